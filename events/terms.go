@@ -10,11 +10,11 @@ import (
 // Terms are the standard ones. A maker states them in the usage of a response, which
 // CostAccrued keeps as Raw.
 type Terms struct {
-	CacheHour int64  // tokens of Tokens.CacheWrite that are kept for an hour; the others are kept for five minutes
-	Searches  int64  // web searches that the maker ran
-	Speed     string // "": standard; fast
-	Tier      string // of service: "" standard; batch, priority, flex
-	Region    string // "": anywhere; us
+	CacheHour int64  `json:"cacheHour,omitempty"` // tokens of Tokens.CacheWrite that are kept for an hour; the others are kept for five minutes
+	Searches  int64  `json:"searches,omitempty"`  // web searches that the maker ran
+	Speed     string `json:"speed,omitempty"`     // "": standard; fast
+	Tier      string `json:"tier,omitempty"`      // of service: "" standard; batch, priority, flex
+	Region    string `json:"region,omitempty"`    // "": anywhere; us
 }
 
 // maxTerm bounds a word of the terms, in bytes.

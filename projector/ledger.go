@@ -151,6 +151,7 @@ type Cost struct {
 	Model    string           `json:"model"`
 	USD      events.Amount    `json:"usd,omitempty"`
 	Tokens   events.Tokens    `json:"tokens"`
+	Terms    events.Terms     `json:"terms,omitzero"`
 	Run      *events.RunRef   `json:"run,omitempty"`
 	Response string           `json:"response,omitempty"`
 	Purpose  string           `json:"purpose"`

@@ -118,7 +118,7 @@ func (r *Run) annotated(p *events.RunAnnotated) {
 
 // CostOf returns what a cost.accrued says, at its place.
 func CostOf(f Fact, p *events.CostAccrued) Cost {
-	c := Cost{Offset: f.Offset, Time: f.Happened(), Model: p.Model, USD: p.USD, Run: p.Run, Response: p.Response, Purpose: p.Purpose, Source: p.Source}
+	c := Cost{Offset: f.Offset, Time: f.Happened(), Model: p.Model, USD: p.USD, Run: p.Run, Terms: events.TermsOf(p.Raw), Response: p.Response, Purpose: p.Purpose, Source: p.Source}
 	if p.Tokens != nil {
 		c.Tokens = *p.Tokens
 	}

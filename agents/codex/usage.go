@@ -50,7 +50,8 @@ func (f *fold) record(s *saying) {
 
 // counted is what one response took, in files without records, together with what all took
 // so far: the same count comes several times, and then all took no more. What a file begins
-// with that continues another one was counted there.
+// with that continues another one was counted there. Where a count does not say what the
+// response took, it is the difference of two totals; if that is none, nobody knows it.
 func (f *fold) counted(s *saying) {
 	info := s.payload.Object("info")
 	total, ok := countsOf(info.Object("total_token_usage"))
@@ -62,17 +63,35 @@ func (f *fold) counted(s *saying) {
 	if f.spent.records || f.copied.now() || before == nil && f.spent.based {
 		return
 	}
-	if c, ok := countsOf(info.Object("last_token_usage")); ok {
-		f.spend(s, c, "", f.run)
+	last, _ := countsOf(info.Object("last_token_usage"))
+	if last == (tokenCounts{}) {
+		if before == nil {
+			before = &tokenCounts{}
+		}
+		if last, ok = total.since(*before); !ok {
+			f.pay(s, nil, "", f.run)
+			return
+		}
+	}
+	f.spend(s, last, "", f.run)
+}
+
+// since is what came since an earlier total. It is false if the total began again.
+func (c tokenCounts) since(before tokenCounts) (tokenCounts, bool) {
+	d := tokenCounts{c.input - before.input, c.cached - before.cached, c.written - before.written, c.output - before.output, c.reasoning - before.reasoning}
+	return d, min(d.input, d.cached, d.written, d.output, d.reasoning) >= 0
+}
+
+// spend adds a cost, unless it is nothing.
+func (f *fold) spend(s *saying, c tokenCounts, response, run string) {
+	if c != (tokenCounts{}) {
+		f.pay(s, c.tokens(), response, run)
 	}
 }
 
-// spend adds a cost. Codex knows of no prices.
-func (f *fold) spend(s *saying, c tokenCounts, response, run string) {
-	if c == (tokenCounts{}) {
-		return
-	}
-	p := &events.CostAccrued{Model: cmp.Or(f.model, "unknown"), Tokens: c.tokens(), Purpose: "run", Source: "reported"}
+// pay adds a cost, of which tokens may be nil: not known. Codex knows of no prices.
+func (f *fold) pay(s *saying, tokens *events.Tokens, response, run string) {
+	p := &events.CostAccrued{Model: cmp.Or(f.model, "unknown"), Tokens: tokens, Purpose: "run", Source: "reported"}
 	if len(response) <= events.MaxResponse {
 		p.Response = response
 	}

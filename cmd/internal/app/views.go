@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/log"
@@ -19,6 +20,24 @@ import (
 type Views struct {
 	Dir     string
 	Catalog catalog.Reader
+	durable events.Offset // that the store is known to hold; 0: not known
+}
+
+// AsOf returns up to where an answer goes that is read from several views: as far as all of
+// them do.
+func (v Views) AsOf(ctx context.Context, standings ...func(context.Context) (catalog.Standing, error)) (least projector.Cursor, err error) {
+	for i, standing := range standings {
+		s, err := standing(ctx)
+		if err != nil {
+			return least, err
+		}
+		head := max(least.Head, s.Cursor.Head, v.durable)
+		if i == 0 || s.Cursor.Offset < least.Offset {
+			least = s.Cursor
+		}
+		least.Head = head
+	}
+	return least, nil
 }
 
 // patient is how long the process that keeps the views is waited for, if it is not
@@ -26,11 +45,11 @@ type Views struct {
 const patient = 5 * time.Second
 
 // WithViews calls f with the views as they are after everything that is
-// acknowledged now. A local store that nobody owns is not opened for that: its last owner
-// brought its views up to date, or noted that they are not. need names the view that
-// must be up to date. On a full disk the views stand still: what they show is shown,
-// and if they cannot be read the log is folded anew, elsewhere.
-func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, Views) error) error {
+// acknowledged now. A local store that nobody owns is opened for that only if one of the
+// needed views does not show all of it; a store that cannot be opened is shown as far as
+// the views go. On a full disk the views stand still, and if they cannot be read the log is
+// folded, elsewhere.
+func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Config, Views) error) error {
 	c, err := a.Config()
 	if err != nil {
 		return err
@@ -42,19 +61,58 @@ func (a *App) WithViews(ctx context.Context, need string, f func(config.Config, 
 		}
 		if place.State != embedded.Present {
 			return a.WithExisting(ctx, func(st *tally.Store) error {
-				return a.folded(ctx, st, func(dir string) error { return withFiles(ctx, c, dir, f) })
+				return a.folded(ctx, st, func(dir string) error { return withFiles(ctx, c, dir, 0, f) })
 			})
 		}
 		a.remarkLost(place)
 		if pid, _ := embedded.OwnerOf(c.Store); pid == 0 {
-			if err := withFiles(ctx, c, c.Store, f); !errors.Is(err, catalog.ErrNoView) {
-				return err
-			}
+			return a.withRest(ctx, c, place, needs, f)
 		}
 	}
+	return a.withOpen(ctx, c, needs, f)
+}
+
+// withOpen calls f with the views of a store that is opened, or attached to.
+func (a *App) withOpen(ctx context.Context, c config.Config, needs []string, f func(config.Config, Views) error) error {
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		return a.shown(ctx, st, need, func(dir string) error { return withFiles(ctx, c, dir, f) })
+		return a.shown(ctx, st, needs, func(dir string) error { return withFiles(ctx, c, dir, 0, f) })
 	})
+}
+
+// withRest calls f with the views of a local store that nobody owns.
+func (a *App) withRest(ctx context.Context, c config.Config, place embedded.Place, needs []string, f func(config.Config, Views) error) error {
+	current, err := showsAll(ctx, place, needs)
+	if current {
+		if err := withFiles(ctx, c, c.Store, place.Durable, f); !errors.Is(err, catalog.ErrNoView) {
+			return err
+		}
+	}
+	opened := false
+	open := a.withOpen(ctx, c, needs, func(c config.Config, v Views) error {
+		opened = true
+		return f(c, v)
+	})
+	if open == nil || opened || errors.Is(err, catalog.ErrNoView) || ctx.Err() != nil {
+		return open
+	}
+	behind := withFiles(ctx, c, c.Store, place.Durable, f)
+	if errors.Is(behind, catalog.ErrNoView) {
+		return open
+	}
+	fmt.Fprintf(a.Err, "%s; what the views show is shown\n", plain.Printable(open.Error()))
+	return behind
+}
+
+// showsAll reports whether each needed view of a store that nobody owns shows all that the
+// store is known to hold.
+func showsAll(ctx context.Context, place embedded.Place, needs []string) (bool, error) {
+	for _, need := range needs {
+		standing, err := catalog.StandingOf(ctx, place.Dir, need)
+		if err != nil || standing.Cursor.Offset < max(place.Durable, standing.Cursor.Head) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // WithWork calls f with the view of what is to be done in a store that is open, as it is
@@ -79,15 +137,17 @@ func (a *App) WithWork(ctx context.Context, st *tally.Store, f func(catalog.Work
 			return errors.Join(err, a.folded(ctx, st, read))
 		}
 	}
-	return a.shown(ctx, st, "work", read)
+	return a.shown(ctx, st, []string{"work"}, read)
 }
 
-// shown calls read with the directory of the views once the one that is needed is up to date.
-// If it cannot be read, the log is folded anew, elsewhere.
-func (a *App) shown(ctx context.Context, st *tally.Store, need string, read func(dir string) error) error {
-	full := a.upToDate(ctx, st, need)
-	if full != nil && !errors.Is(full, log.ErrFull) && !errors.Is(full, catalog.ErrNoView) {
-		return full
+// shown calls read with the directory of the views once those that are needed are up to date.
+// If they cannot be read, the log is folded, elsewhere.
+func (a *App) shown(ctx context.Context, st *tally.Store, needs []string, read func(dir string) error) error {
+	for _, need := range needs {
+		full := a.upToDate(ctx, st, need)
+		if full != nil && !errors.Is(full, log.ErrFull) && !errors.Is(full, catalog.ErrNoView) {
+			return full
+		}
 	}
 	err := read(st.ViewsDir())
 	if errors.Is(err, catalog.ErrNoView) {
@@ -116,13 +176,13 @@ func (a *App) folded(ctx context.Context, st *tally.Store, read func(dir string)
 	return catalog.Folded(ctx, st.Log, embedded.Views(), lg, read)
 }
 
-func withFiles(ctx context.Context, c config.Config, dir string, f func(config.Config, Views) error) error {
+func withFiles(ctx context.Context, c config.Config, dir string, durable events.Offset, f func(config.Config, Views) error) error {
 	r, err := catalog.Open(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	return f(c, Views{dir, r})
+	return f(c, Views{dir, r, durable})
 }
 
 // upToDate returns when a view shows what is acknowledged now. A process that

@@ -3,6 +3,8 @@ package look
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -12,9 +14,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
@@ -22,22 +26,34 @@ import (
 
 // costs is what cost prints with -o json.
 type costs struct {
-	Spent    spentSum    `json:"spent"`              // all of it, rewound or not
-	OnBranch *spentSum   `json:"onBranch,omitempty"` // what led to the threads as they are; of one session
-	By       string      `json:"by"`                 // with commas between them, if there are several
-	Groups   []costGroup `json:"groups"`
-	InTurns  *toldSum    `json:"inTurns,omitempty"` // of responses of which no cost tells; in no other sum
-	Prices   []usedPrice `json:"prices,omitempty"`
+	Spent    spend.Sum    `json:"spent"`              // all of it, rewound or not
+	OnBranch *spend.Sum   `json:"onBranch,omitempty"` // what led to the threads as they are; of one session
+	By       string       `json:"by"`                 // with commas between them, if there are several
+	TZ       string       `json:"tz,omitempty"`       // whose days they are, if by names day; absent: UTC
+	Groups   []costGroup  `json:"groups"`
+	InTurns  *spend.Told  `json:"inTurns,omitempty"` // of responses of which no cost tells; in no other sum
+	Copies   []copies     `json:"copies,omitempty"`  // in no sum: costs of responses that count for another session
+	Prices   []spend.Used `json:"prices,omitempty"`
+}
+
+// copies are the costs of a session that are left out as copies of those of another one.
+type copies struct {
+	Session string        `json:"session"`
+	Of      string        `json:"of"`
+	Costs   int           `json:"costs"`
+	USD     events.Amount `json:"usd,omitempty"` // that the events say; absent: none does
+	Tokens  events.Tokens `json:"tokens"`
 }
 
 type costGroup struct {
 	Key  string   `json:"key"`            // of several, with ", " between them
 	Keys []string `json:"keys,omitempty"` // if there are several, in the order of by
-	spentSum
+	spend.Sum
 }
 
 func newCost(a *app.App) *cobra.Command {
-	var by string
+	var by, tz string
+	var showPrices bool
 	cmd := &cobra.Command{
 		Use: "cost [SESSION]", Short: "Sum what was spent, of one session or of all", Args: cobra.MaximumNArgs(1),
 		Long: `Sum the recorded costs. What was spent stays spent whatever is rewound; "on this
@@ -45,15 +61,22 @@ branch" counts only what led to the threads as they are now.
 
 USD is what makers reported. ~USD is computed: by who recorded the cost, else from its
 tokens at the list price of its day. The two are never added, and a dash stands where
-neither is known; UNKNOWN counts those costs. Of the costs that name one response of a
-model, in whatever sessions, one counts. "In turns" are tokens that turns tell of
-and no recorded cost does: they are in no other sum.
+neither is known; UNKNOWN counts those costs. A > stands where a part has no known
+price: the cost is more. "In turns" are tokens that turns tell of and no recorded cost
+does: they are in no other sum.
 
-Prices are built in; prices.json beside config.toml comes first:
+Of the costs that name one response of a model, in whatever sessions, one counts, if
+the id of the response cannot be drawn twice; the copies that are left out are named.
+Days are those of the local time zone; --tz names another one.
+
+Prices are built in, each with its source and the day on which it was read; --prices
+shows the rows that were used. prices.json beside config.toml comes first:
 {"prices": [{"models": ["name", "name-*"], "from": "2026-03-01", "input": "1.25",
 "output": "10", "cacheRead": "0.125", "cacheWrite": "1.25"}]}, in USD for a million
-tokens. "upTo": 200000 bounds an entry to prompts of so many tokens.`,
-		Example: app.Examples("tally cost", "tally cost last --by model", "tally cost --by day,model,project", "tally cost --by day -o json"),
+tokens. "upTo": 200000 bounds an entry to prompts of so many tokens; "cacheWrite1h",
+"webSearch" (for a thousand), "speed": "fast", "regions" and "tiers" (factors such as
+{"batch": "0.5"}) are as in the documentation, docs/prices.md.`,
+		Example: app.Examples("tally cost", "tally cost last --by model", "tally cost --by day,model,project", "tally cost --by day --tz UTC -o json", "tally cost --prices"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by == "" {
 				by = "session"
@@ -66,28 +89,41 @@ tokens. "upTo": 200000 bounds an entry to prompts of so many tokens.`,
 					return cli.Usagef("--by %q: want model, project, agent, run, day, kind or session, or several of them with commas between", by)
 				}
 			}
-			return cost(cmd.Context(), a, by, args)
+			zone, err := app.ZoneOf(tz)
+			if err != nil {
+				return err
+			}
+			return cost(cmd.Context(), a, costQuery{by, zone, showPrices}, args)
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", "", "group by model, project, agent, run, day, kind or session, or by several, such as day,model (default model of one session, session of all)")
+	cmd.Flags().StringVar(&tz, "tz", "", "count days in this time zone, such as Europe/Berlin or UTC (default local)")
+	cmd.Flags().BoolVar(&showPrices, "prices", false, "show the rows of the tables of prices that were used")
 	return cmd
 }
 
+// costQuery says how costs are shown.
+type costQuery struct {
+	by     string
+	zone   app.Zone
+	prices bool
+}
+
 // costKeys are what costs are grouped by, given the session that counts them.
-var costKeys = map[string]func(catalog.Usage, catalog.Session) string{
-	"model":   func(u catalog.Usage, _ catalog.Session) string { return u.Model },
-	"session": func(u catalog.Usage, _ catalog.Session) string { return cli.ID(u.Session) },
-	"day":     func(u catalog.Usage, _ catalog.Session) string { return u.Day },
-	"project": func(_ catalog.Usage, s catalog.Session) string { return s.Project },
-	"kind":    func(_ catalog.Usage, s catalog.Session) string { return s.Kind },
-	"agent": func(u catalog.Usage, s catalog.Session) string {
+var costKeys = map[string]func(catalog.Usage, catalog.Session, app.Zone) string{
+	"model":   func(u catalog.Usage, _ catalog.Session, _ app.Zone) string { return u.Model },
+	"session": func(u catalog.Usage, _ catalog.Session, _ app.Zone) string { return cli.ID(u.Session) },
+	"day":     func(u catalog.Usage, _ catalog.Session, z app.Zone) string { return dayIn(z, u.At, u.Day) },
+	"project": func(_ catalog.Usage, s catalog.Session, _ app.Zone) string { return s.Project },
+	"kind":    func(_ catalog.Usage, s catalog.Session, _ app.Zone) string { return s.Kind },
+	"agent": func(u catalog.Usage, s catalog.Session, _ app.Zone) string {
 		name, _, _ := strings.Cut(u.Session, "/")
 		if s.Kind != events.KindTranscript {
 			return ""
 		}
 		return name
 	},
-	"run": func(u catalog.Usage, _ catalog.Session) string {
+	"run": func(u catalog.Usage, _ catalog.Session, _ app.Zone) string {
 		if u.Run == nil {
 			return "-"
 		}
@@ -95,17 +131,25 @@ var costKeys = map[string]func(catalog.Usage, catalog.Session) string{
 	},
 }
 
-func cost(ctx context.Context, a *app.App, by string, args []string) error {
-	table, err := pricesOf(os.Getenv)
+// dayIn is the day of a time in a zone; that in UTC, if the time is not known.
+func dayIn(z app.Zone, at events.Timestamp, utc string) string {
+	if t, ok := at.Time(); ok {
+		return z.Day(t)
+	}
+	return utc
+}
+
+func cost(ctx context.Context, a *app.App, q costQuery, args []string) error {
+	table, err := spend.Prices(os.Getenv)
 	if err != nil {
 		return err
 	}
-	t := tab{by: by, groups: newSums(table), whole: newSums(table)}
+	t := tab{costQuery: q, groups: spend.New(table), whole: spend.New(table), copies: make(map[[2]string]*projector.Total)}
 	if len(args) == 1 {
 		err = a.WithExisting(ctx, func(st *tally.Store) error { return t.session(ctx, st, args[0]) })
 	}
 	if err == nil {
-		err = a.WithViews(ctx, "search", func(c config.Config, v app.Views) error { return t.views(ctx, c, v) })
+		err = a.WithViews(ctx, []string{"catalog", "search"}, func(c config.Config, v app.Views) error { return t.views(ctx, c, v) })
 	}
 	if err != nil {
 		return err
@@ -117,17 +161,71 @@ func cost(ctx context.Context, a *app.App, by string, args []string) error {
 	if err := writeCosts(a, doc); err != nil {
 		return err
 	}
-	sayPrices(a, doc.Prices)
+	if q.prices {
+		if err := writePrices(a, doc.Prices); err != nil {
+			return err
+		}
+	} else {
+		spend.SayPrices(a.Err, doc.Prices)
+	}
+	sayCopies(a, doc.Copies)
+	if t.names("day") {
+		fmt.Fprintf(a.Err, "days are those of %s\n", q.zone.Name)
+	}
+	a.AsOf(t.asOf)
 	return nil
+}
+
+// sayCopies names what was left out as copies, a line for each pair of sessions.
+func sayCopies(a *app.App, list []copies) {
+	const most = 5
+	for i, c := range list {
+		if i == most {
+			fmt.Fprintf(a.Err, "left out as copies: those of %d more sessions (-o json)\n", len(list)-most)
+			return
+		}
+		amount := plain.Count(c.Costs, "cost")
+		if c.USD != "" {
+			amount += ", " + spend.Rounded(c.USD) + " USD"
+		}
+		fmt.Fprintf(a.Err, "left out as copies: %s of %s, the responses of which count for %s\n", amount, plain.Printable(c.Session), plain.Printable(c.Of))
+	}
+}
+
+// writePrices prints the rows of the tables of prices that were used.
+func writePrices(a *app.App, list []spend.Used) error {
+	t := render.Table{Head: []string{"PRICE OF", "FROM", "UP TO", "SPEED", "INPUT", "OUTPUT", "CACHE READ", "WRITE 5M", "WRITE 1H", "SEARCHES", "READ ON", "SOURCE"}, Cut: []int{11}, Right: []int{2, 4, 5, 6, 7, 8, 9}}
+	for _, p := range list {
+		upTo := ""
+		if p.UpTo > 0 {
+			upTo = strconv.FormatInt(p.UpTo, 10)
+		}
+		row := []string{p.Model, p.From, upTo, p.Speed, string(p.Input), string(p.Output), string(p.CacheRead), string(p.CacheWrite), string(p.CacheWrite1h), string(p.WebSearch), p.Checked, p.Source}
+		for i := range row {
+			row[i] = cmp.Or(row[i], "-")
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	if len(t.Rows) == 0 {
+		fmt.Fprintln(a.Err, "No price was used: nothing that is shown was computed from tokens.")
+		return nil
+	}
+	fmt.Fprintln(a.Out)
+	return a.Table(t)
 }
 
 // tab sums what was spent.
 type tab struct {
-	by            string
+	costQuery
 	sessions      map[string]catalog.Session // by id, where a key asks for them
-	groups, whole *sums
-	one           *projector.Session // nil: of all
+	groups, whole *spend.Sums
+	copies        map[[2]string]*projector.Total // by the session that has them, and that of which they are
+	one           *projector.Session             // nil: of all
+	asOf          projector.Cursor
 }
+
+// names reports whether costs are grouped by a key.
+func (t *tab) names(key string) bool { return slices.Contains(strings.Split(t.by, ","), key) }
 
 // Keys of the sums of the whole.
 const (
@@ -136,9 +234,9 @@ const (
 )
 
 func (t *tab) add(u catalog.Usage) {
-	t.whole.add(everything, u)
+	t.whole.Add(everything, u)
 	if u.Source != catalog.InTurn {
-		t.groups.add(t.key(u), u)
+		t.groups.Add(t.key(u), u)
 	}
 }
 
@@ -146,7 +244,7 @@ func (t *tab) add(u catalog.Usage) {
 func (t *tab) key(u catalog.Usage) string {
 	var keys []string
 	for name := range strings.SplitSeq(t.by, ",") {
-		keys = append(keys, strings.ReplaceAll(costKeys[name](u, t.sessions[u.Session]), between, " "))
+		keys = append(keys, strings.ReplaceAll(costKeys[name](u, t.sessions[u.Session], t.zone), between, " "))
 	}
 	return strings.Join(keys, between)
 }
@@ -174,19 +272,31 @@ func (t *tab) views(ctx context.Context, c config.Config, v app.Views) error {
 		return err
 	}
 	defer activity.Close()
-	usages := activity.Usages(ctx, c.Namespace)
+	if t.asOf, err = v.AsOf(ctx, activity.Standing); err != nil {
+		return err
+	}
+	usages := activity.Usages(ctx, c.Namespace, t.leaveOut)
 	if t.one != nil {
-		usages = activity.UsagesOf(ctx, c.Namespace, t.one.Subject.ID)
+		usages = activity.UsagesOf(ctx, c.Namespace, t.leaveOut, t.one.Subject.ID)
 	}
 	for u, err := range usages {
 		if err != nil {
 			return err
 		}
 		if t.add(u); t.one != nil && u.Source != catalog.InTurn && t.one.History.IsLive(u.Place()) {
-			t.whole.add(onBranch, u)
+			t.whole.Add(onBranch, u)
 		}
 	}
 	return nil
+}
+
+// leaveOut notes a copy.
+func (t *tab) leaveOut(c catalog.Copy) {
+	key := [2]string{c.Session, c.Of}
+	if t.copies[key] == nil {
+		t.copies[key] = &projector.Total{USD: "0"}
+	}
+	*t.copies[key] = t.copies[key].Plus(projector.Cost{USD: c.USD, Tokens: c.Tokens})
 }
 
 // label takes the sessions from the catalog if costs are grouped by what these say.
@@ -203,19 +313,34 @@ func (t *tab) label(ctx context.Context, namespace string, v app.Views) error {
 }
 
 func (t *tab) costs() costs {
-	doc := costs{Spent: t.whole.spent(everything), By: t.by, Groups: []costGroup{}, InTurns: t.whole.inTurns(everything), Prices: t.whole.prices()}
+	doc := costs{Spent: t.whole.Of(everything), By: t.by, Groups: []costGroup{}, InTurns: t.whole.ToldOf(everything), Prices: t.whole.Prices()}
 	if t.one != nil {
-		branch := t.whole.spent(onBranch)
+		branch := t.whole.Of(onBranch)
 		doc.OnBranch = &branch
 	}
-	for _, key := range slices.Sorted(slices.Values(t.groups.costs.Keys())) {
-		g := costGroup{Key: key, spentSum: t.groups.spent(key)}
+	if t.names("day") && t.zone.Name != "UTC" {
+		doc.TZ = t.zone.Name
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(t.copies), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		c := t.copies[key]
+		doc.Copies = append(doc.Copies, copies{cli.ID(key[0]), cli.ID(key[1]), c.Events, nonzero(c.USD), c.Tokens})
+	}
+	for _, key := range slices.Sorted(slices.Values(t.groups.Keys())) {
+		g := costGroup{Key: key, Sum: t.groups.Of(key)}
 		if keys := strings.Split(key, between); len(keys) > 1 {
 			g.Key, g.Keys = strings.Join(keys, ", "), keys
 		}
 		doc.Groups = append(doc.Groups, g)
 	}
 	return doc
+}
+
+// nonzero is an amount, "" if it is zero.
+func nonzero(usd events.Amount) events.Amount {
+	if r, ok := usd.Rat(); !ok || r.Sign() == 0 {
+		return ""
+	}
+	return usd
 }
 
 // writeCosts prints a table that is as detailed as the terminal is wide.
@@ -225,7 +350,11 @@ func writeCosts(a *app.App, doc costs) error {
 	if table.Width(width) > width {
 		table = costTable(a, doc, false)
 	}
-	return a.Table(table)
+	if err := a.Table(table); err != nil {
+		return err
+	}
+	spend.Legend(a.Err, table.Rows, "~")
+	return nil
 }
 
 // costTable lays out costs, with each class of tokens or with all in one.
@@ -247,8 +376,8 @@ func costTable(a *app.App, doc costs, classes bool) render.Table {
 		}
 		t.Rows = append(t.Rows, cells)
 	}
-	spent := func(labels []string, s spentSum) {
-		row(labels, dashed(s.Reported), about(s.Computed), s.Tokens, s.Unknown)
+	spent := func(labels []string, s spend.Sum) {
+		row(labels, s.ReportedText(), s.ComputedText(), s.Tokens, s.Unknown)
 	}
 	for _, g := range doc.Groups {
 		labels := []string{g.Key}
@@ -258,14 +387,14 @@ func costTable(a *app.App, doc costs, classes bool) render.Table {
 		for i := range labels {
 			labels[i] = cmp.Or(labels[i], "-")
 		}
-		spent(labels, g.spentSum)
+		spent(labels, g.Sum)
 	}
 	spent([]string{"spent"}, doc.Spent)
 	if doc.OnBranch != nil {
 		spent([]string{onBranch}, *doc.OnBranch)
 	}
 	if told := doc.InTurns; told != nil {
-		row([]string{"in turns"}, "-", about(told.Computed), told.Tokens, told.Unknown)
+		row([]string{"in turns"}, "-", told.ComputedText(), told.Tokens, told.Unknown)
 	}
 	for c := len(heads); c < len(t.Head); c++ {
 		t.Right = append(t.Right, c)

@@ -138,7 +138,7 @@ func linkOf(q *projector.DocumentQuery) error {
 func docsLs(ctx context.Context, a *app.App, q projector.DocumentQuery, leases bool) error {
 	var list []docRow
 	var cursor projector.Cursor
-	err := a.WithViews(ctx, "catalog", func(c config.Config, v app.Views) error {
+	err := a.WithViews(ctx, []string{"catalog"}, func(c config.Config, v app.Views) error {
 		q.Namespace = c.Namespace
 		standing, err := v.Catalog.Standing(ctx)
 		if err != nil {

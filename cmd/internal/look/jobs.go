@@ -39,7 +39,7 @@ of its checkpoint of the largest step.`,
 				return cli.Usagef("--limit %d: want a number from 0", q.Limit)
 			}
 			askFor(&q, status)
-			return a.WithViews(cmd.Context(), "catalog", func(c config.Config, v app.Views) error {
+			return a.WithViews(cmd.Context(), []string{"catalog"}, func(c config.Config, v app.Views) error {
 				q.Namespace = c.Namespace
 				return listJobs(cmd.Context(), a, v, q)
 			})

@@ -2,7 +2,6 @@ package look
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -15,10 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 )
 
@@ -38,8 +39,9 @@ type listed struct {
 	Runs       int              `json:"runs"`
 	Rewinds    int              `json:"rewinds"`
 	Records    int              `json:"records"`
-	USD        events.Amount    `json:"usd"`
+	USD        events.Amount    `json:"usd,omitempty"`      // that the records say; absent: they cost something, and none says what
 	Computed   events.Amount    `json:"computed,omitempty"` // USD at list prices of what says none; absent: none is known
+	Partial    int              `json:"partial,omitempty"`  // costs of which computed has a part only, as another part has no known price
 	Unknown    int              `json:"unknown,omitempty"`  // costs of which nobody knows the USD
 	Tokens     events.Tokens    `json:"tokens"`
 	Models     []string         `json:"models,omitempty"` // that it says it spoke with
@@ -69,7 +71,8 @@ that says. Of a session of an agent TURNS are those of its conversation, without
 it logs and what its sub-agents say.
 
 USD is what was reported; ~ is computed at list prices (tally cost --help), of what says
-no USD; ? is what nobody knows, and a dash is that nothing else was spent.
+no USD; > is the known part of that, where another part has no price; ? is what nobody
+knows, and a dash is that nothing was spent. Times are in UTC.
 
 On a terminal a list is as wide as that: columns that do not fit are left out. In a
 pipe nothing is cut.`,
@@ -93,7 +96,7 @@ pipe nothing is cut.`,
 			if q.Limit < 0 {
 				return cli.Usagef("--limit %d: want a number from 0", q.Limit)
 			}
-			return a.WithViews(cmd.Context(), "catalog", func(c config.Config, v app.Views) error {
+			return a.WithViews(cmd.Context(), []string{"catalog", "search"}, func(c config.Config, v app.Views) error {
 				q.Namespace = c.Namespace
 				return ls(cmd.Context(), a, v, q)
 			})
@@ -115,15 +118,11 @@ pipe nothing is cut.`,
 }
 
 func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
-	standing, err := v.Catalog.Standing(ctx)
-	if err != nil {
-		return err
-	}
 	page, err := v.Catalog.List(ctx, q)
 	if err != nil {
 		return err
 	}
-	spent, err := spentBy(ctx, v, q.Namespace, page.Sessions)
+	spent, asOf, err := spentBy(ctx, v, q.Namespace, page.Sessions)
 	if err != nil {
 		return err
 	}
@@ -133,13 +132,15 @@ func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
 	if len(page.Sessions) == 0 {
 		return nothingListed(a, q)
 	}
-	if err := a.Table(tableOf(page.Sessions, spent, a.Style())); err != nil {
+	table := tableOf(page.Sessions, spent, a.Style())
+	if err := a.Table(table); err != nil {
 		return err
 	}
+	spend.Legend(a.Err, table.Rows, "")
 	if page.Next != "" {
 		fmt.Fprintf(a.Err, "there are more: --after %s\n", page.Next)
 	}
-	a.AsOf(standing.Cursor)
+	a.AsOf(asOf)
 	return nil
 }
 
@@ -150,21 +151,21 @@ var listColumns = []struct {
 	head            string
 	drops           int
 	right, optional bool
-	cell            func(catalog.Session, listPrice) string
+	cell            func(catalog.Session, spend.Sum) string
 }{
-	{head: "SESSION", cell: func(s catalog.Session, _ listPrice) string { return cli.ID(s.ID) }},
-	{head: "KIND", drops: 3, cell: func(s catalog.Session, _ listPrice) string { return s.Kind }},
-	{head: "TURNS", drops: 7, right: true, cell: func(s catalog.Session, _ listPrice) string { return strconv.Itoa(s.Turns) }},
-	{head: "RUNS", drops: 2, right: true, cell: func(s catalog.Session, _ listPrice) string { return strconv.Itoa(s.Runs) }},
-	{head: "USD", drops: 6, right: true, cell: func(s catalog.Session, p listPrice) string { return p.cell(s.Spent.USD) }},
-	{head: "HEAD", drops: 1, right: true, cell: func(s catalog.Session, _ listPrice) string { return s.Head.String() }},
-	{head: "ACTIVE", drops: 8, cell: func(s catalog.Session, _ listPrice) string { return minute(s.LastAt) }},
-	{head: "PROJECT", drops: 5, optional: true, cell: func(s catalog.Session, _ listPrice) string { return s.Project }},
-	{head: "MODEL", drops: 4, optional: true, cell: func(s catalog.Session, _ listPrice) string { return s.Models }},
-	{head: "TITLE", cell: func(s catalog.Session, _ listPrice) string { return s.About() }},
+	{head: "SESSION", cell: func(s catalog.Session, _ spend.Sum) string { return cli.ID(s.ID) }},
+	{head: "KIND", drops: 3, cell: func(s catalog.Session, _ spend.Sum) string { return s.Kind }},
+	{head: "TURNS", drops: 7, right: true, cell: func(s catalog.Session, _ spend.Sum) string { return strconv.Itoa(s.Turns) }},
+	{head: "RUNS", drops: 2, right: true, cell: func(s catalog.Session, _ spend.Sum) string { return strconv.Itoa(s.Runs) }},
+	{head: "USD", drops: 6, right: true, cell: func(_ catalog.Session, p spend.Sum) string { return p.Text() }},
+	{head: "HEAD", drops: 1, right: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Head.String() }},
+	{head: "ACTIVE (UTC)", drops: 8, cell: func(s catalog.Session, _ spend.Sum) string { return minute(s.LastAt) }},
+	{head: "PROJECT", drops: 5, optional: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Project }},
+	{head: "MODEL", drops: 4, optional: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Models }},
+	{head: "TITLE", cell: func(s catalog.Session, _ spend.Sum) string { return s.About() }},
 }
 
-func tableOf(list []catalog.Session, spent map[string]listPrice, style cli.Style) render.Table {
+func tableOf(list []catalog.Session, spent map[string]spend.Sum, style cli.Style) render.Table {
 	t := render.Table{Rows: make([][]string, len(list))}
 	drops := make(map[int]int) // columns, by when they go
 	for _, c := range listColumns {
@@ -202,60 +203,37 @@ func tableOf(list []catalog.Session, spent map[string]listPrice, style cli.Style
 	return t
 }
 
-// listPrice is what the costs of a session come to that say no USD.
-type listPrice struct {
-	computed events.Amount // at list prices, "": nothing
-	unknown  int           // how many nobody knows
-}
-
-// spentBy computes what the costs of sessions come to that say no USD.
-func spentBy(ctx context.Context, v app.Views, namespace string, list []catalog.Session) (map[string]listPrice, error) {
-	table, err := pricesOf(os.Getenv)
+// spentBy sums what sessions spent, and says up to where that is known.
+func spentBy(ctx context.Context, v app.Views, namespace string, list []catalog.Session) (map[string]spend.Sum, projector.Cursor, error) {
+	table, err := spend.Prices(os.Getenv)
 	if err != nil {
-		return nil, err
+		return nil, projector.Cursor{}, err
 	}
 	ids := make([]string, len(list))
 	for i, s := range list {
 		ids[i] = s.ID
 	}
-	by := newSums(table)
 	activity, err := catalog.OpenActivity(ctx, v.Dir)
-	if errors.Is(err, catalog.ErrNoView) {
-		return nil, nil // the list goes without
-	}
 	if err != nil {
-		return nil, err
+		return nil, projector.Cursor{}, err
 	}
 	defer activity.Close()
-	for u, err := range activity.UsagesOf(ctx, namespace, ids...) {
+	asOf, err := v.AsOf(ctx, v.Catalog.Standing, activity.Standing)
+	if err != nil {
+		return nil, asOf, err
+	}
+	by := spend.New(table)
+	for u, err := range activity.UsagesOf(ctx, namespace, nil, ids...) {
 		if err != nil {
-			return nil, err
+			return nil, asOf, err
 		}
-		by.add(u.Session, u)
+		by.Add(u.Session, u)
 	}
-	spent := make(map[string]listPrice)
+	spent := make(map[string]spend.Sum)
 	for _, id := range ids {
-		spent[id] = listPrice{known(by.computed.Of(id)), by.unknown[id]}
+		spent[id] = by.Of(id)
 	}
-	return spent, nil
-}
-
-// cell is what was spent, in a list: what is unknown does not look free.
-func (p listPrice) cell(usd events.Amount) string {
-	var parts []string
-	if r, ok := usd.Rat(); ok && r.Sign() != 0 {
-		parts = append(parts, rounded(usd))
-	}
-	if p.computed != "" {
-		parts = append(parts, about(p.computed))
-	}
-	if p.unknown > 0 && len(parts) > 0 {
-		parts = append(parts, "?")
-	}
-	if len(parts) == 0 {
-		return "-"
-	}
-	return strings.Join(parts, "+")
+	return spent, asOf, nil
 }
 
 func nothingListed(a *app.App, q catalog.Query) error {
@@ -268,11 +246,12 @@ func nothingListed(a *app.App, q catalog.Query) error {
 	return nil
 }
 
-func writeListed(a *app.App, page catalog.Page, spent map[string]listPrice) error {
+func writeListed(a *app.App, page catalog.Page, spent map[string]spend.Sum) error {
 	list := make([]listed, len(page.Sessions))
 	for i, s := range page.Sessions {
 		list[i] = listedOf(s)
-		list[i].Computed, list[i].Unknown = spent[s.ID].computed, spent[s.ID].unknown
+		of := spent[s.ID]
+		list[i].USD, list[i].Tokens, list[i].Computed, list[i].Partial, list[i].Unknown = of.USD, of.Tokens, of.Computed, of.Partial, of.Unknown
 	}
 	if len(list) > 0 {
 		list[len(list)-1].Next = page.Next

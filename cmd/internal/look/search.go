@@ -78,7 +78,7 @@ func newSearch(a *app.App) *cobra.Command {
 			if err := cmp.Or(errs[:]...); err != nil {
 				return err
 			}
-			return a.WithViews(cmd.Context(), "search", func(c config.Config, v app.Views) error {
+			return a.WithViews(cmd.Context(), []string{"search"}, func(c config.Config, v app.Views) error {
 				l.Namespace = c.Namespace
 				return search(cmd.Context(), a, v, l, filters(cmd))
 			})

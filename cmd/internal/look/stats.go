@@ -12,6 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/projector"
@@ -25,7 +26,8 @@ type stats struct {
 	Until  string       `json:"until,omitempty"` // the day behind the last one
 	Groups []statsGroup `json:"groups"`
 	Total  statsSum     `json:"total"`
-	Prices []usedPrice  `json:"prices,omitempty"`
+	TZ     string       `json:"tz,omitempty"` // whose days they are; absent: UTC
+	Prices []spend.Used `json:"prices,omitempty"`
 }
 
 type statsGroup struct {
@@ -38,13 +40,13 @@ type statsSum struct {
 	Turns   int       `json:"turns"` // that were brought, rewound or not
 	Calls   int       `json:"calls"` // of tools
 	Errors  int       `json:"errors"`
-	Spent   *spentSum `json:"spent,omitempty"`
-	InTurns *toldSum  `json:"inTurns,omitempty"`
+	Spent   *spend.Sum  `json:"spent,omitempty"`
+	InTurns *spend.Told `json:"inTurns,omitempty"`
 }
 
 func newStats(a *app.App) *cobra.Command {
 	q := statsQuery{by: "day"}
-	var since, until string
+	var since, until, tz string
 	cmd := &cobra.Command{
 		Use: "stats [SESSION]", Short: "Count turns, calls of tools and costs, by day, model, tool, project or kind", Args: cobra.MaximumNArgs(1),
 		Long: `Count what happened, in one session or in all: turns, calls of tools and the errors
@@ -53,14 +55,17 @@ rewound since has happened too.
 
 TOKENS and USD are of recorded costs; IN TURNS are tokens that turns tell of and no cost
 does. A ~ is computed at list prices (tally cost --help). None is ever added to another.
-Days are whole days in UTC: --until ends before its day.`,
+Days are whole days of the local time zone, or of --tz: --until ends before its day.`,
 		Example: app.Examples("tally stats --since 30d", "tally stats --by tool", "tally stats last --by model -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if q.since, err = dayFlag("since", since); err != nil {
+			if q.zone, err = app.ZoneOf(tz); err != nil {
 				return err
 			}
-			if q.until, err = dayFlag("until", until); err != nil {
+			if q.since, err = dayFlag("since", since, q.zone); err != nil {
+				return err
+			}
+			if q.until, err = dayFlag("until", until, q.zone); err != nil {
 				return err
 			}
 			return runStats(cmd.Context(), a, q, args)
@@ -69,29 +74,43 @@ Days are whole days in UTC: --until ends before its day.`,
 	cmd.Flags().Var(cli.OneOf(&q.by, "key", "day", "model", "tool", "project", "kind"), "by", "group by day, model, tool, project or kind")
 	cmd.Flags().StringVar(&since, "since", "", "only from this day on, or so long ago, such as 30d")
 	cmd.Flags().StringVar(&until, "until", "", "only before this day")
+	cmd.Flags().StringVar(&tz, "tz", "", "count days in this time zone, such as Europe/Berlin or UTC (default local)")
 	return cmd
 }
 
 // dayFlag reads a time of a filter, of which the day counts.
-func dayFlag(name, text string) (string, error) {
+func dayFlag(name, text string, zone app.Zone) (string, error) {
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return day.Format(time.DateOnly), nil // of the zone
+	}
 	at, err := app.When(name, text, time.Now())
 	if err != nil || at.IsZero() {
 		return "", err
 	}
-	return at.UTC().Format(time.DateOnly), nil
+	return zone.Day(at), nil
 }
 
 // statsQuery says what is counted. What is zero selects all.
 type statsQuery struct {
 	by, since, until, session string
+	zone                      app.Zone
 }
 
 func (q statsQuery) has(session, day string) bool {
 	return (q.session == "" || q.session == session) && q.since <= day && (q.until == "" || day < q.until)
 }
 
+// dayOf is the day of a quarter of an hour in the zone of the query.
+func (q statsQuery) dayOf(d catalog.Day) string {
+	at, err := time.Parse(time.DateOnly+" 15:04", d.Day+" "+d.Quarter)
+	if err != nil {
+		return d.Day
+	}
+	return q.zone.Day(at)
+}
+
 func runStats(ctx context.Context, a *app.App, q statsQuery, args []string) error {
-	table, err := pricesOf(os.Getenv)
+	table, err := spend.Prices(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -107,8 +126,8 @@ func runStats(ctx context.Context, a *app.App, q statsQuery, args []string) erro
 	if err != nil {
 		return err
 	}
-	return a.WithViews(ctx, "search", func(c config.Config, v app.Views) error {
-		n := &counter{query: q, groups: newSums(table), whole: newSums(table), counts: make(map[string]*statsSum)}
+	return a.WithViews(ctx, []string{"catalog", "search"}, func(c config.Config, v app.Views) error {
+		n := &counter{query: q, groups: spend.New(table), whole: spend.New(table), counts: make(map[string]*statsSum)}
 		if err := n.count(ctx, c.Namespace, v); err != nil {
 			return err
 		}
@@ -120,7 +139,7 @@ func runStats(ctx context.Context, a *app.App, q statsQuery, args []string) erro
 type counter struct {
 	query         statsQuery
 	of            map[string]string // the key of each session, by project and by kind
-	groups, whole *sums
+	groups, whole *spend.Sums
 	counts        map[string]*statsSum
 	total         statsSum
 	cursor        projector.Cursor // up to where it has counted
@@ -135,11 +154,9 @@ func (n *counter) count(ctx context.Context, namespace string, v app.Views) erro
 		return err
 	}
 	defer activity.Close()
-	standing, err := activity.Standing(ctx)
-	if err != nil {
+	if n.cursor, err = v.AsOf(ctx, activity.Standing); err != nil {
 		return err
 	}
-	n.cursor = standing.Cursor
 	for c, err := range activity.Calls(ctx, namespace) {
 		if err != nil {
 			return err
@@ -153,19 +170,19 @@ func (n *counter) count(ctx context.Context, namespace string, v app.Views) erro
 		if err != nil {
 			return err
 		}
-		if n.query.has(d.Session, d.Day) {
-			n.each(n.key(d.Session, d.Day, d.Model, ""), func(s *statsSum) { s.Turns += d.Turns })
+		if day := n.query.dayOf(d); n.query.has(d.Session, day) {
+			n.each(n.key(d.Session, day, d.Model, ""), func(s *statsSum) { s.Turns += d.Turns })
 		}
 	}
-	for u, err := range activity.Usages(ctx, namespace) {
+	for u, err := range activity.Usages(ctx, namespace, nil) {
 		if err != nil {
 			return err
 		}
-		if n.query.has(u.Session, u.Day) {
-			key := n.key(u.Session, u.Day, u.Model, "")
+		if day := dayIn(n.query.zone, u.At, u.Day); n.query.has(u.Session, day) {
+			key := n.key(u.Session, day, u.Model, "")
 			n.each(key, func(*statsSum) {})
-			n.groups.add(key, u)
-			n.whole.add(everything, u)
+			n.groups.Add(key, u)
+			n.whole.Add(everything, u)
 		}
 	}
 	return nil
@@ -213,10 +230,11 @@ func (n *counter) each(key string, count func(*statsSum)) {
 }
 
 func (n *counter) call(c catalog.Call) {
-	if !n.query.has(c.Session, c.Day) {
+	day := dayIn(n.query.zone, c.At, c.Day)
+	if !n.query.has(c.Session, day) {
 		return
 	}
-	n.each(n.key(c.Session, c.Day, c.Model, c.Tool), func(s *statsSum) {
+	n.each(n.key(c.Session, day, c.Model, c.Tool), func(s *statsSum) {
 		s.Calls++
 		if c.Failed {
 			s.Errors++
@@ -226,7 +244,10 @@ func (n *counter) call(c catalog.Call) {
 
 // stats lists the groups: days in their order, others by size.
 func (n *counter) stats() stats {
-	doc := stats{By: n.query.by, Since: n.query.since, Until: n.query.until, Groups: []statsGroup{}, Prices: n.whole.prices()}
+	doc := stats{By: n.query.by, Since: n.query.since, Until: n.query.until, Groups: []statsGroup{}, Prices: n.whole.Prices()}
+	if n.query.zone.Name != "UTC" {
+		doc.TZ = n.query.zone.Name
+	}
 	doc.Total = withSums(n.total, n.whole, everything)
 	for key, counts := range n.counts {
 		doc.Groups = append(doc.Groups, statsGroup{key, withSums(*counts, n.groups, key)})
@@ -241,11 +262,11 @@ func (n *counter) stats() stats {
 }
 
 // withSums adds to counts what was spent under a key.
-func withSums(s statsSum, of *sums, key string) statsSum {
-	if spent := of.spent(key); spent.Events > 0 {
+func withSums(s statsSum, of *spend.Sums, key string) statsSum {
+	if spent := of.Of(key); spent.Events > 0 {
 		s.Spent = &spent
 	}
-	s.InTurns = of.inTurns(key)
+	s.InTurns = of.ToldOf(key)
 	return s
 }
 
@@ -266,7 +287,10 @@ func writeStats(a *app.App, at projector.Cursor, doc stats) error {
 	} else if err := drawStats(a, doc); err != nil {
 		return err
 	}
-	sayPrices(a, doc.Prices)
+	spend.SayPrices(a.Err, doc.Prices)
+	if doc.By == "day" || doc.Since != "" || doc.Until != "" {
+		fmt.Fprintf(a.Err, "days are those of %s\n", cmp.Or(doc.TZ, "UTC"))
+	}
 	a.AsOf(at)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
 )
@@ -33,7 +34,11 @@ func drawStats(a *app.App, doc stats) error {
 	for bar < leastBar && leaveOut(&columns) {
 		table, bar = layStats(a, doc, columns, width)
 	}
-	return a.Table(table)
+	if err := a.Table(table); err != nil {
+		return err
+	}
+	spend.Legend(a.Err, table.Rows, "~")
+	return nil
 }
 
 // leaveOut takes the column away that can be spared most, and reports whether there was one.
@@ -67,16 +72,16 @@ func (d stats) columns() []statColumn {
 	}
 	spent, told := d.Total.Spent, d.Total.InTurns
 	add(d.Total.Calls > 0, statColumn{"CALLS", func(s statsSum) string { return strconv.Itoa(s.Calls) }, 4})
-	add(spent != nil, statColumn{"TOKENS", spentCell(func(s *spentSum) string { return short(s.Tokens.Total()) }), 3})
-	add(spent != nil, statColumn{"USD", spentCell(func(s *spentSum) string { return dashed(s.Reported) }), 1})
-	add(spent != nil && spent.Computed != "", statColumn{"~USD", spentCell(func(s *spentSum) string { return about(s.Computed) }), 5})
-	add(told != nil, statColumn{"IN TURNS", toldCell(func(s *toldSum) string { return short(s.Tokens.Total()) }), 2})
-	add(told != nil, statColumn{"~USD IN TURNS", toldCell(func(s *toldSum) string { return about(s.Computed) }), 6})
+	add(spent != nil, statColumn{"TOKENS", spentCell(func(s *spend.Sum) string { return short(s.Tokens.Total()) }), 3})
+	add(spent != nil, statColumn{"USD", spentCell(func(s *spend.Sum) string { return s.ReportedText() }), 1})
+	add(spent != nil && spent.Computed != "", statColumn{"~USD", spentCell(func(s *spend.Sum) string { return s.ComputedText() }), 5})
+	add(told != nil, statColumn{"IN TURNS", toldCell(func(s *spend.Told) string { return short(s.Tokens.Total()) }), 2})
+	add(told != nil, statColumn{"~USD IN TURNS", toldCell(func(s *spend.Told) string { return s.ComputedText() }), 6})
 	return list
 }
 
 // spentCell is a cell that says something about recorded costs, if there are any.
-func spentCell(text func(*spentSum) string) func(statsSum) string {
+func spentCell(text func(*spend.Sum) string) func(statsSum) string {
 	return func(s statsSum) string {
 		if s.Spent == nil {
 			return "-"
@@ -86,7 +91,7 @@ func spentCell(text func(*spentSum) string) func(statsSum) string {
 }
 
 // toldCell is the same of what turns tell.
-func toldCell(text func(*toldSum) string) func(statsSum) string {
+func toldCell(text func(*spend.Told) string) func(statsSum) string {
 	return func(s statsSum) string {
 		if s.InTurns == nil {
 			return "-"

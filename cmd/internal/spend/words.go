@@ -1,0 +1,151 @@
+package spend
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/plain"
+)
+
+// USD is the reported part of a sum in a table: a dash where none is.
+func (s Sum) ReportedText() string { return Dashed(s.Reported) }
+
+// ComputedText is the computed part of a sum in a table.
+func (s Sum) ComputedText() string { return computed(s.Computed, s.Partial) }
+
+// ComputedText is the same of what turns tell.
+func (t Told) ComputedText() string { return computed(t.Computed, t.Partial) }
+
+// Text is a sum in one cell: what is unknown does not look free. A dash is that nothing was
+// spent.
+func (s Sum) Text() string {
+	var parts []string
+	if r, ok := s.Reported.Rat(); ok && r.Sign() != 0 {
+		parts = append(parts, Rounded(s.Reported))
+	}
+	if s.Computed != "" {
+		parts = append(parts, s.ComputedText())
+	}
+	if s.Unknown > 0 {
+		parts = append(parts, "?")
+	}
+	return cmp.Or(strings.Join(parts, "+"), "-")
+}
+
+// Words is a sum in words, for each part of it.
+func (s Sum) Words() (list []string) {
+	if s.Reported != "" {
+		list = append(list, cmp.Or(string(s.Reported), "0")+" USD, reported")
+	}
+	switch {
+	case s.Computed == "":
+	case s.Partial > 0:
+		list = append(list, ">"+string(s.Computed)+" USD, computed: a part has no known price")
+	default:
+		list = append(list, "~"+string(s.Computed)+" USD, computed")
+	}
+	if s.Unknown > 0 {
+		list = append(list, fmt.Sprintf("? USD, unknown: %s", plain.Count(s.Unknown, "cost")))
+	}
+	return list
+}
+
+// Dashed is an amount in a table: a dash where it is not known.
+func Dashed(usd events.Amount) string { return cmp.Or(Rounded(usd), "-") }
+
+// Rounded is an amount to six places, or as it is if it has no more.
+func Rounded(usd events.Amount) string {
+	const places = 6
+	_, behind, _ := strings.Cut(string(usd), ".")
+	r, ok := usd.Rat()
+	if !ok || len(behind) <= places {
+		return string(usd)
+	}
+	if least := big.NewRat(1, 1_000_000); r.Sign() > 0 && r.Cmp(least) < 0 {
+		return "<0.000001"
+	}
+	return strings.TrimRight(strings.TrimRight(r.FloatString(places), "0"), ".")
+}
+
+// computed is a computed amount in a table, to four places; with > if a part of it has no
+// known price, rounded down then.
+func computed(usd events.Amount, partial int) string {
+	r, ok := usd.Rat()
+	switch {
+	case !ok:
+		return "-"
+	case partial > 0:
+		return ">" + floor(r)
+	}
+	if least := big.NewRat(1, 10_000); r.Sign() > 0 && r.Cmp(least) < 0 {
+		return "<0.0001"
+	}
+	return "~" + trimmed(r.FloatString(4))
+}
+
+// floor is an amount to four places, rounded down; one that is smaller is as it is.
+func floor(r *big.Rat) string {
+	scaled := new(big.Rat).Mul(r, big.NewRat(10_000, 1))
+	whole := new(big.Int).Quo(scaled.Num(), scaled.Denom())
+	if whole.Sign() == 0 {
+		return string(events.AmountOf(r))
+	}
+	return trimmed(new(big.Rat).SetFrac(whole, big.NewInt(10_000)).FloatString(4))
+}
+
+func trimmed(decimal string) string {
+	return strings.TrimSuffix(strings.TrimRight(decimal, "0"), ".")
+}
+
+// legend is what the marks in a table of costs mean.
+var legend = []struct{ mark, meaning string }{
+	{"~", "computed from tokens at list prices (tally cost --prices)"},
+	{">", "at least: a part of it has no known price"},
+	{"?", "unknown: no price is known"},
+}
+
+// Legend prints what the marks mean that occur in cells, a line for each, but for those
+// that are said elsewhere.
+func Legend(w io.Writer, rows [][]string, elsewhere string) {
+	for _, l := range legend {
+		if strings.Contains(elsewhere, l.mark) {
+			continue
+		}
+		has := func(cell string) bool { return isAmount(cell) && strings.Contains(cell, l.mark) }
+		if slices.ContainsFunc(rows, func(row []string) bool { return slices.ContainsFunc(row, has) }) {
+			fmt.Fprintf(w, "%s %s\n", l.mark, l.meaning)
+		}
+	}
+}
+
+// isAmount reports whether a cell is an amount with a mark, and no text that has one.
+func isAmount(cell string) bool {
+	cell = strings.TrimSpace(cell)
+	return cell != "" && strings.Trim(cell, "0123456789.+~<>?") == ""
+}
+
+// SayPrices prints where the prices are from, a line for each place.
+func SayPrices(w io.Writer, used []Used) {
+	models := make(map[string][]string)
+	var places []string
+	for _, p := range used {
+		place := p.Source
+		if p.Checked != "" {
+			place += ", " + p.Checked
+		}
+		if models[place] == nil {
+			places = append(places, place)
+		}
+		if !slices.Contains(models[place], p.Model) {
+			models[place] = append(models[place], p.Model)
+		}
+	}
+	for _, place := range places {
+		fmt.Fprintf(w, "~ computed from tokens at the list price of %s: %s\n", plain.Printable(strings.Join(models[place], ", ")), plain.Printable(place))
+	}
+}
