@@ -329,7 +329,11 @@ func TestCosts(t *testing.T) {
 	s.text(c2, "m2", 7)
 	var got []string
 	for _, c := range of[*events.CostAccrued](s.told(t).facts()) {
-		got = append(got, fmt.Sprintln(c.Response, c.Model, *c.Tokens, c.USD, c.Run.ID == p, c.Source))
+		if !events.IsUnique(c.Response) {
+			t.Errorf("B-11: the id %q may be drawn twice", c.Response)
+		}
+		id, _, _ := strings.Cut(c.Response, "/")
+		got = append(got, fmt.Sprintln(id, c.Model, *c.Tokens, c.USD, c.Run.ID == p, c.Source))
 	}
 	want := []string{"m1 claude-opus-4-5 {3 40 0 100 20}  true reported\n", "req claude-3 {0 2 0 0 0} 0.0125 true reported\n", "m2 claude-opus-4-5 {3 7 0 100 20}  true reported\n"}
 	if !reflect.DeepEqual(got, want) {

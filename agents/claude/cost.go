@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -41,8 +42,8 @@ func (c *costs) take(e *entry, thread string, run *events.RunRef) []agents.Fact 
 		return have.tell()
 	}
 	if r.cost.Tokens.Output >= have.cost.Tokens.Output {
-		same := *r.cost.Tokens == *have.cost.Tokens && r.cost.USD == have.cost.USD
-		r.told, r.cost.Run = have.told && same, have.cost.Run
+		same := *r.cost.Tokens == *have.cost.Tokens && r.cost.USD == have.cost.USD && bytes.Equal(r.cost.Raw, have.cost.Raw)
+		r.told, r.cost.Run, r.cost.Response = have.told && same, have.cost.Run, have.cost.Response
 		c.open[i] = r
 	}
 	return nil
@@ -77,13 +78,15 @@ func responseOf(e *entry, thread string, run *events.RunRef) *response {
 		r.id = ""
 	}
 	r.cost = events.CostAccrued{Model: cmp.Or(e.message.Text("model"), "unknown"), USD: usd, Tokens: &tokens, Run: run,
-		Response: r.id, Purpose: "run", Source: "reported", Raw: slices.Clone(usage)}
+		Response: agents.Response(r.id, e.uuid), Purpose: "run", Source: "reported", Raw: slices.Clone(usage)}
 	return r
 }
 
 // tokensOf reads a usage. What the model thought is part of the output, and no line says
 // how much it is.
 func tokensOf(usage rawjson.Members) events.Tokens {
+	parts := usage.Object("cache_creation")
+	written := agents.Count(parts, "ephemeral_5m_input_tokens") + agents.Count(parts, "ephemeral_1h_input_tokens")
 	return events.Tokens{Input: agents.Count(usage, "input_tokens"), Output: agents.Count(usage, "output_tokens"),
-		CacheRead: agents.Count(usage, "cache_read_input_tokens"), CacheWrite: agents.Count(usage, "cache_creation_input_tokens")}
+		CacheRead: agents.Count(usage, "cache_read_input_tokens"), CacheWrite: max(agents.Count(usage, "cache_creation_input_tokens"), written)}
 }

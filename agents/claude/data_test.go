@@ -95,6 +95,7 @@ func counted(facts []agents.Fact) (took map[string]events.Tokens, n int) {
 	took = make(map[string]events.Tokens)
 	list := of[*events.CostAccrued](facts)
 	for _, c := range list {
+		c.Response, _, _ = strings.Cut(c.Response, "/")
 		if have, ok := took[c.Response]; !ok || c.Tokens.Output >= have.Output {
 			took[c.Response] = *c.Tokens
 		}

@@ -34,7 +34,7 @@ type spot struct {
 
 func (p *player) response(output int) string {
 	p.n++
-	id := fmt.Sprintf("msg_%d", p.n)
+	id := fmt.Sprintf("msg_01XFDUDYJgAACzvn%08d", p.n)
 	p.took[id] = output
 	return id
 }

@@ -2,6 +2,7 @@ package codex_test
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -173,6 +174,37 @@ func TestCost(t *testing.T) {
 		case want == nil && len(got) == 0:
 		case want == nil || len(got) != 1 || *got[0].Tokens != *want || got[0].Model != "unknown" || got[0].Response != "r":
 			t.Errorf("%s: %+v, want %+v", usage, got, want)
+		}
+	}
+}
+
+// B-17: where a count has totals alone, a response took their difference. What that cannot
+// say is not known, and is no nothing.
+func TestTotals(t *testing.T) {
+	total := func(in, cached, out int, last string) string {
+		return fmt.Sprintf(`{"timestamp":"2026-01-02T03:04:06.000Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,"cached_input_tokens":%d,"output_tokens":%d}%s}}}`, in, cached, out, last)
+	}
+	zero := `,"last_token_usage":{"input_tokens":0,"output_tokens":0}`
+	for _, c := range []struct {
+		what  string
+		lines []string
+		want  string
+	}{
+		{"two totals", []string{total(10, 2, 1, ""), total(10, 2, 1, ""), total(25, 9, 3, "")}, "8/2/1 8/7/2"},
+		{"a last usage of zeros", []string{total(10, 2, 1, ""), total(25, 9, 3, zero)}, "8/2/1 8/7/2"},
+		{"the last usage where there is one", []string{total(10, 2, 1, `,"last_token_usage":{"input_tokens":4,"output_tokens":1}`), total(25, 9, 3, "")}, "4/0/1 8/7/2"},
+		{"a total that began again", []string{total(10, 2, 5, ""), total(12, 2, 3, ""), total(15, 2, 4, "")}, "8/2/5 ? 3/0/1"},
+	} {
+		var got []string
+		for _, p := range facts[*events.CostAccrued](tell(t, own, c.lines...)) {
+			if p.Tokens == nil {
+				got = append(got, "?")
+				continue
+			}
+			got = append(got, fmt.Sprintf("%d/%d/%d", p.Tokens.Input, p.Tokens.CacheRead, p.Tokens.Output))
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: %s, want %s", c.what, text, c.want)
 		}
 	}
 }

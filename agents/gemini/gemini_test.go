@@ -183,7 +183,7 @@ func TestCost(t *testing.T) {
 	l := tell(t, answer("b", "", ""), answer("b", "", call), answer("c", "2", ""), `{"$set":{"messages":[`+answer("c", "2", "")+`]}}`)
 	costs := transcripts.Payloads[*events.CostAccrued](l)
 	want := events.Tokens{Input: 71, Output: 8, Reasoning: 3, CacheRead: 20}
-	if len(costs) != 2 || *costs[0].Tokens != want || costs[0].Response != "b" || costs[0].Model != "m" {
+	if len(costs) != 2 || *costs[0].Tokens != want || !strings.HasPrefix(costs[0].Response, "b/") || !events.IsUnique(costs[0].Response) || len(costs) > 1 && costs[0].Response == costs[1].Response || costs[0].Model != "m" {
 		t.Errorf("%+v", costs)
 	}
 	if want.Total() != 99 {

@@ -37,9 +37,7 @@ func (f *fold) spend(s *saying, m message) {
 	}
 	f.spent[m.id] = c
 	p := &events.CostAccrued{Model: cmp.Or(m.Text("model"), "unknown"), Tokens: c.tokens(), Purpose: "run", Source: "reported"}
-	if len(m.id) <= events.MaxResponse {
-		p.Response = m.id
-	}
+	p.Response = agents.Response(m.id, f.file.Session)
 	if f.run.id != "" && f.ofSession() {
 		ref := f.run.ref()
 		p.Run = &ref

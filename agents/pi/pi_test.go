@@ -41,7 +41,7 @@ func said(id, parent string) string {
 }
 
 func answer(id, parent, stop string) string {
-	return entry("message", id, parent, fmt.Sprintf(`,"message":{"role":"assistant","content":[],"model":"m","usage":{"input":3,"output":2,"cacheRead":1,"cacheWrite":0,"cost":{"total":0.0001}},"stopReason":%q,"responseId":"r-%s"}`, stop, id))
+	return entry("message", id, parent, fmt.Sprintf(`,"message":{"role":"assistant","content":[],"model":"m","usage":{"input":3,"output":2,"cacheRead":1,"cacheWrite":0,"cost":{"total":0.0001}},"stopReason":%q,"responseId":"resp_67ccd2bed1ec8190b14f%s"}`, stop, id))
 }
 
 func tell(t transcripts.T, content string) *transcripts.Log {
@@ -151,7 +151,7 @@ func costly(l *transcripts.Log) (list []string) {
 func answers(l *transcripts.Log) (list []string) {
 	for _, turn := range l.Live(id, agents.Main) {
 		if bytes.Contains(turn.Raw, []byte(`"role":"assistant"`)) {
-			list = append(list, "r-"+turn.ID)
+			list = append(list, "resp_67ccd2bed1ec8190b14f"+turn.ID)
 		}
 	}
 	return list
@@ -195,7 +195,7 @@ func TestFork(t *testing.T) {
 	for _, p := range transcripts.Payloads[*events.CostAccrued](l) {
 		responses[p.Response]++
 	}
-	if len(responses) != 2 || responses["r-b"] != 2 {
+	if len(responses) != 2 || responses["resp_67ccd2bed1ec8190b14fb"] != 2 {
 		t.Errorf("responses %v", responses)
 	}
 	if n := len(transcripts.Payloads[*events.RunCreated](l)); n != 2 {

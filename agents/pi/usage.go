@@ -33,10 +33,10 @@ func (f *fold) spend(s *saying, copied bool) {
 	}
 }
 
-// responseOf returns the id of an answer: the provider's, or one that every copy of the
-// message has, as it has the time in it.
+// responseOf returns the id of an answer: the provider's if it cannot be drawn twice, or one
+// that every copy of the message has, as it has the time in it.
 func responseOf(e entry) string {
-	if id := e.message.Text("responseId"); id != "" && len(id) <= events.MaxResponse {
+	if id := e.message.Text("responseId"); events.IsUnique(id) && len(id) <= events.MaxResponse {
 		return id
 	}
 	raw, _ := e.Get("message")

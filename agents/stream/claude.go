@@ -48,7 +48,16 @@ func (f *fold) claudeMessage(s *saying) {
 		f.speaks(s, m.Text("model"))
 	}
 	raw, _ := m.Get("usage")
-	f.spend(s, "", cmp.Or(cut(m.Text("model")), "unknown"), m.Text("id"), claudeTokens(m.Object("usage")), clone(raw))
+	f.spend(s, "", cmp.Or(cut(m.Text("model")), "unknown"), f.claudeResponse(m.Text("id"), s.Text("uuid")), claudeTokens(m.Object("usage")), clone(raw))
+}
+
+// claudeResponse returns the id of a response as the files that Claude Code keeps have it. The
+// messages of one response follow each other.
+func (f *fold) claudeResponse(id, uuid string) string {
+	if id != f.answer.id {
+		f.answer = answer{id, agents.Response(id, uuid)}
+	}
+	return f.answer.response
 }
 
 // claudePiece reads a piece of a text that comes as a whole later.
@@ -87,6 +96,8 @@ func (f *fold) claudeResult(s *saying) {
 }
 
 func claudeTokens(u rawjson.Members) events.Tokens {
+	parts := u.Object("cache_creation")
+	written := agents.Count(parts, "ephemeral_5m_input_tokens") + agents.Count(parts, "ephemeral_1h_input_tokens")
 	return events.Tokens{Input: agents.Count(u, "input_tokens"), Output: agents.Count(u, "output_tokens"),
-		CacheRead: agents.Count(u, "cache_read_input_tokens"), CacheWrite: agents.Count(u, "cache_creation_input_tokens")}
+		CacheRead: agents.Count(u, "cache_read_input_tokens"), CacheWrite: max(agents.Count(u, "cache_creation_input_tokens"), written)}
 }

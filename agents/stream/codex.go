@@ -41,5 +41,5 @@ func (f *fold) codexCost(s *saying, raw events.Raw) {
 	if cached := t.CacheRead + t.CacheWrite; cached <= t.Input {
 		t.Input -= cached
 	}
-	f.spend(s, "", cmp.Or(f.model, "unknown"), "exec/codex/"+cmp.Or(f.thread, f.file.Stem), t, raw)
+	f.spend(s, "", cmp.Or(f.model, "unknown"), agents.Response("exec/codex/"+cmp.Or(f.thread, f.file.Stem), cmp.Or(f.thread, f.file.Stem)), t, raw)
 }

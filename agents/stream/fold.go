@@ -29,8 +29,12 @@ type fold struct {
 	text   pieces
 	spent  map[string]events.Tokens // by response, of those that were told last
 	last   []string                 // their ids, the oldest first
+	answer answer                   // that Claude Code told last
 	stop   string                   // why the model stopped last, as pi says it
 }
+
+// answer is a response, by the maker's id and by that which joins its costs.
+type answer struct{ id, response string }
 
 // run is what is under way.
 type run struct {

@@ -51,10 +51,10 @@ func (f *fold) piMessage(s *saying, m rawjson.Members) {
 	f.pay(s, cmp.Or(f.model, "unknown"), piResponse(s.Members, m), t, agents.USD(u.Object("cost"), "total"), clone(raw))
 }
 
-// piResponse returns the id of an answer as the files that pi keeps have it: the provider's, or
-// one of the message itself.
+// piResponse returns the id of an answer as the files that pi keeps have it: the provider's
+// if it cannot be drawn twice, or one of the message itself.
 func piResponse(line, m rawjson.Members) string {
-	if id := m.Text("responseId"); id != "" && len(id) <= events.MaxResponse {
+	if id := m.Text("responseId"); events.IsUnique(id) && len(id) <= events.MaxResponse {
 		return id
 	}
 	raw, _ := line.Get("message")

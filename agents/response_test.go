@@ -1,0 +1,29 @@
+package agents
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+)
+
+// B-11: an id that may be drawn twice is told apart by its line, and is the same in a copy
+// of the line.
+func TestResponse(t *testing.T) {
+	const unique = "msg_01XFDUDYJgAACzvnptvVoYEL"
+	a, b := Response("chatcmpl-7", "line-a"), Response("chatcmpl-7", "line-b")
+	if a == b || a != Response("chatcmpl-7", "line-a") || !events.IsUnique(a) || !strings.HasPrefix(a, "chatcmpl-7/") {
+		t.Errorf("%q and %q", a, b)
+	}
+	if Response("a", "bc") == Response("ab", "c") || Response("x", "a", "b") == Response("x", "ab") {
+		t.Error("ids run into each other")
+	}
+	for id, want := range map[string]string{unique: unique, "": "", "chatcmpl-7": "chatcmpl-7"} {
+		if got := Response(id, ""); got != want {
+			t.Errorf("%q without a line is %q, want %q", id, got, want)
+		}
+	}
+	if long := Response(strings.Repeat("x", 1000), "line"); len(long) > events.MaxResponse || !events.IsUnique(long) {
+		t.Errorf("a long id is %q", long)
+	}
+}
