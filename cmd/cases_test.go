@@ -31,18 +31,25 @@ var cases = []struct {
 	name  string
 	steps []caseStep
 }{
-	{"01-cache-write-1h", nil},
+	{"01-cache-write-1h", []caseStep{
+		{run: "tally cost -o json", spent: "0.19953", has: []string{`"cacheWrite": 30000`}},
+	}},
 	{"02-partial-output", []caseStep{
 		{run: "tally cost -o json", spent: "0.018312", has: []string{`"output": 350,`}},
 	}},
 	{"03-synthetic-error", []caseStep{
 		{run: "tally cost --by model -o json", spent: "0.0006", has: []string{`"events": 1,`}, lacks: []string{"synthetic", "unknown"}},
 	}},
-	{"04-long-context", nil},
-	{"05-web-search", nil},
-	{"06-fast-mode", nil},
-	{"07-codex-token-classes", nil},
-	{"08-codex-totals-only", nil},
+	{"04-long-context", []caseStep{
+		{run: "tally cost --prices", has: []string{`(?m)^claude-sonnet-4-5-20250929 +2025-09-29 +- +- +6 +22\.5 +0\.6 `}},
+		{run: "tally cost -o json", spent: "0.201"},
+	}},
+	{"05-web-search", []caseStep{{run: "tally cost -o json", spent: "0.0345"}}},
+	{"06-fast-mode", []caseStep{{run: "tally cost -o json", spent: "0.315"}}},
+	{"07-codex-token-classes", []caseStep{
+		{run: "tally cost -o json", spent: "3.063873", has: []string{`"cacheWrite": 1000`}, lacks: []string{"unknown", "partial"}},
+	}},
+	{"08-codex-totals-only", []caseStep{{run: "tally cost -o json", spent: "0.024125"}}},
 	{"09-codex-fork-baseline", []caseStep{{run: "tally cost -o json", spent: "0.192"}}},
 	{"10-codex-spawn-replay", []caseStep{{run: "tally cost -o json", spent: "0.172"}}},
 	{"11-codex-thread-name", []caseStep{
@@ -68,10 +75,15 @@ var cases = []struct {
 		{run: "tally cost --by model", has: []string{
 			`(?m)^glm-4\.6 .* 1500 +30 +0 +0 +2$`, `(?m)^kimi-k2\.5 .* 1000 +50 +0 +0 +1$`, `(?m)^spent .* 2500 +80 +0 +0 +3$`}},
 	}},
-	{"16-local-day", nil},
+	{"16-local-day", []caseStep{
+		{run: "tally ls 2>&1", has: []string{`(?m)^times are in UTC$`}},
+		{run: "TZ=America/Los_Angeles tally cost --by day 2>&1", has: []string{`(?m)^2026-08-01 `, `(?m)^days are those of America/Los_Angeles$`}, lacks: []string{"2026-08-02"}},
+		{run: "tally cost --by day --tz America/Los_Angeles -o json", has: []string{`"key": "2026-08-01"`, `"tz": "America/Los_Angeles"`}},
+		{run: "tally cost --by day --tz UTC -o json", has: []string{`"key": "2026-08-02"`}},
+	}},
 	{"17-project-renamed", nil},
 	{"18-linked-project", nil},
-	{"19-gemini-two-files", nil},
+	{"19-gemini-two-files", []caseStep{{run: "tally cost -o json", spent: "0.012625"}}},
 	{"20-gemini-history-overwritten", []caseStep{
 		{run: "tally show last --all", has: []string{`Count the cakes`, `Forty\.`, `<session_context>`}},
 		{run: "tally export last --format gemini -C out >&2; cat out/*/chats/*", same: "home/.gemini/tmp/shop/chats/session-2026-06-22T13-46-f74ed4b6.jsonl"},
@@ -113,8 +125,14 @@ var cases = []struct {
 		{run: "tally show last", has: []string{"main, 3 turns", "found it"}},
 	}},
 	{"28-verify-large-turns", nil},
-	{"29-cost-after-import", nil},
-	{"30-models-of-2026", nil},
+	{"29-cost-after-import", []caseStep{
+		{run: `for s in 1 2 3 4 5 6; do python3 "$CASE/../28-verify-large-turns/gen.py" "$HOME/.claude/projects/-srv-shop$s/3333333$s-3333-4333-8333-333333333333.jsonl" 1600 $s; done
+			tally watch --once >/dev/null 2>&1; tally cost -o json`, spent: "5.112"},
+		{run: "tally cost -o json", spent: "5.112"},
+	}},
+	{"30-models-of-2026", []caseStep{
+		{run: "tally cost --by model -o json", spent: "0.4887", lacks: []string{"unknown", "partial"}},
+	}},
 	{"31-secrets-by-name", nil},
 }
 

@@ -191,6 +191,7 @@ func TestTotals(t *testing.T) {
 		want  string
 	}{
 		{"two totals", []string{total(10, 2, 1, ""), total(10, 2, 1, ""), total(25, 9, 3, "")}, "8/2/1 8/7/2"},
+		{"the total of a parent", []string{total(10, 2, 1, zero), total(25, 9, 3, "")}, "8/7/2"},
 		{"a last usage of zeros", []string{total(10, 2, 1, ""), total(25, 9, 3, zero)}, "8/2/1 8/7/2"},
 		{"the last usage where there is one", []string{total(10, 2, 1, `,"last_token_usage":{"input_tokens":4,"output_tokens":1}`), total(25, 9, 3, "")}, "4/0/1 8/7/2"},
 		{"a total that began again", []string{total(10, 2, 5, ""), total(12, 2, 3, ""), total(15, 2, 4, "")}, "8/2/5 ? 3/0/1"},

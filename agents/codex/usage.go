@@ -63,8 +63,11 @@ func (f *fold) counted(s *saying) {
 	if f.spent.records || f.copied.now() || before == nil && f.spent.based {
 		return
 	}
-	last, _ := countsOf(info.Object("last_token_usage"))
+	last, said := countsOf(info.Object("last_token_usage"))
 	if last == (tokenCounts{}) {
+		if before == nil && said {
+			return // the total of the parent, whose history it is
+		}
 		if before == nil {
 			before = &tokenCounts{}
 		}

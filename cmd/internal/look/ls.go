@@ -137,6 +137,7 @@ func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
 		return err
 	}
 	spend.Legend(a.Err, table.Rows, "")
+	fmt.Fprintln(a.Err, "times are in UTC")
 	if page.Next != "" {
 		fmt.Fprintf(a.Err, "there are more: --after %s\n", page.Next)
 	}
@@ -159,7 +160,7 @@ var listColumns = []struct {
 	{head: "RUNS", drops: 2, right: true, cell: func(s catalog.Session, _ spend.Sum) string { return strconv.Itoa(s.Runs) }},
 	{head: "USD", drops: 6, right: true, cell: func(_ catalog.Session, p spend.Sum) string { return p.Text() }},
 	{head: "HEAD", drops: 1, right: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Head.String() }},
-	{head: "ACTIVE (UTC)", drops: 8, cell: func(s catalog.Session, _ spend.Sum) string { return minute(s.LastAt) }},
+	{head: "ACTIVE", drops: 8, cell: func(s catalog.Session, _ spend.Sum) string { return minute(s.LastAt) }},
 	{head: "PROJECT", drops: 5, optional: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Project }},
 	{head: "MODEL", drops: 4, optional: true, cell: func(s catalog.Session, _ spend.Sum) string { return s.Models }},
 	{head: "TITLE", cell: func(s catalog.Session, _ spend.Sum) string { return s.About() }},

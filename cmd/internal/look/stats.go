@@ -37,9 +37,9 @@ type statsGroup struct {
 
 // statsSum is what happened. Tools have neither turns nor costs.
 type statsSum struct {
-	Turns   int       `json:"turns"` // that were brought, rewound or not
-	Calls   int       `json:"calls"` // of tools
-	Errors  int       `json:"errors"`
+	Turns   int         `json:"turns"` // that were brought, rewound or not
+	Calls   int         `json:"calls"` // of tools
+	Errors  int         `json:"errors"`
 	Spent   *spend.Sum  `json:"spent,omitempty"`
 	InTurns *spend.Told `json:"inTurns,omitempty"`
 }
