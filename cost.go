@@ -19,7 +19,7 @@ type Cost struct {
 	Tokens   *events.Tokens // in disjoint classes; nil: not known
 	Run      events.RunRef  // that it was spent in; default: none
 	Part     string         // which of the model's costs in the run: a step, an attempt
-	Response string         // the maker's id of the answer that was paid for; default: none. Of the costs with one response one counts
+	Response string         // the maker's id of the answer that was paid for; default: none. Of the costs of a model with one response one counts, if events.IsUnique accepts the id
 	Purpose  string         // run, compaction, judge or other; default: run
 	Source   string         // reported or computed; default: reported
 	At       time.Time      // when; default: now

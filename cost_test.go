@@ -47,8 +47,8 @@ func TestCostsOfAResponse(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		s, run := st.Session("s"), events.RunRef{Kind: "turn", ID: "r"}
 		for _, c := range []tally.Cost{
-			{Model: "m", USD: "0.1", Tokens: &events.Tokens{Output: 1}, Run: run, Response: "msg_1"}, {Model: "m", USD: "0.3", Tokens: &events.Tokens{Output: 9}, Response: "msg_1"},
-			{Model: "m", USD: "0.2", Tokens: &events.Tokens{Output: 5}, Response: "msg_1"}, {Model: "m", USD: "1", Response: "msg_2"},
+			{Model: "m", USD: "0.1", Tokens: &events.Tokens{Output: 1}, Run: run, Response: "msg_01XFDUDYJgAACzvnptvVoYEL"}, {Model: "m", USD: "0.3", Tokens: &events.Tokens{Output: 9}, Response: "msg_01XFDUDYJgAACzvnptvVoYEL"},
+			{Model: "m", USD: "0.2", Tokens: &events.Tokens{Output: 5}, Response: "msg_01XFDUDYJgAACzvnptvVoYEL"}, {Model: "m", USD: "1", Response: "msg_01XFDUDYJgAACzvnptvVoYEM"},
 		} {
 			_, err := s.AddCost(t.Context(), c)
 			must(t, err)

@@ -71,8 +71,9 @@ func (p *CheckpointCleared) Validate() error {
 }
 
 // CostAccrued records money and tokens spent. Totals are the sum of this type only. Of
-// those with one response in a namespace exactly one counts: the one with the most output
-// tokens, of equals the last, for the session and the run of the first.
+// those with one model and one response in a namespace exactly one counts, if IsUnique accepts
+// the id of the response: the one with the most output tokens, of equals the last, for the
+// session and the run of the first.
 type CostAccrued struct {
 	Model    string  `json:"model"`
 	USD      Amount  `json:"usd,omitempty"`
