@@ -99,14 +99,16 @@ func spell(c Cost) string {
 // another model.
 func TestNames(t *testing.T) {
 	million := events.Tokens{Input: 1_000_000}
-	usd := func(model string) string { return spell(Builtin().Cost(Usage{Model: model, Day: "2026-11-20", Tokens: million})) }
+	usd := func(model string) string {
+		return spell(Builtin().Cost(Usage{Model: model, Day: "2026-11-20", Tokens: million}))
+	}
 	for model, want := range map[string]string{
 		"claude-opus-4-5": "5", "claude-opus-4-5-20251101": "5", "claude-opus-4-5-2025-11-01": "5", "claude-opus-4-5[1m]": "5",
 		"anthropic/claude-opus-4-5": "5", "anthropic/claude-opus-4.5": "5", "openrouter/anthropic/claude-opus-4.5": "5", "anthropic/claude-3.7-sonnet:thinking": "3",
 		"anthropic.claude-opus-4-5-20251101-v1:0": "5", "global.anthropic.claude-opus-4-5-20251101-v1:0": "5", "bedrock/anthropic.claude-opus-4-5-20251101-v1:0": "5",
 		"anthropic.claude-opus-4-8": "5", "us.anthropic.claude-opus-4-6-v1": "5.5",
 		"us.anthropic.claude-opus-4-5-20251101-v1:0": "5.5", "eu.anthropic.claude-opus-4-5-20251101-v1:0": "5.5", // a region costs a tenth more since 4.5
-		"us.anthropic.claude-3-7-sonnet-20250219-v1:0": "3",
+		"us.anthropic.claude-3-7-sonnet-20250219-v1:0":                                                          "3",
 		"arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-3-7-sonnet-20250219-v1:0": "3",
 		"claude-opus-4-5@20251101": "5", "claude-sonnet-5@default": "2", "vertex_ai/claude-opus-4-5@20251101": "5", "publishers/anthropic/models/claude-opus-4-5@20251101": "5",
 		"claude-3-5-haiku-latest": "0.8", "claude-3-5-haiku-20241022": "0.8",
