@@ -143,8 +143,9 @@ func (a *App) WithWork(ctx context.Context, st *tally.Store, f func(catalog.Work
 // shown calls read with the directory of the views once those that are needed are up to date.
 // If they cannot be read, the log is folded, elsewhere.
 func (a *App) shown(ctx context.Context, st *tally.Store, needs []string, read func(dir string) error) error {
+	var full error
 	for _, need := range needs {
-		full := a.upToDate(ctx, st, need)
+		full = errors.Join(full, a.upToDate(ctx, st, need))
 		if full != nil && !errors.Is(full, log.ErrFull) && !errors.Is(full, catalog.ErrNoView) {
 			return full
 		}
