@@ -35,7 +35,7 @@ func agentDir(t testing.TB, files map[string]string) string {
 // The folder of a repository goes into any store, and out of it to another one.
 func TestAgentTravels(t *testing.T) {
 	files := map[string]string{
-		"docs/b.md": "b", "docs/a.md": "---\ntitle: A\n---\nx\r\n\xff", "docs/sub/main.go": "package main", "workflows/w.json": "{ }", "agents/kettle/agent.md": agentFile,
+		"docs/b.md": "b", "docs/a.md": "---\ntitle: A\n---\nx\r\n\xff", "docs/sub/main.go": "package main", "workflows/w.json": `{ "initial": "a", "states": {"a": {"end": true}} }`, "agents/kettle/agent.md": agentFile,
 		"agents/kettle/sessions.jsonl": "{\"event\":\"session_started\",\"sessionId\":\"s\",\"timestamp\":\"2026-08-22T10:00:00Z\"}\nno line\n{\"event\":\"break\",\"timestamp\":\"2026-08-22T11:00:00Z\",\"reason\":\"why\"}\n",
 	}
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {

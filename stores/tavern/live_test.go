@@ -79,7 +79,7 @@ func (m *team) fill() {
 	ctx := m.t.Context()
 	m.put("notes", "# Notes\r\n no end \xff")
 	m.put("sub/main.go", "package main")
-	need(m.Documents().Save(ctx, "workflow", "w", tally.Write{Data: []byte(`{ "steps" : [] }`)}))
+	need(m.Documents().Save(ctx, "workflow", "w", tally.Write{Data: []byte(`{ "initial": "a", "states": {"a": {"end": true}} }`)}))
 	need(m.Documents().Save(ctx, "overlay", "kettle/CLAUDE.md", tally.Write{Data: []byte("be brief")}))
 	a := newAgent(m.t, m.Store)
 	must(m.t, a.SetState(ctx, "working", ""))
@@ -291,6 +291,63 @@ func TestLiveFolder(t *testing.T) {
 		if diff := cmp.Diff(m.known(), live.known()); diff != "" {
 			t.Error(diff)
 		}
+	})
+	t.Run("B-42 work that is done in one clone is done in another one that lives on its folder", func(t *testing.T) {
+		one, two := newTeam(t, "", folder()), newTeam(t, "", folder())
+		q, other := tavern.QueueOf(one.Store, "build"), tavern.QueueOf(two.Store, "build")
+		pull := func() {
+			for name, text := range formattest.ReadLive(t, one.dir) {
+				two.write(name, text)
+			}
+			two.settle()
+		}
+		need(q.EnqueueMany(ctx, tavern.Item{ID: "a", Body: []byte("a")}, tavern.Item{ID: "b", Body: []byte("b")}))
+		pull()
+		must(t, need(q.TryClaim(ctx, "w")).Finish(ctx, []byte(`"ok"`)))
+		need(q.TryClaim(ctx, "w"))
+		pull()
+		if c, err := other.TryClaim(ctx, "w"); err == nil {
+			t.Errorf("%s is handed out a second time", c.Item.ID)
+		}
+		if counts := need(other.Counts(ctx)); counts[tavern.ItemReady] != 0 || counts[tavern.ItemClaimed] != 1 {
+			t.Errorf("%v", counts)
+		}
+		formattest.MustEqual(t, formattest.ReadLive(t, one.dir), formattest.ReadLive(t, two.dir))
+		if kept := two.docs("conflict"); len(kept) > 0 {
+			t.Errorf("conflicts: %q", kept)
+		}
+	})
+	t.Run("B-44 a file that is no template stays, and is one when it is mended", func(t *testing.T) {
+		m := newTeam(t, "", folder())
+		const bad, good = `{"steps":[]}`, `{"initial":"a","states":{"a":{"end":true}}}`
+		m.write("workflows/w.json", bad)
+		m.settle()
+		m.shows("workflows/w.json", bad)
+		if docs := m.docs("workflow"); len(docs) > 0 {
+			t.Errorf("it is a template: %q", docs)
+		}
+		m.write("workflows/w.json", good)
+		m.settle()
+		m.shows("workflows/w.json", good)
+		if diff := cmp.Diff(map[string]string{"w": good}, m.docs("workflow")); diff != "" {
+			t.Error(diff)
+		}
+		m.write("workflows/w.json", bad)
+		m.settle()
+		if docs, kept := m.docs("workflow"), m.docs("conflict"); docs["w"] != good || !slices.Contains(slices.Collect(maps.Values(kept)), bad) {
+			t.Errorf("%q, beside it %q", docs, kept)
+		}
+	})
+	t.Run("B-44 an agent is not put into a state that agents do not have", func(t *testing.T) {
+		m := newTeam(t, "", folder())
+		a := newAgent(t, m.Store)
+		odd := strings.Replace(agentFile, "state: idle", "state: napping", 1)
+		m.write("agents/kettle/agent.md", odd)
+		m.settle()
+		if info := need(a.Info(ctx)); info.State != tavern.AgentIdle || !slices.Contains(slices.Collect(maps.Values(m.docs("conflict"))), odd) {
+			t.Errorf("%+v, beside it %q", info, m.docs("conflict"))
+		}
+		m.shows("agents/kettle/agent.md", agentFile)
 	})
 	t.Run("D-53 a folder that travels is the same elsewhere, with nothing personal in it", func(t *testing.T) {
 		m := newTeam(t, "", folder())

@@ -98,6 +98,18 @@ func (im *importer) read(name string) (*unit, error) {
 		}
 		return nil, nil
 	}
+	if statusOf(u.node.State) == "" {
+		reason := fmt.Sprintf("state: %q: want idle, working, waiting, verifying, done, error, archived or stopped:<reason>: kept as it is, not an agent", u.node.State)
+		if im.flat { // there any document may say that it is in some state
+			im.Report.Notes = append(im.Report.Notes, formats.Problem{File: name, Reason: reason})
+		} else {
+			im.Problem(name, 0, reason)
+		}
+		return nil, nil
+	}
+	for _, odd := range nodefile.Odd(f.Data) {
+		im.Problem(name, 0, odd)
+	}
 	u.id = strings.ToLower(u.node.ID)
 	return u, im.readLog(u, path.Join(path.Dir(name), sessionsName))
 }
@@ -270,8 +282,7 @@ func text(name, value string) events.Field {
 	return events.Field{Name: name, Value: raw}
 }
 
-// statusOf is the state of a node file as a session has it, "" for one that sessions do not
-// know: the file keeps it.
+// statusOf is the state of a node file as a session has it, "" for one that agents do not have.
 func statusOf(state string) string {
 	switch state {
 	case "idle", "working", "waiting", "verifying", "done", "error", "archived":

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tallylog/tally/events"
@@ -187,6 +188,9 @@ func (u *boxUnit) headFits() bool {
 	if h.isEmpty() || h.Seen < 0 || h.Seen > len(u.turns) || string(h.Settings) == "null" {
 		return false
 	}
+	if dead := projector.QueueSettingsOf(h.Settings).Dead; dead != "" && dead != "hold" && dead != projector.PassDead {
+		return false
+	}
 	if h.Seen = 0; h.CreatedAt == "" {
 		return h.isEmpty()
 	}
@@ -226,7 +230,28 @@ func (im *importer) boxFile(u *boxUnit, name, below string) (*foreign.File, bool
 		return f, false, nil
 	}
 	u.turns, u.lives = append(u.turns, e), append(u.lives, li)
+	if reason := oddMeta(u.box, e); reason != "" {
+		im.Problem(name, 0, reason)
+	}
 	return f, true, nil
+}
+
+// oddMeta says which word of a turn's meta is not one of those that it can be: readers of the box
+// pass over such a turn. "" if there is none.
+func oddMeta(box int, e events.Entry) string {
+	meta, err := rawjson.Object(e.Meta)
+	if err != nil {
+		return ""
+	}
+	if class, ok := meta.Get("class"); ok && box == 0 && string(class) != `"quick"` && string(class) != `"deep"` && string(class) != `""` {
+		return fmt.Sprintf("class: %s: want quick or deep: kept as it is, nobody is handed it", class)
+	}
+	if priority, ok := meta.Get("priority"); ok && box == 1 {
+		if n, err := strconv.Atoi(string(priority)); err != nil || n < 0 || n > 9 {
+			return fmt.Sprintf("priority: %s: want 0 to 9: kept as it is, no worker is handed it", priority)
+		}
+	}
+	return ""
 }
 
 // isWellPlaced reports whether the folder is called as one of the box is.

@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
 // Import implements formats.Layout. It brings a folder into a store: .tavern, the one around
@@ -188,10 +189,72 @@ func (im *importer) mayBeAgent(name string) bool {
 	return single && (top == agentsDir && base == agentName || top == servitorsDir && base == servitorName)
 }
 
+// isOfKind reports whether a file in the folder of a kind can be a document of that kind. A file that
+// cannot is named. It is left alone if the store has a document in its place.
+func (im *importer) isOfKind(ctx context.Context, name string, doc events.Subject) (is, left bool, err error) {
+	reason := ""
+	switch doc.Kind {
+	case "workflow":
+		reason, err = im.wrongTemplate(name)
+	case "overlay":
+		if agent, rest, deep := strings.Cut(doc.ID, "/"); !deep || agent == "" || rest == "" {
+			reason = "an overlay is overlays/<agent>/<path>"
+		}
+	}
+	if err != nil || reason == "" {
+		return err == nil, false, err
+	}
+	have, err := foreign.Load(ctx, im.Target, doc)
+	if err == nil && have.Exists {
+		im.seen[doc] = name
+		im.Problem(name, 0, "is no "+doc.Kind+": "+reason+": the store keeps the one that it has")
+		return false, true, nil
+	}
+	im.Problem(name, 0, "is no "+doc.Kind+": "+reason+": kept as it is")
+	return false, false, err
+}
+
+// wrongTemplate says why a file is not the template of a workflow, "" if it is one.
+func (im *importer) wrongTemplate(name string) (string, error) {
+	f, err := im.Tree.File(name)
+	if err != nil {
+		return "", err
+	}
+	if f.Size > foreign.WholeLimit(im.Target) {
+		return fmt.Sprintf("a template has at most %d bytes", foreign.WholeLimit(im.Target)), nil
+	}
+	data, err := im.Tree.Read(f, f.Size+1)
+	if err != nil {
+		return "", err
+	}
+	_, err = flow.Parse(data)
+	if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
+		return invalid.Field + ": " + invalid.Reason, nil
+	}
+	return "", err
+}
+
+// noteFolder names a file in a folder of which nothing is taken in.
+func (im *importer) noteFolder(name string) {
+	top, _, _ := strings.Cut(name, "/")
+	if !im.flat && (top == "flows" || top == "changesets") {
+		im.Report.Notes = append(im.Report.Notes, formats.Problem{File: name, Reason: top + " are in the log alone: kept as it is, nothing is taken from it"})
+	}
+}
+
 // file imports what is not an agent's: a document, or a file that is kept whole.
 func (im *importer) file(ctx context.Context, name string) error {
 	kind, id, ok := documentAt(name, im.flat)
 	doc := events.Document(im.Target.Namespace(), kind, id)
+	if ok {
+		is, left, err := im.isOfKind(ctx, name, doc)
+		if left || err != nil {
+			return im.Spare(ctx, name, err)
+		}
+		ok = is
+	} else {
+		im.noteFolder(name)
+	}
 	if ok && doc.Validate() == nil {
 		if other := im.seen[doc]; other != "" {
 			im.Problem(name, 0, fmt.Sprintf("is the same document as %s: kept as it is", other))
@@ -206,6 +269,8 @@ func (im *importer) file(ctx context.Context, name string) error {
 		}
 		doc = foreign.DocumentOf(im.Target.Namespace(), rootName, name, "")
 		im.whole[name] = true
+	} else if err := im.unkept(ctx, name); err != nil {
+		return err
 	}
 	im.seen[doc] = name
 	added := im.Report.Events

@@ -24,7 +24,7 @@ func team() map[string]string {
 		"docs/specs/store.md":                      "---\ntitle: Store\n---\r\n\r\nText \xff",
 		"docs/main.go":                             "package main\n",
 		"docs/x.md.md":                             "",
-		"workflows/release.json":                   "{ \"states\": [] }",
+		"workflows/release.json":                   "{ \"initial\": \"a\", \"states\": {\"a\": {\"end\": true}} }",
 		"overlays/" + id1 + "/src/main.go":         "package other",
 		"agents/kettle/agent.md":                   node(id1, "Kettle", "waiting"),
 		"agents/kettle/sessions.jsonl":             `{"event":"session_started","sessionId":"s1","timestamp":"2026-08-22T10:00:00Z"}` + "\n" + `{"event":"session_expired","timestamp":"2026-08-22T11:00:00Z","reason":"gone"}` + "\n",

@@ -22,7 +22,7 @@ var live = formats.Root{Name: ".tavern", Marker: "m"}
 // everything is a folder with everything in it.
 func everything() map[string]string {
 	return map[string]string{
-		"docs/spec.md": "# Spec\n", "docs/a/b.txt": "\xff", "docs/Spec": "another", "workflows/w.json": `{"a":1}`, "overlays/" + id1 + "/x.go": "package x\n",
+		"docs/spec.md": "# Spec\n", "docs/a/b.txt": "\xff", "docs/Spec": "another", "workflows/w.json": template, "overlays/" + id1 + "/x.go": "package x\n",
 		"agents/kettle/agent.md": node(id1, "Kettle", "idle"), "agents/kettle/sessions.jsonl": "{\"event\":\"break\",\"timestamp\":\"2026-08-22T10:00:00Z\"}\nno line\n",
 		"agents/kettle/notes.txt": "mine", "agents/odd/agent.md": "no agent", "agents/odd/sessions.jsonl": "{}", "servitors/fix/servitor.md": servitor,
 		"inbox/kettle/000000000001-m1.md": "---\nfrom: user\nid: m1\n---\n\nDoes it?", "inbox/kettle/inbox.json": "{\"seen\":1}\n", "inbox/kettle/hello.md": "hi",

@@ -2,6 +2,8 @@ package nodefile
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -206,6 +208,36 @@ func (r *items) begin(f *file, l line) {
 			}
 		}
 	}
+}
+
+// Words that a servitor's file has for what it may do and how much it thinks.
+var (
+	modes   = []string{"", "normal", "acceptEdits", "plan", "bypassPermissions", "dontAsk"}
+	efforts = []string{"", "low", "medium", "high", "max"}
+)
+
+// Odd lists what the file of an agent says that no agent can be: a word for its mode or its effort,
+// and the sign of a commitment, which is read as pending. Parse passes over it, and the file keeps it.
+func Odd(text []byte) (list []string) {
+	f, err := read(text)
+	if err != nil {
+		return nil
+	}
+	for _, it := range f.items {
+		sign := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(text[it.lines[0].from:it.text.from-len(bold)])), "-"))
+		if it.status.from == it.status.to && sign != "" {
+			list = append(list, fmt.Sprintf("commitment %q: %q is the sign of no status: read as pending", text[it.text.from:it.text.to], sign))
+		}
+	}
+	for _, key := range []struct {
+		name  string
+		words []string
+	}{{"session_mode", modes}, {"effort_level", efforts}} {
+		if word := f.get(key.name); f.node.Servitor && !slices.Contains(key.words, word) {
+			list = append(list, fmt.Sprintf("%s: %q: want %s", key.name, word, strings.Join(key.words[1:], ", ")))
+		}
+	}
+	return list
 }
 
 // isBlank reports whether a character is white space inside a line.
