@@ -116,12 +116,33 @@ func isKnown(root *cobra.Command, args []string) error {
 	if err == nil {
 		return nil
 	}
-	what, more, _ := strings.Cut(err.Error(), "\n")
-	hint := root.Name() + " --help lists the commands."
-	if _, meant, ok := strings.Cut(more, "?"); ok {
-		hint = "Did you mean " + strings.Join(strings.Fields(meant), " or ") + "?"
+	what, _, _ := strings.Cut(err.Error(), "\n")
+	return &cli.CodeError{Code: cli.BadUsage, Err: errors.New(what), Hint: HintFor(root, unknownWord(root, args))}
+}
+
+// unknownWord returns the word in the place of a command.
+func unknownWord(root *cobra.Command, args []string) string {
+	root.DisableSuggestions = true
+	_, rest, _ := root.Find(args)
+	for _, word := range rest {
+		if !strings.HasPrefix(word, "-") {
+			return word
+		}
 	}
-	return &cli.CodeError{Code: cli.BadUsage, Err: errors.New(what), Hint: hint}
+	return ""
+}
+
+// Family has a command that does nothing itself, and has commands of its own, refuse a
+// word that is not one of them.
+func Family(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]), Hint: HintFor(cmd, args[0])}
+	}
+	return cmd
 }
 
 func newHelp() *cobra.Command {

@@ -32,16 +32,9 @@ line for each, ID:KEY, where KEY is 64 hex digits. The last one seals, every one
 
 Who loses a key loses what is sealed with it: keep a copy, and not beside the store.`,
 		Example: app.Examples("tally secrets check", "tally secrets rotate --dry-run", "tally secrets rotate -o json"),
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]), Hint: cmd.CommandPath() + " --help lists its commands."}
-			}
-			return cmd.Help()
-		},
 	}
 	cmd.AddCommand(newSecretsCheck(a), newSecretsRotate(a))
-	return cmd
+	return app.Family(cmd)
 }
 
 func newSecretsCheck(a *app.App) *cobra.Command {

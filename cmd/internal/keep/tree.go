@@ -92,7 +92,7 @@ sync say so, until accept or restore decides.`,
 			},
 		})
 	}
-	return cmd
+	return app.Family(cmd)
 }
 
 func newTreeStatus(a *app.App, name *string) *cobra.Command {

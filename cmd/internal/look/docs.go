@@ -27,17 +27,10 @@ content of one; put, rm and mv change them.
 
 ` + app.DocumentNames,
 		Example: app.Examples("tally docs ls doc/specs/", "tally docs history doc/specs/store.md", "tally docs diff doc/specs/store.md '#1' head", "tally docs watch doc/specs/ -o jsonl"),
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]), Hint: cmd.CommandPath() + " --help lists its commands."}
-			}
-			return cmd.Help()
-		},
 	}
 	cmd.AddCommand(app.Paged(newDocsLs(a), newDocsHistory(a), newDocsDiff(a), newDocsLinks(a), newDocsBacklinks(a))...)
 	cmd.AddCommand(newDocsWatch(a))
-	return cmd
+	return app.Family(cmd)
 }
 
 // docRow is a document in docs ls -o json.

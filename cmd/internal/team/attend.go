@@ -43,9 +43,11 @@ If the command cannot be started for a message, that counts as a refusal. After 
 of them, or at once if an id, a type or a thread is too long for a variable, the
 message is dead: it is named, its sender is told, and those behind it are handed over.
 
-Nothing of a message is ever run: the command is what stands behind --. Its output
-is passed on. When tally is interrupted, the command is told to end, and has 5 seconds.`,
-		Example: app.Examples(`tally attend kettle -- sh -c 'claude -p "$(cat)" | tally send "$TALLY_FROM" --from kettle --reply-to "$TALLY_MESSAGE"'`,
+Nothing of a message is ever run: the command is what stands behind --, and reads the
+message from its standard input. A script that puts the text into a command line lets
+the sender choose that program's options. The command's output is passed on. When
+tally is interrupted, the command is told to end, and has 5 seconds.`,
+		Example: app.Examples(`tally attend kettle -- sh -c 'claude -p | tally send --from kettle --reply-to "$TALLY_MESSAGE" -- "$TALLY_FROM"'`,
 			"tally attend ci --open -- ./on-message", "tally attend user --until-empty -- notify-send Tally"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := behindDash(cmd, 1); err != nil {

@@ -19,15 +19,8 @@ import (
 
 // family is a verb that has verbs of its own, and does nothing itself.
 func family(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
-	cmd.Args = cobra.ArbitraryArgs
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
-		}
-		return &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]), Hint: cmd.CommandPath() + " --help lists its commands."}
-	}
 	cmd.AddCommand(verbs...)
-	return cmd
+	return app.Family(cmd)
 }
 
 // refused gives an error of agents and flows its exit code, and says what to do about it.

@@ -20,7 +20,7 @@ func newRequeue(a *app.App) *cobra.Command {
 		Long: `Have dead items of a work queue tried again, from the first attempt on. What happened
 to them stays: tally queue QUEUE ITEM shows every attempt. An item that is not dead is
 exit code 6, and one that is not there 4; those before it are queued again then.`,
-		Example: app.Examples("tally requeue build v1:2", "tally queue build --dead -o jsonl | jq -r .id | xargs tally requeue build", "tally requeue build v1:2 -o json"),
+		Example: app.Examples("tally requeue build v1:2", `tally queue build --dead -o jsonl | jq -j '.id + "\u0000"' | xargs -0 tally requeue build --`, "tally requeue build v1:2 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return riding(cmd.Context(), a, a.OpenExisting, func(s *store) error { return requeue(cmd.Context(), a, s, args[0], args[1:]) })
 		},

@@ -40,11 +40,12 @@ tally itself is killed, or stands still for longer than the queue's lease, the i
 goes to another worker; what comes of it here is then kept as late, without effect,
 and the command is told to end.
 
-Nothing of an item is ever run: the command is what stands behind --. When tally is
-interrupted, commands are told to end, have 5 seconds, and their items are given back.
+Nothing of an item is ever run: the command is what stands behind --, and reads the
+item from its standard input. A script that puts the item into a command line lets
+its producer choose that program's options. When tally is interrupted, commands are told to end, have 5 seconds, and their items are given back.
 With --until-empty it ends when nothing can be handed out, and prints what the queue
 tells a worker then.`,
-		Example: app.Examples("tally work build -- ./build-one", `tally work build --jobs 4 --until-empty -o jsonl -- sh -c 'make "$(cat)"'`,
+		Example: app.Examples("tally work build -- ./build-one", "tally work build --jobs 4 --until-empty -o jsonl -- python3 build.py",
 			"tally work review --once --worker kettle -- claude -p 'Review what stands on the standard input.'"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := behindDash(cmd, 1); err != nil {
