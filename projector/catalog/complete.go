@@ -103,11 +103,11 @@ func (r Reader) sessions(ctx context.Context, keys string, args ...any) ([]Sessi
 
 // Named returns the session that an id names: the whole one, or else the only one of which
 // this stands behind the first slash, or the only one that begins so; "last" is the one
-// written to last. False means that there is none, or several.
+// last active. False means that there is none, or several.
 func (r Reader) Named(ctx context.Context, namespace, name string) (Session, bool, error) {
 	if name == "last" {
-		list, err := r.Beginning(ctx, namespace, "", 1)
-		return first(list), len(list) > 0, err
+		page, err := r.List(ctx, Query{Namespace: namespace, Sort: ByActive, Limit: 1})
+		return first(page.Sessions), len(page.Sessions) > 0, err
 	}
 	whole := []string{name}
 	if id, err := events.UnescapeID(name); err == nil && id != name {

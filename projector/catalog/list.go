@@ -131,11 +131,11 @@ func (q Query) sql() (string, []any, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		where = append(where, "("+column+", session) "+sign+" (?, ?)")
-		args = append(args, m.value, m.key)
+		where = append(where, "("+column+" "+sign+" ? OR "+column+"=? AND id>(SELECT id FROM sessions WHERE session=?))")
+		args = append(args, m.value, m.value, m.key)
 	}
 	text := "SELECT " + sessionColumns + ", session, " + column + " FROM sessions WHERE " + strings.Join(where, " AND ") +
-		" ORDER BY " + column + word + ", session" + word
+		" ORDER BY " + column + word + ", id" // keys are in the order in which sessions came, which an import does not repeat
 	if q.Limit > 0 {
 		text += fmt.Sprintf(" LIMIT %d", q.Limit+1)
 	}
@@ -161,7 +161,8 @@ func (q Query) where() (where []string, args []any) {
 	return where, args
 }
 
-// mark is the place behind a row: what the list is sorted by, and the row's key.
+// mark is the place behind a row: what the list is sorted by, and the row's key, which stands
+// for the session's id.
 type mark struct {
 	key   int64
 	value any // int64, float64 or string

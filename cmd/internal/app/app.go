@@ -26,6 +26,7 @@ import (
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/tend"
 )
@@ -231,16 +232,21 @@ func (a *App) with(ctx context.Context, o embedded.Options, f func(*tally.Store)
 	return errors.Join(err, st.Close())
 }
 
-// Last names the session that was written to last.
+// Last names the session that was last active: the first one that tally ls lists.
 const Last = "last"
 
 // Session finds the session that an argument names: its id, the id without its
 // kind's prefix, a unique beginning of either, or "last" for the one that was
-// written to last.
-func Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
+// last active.
+func (a *App) Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
 	if arg == Last {
-		return lastSession(ctx, st)
+		return a.lastSession(ctx, st)
 	}
+	return SessionNamed(ctx, st, arg)
+}
+
+// SessionNamed is Session where "last" is a name as any other.
+func SessionNamed(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
 	if isWhole(ctx, st, arg) {
 		return st.Session(arg), nil
 	}
@@ -322,17 +328,25 @@ func some(ctx context.Context, st *tally.Store, ids []string) string {
 	return strings.Join(lines, "\n  ")
 }
 
-func lastSession(ctx context.Context, st *tally.Store) (*tally.Session, error) {
-	for rec, err := range st.Log.ReadBack(ctx, events.Range{Namespace: st.Namespace(), Kind: events.KindSession}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
+// lastSession returns the first session that tally ls lists.
+func (a *App) lastSession(ctx context.Context, st *tally.Store) (*tally.Session, error) {
+	var page catalog.Page
+	err := a.withViewsOf(ctx, st, "catalog", func(dir string) error {
+		r, err := catalog.Open(ctx, dir)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return st.Session(rec.Subject.ID), nil
+		defer r.Close()
+		page, err = r.List(ctx, catalog.Query{Namespace: st.Namespace(), Sort: catalog.ByActive, Limit: 1})
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(page.Sessions) == 0:
+		return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session in namespace %s", st.Namespace())}
 	}
-	return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session in namespace %s", st.Namespace())}
+	return st.Session(page.Sessions[0].ID), nil
 }
 
 // Confirm asks on a terminal; without one, and without yes, it refuses.

@@ -120,14 +120,19 @@ func showsAll(ctx context.Context, place embedded.Place, needs []string) (bool, 
 // log for it. Every store that a command opens has views, in its directory or in the user's
 // cache; for one that is not there, and one whose views cannot be read, they are folded anew.
 func (a *App) WithWork(ctx context.Context, st *tally.Store, f func(catalog.WorkReader) error) error {
-	read := func(dir string) error {
+	return a.withViewsOf(ctx, st, "work", func(dir string) error {
 		r, err := catalog.OpenWork(ctx, dir)
 		if err != nil {
 			return err
 		}
 		defer r.Close()
 		return f(r)
-	}
+	})
+}
+
+// withViewsOf calls read with a directory of views of a store that is open, of which the one
+// that is needed is up to date.
+func (a *App) withViewsOf(ctx context.Context, st *tally.Store, need string, read func(dir string) error) error {
 	c, err := a.Config()
 	if err != nil {
 		return err
@@ -137,7 +142,7 @@ func (a *App) WithWork(ctx context.Context, st *tally.Store, f func(catalog.Work
 			return errors.Join(err, a.folded(ctx, st, read))
 		}
 	}
-	return a.shown(ctx, st, []string{"work"}, read)
+	return a.shown(ctx, st, []string{need}, read)
 }
 
 // shown calls read with the directory of the views once those that are needed are up to date.

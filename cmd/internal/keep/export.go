@@ -154,7 +154,7 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) erro
 	}
 	o := formats.ExportOptions{All: x.all, Root: x.root, Any: x.isPages()}
 	if len(args) == 1 {
-		s, err := app.Session(ctx, st, args[0])
+		s, err := x.app.Session(ctx, st, args[0])
 		if err != nil {
 			return err
 		}

@@ -146,7 +146,7 @@ func cost(ctx context.Context, a *app.App, q costQuery, args []string) error {
 	}
 	t := tab{costQuery: q, groups: spend.New(table), whole: spend.New(table), copies: make(map[[2]string]*projector.Total)}
 	if len(args) == 1 {
-		err = a.WithExisting(ctx, func(st *tally.Store) error { return t.session(ctx, st, args[0]) })
+		err = a.WithExisting(ctx, func(st *tally.Store) error { return t.session(ctx, a, st, args[0]) })
 	}
 	if err == nil {
 		err = a.WithViews(ctx, []string{"catalog", "search"}, func(c config.Config, v app.Views) error { return t.views(ctx, c, v) })
@@ -252,8 +252,8 @@ func (t *tab) key(u catalog.Usage) string {
 const between = "\x00"
 
 // session has the costs of one session summed, of which it is known what is in effect.
-func (t *tab) session(ctx context.Context, st *tally.Store, name string) error {
-	handle, err := app.Session(ctx, st, name)
+func (t *tab) session(ctx context.Context, a *app.App, st *tally.Store, name string) error {
+	handle, err := a.Session(ctx, st, name)
 	if err != nil {
 		return err
 	}

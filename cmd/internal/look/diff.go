@@ -24,7 +24,7 @@ func newDiff(a *app.App) *cobra.Command {
 		Example: app.Examples("tally diff last ~2 head", "tally diff travel '#3' '#9' --stat", "tally diff travel @10 head --exit-code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				s, err := app.Session(cmd.Context(), st, args[0])
+				s, err := a.Session(cmd.Context(), st, args[0])
 				if err != nil {
 					return err
 				}

@@ -71,7 +71,7 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 	if r.everything {
 		return r.list(ctx, st, events.Range{Namespace: st.Namespace()}, nil)
 	}
-	handle, err := app.Session(ctx, st, args[0])
+	handle, err := r.app.Session(ctx, st, args[0])
 	if err != nil {
 		return err
 	}

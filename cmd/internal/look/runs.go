@@ -70,7 +70,7 @@ type listedRun struct {
 }
 
 func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error {
-	handle, err := app.Session(ctx, st, arg)
+	handle, err := r.app.Session(ctx, st, arg)
 	if err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func nothingFound(l catalog.Lookup, rewound int, filters string) error {
 func listedAs(ctx context.Context, r catalog.Reader, namespace, arg string) (string, error) {
 	q := catalog.Query{Namespace: namespace, Grep: arg}
 	if arg == app.Last {
-		q.Grep, q.Limit = "", 1
+		q.Grep, q.Sort, q.Limit = "", catalog.ByActive, 1
 	} else if _, ok, err := r.Session(ctx, namespace, arg); ok || err != nil {
 		return arg, err
 	} else if id, err := events.UnescapeID(arg); err == nil {

@@ -105,7 +105,7 @@ type viewer struct {
 }
 
 func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
-	handle, err := app.Session(ctx, st, arg)
+	handle, err := v.app.Session(ctx, st, arg)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func runStats(ctx context.Context, a *app.App, q statsQuery, args []string) erro
 	}
 	if len(args) == 1 {
 		err = a.WithExisting(ctx, func(st *tally.Store) error {
-			s, err := app.Session(ctx, st, args[0])
+			s, err := a.Session(ctx, st, args[0])
 			if err == nil {
 				q.session = s.ID()
 			}

@@ -38,7 +38,7 @@ with what is written was not tried.`,
 				return cli.Usagef("--into is the folder of an agent's sessions: it goes with --as codex and --as claude-code")
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				s, err := app.Session(cmd.Context(), st, args[0])
+				s, err := a.Session(cmd.Context(), st, args[0])
 				if err != nil {
 					return err
 				}

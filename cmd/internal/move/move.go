@@ -136,7 +136,7 @@ type moved struct {
 
 func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) (*plannedMove, error)) error {
 	return m.app.WithExisting(ctx, func(st *tally.Store) error {
-		s, err := app.Session(ctx, st, arg)
+		s, err := m.app.Session(ctx, st, arg)
 		if err != nil {
 			return err
 		}

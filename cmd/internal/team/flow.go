@@ -43,7 +43,7 @@ has claimed is moved by that worker alone.
 func flowNamed(ctx context.Context, st *tally.Store, arg string) (*tavern.Flow, error) {
 	const prefix = events.KindFlow + "/"
 	arg = strings.TrimPrefix(arg, prefix)
-	s, err := app.Session(ctx, st, prefix+arg)
+	s, err := app.SessionNamed(ctx, st, prefix+arg)
 	if missing, ok := errors.AsType[*cli.CodeError](err); ok && missing.Code == cli.NotFound {
 		return nil, noFlow(arg, st.Namespace())
 	}
