@@ -1,10 +1,15 @@
 package embedded
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
 	"fmt"
+	"strings"
+	"sync"
 
-	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/crypto/bcrypt"
 )
 
 // The log and JetStream are in an account that only this process is in. Each user that
@@ -67,18 +72,19 @@ func rights() *server.Permissions {
 	return p
 }
 
-// admit sets the server's accounts and users: this process with every right, and each of
-// the others alone. Each is let in by its own door.
-func (s *Server) admit(opts *server.Options, l *Listen) error {
-	inside := map[string]struct{}{jwt.ConnectionTypeInProcess: {}}
-	outside := map[string]struct{}{jwt.ConnectionTypeStandard: {}}
-	attached := outside
-	if l != nil && l.TLS != nil {
-		attached = inside // by way of the door
-	}
-	own := server.NewAccount(ownAccount)
-	opts.Accounts = []*server.Account{own}
-	opts.Users = []*server.User{{Username: userOwner, Password: s.secret, Account: own, AllowedConnectionTypes: inside}}
+// accounts are those of others, and who is in which. The server asks them about everybody
+// who connects, which only the doors and this process do.
+type accounts struct {
+	own    *server.Account
+	secret string // of this process: every name in the server has it
+
+	mu     sync.RWMutex // guards what follows
+	users  map[string]*server.User
+	number map[string]int // of the accounts that were made, by the user
+}
+
+func newAccounts(secret string) (*accounts, error) {
+	a := &accounts{own: server.NewAccount(ownAccount), secret: secret, users: make(map[string]*server.User), number: make(map[string]int)}
 	for _, v := range services {
 		kind, subject := server.Singleton, v.subject
 		if v.streamed {
@@ -87,49 +93,142 @@ func (s *Server) admit(opts *server.Options, l *Listen) error {
 		if v.byDesk {
 			subject = deskSubject + ">"
 		}
-		if err := own.AddServiceExportWithResponse(subject, kind, nil); err != nil {
-			return fmt.Errorf("export %s: %w", subject, err)
+		if err := a.own.AddServiceExportWithResponse(subject, kind, nil); err != nil {
+			return nil, fmt.Errorf("export %s: %w", subject, err)
 		}
 	}
 	for _, subject := range notices {
-		if err := own.AddStreamExport(subject, nil); err != nil {
-			return fmt.Errorf("export %s: %w", subject, err)
-		}
-	}
-	others := []*server.User{{Username: userAttached, Password: s.token, AllowedConnectionTypes: attached}}
-	if l != nil {
-		for _, u := range l.Users {
-			others = append(others, &server.User{Username: u.Name, Password: u.Password, AllowedConnectionTypes: outside})
-		}
-	}
-	for i, u := range others {
-		// The name of an account is part of subjects, and a user's may be anything.
-		account, err := foreignAccount(own, i)
-		if err != nil {
-			return fmt.Errorf("account of user %s: %w", u.Username, err)
-		}
-		u.Account, u.Permissions = account, rights()
-		opts.Accounts, opts.Users = append(opts.Accounts, account), append(opts.Users, u)
-	}
-	return nil
-}
-
-// foreignAccount makes the n-th account of others, which has what the owner's gives.
-func foreignAccount(own *server.Account, n int) (*server.Account, error) {
-	a := server.NewAccount(fmt.Sprintf("tally-%d", n))
-	for _, v := range services {
-		to := v.subject
-		if v.byDesk {
-			to = fmt.Sprintf("%s%d.>", deskSubject, n)
-		}
-		if err := a.AddServiceImport(own, v.subject, to); err != nil {
-			return nil, fmt.Errorf("import %s: %w", v.subject, err)
-		}
-	}
-	for _, subject := range notices {
-		if err := a.AddStreamImport(own, subject, ""); err != nil {
-			return nil, fmt.Errorf("import %s: %w", subject, err)
+		if err := a.own.AddStreamExport(subject, nil); err != nil {
+			return nil, fmt.Errorf("export %s: %w", subject, err)
 		}
 	}
 	return a, nil
 }
+
+// serve has the server's accounts be those that clients are let into: it makes its own of
+// those in its options.
+func (a *accounts) serve(s *server.Server) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.own = s.GlobalAccount()
+	a.users[userOwner] = &server.User{Username: userOwner, Account: a.own}
+}
+
+// Check lets a client in by the name that the server has for it. A client has no way to
+// learn the secret.
+func (a *accounts) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	a.mu.RLock()
+	u := a.users[o.Username]
+	a.mu.RUnlock()
+	if u == nil || subtle.ConstantTimeCompare([]byte(o.Password), []byte(a.secret)) != 1 {
+		return false
+	}
+	c.RegisterUser(u)
+	return true
+}
+
+// guest returns a client as the server knows it, and makes its account if it has none.
+func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n, made := a.number[of.Name]
+	if !made {
+		n = len(a.number)
+	}
+	// The name of an account is part of subjects, and a user's may be anything.
+	g := guest{Account: of, name: fmt.Sprintf("tally-%d", n), secret: a.secret}
+	if made {
+		return g, nil
+	}
+	account, err := s.RegisterAccount(g.name)
+	if err == nil {
+		err = importAll(account, a.own, n)
+	}
+	if err != nil {
+		return guest{}, fmt.Errorf("account of user %s: %w", of.Name, err)
+	}
+	a.number[of.Name] = n
+	a.users[g.name] = &server.User{Username: g.name, Account: account, Permissions: rights()}
+	return g, nil
+}
+
+// importAll has the n-th account of others reach what the owner's exports.
+func importAll(to, own *server.Account, n int) error {
+	for _, v := range services {
+		at := v.subject
+		if v.byDesk {
+			at = fmt.Sprintf("%s%d.>", deskSubject, n)
+		}
+		if err := to.AddServiceImport(own, v.subject, at); err != nil {
+			return fmt.Errorf("import %s: %w", v.subject, err)
+		}
+	}
+	for _, subject := range notices {
+		if err := to.AddStreamImport(own, subject, ""); err != nil {
+			return fmt.Errorf("import %s: %w", subject, err)
+		}
+	}
+	return nil
+}
+
+// roll says who may come in by a door.
+type roll struct {
+	mu     sync.Mutex // guards what follows
+	guests map[string]guest
+	proven map[string][sha256.Size]byte // by user: a password that fits the hash
+
+	hashing sync.Mutex // bcrypt takes a tenth of a second: strangers get no more than one processor
+}
+
+var errNotLetIn = errors.New("no such user, or another password")
+
+// set replaces the list.
+func (r *roll) set(list []guest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.guests, r.proven = make(map[string]guest, len(list)), make(map[string][sha256.Size]byte)
+	for _, g := range list {
+		r.guests[g.Name] = g
+	}
+}
+
+// has reports whether a guest may still be there, with the password that it had.
+func (r *roll) has(g guest) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.guests[g.Name] == g
+}
+
+// admit returns the guest whose name and password a client sent.
+func (r *roll) admit(name, password string) (guest, error) {
+	r.mu.Lock()
+	g, ok := r.guests[name]
+	proven, hashed := r.proven[name]
+	r.mu.Unlock()
+	sent := sha256.Sum256([]byte(password))
+	same := func(want [sha256.Size]byte) bool { return subtle.ConstantTimeCompare(sent[:], want[:]) == 1 }
+	switch {
+	case !ok:
+		return guest{}, errNotLetIn
+	case !isBcrypt(g.Password) && same(sha256.Sum256([]byte(g.Password))), hashed && same(proven):
+		return g, nil
+	case !isBcrypt(g.Password):
+		return guest{}, errNotLetIn
+	}
+	r.hashing.Lock()
+	err := bcrypt.CompareHashAndPassword([]byte(g.Password), []byte(password))
+	r.hashing.Unlock()
+	if err != nil {
+		return guest{}, errNotLetIn
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.guests[name] != g {
+		return guest{}, errNotLetIn // as of now
+	}
+	r.proven[name] = sent
+	return g, nil
+}
+
+func isBcrypt(password string) bool { return strings.HasPrefix(password, "$2") }

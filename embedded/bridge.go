@@ -14,7 +14,7 @@ import (
 type bridge struct {
 	logger *slog.Logger
 	fatal  chan error
-	heard  func(text string) // of every error
+	heard  func(text string) // of every error and notice
 
 	mu   sync.Mutex // guards said
 	said []string   // the first warnings and errors
@@ -40,9 +40,14 @@ func (b *bridge) complaints() []string {
 	return slices.Clone(b.said)
 }
 
-func (b *bridge) Noticef(format string, v ...any) { b.logger.Debug(fmt.Sprintf(format, v...)) }
-func (b *bridge) Debugf(format string, v ...any)  { b.logger.Debug(fmt.Sprintf(format, v...)) }
-func (b *bridge) Tracef(format string, v ...any)  { b.logger.Debug(fmt.Sprintf(format, v...)) }
+func (b *bridge) Debugf(format string, v ...any) { b.logger.Debug(fmt.Sprintf(format, v...)) }
+func (b *bridge) Tracef(format string, v ...any) { b.logger.Debug(fmt.Sprintf(format, v...)) }
+
+func (b *bridge) Noticef(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	b.logger.Debug(text)
+	b.heard(text)
+}
 
 // intended are warnings of what is meant to be so. Nobody has to know of them: the second
 // one reads as if passwords were in the log.

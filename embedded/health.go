@@ -56,9 +56,13 @@ func (h *health) mended() {
 	h.sick = nil
 }
 
+// off is what the server says when it has closed all streams by itself, after an error of
+// the system: it would open them at its next start.
+const off = "JetStream Shutdown"
+
 // heard looks for the server's word that it could not write. It says it nowhere else.
 func (h *health) heard(text string) {
-	if strings.HasPrefix(text, "JetStream failed to store a msg on stream") {
+	if strings.HasPrefix(text, "JetStream failed to store a msg on stream") || text == off {
 		h.fail(errors.New(text))
 	}
 }

@@ -6,15 +6,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-
-	"github.com/nats-io/nats-server/v2/server"
+	"sync/atomic"
 
 	"github.com/tallylog/tally/events"
 )
@@ -28,6 +25,8 @@ type Listen struct {
 
 	// Ready, if not nil, is called with the URL for clients when the store is served.
 	Ready func(url string)
+
+	renew func(next Listen) error // of the owner that listens
 }
 
 // Account is a client that may connect. Its password is what it sends, or the bcrypt
@@ -64,25 +63,13 @@ func (e *ListenError) Error() string {
 
 // Check returns a *ListenError if no owner would listen like this.
 func (l *Listen) Check() error {
-	_, _, err := l.check()
-	return err
-}
-
-// check returns the host and port, or a *ListenError.
-func (l *Listen) check() (host string, port int, err error) {
-	fail := func(reason string) (string, int, error) { return "", 0, &ListenError{l.Address, reason} }
+	fail := func(reason string) error { return &ListenError{l.Address, reason} }
 	host, name, err := net.SplitHostPort(l.Address)
 	if err != nil {
 		return fail("want HOST:PORT")
 	}
-	if port, err = net.LookupPort("tcp", name); err != nil {
+	if _, err := net.LookupPort("tcp", name); err != nil {
 		return fail("want HOST:PORT")
-	}
-	if port == 0 {
-		port = server.RANDOM_PORT
-	}
-	if host == "" {
-		host = "0.0.0.0"
 	}
 	for _, u := range l.Users {
 		if u.Name == userOwner || u.Name == userAttached {
@@ -91,13 +78,13 @@ func (l *Listen) check() (host string, port int, err error) {
 	}
 	switch {
 	case isLoopback(host):
-		return host, port, nil
+		return nil
 	case l.TLS == nil:
 		return fail("other machines reach it, and it has no TLS: everybody on the way could read and change what is sent")
 	case len(l.Users) == 0:
 		return fail("other machines reach it, and there are no users: everybody could read the store and append to it")
 	}
-	return host, port, nil
+	return nil
 }
 
 func isLoopback(host string) bool {
@@ -162,57 +149,110 @@ func ReadUsers(path string) ([]Account, error) {
 	return users, lines.Err()
 }
 
-// door lets the processes of this machine's user in where the server itself wants TLS
-// of everybody, and perhaps a certificate: on the loopback interface, as ever.
-type door struct {
-	listener net.Listener
-	server   *server.Server
-	running  sync.WaitGroup
-	open     context.Context // until close
-	shut     context.CancelFunc
+// outside is the door for clients that do not read the directory.
+type outside struct {
+	*door
+	tls atomic.Pointer[tls.Config] // nil: it has none
 }
 
-func openDoor(s *server.Server) (*door, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func (o *outside) url() string {
+	scheme := "nats://"
+	if o.secure != nil {
+		scheme = "tls://"
+	}
+	return scheme + o.listener.Addr().String()
+}
+
+// openDoors opens the one for processes of this user, and the one for everybody else if
+// there is to be one. What is said of the one opens nothing at the other.
+func (s *Server) openDoors(l *Listen) error {
+	doors := 1
+	if l != nil {
+		doors = 2
+	}
+	share := boundsOf(descriptors(), doors)
+	s.strays = newStrays(s.dir, s.logger)
+	s.atEnd(s.strays.close)
+	attached, err := s.accounts.guest(s.nats, Account{userAttached, s.token})
+	if err != nil {
+		return err
+	}
+	mine := &roll{}
+	mine.set([]guest{attached})
+	if s.local, err = openDoor(doorSettings{address: "127.0.0.1:0", roll: mine, bounds: share}, s.nats.InProcessConn, s.strays); err != nil {
+		return err
+	}
+	s.atEnd(s.local.close)
+	if l == nil {
+		return nil
+	}
+	if s.outside, err = s.openOutside(l, share); err == nil {
+		s.atEnd(s.outside.close)
+	}
+	return err
+}
+
+func (s *Server) openOutside(l *Listen, share bounds) (*outside, error) {
+	o, settings := &outside{}, doorSettings{address: l.Address, roll: &roll{}, bounds: share}
+	users, err := s.guests(l.Users)
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l, server: s}
-	d.open, d.shut = context.WithCancel(context.Background())
-	d.running.Go(d.run)
-	return d, nil
-}
-
-func (d *door) run() {
-	for {
-		out, err := d.listener.Accept()
-		if err != nil {
-			return
-		}
-		d.running.Go(func() { d.carry(out) })
+	settings.roll.set(users)
+	if l.TLS != nil {
+		o.tls.Store(l.TLS)
+		settings.secure = o.tls.Load
 	}
+	if o.door, err = openDoor(settings, s.nats.InProcessConn, s.strays); err != nil {
+		return nil, err
+	}
+	l.renew = func(next Listen) error { return s.renew(o, next) }
+	return o, nil
 }
 
-// carry copies both ways until either end is closed, or the door.
-func (d *door) carry(out net.Conn) {
-	defer out.Close()
-	defer context.AfterFunc(d.open, func() { out.Close() })()
-	in, err := d.server.InProcessConn()
+// Renew has the owner that listens let in the users of next and serve its certificate, from
+// when it returns. Users that are gone, or have another password, are cut off; so is everybody
+// if other authorities are asked for. An error changes nothing.
+func (l *Listen) Renew(next Listen) error {
+	if err := next.Check(); err != nil {
+		return err
+	}
+	switch {
+	case l.renew == nil:
+		return &ListenError{l.Address, "nobody listens there yet"}
+	case next.Address != l.Address || (next.TLS == nil) != (l.TLS == nil):
+		return &ListenError{next.Address, "another address, and TLS where there was none, take another start"}
+	}
+	return l.renew(next)
+}
+
+func (s *Server) renew(o *outside, next Listen) error {
+	users, err := s.guests(next.Users)
 	if err != nil {
-		return
+		return err
 	}
-	d.running.Go(func() {
-		io.Copy(out, in)
-		out.Close()
-	})
-	io.Copy(in, out)
-	in.Close()
+	strict := false
+	if next.TLS != nil {
+		before := o.tls.Swap(next.TLS)
+		strict = !sameAuthorities(before.ClientCAs, next.TLS.ClientCAs)
+	}
+	o.roll.set(users)
+	o.expel(strict)
+	return nil
 }
 
-// close returns when nobody is in the door any more.
-func (d *door) close() error {
-	err := d.listener.Close()
-	d.shut()
-	d.running.Wait()
-	return err
+func sameAuthorities(a, b *x509.CertPool) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Equal(b)
+}
+
+// guests returns users as the server knows them.
+func (s *Server) guests(users []Account) (list []guest, err error) {
+	for _, u := range users {
+		g, err := s.accounts.guest(s.nats, u)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, g)
+	}
+	return list, nil
 }

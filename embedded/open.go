@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
@@ -91,16 +92,9 @@ type Options struct {
 // otherwise, memory lasts as long as the process, nats is somebody else's server.
 // A wrong configuration is a *config.Error that names file, line and field.
 func Open(ctx context.Context, o Options) (*tally.Store, error) {
-	dir := o.ConfigDir
-	if dir == "" {
-		var err error
-		if dir, err = os.Getwd(); err != nil {
-			return nil, fmt.Errorf("embedded: open: %w", err)
-		}
-	}
-	c, err := config.Resolve(dir, config.Overrides{Backend: o.Backend, Store: o.Store, Namespace: o.Namespace, URL: o.URL, Context: o.Context, MinDurability: o.MinDurability}, os.Getenv)
+	c, err := o.resolve()
 	if err != nil {
-		return nil, fmt.Errorf("embedded: open: %w", err)
+		return nil, err
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	for _, n := range c.Notices {
@@ -120,6 +114,31 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 		return openNothing(ctx, o, c)
 	}
 	return openLocal(ctx, o, c)
+}
+
+// Check returns the error that Open would return because of the configuration, and opens
+// nothing.
+func (o Options) Check() error {
+	c, err := o.resolve()
+	if err == nil {
+		_, err = o.treesOf(c, c.Store)
+	}
+	return err
+}
+
+func (o Options) resolve() (config.Config, error) {
+	dir := o.ConfigDir
+	if dir == "" {
+		var err error
+		if dir, err = os.Getwd(); err != nil {
+			return config.Config{}, fmt.Errorf("embedded: open: %w", err)
+		}
+	}
+	c, err := config.Resolve(dir, config.Overrides{Backend: o.Backend, Store: o.Store, Namespace: o.Namespace, URL: o.URL, Context: o.Context, MinDurability: o.MinDurability}, os.Getenv)
+	if err != nil {
+		return c, fmt.Errorf("embedded: open: %w", err)
+	}
+	return c, nil
 }
 
 // openNothing opens what a store is before it is made. It takes no appends.
@@ -232,10 +251,13 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 		}
 		if !o.Own {
 			st, err = attach(ctx, o, c)
-			if _, nobody := errors.AsType[*NoOwnerError](err); !nobody {
+			if nobody, ok := errors.AsType[*NoOwnerError](err); !ok {
 				return st, err
+			} else {
+				err = nobody.Err
 			}
 			if time.Now().After(deadline) {
+				owned.Crowded = errors.Is(err, nats.ErrMaxConnectionsExceeded)
 				return nil, owned
 			}
 		}

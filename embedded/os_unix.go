@@ -44,3 +44,12 @@ func orReadOnly(dir string, err error) error {
 	}
 	return err
 }
+
+// descriptors is how many files and connections this process may have open.
+func descriptors() int {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return mostOpen
+	}
+	return int(min(uint64(r.Cur), 1<<20))
+}

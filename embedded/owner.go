@@ -42,11 +42,16 @@ type OwnedError struct {
 	PID int
 	URL string
 	Err error
+
+	Crowded bool // it answers, and has as many connections as it may have
 }
 
 func (e *OwnedError) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("embedded: attach %s: another process owns it, and where it serves it is not known: %v", e.Dir, e.Err)
+	}
+	if e.Crowded {
+		return fmt.Sprintf("embedded: attach %s: process %d owns it and has as many connections as it may have", e.Dir, e.PID)
 	}
 	if e.PID == 0 {
 		return fmt.Sprintf("embedded: start %s: another process owns it", e.Dir)

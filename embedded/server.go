@@ -96,8 +96,12 @@ type Server struct {
 	secret   string // of this process
 	token    string // of those who attach
 	nats     *server.Server
+	stored   server.JetStreamConfig // how the server keeps streams
 	bridge   *bridge
-	door     *door          // nil: the server itself is where others attach
+	accounts *accounts      // of those who connect
+	strays   *strays        // that the doors did not let in
+	local    *door          // for processes of this user; nil: the server is private
+	outside  *outside       // for everybody else; nil: nobody else reaches it
 	opening  sync.WaitGroup // held while the server opens its streams
 	unmarked atomic.Bool    // the mark does not say yet that this process is at work
 	conns    []*nats.Conn
@@ -184,11 +188,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	s.serves = serves
 	s.atEnd(serves.Close)
 	if o.Listen != nil && o.Listen.Ready != nil {
-		scheme := "nats://"
-		if o.Listen.TLS != nil {
-			scheme = "tls://"
-		}
-		o.Listen.Ready(scheme + s.nats.Addr().String())
+		o.Listen.Ready(s.outside.url())
 	}
 	s.atEnd(func() error { return removeOwner(s.dir) })
 	err = writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
@@ -205,18 +205,18 @@ var wholeTree = syncTree
 
 // run starts the server and waits until it serves.
 func (s *Server) run(ctx context.Context, o ServerOptions) error {
-	host, port := "127.0.0.1", server.RANDOM_PORT
 	if o.Listen != nil {
-		var err error
-		if host, port, err = o.Listen.check(); err != nil {
+		if err := o.Listen.Check(); err != nil {
 			return err
 		}
 	}
+	var err error
+	if s.accounts, err = newAccounts(s.secret); err != nil {
+		return err
+	}
 	opts := &server.Options{
 		ServerName:             ownerServer + rand.Text()[:8],
-		Host:                   host,
-		Port:                   port,
-		DontListen:             o.Private,
+		DontListen:             true, // see door
 		NoSigs:                 true,
 		NoLog:                  true,
 		JetStream:              true,
@@ -231,17 +231,13 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		MaxPending:             128 << 20,
 		MaxClosedClients:       1, // that it remembers, which nobody asks for; 10,000 take 80 KB
 	}
-	if err := s.admit(opts, o.Listen); err != nil {
-		return err
-	}
-	if o.Listen != nil && o.Listen.TLS != nil {
-		opts.TLS, opts.TLSConfig = true, o.Listen.TLS
-		opts.TLSVerify = o.Listen.TLS.ClientCAs != nil
-	}
+	opts.Accounts, opts.CustomClientAuthentication = []*server.Account{s.accounts.own}, s.accounts
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return err
 	}
+	s.accounts.serve(ns)
+	s.stored = server.JetStreamConfig{StoreDir: opts.StoreDir, SyncInterval: opts.SyncInterval, SyncAlways: opts.SyncAlways, MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore, Strict: true}
 	s.nats, s.bridge = ns, newBridge(s.logger, s.health.heard)
 	s.atEnd(s.stopServer)
 	ns.SetLoggerV2(s.bridge, false, false, false)
@@ -256,13 +252,10 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	if err := s.openAccount(ctx, o.Progress); err != nil {
 		return err
 	}
-	if opts.TLSConfig == nil || o.Private {
+	if o.Private {
 		return nil
 	}
-	if s.door, err = openDoor(ns); err == nil {
-		s.atEnd(s.door.close)
-	}
-	return err
+	return s.openDoors(o.Listen)
 }
 
 // serverAPI is the service by which the server's own interface answers to other accounts.
@@ -413,13 +406,10 @@ func (s *Server) Log() *log.Log { return s.events }
 // URL is where the server listens for other processes of this user, on this machine
 // only; "" if it is private.
 func (s *Server) URL() string {
-	switch {
-	case s.nats.Addr() == nil:
+	if s.local == nil {
 		return ""
-	case s.door != nil:
-		return "nats://" + s.door.listener.Addr().String()
 	}
-	return "nats://" + s.nats.Addr().String()
+	return "nats://" + s.local.listener.Addr().String()
 }
 
 // Dir is the store directory, as an absolute path.

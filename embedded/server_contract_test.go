@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -40,10 +41,12 @@ var contract = []struct {
 	{"What is gone from the end of a stream is listed as deleted, or lies behind its last sequence", contractDeleted},
 	{"DisableJetStream closes the streams of an account and writes their indexes, EnableJetStream opens them", contractReopen},
 	{"A write that fails is in the server's log as JetStream failed to store a msg on stream", contractFailedWrite},
+	{"JetStream that is shut down says JetStream Shutdown when all streams are closed, and EnableJetStream opens them", contractShutdown},
 	{"The refusal of an expectation ends with the subject's last sequence behind a colon", contractConflict},
 	{"A request for messages with bytes to spare ends with Batch Completed", contractBatch},
 	{"A request for messages that is exactly full ends without a word", contractFull},
 	{"A request from another account has a reply subject of the server's, from which the answer goes to that account alone", contractAccounts},
+	{"CustomClientAuthentication alone decides who is in which account, and RegisterAccount makes one in a server that runs", contractRegister},
 	{"JetStream answers through the export $JS.API.> of the system account, which forgets after its response threshold", contractForgets},
 }
 
@@ -98,12 +101,12 @@ func (h *heard) hear(format string, v ...any) {
 	h.lines = append(h.lines, fmt.Sprintf(format, v...))
 }
 
-func (h *heard) Noticef(string, ...any)         {}
-func (h *heard) Warnf(format string, v ...any)  { h.hear(format, v...) }
-func (h *heard) Fatalf(format string, v ...any) { h.hear(format, v...) }
-func (h *heard) Errorf(format string, v ...any) { h.hear(format, v...) }
-func (h *heard) Debugf(string, ...any)          {}
-func (h *heard) Tracef(string, ...any)          {}
+func (h *heard) Noticef(format string, v ...any) { h.hear(format, v...) }
+func (h *heard) Warnf(format string, v ...any)   { h.hear(format, v...) }
+func (h *heard) Fatalf(format string, v ...any)  { h.hear(format, v...) }
+func (h *heard) Errorf(format string, v ...any)  { h.hear(format, v...) }
+func (h *heard) Debugf(string, ...any)           {}
+func (h *heard) Tracef(string, ...any)           {}
 
 func runPlain(t testing.TB, dir string) *plain {
 	t.Helper()
@@ -421,6 +424,112 @@ func contractFailedWrite(t *testing.T) {
 		}
 		return fmt.Errorf("the server said %q", p.log.lines)
 	})
+}
+
+func contractShutdown(t *testing.T) {
+	p := runPlain(t, t.TempDir())
+	p.stream()
+	p.publish(5)
+	c := server.JetStreamConfig{StoreDir: p.dir, Strict: true}
+	if err := p.ShutdownJetStream(); err != nil || p.JetStreamEnabled() {
+		t.Fatalf("it goes on: %v", err)
+	}
+	p.log.mu.Lock()
+	said := slices.Clone(p.log.lines)
+	p.log.mu.Unlock()
+	if !slices.Contains(said, "JetStream Shutdown") {
+		t.Errorf("the server said %q", said)
+	}
+	if err := p.EnableJetStream(&c); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(5)
+	if info, err := p.js.Stream(t.Context(), "S"); err != nil || info.CachedInfo().State.Msgs != 10 {
+		t.Errorf("the stream: %v", err)
+	}
+}
+
+// byName lets clients into the account that has their name.
+type byName struct{ server func() *server.Server }
+
+func (b byName) Check(c server.ClientAuthentication) bool {
+	a, err := b.server().LookupAccount(c.GetOpts().Username)
+	if err == nil {
+		c.RegisterUser(&server.User{Account: a, Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"no"}}}})
+	}
+	return err == nil
+}
+
+// greet connects in the name of a user, and returns what the server says to that.
+func greet(t *testing.T, s *server.Server, user string) string {
+	t.Helper()
+	c, err := s.InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	in := bufio.NewReader(c)
+	if _, err := in.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c, "CONNECT {\"user\":%q}\r\n", user); err != nil {
+		t.Fatal(err)
+	}
+	said, _ := in.ReadString('\n')
+	return said
+}
+
+func contractRegister(t *testing.T) {
+	var s *server.Server
+	s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, Accounts: []*server.Account{server.NewAccount("$G")},
+		CustomClientAuthentication: byName{func() *server.Server { return s }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	dial := func(user string) (*nats.Conn, error) {
+		return nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, ""))
+	}
+	if said := greet(t, s, "late"); !strings.Contains(said, "Authorization Violation") {
+		t.Fatalf("a client without an account is told %q", said)
+	}
+	account, err := s.RegisterAccount("late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := s.GlobalAccount()
+	if err := errors.Join(own.AddServiceExport("ask", nil), account.AddServiceImport(own, "ask", "ask")); err != nil {
+		t.Fatal(err)
+	}
+	mine, err := dial("$G")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	late, err := dial("late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	_, err = mine.Subscribe("ask", func(m *nats.Msg) { _ = m.Respond(nil) })
+	if err == nil {
+		err = mine.Flush()
+	}
+	if err == nil {
+		_, err = late.Request("ask", nil, 10*time.Second)
+	}
+	if err != nil {
+		t.Errorf("a service of another account: %v", err)
+	}
+	err = errors.Join(late.Publish("no", nil), late.Flush())
+	if err != nil || late.LastError() == nil {
+		t.Errorf("what its permissions deny is let through: %v", err)
+	}
 }
 
 func contractConflict(t *testing.T) {

@@ -169,6 +169,9 @@ func (s *Server) reopenStreams() error {
 
 // closeStreams has the server close all streams, which writes their indexes.
 func (s *Server) closeStreams() error {
+	if !s.nats.JetStreamEnabled() {
+		return nil // it has closed them: see off
+	}
 	if err := s.nats.GlobalAccount().DisableJetStream(); err != nil {
 		return fmt.Errorf("embedded: close streams: %v", err)
 	}
@@ -182,6 +185,9 @@ const openTries = 5
 // cannot be opened: so they are counted.
 func (s *Server) openStreams() error {
 	want, err := streamFolders(s.dir)
+	if err == nil {
+		err = s.enableStreams()
+	}
 	if err != nil {
 		return err
 	}
@@ -206,6 +212,19 @@ func (s *Server) openStreams() error {
 			return err
 		}
 	}
+}
+
+// enableStreams has the server keep streams again after it has given that up.
+func (s *Server) enableStreams() error {
+	if s.nats.JetStreamEnabled() {
+		return nil
+	}
+	c := s.stored
+	if err := s.nats.EnableJetStream(&c); err != nil {
+		return fmt.Errorf("embedded: open streams: %v", err)
+	}
+	_ = s.nats.SystemAccount().SetServiceExportResponseThreshold(serverAPI, forgetAnswers) // as at the start
+	return nil
 }
 
 // streams gives the streams that are open.

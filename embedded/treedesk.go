@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
@@ -50,8 +52,8 @@ func (d *treeDesk) open() error {
 	d.url, d.token = "http://"+l.Addr().String()+"/", rand.Text()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{tree}/{verb}", d.answer)
-	d.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go d.server.Serve(l) // until close
+	d.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second}
+	go d.server.Serve(netutil.LimitListener(l, max(descriptors()/16, 4))) // until close
 	return nil
 }
 

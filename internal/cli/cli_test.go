@@ -61,6 +61,7 @@ func TestExitCode(t *testing.T) {
 		{&log.ConfigError{}, 8},
 		{signalError{os.Interrupt}, 130},
 		{signalError{syscall.SIGTERM}, 143},
+		{signalError{syscall.SIGHUP}, 129},
 	} {
 		for _, err := range []error{c.err, wrapped(c.err)} {
 			if got := ExitCode(err); got != c.want {

@@ -67,8 +67,11 @@ func ExitCode(err error) int {
 		return code.Code
 	}
 	if sig, ok := errors.AsType[signalError](err); ok {
-		if sig.signal == syscall.SIGTERM {
+		switch sig.signal {
+		case syscall.SIGTERM:
 			return 143
+		case syscall.SIGHUP:
+			return 129
 		}
 		return 130
 	}

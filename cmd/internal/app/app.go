@@ -149,7 +149,8 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	if err != nil {
 		return nil, err
 	}
-	o.Store, o.Namespace, o.URL, o.Context, o.MinDurability, o.Logger = a.call.Store, a.call.Namespace, a.call.URL, a.call.Context, a.call.MinDurability, lg
+	o = a.called(o)
+	o.Logger = lg
 	o.Progress = func(elapsed time.Duration) {
 		fmt.Fprintf(a.Err, "reading the store, %s so far\n", elapsed.Round(time.Second))
 	}
@@ -164,6 +165,17 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 		return nil, unanswered(owned)
 	}
 	return st, err
+}
+
+// called has the options that the call decides.
+func (a *App) called(o embedded.Options) embedded.Options {
+	o.Store, o.Namespace, o.URL, o.Context, o.MinDurability = a.call.Store, a.call.Namespace, a.call.URL, a.call.Context, a.call.MinDurability
+	return o
+}
+
+// CheckSettings returns the error that Own would return because of the configuration.
+func (a *App) CheckSettings() error {
+	return a.called(embedded.Options{Own: true, Trees: LiveLayout}).Check()
 }
 
 // kinds says what documents are held to that the commands write.
@@ -183,6 +195,9 @@ func unanswered(e *embedded.OwnedError) error {
 	case e.Err != nil:
 		err = fmt.Errorf("another process owns the store in %s, and where it serves it is not known: %w", e.Dir, e.Err)
 		hint = "End that process: the next owner writes owner.json anew."
+	case e.Crowded:
+		err = fmt.Errorf("process %d owns the store in %s and has as many connections as it may have", e.PID, e.Dir)
+		hint = "End some of the processes that use the store, or start its owner with a higher limit of open files (ulimit -n)."
 	case e.PID == 0:
 		err = fmt.Errorf("another process owns the store in %s, and does not serve it yet, or no more", e.Dir)
 		hint = "Wait for it to start or to stop."

@@ -13,7 +13,7 @@ import (
 // Exits are the exit codes in a few lines.
 const Exits = `Exit codes: 0 ok, 1 failed, 2 usage, 3 partial (some input was unreadable, the
 rest went in), 4 not found, 5 integrity, 6 conflict, 7 store unreachable,
-8 store incompatible, 130 and 143 signals.`
+8 store incompatible, 129, 130 and 143 signals.`
 
 // Positions says how sessions and positions are named.
 const Positions = `A session is named by its id, a unique beginning of it, or "last".
@@ -34,6 +34,7 @@ const exitCodes = `Exit codes:
   7    the store cannot be reached, is full, did not answer, or cannot be opened as it is
   8    the store is too old or too new, could lose records as it is configured, or promises
        less than --min-durability asks for
+  129  stopped by SIGHUP
   130  stopped by SIGINT
   143  stopped by SIGTERM
 `

@@ -13,13 +13,3 @@ var (
 	passed = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
 	typed  = []os.Signal{os.Interrupt, syscall.SIGQUIT}
 )
-
-// hasTerminal reports whether the process has a terminal that may send signals.
-func hasTerminal() bool {
-	f, err := os.OpenFile("/dev/tty", os.O_RDONLY|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return false
-	}
-	f.Close()
-	return true
-}

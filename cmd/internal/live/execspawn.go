@@ -150,7 +150,7 @@ type signals struct {
 // takeSignals takes the signals that are the command's from whoever had them.
 func takeSignals() signals {
 	s := signals{make(chan os.Signal, 16), make(chan struct{})}
-	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	for _, sig := range passed {
 		if !signal.Ignored(sig) {
 			signal.Notify(s.come, sig)
@@ -162,7 +162,7 @@ func takeSignals() signals {
 // to passes signals on to a process. What the terminal sends goes to it anyway, because it is
 // of the same group.
 func (s signals) to(p *os.Process) {
-	tty := hasTerminal()
+	tty := cli.HasTerminal()
 	for {
 		select {
 		case sig := <-s.come:
@@ -179,7 +179,11 @@ func (s signals) stop() { close(s.done) }
 
 // notified returns a context that a signal to stop ends.
 func notified(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	stops := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		stops = append(stops, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(ctx, stops...)
 }
 
 // tape holds what came and was not recorded yet. It is safe for concurrent use.

@@ -155,16 +155,27 @@ func Follow(ctx context.Context, a *app.App, st *tally.Store) error {
 	return (&watcher{app: a, redact: on}).follow(ctx, nil, &store{st: st})
 }
 
+// CheckFollow returns the error that Follow would return because of the configuration.
+func CheckFollow(a *app.App) error {
+	_, _, _, err := (&watcher{app: a, redact: on}).settings(nil)
+	return err
+}
+
+// settings are what the configuration says of following.
+func (w *watcher) settings(args []string) (c config.Config, places []place, secrets *redact.Redactor, err error) {
+	if c, err = w.app.Config(); err != nil {
+		return c, nil, nil, err
+	}
+	places, err = placesOf(args, c, wish{routing: c.Routing(), redact: w.redact == on, explicit: w.explicit, patient: !w.once}, os.Getenv)
+	if err != nil {
+		return c, nil, nil, err
+	}
+	secrets, err = redactor(c.Redact, os.Getenv)
+	return c, places, secrets, err
+}
+
 func (w *watcher) follow(ctx context.Context, args []string, into *store) error {
-	c, err := w.app.Config()
-	if err != nil {
-		return err
-	}
-	places, err := placesOf(args, c, wish{routing: c.Routing(), redact: w.redact == on, explicit: w.explicit, patient: !w.once}, os.Getenv)
-	if err != nil {
-		return err
-	}
-	secrets, err := redactor(c.Redact, os.Getenv)
+	c, places, secrets, err := w.settings(args)
 	if err != nil {
 		return err
 	}

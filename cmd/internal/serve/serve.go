@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
@@ -18,6 +20,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/metrics"
+	"github.com/tallylog/tally/internal/plain"
 )
 
 // serving is what serve prints with -o json, when others can attach.
@@ -98,6 +101,10 @@ that [daemons] run of tally.toml names. tally status says what they do.
 
 With --watch it follows the sessions of agents too, as tally watch does without arguments.
 
+On SIGHUP it reads users, certificates and settings again. Users that are gone, or have
+another password, are cut off. If something is wrong with the new ones, it says so and the
+old ones stay. If the terminal is closed, it stops.
+
 With --metrics it answers Prometheus at /metrics; an address without a host is one
 of this machine.`,
 		Example: app.Examples("tally serve", "tally serve --store /srv/tally --log-level info", "tally serve --watch", "tally serve --metrics :9464 -o json",
@@ -114,7 +121,8 @@ of this machine.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), a, c, address, listen, watch)
+			o := owning{app: a, config: c, others: others, listen: listen, metrics: address, watch: watch}
+			return o.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&address, "metrics", "", "address of a Prometheus endpoint, such as :9464 (default: none)")
@@ -123,43 +131,164 @@ of this machine.`,
 	return cmd
 }
 
-func serve(ctx context.Context, a *app.App, c config.Config, address string, listen *embedded.Listen, watch bool) error {
+// owning is one run of serve.
+type owning struct {
+	app     *app.App
+	config  config.Config
+	others  listening
+	listen  *embedded.Listen
+	metrics string // the address; "": none
+	watch   bool
+
+	hangups chan struct{}
+	served  bool // and said so
+}
+
+// run serves until ctx is done, and begins anew when the settings have changed.
+func (o *owning) run(ctx context.Context) error {
 	app.CollectLess()
-	m := metrics.New()
+	o.hangups = make(chan struct{}, 1)
+	cli.OnHangup(ctx, func() {
+		select {
+		case o.hangups <- struct{}{}:
+		default: // they will be read
+		}
+	})
+	for {
+		changed, err := o.serve(ctx)
+		if err != nil || !changed {
+			return err
+		}
+	}
+}
+
+// serve owns the store until ctx is done, or the settings have changed.
+func (o *owning) serve(ctx context.Context) (changed bool, err error) {
+	m, c := metrics.New(), o.config
 	said := serving{Store: c.Store, Owner: true, Daemons: c.Daemons.Run}
 	for _, t := range c.Trees {
 		said.Trees = append(said.Trees, t.Name)
 	}
-	if listen != nil {
-		listen.Ready = func(url string) { said.Listen = url }
+	if o.listen != nil {
+		o.listen.Ready = func(url string) { said.Listen = url }
 	}
-	st, err := a.Own(ctx, m, listen, app.DaemonsOf(c.Daemons, c.Daemons.Run))
+	st, err := o.app.Own(ctx, m, o.listen, app.DaemonsOf(c.Daemons, c.Daemons.Run))
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped before it was this one's turn
+			return false, nil // stopped before it was this one's turn
 		}
-		return err
+		return false, err
 	}
-	if address != "" {
-		web, err := serveMetrics(address, c, st, m)
+	if o.metrics != "" {
+		web, err := serveMetrics(o.metrics, c, st, m)
 		if err != nil {
-			return errors.Join(err, st.Close())
+			return false, errors.Join(err, st.Close())
 		}
 		defer web.Close()
 		said.Metrics = "http://" + web.Addr + "/metrics"
+		o.metrics = web.Addr // also after the settings have changed
 	}
-	if err := announce(a, said); err != nil {
-		return errors.Join(err, st.Close())
+	if _, at, ok := strings.Cut(said.Listen, "://"); ok {
+		o.listen.Address, o.others.address = at, at // likewise
 	}
-	if watch {
-		err = live.Follow(ctx, a, st)
+	if err := o.announce(said); err != nil {
+		return false, errors.Join(err, st.Close())
 	}
-	if err == nil {
-		<-ctx.Done()
-	}
+	changed, err = o.keep(ctx, st)
 	// To be told to stop is how this ends.
-	return errors.Join(err, st.Close())
+	return changed, errors.Join(err, st.Close())
 }
+
+// keep keeps a store open until ctx is done, or the settings have changed.
+func (o *owning) keep(ctx context.Context, st *tally.Store) (changed bool, err error) {
+	life, end := context.WithCancel(ctx)
+	var followed error
+	watching := make(chan struct{}) // until nothing is followed any more
+	defer func() {
+		end()
+		if o.watch {
+			<-watching
+			err = errors.Join(err, followed)
+		}
+	}()
+	if o.watch {
+		go func() {
+			defer close(watching)
+			if followed = live.Follow(life, o.app, st); followed != nil {
+				end()
+			}
+		}()
+	}
+	for {
+		select {
+		case <-life.Done():
+			return false, nil
+		case <-o.hangups:
+			if changed, err := o.reread(); err != nil {
+				o.complain(err)
+			} else if changed {
+				return true, nil
+			}
+		}
+	}
+}
+
+// reread takes users and certificates as they are now, and reports whether the settings have
+// changed, which takes another start of the store. An error changes nothing.
+func (o *owning) reread() (changed bool, err error) {
+	c, err := o.app.Config()
+	if err != nil {
+		return false, err
+	}
+	if c.Backend != config.Local || c.Store != o.config.Store {
+		return false, fmt.Errorf("the store is another one now: that takes another start of the process")
+	}
+	listen, err := o.others.options()
+	if err != nil {
+		return false, err
+	}
+	if changed = !sameSettings(c, o.config); changed {
+		if err := o.app.CheckSettings(); err != nil {
+			return false, err
+		}
+		if o.watch {
+			if err := live.CheckFollow(o.app); err != nil {
+				return false, err
+			}
+		}
+		o.config, o.listen = c, listen
+		return true, nil
+	}
+	if listen != nil {
+		if err := o.listen.Renew(*listen); err != nil {
+			return false, err
+		}
+	}
+	return false, o.tell("Users and certificates were read again.")
+}
+
+// sameSettings reports whether two configurations say the same to the owner of a store.
+func sameSettings(a, b config.Config) bool {
+	of := func(c config.Config) []any {
+		return []any{c.Namespace, c.Segment, c.MinDurability, c.Base, c.Watch, c.Redact, c.Daemons, c.Trees}
+	}
+	return reflect.DeepEqual(of(a), of(b))
+}
+
+// complain says why settings stay as they were.
+func (o *owning) complain(err error) {
+	fmt.Fprintf(o.app.Err, "tally: settings stay as they were: %s\n", plain.Printable(err.Error()))
+}
+
+// tell says on standard error what was done: what is printed ends with the first line.
+func (o *owning) tell(what string) error {
+	fmt.Fprintln(o.app.Err, what)
+	return nil
+}
+
+// mostScrapers bounds the connections of those who ask for metrics: each is a descriptor
+// that the store does not have.
+const mostScrapers = 4
 
 // serveMetrics answers requests for the metrics until it is closed.
 func serveMetrics(address string, c config.Config, st *tally.Store, m *metrics.Metrics) (*http.Server, error) {
@@ -176,21 +305,27 @@ func serveMetrics(address string, c config.Config, st *tally.Store, m *metrics.M
 	})
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m.Handler())
-	web := &http.Server{Addr: l.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go web.Serve(l) // until Close; nobody can act on its error
+	web := &http.Server{Addr: l.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 10 * time.Second}
+	go web.Serve(netutil.LimitListener(l, mostScrapers)) // until Close; nobody can act on its error
 	return web, nil
 }
 
-func announce(a *app.App, said serving) error {
-	if a.Format != cli.Text {
-		return cli.WriteJSON(a.Out, cli.JSONL, said)
+// announce says that others can attach: once on standard output, and on standard error when
+// the settings have changed.
+func (o *owning) announce(said serving) error {
+	if o.served {
+		return o.tell("Settings, users and certificates were read again.")
 	}
-	err := a.Say("Serving %s; other commands use it through this process. Stop it with Ctrl-C.", said.Store)
+	o.served = true
+	if o.app.Format != cli.Text {
+		return cli.WriteJSON(o.app.Out, cli.JSONL, said)
+	}
+	err := o.app.Say("Serving %s; other commands use it through this process. Stop it with Ctrl-C.", said.Store)
 	if err == nil && said.Listen != "" {
-		err = a.Say("Others reach it at %s.", said.Listen)
+		err = o.app.Say("Others reach it at %s.", said.Listen)
 	}
 	if err == nil && said.Metrics != "" {
-		err = a.Say("Metrics are at %s.", said.Metrics)
+		err = o.app.Say("Metrics are at %s.", said.Metrics)
 	}
 	return err
 }

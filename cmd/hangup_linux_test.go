@@ -1,0 +1,271 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// soon bounds each wait: a loaded machine has time, and a fault is seen.
+const soon = time.Minute / 2
+
+// endures are commands that run until they are stopped.
+var endures = []string{"watch", "tend", "attend ci --open -- true", "work q -- true", "show s -f", "log s -f", "log --all-sessions -f", "docs watch", "inbox ci -f"}
+
+// A closed terminal ends every command that runs until it is stopped as SIGTERM does: the
+// store is left in order.
+func TestHangup(t *testing.T) {
+	testkit.Long(t)
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
+	defer cancel()
+	t.Run("B-08 long commands end", func(t *testing.T) {
+		for _, args := range endures {
+			term, _ := signalled(t, ctx, args, syscall.SIGTERM)
+			hup, said := signalled(t, ctx, args, syscall.SIGHUP)
+			if term == 143 {
+				term = 129
+			}
+			if hup != term || strings.Contains(said, "goroutine") {
+				t.Errorf("%s: exit code %d, want %d:\n%s", args, hup, term, said)
+			}
+		}
+	})
+	t.Run("B-08 serve reads its settings again", func(t *testing.T) { rereads(t, ctx) })
+	t.Run("B-08 serve ends with its terminal", func(t *testing.T) { loses(t, ctx) })
+}
+
+// loses ends the shell whose terminal an owner has.
+func loses(t *testing.T, ctx context.Context) {
+	term, store := newTerminal(t, 80, 24), filepath.Join(t.TempDir(), "store")
+	c := command(ctx, store, "tally", "serve")
+	c.Args = append([]string{"sh", "-c", `"$@"; :`, "sh"}, c.Args...)
+	c.Path = "/bin/sh"
+	c.Stdin, c.Stdout, c.Stderr = term.slave, term.slave, term.slave
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term.slave.Close()
+	owns := filepath.Join(store, "owner.json")
+	for _, there := range []bool{true, false} { // in the end the store is left in order
+		for deadline := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(owns); (err == nil) == there {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("wait until the store has an owner: %v", there)
+			}
+		}
+		if there {
+			c.Process.Kill()
+			c.Wait()
+		}
+	}
+}
+
+// signalled runs a command that owns a store until the signal, and returns its exit code.
+func signalled(t *testing.T, ctx context.Context, args string, sig syscall.Signal) (code int, said string) {
+	t.Helper()
+	store := filepath.Join(t.TempDir(), "store")
+	output(t, strings.NewReader(`{"n":1}`), store, "tally", "append", "s")
+	output(t, strings.NewReader(""), store, "tally", "enqueue", "q")
+	if strings.HasPrefix(args, "inbox") {
+		runTo(t, store, "attend", "ci", "--open", "--until-empty", "--", "true")
+	}
+	c := command(ctx, store, "tally", strings.Fields(args)...)
+	var errw bytes.Buffer
+	c.Args = c.Args[:len(c.Args)-2] // what stands last may be a command's
+	c.Env, c.Dir, c.Stderr = append(c.Environ(), "TALLY_STORE="+store), filepath.Dir(store), &errw
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { c.Wait(); close(ended) }()
+	owns := filepath.Join(store, "owner.json")
+	for deadline := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(owns); err == nil {
+			break
+		}
+		select {
+		case <-ended:
+			t.Fatalf("%s has ended:\n%s", args, &errw)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not own the store", args)
+		}
+	}
+	c.Process.Signal(sig)
+	select {
+	case <-ended:
+	case <-time.After(soon):
+		c.Process.Kill()
+		t.Fatalf("%s goes on after %v", args, sig)
+	}
+	if _, err := os.Stat(owns); err == nil {
+		t.Errorf("%s, %v: the store is not left in order", args, sig)
+	}
+	return c.ProcessState.ExitCode(), errw.String()
+}
+
+// toldText is a writer that can be waited on.
+type toldText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (w *toldText) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *toldText) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// await waits until a text was said, and forgets what was.
+func (w *toldText) await(t *testing.T, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
+		w.mu.Lock()
+		said := w.text.String()
+		if strings.Contains(said, want) && strings.HasSuffix(said, "\n") {
+			w.text.Reset()
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatalf("wait for %q, it said %q", want, said)
+		}
+	}
+}
+
+func rereads(t *testing.T, ctx context.Context) {
+	dir := t.TempDir()
+	cert, key, users := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "users")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(testkit.WriteCertificate(cert, key))
+	must(os.WriteFile(users, []byte("ann:secret\nbob:other\ndee:same\n"), 0o600))
+	f := mustFlood(t, ctx, 1024, "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--users", users)
+	hangup := func(want string) {
+		t.Helper()
+		must(f.process.Process.Signal(syscall.SIGHUP))
+		f.errw.await(t, want)
+	}
+	comes := func(user, password string) bool {
+		c := command(ctx, f.store, "tally", "append", "x", "--server", f.listen)
+		c.Args = c.Args[:len(c.Args)-2]
+		c.Env, c.Stdin = append(c.Environ(), "NATS_CA="+cert, "NATS_USER="+user, "NATS_PASSWORD="+password), strings.NewReader(`{"n":1}`)
+		out, err := c.CombinedOutput()
+		if err != nil && c.ProcessState.ExitCode() != 7 {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return err == nil
+	}
+	gone := make(chan string, 3)
+	stays := func(user, password string) *nats.Conn {
+		nc, err := nats.Connect(f.listen, nats.RootCAs(cert), nats.UserInfo(user, password), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { gone <- user }))
+		must(err)
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	stays("ann", "secret")
+	bob, dee := stays("bob", "other"), stays("dee", "same")
+	first := leafOf(t, f.listen)
+
+	// What is wrong changes nothing, and is said.
+	must(os.WriteFile(users, []byte("ann:secret\n"), 0o644))
+	must(os.Chmod(users, 0o644))
+	hangup("settings stay as they were: --users: " + users + ": others can read it")
+	must(bob.Flush())
+	must(os.Chmod(users, 0o600))
+	must(os.WriteFile(key, []byte("none"), 0o600))
+	hangup("settings stay as they were: --tls-cert")
+	must(bob.Flush())
+	if !bytes.Equal(first, leafOf(t, f.listen)) {
+		t.Error("another certificate is served")
+	}
+
+	// Bob is gone, Ann has another password, the certificate is new.
+	must(testkit.WriteCertificate(cert, key))
+	must(os.WriteFile(users, []byte("ann:changed\ncy:new\ndee:same\n"), 0o600))
+	hangup("Users and certificates were read again.")
+	if bytes.Equal(first, leafOf(t, f.listen)) {
+		t.Error("the certificate is the old one")
+	}
+	for who, want := range map[string]bool{"ann:secret": false, "ann:changed": true, "bob:other": false, "cy:new": true} {
+		user, password, _ := strings.Cut(who, ":")
+		if comes(user, password) != want {
+			t.Errorf("%s is let in: %v", who, !want)
+		}
+	}
+	cut := []string{<-gone, <-gone}
+	if slices.Sort(cut); strings.Join(cut, " ") != "ann bob" {
+		t.Errorf("cut off: %q", cut)
+	}
+	must(dee.Flush())
+
+	// Settings: bad ones, then others.
+	settings := filepath.Join(f.store+"-home", "tally", "config.toml")
+	must(os.MkdirAll(filepath.Dir(settings), 0o700))
+	must(os.WriteFile(settings, []byte("[daemons]\nrun = [\"none such\"]\n"), 0o600))
+	hangup("settings stay as they were: ")
+	must(dee.Flush())
+	must(os.WriteFile(settings, []byte("[daemons]\nrun = [\"janitor\"]\n"), 0o600))
+	hangup("Settings, users and certificates were read again.")
+	here := f.appender("here")
+	here.append()
+	here.close()
+	if !comes("cy", "new") {
+		t.Error("cy is not let in any more")
+	}
+	if said := output(t, nil, f.store, "tally", "status", "-o", "json"); strings.Contains(said, `"dispatch"`) {
+		t.Errorf("the daemons are still those:\n%s", said)
+	}
+	f.stop()
+	output(t, nil, f.store, "tally", "verify")
+}
+
+// leafOf is the certificate that is served.
+func leafOf(t *testing.T, at string) []byte {
+	t.Helper()
+	raw, err := net.Dial("tcp", hostOf(t, at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	_ = raw.SetDeadline(time.Now().Add(soon))
+	for b := make([]byte, 1); b[0] != '\n'; { // INFO
+		if _, err := raw.Read(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	return c.ConnectionState().PeerCertificates[0].Raw
+}

@@ -1,0 +1,143 @@
+package embedded
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// peer is a connection of a machine.
+type peer struct {
+	net.Conn
+	from   net.IP
+	closed bool
+}
+
+func (p *peer) RemoteAddr() net.Addr { return &net.TCPAddr{IP: p.from} }
+func (p *peer) Close() error         { p.closed = true; return nil }
+
+func peerAt(ip string) *peer { return &peer{from: net.ParseIP(ip)} }
+
+// A crowd pushes out its own; who came alone stays, and everybody has atLeast to log in.
+func TestLobby(t *testing.T) {
+	t.Run("B-03 a crowd pushes out its own", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l, never := newLobby(3), make(chan struct{})
+			alone, first, second := peerAt("192.0.2.1"), peerAt("2001:db8::1"), peerAt("2001:db8::2:1") // of one network
+			for _, p := range []*peer{alone, first, second} {
+				l.enter(p, never)
+			}
+			began := time.Now()
+			third := peerAt("2001:db8::3")
+			l.enter(third, never)
+			if took := time.Since(began); took != atLeast {
+				t.Errorf("the first had %v", took)
+			}
+			if !first.closed || second.closed || alone.closed {
+				t.Errorf("closed: first %v, second %v, alone %v", first.closed, second.closed, alone.closed)
+			}
+			if !l.leave(first) || l.leave(alone) {
+				t.Error("they are told of what did not happen")
+			}
+			began = time.Now()
+			l.enter(peerAt("2001:db8::4"), never)
+			if time.Since(began) != 0 || second.closed {
+				t.Error("there was room")
+			}
+			l.enter(peerAt("2001:db8::5"), never)
+			if time.Since(began) != 0 || !second.closed {
+				t.Error("the second has had its time")
+			}
+			over := make(chan struct{})
+			go func() { time.Sleep(time.Millisecond); l.leave(third) }()
+			l.enter(peerAt("2001:db8::6"), over)
+			if took := time.Since(began); took != time.Millisecond || third.closed {
+				t.Errorf("there was room after %v", took)
+			}
+			close(over)
+			l.enter(peerAt("2001:db8::7"), over) // a door that is closed waits for nobody
+		})
+	})
+}
+
+// crowded is a listener without descriptors, for a while.
+type crowded struct {
+	net.Listener
+	errors int
+}
+
+func (c *crowded) Accept() (net.Conn, error) {
+	if c.errors > 0 {
+		c.errors--
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return nil, net.ErrClosed
+}
+
+// A door goes on after the system had no descriptor, with pauses.
+func TestDoorWithoutDescriptors(t *testing.T) {
+	t.Run("B-03 no descriptor is left", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			said := new(bytes.Buffer)
+			l := &crowded{errors: 10}
+			d := &door{listener: l, strays: newStrays("d", slog.New(slog.NewTextHandler(said, nil))), lobby: newLobby(1), open: t.Context()}
+			began := time.Now()
+			d.run()
+			if l.errors != 0 {
+				t.Fatalf("it ended with %d errors to come", l.errors)
+			}
+			if took := time.Since(began); took < time.Second || took > 10*mostPause {
+				t.Errorf("ten errors took %v", took)
+			}
+			_ = d.strays.close()
+			if got := said.String(); strings.Count(got, "\n") > 2 || !strings.Contains(got, `"no descriptor was free"=`) {
+				t.Errorf("it said %s", got)
+			}
+		})
+	})
+}
+
+// However many strangers come, the log has a line a minute, with all of them.
+func TestStrays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := new(bytes.Buffer)
+		s := newStrays("d", slog.New(slog.NewTextHandler(said, nil)))
+		for range 600 {
+			s.count("their TLS handshake failed")
+			time.Sleep(time.Second / 2)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		s.count("late")
+		total := 0
+		for line := range strings.Lines(said.String()) {
+			_, after, _ := strings.Cut(line, `failed"=`)
+			n := 0
+			if _, err := fmt.Sscan(after, &n); err != nil {
+				t.Fatal(errors.Join(err, errors.New(line)))
+			}
+			total += n
+		}
+		if lines := strings.Count(said.String(), "\n"); total != 600 || lines > 7 {
+			t.Errorf("%d were counted in %d lines", total, lines)
+		}
+	})
+}
+
+// Connections leave the store the descriptors that it needs.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct{ descriptors, doors, least, most int }{{64, 1, 12, 24}, {64, 2, 12, 24}, {128, 2, 32, 64}, {256, 2, 64, 128}, {1024, 1, 256, 512}, {1 << 20, 2, 8192, mostOpen}} {
+		b := boundsOf(c.descriptors, c.doors)
+		if all := c.doors * (b.within + b.before); all < c.least || all > c.most || b.before < 2 || b.before > b.within {
+			t.Errorf("%+v: %+v, %d in all", c, b, all)
+		}
+	}
+}
