@@ -23,7 +23,6 @@ var writers = []struct{ file, why string }{
 	{"cmd/internal/keep/doctor.go", "temporary files in tally's own folders, listed there"},
 	{"cmd/internal/keep/init.go", "tally.toml and .tavern in the current folder"},
 	{"cmd/internal/live/anchor.go", "cursors in the folder of states, named by tally"},
-	{"cmd/internal/live/exec_unix.go", "the terminal"},
 	{"cmd/internal/live/execspool.go", "recordings in the folder of states, named by tally"},
 	{"cmd/internal/live/kick_unix.go", "sockets in the folder of states, named by process"},
 	{"cmd/internal/live/setup.go", "an agent's settings, at the place that its vendor documents"},

@@ -75,6 +75,7 @@ func loses(t *testing.T, ctx context.Context) {
 			c.Wait()
 		}
 	}
+	output(t, nil, store, "tally", "ls") // waits until it has ended
 }
 
 // signalled runs a command that owns a store until the signal, and returns its exit code.

@@ -4,12 +4,11 @@ package cli
 
 import (
 	"os"
-	"syscall"
 )
 
 // HasTerminal reports whether the process has a terminal that may send signals.
 func HasTerminal() bool {
-	f, err := os.OpenFile("/dev/tty", os.O_RDONLY|syscall.O_NOCTTY, 0)
+	f, err := os.Open("/dev/tty")
 	if err != nil {
 		return false
 	}
