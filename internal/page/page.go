@@ -29,6 +29,9 @@ type Page struct {
 	// threads as they are.
 	All  bool
 	Gone []projector.TurnAt
+
+	// Costs say what the session cost, each value apart. Default: what its events say.
+	Costs []string
 }
 
 // fact is a line about the session or a run. Each value is shown apart.
@@ -74,7 +77,8 @@ func (p Page) Facts() []fact {
 	}
 	list = add(list, "started by", startedBy(s.Ledger.Parent)...)
 	list = add(list, "models", models(s)...)
-	list = append(list, costs(s)...)
+	list = add(list, "cost", p.costs()...)
+	list = add(list, "tokens", tokens(s.Ledger.Spent().Tokens)...)
 	if raw, ok := s.Ledger.Fields.Get("trajectory"); ok {
 		goal, persona := render.Goal(raw)
 		list = add(add(list, "goal", goal), "persona", persona)
@@ -133,17 +137,28 @@ func models(s *projector.Session) []string {
 	return list
 }
 
-// costs says what the session cost, by who says so, and what it took.
-func costs(s *projector.Session) []fact {
+// costs says what the session cost, by who says so. What is not known is not zero.
+func (p Page) costs() []string {
+	if p.Costs != nil {
+		return p.Costs
+	}
 	var sums projector.Totals[string]
-	for _, c := range s.Ledger.Costs {
+	unknown := 0
+	for _, c := range p.Session.Ledger.Costs {
+		if c.USD == "" {
+			unknown++
+			continue
+		}
 		sums.Add(c.Source, c)
 	}
 	var usd []string
 	for _, source := range sums.Keys() {
-		usd = append(usd, fmt.Sprintf("%s USD, %s", cmp.Or(string(sums.Of(source).USD), "0"), source))
+		usd = append(usd, fmt.Sprintf("%s USD, %s", sums.Of(source).USD, source))
 	}
-	return add(add(nil, "cost", usd...), "tokens", tokens(s.Ledger.Spent().Tokens)...)
+	if unknown > 0 {
+		usd = append(usd, "? USD, unknown: "+plain.Count(unknown, "cost"))
+	}
+	return usd
 }
 
 // tokens names the classes that are not zero.

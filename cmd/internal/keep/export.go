@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -12,10 +13,12 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -86,6 +89,7 @@ type exporter struct {
 	root, at, dir string
 	format        string
 	layer         tavern.Layer
+	prices        prices.Table // of pages
 }
 
 // summaryOrDir is -o: the form of the summary, or, as before there was -C, the folder.
@@ -136,7 +140,7 @@ func (x *exporter) form(st *tally.Store) formats.Renderer {
 	layout, ok := app.LayoutNamed(x.format)
 	switch {
 	case !ok:
-		return pages{x.format, x.rewound}
+		return pages{x.format, x.rewound, x.prices}
 	case x.redact:
 		return layout.Redacted
 	}
@@ -151,6 +155,13 @@ func redacting() []string {
 func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) error {
 	if st.Namespace() == events.PersonalNamespace {
 		return &events.PersonalError{Where: "an export"}
+	}
+	if x.isPages() {
+		table, err := spend.Prices(os.Getenv)
+		if err != nil {
+			return err
+		}
+		x.prices = table
 	}
 	o := formats.ExportOptions{All: x.all, Root: x.root, Any: x.isPages()}
 	if len(args) == 1 {
@@ -167,7 +178,7 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) erro
 		o.Session = s.ID()
 	}
 	if x.dir == "" {
-		return pages{x.format, x.rewound}.print(ctx, x.app, st, o.State, x.app.Out)
+		return pages{x.format, x.rewound, x.prices}.print(ctx, x.app, st, o.State, x.app.Out)
 	}
 	return x.export(ctx, st, o)
 }

@@ -7,8 +7,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/page"
+	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -22,6 +24,8 @@ const (
 type pages struct {
 	form string
 	gone bool // also what is not in effect
+
+	prices prices.Table // with which what no event says is computed
 }
 
 // Name implements formats.Renderer.
@@ -34,7 +38,7 @@ func (p pages) Files(ctx context.Context, src formats.Source, s *projector.Sessi
 		if p.form == markdown {
 			f.Path = formats.FileName(s.Subject.ID) + ".md"
 		}
-		content := page.Page{Session: s, All: p.gone}
+		content := page.Page{Session: s, All: p.gone, Costs: p.costs(s)}
 		var err error
 		if p.gone {
 			content.Gone, err = src.Loader().Gone(ctx, s)
@@ -45,6 +49,15 @@ func (p pages) Files(ctx context.Context, src formats.Source, s *projector.Sessi
 		}
 		yield(f, err)
 	}
+}
+
+// costs says what a session cost in the words of the command cost.
+func (p pages) costs(s *projector.Session) []string {
+	sums := spend.New(p.prices)
+	for _, c := range s.Ledger.Costs {
+		sums.AddCost("", c)
+	}
+	return append([]string{}, sums.Of("").Words()...)
 }
 
 // RootFiles implements formats.Renderer: pages stand alone.

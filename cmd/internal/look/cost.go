@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -172,6 +173,9 @@ func cost(ctx context.Context, a *app.App, q costQuery, args []string) error {
 	if t.names("day") {
 		fmt.Fprintf(a.Err, "days are those of %s\n", q.zone.Name)
 	}
+	if t.speaking > 0 {
+		fmt.Fprintf(a.Err, "the latest answer of %s is counted once it is complete: a minute after its last line at the latest\n", plain.Count(t.speaking, "session"))
+	}
 	a.AsOf(t.asOf)
 	return nil
 }
@@ -222,6 +226,7 @@ type tab struct {
 	copies        map[[2]string]*projector.Total // by the session that has them, and that of which they are
 	one           *projector.Session             // nil: of all
 	asOf          projector.Cursor
+	speaking      int // sessions of Claude Code that were written to in the last minute
 }
 
 // names reports whether costs are grouped by a key.
@@ -275,6 +280,9 @@ func (t *tab) views(ctx context.Context, c config.Config, v app.Views) error {
 	if t.asOf, err = v.AsOf(ctx, activity.Standing); err != nil {
 		return err
 	}
+	if err := t.countSpeaking(ctx, c.Namespace, v); err != nil {
+		return err
+	}
 	usages := activity.Usages(ctx, c.Namespace, t.leaveOut)
 	if t.one != nil {
 		usages = activity.UsagesOf(ctx, c.Namespace, t.leaveOut, t.one.Subject.ID)
@@ -288,6 +296,20 @@ func (t *tab) views(ctx context.Context, c config.Config, v app.Views) error {
 		}
 	}
 	return nil
+}
+
+// countSpeaking counts the sessions whose latest answer may not be counted yet: each line of an
+// answer says what it took so far, so that Claude Code's are counted when the next answer or the
+// end of the turn comes, or nothing for a minute.
+func (t *tab) countSpeaking(ctx context.Context, namespace string, v app.Views) error {
+	page, err := v.Catalog.List(ctx, catalog.Query{Namespace: namespace, Since: time.Now().Add(-time.Minute)})
+	for _, s := range page.Sessions {
+		of := t.one == nil || t.one.Subject.ID == s.ID
+		if of && s.Kind == events.KindTranscript && strings.HasPrefix(s.ID, "claude/") {
+			t.speaking++
+		}
+	}
+	return err
 }
 
 // leaveOut notes a copy.
