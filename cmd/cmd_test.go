@@ -57,6 +57,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	bin = dir
+	os.Setenv("TZ", "UTC") // days are those of the local zone
 	defer storetest.Alone()()
 	return m.Run()
 }
@@ -68,6 +69,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("TZ", "UTC")
 			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
 			examples, err := filepath.Abs("../examples")
 			env.Setenv("EXAMPLES", examples)
