@@ -5,5 +5,6 @@ package tree
 // What a broken build does instead; see broken_on.go.
 const (
 	trustsTime = false
+	forgets    = false
 	echoes     = false
 )

@@ -2,7 +2,9 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"time"
@@ -17,14 +19,17 @@ type BulkError struct {
 	Tree    string
 	Changed int      // files that were written
 	Gone    int      // files that are not there any more
+	Emptied int      // files that have nothing in them any more
 	Of      int      // files that the tree has
 	Empty   bool     // there is nothing at all where the tree is
 	Moved   bool     // its folder is gone, or another one is there
 	Sample  []string // some of the paths
+
+	many bool // it is about more than the limit, so that nothing of it is taken in
 }
 
 func (e *BulkError) Error() string {
-	what := fmt.Sprintf("%d files changed at once and %d are gone, of %d", e.Changed, e.Gone, e.Of)
+	what := fmt.Sprintf("of %d files, at once, %d changed, %d are gone and %d were emptied", e.Of, e.Changed, e.Gone, e.Emptied)
 	if e.Empty {
 		what = fmt.Sprintf("its folder is empty, and had %d files", e.Of)
 	}
@@ -46,22 +51,43 @@ const together = 2 * time.Second
 // few is how many of a tree's files may change at once however few there are.
 const few = 3
 
-// isBulk reports whether that many changes, so many of them of files that were there, are more
-// than somebody makes by hand. The caller holds mu.
-func (t *Tree) isBulk(all, there int) bool {
-	return t.c.BulkLimit >= 0 && (all > t.c.BulkLimit || there > few && there > len(t.files)/2)
+// isMany reports whether that many changes are more than may be taken in without a question.
+func (t *Tree) isMany(all int) bool { return t.c.BulkLimit >= 0 && all > t.c.BulkLimit }
+
+// isLost reports whether that many files that are gone or emptied are more than somebody takes
+// away by hand. A file that was written is no loss: the log has what it was. The caller holds mu.
+func (t *Tree) isLost(lost int) bool {
+	return t.c.BulkLimit >= 0 && lost > few && lost > len(t.files)/2
 }
 
-// judge looks whether what has changed is too much to be taken in without a word. It is true
-// if more may be on its way. The caller holds mu.
+// judge looks whether what has changed is too much to be taken in without a word, and asks then. It
+// is true if more may be on its way. The caller holds mu.
 func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 	if len(t.edits) == 0 || !t.met {
 		return false // what is there when a tree begins is what it is to show
 	}
-	coming, more, there := 0, 0, 0 // paths about to be looked at, those of them that are not edits already, and edits of files that were there
-	for p := range t.edits {
-		if t.files[p] != nil {
-			there++
+	n, lost, coming := t.count(ctx, now)
+	switch {
+	case !t.isTooMuch(ctx, n, lost):
+		return t.isMore(n, coming, now)
+	case coming == 0:
+		t.ask(t.isMany(n))
+	}
+	return true
+}
+
+// isTooMuch reports whether so many changes, with so many losses among them, are asked about.
+func (t *Tree) isTooMuch(ctx context.Context, n, lost int) bool {
+	return t.isMany(n) || t.isLost(lost) || t.isEmptied(ctx)
+}
+
+// count counts changes: all, those that take a text away, and the paths that are about to be looked
+// at. The caller holds mu.
+func (t *Tree) count(ctx context.Context, now time.Time) (all, lost, coming int) {
+	all = len(t.edits) + len(t.lately(now))
+	for _, e := range t.edits {
+		if t.isLoss(e) {
+			lost++
 		}
 	}
 	for p, n := range t.noticed {
@@ -72,33 +98,30 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 			coming++
 			continue
 		}
-		if have := t.files[p]; have != nil {
-			if e, err := t.c.Storage.Stat(ctx, p); err == nil && e.Version != "" && e.Version == have.version {
-				continue // the echo of what the tree wrote
-			}
-			there++
+		is, loss := t.mayBe(ctx, p)
+		if is {
+			coming++
+			all++
 		}
-		coming++
-		more++
-	}
-	for len(t.recent) > 0 && now.Sub(t.recent[0].at) > together {
-		t.recent = t.recent[1:]
-	}
-	before := make(map[string]bool) // one that is saved again and again is one
-	for _, r := range t.recent {
-		if t.edits[r.path] == nil && t.noticed[r.path] == nil {
-			before[r.path] = true
+		if loss {
+			lost++
 		}
 	}
-	n := len(t.edits) + more + len(before)
-	if !t.isBulk(n, there) && !t.isEmptied(ctx) {
-		return t.isMore(n, coming, now)
+	return all, lost, coming
+}
+
+// mayBe reports whether a path that was not looked at yet may have changed, and whether its file is
+// gone or empty.
+func (t *Tree) mayBe(ctx context.Context, p string) (is, loss bool) {
+	have := t.files[p]
+	if have == nil {
+		return true, false
 	}
-	if coming > 0 {
-		return true
+	e, err := t.c.Storage.Stat(ctx, p)
+	if err == nil && e.Version != "" && e.Version == have.version {
+		return false, false // the echo of what the tree wrote
 	}
-	t.ask()
-	return true
+	return true, errors.Is(err, fs.ErrNotExist) || err == nil && e.Size == 0 && have.size > 0
 }
 
 // isMore reports whether several files have changed and others are about to have: a program that
@@ -117,15 +140,23 @@ func (t *Tree) isMore(n, coming int, now time.Time) bool {
 // several is how many files may change, and be taken in while others change.
 const several = 4
 
-// ask has the tree stand still. The caller holds mu.
-func (t *Tree) ask() {
-	e := &BulkError{Tree: t.c.Name, Of: len(t.files)}
+// ask has the tree stand still; many: the question is about every edit, and not about losses
+// alone. The caller holds mu.
+func (t *Tree) ask(many bool) {
+	e := &BulkError{Tree: t.c.Name, Of: len(t.files), many: many}
 	for _, p := range slices.Sorted(maps.Keys(t.edits)) {
-		if t.edits[p].gone {
+		is := t.edits[p]
+		switch {
+		case is.gone:
 			e.Gone++
-		} else {
+		case t.isLoss(is):
+			e.Emptied++
+		case !many:
+			continue // it is taken in
+		default:
 			e.Changed++
 		}
+		is.asked = true
 		if len(e.Sample) < 5 {
 			e.Sample = append(e.Sample, p)
 		}
@@ -159,8 +190,9 @@ func (t *Tree) takeAll(ctx context.Context) error {
 			return err
 		}
 		done := false
-		for p := range list {
+		for p, e := range list {
 			if _, left := t.edits[p]; !left {
+				t.release(ctx, e)
 				done = true
 			} else if t.noticed[p] != nil {
 				delete(t.edits, p) // it is looked at again
@@ -187,6 +219,11 @@ func (t *Tree) Restore(ctx context.Context) error {
 		return err
 	}
 	for p, e := range t.edits {
+		if e.asked {
+			t.release(ctx, e)
+		} else if err := t.keepLater(ctx, e); err != nil {
+			return err
+		}
 		e.dropped = true
 		if have := t.files[p]; have != nil {
 			t.showAgain(have.unit)
@@ -206,6 +243,21 @@ func (t *Tree) Restore(ctx context.Context) error {
 	clear(t.edits)
 	t.stir()
 	return err
+}
+
+// keepLater keeps a text that was saved after the tree began to ask, and that nobody has decided
+// to drop.
+func (t *Tree) keepLater(ctx context.Context, e *edit) error {
+	if t.isLoss(e) || e.sum == nothing {
+		return nil
+	}
+	if e.kept == "" {
+		if err := t.hold(ctx, e); err != nil {
+			return err
+		}
+	}
+	t.leaveOpen(e)
+	return nil
 }
 
 // discard takes a file away that somebody has decided to drop, unless it is another one by now.

@@ -4,24 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
-// Of a small tree more than half is asked about, of a large one more than the limit; new files
-// are as many as somebody likes up to that.
+// Of a small tree the loss of more than half is asked about, of a large one more changes than the
+// limit. A file that was saved is no loss. New files are as many as somebody likes up to the limit.
 func TestBulk(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
-		name                    string
-		files, gone, new, limit int
-		asks                    bool
+		name                                    string
+		files, gone, emptied, saved, new, limit int
+		asks                                    bool
 	}{
-		{"most of a few", 6, 4, 0, 50, true}, {"half of a few", 6, 3, 0, 50, false}, {"all there is", 1, 1, 0, 50, true}, {"new ones", 2, 0, 20, 50, false},
-		{"many new ones", 2, 0, 60, 50, true}, {"some of many", 100, 40, 0, 50, false}, {"more than the limit of many", 200, 51, 0, 50, true}, {"whoever is not asked", 6, 6, 0, -1, false},
+		{"most of a few", 6, 4, 0, 0, 0, 50, true}, {"half of a few", 6, 3, 0, 0, 0, 50, false}, {"all there is", 1, 1, 0, 0, 0, 50, true}, {"new ones", 2, 0, 0, 0, 20, 50, false},
+		{"many new ones", 2, 0, 0, 0, 60, 50, true}, {"some of many", 100, 40, 0, 0, 0, 50, false}, {"more than the limit of many", 200, 51, 0, 0, 0, 50, true}, {"whoever is not asked", 6, 6, 0, 0, 0, -1, false},
+		{"B-43 half, of eight", 8, 4, 0, 0, 0, 50, false}, {"B-43 one more than half, of eight", 8, 5, 0, 0, 0, 50, true},
+		{"B-43 three of four, which are few", 4, 3, 0, 0, 0, 50, false}, {"B-43 four of seven", 7, 4, 0, 0, 0, 50, true},
+		{"B-43 as many as the limit", 200, 50, 0, 0, 0, 50, false}, {"B-43 emptied, half of eight", 8, 0, 4, 0, 0, 50, false},
+		{"B-43 emptied, five of eight", 8, 0, 5, 0, 0, 50, true}, {"B-43 gone and emptied", 8, 3, 2, 0, 0, 50, true}, {"B-43 gone, emptied and saved", 8, 2, 2, 4, 0, 50, false},
+		{"B-43 a formatter", 6, 0, 0, 4, 0, 50, false}, {"B-43 a formatter of all files", 6, 0, 0, 6, 0, 50, false}, {"B-43 saved, as many as the limit", 60, 0, 0, 50, 0, 50, false},
+		{"B-43 saved, more than the limit", 60, 0, 0, 51, 0, 50, true}, {"B-43 all together, as many as the limit", 60, 10, 10, 20, 10, 50, false},
+		{"B-43 all together, more than the limit", 60, 10, 10, 20, 11, 50, true}, {"B-43 a limit of one", 8, 0, 0, 2, 0, 1, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, plainLand{}, nil, false)
@@ -36,22 +49,31 @@ func TestBulk(t *testing.T) {
 			for i := range c.gone {
 				must(t, w.user.Remove(fmt.Sprintf("f%03d", i)))
 			}
+			for i := range c.emptied {
+				must(t, w.user.Put(fmt.Sprintf("f%03d", c.gone+i), ""))
+			}
+			for i := range c.saved {
+				must(t, w.user.Put(fmt.Sprintf("f%03d", c.gone+c.emptied+i), fmt.Sprint("saved ", i)))
+			}
 			for i := range c.new {
 				must(t, w.user.Put(fmt.Sprintf("n%03d", i), fmt.Sprint("new ", i)))
 			}
 			w.tell()
 			w.pass(5 * time.Second)
 			_, asks := errors.AsType[*BulkError](w.tree.Room())
-			if now := need(w.st.Log.Durable(ctx)); asks != c.asks || asks != (now == head) {
-				t.Fatalf("it asks: %v, and %d events came", asks, now-head)
+			if taken := w.taken(head); asks != c.asks || asks != (taken == 0) {
+				t.Fatalf("it asks: %v, and %d documents were changed: %v", asks, taken, w.tree.Room())
+			}
+			if now := need(w.st.Log.Durable(ctx)); asks && int(now-head) != c.saved+c.new {
+				t.Errorf("of %d texts %d are in the log while it asks", c.saved+c.new, now-head)
 			}
 			if !asks {
 				return
 			}
 			must(t, w.tree.Restore(ctx))
 			w.pass(5 * time.Second)
-			if now := need(w.st.Log.Durable(ctx)); now != head || len(w.files()) != c.files || w.tree.Room() != nil {
-				t.Errorf("restored are %d files, and %d events came", len(w.files()), now-head)
+			if taken := w.taken(head); taken > 0 || len(w.files()) != c.files || w.tree.Room() != nil || len(need(w.tree.Conflicts(ctx))) > 0 {
+				t.Errorf("restored are %d files, and %d documents were changed", len(w.files()), taken)
 			}
 			must(t, w.user.Remove(""))
 			w.tell()
@@ -64,6 +86,122 @@ func TestBulk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// taken is how many revisions of documents came after an offset.
+func (w *world) taken(after events.Offset) (count int) {
+	for rec, err := range w.st.Log.Read(context.Background(), events.Range{Kind: plainKind, After: after}) {
+		must(w.t, err)
+		count += min(1, int(rec.Offset))
+	}
+	return count
+}
+
+// manyLand is a land of enough files to be asked about, in one folder.
+type manyLand struct{ plainLand }
+
+func (manyLand) path(w *world) string { return fmt.Sprint("f", w.random.IntN(9)) }
+
+// Whatever is saved, overwritten and removed while the tree asks or waits, and whatever is answered:
+// every text that stood still is in the log, and at rest files and log agree.
+func TestLawsAsked(t *testing.T) {
+	testkit.NotUnderRace(t) // nothing runs beside another thing
+	asked := 0
+	t.Run("B-43 every text is recorded while the tree asks", func(t *testing.T) {
+		defer debug.SetGCPercent(debug.SetGCPercent(400))
+		first, programs := uint64(time.Now().UnixNano()), count(600, 50_000)
+		if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
+			first, programs = need(strconv.ParseUint(s, 10, 64)), 1
+		}
+		for n := range programs {
+			asked += runAsked(t, first+uint64(n))
+			if t.Failed() {
+				return
+			}
+		}
+	})
+	if asked < 100 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
+		t.Errorf("only %d questions were asked", asked)
+	}
+}
+
+// runAsked plays a program in which somebody removes and saves much at once, and returns how many
+// questions were answered.
+func runAsked(t testing.TB, seed uint64) (asked int) {
+	w := newWorld(t, manyLand{}, rand.New(rand.NewPCG(seed, 2)), false)
+	w.struck, w.limit = make(map[string]int), []int{3, 6, 50}[seed%3]
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d:\n%s", seed, strings.Join(w.trace, "\n"))
+		}
+	}()
+	w.start()
+	for n := range 9 {
+		p := fmt.Sprint("f", n)
+		text, mark := w.land.text(w, p)
+		must(t, w.user.Put(p, text))
+		w.wrote(p, text, mark)
+		w.changes++
+	}
+	w.tell()
+	w.pass(3 * time.Second)
+	for range 5 + w.random.IntN(25) {
+		switch w.random.IntN(8) {
+		case 0, 1, 2:
+			w.burst()
+		case 3:
+			if w.random.IntN(3) == 0 {
+				w.end()
+			}
+		case 4:
+			asked += w.answer()
+		default:
+			w.step()
+		}
+		if t.Failed() {
+			return asked
+		}
+	}
+	for range 5 {
+		w.rest()
+		asked += w.answer()
+	}
+	w.rest()
+	w.check()
+	return asked
+}
+
+// burst does several things at once, as a program does that works on all files.
+func (w *world) burst() {
+	for range 2 + w.random.IntN(7) {
+		if p := w.land.path(w); w.random.IntN(2) == 0 {
+			w.leave(p)
+			w.say("file: burst removes %s", p)
+			_ = w.user.Remove(p) // it may not be there
+			w.changes++
+			w.touched = true
+		} else {
+			w.foreign()
+		}
+	}
+	w.pass(time.Duration(w.random.IntN(3000)) * time.Millisecond)
+}
+
+// answer answers what the tree asks.
+func (w *world) answer() int {
+	if w.tree == nil || w.tree.Room() == nil {
+		return 0
+	}
+	accept := w.random.IntN(2) == 0
+	w.say("accept: %v, of %v", accept, w.tree.Room())
+	w.alive(func(ctx context.Context) {
+		if accept {
+			must(w.t, w.tree.Accept(ctx))
+			return
+		}
+		must(w.t, w.tree.Restore(ctx))
+	})
+	return 1
 }
 
 // What the tree writes itself is nobody's edit, however much it is and however often somebody

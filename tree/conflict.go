@@ -51,6 +51,7 @@ type keeping struct {
 	sum    string
 	reason string
 	read   func() (io.ReadCloser, error)
+	held   bool // nobody has decided on it: the tree does not take it in, and is not its actor
 }
 
 // keep stores a text as a conflict. The file beside is written when the log has it. The caller
@@ -68,10 +69,8 @@ func (t *Tree) keep(ctx context.Context, k keeping) error {
 	if int64(len(data)) > t.c.MaxFile {
 		return fmt.Errorf("%s: it is larger than %d bytes", k.path, t.c.MaxFile)
 	}
-	ns := t.c.Target.Namespace()
-	sum := sha256.Sum256([]byte(events.DerivedID("tree", t.c.Name, k.path, k.base.String(), k.sum)))
-	id := hex.EncodeToString(sum[:12])
-	doc := events.Document(ns, KindConflict, id)
+	id := t.keptAs(k)
+	doc := events.Document(t.c.Target.Namespace(), KindConflict, id)
 	meta := events.DocMeta{Base: k.base, Attributes: map[string]string{attrTree: t.c.Name, attrPath: filename.Key(k.path),
 		attrCopy: filename.Key(copyPath(k.path, k.base, id)), attrReason: k.reason}}
 	if k.unit.ID != "" {
@@ -82,13 +81,23 @@ func (t *Tree) keep(ctx context.Context, k keeping) error {
 		contentType = "text/plain; charset=utf-8"
 	}
 	e := events.Event{ID: events.DerivedID("tree conflict", id), Source: eventSource, Type: events.TypeDocumentWritten, Subject: doc, ContentType: contentType, Data: data}
-	e = e.WithExtension(events.ExtDoc, meta.String()).WithExtension(events.ExtActor, "tree:"+t.c.Name)
+	e = e.WithExtension(events.ExtDoc, meta.String())
+	if !k.held {
+		e = e.WithExtension(events.ExtActor, "tree:"+t.c.Name)
+	}
 	reached("way back: before append")
 	_, err = t.c.Target.Append(ctx, doc, log.At(0), e)
 	if errors.Is(err, log.ErrConflict) {
 		return nil // it was kept before, and perhaps resolved since
 	}
 	return err
+}
+
+// keptAs is the id of the document that keeps a text. The same text of the same file is the same
+// document.
+func (t *Tree) keptAs(k keeping) string {
+	sum := sha256.Sum256([]byte(events.DerivedID("tree", t.c.Name, k.path, k.base.String(), k.sum)))
+	return hex.EncodeToString(sum[:12])
 }
 
 // eventSource is the CloudEvents source of what a tree appends itself.
@@ -116,7 +125,7 @@ func (t *Tree) conflictPlace(ctx context.Context, src formats.Source, sub events
 	}
 	meta := doc.Last().Meta
 	name := filename.Unescape(meta.Attributes[attrCopy])
-	if meta.Attributes[attrTree] != t.c.Name || t.files[name] == nil && t.isIgnored(name) ||
+	if meta.Attributes[attrTree] != t.c.Name || t.holding[sub.ID] || t.files[name] == nil && t.isIgnored(name) ||
 		name != copyPath(filename.Unescape(meta.Attributes[attrPath]), meta.Base, sub.ID) { // whoever may write documents shall not choose a name
 		return formats.Place{}, projector.ErrNotFound
 	}

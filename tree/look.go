@@ -44,9 +44,13 @@ type edit struct {
 	mode    fs.FileMode
 	modTime time.Time
 	version string
-	data    []byte // nil of a large one
-	found   bool   // the tree met it, and remembers nothing: it may be its own
-	dropped bool   // somebody decided that it goes
+	data    []byte    // nil of a large one
+	found   bool      // the tree met it, and remembers nothing: it may be its own
+	dropped bool      // somebody decided that it goes
+	since   time.Time // when it was found to be one
+	asked   bool      // it is a part of what the tree asks about
+	isBack  bool      // its file has again what it had before
+	kept    string    // id of the conflict that has its text meanwhile; "": none has
 }
 
 // Changed says that a path may have changed, "" that anything may have.
@@ -130,9 +134,21 @@ func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
 			continue
 		}
 		delete(t.noticed, p)
+		at := p
+		if e != nil {
+			at = e.path
+		}
+		old := t.edits[at]
 		delete(t.edits, p)
+		if old != nil {
+			delete(t.edits, at)
+			t.overtaken(ctx, old, e)
+		}
 		if e != nil && (spelled[formats.FoldedName(p)] < 2 || t.isCalled(ctx, e.path)) {
 			t.edits[e.path] = e
+			if e.since.IsZero() {
+				e.since = now
+			}
 		}
 	}
 	return next

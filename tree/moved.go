@@ -53,6 +53,9 @@ func (t *Tree) arrive(ctx context.Context) error {
 	t.asking = nil
 	t.watchAnew()
 	t.lookThrough(ctx)
+	for _, e := range t.edits {
+		e.asked = true // by the question about the folder
+	}
 	return nil
 }
 

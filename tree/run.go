@@ -132,13 +132,15 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	}
 	next = sooner(t.audit, now.Add(auditEvery))
 	if t.c.Way != Out && t.knowsLog() {
+		next = sooner(next, t.payOwed(ctx, now))
 		next = sooner(next, t.settled(ctx, now))
 		if t.asking != nil && len(t.edits)+t.pending() == 0 {
 			t.asking = nil // everything is again as it was
 		}
 		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
-			next = sooner(next, t.takeSettled(ctx, now))
+			next = sooner(next, t.takeSettled(ctx, now, maps.Clone(t.edits)))
 		}
+		next = sooner(next, t.holdTexts(ctx, now)) // what was not taken in
 	}
 	if !t.met && t.audited && t.pending() == 0 && len(t.edits) == 0 {
 		t.met, t.changed.met = true, true
@@ -182,12 +184,12 @@ func (t *Tree) knowsLog() bool {
 	return t.met || t.c.Way == In || t.cursor.Offset >= t.start
 }
 
-// takeSettled takes in the edits there are. What fails is tried again.
-func (t *Tree) takeSettled(ctx context.Context, now time.Time) (next time.Time) {
-	list := maps.Clone(t.edits)
+// takeSettled takes in edits. What fails is tried again.
+func (t *Tree) takeSettled(ctx context.Context, now time.Time, list map[string]*edit) (next time.Time) {
 	err := t.take(ctx, list)
-	for p := range list {
+	for p, e := range list {
 		if _, left := t.edits[p]; !left {
+			t.release(ctx, e)
 			t.recent = append(t.recent, recently{p, now})
 			continue
 		}
@@ -217,10 +219,11 @@ func (t *Tree) Pull(ctx context.Context) error {
 	if !t.knowsLog() {
 		return errors.New("tree " + t.c.Name + ": it has not been brought up to the log yet")
 	}
-	if t.asking != nil || t.judge(ctx, t.c.Now()) {
-		if t.asking == nil {
-			t.ask()
-		}
+	if n, lost, _ := t.count(ctx, t.c.Now()); t.asking == nil && t.met && len(t.edits) > 0 && t.isTooMuch(ctx, n, lost) {
+		t.ask(t.isMany(n))
+	}
+	if t.asking != nil {
+		t.holdTexts(ctx, t.c.Now())
 		return t.asking
 	}
 	return t.takeAll(ctx)

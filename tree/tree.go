@@ -76,6 +76,8 @@ type Tree struct {
 	wait    time.Duration           // between the last two tries
 	noticed map[string]*notice      // paths that may have changed
 	edits   map[string]*edit        // paths that have, while the tree asks
+	holding map[string]bool         // ids of conflicts that keep texts until somebody decides on them
+	owed    []*edit                 // texts that were replaced before the log had them
 	tried   map[string][]string     // what may stand in a file's place, as nobody answered when it was put there
 	stuck   map[events.Subject]*Error
 	told    map[string]string // why a path cannot be written, as it was logged last
@@ -124,7 +126,7 @@ func (t *Tree) clear() {
 	t.folded = make(map[string]string)
 	t.dirty, t.redo = make(map[events.Subject]touched), make(map[events.Subject]bool)
 	t.noticed, t.edits = make(map[string]*notice), make(map[string]*edit)
-	t.tried = make(map[string][]string)
+	t.tried, t.owed, t.holding = make(map[string][]string), nil, make(map[string]bool)
 	t.stuck, t.told, t.skipped = make(map[events.Subject]*Error), make(map[string]string), make(map[string]string)
 	t.asking, t.names, t.audited = nil, newNames(), false
 }

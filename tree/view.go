@@ -57,8 +57,12 @@ func (t *Tree) load(ctx context.Context) error {
 	for path, f := range t.files {
 		t.index(path, f)
 	}
-	for _, u := range t.units {
+	for sub, u := range t.units {
 		t.names.add(u, 1)
+		if sub.Kind == KindConflict && u.path == "" { // kept for a question that was not answered before the process ended
+			t.showAgain(sub)
+			t.again = t.c.Now()
+		}
 	}
 	err = t.recover(ctx)
 	if err != nil {
