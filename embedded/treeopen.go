@@ -46,7 +46,7 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 		root.Name = r.Root()
 	}
 	c := tree.Config{Name: k.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable,
-		Part: strings.Join(append(slices.Clone(k.Kinds), "layer="+k.Layer), " "), Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
+		Part: strings.Join(append(slices.Clone(k.Kinds), "layer="+k.Layer, "imported"), " "), Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
 	if ts.dir != "" {
 		c.Book = filepath.Join(ts.dir, k.FileName()+".db")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/tree"
 )
 
 // TreeStatus is what is known of a tree.
@@ -30,8 +31,9 @@ type TreeStatus struct {
 	Files     int               `json:"files"`
 	Conflicts int               `json:"conflicts"`
 	Skipped   []formats.Problem `json:"skipped,omitempty"`
-	Stuck     []formats.Problem `json:"stuck,omitempty"`  // that could not be written
-	Asking    string            `json:"asking,omitempty"` // about a mass change
+	Stuck     []formats.Problem `json:"stuck,omitempty"`   // that could not be written
+	LeftOut   []tree.LeftOut    `json:"leftOut,omitempty"` // sessions that the layout has no files for
+	Asking    string            `json:"asking,omitempty"`  // about a mass change
 	Watching  string            `json:"watching,omitempty"`
 	Error     string            `json:"error,omitempty"` // why nothing is taken in
 }
@@ -43,6 +45,7 @@ func statusOfTree(t config.Tree) TreeStatus {
 // status says how the tree is now.
 func (k *treeKept) status(ctx context.Context) TreeStatus {
 	s, now := statusOfTree(k.Tree), k.tree.Status()
+	s.LeftOut = now.LeftOut
 	s.PID, s.Shown, s.Units, s.Files, s.Skipped, s.Watching = os.Getpid(), now.Shown, now.Units, now.Files, now.Skipped, now.Watching
 	if list, err := k.tree.Conflicts(ctx); err == nil {
 		s.Conflicts = len(list)

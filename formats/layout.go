@@ -60,7 +60,8 @@ type Live interface {
 	Unit(ctx context.Context, src Source, root Root, sub events.Subject) (events.Subject, bool, error)
 
 	// Place says where a unit has its files. One that has none in the root (any more) is
-	// projector.ErrNotFound; so is a session that is archived.
+	// projector.ErrNotFound; so is a session that is archived. If the layout cannot have files for
+	// a session, the error is a *LeftOutError.
 	Place(ctx context.Context, src Source, root Root, unit events.Subject) (Place, error)
 
 	// UnitFiles yields the files of a unit, in the order of their paths, with the unit at the
@@ -113,6 +114,18 @@ type Addition struct {
 	New  bool        // it is all of a file that was not there, or was another one
 	Mode fs.FileMode // of that
 }
+
+// LeftOutError reports that a layout has no files for a session that is there. It matches
+// projector.ErrNotFound.
+type LeftOutError struct {
+	Unit   events.Subject
+	Reason string // the same for every session of its sort
+}
+
+func (e *LeftOutError) Error() string { return e.Unit.String() + " has no files: " + e.Reason }
+
+// Unwrap returns projector.ErrNotFound.
+func (e *LeftOutError) Unwrap() error { return projector.ErrNotFound }
 
 // Place is where a unit has its files.
 type Place struct {

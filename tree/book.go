@@ -27,7 +27,7 @@ type unit struct {
 	at     events.Offset // as of which its files are; 0: they are to be shown again
 	path   string        // that it has; "": it has no files
 	want   string        // that it would have if no other unit was there
-	apart  string        // that it has where another one has that
+	apart  string        // that it has where another one has that; of one without files: why the layout has none for it
 	folder bool          // it is a folder
 	within []string      // names in it that no other unit may have
 }

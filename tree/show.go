@@ -221,7 +221,7 @@ func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offs
 			continue
 		}
 		if err != nil {
-			p = formats.Place{}
+			p = formats.Place{Apart: reasonOut(err)}
 		}
 		t.names.add(u, -1)
 		if u.want != p.Path || u.apart != p.Apart || u.folder != p.Folder || !slices.Equal(u.within, p.Files) {
@@ -233,6 +233,14 @@ func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offs
 	if contested || t.names.contested > 0 {
 		t.choose()
 	}
+}
+
+// reasonOut is why a layout has no files for a session, "" of what is just not there.
+func reasonOut(err error) string {
+	if e, ok := errors.AsType[*formats.LeftOutError](err); ok {
+		return e.Reason
+	}
+	return ""
 }
 
 // choose has each unit have the path that it is to have among all others. The caller holds mu.

@@ -20,16 +20,43 @@ type Status struct {
 	Met      bool // every file was looked at since the tree remembers anything: what comes now is new
 	Noticed  int  // paths that may have changed, and are about to be looked at
 	Skipped  []formats.Problem
+	LeftOut  []LeftOut
 	Stuck    []*Error
 	Asking   *BulkError // nil: it does not ask
 	Watching string     // how it gets to know of changes: "watching", or "polling: " and why; "": it does not
+}
+
+// LeftOut are sessions that the tree's layout has no files for, for one reason.
+type LeftOut struct {
+	Reason   string   `json:"reason"`
+	Sessions int      `json:"sessions"`
+	Sample   []string `json:"sample"` // ids of the first ones
+}
+
+// maxSample is how many ids a LeftOut names.
+const maxSample = 5
+
+// leftOut counts the sessions without files, by the reasons. The caller holds mu.
+func (t *Tree) leftOut() (list []LeftOut) {
+	ids := make(map[string][]string)
+	for sub, u := range t.units {
+		if u.want == "" && u.apart != "" {
+			ids[u.apart] = append(ids[u.apart], sub.ID)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(ids)) {
+		all := ids[reason]
+		slices.Sort(all)
+		list = append(list, LeftOut{reason, len(all), all[:min(len(all), maxSample)]})
+	}
+	return list
 }
 
 // Status returns how the tree is.
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Units: len(t.ofUnit), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched}
+	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Units: len(t.ofUnit), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched, LeftOut: t.leftOut()}
 	for _, p := range slices.Sorted(maps.Keys(t.skipped)) {
 		s.Skipped = append(s.Skipped, formats.Problem{File: p, Reason: t.skipped[p]})
 	}

@@ -60,6 +60,13 @@ func (t TreeStatus) String() string {
 	if t.LagEvents > 0 {
 		text += fmt.Sprintf(", %s and %.1f s behind", plain.Count(int(t.LagEvents), "event"), t.LagSeconds)
 	}
+	out := 0
+	for _, l := range t.LeftOut {
+		out += l.Sessions
+	}
+	if out > 0 {
+		text += ", " + plain.Count(out, "session") + " left out"
+	}
 	for _, n := range []struct {
 		count int
 		what  string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -166,6 +167,15 @@ func printTree(a *app.App, t app.TreeStatus) error {
 	}
 	if err := a.Say("%s: %s", t.Name, t); err != nil {
 		return err
+	}
+	for _, l := range t.LeftOut {
+		names := plain.Printable(strings.Join(l.Sample, ", "))
+		if l.Sessions > len(l.Sample) {
+			names += ", ..."
+		}
+		if err := a.Say("  %s left out, %s: %s", plain.Count(l.Sessions, "session"), plain.Printable(l.Reason), names); err != nil {
+			return err
+		}
 	}
 	return printProblems(a, append(t.Skipped, t.Stuck...))
 }

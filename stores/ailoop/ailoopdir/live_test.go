@@ -53,6 +53,21 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%d messages, and %d", x, y)
 		}
 	})
+	t.Run("B-49 an imported history is in a tree like others", func(t *testing.T) {
+		st := openStore(t)
+		path := writeFile(t, "chat.txt", pretty(t, "true,false", message1, message2))
+		if _, err := l.Import(t.Context(), st, path, formats.ImportOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		live := formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		if shown := formattest.CheckUnits(t, st, l, live); len(shown) != 1 {
+			t.Fatalf("%d units", len(shown))
+		}
+		formattest.CheckAlone(t, l, live, st, open)
+		formattest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(1, 1)), 15)
+		formattest.CheckUnits(t, st, l, live)
+		formattest.CheckRemovals(t, l, live, st, none)
+	})
 	t.Run("H-05 live histories", func(t *testing.T) {
 		st := openStore(t)
 		live := formats.Root{Name: formats.LiveRoot, Marker: "m"}

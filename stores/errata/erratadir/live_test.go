@@ -2,6 +2,7 @@ package erratadir_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -39,6 +40,15 @@ func TestUnits(t *testing.T) {
 			formattest.CheckEdits(t, l, root, st, r, 15)
 			formattest.CheckUnits(t, st, l, root)
 			formattest.CheckRemovals(t, l, root, st, stays)
+		}
+	})
+	t.Run("B-49 imported sessions are in a tree like others", func(t *testing.T) {
+		for seed := range formattest.Seeds(2) {
+			r, files := rand.New(rand.NewPCG(seed, 5)), map[string]string{}
+			for i := range 3 {
+				maps.Copy(files, generate(fmt.Sprintf("ses_%d", 10+i), r).files())
+			}
+			formattest.CheckImported(t, l, folder(t, files), openStore(t), open, r)
 		}
 	})
 	t.Run("E-41 live sessions", func(t *testing.T) {

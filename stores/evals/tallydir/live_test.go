@@ -30,6 +30,15 @@ func TestUnits(t *testing.T) {
 			formattest.CheckRemovals(t, layout, root, a, nobody)
 		}
 	})
+	t.Run("B-49 imported conversations are in a tree like others", func(t *testing.T) {
+		for seed := range formattest.Seeds(2) {
+			dir := filepath.Join(t.TempDir(), "p")
+			if _, err := gentree.Write(dir, gentree.Options{Seed: seed, Sessions: 8, Turns: 4, TurnBytes: 200, Odd: true}); err != nil {
+				t.Fatal(err)
+			}
+			formattest.CheckImported(t, layout, dir, openStore(t), open, rand.New(rand.NewPCG(seed, 1)))
+		}
+	})
 	t.Run("T-38 live conversations", func(t *testing.T) {
 		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
 		for _, id := range []string{"c1", "../x", "A"} {

@@ -256,7 +256,11 @@ func (in *Intake) isSameOrigin(have *events.Origin, birth string) bool {
 // root stays.
 func (in *Intake) Origin(s *projector.Session, birth string) *events.Origin {
 	o := &events.Origin{Format: in.Format, Root: in.Root, Marker: in.Marker, Birth: birth}
-	if have := s.Ledger.Origin(); have != nil && in.isSameOrigin(have, birth) {
+	have := s.Ledger.Origin()
+	if have != nil && in.Options.Part && have.Format == in.Format && have.Root != "" && have.Root != in.Root {
+		return have // a tree shows it, and it stays of the folder that it was imported from
+	}
+	if have != nil && in.isSameOrigin(have, birth) {
 		o.Root, o.Birth = cmp.Or(have.Root, o.Root), cmp.Or(o.Birth, have.Birth)
 	}
 	return o

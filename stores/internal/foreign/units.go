@@ -31,7 +31,7 @@ func (u Units) Unit(ctx context.Context, src formats.Source, root formats.Root, 
 	case sub.Namespace != src.Namespace():
 	case sub.IsSession():
 		return sub, true, nil
-	case sub.Kind == events.KindFile && strings.HasPrefix(sub.ID, root.Name+"/"):
+	case sub.Kind == events.KindFile && (isLive(root) || strings.HasPrefix(sub.ID, root.Name+"/")):
 		have, err := Load(ctx, src, sub)
 		if err != nil {
 			return sub, false, err
@@ -39,32 +39,44 @@ func (u Units) Unit(ctx context.Context, src formats.Source, root formats.Root, 
 		if s, ok := have.Session(); ok {
 			return s, true, nil
 		}
-		return u.UnitAt(ctx, src, root, have.pathIn(root.Name))
+		if strings.HasPrefix(sub.ID, root.Name+"/") {
+			return u.UnitAt(ctx, src, root, have.pathIn(root.Name))
+		}
 	}
 	return events.Subject{}, false, nil
 }
 
+// isLive reports whether a root is the folder of a tree, which shows the sessions of every root.
+func isLive(root formats.Root) bool { return root.Name == formats.LiveRoot }
+
 // Outline opens the session that a unit is. One that has no files in the root is
-// projector.ErrNotFound.
+// projector.ErrNotFound, and a *formats.LeftOutError if it is not archived.
 func (u Units) Outline(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (*projector.Outline, error) {
 	o, err := src.Loader().Outline(ctx, unit, 0)
-	if err == nil && (unit.Namespace != src.Namespace() || IsArchived(o.Ledger()) || !u.belongs(o.Ledger(), root)) {
+	switch {
+	case err != nil:
+	case unit.Namespace != src.Namespace() || IsArchived(o.Ledger()):
 		err = fmt.Errorf("%s has no files in %s: %w", unit, root.Name, projector.ErrNotFound)
+	default:
+		if reason := u.outside(o.Ledger(), root); reason != "" {
+			err = &formats.LeftOutError{Unit: unit, Reason: reason}
+		}
 	}
 	return o, err
 }
 
-// belongs reports whether a session is shown in a root: one that was imported from there, and one
-// that no import brought.
-func (u Units) belongs(l *projector.Ledger, root formats.Root) bool {
-	o := l.Origin()
-	switch {
+// outside returns why a session is not shown in a root, "" if it is: one that was imported from
+// there, and one that no import brought. A tree shows every session that this layout imported, too.
+func (u Units) outside(l *projector.Ledger, root formats.Root) string {
+	switch o := l.Origin(); {
 	case o != nil && o.Format != u.Stamp.Format:
-		return false
-	case o != nil && o.Root != "":
-		return o.Root == root.Name
+		return "it was imported as " + o.Format
+	case o != nil && o.Root != "" && o.Root != root.Name && !isLive(root):
+		return "it was imported from another folder"
+	case (o == nil || o.Root == "") && !u.Exports(l.Kind):
+		return "layout " + u.Stamp.Format + " has no files for sessions of kind " + l.Kind
 	}
-	return u.Exports(l.Kind)
+	return ""
 }
 
 // UnitAt is formats.Live's.
@@ -88,7 +100,7 @@ func (u Units) UnitAt(ctx context.Context, src formats.Source, root formats.Root
 	if errors.Is(err, projector.ErrNotFound) {
 		return sub, true, nil
 	}
-	return sub, err == nil && u.belongs(o.Ledger(), root), err
+	return sub, err == nil && u.outside(o.Ledger(), root) == "", err
 }
 
 // Removal is formats.Live's.

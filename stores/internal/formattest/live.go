@@ -297,6 +297,35 @@ func (u *Shown) below() map[string]string {
 	return files
 }
 
+// CheckImported imports a folder, and holds a tree of the store to it: the sessions show the files
+// that the folder's root shows, in both directions, and another import of the folder changes nothing.
+// What belongs to no session stays out of the tree.
+func CheckImported(t testing.TB, l formats.Live, dir string, st formats.Target, open func() formats.Target, r *rand.Rand) {
+	t.Helper()
+	root := CheckImportFrom(t, l, dir, st, open())
+	live := formats.Root{Name: formats.LiveRoot, Marker: "m"}
+	of := func(root formats.Root) map[string]string {
+		shown := Units(t, st, l, root)
+		maps.DeleteFunc(shown, func(unit events.Subject, _ *Shown) bool { return !unit.IsSession() })
+		files, _ := AllFiles(t, shown)
+		return files
+	}
+	want := of(root)
+	if len(want) == 0 {
+		t.Fatal("the folder has no sessions")
+	}
+	MustEqual(t, want, of(live))
+	CheckAlone(t, l, live, st, open)
+	again, err := l.Import(t.Context(), st, dir, formats.ImportOptions{})
+	if err != nil || again.Events != 0 || len(again.Refused) > 0 {
+		t.Errorf("imported again: %+v, %v", again, err)
+	}
+	CheckEdits(t, l, live, st, r, 15)
+	MustEqual(t, of(root), of(live))
+	CheckRemovals(t, l, live, st, func(unit events.Subject) bool { return !unit.IsSession() })
+	MustEqual(t, of(root), of(live))
+}
+
 // lister counts lists of subjects.
 type lister struct {
 	formats.Target

@@ -31,6 +31,13 @@ func TestUnits(t *testing.T) {
 			formattest.CheckRemovals(t, l, root, st, none)
 		}
 	})
+	t.Run("B-49 imported jobs are in a tree like others", func(t *testing.T) {
+		files := map[string]string{"jobs/b/extra/x": "kept"}
+		for _, job := range []string{"a", "b", "=41"} {
+			maps.Copy(files, small(job).files)
+		}
+		formattest.CheckImported(t, l, folder(t, files), openStore(t), open, rand.New(rand.NewPCG(3, 1)))
+	})
 	t.Run("P-13 live jobs", func(t *testing.T) {
 		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
 		for _, id := range []string{"a", "../x"} {
