@@ -380,3 +380,39 @@ func TestDryRun(t *testing.T) {
 }
 
 var _ formats.Layout = perstackdir.Layout{}
+
+// A document with one member twice is kept whole and named, and nothing is taken from it: the
+// original's JSON.parse takes the last of the two, other readers take the first, and a secret in one
+// of them would be overlooked. The rest of the job is there.
+func TestMemberTwice(t *testing.T) {
+	base := small("a").files
+	job, checkpoint, setting, event := "jobs/a/job.json", pathOf(base, "checkpoints/cp2"), pathOf(base, "run-setting"), pathOf(base, "-callTools")
+	again := func(text, name, value string) string { // in front of the one that is there
+		return strings.Replace(text, `"`+name+`":`, `"`+name+`":`+value+`,"`+name+`":`, 1)
+	}
+	spaced := strings.ReplaceAll
+	for kind, c := range map[string]struct{ path, content, member string }{
+		"the job's status":          {job, again(spaced(base[job], `": `, `":`), "status", `"running"`), "status"},
+		"the same value":            {job, again(spaced(base[job], `": `, `":`), "totalSteps", "4"), "totalSteps"},
+		"spelled otherwise":         {job, strings.Replace(base[job], "{", `{"\u0073tatus": "running",`, 1), "status"},
+		"a member nobody knows":     {job, strings.Replace(base[job], "{", `{"x": 1, "x": 2,`, 1), "x"},
+		"in the usage":              {job, again(spaced(base[job], `": `, `":`), "inputTokens", "1"), "usage.inputTokens"},
+		"of a checkpoint":           {checkpoint, again(base[checkpoint], "stepNumber", "1"), "stepNumber"},
+		"of an event":               {event, again(base[event], "stepNumber", "1"), "stepNumber"},
+		"of a setting, a key first": {setting, strings.Replace(base[setting], "{", `{"model": "gpt", "model": "gpt",`, 1), "model"},
+	} {
+		t.Run("B-48 one member twice is named, kept whole, and nothing is taken from it/"+kind, func(t *testing.T) {
+			files := formattest.Change(base, c.path, c.content)
+			r := mustComeBack(t, files)
+			if len(r.Problems) != 1 || r.Problems[0].File != c.path || !strings.Contains(r.Problems[0].Reason, "duplicate name") || !strings.Contains(r.Problems[0].Reason, c.member[strings.LastIndexByte(c.member, '.')+1:]) {
+				t.Errorf("%+v, want %s", r.Problems, c.member)
+			}
+			st := openStore(t)
+			mustImport(t, st, folder(t, files))
+			s := load(t, st, "a")
+			if is := c.path != job; (s.Ledger.Text("status") == "completed") != is || (c.path == checkpoint) != (len(s.Ledger.Checkpoints) == 3) {
+				t.Errorf("status %q, %d checkpoints", s.Ledger.Text("status"), len(s.Ledger.Checkpoints))
+			}
+		})
+	}
+}
