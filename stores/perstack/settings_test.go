@@ -118,5 +118,25 @@ func paritySettings(t *testing.T, st *tally.Store) {
 		if !slices.Equal(runs, []string{"p14-a r2", "p14-b r1", "p14-a r0"}) {
 			t.Errorf("they are %v", runs)
 		}
+
+		// When a run began, its name, its job and the order in which it was stored say nothing.
+		own := need(st.In("p14"))
+		for i, updated := range []int64{40, 10, 50, 20, 30} {
+			s := setting(fmt.Sprint("j", i%2), fmt.Sprint("r", 9-i), "k", far+updated)
+			s.StartedAt = far - updated
+			must(t, perstack.StoreRunSetting(ctx, own, s, nil, nil))
+		}
+		order := func(list []perstack.RunSetting) (ids string) {
+			for _, s := range list {
+				ids += s.JobID + " " + s.RunID + ", "
+			}
+			return ids
+		}
+		if have, want := order(need(perstack.GetAllRuns(ctx, own))), "j0 r7, j0 r9, j0 r5, j1 r6, j1 r8, "; have != want {
+			t.Errorf("they are %s, want %s", have, want)
+		}
+		if have, want := order(need(perstack.JobOf(own, "j0").Settings(ctx))), "j0 r7, j0 r9, j0 r5, "; have != want {
+			t.Errorf("of one job they are %s, want %s", have, want)
+		}
 	})
 }

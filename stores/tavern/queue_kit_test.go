@@ -55,7 +55,7 @@ func queueIDs(list []tavern.ItemStatus) (ids []string) {
 
 // queueSoon is a context that ends if nothing happens.
 func queueSoon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("what the test waits for has not happened within 20 seconds"))
 	t.Cleanup(cancel)
 	return ctx
 }

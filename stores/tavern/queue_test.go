@@ -25,6 +25,7 @@ func TestQueue(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("D-04 a queue is created, read and updated", func(t *testing.T) { queueSettings(t, st) })
 		t.Run("D-17 an item is handed out at once, to one worker", func(t *testing.T) { queueAtOnce(t, st) })
+		t.Run("D-18 a claim lasts as long as the queue says", func(t *testing.T) { queueLeases(t, st) })
 		t.Run("D-18 a lease that is over returns the item", func(t *testing.T) { queueLease(t, st) })
 		t.Run("D-19 the order is visible to all", func(t *testing.T) { queueOrder(t, st) })
 		t.Run("D-39 nothing rests on memory", func(t *testing.T) { queueForgotten(t, st) })
@@ -140,6 +141,7 @@ func queueLease(t *testing.T, st *tally.Store) {
 	need(q.Enqueue(ctx, tavern.Item{ID: "a", Body: []byte("text")}))
 	begun := time.Now()
 	first := need(q.Next(ctx, "w1"))
+	queueLasts(t, st, "lease", time.Second, first.Fence, first.Until)
 	if empty := queueNone(t, q); empty.Claimed != 1 || !empty.Next.Equal(first.Until) {
 		t.Errorf("%+v, the lease is over at %v", empty, first.Until)
 	}
@@ -153,7 +155,9 @@ func queueLease(t *testing.T, st *tally.Store) {
 	if _, err := first.Renew(ctx); !errors.Is(err, log.ErrConflict) {
 		t.Errorf("a lost claim was renewed: %v", err)
 	}
+	renewed := need(st.Log.Durable(ctx))
 	until := need(second.Renew(ctx))
+	queueLasts(t, st, "lease", time.Second, max(renewed, second.Fence), until)
 	if s := need(q.Get(ctx, "a")); !s.Until.Equal(until) || s.Worker != "w2" {
 		t.Errorf("renewed until %v: %+v", until, s)
 	}
@@ -171,6 +175,39 @@ func queueLease(t *testing.T, st *tally.Store) {
 	}
 	if want := []string{"w1 lost ", "w2 released ", `w3 completed {"ok": true}`}; !slices.Equal(tries, want) || s.State != tavern.ItemDone {
 		t.Errorf("%s: %q", s.State, tries)
+	}
+}
+
+// queueLasts checks that a claim, or its renewal, lasts as long as the queue says from about the time
+// on that the log has. It ends the test, so that nobody waits for what comes too late.
+func queueLasts(t *testing.T, st *tally.Store, what string, lease time.Duration, near events.Offset, until time.Time) {
+	t.Helper()
+	rec := need(st.Log.Record(t.Context(), near))
+	if lasts := until.Sub(rec.Recorded); lasts > lease*3/2+time.Second/2 || lasts < lease/2 {
+		t.Fatalf("%s: a claim lasts for %v, want %v", what, lasts, lease)
+	}
+}
+
+// queueLeases has claims with leases of other lengths: the default, one that is said, one that is
+// changed, and one that is renewed.
+func queueLeases(t *testing.T, st *tally.Store) {
+	ctx := queueSoon(t)
+	for name, lease := range map[string]time.Duration{"lease-default": 0, "lease-short": 5 * time.Second, "lease-hour": time.Hour} {
+		q := tavern.QueueOf(st, name)
+		must(t, q.Create(ctx, tavern.QueueSettings{Lease: lease}))
+		need(q.EnqueueMany(ctx, tavern.Item{ID: "a"}, tavern.Item{ID: "b"}))
+		want := lease
+		if want == 0 {
+			want = 2 * time.Minute
+		}
+		c := need(q.TryClaim(ctx, "w"))
+		queueLasts(t, st, name, want, c.Fence, c.Until)
+		queueLasts(t, st, name+", renewed", want, need(st.Log.Durable(ctx)), need(c.Renew(ctx)))
+		set := need(q.Settings(ctx))
+		set.Lease = 20 * time.Minute
+		must(t, q.Configure(ctx, set))
+		c = need(q.TryClaim(ctx, "w"))
+		queueLasts(t, st, name+", changed", set.Lease, c.Fence, c.Until)
 	}
 }
 

@@ -2,8 +2,13 @@ package tallydir_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/internal/testkit"
 )
@@ -40,4 +45,44 @@ func TestOddFolders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What comes out is more than content: each file has its mode, nothing else comes out, and it is the
+// records that it comes out of, so that a member which the log has otherwise is another file.
+func TestExportedFolders(t *testing.T) {
+	t.Run("T-27 files come out of the records, with their modes", func(t *testing.T) {
+		for seed := range 12 {
+			dir, random := filepath.Join(t.TempDir(), "p"), rand.New(rand.NewPCG(uint64(seed), 27))
+			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 2, Turns: 4, TurnBytes: 100, Odd: seed%2 == 1}); err != nil {
+				t.Fatal(err)
+			}
+			want := readTree(t, dir)
+			for name := range want {
+				if err := os.Chmod(filepath.Join(dir, name), []os.FileMode{0o644, 0o600, 0o755}[random.IntN(3)]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			st, out := openStore(t), t.TempDir()
+			r := mustImport(t, st, dir)
+			mustExport(t, st, out, formats.ExportOptions{Root: r.Root})
+			mustEqual(t, want, readTree(t, out))
+			for name := range want {
+				a, err := os.Stat(filepath.Join(dir, name))
+				b, other := os.Stat(filepath.Join(out, name))
+				if err != nil || other != nil || a.Mode() != b.Mode() {
+					t.Errorf("seed %d: %s has mode %v, want %v: %v, %v", seed, name, b.Mode(), a.Mode(), err, other)
+				}
+			}
+			kept := 0
+			for _, err := range st.Subjects(t.Context(), events.KindFile) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				kept++
+			}
+			if kept != r.Files.Whole || seed%2 == 0 && kept > 0 {
+				t.Errorf("seed %d: %d files are kept whole, the report says %d", seed, kept, r.Files.Whole)
+			}
+		}
+	})
 }

@@ -1,10 +1,44 @@
 package perstackdir_test
 
 import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/internal/formattest"
 )
+
+// respelled is a document with its members in another order, others beside them, and text and numbers
+// spelled as few programs do.
+func respelled(t *testing.T, random *rand.Rand, text string, indented bool) string {
+	t.Helper()
+	members, err := rawjson.Object([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, odd := range []string{"0", "1.0", "-0", "1e+2", `""`, `"\u00e9é<&>\/"`, "[]", "{}", "null", "false", `{"b":1,"a":[1.50]}`} {
+		if random.IntN(3) == 0 {
+			members = append(members, rawjson.Member{Name: fmt.Sprint("odd-", random.IntN(1000000)), Value: []byte(odd)})
+		}
+	}
+	random.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	raw, err := rawjson.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if indented {
+		return string(rawjson.AppendIndent(nil, raw, "  "))
+	}
+	return string(raw)
+}
 
 // A folder comes out byte for byte, every file of it rendered from the records, and a second
 // import finds nothing to do.
@@ -19,6 +53,41 @@ func TestRoundTrip(t *testing.T) {
 		formattest.MustEqual(t, files, exported(t, st))
 		if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != 1 {
 			t.Errorf("a second import: %+v", again)
+		}
+	})
+	t.Run("P-20 of several jobs, with members in any order and of any value, with their modes", func(t *testing.T) {
+		for seed := range 6 {
+			st, files, random := openStore(t), make(map[string]string), rand.New(rand.NewPCG(uint64(seed), 20))
+			for _, job := range []string{"a", "b", "c"} {
+				maps.Copy(files, small(job).files)
+			}
+			for _, name := range slices.Sorted(maps.Keys(files)) {
+				files[name] = respelled(t, random, files[name], strings.HasSuffix(name, "job.json"))
+			}
+			dir, out := folder(t, files), t.TempDir()
+			for _, name := range slices.Sorted(maps.Keys(files)) {
+				if random.IntN(3) == 0 {
+					if err := os.Chmod(filepath.Join(dir, filepath.FromSlash(name)), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			r := mustBeClean(t, st, dir)
+			formattest.MustExport(t, st, keyed(t), out, formats.ExportOptions{Root: r.Root})
+			formattest.MustEqual(t, files, formattest.ReadTree(t, out))
+			for name := range files {
+				a, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
+				b, other := os.Stat(filepath.Join(out, filepath.FromSlash(name)))
+				if err != nil || other != nil || a.Mode() != b.Mode() {
+					t.Errorf("%s has mode %v, want %v: %v, %v", name, b.Mode(), a.Mode(), err, other)
+				}
+			}
+			for info, err := range st.Subjects(t.Context(), events.KindFile) {
+				t.Errorf("%v is kept whole: %v", info.Subject, err)
+			}
+			if again := mustBeClean(t, st, dir); again.Events != 0 {
+				t.Errorf("a second import: %+v", again)
+			}
 		}
 	})
 }
