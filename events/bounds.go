@@ -10,6 +10,8 @@ const (
 	MaxReferences = 1 << 18 // of one record: stretches of turns that it keeps, turns that it pins, pieces that it lists
 	MaxPointers   = 1 << 8  // lists of one record
 	MaxListed     = 1 << 20 // turns that the lists of one record name, each as often as it is named
+	MaxSameData   = 16      // records of one session that have the same data by reference, if these are larger than MaxFreeData
+	MaxFreeData   = 1 << 14 // bytes of such data that are free
 )
 
 func checkReferences(path string, n int) error {

@@ -48,6 +48,10 @@ func (t *Timeline) Rest() []byte {
 	for _, p := range t.points[1:] {
 		b = appendInts(b, p.number, p.last())
 	}
+	b = binary.AppendUvarint(b, uint64(len(t.named)))
+	for _, sum := range sortedKeys(t.named) {
+		b = appendInts(appendText(b, sum), t.named[sum])
+	}
 	b = appendPlaces(appendPlaces(b, t.late), t.rewinds)
 	return t.appendRecords(b, t.Blocks()*BlockRecords, t.Len())
 }
@@ -79,7 +83,9 @@ func DecodeTimeline(sub events.Subject, blocks [][]byte, rest []byte) (*Timeline
 	t := NewTimeline(sub)
 	d := &decoder{b: rest}
 	t.readNames(d)
-	points, late, rewinds := d.pairs(), d.list(), d.list()
+	points := d.pairs()
+	t.readNamed(d)
+	late, rewinds := d.list(), d.list()
 	for _, b := range blocks {
 		block := &decoder{b: b, err: d.err}
 		t.readRecords(block)
@@ -109,6 +115,20 @@ func (t *Timeline) readNames(d *decoder) {
 			d.fail("%v", err)
 		}
 		t.sources = append(t.sources, source{sub, d.int()})
+	}
+}
+
+func (t *Timeline) readNamed(d *decoder) {
+	for range d.count() {
+		sum, n := d.text(), d.int()
+		if n <= 0 || t.named[sum] != 0 {
+			d.fail("%d records name %q", n, sum)
+			return
+		}
+		if t.named == nil {
+			t.named = make(named)
+		}
+		t.named[sum] = n
 	}
 }
 

@@ -156,6 +156,82 @@ func keeping(keeps ...[2]int) *events.ThreadReplaced {
 	return &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": r}, Others: "keep", Reason: "save"}
 }
 
+// A blob counts for a bounded number of records of a session, whichever chunk they are in.
+func TestBoundsOfBlobs(t *testing.T) {
+	t.Run("B-01 one blob many times", func(t *testing.T) {
+		h := &hostile{t: t}
+		h.create()
+		p := tenTurns()
+		for len(p.Entries) < 1000 {
+			p.Entries = append(p.Entries, tenTurns().Entries...)
+		}
+		ref := h.blob(p)
+		for i := range 120 {
+			h.add("s0", tenTurns())
+			h.name("s0", ref, i)
+		}
+		sub, store := events.Session("", "s0"), new(snapshot.Mem)
+		loader := func() *projector.Loader { return (&projector.Loader{Source: h.log, Snapshots: store}).SetChunks(7, 3) }
+		want := mustBeAtHead(t, &projector.Loader{Source: h.log}, sub)
+		if n := len(want.Threads.Turns("main")); n != 120*10+16*1000 || len(want.Ledger.Void) != 120-16 {
+			t.Fatalf("%d turns, %d void records", n, len(want.Ledger.Void))
+		}
+		for at := events.Offset(3); int(at) < len(h.log); at += 31 {
+			if _, err := loader().Keep(t.Context(), sub, at, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if v, err := loader().Verify(t.Context(), nil); err != nil || len(v.Findings) > 0 {
+			t.Fatalf("%v %v", v.Findings, err)
+		}
+		var metas []snapshot.Meta
+		for m := range store.All(t.Context()) {
+			metas = append(metas, m)
+		}
+		for _, m := range metas { // each chunk is made from the log again
+			if m.Fold != projector.ChunkFold {
+				continue
+			}
+			if err := store.Delete(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			if got := mustBeAtHead(t, loader(), sub); got.Threads.Hash() != want.Threads.Hash() || len(got.Ledger.Void) != len(want.Ledger.Void) {
+				t.Fatalf("without the chunk at %v: %d turns", m.Offset, len(got.Threads.Turns("main")))
+			}
+			if _, err := store.Get(t.Context(), m); err != nil {
+				t.Fatalf("the chunk at %v was not made again: %v", m.Offset, err)
+			}
+		}
+	})
+}
+
+func mustBeAtHead(t *testing.T, l *projector.Loader, sub events.Subject) *projector.Session {
+	t.Helper()
+	s, err := l.Session(t.Context(), sub, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// blob appends a payload as a blob, and returns the reference to it.
+func (h *hostile) blob(p events.Payload) string {
+	data, err := rawjson.Marshal(p)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	sum := snapshot.Sum(data)
+	h.log = append(h.log, events.Record{Offset: events.Offset(len(h.log) + 1), Event: events.Event{ID: "part-0-of-1", Source: "urn:tally:blob",
+		Type: events.TypeDocumentWritten, Subject: events.Document("", events.KindBlob, sum), ContentType: events.ContentTypeRaw, Data: data}})
+	return events.BlobRef(sum)
+}
+
+// name appends an event whose data are a blob.
+func (h *hostile) name(id, ref string, n int) {
+	e := events.Event{ID: fmt.Sprint("named-", n), Source: "urn:test", Type: events.TypeTurnAppended, Subject: events.Session("", id)}
+	h.log = append(h.log, events.Record{Offset: events.Offset(len(h.log) + 1), Event: e.WithExtension(events.ExtDataRef, ref)})
+}
+
 // The law notices each bound that a build lacks.
 func TestBroken(t *testing.T) {
 	testkit.Broken(t, "tally_bounds_broken", map[string]string{"TestBounds/B-01_keeps_that_double": "keeps", "TestBounds/B-01_memory_of_a_fold": "keeps", "TestBounds/B-01_lists_of_one_thread": "lists"}, "-rapid.nofailfile", "-rapid.shrinktime=0s")

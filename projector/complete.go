@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"maps"
 	"slices"
 )
 
@@ -13,7 +14,7 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	ledger.index()
 	out := &Session{Subject: s.subject, Threads: make(Threads, len(s.strands)), Ledger: &ledger, Damaged: s.damaged}
 	fill := newFilling(s, out.Threads)
-	whole.base, whole.older, whole.offsets, whole.deltas, whole.marks, whole.numbers = 0, nil, nil, nil, slices.Clip(h.marks), nil
+	whole.base, whole.older, whole.offsets, whole.deltas, whole.marks, whole.numbers, whole.named = 0, nil, nil, nil, slices.Clip(h.marks), nil, maps.Clone(h.named)
 	for _, seg := range append(slices.Clip(s.segments), s.ownSegment()) {
 		t, own, shift := s.sources[seg.source], seg.source == len(s.sources)-1, seg.first-seg.from
 		take := func(c *chunk) {

@@ -25,7 +25,9 @@ func (s *Session) Offset() events.Offset { return s.History.Last() }
 // Apply folds the next record onto history and ledger, and says what it is. The
 // threads are left to the caller, who knows which records they are folded over, and
 // so is what a fork inherits.
-func (s *Session) Apply(f Fact) Verdict { return sure(fold(&s.History.Timeline, s.Ledger, f)) }
+func (s *Session) Apply(f Fact) Verdict {
+	return sure(fold(&s.History.Timeline, s.Ledger, s.History.Bounded(f)))
+}
 
 // fold applies the next record to timeline and ledger.
 func fold(t *Timeline, l *Ledger, f Fact) (Verdict, error) {

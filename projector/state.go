@@ -16,7 +16,7 @@ import (
 // that of chunks included.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 6
+	SessionFoldVersion = 7
 )
 
 // state is a session as it is folded and stored: its older records are in chunks,
@@ -57,6 +57,7 @@ func (s *state) offset() events.Offset { return s.history.Last() }
 // behind.
 func (s *state) apply(f Fact, resolve func() error) error {
 	own, rewound := s.own(), len(s.ledger.Rewinds)
+	f = s.history.Bounded(f)
 	v, err := fold(s.history, s.ledger, f)
 	if err != nil {
 		return err
@@ -180,6 +181,7 @@ type headState struct {
 	Threads  map[string]strandState `json:"threads"`
 	Ledger   *Ledger                `json:"ledger"`
 	Open     chunkState             `json:"open"`
+	Named    map[string]int         `json:"named,omitempty"`
 }
 
 type tableState struct {
@@ -193,7 +195,7 @@ func (s *state) encode() ([]byte, error) {
 	h := s.history
 	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
 		Late: appendPlaced(nil, h.late), Rewinds: appendPlaced(nil, h.rewinds), Threads: s.strands.state(),
-		Ledger: s.ledger, Open: s.own().open.state()}
+		Ledger: s.ledger, Open: s.own().open.state(), Named: h.named}
 	if st.Names == nil {
 		st.Names = []string{}
 	}
@@ -320,7 +322,7 @@ func (s *state) readSources(st headState) error {
 
 func (s *state) readHistory(st headState) error {
 	h, open := s.history, s.own().open
-	h.names = st.Names
+	h.names, h.named = st.Names, st.Named
 	inherited := h.base
 	h.base += open.first
 	h.offsets = slices.Clone(open.offsets)

@@ -374,6 +374,7 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 		next[name] = turns[0]
 	}
 	c := &chunk{first: e.First}
+	var before named
 	for rec, err := range l.read(ctx, events.Range{Subject: sub, After: e.From - 1, Upto: e.To}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			return nil, nil, lost("a chunk at %v cannot be made again: %v", e.To, damage)
@@ -381,7 +382,12 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 		if err != nil {
 			return nil, nil, err
 		}
-		c.add(Decode(rec), next)
+		if nameOf(rec) != "" && before == nil {
+			if before, err = l.namedBefore(ctx, sub, e.From); err != nil {
+				return nil, nil, err
+			}
+		}
+		c.add(before.bounded(Decode(rec)), next)
 	}
 	data, err := c.encode()
 	if err != nil {

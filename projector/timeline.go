@@ -40,6 +40,7 @@ type Timeline struct {
 	lengths  lengths        // of the threads in the list after the last record
 	marks    []mark         // lengths at some records, so that a rewind need not count from the start
 	nextMark int            // the first record that may have the next mark
+	named    named          // own records, by the blob that they name as their data
 	late     []place        // the late records
 	rewinds  []place        // the rewinds that had an effect
 }
@@ -250,6 +251,10 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 	}
 	return Verdict{Live: true}, nil
 }
+
+// Bounded counts the next record, and returns the fact with Invalid set if its data are
+// named too often. It is called once for each record, before Fact.Impossible and Add.
+func (t *Timeline) Bounded(f Fact) Fact { return t.named.bounded(f) }
 
 // skip enters a record that leaves the list as it was.
 func (t *Timeline) skip(f Fact) {

@@ -40,7 +40,7 @@ func newSession(sub events.Subject) *session {
 
 // apply folds the next record onto everything but runs and costs.
 func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
-	f = f.Impossible(s.Kind, s.created, s.history.Last())
+	f = s.history.Bounded(f).Impossible(s.Kind, s.created, s.history.Last())
 	v, err := s.history.Add(f)
 	if err != nil {
 		return v, err
