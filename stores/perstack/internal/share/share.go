@@ -74,7 +74,8 @@ func Whole(raw events.Raw) Split { return Split{Raw: raw} }
 // is to be appended to the thread own, or ResultsOf(own), to which nobody else appends; the
 // caller then tells Add. A list stays where it stands if it is shorter than what would be
 // said in its place, and if putting it together again would not give the same bytes, as
-// with white space between its elements. A value that is no object stays whole.
+// with white space between its elements. A value that is no object stays whole, and so does
+// one of more than events.MaxValue bytes, which is refused when it is appended.
 func (m *Messages) Split(own string, raw events.Raw) (Split, error) {
 	s := splitting{Messages: m, own: own, added: make(map[[sha256.Size]byte]place), grown: make(map[string]int)}
 	top, err := rawjson.Object(raw)
@@ -83,6 +84,9 @@ func (m *Messages) Split(own string, raw events.Raw) (Split, error) {
 			return Split{}, &events.InvalidError{Field: "raw", Reason: err.Error()}
 		}
 		return Whole(raw), nil // an array, or a name twice: nothing leads into it
+	}
+	if len(raw) > events.MaxValue {
+		return Whole(raw), nil // no reader would put it together again
 	}
 	for _, p := range places {
 		if value, ok := find(top, p.pointer); ok {
