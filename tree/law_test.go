@@ -37,9 +37,13 @@ func TestLaws(t *testing.T) {
 	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, count(10_000, 100_000), struck) })
 	t.Run("D-40 a team", func(t *testing.T) { runPrograms(t, tavernLand{}, count(150, 20_000), struck) })
 	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, count(150, 20_000), struck) })
-	for _, p := range slices.Concat(points, []string{"mid temp", "before exchange", "before fsync"}) {
+	all := slices.Concat(points, []string{"mid temp", "before exchange", "before fsync"})
+	for _, p := range points {
+		all = append(all, "somebody wrote "+p)
+	}
+	for _, p := range all {
 		if struck[p] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
-			t.Errorf("no process was killed %s", p)
+			t.Errorf("no process was killed, and nobody wrote: %s", p)
 		}
 	}
 	if struck[grew] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
@@ -174,6 +178,8 @@ type world struct {
 	trace   []string
 	struck  map[string]int // kills, by their points
 	kill    string
+	meddle  string // the point at which somebody writes to a file
+	untold  bool   // the tree was not told of that
 	land    land
 	latest  map[string]events.Offset // by path: the newest revision that the file showed since somebody wrote to it
 	revised map[string]events.Offset // by path and text: the revision of a document that has it
@@ -201,6 +207,12 @@ func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 	reached = func(p string) {
 		if w.kill == p {
 			panic(killed(p))
+		}
+		if w.meddle == p { // somebody writes between two steps of the tree
+			w.meddle, w.untold = "", true
+			w.say("  at %s:", p)
+			w.struck["somebody wrote "+p]++
+			w.change()
 		}
 	}
 	growth = w.growth
@@ -252,7 +264,9 @@ func runProgram(t testing.TB, l land, seed uint64, struck map[string]int) {
 			w.land.api(w)
 			if struck := w.land.unknown() > 0 && w.random.IntN(8) == 0; struck {
 				w.strike()
-				w.kill = "mid append"
+				if w.kill, w.meddle = "mid append", ""; w.random.IntN(2) == 0 {
+					w.kill, w.meddle = "", "mid append"
+				}
 			}
 			w.project()
 		} else {
@@ -339,6 +353,10 @@ func (w *world) alive(do func(ctx context.Context)) {
 	if w.tree != nil {
 		do(context.Background())
 	}
+	if w.untold && w.tree != nil { // its watcher says so as soon as the tree listens
+		w.untold = false
+		w.tree.Changed("")
+	}
 }
 
 type killed string
@@ -369,8 +387,14 @@ func (w *world) step() {
 	}
 }
 
-// foreign does something to a file.
+// foreign does something to a file, and tells the tree.
 func (w *world) foreign() {
+	w.change()
+	w.tell()
+}
+
+// change does something to a file.
+func (w *world) change() {
 	p := w.spelled(w.land.path(w))
 	w.leave(p)
 	var err error
@@ -426,7 +450,6 @@ func (w *world) foreign() {
 	if err != nil {
 		w.say("  %v", err)
 	}
-	w.tell()
 }
 
 // spelled is a path as it is there, where it may be spelled in another way.
@@ -524,9 +547,14 @@ func (w *world) files() map[string]string {
 	return files
 }
 
-// strike has the process be killed at some point.
+// strike has the process be killed at some point, or somebody write to a file there.
 func (w *world) strike() {
 	w.wild = true
+	if w.random.IntN(2) == 0 {
+		w.meddle = points[w.random.IntN(len(points))]
+		w.say("somebody is to write at %s", w.meddle)
+		return
+	}
 	w.kill = points[w.random.IntN(len(points))]
 	w.say("to be killed at %s", w.kill)
 }
@@ -559,7 +587,7 @@ func (w *world) lose() {
 
 // rest lets everything come to rest.
 func (w *world) rest() {
-	w.kill, w.faulty = "", false
+	w.kill, w.meddle, w.faulty = "", "", false
 	if w.tree == nil {
 		w.start()
 	}

@@ -413,9 +413,7 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 	}
 	reached("after exchange")
 	f := &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: mode}
-	if e, err := t.c.Storage.Stat(ctx, w.Path); err == nil && e.Size == w.size {
-		f.version = e.Version
-	}
+	f.version = t.versionOf(ctx, w)
 	if other != "" {
 		t.set(other, nil)
 	}
@@ -424,6 +422,21 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 		t.came(ctx, old, w.Path, w.unit, have, w)
 	}
 	return false, nil
+}
+
+// versionOf returns the version of a file that was just put in its place, "" if that may be
+// somebody else's: a text of the same size may have come there since. A large file is not read again.
+func (t *Tree) versionOf(ctx context.Context, w want) string {
+	e, err := t.c.Storage.Stat(ctx, w.Path)
+	if err != nil || e.Size != w.size {
+		return ""
+	}
+	if w.size <= large {
+		if sum, err := t.sumOf(ctx, w.Path); err != nil || sum != w.sum {
+			return ""
+		}
+	}
+	return e.Version
 }
 
 // errGits says that a file would be where git looks for what it is to do.

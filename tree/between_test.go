@@ -1,0 +1,88 @@
+package tree
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// revise appends a revision of a document, as a program does.
+func (w *world) revise(id, text string) events.Offset {
+	ctx, sub := context.Background(), events.Document(w.st.Namespace(), plainKind, id)
+	return need(w.st.Append(ctx, sub, log.Any, events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: []byte(text)})).Last
+}
+
+// textOf is what a document is now, "" if it is not there.
+func (w *world) textOf(id string) string {
+	doc, err := w.st.Loader().Document(context.Background(), events.Document(w.st.Namespace(), plainKind, id), 0)
+	if err != nil {
+		return ""
+	}
+	return string(doc.Data)
+}
+
+func TestBetween(t *testing.T) {
+	ctx := context.Background()
+	t.Run("F1 a text of the same size that comes into a file right after the tree wrote it is seen", func(t *testing.T) {
+		w := newWorld(t, plainLand{}, nil, false)
+		w.start()
+		w.pass(time.Second)
+		w.revise("a", "text 1")
+		reached = func(point string) {
+			if point == "after exchange" && w.textOf("a") == "text 1" {
+				must(t, w.user.Put("a", "text 2"))
+			}
+		}
+		must(t, w.runner.CatchUp(ctx, nil))
+		w.tell() // as a scan does, which nobody told of the file
+		w.pass(5 * time.Second)
+		if got := w.textOf("a"); got != "text 2" {
+			t.Errorf("the document has %q", got)
+		}
+	})
+	t.Run("F3 a conflict says which revision the text was based on", func(t *testing.T) {
+		w := newWorld(t, plainLand{}, nil, false)
+		w.start()
+		w.pass(time.Second)
+		w.revise("a", "first")
+		base := w.revise("a", "second")
+		must(t, w.runner.CatchUp(ctx, nil))
+		w.pass(5 * time.Second)
+		must(t, w.user.Put("a", "mine"))
+		w.revise("a", "third")
+		w.revise("a", "fourth")
+		must(t, w.runner.CatchUp(ctx, nil))
+		w.pass(5 * time.Second)
+		list := need(w.tree.Conflicts(ctx))
+		if len(list) != 1 || list[0].Base != base || w.textOf("a") != "fourth" {
+			t.Errorf("conflicts %+v, want one with base %v", list, base)
+		}
+	})
+	t.Run("F3 accept takes in what came since the question", func(t *testing.T) {
+		w := newWorld(t, plainLand{}, nil, false)
+		w.start()
+		w.tree.c.BulkLimit = 50
+		for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			must(t, w.user.Put(id, "of "+id))
+		}
+		w.tell()
+		w.pass(5 * time.Second)
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			must(t, w.user.Remove(id))
+		}
+		w.tell()
+		w.pass(5 * time.Second)
+		if w.tree.Room() == nil {
+			t.Fatal("it does not ask")
+		}
+		must(t, w.user.Remove("f"))
+		must(t, w.user.Put("g", "saved since"))
+		must(t, w.tree.Accept(ctx))
+		if w.textOf("e") != "" || w.textOf("f") != "" || w.textOf("g") != "saved since" || w.textOf("h") != "of h" {
+			t.Errorf("e is %q, f %q, g %q, h %q", w.textOf("e"), w.textOf("f"), w.textOf("g"), w.textOf("h"))
+		}
+	})
+}
