@@ -62,6 +62,15 @@ func (q *Queue) Next(ctx context.Context, worker string) (*Claim, error) {
 		return nil, err
 	}
 	defer b.leave()
+	c, err := q.next(ctx, b, worker)
+	if err != nil {
+		b.pass()
+	}
+	return c, err
+}
+
+// next is Next on a board. A worker that returns with an error may have been woken before.
+func (q *Queue) next(ctx context.Context, b *board, worker string) (*Claim, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err

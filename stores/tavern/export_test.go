@@ -1,5 +1,10 @@
 package tavern
 
+import (
+	"testing"
+	"time"
+)
+
 // ForgetQueues has this process forget what it knows of queues. Calls under way go on.
 func ForgetQueues() {
 	boards.Lock()
@@ -35,4 +40,24 @@ func Joining(q *Queue) (n [2]int) {
 		n = [2]int{u.apart, len(u.waiting)}
 	}
 	return n
+}
+
+// AwaitWaiting waits until so many workers of this process wait at a queue.
+func AwaitWaiting(t testing.TB, q *Queue, workers int) {
+	t.Helper()
+	for range 1000 {
+		boards.Lock()
+		b := boards.of[boardKey{q.st.Log, q.sub}]
+		boards.Unlock()
+		if b != nil {
+			b.mu.Lock()
+			n := len(b.waiting)
+			b.mu.Unlock()
+			if n == workers {
+				return
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("%d workers were to wait at queue %s", workers, q.id)
 }

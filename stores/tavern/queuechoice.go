@@ -133,6 +133,13 @@ func (b *board) quit(wait chan struct{}) {
 	b.wake()
 }
 
+// pass wakes another worker in the place of a worker that was woken and gave up.
+func (b *board) pass() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake()
+}
+
 // took says that an item's state is that of a record which the log has by now.
 func (b *board) took(id string, at events.Offset) {
 	b.mu.Lock()
