@@ -99,7 +99,7 @@ func CostsOf(head *projector.Session) (Costs, error) {
 			err = branch.add(c)
 		}
 		if err != nil {
-			return Costs{}, fmt.Errorf("%s: the cost at %v: %w", head.Subject, c.Offset, err)
+			return Costs{}, fmt.Errorf("%s: the cost at %v: %w", head.Subject.Name(), c.Offset, err)
 		}
 	}
 	return Costs{spent.table(), branch.table()}, nil

@@ -92,7 +92,7 @@ type DocumentConflictError struct {
 }
 
 func (e *DocumentConflictError) Error() string {
-	text := fmt.Sprintf("%s: want revision %v, have %v", e.Subject, e.Base, e.Have)
+	text := fmt.Sprintf("%s: want revision %v, have %v", e.Subject.Name(), e.Base, e.Have)
 	if e.Holder != "" {
 		text += fmt.Sprintf(", and %q has a lease on it", e.Holder)
 	}
@@ -107,7 +107,7 @@ func (d *Documents) Create(ctx context.Context, kind, id string, w Write) (proje
 	w.Base = 0
 	return d.write(ctx, kind, id, w, log.At(0), func(now newest) (log.Expect, error) {
 		if now.exists {
-			return log.Any, fmt.Errorf("%s: %w", now.sub, ErrExists)
+			return log.Any, fmt.Errorf("%s: %w", now.sub.Name(), ErrExists)
 		}
 		return log.At(now.last), nil
 	})
@@ -193,7 +193,7 @@ func (d *Documents) Read(ctx context.Context, kind, id string) (*Document, error
 	}
 	now, err := d.st.newest(ctx, sub)
 	if err == nil && !now.exists {
-		err = fmt.Errorf("%s: %w", sub, ErrNotFound)
+		err = fmt.Errorf("%s: %w", sub.Name(), ErrNotFound)
 	}
 	if err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func (st *Store) newest(ctx context.Context, sub events.Subject) (newest, error)
 		n.rev.Number = 0
 	}
 	if len(doc.Damaged) > 0 && slices.Max(doc.Damaged) > n.rev.Offset {
-		return n, fmt.Errorf("%s: %w", sub, &events.DamageError{Offset: slices.Max(doc.Damaged)})
+		return n, fmt.Errorf("%s: %w", sub.Name(), &events.DamageError{Offset: slices.Max(doc.Damaged)})
 	}
 	if n.exists && n.rev.Meta.ExpiresAt != "" {
 		var now time.Time
@@ -297,7 +297,7 @@ func (st *Store) newest(ctx context.Context, sub events.Subject) (newest, error)
 func (d *Documents) basedOn(ctx context.Context, now newest, base events.Offset) (log.Expect, error) {
 	switch {
 	case !now.exists:
-		return log.Any, fmt.Errorf("%s: %w", now.sub, ErrNotFound)
+		return log.Any, fmt.Errorf("%s: %w", now.sub.Name(), ErrNotFound)
 	case now.rev.Offset != base:
 		return log.Any, d.conflict(ctx, now, base)
 	}

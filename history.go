@@ -31,7 +31,7 @@ func (c Change) Read(ctx context.Context) (*Document, error) {
 		return nil, err
 	}
 	if doc.Last().Offset != c.Offset {
-		return nil, fmt.Errorf("%s at %v: %w", c.Subject, c.Offset, ErrNotFound)
+		return nil, fmt.Errorf("%s at %v: %w", c.Subject.Name(), c.Offset, ErrNotFound)
 	}
 	rev := *doc.Last()
 	rev.Number = 0
@@ -60,7 +60,7 @@ func (d *Documents) History(ctx context.Context, kind, id string, below events.O
 		}
 	}
 	if below == 0 && isNothing(list) {
-		return nil, fmt.Errorf("%s: %w", sub, ErrNotFound)
+		return nil, fmt.Errorf("%s: %w", sub.Name(), ErrNotFound)
 	}
 	return list, nil
 }
@@ -111,7 +111,7 @@ func (st *Store) history(ctx context.Context, sub events.Subject) ([]Change, err
 		list = append(list, c)
 	}
 	if isNothing(list) {
-		return nil, fmt.Errorf("%s: %w", sub, ErrNotFound)
+		return nil, fmt.Errorf("%s: %w", sub.Name(), ErrNotFound)
 	}
 	slices.Reverse(list)
 	return list, nil

@@ -29,7 +29,7 @@ type LeaseError struct {
 }
 
 func (e *LeaseError) Error() string {
-	return fmt.Sprintf("%s: %q has the lease until %s", e.Subject, e.Lease.Holder, e.Lease.Until.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s: %q has the lease until %s", e.Subject.Name(), e.Lease.Holder, e.Lease.Until.UTC().Format(time.RFC3339))
 }
 
 // Is reports whether target is log.ErrConflict.

@@ -114,7 +114,7 @@ func (s *Session) Outline(ctx context.Context) (*projector.Outline, error) {
 func (s *Session) Create(ctx context.Context, p events.SessionCreated) (log.Ack, error) {
 	ack, err := s.Append(ctx, log.At(0), &p)
 	if errors.Is(err, log.ErrConflict) {
-		return ack, fmt.Errorf("%s: %w", s.sub, ErrExists)
+		return ack, fmt.Errorf("%s: %w", s.sub.Name(), ErrExists)
 	}
 	return ack, err
 }

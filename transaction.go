@@ -82,7 +82,7 @@ func (tx *Tx) Read(ctx context.Context, kind, id string) (*Document, error) {
 func (tx *Tx) Create(ctx context.Context, kind, id string, w Write) error {
 	t, err := tx.touch(ctx, kind, id)
 	if err == nil && t.exists {
-		err = fmt.Errorf("%s: %w", t.sub, ErrExists)
+		err = fmt.Errorf("%s: %w", t.sub.Name(), ErrExists)
 	}
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (tx *Tx) Create(ctx context.Context, kind, id string, w Write) error {
 func (tx *Tx) Update(ctx context.Context, kind, id string, w Write) error {
 	t, err := tx.touch(ctx, kind, id)
 	if err == nil && !t.exists {
-		err = fmt.Errorf("%s: %w", t.sub, ErrNotFound)
+		err = fmt.Errorf("%s: %w", t.sub.Name(), ErrNotFound)
 	}
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (tx *Tx) Save(ctx context.Context, kind, id string, w Write) error {
 func (tx *Tx) Delete(ctx context.Context, kind, id, reason string) error {
 	t, err := tx.touch(ctx, kind, id)
 	if err == nil && !t.exists {
-		err = fmt.Errorf("%s: %w", t.sub, ErrNotFound)
+		err = fmt.Errorf("%s: %w", t.sub.Name(), ErrNotFound)
 	}
 	if err != nil {
 		return err
@@ -304,7 +304,7 @@ func (d *Documents) Rename(ctx context.Context, kind, id string, base events.Off
 			return err
 		}
 		if written, err = tx.touch(ctx, kind, to); err == nil && written.exists {
-			err = fmt.Errorf("%s: %w", written.sub, ErrExists)
+			err = fmt.Errorf("%s: %w", written.sub.Name(), ErrExists)
 		}
 		if err != nil {
 			return err
@@ -431,7 +431,7 @@ func (tx *Tx) purge(ctx context.Context, sub events.Subject, list []Change) erro
 		case err != nil:
 			return err
 		case t.exists && t.sub != sub:
-			return fmt.Errorf("%s, which %s was before: %w", t.sub, sub, ErrExists)
+			return fmt.Errorf("%s, which %s was before: %w", t.sub.Name(), sub.Name(), ErrExists)
 		case t.event != nil || t.rev.IsPurge():
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -71,7 +72,7 @@ func (s Subject) LogValue() slog.Value {
 	if s.Namespace == PersonalNamespace {
 		return slog.StringValue(PersonalNamespace)
 	}
-	return slog.StringValue(s.String())
+	return slog.StringValue(s.Name())
 }
 
 // ValidateNamespace returns an *InvalidError unless ns is 1 to 64 of [A-Za-z0-9_-].
@@ -148,6 +149,22 @@ func (s Subject) String() string {
 		return sessionPrefix + EscapeID(s.ID)
 	}
 	return documentPrefix + s.Kind + "/" + EscapeID(s.ID)
+}
+
+// Name names the subject for people, in errors and sentences: "session codex/019f",
+// "document doc/notes.md". An id that is not UTF-8 is escaped.
+func (s Subject) Name() string {
+	id := s.ID
+	if !utf8.ValidString(id) {
+		id = EscapeID(id)
+	}
+	switch {
+	case s == Subject{}:
+		return ""
+	case s.IsSession():
+		return KindSession + " " + id
+	}
+	return "document " + s.Kind + "/" + id
 }
 
 // ParseSubject reads a CloudEvents subject in namespace ns. A byte of the id that

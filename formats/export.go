@@ -97,7 +97,7 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			x.problem(FileName(info.Subject.ID), err)
+			x.problem(info.Subject.ID, err)
 			continue
 		}
 		root, ok, err := x.rootOf(ctx, s)
@@ -105,7 +105,7 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			x.problem(FileName(info.Subject.ID), err)
+			x.problem(info.Subject.ID, err)
 		case ok:
 			roots[root] = append(roots[root], info.Subject.ID)
 			x.progress.Of++
@@ -189,7 +189,7 @@ func (x *exporting) single(ctx context.Context) error {
 		return err
 	case !ok:
 		x.report.Refused = append(x.report.Refused, x.o.Session)
-		x.problem(FileName(x.o.Session), fmt.Errorf("nothing was written: %s has no files for %s", x.layout.Name(), what(x.layout, s)))
+		x.problem(x.o.Session, fmt.Errorf("nothing was written: %s has no files for %s", x.layout.Name(), what(x.layout, s)))
 		return nil
 	}
 	return x.state(ctx, s, "")

@@ -90,15 +90,15 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack, error), err error) {
 	if l.commit != nil {
 		if err := l.commit.failed(); err != nil {
-			return nil, fmt.Errorf("log: append %s: %w", nameOf(list), err)
+			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
 		}
 	}
 	if l.config.Shared && slices.ContainsFunc(list, isPersonal) {
-		return nil, fmt.Errorf("log: append %s: %w", nameOf(list), &events.PersonalError{Where: sharedStore})
+		return nil, fmt.Errorf("append to %s: %w", nameOf(list), &events.PersonalError{Where: sharedStore})
 	}
 	if l.config.Room != nil {
 		if err := l.config.Room(); err != nil {
-			return nil, fmt.Errorf("log: append %s: %w", nameOf(list), err)
+			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
 		}
 	}
 	if l.config.Admit != nil {
@@ -107,7 +107,7 @@ func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack,
 			parts[i] = Part{Subject: p.sub, Expect: p.expect, Events: p.events}
 		}
 		if settle, err = l.config.Admit(ctx, parts); err != nil {
-			return nil, fmt.Errorf("log: append %s: %w", nameOf(list), err)
+			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
 		}
 	}
 	if settle == nil {
@@ -150,7 +150,7 @@ func (l *Log) settle(ctx context.Context, p *appending, ack Ack) (Ack, error) {
 	patience := timers.start(l.config.AckWait)
 	defer timers.stop(patience)
 	if err := l.commit.awaitFor(ctx, ack.Last, patience.C); err != nil {
-		return Ack{}, fmt.Errorf("log: append %s: %w", p.name, err)
+		return Ack{}, fmt.Errorf("append to %s: %w", p.sub.Name(), err)
 	}
 	return ack, nil
 }
@@ -296,7 +296,7 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 			e.Subject = sub
 		}
 		if e.Subject != sub {
-			return nil, &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s in an append to %s", e.Subject.NATS(), p.name)}
+			return nil, &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s in an append to %s", e.Subject.Name(), p.sub.Name())}
 		}
 		if e.ID != "" && expect != At(0) {
 			p.age(e.ID, now)

@@ -72,7 +72,7 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("log: append %s: want %v, have %v", e.Subject.NATS(), e.Want, e.Have)
+	return fmt.Sprintf("append to %s: want %v, have %v", e.Subject.Name(), e.Want, e.Have)
 }
 
 // Is reports whether target is ErrConflict.
@@ -94,7 +94,7 @@ type PartialError struct {
 
 func (e *PartialError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "log: append %s: only a part of it is in the log already:", e.Subject.NATS())
+	fmt.Fprintf(&b, "append to %s: only a part of it is in the log already:", e.Subject.Name())
 	for i, h := range e.Have {
 		if i == 3 {
 			fmt.Fprintf(&b, " and %d more", len(e.Have)-i)
@@ -164,6 +164,36 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string {
 	return fmt.Sprintf("log: stream %s: %s is %s, must be %s", e.Stream, e.Field, e.Have, e.Need)
+}
+
+// ServerVersionError says that a NATS server is older than what a log needs: appends of
+// several messages are atomic from 2.12 on.
+type ServerVersionError struct{ Have, Need string }
+
+func (e *ServerVersionError) Error() string {
+	return fmt.Sprintf("nats-server %s is too old: %s or newer is needed", e.Have, e.Need)
+}
+
+// checkServer returns a *ServerVersionError for a version that is too old. A version that
+// is not numbered, as of a build from source, passes: the stream is checked then.
+func checkServer(version string) error {
+	const major, minor = 2, 12
+	var have [2]int
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(parts) < len(have) {
+		return nil
+	}
+	for i := range have {
+		n, err := strconv.Atoi(parts[i])
+		if err != nil {
+			return nil
+		}
+		have[i] = n
+	}
+	if have[0] > major || have[0] == major && have[1] >= minor {
+		return nil
+	}
+	return &ServerVersionError{Have: version, Need: fmt.Sprintf("%d.%d", major, minor)}
 }
 
 // errOtherStream is the server's answer to a message that names another stream than

@@ -64,7 +64,10 @@ func openVia(ctx context.Context, nc *nats.Conn, c Config) (l *Log, err error) {
 
 func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {
 	b := &jetStream{writes: connSender{nc, c.AckWait}, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, replicas: c.Replicas, segments: c.Segments, scans: c.Scans, logger: c.Logger}
-	var err error
+	err := checkServer(b.reads.ConnectedServerVersion())
+	if err != nil {
+		return nil, err
+	}
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
 	}

@@ -55,7 +55,7 @@ func (l *Log) lastOf(ctx context.Context, subject string) (events.Offset, error)
 	}
 	m, err := l.backend.Last(ctx, subject)
 	if err != nil && !isNotFound(err) {
-		return 0, fmt.Errorf("log: append %s: %w", subject, err)
+		return 0, fmt.Errorf("append to %s: %w", nameOfNATS(subject), err)
 	}
 	if l.alone() && err == nil {
 		l.lasts.set(subject, m.Offset)

@@ -404,10 +404,10 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	}
 	m, err := l.backend.Last(ctx, sub.NATS())
 	if err != nil {
-		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.NATS(), err)
+		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.Name(), err)
 	}
 	if err := errors.Join(l.awaitSafe(ctx, m.Offset), l.awaitWhole(ctx, m)); err != nil {
-		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.NATS(), err)
+		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.Name(), err)
 	}
 	l.took.Add(1)
 	return decode(m)
@@ -438,7 +438,7 @@ func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, err
 		err = ErrNotFound
 	}
 	if err != nil {
-		return 0, fmt.Errorf("log: first of %s: %w", sub.NATS(), err)
+		return 0, fmt.Errorf("log: first of %s: %w", sub.Name(), err)
 	}
 	return m.Offset, nil
 }

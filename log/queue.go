@@ -99,7 +99,7 @@ func (l *Log) await(ctx context.Context, t *ticket) error {
 	case <-ctx.Done():
 		if l.withdraw(t) {
 			l.running.Done()
-			return fmt.Errorf("log: append %s: not written: %w", t.sub.NATS(), ctx.Err())
+			return fmt.Errorf("append to %s: not written: %w", t.sub.Name(), ctx.Err())
 		}
 		<-t.turn
 	}
@@ -130,7 +130,7 @@ func (l *Log) leave(t *ticket, abort bool) {
 	q := l.queues[t.sub]
 	if abort {
 		for _, w := range q {
-			w.err = fmt.Errorf("log: append %s: %w: an earlier one failed", w.sub.NATS(), ErrAborted)
+			w.err = fmt.Errorf("append to %s: %w: an earlier one failed", w.sub.Name(), ErrAborted)
 			close(w.turn)
 		}
 		q = nil

@@ -126,7 +126,7 @@ func (r *remote) appendAll(ctx context.Context, parts []*appending) ([]Ack, erro
 		return nil, err
 	}
 	if len(reply.Parts) != len(parts) {
-		return nil, fmt.Errorf("log: append %s: %w: %d of %d parts are acknowledged", nameOf(parts), ErrUnknown, len(reply.Parts), len(parts))
+		return nil, fmt.Errorf("append to %s: %w: %d of %d parts are acknowledged", nameOf(parts), ErrUnknown, len(reply.Parts), len(parts))
 	}
 	acks := make([]Ack, len(parts))
 	for i, w := range reply.Parts {
@@ -149,7 +149,7 @@ func (r *remote) request(ctx context.Context, sub events.Subject, name string, d
 	ctx, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()
 	if err := r.ask(ctx, subjectAppend, data, &reply); err != nil {
-		return reply, d, fmt.Errorf("log: append %s: %w", name, err)
+		return reply, d, fmt.Errorf("append to %s: %w", sub.Name(), err)
 	}
 	if reply.Error != nil {
 		return reply, d, reply.Error.errorOf(sub)

@@ -22,7 +22,7 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 	var last error
 	for try := range maxTries {
 		if err := pause(ctx, try); err != nil {
-			return nil, fmt.Errorf("log: append %s: not written: %w", nameOf(parts), err)
+			return nil, fmt.Errorf("append to %s: not written: %w", nameOf(parts), err)
 		}
 		pub, acks, err := l.decideAll(ctx, parts)
 		if acks != nil || err != nil {
@@ -57,22 +57,30 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 			if errors.Is(err, ErrUnknown) {
 				l.doubtful.Store(true)
 			}
-			return nil, fmt.Errorf("log: append %s: %w", nameOf(parts), err)
+			return nil, fmt.Errorf("append to %s: %w", nameOf(parts), err)
 		}
 	}
 	if errors.Is(last, errInProcess) {
 		l.doubtful.Store(true)
-		return nil, fmt.Errorf("log: append %s: %w: it was sent before, and no quorum has it yet", nameOf(parts), ErrUnknown)
+		return nil, fmt.Errorf("append to %s: %w: it was sent before, and no quorum has it yet", nameOf(parts), ErrUnknown)
 	}
-	return nil, fmt.Errorf("log: append %s: %w: too much happens there, nothing was written after %d tries", nameOf(parts), ErrUnavailable, maxTries)
+	return nil, fmt.Errorf("append to %s: %w: too much happens there, nothing was written after %d tries", nameOf(parts), ErrUnavailable, maxTries)
 }
 
 // nameOf names an append for people.
 func nameOf(parts []*appending) string {
 	if len(parts) == 1 {
-		return parts[0].name
+		return parts[0].sub.Name()
 	}
-	return fmt.Sprintf("%s and %d more", parts[0].name, len(parts)-1)
+	return fmt.Sprintf("%s and %d more", parts[0].sub.Name(), len(parts)-1)
+}
+
+// nameOfNATS names a subject for people that is given in the log's form.
+func nameOfNATS(subject string) string {
+	if sub, err := events.ParseNATS(subject); err == nil {
+		return sub.Name()
+	}
+	return subject
 }
 
 // moved has the subject looked at anew: somebody else wrote to it.
@@ -178,7 +186,7 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 		if p.look && p.tried == p.exact && p.claimed.Set {
 			lost, err := l.cannotRead(ctx, p.claimed.At)
 			if err != nil {
-				return pub, nil, fmt.Errorf("log: append %s: not written: %w", p.name, err)
+				return pub, nil, fmt.Errorf("append to %s: not written: %w", p.sub.Name(), err)
 			}
 			if !lost {
 				return Publication{}, nil, nil
@@ -253,7 +261,7 @@ func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
 	}
 	switch {
 	case conflict && p.guarded:
-		return Exactly{}, nil, &events.InvalidError{Field: "expect", Reason: p.guardedType() + " is a decision about what is there: it needs At or Since unless it begins the subject"}
+		return Exactly{}, nil, &events.InvalidError{Field: "expect", Reason: p.guardedType() + " is a decision about what is there: unless it begins the subject, it has to name the last offset that it is based on"}
 	case conflict:
 		return Exactly{}, nil, &ConflictError{Subject: p.sub, Want: p.expect.at, Have: s.last}
 	}

@@ -61,7 +61,7 @@ func (l *Log) beginAll(given []Part) (*unit, error) {
 	known := make(map[events.Subject]bool, len(given))
 	for i, p := range given {
 		if known[p.Subject] {
-			return nil, &events.InvalidError{Field: fmt.Sprintf("parts[%d].subject", i), Reason: "another part has " + p.Subject.NATS()}
+			return nil, &events.InvalidError{Field: fmt.Sprintf("parts[%d].subject", i), Reason: "another part has " + p.Subject.Name()}
 		}
 		known[p.Subject] = true
 		var err error
@@ -86,7 +86,7 @@ func (l *Log) preparePart(p Part) (*appending, error) {
 		return l.prepare(p.Subject, p.Expect, p.Events)
 	}
 	if p.Expect.kind == expectAny || p.Expect.kind == expectSince && p.Expect.types == "" {
-		return nil, &events.InvalidError{Field: "expect", Reason: "a part without events has to expect something of " + p.Subject.NATS()}
+		return nil, &events.InvalidError{Field: "expect", Reason: "a part without events has to expect something of " + p.Subject.Name()}
 	}
 	return &appending{sub: p.Subject, name: p.Subject.NATS(), expect: p.Expect}, p.Subject.Validate()
 }
@@ -212,7 +212,7 @@ func (u *unit) redoable(ctx context.Context) ([]Ack, error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return nil, fmt.Errorf("log: append %s: %w: %v", nameOf(u.parts), ErrUnknown, err)
+	return nil, fmt.Errorf("append to %s: %w: %v", nameOf(u.parts), ErrUnknown, err)
 }
 
 // decide says whether the unit may be stored. Nobody else writes to its subjects, so that
@@ -239,7 +239,7 @@ func (l *Log) lookAhead(ctx context.Context, p *appending) error {
 	case isNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("log: append %s: %w", p.name, err)
+		return fmt.Errorf("append to %s: %w", p.sub.Name(), err)
 	}
 	made := p.youngUntil.Add(-youngID)
 	p.look = !newest.Time.Before(made.Add(-clockSlack))
@@ -270,7 +270,7 @@ func (u *unit) publish(record *appending) ([]Ack, error) {
 	receipt, err := l.publishSoon(l.life, single(record, 0))
 	if err != nil && !errors.Is(err, ErrUnknown) {
 		l.commit.letGo(h)
-		return nil, fmt.Errorf("log: append %s: %w", nameOf(u.parts), err)
+		return nil, fmt.Errorf("append to %s: %w", nameOf(u.parts), err)
 	}
 	// The commit point: if the redo record is stored, everything will be.
 	var acks []Ack
@@ -373,7 +373,7 @@ func (u *unit) insist(record *appending, h *hold) ([]Ack, error) {
 	l := u.l
 	for try := 1; ; try++ {
 		if l.closing() || pause(l.life, min(try, 6)) != nil {
-			return nil, fmt.Errorf("log: append %s: %w: the log was closed meanwhile", nameOf(u.parts), ErrUnknown)
+			return nil, fmt.Errorf("append to %s: %w: the log was closed meanwhile", nameOf(u.parts), ErrUnknown)
 		}
 		before := l.commit.before(h) // another one after a Recover
 		if _, err := l.complete(l.life, record, before, l.publishSoon); err != nil {

@@ -16,7 +16,7 @@ type BlobError struct {
 	Reason  string
 }
 
-func (e *BlobError) Error() string { return e.Subject.String() + ": " + e.Reason }
+func (e *BlobError) Error() string { return e.Subject.Name() + ": " + e.Reason }
 
 // Blob reads content that is kept by reference: the document blob/<sha256>, in
 // one part or several. limit bounds its size in bytes. Content that is missing,

@@ -460,7 +460,7 @@ func TestKeeperQuarantines(t *testing.T) {
 		b.mem.Damage(11) // the last record: the cursor stays at one that can be recognised
 		b.turns(s2, 1)
 		stop()
-		if list := b.warn.all(); len(list) != 1 || !strings.Contains(list[0], "session/s1") {
+		if list := b.warn.all(); len(list) != 1 || !strings.Contains(list[0], "session s1") {
 			b.t.Errorf("warnings: %q", list)
 		}
 		stop = b.keep(projector.Policy{Records: 2})

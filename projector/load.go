@@ -113,13 +113,13 @@ func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, er
 	ld.begin(ctx)
 	for _, f := range facts {
 		if f.ForkOf(ld.s.history) != nil {
-			return nil, fmt.Errorf("fold %s: a fork needs the log", sub)
+			return nil, fmt.Errorf("fold %s: a fork needs the log", sub.Name())
 		}
 		if err := ld.s.apply(f, func() error { return nil }); err != nil {
-			return nil, fmt.Errorf("fold %s: %w", sub, err)
+			return nil, fmt.Errorf("fold %s: %w", sub.Name(), err)
 		}
 		if ld.s.behind {
-			return nil, fmt.Errorf("fold %s: a rewind needs the log", sub)
+			return nil, fmt.Errorf("fold %s: a rewind needs the log", sub.Name())
 		}
 	}
 	return ld.complete(ctx)
@@ -241,7 +241,7 @@ func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.
 		if errors.Is(err, errNoRecord) {
 			err = ErrNotFound
 		}
-		return fmt.Errorf("load %s: %w", sub, err)
+		return fmt.Errorf("load %s: %w", sub.Name(), err)
 	}
 }
 
@@ -553,7 +553,7 @@ func (ld *loading) verified(ctx context.Context, m snapshot.Meta) (*state, error
 		return nil, fmt.Errorf("the log has no record %v: %v", m.Offset, err)
 	}
 	if rec.ID != m.EventID || rec.Subject != ld.sub {
-		return nil, fmt.Errorf("the log has event %q of %s at %v, not %q", rec.ID, rec.Subject, m.Offset, m.EventID)
+		return nil, fmt.Errorf("the log has event %q of %s at %v, not %q", rec.ID, rec.Subject.Name(), m.Offset, m.EventID)
 	}
 	data, err := ld.stored(ctx, m)
 	if err != nil {

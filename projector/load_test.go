@@ -39,7 +39,7 @@ func TestSnapshotDiscarded(t *testing.T) {
 	}{
 		"fold version":    {change: func(s *snapshot.Snapshot) { s.Version++ }, reason: "version"},
 		"another event":   {change: func(s *snapshot.Snapshot) { s.EventID = "event-9" }, reason: "event-9"},
-		"another's event": {change: func(s *snapshot.Snapshot) { s.Offset, s.EventID = 3, "event-3" }, reason: "session/s2"},
+		"another's event": {change: func(s *snapshot.Snapshot) { s.Offset, s.EventID = 3, "event-3" }, reason: "session s2"},
 		"event missing":   {change: func(s *snapshot.Snapshot) { s.Offset = 99 }, reason: "no record @99"},
 		"live list":       {change: func(s *snapshot.Snapshot) { s.Live = []snapshot.Interval{{From: 1, To: 4}} }, reason: "live list"},
 		"offset":          {change: func(s *snapshot.Snapshot) { s.Offset, s.EventID = 4, "event-4" }, reason: "offset"},

@@ -37,7 +37,7 @@ func (s *Session) Redo() (*events.SessionRewound, error) {
 
 func (s *Session) takeBack(r *Rewind, nothing error) (*events.SessionRewound, error) {
 	if r == nil {
-		return nil, fmt.Errorf("%s: %w", s.Subject, nothing)
+		return nil, fmt.Errorf("%s: %w", s.Subject.Name(), nothing)
 	}
 	return &events.SessionRewound{To: s.History.Before(r.Offset), Undoes: r.Offset}, nil
 }

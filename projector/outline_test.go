@@ -338,7 +338,7 @@ func TestOutlineMissingPosition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "session/s1 has no position ~1: there is no record before these turns"
+	const want = "session s1 has no position ~1: there is no record before these turns"
 	if _, err := o.Resolve(t.Context(), p); !errors.Is(err, projector.ErrNotFound) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

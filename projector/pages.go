@@ -142,7 +142,7 @@ func (s *blocks) having(n int) (*page, error) {
 		d.fail("it is not the one that was stored")
 	}
 	if d.err != nil {
-		return nil, fmt.Errorf("projector: block %d of the history of %s: %w", n, s.of.subject, d.err)
+		return nil, fmt.Errorf("projector: block %d of the history of %s: %w", n, s.of.subject.Name(), d.err)
 	}
 	return p, nil
 }

@@ -129,7 +129,7 @@ func TestTimelineWithAFailingReader(t *testing.T) {
 		again := func(do func() error) {
 			t.Helper()
 			for err := do(); err != nil; err = do() {
-				if failed++; !errors.Is(err, flaky) || !strings.Contains(err.Error(), "block ") || !strings.Contains(err.Error(), s1.String()) {
+				if failed++; !errors.Is(err, flaky) || !strings.Contains(err.Error(), "block ") || !strings.Contains(err.Error(), s1.Name()) {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 			}
@@ -186,7 +186,7 @@ func TestTimelineWithWrongBlocks(t *testing.T) {
 		h, _ := longTimeline(t, 1, 3000)
 		stored, _ := inBlocks(h)
 		h.Shorten(func(n int) ([]byte, error) { return read(stored, n), nil })
-		if at, err := h.At(300); err == nil || !strings.Contains(err.Error(), "block 0 of the history of "+s1.String()) {
+		if at, err := h.At(300); err == nil || !strings.Contains(err.Error(), "block 0 of the history of "+s1.Name()) {
 			t.Errorf("%s: %v, %v", name, at, err)
 		}
 	}

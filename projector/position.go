@@ -134,7 +134,7 @@ type PositionError struct {
 }
 
 func (e *PositionError) Error() string {
-	return fmt.Sprintf("%s has no position %s: %s", e.Subject, e.Position, e.Reason)
+	return fmt.Sprintf("%s has no position %s: %s", e.Subject.Name(), e.Position, e.Reason)
 }
 
 // Is makes a PositionError match ErrNotFound.

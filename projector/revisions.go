@@ -101,7 +101,7 @@ func (r *revisions) rest(ctx context.Context, upto events.Offset) error {
 			err = r.fold(ctx, rec)
 		}
 		if err != nil {
-			return fmt.Errorf("load %s: %w", r.sub, err)
+			return fmt.Errorf("load %s: %w", r.sub.Name(), err)
 		}
 	}
 	return nil
@@ -179,7 +179,7 @@ func (r *revisions) begin(ctx context.Context) {
 func (r *revisions) isOfLog(ctx context.Context, m snapshot.Meta) error {
 	rec, err := r.Source.Record(ctx, m.Offset)
 	if err == nil && (rec.ID != m.EventID || rec.Subject != r.sub) {
-		err = fmt.Errorf("the log has event %q of %s at %v, not %q", rec.ID, rec.Subject, m.Offset, m.EventID)
+		err = fmt.Errorf("the log has event %q of %s at %v, not %q", rec.ID, rec.Subject.Name(), m.Offset, m.EventID)
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func (r *revisions) backward(ctx context.Context, upto events.Offset, visit func
 			}
 		}
 		if err := r.further(ctx, upto); err != nil {
-			return fmt.Errorf("load %s: %w", r.sub, err)
+			return fmt.Errorf("load %s: %w", r.sub.Name(), err)
 		}
 	}
 	return nil

@@ -214,7 +214,7 @@ func (s *state) encode() ([]byte, error) {
 	}
 	data, err := rawjson.Marshal(st)
 	if err != nil {
-		return nil, fmt.Errorf("projector: encode %s: %v", s.subject, err)
+		return nil, fmt.Errorf("projector: encode %s: %v", s.subject.Name(), err)
 	}
 	return data, nil
 }
@@ -260,7 +260,7 @@ func decodeState(data []byte, z sizes) (*state, error) {
 	s := &state{subject: sub, history: NewTimeline(sub), ledger: st.Ledger, sizes: z}
 	for _, part := range []func(headState) error{s.readSources, s.readHistory, s.readThreads, s.readLedger} {
 		if err := part(st); err != nil {
-			return nil, fmt.Errorf("projector: decode %s: %v", sub, err)
+			return nil, fmt.Errorf("projector: decode %s: %v", sub.Name(), err)
 		}
 	}
 	return s, nil

@@ -84,7 +84,7 @@ func ExitCode(err error) int {
 	if Is[*events.TreeError](err) {
 		return Partial // it is stored
 	}
-	if Is[*log.ConfigError](err) || Is[*log.DurabilityError](err) || errors.Is(err, log.ErrNewer) {
+	if Is[*log.ConfigError](err) || Is[*log.ServerVersionError](err) || Is[*log.DurabilityError](err) || errors.Is(err, log.ErrNewer) {
 		return Incompatible
 	}
 	switch {

@@ -99,6 +99,15 @@ func ID(id string) string {
 	return events.EscapeID(id)
 }
 
+// SubjectName names for people a subject that is spelled as in an event.
+func SubjectName(text string) string {
+	sub, err := events.ParseSubject("default", text)
+	if err != nil {
+		return text
+	}
+	return sub.Name()
+}
+
 // NonNil returns a list that JSON writes as a list: empty rather than null.
 func NonNil[T any](list []T) []T {
 	if list == nil {

@@ -138,7 +138,7 @@ func (h *History) save(ctx context.Context, s Snapshot, compaction *CompactionRe
 	case again && errors.Is(err, log.ErrConflict): // perhaps with the save before, and that was this one
 		return h.confirm(ctx, to, base.at)
 	case err != nil:
-		return fmt.Errorf("save %s: %w", h.sub, err)
+		return fmt.Errorf("save %s: %w", h.sub.Name(), err)
 	case ack.Duplicate: // stored by the try before, and perhaps not in effect any more
 		return h.confirm(ctx, to, base.at)
 	}
@@ -166,7 +166,7 @@ func (h *History) Overwrite(ctx context.Context, s Snapshot) error {
 	h.unsure = errors.Is(err, log.ErrUnknown)
 	switch {
 	case err != nil:
-		return fmt.Errorf("overwrite %s: %w", h.sub, err)
+		return fmt.Errorf("overwrite %s: %w", h.sub.Name(), err)
 	case ack.Last > 0:
 		h.base = h.base.saved(to, ack.Last)
 	}
@@ -185,7 +185,7 @@ func (h *History) confirm(ctx context.Context, to chat.Snapshot, base events.Off
 		return err
 	}
 	if !now.found || !chat.Equal(now.content, to) {
-		return fmt.Errorf("save %s: %w", h.sub, &log.ConflictError{Subject: h.sub, Want: base, Have: now.at})
+		return fmt.Errorf("save %s: %w", h.sub.Name(), &log.ConflictError{Subject: h.sub, Want: base, Have: now.at})
 	}
 	h.base = now
 	return nil
@@ -202,7 +202,7 @@ func (h *History) baseFor(ctx context.Context, to chat.Snapshot) (*state, error)
 		return nil, err
 	}
 	if now.found && chat.Between(now.content, to).Replaced {
-		return nil, fmt.Errorf("save %s, which was not loaded: %w", h.sub, &log.ConflictError{Subject: h.sub, Want: 0, Have: now.at})
+		return nil, fmt.Errorf("save %s, which was not loaded: %w", h.sub.Name(), &log.ConflictError{Subject: h.sub, Want: 0, Have: now.at})
 	}
 	return now, nil
 }

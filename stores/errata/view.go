@@ -55,14 +55,14 @@ func (s *Session) viewAt(ctx context.Context, head *projector.Session) (*view, e
 	}
 	for f, err := range s.facts(ctx, s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), Upto: head.Offset()})) {
 		if err != nil {
-			return nil, fmt.Errorf("panel %s: %w", s.Subject(), err)
+			return nil, fmt.Errorf("panel %s: %w", s.Subject().Name(), err)
 		}
 		v.Apply(f)
 	}
 	for _, r := range v.Rows() {
 		row, err := rowOf(&r)
 		if err != nil {
-			return nil, fmt.Errorf("panel %s: %w", s.Subject(), err)
+			return nil, fmt.Errorf("panel %s: %w", s.Subject().Name(), err)
 		}
 		v.rows = append(v.rows, row)
 	}

@@ -136,7 +136,7 @@ func (c *Conversation) LoadAt(ctx context.Context, position string) (*Data, erro
 	}
 	d, err := decodeThread(s)
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", c.s.Subject(), err)
+		return nil, fmt.Errorf("load %s: %w", c.s.Subject().Name(), err)
 	}
 	if position == "" {
 		c.see(d.filled, d.c.ID)

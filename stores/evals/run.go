@@ -255,7 +255,7 @@ func (r *Run) Versions(ctx context.Context) ([]RunVersion, error) {
 }
 
 func (r *Run) notFound() error {
-	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), tally.ErrNotFound)
+	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject().Name(), tally.ErrNotFound)
 }
 
 // Raw returns the newest result byte for byte, whatever it is.
@@ -306,7 +306,7 @@ func (r *Run) LoadVersion(ctx context.Context, version int) (*RunResult, error) 
 	}
 	result := &RunResult{Type: r.Type(), Raw: bytes.Clone(raw)}
 	if err := checkResult(r.Type(), raw); err != nil {
-		return nil, fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject(), err)
+		return nil, fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject().Name(), err)
 	}
 	return result, nil
 }

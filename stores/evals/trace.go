@@ -187,7 +187,7 @@ func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrac
 	traces := make([]StepTrace, len(raws))
 	for i, raw := range raws {
 		if traces[i], err = ParseStepTrace(raw); err != nil {
-			return nil, fmt.Errorf("step traces of %s: %w", c.s.Subject(), inside(fmt.Sprintf("[%d]", i), err))
+			return nil, fmt.Errorf("step traces of %s: %w", c.s.Subject().Name(), inside(fmt.Sprintf("[%d]", i), err))
 		}
 	}
 	return traces, nil

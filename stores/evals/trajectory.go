@@ -102,7 +102,7 @@ func (c *Conversation) LoadTrajectoryMeta(ctx context.Context) (*TrajectoryMeta,
 	}
 	m, err := ParseTrajectoryMeta(raw)
 	if err != nil {
-		return nil, fmt.Errorf("trajectory of %s: %w", c.s.Subject(), err)
+		return nil, fmt.Errorf("trajectory of %s: %w", c.s.Subject().Name(), err)
 	}
 	return m, nil
 }

@@ -86,14 +86,14 @@ func NewAgent(ctx context.Context, st *tally.Store, o NewAgentOptions) (*Agent, 
 		return nil, err
 	}
 	if i.session != 0 || i.Node != nil {
-		return a, fmt.Errorf("%s: %w", a.session.Subject(), tally.ErrExists)
+		return a, fmt.Errorf("%s: %w", a.session.Subject().Name(), tally.ErrExists)
 	}
 	parts, err := i.birth(st, o, text, n)
 	if err == nil {
 		err = appendAgent(ctx, st, parts)
 	}
 	if errors.Is(err, log.ErrConflict) {
-		return a, fmt.Errorf("%s: %w", a.session.Subject(), tally.ErrExists)
+		return a, fmt.Errorf("%s: %w", a.session.Subject().Name(), tally.ErrExists)
 	}
 	if err != nil {
 		return nil, err

@@ -97,9 +97,9 @@ func commitmentsOf(n nodefile.Node) (list []Commitment) {
 func (i *AgentInfo) there() error {
 	switch {
 	case !i.PurgedAt.IsZero():
-		return fmt.Errorf("%s was purged at %s: %w", i.subject, i.PurgedAt.UTC().Format(time.RFC3339), tally.ErrNotFound)
+		return fmt.Errorf("%s was purged at %s: %w", i.subject.Name(), i.PurgedAt.UTC().Format(time.RFC3339), tally.ErrNotFound)
 	case i.session == 0:
-		return fmt.Errorf("%s: %w", i.subject, tally.ErrNotFound)
+		return fmt.Errorf("%s: %w", i.subject.Name(), tally.ErrNotFound)
 	}
 	return nil
 }

@@ -113,5 +113,5 @@ func (f *Flow) startedAlready(ctx context.Context, template string, o FlowOption
 	case i.Made == f.createdID(template, o):
 		return f, nil
 	}
-	return nil, fmt.Errorf("%s: %w", f.sub, tally.ErrExists)
+	return nil, fmt.Errorf("%s: %w", f.sub.Name(), tally.ErrExists)
 }

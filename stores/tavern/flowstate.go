@@ -149,7 +149,7 @@ func (f *Flow) instance(ctx context.Context) (*flow.Instance, error) {
 		i.Apply(projector.Decode(rec))
 	}
 	if i.Run.Created == 0 && i.Damaged == 0 {
-		return nil, fmt.Errorf("%s: %w", f.sub, tally.ErrNotFound)
+		return nil, fmt.Errorf("%s: %w", f.sub.Name(), tally.ErrNotFound)
 	}
 	return i, nil
 }

@@ -215,7 +215,7 @@ const (
 func (l *Lifecycle) Life(ctx context.Context) (Life, error) {
 	life, err := l.look(ctx)
 	if err == nil && !life.there && !life.Displayable() {
-		err = fmt.Errorf("%s: %w", l.sub, tally.ErrNotFound)
+		err = fmt.Errorf("%s: %w", l.sub.Name(), tally.ErrNotFound)
 	}
 	return life, err
 }
@@ -353,7 +353,7 @@ func (l *Lifecycle) Resume(ctx context.Context, probe Probe) (Life, error) {
 	b := life.Binding
 	switch {
 	case b.ID == "" && !life.there:
-		return life, fmt.Errorf("%s: %w", l.sub, tally.ErrNotFound)
+		return life, fmt.Errorf("%s: %w", l.sub.Name(), tally.ErrNotFound)
 	case b.ID == "":
 		return life, &UnboundError{l.sub.ID}
 	case life.File == "" && life.Archive != "":

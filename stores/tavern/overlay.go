@@ -87,7 +87,7 @@ func (o *Overlay) Read(ctx context.Context, path string) (*tally.Document, error
 	doc, err := docs.Read(ctx, KindOverlay, id)
 	switch {
 	case err == nil && doc.Meta.Attributes[attributeDeleted] != "":
-		return nil, fmt.Errorf("%s, deleted by its agent: %w", doc.Subject, tally.ErrNotFound)
+		return nil, fmt.Errorf("%s, deleted by its agent: %w", doc.Subject.Name(), tally.ErrNotFound)
 	case err == nil || !isNotThere(err):
 		return doc, err
 	}
@@ -242,7 +242,7 @@ func (o *Overlay) change(ctx context.Context, sub events.Subject) (OverlayDiff, 
 	path := strings.TrimPrefix(sub.ID, o.agent+"/")
 	base, err := events.ParseOffset(doc.Meta.Attributes[attributeBase])
 	if err != nil {
-		return OverlayDiff{}, fmt.Errorf("%s: %s: %w", sub, attributeBase, err)
+		return OverlayDiff{}, fmt.Errorf("%s: %s: %w", sub.Name(), attributeBase, err)
 	}
 	c := OverlayChange{Path: path, Subject: events.Document(o.st.Namespace(), kindDoc, path), Base: base, Overlay: sub, Revision: doc.Offset}
 	if c.Deleted = doc.Meta.Attributes[attributeDeleted] != ""; c.Deleted {

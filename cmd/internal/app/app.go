@@ -394,6 +394,6 @@ func (a *App) WarnDamaged(s *projector.Session) error {
 	if len(s.Damaged) == 0 {
 		return nil
 	}
-	fmt.Fprintf(a.Err, "%s: %s cannot be read: %v\n", s.Subject, plain.Count(len(s.Damaged), "record"), s.Damaged)
+	fmt.Fprintf(a.Err, "%s: %s cannot be read: %v\n", s.Subject.Name(), plain.Count(len(s.Damaged), "record"), s.Damaged)
 	return cli.Silent(cli.Integrity)
 }

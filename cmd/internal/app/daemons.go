@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/stores/tavern"
@@ -72,7 +73,7 @@ func (d DaemonStatus) String() string {
 		text += ", due " + d.Next
 	}
 	if d.At != "" {
-		text += fmt.Sprintf("; last %s: %s, %s", d.At, plain.Printable(d.Subject), plain.Printable(d.What))
+		text += fmt.Sprintf("; last %s: %s, %s", d.At, plain.Printable(cli.SubjectName(d.Subject)), plain.Printable(d.What))
 	}
 	for _, n := range []struct {
 		count int

@@ -203,7 +203,7 @@ func (x *examination) views() {
 			x.say(remark{Check: name, Level: warning, What: err.Error(), Do: "the next command that needs it makes it anew, or --mend now",
 				mend: x.rebuild(name), does: name + " was made anew"})
 		case len(standing.Quarantined) > 0:
-			x.say(remark{Check: name, Level: warning, What: fmt.Sprintf("it could not fold %s, the first is %s", plain.Count(len(standing.Quarantined), "session"), standing.Quarantined[0].Subject),
+			x.say(remark{Check: name, Level: warning, What: fmt.Sprintf("it could not fold %s, the first is %s", plain.Count(len(standing.Quarantined), "session"), standing.Quarantined[0].Subject.Name()),
 				Do: "tally rebuild --quarantined after an update of tally, or --mend", mend: x.retry(name), does: "what " + name + " could not fold was tried again"})
 		case standing.Cursor.Offset < x.place.Durable:
 			x.ok(name, "as of %v of %v: it catches up with the next command that opens the store", standing.Cursor.Offset, x.place.Durable)

@@ -105,7 +105,7 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 
 func (r *runLister) print(s *projector.Session, runs []listedRun) error {
 	if len(runs) == 0 {
-		fmt.Fprintf(r.app.Err, "%s has no runs with a result.\n", s.Subject)
+		fmt.Fprintf(r.app.Err, "%s has no runs with a result.\n", plain.Printable(s.Subject.Name()))
 		return nil
 	}
 	style := r.app.Style()

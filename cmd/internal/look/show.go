@@ -120,7 +120,7 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 	}
 	switch {
 	case v.step != nil:
-		return cli.Usagef("--step shows a step of a run of a job, and %s is none", s.Subject)
+		return cli.Usagef("--step shows a step of a run of a job, and %s is not of a job", s.Subject.Name())
 	case v.run != "":
 		return errors.Join(v.showRun(ctx, st, s), v.app.WarnDamaged(s))
 	case v.traces:

@@ -36,7 +36,7 @@ type traced struct {
 func (v *viewer) showTraces(s *projector.Session) error {
 	list := tracesOf(s)
 	if len(list) == 0 {
-		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no step traces there", s.Subject)}
+		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no step traces there", s.Subject.Name())}
 	}
 	switch {
 	case v.raw:

@@ -111,7 +111,7 @@ func (t tending) once(a *app.App) error {
 	for _, d := range t.Daemons {
 		text := fmt.Sprintf("%s: %s", d.Daemon, plain.Count(d.Made, "decision"))
 		if d.Made > 0 {
-			text += fmt.Sprintf(", the last one %s, %s", plain.Printable(d.Subject), plain.Printable(d.What))
+			text += fmt.Sprintf(", the last one %s, %s", plain.Printable(cli.SubjectName(d.Subject)), plain.Printable(d.What))
 		}
 		if d.Next != "" {
 			text += "; the next thing is due " + d.Next

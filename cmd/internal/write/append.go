@@ -414,7 +414,11 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 
 func (p *appender) refuse(line int, err error) {
 	p.bad++
-	fmt.Fprintf(p.app.Err, "line %d: %s%s\n", line, plain.Printable(err.Error()), hintFor(err))
+	text := err.Error()
+	if e, ok := errors.AsType[*events.InvalidError](err); ok && e.Field == "expect" {
+		text = e.Reason + ": give it with --expect"
+	}
+	fmt.Fprintf(p.app.Err, "line %d: %s%s\n", line, plain.Printable(text), hintFor(err))
 }
 
 // hintFor says how to write what is often written otherwise: an amount as a number, which
@@ -443,7 +447,7 @@ func (p *appender) event(n int, line []byte) (events.Event, error) {
 			}
 		}
 		if err == nil && p.session != "" && e.Subject != p.sub {
-			err = &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s, but this appends to %s", e.Subject, p.sub)}
+			err = &events.InvalidError{Field: "subject", Reason: fmt.Sprintf("%s, but this appends to %s", e.Subject.Name(), p.sub.Name())}
 		}
 		return e, err
 	}

@@ -62,7 +62,7 @@ type MessageError struct {
 }
 
 func (e *MessageError) Error() string {
-	return fmt.Sprintf("load %s: turn %d, by %v, is not a message: %v", e.Subject, e.Index+1, e.Offset, e.Err)
+	return fmt.Sprintf("load %s: turn %d, by %v, is not a message: %v", e.Subject.Name(), e.Index+1, e.Offset, e.Err)
 }
 
 // Unwrap returns what is wrong with the turn.

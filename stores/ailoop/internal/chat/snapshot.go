@@ -43,7 +43,7 @@ func Of(s *projector.Session) (Snapshot, error) {
 	if raw, ok := s.Ledger.Fields.Get(UnknownField); ok {
 		var err error
 		if c.Unknown, err = rawjson.Object(raw); err != nil {
-			return c, fmt.Errorf("load %s: %s: %v", s.Subject, UnknownField, err)
+			return c, fmt.Errorf("load %s: %s: %v", s.Subject.Name(), UnknownField, err)
 		}
 	}
 	return c, nil
