@@ -196,7 +196,7 @@ func TestFullDiskIsReportedOnce(t *testing.T) {
 			t.Helper()
 			for args, want := range looks {
 				a := ask(t, "", store, strings.Fields(args)...)
-				lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(a.err, "as of @3", "")), "\n")
+				lines := strings.Split(strings.TrimSpace(strings.NewReplacer("as of @3", "", "times are in UTC\n", "").Replace(a.err)), "\n")
 				if a.code != 0 || !strings.Contains(a.out, want) || len(lines) != 1 {
 					t.Errorf("%s: %s: code %d, %d lines: %v", when, args, a.code, len(lines), a)
 				}
