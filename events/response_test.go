@@ -3,7 +3,9 @@ package events
 import "testing"
 
 // B-11: an id joins costs of different sessions only if it cannot be drawn twice.
-func TestIsUnique(t *testing.T) {
+func TestIsUnique(t *testing.T) { t.Run("B-11 ids that cannot be drawn twice", isUnique) }
+
+func isUnique(t *testing.T) {
 	for id, want := range map[string]bool{
 		"": false, "chatcmpl-7": false, "chatcmpl-999": false, "msg_1": false, "resp_0001": false, "chatcmpl-00000000000000000017": false,
 		"response0000000000000001": false, "20260815100000123456": false, "aaaaaaaaaaaaaaaaaaaaaaaa": false, "the-answer-to-the-question-of-life": false,

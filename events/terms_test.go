@@ -5,7 +5,9 @@ import (
 	"testing"
 )
 
-func TestTermsOf(t *testing.T) {
+func TestTermsOf(t *testing.T) { t.Run("B-13 what decides a price beside the tokens", termsOf) }
+
+func termsOf(t *testing.T) {
 	for text, want := range map[string]Terms{
 		``: {}, `7`: {}, `{}`: {}, `{"cache_creation": 7, "speed": null}`: {},
 		`{"cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":30},"server_tool_use":{"web_search_requests":3,"web_fetch_requests":9},"service_tier":"standard","speed":"standard","inference_geo":"not_available"}`: {CacheHour: 30, Searches: 3},

@@ -196,17 +196,19 @@ func TestTotals(t *testing.T) {
 		{"the last usage where there is one", []string{total(10, 2, 1, `,"last_token_usage":{"input_tokens":4,"output_tokens":1}`), total(25, 9, 3, "")}, "4/0/1 8/7/2"},
 		{"a total that began again", []string{total(10, 2, 5, ""), total(12, 2, 3, ""), total(15, 2, 4, "")}, "8/2/5 ? 3/0/1"},
 	} {
-		var got []string
-		for _, p := range facts[*events.CostAccrued](tell(t, own, c.lines...)) {
-			if p.Tokens == nil {
-				got = append(got, "?")
-				continue
+		t.Run("B-17 "+c.what, func(t *testing.T) {
+			var got []string
+			for _, p := range facts[*events.CostAccrued](tell(t, own, c.lines...)) {
+				if p.Tokens == nil {
+					got = append(got, "?")
+					continue
+				}
+				got = append(got, fmt.Sprintf("%d/%d/%d", p.Tokens.Input, p.Tokens.CacheRead, p.Tokens.Output))
 			}
-			got = append(got, fmt.Sprintf("%d/%d/%d", p.Tokens.Input, p.Tokens.CacheRead, p.Tokens.Output))
-		}
-		if text := strings.Join(got, " "); text != c.want {
-			t.Errorf("%s: %s, want %s", c.what, text, c.want)
-		}
+			if text := strings.Join(got, " "); text != c.want {
+				t.Errorf("%s, want %s", text, c.want)
+			}
+		})
 	}
 }
 

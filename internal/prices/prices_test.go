@@ -15,7 +15,9 @@ import (
 
 // Each figure is what the named row of a maker's page, or of a report of it, says, and what
 // follows from that by hand.
-func TestBuiltin(t *testing.T) {
+func TestBuiltin(t *testing.T) { t.Run("B-13 B-14 list prices of the makers", listPrices) }
+
+func listPrices(t *testing.T) {
 	hour := func(n int64) events.Terms { return events.Terms{CacheHour: n} }
 	fast := events.Terms{Speed: "fast"}
 	for _, c := range []struct {
@@ -97,7 +99,9 @@ func spell(c Cost) string {
 
 // B-14: a model is sold under several names, and a name that begins like one of these is
 // another model.
-func TestNames(t *testing.T) {
+func TestNames(t *testing.T) { t.Run("B-14 names under which a model is sold", soldNames) }
+
+func soldNames(t *testing.T) {
 	million := events.Tokens{Input: 1_000_000}
 	usd := func(model string) string {
 		return spell(Builtin().Cost(Usage{Model: model, Day: "2026-11-20", Tokens: million}))

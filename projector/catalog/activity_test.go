@@ -321,36 +321,40 @@ func TestActivityAgreesWithTheLog(t *testing.T) {
 // session as in many; a second import, which is a copy, does not and is named.
 func TestDrawnIDsSwallowNothing(t *testing.T) {
 	for _, sessions := range []int{1, 40} {
-		s := NewSearch(t.TempDir(), saidOf, nullLogger)
-		_, _, err := s.Begin(t.Context())
-		must(t, err)
-		add := func(at int, session, id string) {
-			p := &events.CostAccrued{Model: "llama", USD: "0.000188", Tokens: &events.Tokens{Input: 10, Output: 5}, Response: id, Purpose: "run", Source: "reported"}
-			must(t, s.Apply(t.Context(), projector.Decode(record(t, events.Session("", session), events.Offset(at), p))))
-		}
-		for i := range 1200 {
-			add(i+1, fmt.Sprint("s", i%sessions), fmt.Sprint("chatcmpl-", i*7919%999))
-		}
-		add(1201, "s0", idR)
-		add(1202, "copy", idR)
-		must(t, s.Commit(t.Context(), projector.Cursor{Offset: 1202, EventID: "e"}))
-		must(t, s.Close())
-		a, err := OpenActivity(t.Context(), filepath.Dir(s.path))
-		must(t, err)
-		total := projector.Total{USD: "0"}
-		var copies []Copy
-		for u, err := range a.Usages(t.Context(), "default", func(c Copy) { copies = append(copies, c) }) {
-			must(t, err)
-			total = total.Plus(projector.Cost{USD: u.USD, Tokens: u.Tokens})
-		}
-		if total.USD != "0.225788" || total.Events != 1201 { // 0.2256 and that of s0
-			t.Errorf("%d sessions: %+v", sessions, total)
-		}
-		if len(copies) != 1 || copies[0].Session != "copy" || copies[0].Of != "s0" || copies[0].USD != "0.000188" {
-			t.Errorf("%d sessions: copies %+v", sessions, copies)
-		}
-		must(t, a.Close())
+		t.Run(fmt.Sprintf("B-11 1,200 responses in %d sessions", sessions), func(t *testing.T) { drawnIDs(t, sessions) })
 	}
+}
+
+func drawnIDs(t *testing.T, sessions int) {
+	s := NewSearch(t.TempDir(), saidOf, nullLogger)
+	_, _, err := s.Begin(t.Context())
+	must(t, err)
+	add := func(at int, session, id string) {
+		p := &events.CostAccrued{Model: "llama", USD: "0.000188", Tokens: &events.Tokens{Input: 10, Output: 5}, Response: id, Purpose: "run", Source: "reported"}
+		must(t, s.Apply(t.Context(), projector.Decode(record(t, events.Session("", session), events.Offset(at), p))))
+	}
+	for i := range 1200 {
+		add(i+1, fmt.Sprint("s", i%sessions), fmt.Sprint("chatcmpl-", i*7919%999))
+	}
+	add(1201, "s0", idR)
+	add(1202, "copy", idR)
+	must(t, s.Commit(t.Context(), projector.Cursor{Offset: 1202, EventID: "e"}))
+	must(t, s.Close())
+	a, err := OpenActivity(t.Context(), filepath.Dir(s.path))
+	must(t, err)
+	total := projector.Total{USD: "0"}
+	var copies []Copy
+	for u, err := range a.Usages(t.Context(), "default", func(c Copy) { copies = append(copies, c) }) {
+		must(t, err)
+		total = total.Plus(projector.Cost{USD: u.USD, Tokens: u.Tokens})
+	}
+	if total.USD != "0.225788" || total.Events != 1201 { // 0.2256 and that of s0
+		t.Errorf("%d sessions: %+v", sessions, total)
+	}
+	if len(copies) != 1 || copies[0].Session != "copy" || copies[0].Of != "s0" || copies[0].USD != "0.000188" {
+		t.Errorf("%d sessions: copies %+v", sessions, copies)
+	}
+	must(t, a.Close())
 }
 
 func commitSearch(t *rapid.T, s *Search, last events.Record) {

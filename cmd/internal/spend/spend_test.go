@@ -132,7 +132,9 @@ func TestWords(t *testing.T) {
 }
 
 // B-16: each mark that occurs in an amount is explained once, and none that does not.
-func TestLegend(t *testing.T) {
+func TestLegend(t *testing.T) { t.Run("B-16 marks are explained where they occur", marksExplained) }
+
+func marksExplained(t *testing.T) {
 	for _, c := range []struct {
 		rows      [][]string
 		elsewhere string
@@ -156,7 +158,9 @@ func TestLegend(t *testing.T) {
 
 // B-14: what has a part without a price is in every sum, as a bound; B-15: what is not known is
 // not zero.
-func TestPartsAndUnknown(t *testing.T) {
+func TestPartsAndUnknown(t *testing.T) { t.Run("B-15 what is not known is not zero", partsAndUnknown) }
+
+func partsAndUnknown(t *testing.T) {
 	s := New(priced(t))
 	s.Add("part", catalog.Usage{Source: "reported", Day: "2026-01-01", Model: "m", Tokens: events.Tokens{Input: 1_000_000, CacheRead: 5}})
 	s.Add("unknown", catalog.Usage{Source: "reported", Day: "2026-01-01", Model: "other", Tokens: events.Tokens{Input: 1}})
