@@ -172,8 +172,15 @@ func doorsOf(t *testing.T, n noted) []door {
 	list = append(list, storeDoors(ctx, "attached, keeps trees", n.keeps())...)
 	list = append(list, storeDoors(ctx, "attached", n.open(embedded.Options{}))...)
 	list = append(list, storeDoors(ctx, "user of a server", n.open(embedded.Options{Backend: "nats", URL: as(url, "ann:secret")}))...)
-	user, token := mustReadToken(t, n.dir)
-	for name, where := range map[string]string{"wire, of a user": as(url, "ann:secret"), "wire, attached": as(url, user+":"+token)} {
+	text, err := os.ReadFile(filepath.Join(n.dir, "owner.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of struct{ URL, User, Token string }
+	if err := json.Unmarshal(text, &of); err != nil {
+		t.Fatal(err)
+	}
+	for name, where := range map[string]string{"wire, of a user": as(url, "ann:secret"), "wire, attached": as(of.URL, of.User+":"+of.Token)} {
 		nc, err := nats.Connect(where)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,41 @@
+package perstack_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/stores/perstack"
+)
+
+// A save appends its steps to the log one behind the other. It waits for files once, behind the
+// last one, and a file that does not show it is an error beside the acknowledgement.
+func TestShown(t *testing.T) {
+	var asked []events.Offset
+	var answer error
+	st := storetest.Memory(t, tally.Config{Shows: func(_ context.Context, at events.Offset, _ ...events.Subject) error {
+		asked = append(asked, at)
+		return answer
+	}})
+	h, ctx := perstack.JobOf(st, "job"), t.Context()
+	for i := range 2 {
+		t.Run("B-41 a save waits for the files", func(t *testing.T) {
+			asked, answer = nil, nil
+			if i == 1 {
+				answer = &tally.TreeError{Tree: "t", Err: errors.New("full")}
+			}
+			ack, err := h.SaveCheckpoint(ctx, checkpoint("job", "r", fmt.Sprint("c", i), int64(i), messages(0, i+1)))
+			if !errors.Is(err, answer) || ack.Last == 0 {
+				t.Fatalf("%+v, %v, want %v", ack, err, answer)
+			}
+			head, herr := st.Log.Head(ctx)
+			if herr != nil || len(asked) != 1 || asked[0] != head {
+				t.Errorf("asked for the files as of %v, want once, as of %v: %v", asked, head, herr)
+			}
+		})
+	}
+}
