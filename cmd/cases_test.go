@@ -133,7 +133,12 @@ var cases = []struct {
 	{"30-models-of-2026", []caseStep{
 		{run: "tally cost --by model -o json", spent: "0.4887", lacks: []string{"unknown", "partial"}},
 	}},
-	{"31-secrets-by-name", nil},
+	{"31-secrets-by-name", []caseStep{
+		{run: "tally show last --raw", has: []string{
+			`DATABASE_PASSWORD=\[redacted:password\]"`, `\\"password\\":\\"\[redacted:password\]\\"`, `CLOUDFLARE_API_TOKEN=\[redacted:secret\]"`, `notion :: \[redacted:notion\]"`,
+			`keep :: max_tokens=4096, the password field must not be empty, commit 3f786850e387550fdab836ed7e6dc881de23001b"`},
+			lacks: []string{"Vb7tQ2mX", "gT5kW9qL", "h7Kq2LmP", "ntn_"}},
+	}},
 }
 
 // Each input of a public report has its right value, also from views that were rebuilt.
