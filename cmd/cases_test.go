@@ -82,7 +82,14 @@ var cases = []struct {
 		{run: "tally cost --by day --tz UTC -o json", has: []string{`"key": "2026-08-02"`}},
 	}},
 	{"17-project-renamed", nil},
-	{"18-linked-project", nil},
+	{"18-linked-project", []caseStep{
+		{run: `mkdir -p .claude/projects; ln -s "$CASE/real/projects/-srv-shop" .claude/projects/-srv-shop; ln -s .. .claude/projects/loop
+			tally watch --once 2>&1`, has: []string{`/-srv-shop: is a link to /.*/real/projects/-srv-shop and is not followed: import /`, `/loop: is a link to `, `there are no files to read`}},
+		{run: `tally import .claude 2>&1`, exit: 3, has: []string{`/-srv-shop: is a link to /.*/real/projects/-srv-shop and is not followed: import /`}},
+		{run: `tally sources 2>&1`, has: []string{`/-srv-shop: is a link to /`}},
+		{run: `tally import "$CASE/real/projects/-srv-shop"`, has: []string{`^Imported 1 session`}},
+		{run: "tally cost -o json", spent: "0.018312"},
+	}},
 	{"19-gemini-two-files", []caseStep{{run: "tally cost -o json", spent: "0.012625"}}},
 	{"20-gemini-history-overwritten", []caseStep{
 		{run: "tally show last --all", has: []string{`Count the cakes`, `Forty\.`, `<session_context>`}},

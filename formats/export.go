@@ -146,6 +146,11 @@ func (x *exporting) rootOf(ctx context.Context, s *projector.Session) (string, b
 	return LiveRoot, ok, err
 }
 
+// Writes reports whether a layout has files for a session that no import of it brought.
+func Writes(ctx context.Context, layout Renderer, s *projector.Session) (bool, error) {
+	return exports(ctx, layout, s)
+}
+
 // exports reports whether a layout has files for a session that no import of it brought.
 func exports(ctx context.Context, layout Renderer, s *projector.Session) (bool, error) {
 	switch l := layout.(type) {

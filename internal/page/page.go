@@ -57,10 +57,18 @@ func id(s string) string {
 	return events.EscapeID(s)
 }
 
-// Title is the session's title, else its id.
+// Title is the session's title, else its id. The conversation of an agent, which seldom has a
+// title, is called by what the user says first.
 func (p Page) Title() string {
-	return inline(cmp.Or(p.Session.Ledger.Text("title"), id(p.Session.Subject.ID)))
+	opening := ""
+	if p.Session.Ledger.Kind == events.KindTranscript {
+		opening = render.Cut(render.OpeningOf(p.Session.Threads.Turns(events.MainThread)), maxTitle)
+	}
+	return inline(cmp.Or(p.Session.Ledger.Text("title"), opening, id(p.Session.Subject.ID)))
 }
+
+// maxTitle is how many columns of what a user says are a title.
+const maxTitle = 120
 
 // Facts are what the page says of the session itself.
 func (p Page) Facts() []fact {

@@ -128,9 +128,26 @@ func newPart(p turns.Part) part {
 	if indented, ok := indent(text); ok && (is.Class == "tool" || is.Class == "error" || p.Kind == turns.Other) {
 		text, is.JSON = indented, true
 	}
+	if p.Kind == turns.Said && isInstruction(p) {
+		is.Fold = true
+	}
 	is.Text = cmp.Or(visible(text), "(nothing)")
 	return is
 }
+
+// isInstruction reports whether a part is what a program tells the model, and so long that it
+// would hide the conversation.
+func isInstruction(p turns.Part) bool {
+	role := strings.ToLower(p.Role)
+	isProgram := slices.Contains([]string{"system", "developer", "meta", "attachment"}, role)
+	return isProgram && (len(p.Text) > longInstruction || strings.Count(p.Text, "\n") > longLines)
+}
+
+// An instruction is long from so many bytes or lines on.
+const (
+	longInstruction = 400
+	longLines       = 6
+)
 
 // classOf returns the class of who speaks: a word of ours, whatever the turn says.
 func classOf(role string) string {

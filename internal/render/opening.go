@@ -24,10 +24,18 @@ func Opening(f projector.Fact) string {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, events.MainThread)
 	}
 	for _, name := range names {
-		for _, t := range brought.Turns(name) {
-			if text := asked(t); text != "" {
-				return text
-			}
+		if text := OpeningOf(brought.Turns(name)); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// OpeningOf returns the first line that a user says in turns, "" if no user says anything.
+func OpeningOf(list []projector.Turn) string {
+	for _, t := range list {
+		if text := asked(t); text != "" {
+			return text
 		}
 	}
 	return ""

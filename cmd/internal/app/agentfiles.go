@@ -154,7 +154,7 @@ func (s *survey) own(path string, isFolder bool) bool {
 		isOwn = true
 		if info, err := os.Stat(f.Root); err == nil && info.IsDir() {
 			s.Files = append(s.Files, f)
-			s.Links = append(s.Links, linksIn(filepath.Join(f.Root, filepath.FromSlash(f.Below)))...)
+			s.Links = append(s.Links, LinksIn(filepath.Join(f.Root, filepath.FromSlash(f.Below)))...)
 		}
 	}
 	return isOwn
@@ -314,8 +314,8 @@ func isLinkedFolder(path string, e fs.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// linksIn lists the links to folders below a folder of sessions, some of them at most.
-func linksIn(dir string) (list []string) {
+// LinksIn lists the links to folders below a folder of sessions, some of them at most.
+func LinksIn(dir string) (list []string) {
 	n := 0
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if n++; n > lookFiles {

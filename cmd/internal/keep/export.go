@@ -23,7 +23,7 @@ import (
 )
 
 func newExport(a *app.App) *cobra.Command {
-	x := &exporter{app: a, format: app.Layouts[0].Name()}
+	x := &exporter{app: a}
 	cmd := &cobra.Command{
 		Use: "export SESSION|--all -C DIR", Short: "Write sessions as pages for people, or as files of another program", Args: cobra.MaximumNArgs(1),
 		Long: `Write sessions as pages for people, or as files in the layout of another program.
@@ -51,6 +51,10 @@ agent has deleted them. One of which something was redacted, or never came, is
 written all the same and named, and the exit code is 3. No file that is there and
 has other bytes is replaced: an agent may go on with it.
 
+Without --format a session is written in the layout that it came from; with --all
+each in its own, and where there are several, in DIR/<format>/. If nothing can be
+written, the exit code is 3.
+
 --all exports every session of the namespace: as pages all, in a layout those
 that it has files for; with --layer only what is of the project, which may travel with
 its repository, or only what is personal. What was imported from one folder goes to DIR itself; from
@@ -73,7 +77,7 @@ taken for DIR.`,
 	cmd.Flags().Var(cli.OneOf(&x.layer, "layer", tavern.LayerProject, tavern.LayerPersonal), "layer", "only what is of this layer: project or personal")
 	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only what was imported from the folder of this name")
 	known := slices.Concat(app.AgentFormats(), app.LayoutNames(nil))
-	cmd.Flags().Var(cli.OneOf(&x.format, "form", slices.Concat([]string{markdown, html}, known)...), "format", "pages, markdown or html, or a layout: "+app.Or(known))
+	cmd.Flags().Var(cli.OneOf(&x.format, "form", slices.Concat([]string{markdown, html}, known)...), "format", "pages, markdown or html, or a layout: "+app.Or(known)+"; default that which a session came from")
 	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format "+app.Or(redacting())+", leave out what persons and models wrote")
 	cmd.Flags().StringVar(&x.at, "at", "", "with a page of one session, its position; default head")
 	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also what is not in effect: turns rewound, late or replaced, and the rewinds")
@@ -175,10 +179,16 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) erro
 		if o.State, err = s.Load(ctx, x.at); err != nil {
 			return err
 		}
+		if err := x.choose(ctx, st, o.State); err != nil {
+			return err
+		}
 		o.Session = s.ID()
 	}
 	if x.dir == "" {
 		return pages{x.format, x.rewound, x.prices}.print(ctx, x.app, st, o.State, x.app.Out)
+	}
+	if x.all {
+		return x.exportAll(ctx, st, o)
 	}
 	return x.export(ctx, st, o)
 }
@@ -204,23 +214,46 @@ func (x *exporter) source(st *tally.Store) formats.Source {
 }
 
 // export writes to the folder and says what was written.
-func (x *exporter) export(ctx context.Context, st *tally.Store, o formats.ExportOptions) (err error) {
+func (x *exporter) export(ctx context.Context, st *tally.Store, o formats.ExportOptions) error {
+	report, err := x.write(ctx, st, o)
+	if err != nil {
+		for _, p := range report.Problems {
+			fmt.Fprintf(x.app.Err, "%s\n", plain.Printable(p.String()))
+		}
+		return err
+	}
+	return x.conclude(ctx, st, report)
+}
+
+// write writes to the folder.
+func (x *exporter) write(ctx context.Context, st *tally.Store, o formats.ExportOptions) (report formats.Report, err error) {
 	progress := cli.NewProgress(x.app.Err, x.app.Progress, "exporting")
 	o.Progress = func(p formats.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s", p.Sessions, plain.Count(p.Of, "session"), plain.Count(p.Files, "file")))
 	}
 	dir, err := formats.OpenDir(x.dir)
 	if err != nil {
-		return err
+		return report, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	report, err := formats.Export(ctx, x.source(st), x.form(st), x.storage(dir), o)
+	report, err = formats.Export(ctx, x.source(st), x.form(st), x.storage(dir), o)
 	progress.Done(int64(report.Sessions), plain.Count(report.Files.Total(), "file"))
+	return report, err
+}
+
+// conclude says what was written. Nothing of sessions that are there is no success.
+func (x *exporter) conclude(ctx context.Context, st *tally.Store, report formats.Report) (err error) {
+	if report.Sessions == 0 && report.Files.Total() == 0 && len(report.Problems) == 0 {
+		for info, err := range x.source(st).Subjects(ctx, events.KindSession) {
+			if err != nil {
+				return err
+			}
+			report.Problems = append(report.Problems, formats.Problem{File: x.dir, Reason: fmt.Sprintf("nothing was written: no session has files for %s, nor has %s", x.format, cli.ID(info.Subject.ID))})
+			break
+		}
+	}
 	for _, p := range report.Problems {
 		fmt.Fprintf(x.app.Err, "%s\n", plain.Printable(p.String()))
-	}
-	if err != nil {
-		return err
 	}
 	if x.app.Format != cli.Text {
 		err = cli.WriteJSON(x.app.Out, x.app.Format, report)

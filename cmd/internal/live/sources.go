@@ -46,6 +46,7 @@ A file counts as far as its lines are in the store, whatever brought them there.
 			if err != nil {
 				return err
 			}
+			sayLinks(a, places)
 			var list []source
 			err = a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				for _, p := range places {

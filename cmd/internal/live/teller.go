@@ -539,6 +539,9 @@ func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
 		if sum.Alone > 0 {
 			left += fmt.Sprintf(", but for %s of other projects", plain.Count(sum.Alone, "session"))
 		}
+		if sum.Files == 0 && left == "" {
+			return t.app.Say("Nothing new: there are no files to read%s.", left)
+		}
 		return t.app.Say("Nothing new: all of %s is in the store already%s.", plain.Count(sum.Files, "file"), left)
 	}
 	how := ""

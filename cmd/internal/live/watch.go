@@ -179,6 +179,7 @@ func (w *watcher) follow(ctx context.Context, args []string, into *store) error 
 	if err != nil {
 		return err
 	}
+	sayLinks(w.app, places)
 	t := newTeller(w.app, w.once)
 	t.here, t.only = c.Namespace, c.Routing().Only
 	into.seen = t.seen

@@ -28,6 +28,10 @@ whether it is in effect: "*" live, "x" rewound, "<" a rewind, "!" late or void.
 
 A..B is a range of positions, A exclusive; either may be left out.
 
+Of an agent's session the lines that the agent logs beside the conversation are
+left out of text, as show leaves them out: --thread log lists them, and -o json and
+jsonl have all.
+
 --type takes only events of a type, such as turn.appended, or of what happens in a run,
 by the name that its program has for it, such as callTools; it may be given again.`,
 		Example: app.Examples("tally log last --graph", "tally log travel @10..head", "tally log last --type turn.appended --type session.rewound", "tally log --all-sessions -f -o jsonl"),
@@ -42,6 +46,7 @@ by the name that its program has for it, such as callTools; it may be given agai
 	cmd.Flags().BoolVar(&r.graph, "graph", false, "draw the branches that rewinds left")
 	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on with what is appended, until interrupted")
 	cmd.Flags().BoolVar(&r.raw, "raw", false, "only the data of each event, byte for byte, one after the other")
+	cmd.Flags().StringVar(&r.thread, "thread", "", "only turns that came to this thread")
 	cmd.Flags().StringArrayVar(&r.types, "type", nil, "only events of this type, or of what a program calls so that happens in a run")
 	return cmd
 }
@@ -51,10 +56,30 @@ type reader struct {
 	app                            *app.App
 	everything, graph, follow, raw bool
 	types                          []string
+	thread                         string
+	beside                         int // lines that were left out
 }
 
-// wants reports whether a record is of one of the types asked for.
+// isBeside reports whether a record is a line that an agent logs beside the conversation,
+// which text leaves out unless something else is asked for.
+func (r *reader) isBeside(rec events.Record) bool {
+	if r.app.Format != cli.Text || r.raw || r.everything || len(r.types) > 0 || r.thread != "" || !events.IsAgentLine(rec.Event) {
+		return false
+	}
+	return comesTo(rec, events.LogThread)
+}
+
+// comesTo reports whether a record appends turns to a thread.
+func comesTo(rec events.Record, thread string) bool {
+	p, ok := projector.Decode(rec).Payload.(*events.TurnAppended)
+	return ok && slices.ContainsFunc(p.Entries, func(e events.Entry) bool { return e.Thread == thread })
+}
+
+// wants reports whether a record is of one of the types asked for, and of the thread.
 func (r *reader) wants(rec events.Record) bool {
+	if r.thread != "" && !comesTo(rec, r.thread) {
+		return false
+	}
 	if len(r.types) == 0 || slices.Contains(r.types, rec.Type) || slices.Contains(r.types, shortType(rec.Type)) {
 		return true
 	}
@@ -85,8 +110,8 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 			return err
 		}
 	}
-	if r.graph && (r.follow || len(r.types) > 0) {
-		return cli.Usagef("--graph draws all that is there: give it without --follow and --type")
+	if r.graph && (r.follow || len(r.types) > 0 || r.thread != "") {
+		return cli.Usagef("--graph draws all that is there: give it without --follow, --type and --thread")
 	}
 	if r.graph {
 		return r.drawGraph(ctx, st, s, rng)
@@ -161,12 +186,19 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 		if !r.wants(rec.Record) {
 			continue
 		}
+		if r.isBeside(rec.Record) {
+			r.beside++
+			continue
+		}
 		if err := r.print(list, format, rec, s); err != nil {
 			return err
 		}
 	}
 	if r.follow && ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if r.beside > 0 {
+		fmt.Fprintf(r.app.Err, "%s beside the conversation left out: --thread %s lists them\n", plain.Count(r.beside, "line"), events.LogThread)
 	}
 	if format != cli.Text && !r.raw {
 		if err := list.Close(); err != nil {

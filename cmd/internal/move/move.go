@@ -27,8 +27,9 @@ effect; cost, runs and everything else in the ledger stay. Nothing is deleted:
 undo takes the rewind back. It says what leaves and what returns, and asks. Where
 nothing would leave or return, the head is there already, and nothing is written.
 
-Without --to it offers the rewind stack of the session, on which programs put a
-point for each run that can be taken back; --steps N takes back the N newest.
+Without --to it offers the last ten prompts, to go back to right before one of
+them; or the rewind stack of a session that has one, on which programs put a point
+for each run that can be taken back; --steps N takes back the N newest.
 The files that the runs wrote are restored in the folder that --tree names.`,
 		Example: app.Examples("tally rewind last --to ~2", "tally rewind travel --to '#5' --dry-run", "tally rewind travel --to @120 -y",
 			"tally rewind ses_0198c2", "tally rewind ses_0198c2 --steps 2 --tree ."),
@@ -42,7 +43,17 @@ The files that the runs wrote are restored in the folder that --tree names.`,
 					return headMove(s.Session)(s.PlanRewind(ctx, to, reason))
 				}
 				if !cmd.Flags().Changed("steps") {
-					var err error
+					n, err := s.RewindStackLen(ctx)
+					if err != nil {
+						return nil, err
+					}
+					if n == 0 && m.tree == "" {
+						before, err := m.choosePrompt(ctx, s)
+						if err != nil {
+							return nil, err
+						}
+						return headMove(s.Session)(s.PlanRewind(ctx, before, reason))
+					}
 					if steps, err = m.chooseSteps(ctx, s); err != nil {
 						return nil, err
 					}
@@ -51,7 +62,7 @@ The files that the runs wrote are restored in the folder that --tree names.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "position to go back to; default: choose from the rewind stack")
+	cmd.Flags().StringVar(&to, "to", "", "position to go back to; default: choose from the last prompts, or from the rewind stack")
 	cmd.Flags().IntVar(&steps, "steps", 0, "take back this many runs of the rewind stack")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, kept in the log; goes with --to")
 	m.flags(cmd)
