@@ -70,7 +70,9 @@ func apart(name string) string {
 	parts := strings.Split(name, "/")
 	last := len(parts) - 1
 	for i, p := range parts[:last] {
-		parts[i] = apartDir(p)
+		if parts[i] = apartDir(p); parts[i] == p { // this folder has no second spelling, so the file leaves it
+			return spellOut(strings.ReplaceAll(name, "/", "=2F"), 0)
+		}
 	}
 	parts[last] = spellOut(parts[last], 0)
 	return strings.Join(parts, "/")

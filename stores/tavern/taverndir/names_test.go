@@ -25,46 +25,57 @@ func logged(event, reason string) func(*projector.Outline) ([]events.Payload, er
 // folder, none is hidden or leads out of the folder, and in another store they are the same.
 func TestNamesLaw(t *testing.T) {
 	t.Run("D-53 names are the ids'", rapid.MakeCheck(func(rt *rapid.T) {
-		st, ids := openStore(t), map[string]string{}
+		ids := map[string]string{}
 		for range rapid.IntRange(1, 6).Draw(rt, "documents") {
 			id := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "A", "b", "/", "/", ".", "..", ".md", "é", "e\u0301", "=", "=41", "=2E", " ", "\n", ":", "CON", "\xff", "\u202e"}), 1, 5).Draw(rt, "id"), "")
 			if events.Document("default", "doc", id).Validate() != nil {
 				continue
 			}
-			w := tally.Write{Data: []byte(id), ContentType: rapid.SampledFrom([]string{"text/markdown", "text/plain"}).Draw(rt, "type")}
-			need(st.Documents().Save(t.Context(), "doc", id, w))
-			ids[id] = id
+			ids[id] = rapid.SampledFrom([]string{"text/markdown", "text/plain"}).Draw(rt, "type")
 		}
-		files, r := formattest.Exported(t, st, taverndir.Layout{})
-		if len(r.Problems) > 0 || len(files) != len(ids) {
-			rt.Fatalf("%d files of %d documents, %+v", len(files), len(ids), r.Problems)
-		}
-		system := map[string]bool{} // names as a system that tells little apart has them
-		for name := range files {
-			if !strings.HasPrefix(name, "docs/") || strings.Contains(name, "/.") || strings.Contains(name, "//") {
-				rt.Fatalf("the name %q", name)
-			}
-			if plain := strings.ToLower(strings.ReplaceAll(name, "e\u0301", "é")); system[plain] {
-				rt.Fatalf("%q is there twice in %q", plain, files)
-			} else {
-				system[plain] = true
-			}
-		}
-		for name := range system {
-			for dir := name; strings.Contains(dir, "/"); {
-				if dir = dir[:strings.LastIndexByte(dir, '/')]; system[dir] {
-					rt.Fatalf("%q is a file and a folder in %q", dir, files)
-				}
-			}
-		}
-		again := openStore(t)
-		if r := imported(t, again, folder(t, ".tavern", files), formats.ImportOptions{}); len(r.Problems) > 0 {
-			rt.Fatalf("%+v of %q", r.Problems, files)
-		}
-		for id := range ids {
-			if doc, err := again.Documents().Read(t.Context(), "doc", id); err != nil || string(doc.Data) != id {
-				rt.Fatalf("%q: %v, of %q", id, err, files)
-			}
-		}
+		checkNames(t, rt, ids)
 	}))
+	t.Run("D-53 a folder without a second spelling", func(t *testing.T) {
+		checkNames(t, t, map[string]string{" ": "text/plain", " /a": "text/plain", "=20": "text/plain", " =2Fa": "text/plain"})
+		checkNames(t, t, map[string]string{"\n/\n": "text/plain", "\n": "text/markdown", "\n/\n/b": "text/plain"})
+	})
+}
+
+// checkNames exports documents, which are given as their ids and types, and checks their files.
+func checkNames(t *testing.T, rt rapid.TB, ids map[string]string) {
+	st := openStore(t)
+	for id, contentType := range ids {
+		need(st.Documents().Save(t.Context(), "doc", id, tally.Write{Data: []byte(id), ContentType: contentType}))
+	}
+	files, r := formattest.Exported(t, st, taverndir.Layout{})
+	if len(r.Problems) > 0 || len(files) != len(ids) {
+		rt.Fatalf("%d files of %d documents, %+v", len(files), len(ids), r.Problems)
+	}
+	system := map[string]bool{} // names as a system that tells little apart has them
+	for name := range files {
+		if !strings.HasPrefix(name, "docs/") || strings.Contains(name, "/.") || strings.Contains(name, "//") {
+			rt.Fatalf("the name %q", name)
+		}
+		if plain := strings.ToLower(strings.ReplaceAll(name, "e\u0301", "é")); system[plain] {
+			rt.Fatalf("%q is there twice in %q", plain, files)
+		} else {
+			system[plain] = true
+		}
+	}
+	for name := range system {
+		for dir := name; strings.Contains(dir, "/"); {
+			if dir = dir[:strings.LastIndexByte(dir, '/')]; system[dir] {
+				rt.Fatalf("%q is a file and a folder in %q", dir, files)
+			}
+		}
+	}
+	again := openStore(t)
+	if r := imported(t, again, folder(t, ".tavern", files), formats.ImportOptions{}); len(r.Problems) > 0 {
+		rt.Fatalf("%+v of %q", r.Problems, files)
+	}
+	for id := range ids {
+		if doc, err := again.Documents().Read(t.Context(), "doc", id); err != nil || string(doc.Data) != id {
+			rt.Fatalf("%q: %v, of %q", id, err, files)
+		}
+	}
 }
