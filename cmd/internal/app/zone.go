@@ -8,6 +8,8 @@ import (
 	"time"
 	_ "time/tzdata" // a name of a zone means the same on every machine
 
+	"github.com/spf13/cobra"
+
 	"github.com/tallylog/tally/internal/cli"
 )
 
@@ -27,6 +29,14 @@ func ZoneOf(name string) (Zone, error) {
 		return Zone{}, cli.Usagef("--tz %q: want a time zone such as Europe/Berlin or UTC, or local", name)
 	}
 	return Zone{loc, name}, nil
+}
+
+// CompleteZone offers the usual words for the flag --tz of a command.
+func CompleteZone(cmd *cobra.Command) {
+	offer := cobra.FixedCompletions([]string{"local", "UTC"}, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc("tz", offer); err != nil {
+		panic(err) // the command has no such flag
+	}
 }
 
 // localZone is the zone of this machine. TZ names it, else the link that most systems keep.

@@ -99,6 +99,7 @@ tokens. "upTo": 200000 bounds an entry to prompts of so many tokens; "cacheWrite
 	}
 	cmd.Flags().StringVar(&by, "by", "", "group by model, project, agent, run, day, kind or session, or by several, such as day,model (default model of one session, session of all)")
 	cmd.Flags().StringVar(&tz, "tz", "", "count days in this time zone, such as Europe/Berlin or UTC (default local)")
+	app.CompleteZone(cmd)
 	cmd.Flags().BoolVar(&showPrices, "prices", false, "show the rows of the tables of prices that were used")
 	return cmd
 }

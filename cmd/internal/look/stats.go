@@ -75,6 +75,7 @@ Days are whole days of the local time zone, or of --tz: --until ends before its 
 	cmd.Flags().StringVar(&since, "since", "", "only from this day on, or so long ago, such as 30d")
 	cmd.Flags().StringVar(&until, "until", "", "only before this day")
 	cmd.Flags().StringVar(&tz, "tz", "", "count days in this time zone, such as Europe/Berlin or UTC (default local)")
+	app.CompleteZone(cmd)
 	return cmd
 }
 
