@@ -284,12 +284,6 @@ func (st *Store) newest(ctx context.Context, sub events.Subject) (newest, error)
 	if len(doc.Damaged) > 0 && slices.Max(doc.Damaged) > n.rev.Offset {
 		return n, fmt.Errorf("%s: %w", sub.Name(), &events.DamageError{Offset: slices.Max(doc.Damaged)})
 	}
-	if n.exists && n.rev.Meta.ExpiresAt != "" {
-		var now time.Time
-		now, err = st.LogTime(ctx)
-		n.exists = err == nil && !n.rev.Expired(now)
-		return n, err
-	}
 	return n, nil
 }
 

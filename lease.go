@@ -162,11 +162,18 @@ type logClock struct {
 	mu    sync.Mutex // guards what follows
 	at    time.Time  // recorded with the newest record that was looked at; zero: none was
 	since time.Time  // when that was, by the clock of this machine that nobody sets
+	said  bool       // that the log's time is not believed
 }
 
-// LogTime is the time by the log: when its newest record was recorded, and what passed
-// since the store was first asked. A clock that is set back changes nothing, and one
-// that is set forth nothing until a record is dated by it. Leases and deadlines are over by it.
+// ClockBound is how far the newest record may be ahead of the clock that dates the next one.
+// Two machines of which the owner is the one and then the other may differ by that much.
+const ClockBound = 90 * time.Second
+
+// LogTime is the time by the log, by which leases, deadlines and documents are over: when its
+// newest record was recorded, and what passed since the store was first asked. So in a store
+// at rest nothing ends. A record that is ahead of the clock which dates the next one, by more
+// than ClockBound, was dated by a clock that was wrong, or that clock is wrong now: then it is
+// the earlier one of both, until they agree, and the log of the process says so.
 func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	newest := time.Time{}
 	for rec, err := range st.Log.ReadBack(ctx, events.Range{Limit: 1}) {
@@ -181,14 +188,40 @@ func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	c := st.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.at.Add(time.Since(c.since)); !c.at.IsZero() && !newest.After(now) {
-		return now, nil
-	}
-	if newest.IsZero() {
+	if newest.IsZero() && c.at.IsZero() {
 		newest = st.Now() // nothing was recorded, so nothing can be over
 	}
-	c.at, c.since = newest, time.Now()
-	return c.at, nil
+	latest := newest
+	if c.at.After(latest) {
+		latest = c.at
+	}
+	believed, err := st.believed(ctx, latest)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if now := c.at.Add(time.Since(c.since)); believed.Equal(latest) && !c.at.IsZero() && !newest.After(now) {
+		return now, nil
+	}
+	c.at, c.since = believed, time.Now()
+	return believed, nil
+}
+
+// believed returns a time that the log says, or the time of the clock that dates records, if
+// that is earlier by more than ClockBound. That clock is asked only if the clock of this
+// process does not agree. The caller holds the lock of the clock.
+func (st *Store) believed(ctx context.Context, said time.Time) (time.Time, error) {
+	if !said.After(st.Now().Add(ClockBound)) {
+		return said, nil
+	}
+	clock, err := st.Log.Clock(ctx)
+	if err != nil || clock.IsZero() || !said.After(clock.Add(ClockBound)) {
+		return said, err
+	}
+	if !st.clock.said {
+		st.clock.said = true
+		st.config.Logger.Warn("the newest record is ahead of the clock: leases and documents last until both agree", "record", said, "clock", clock)
+	}
+	return clock, nil
 }
 
 // LeaseTime is from when on a lease lasts, or any other time that begins now: the log's time,

@@ -123,6 +123,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 		return nil, err
 	}
 	st := &Store{Log: &Log{raw: l, shows: c.Shows}, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
+	st.loader.Now = st.LogTime
 	life, stop := context.WithCancel(context.WithoutCancel(ctx)) // projectors run until Close
 	st.stop = stop
 	if c.Keep {
@@ -425,7 +426,7 @@ func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.E
 		}
 		ready[i] = st.Stamp(e)
 	}
-	if !slices.ContainsFunc(ready, isLarge) {
+	if !slices.ContainsFunc(ready, st.isLarge) {
 		return ready, nil // Append validates them
 	}
 	for _, e := range ready {
@@ -449,7 +450,7 @@ func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.E
 // hold itself are stored, durable, and named in their place. Append does it already;
 // those who use the log itself ask. Data beyond Config.MaxValue are *events.InvalidError.
 func (st *Store) ByReference(ctx context.Context, e events.Event) (events.Event, error) {
-	if !isLarge(e) {
+	if !st.isLarge(e) {
 		return e, nil
 	}
 	ref, err := st.PutBlob(ctx, e.Data)
@@ -461,7 +462,7 @@ func (st *Store) ByReference(ctx context.Context, e events.Event) (events.Event,
 }
 
 // isLarge reports whether an event cannot hold its data itself.
-func isLarge(e events.Event) bool { return len(e.Data) > events.MaxData }
+func (st *Store) isLarge(e events.Event) bool { return len(e.Data) > st.Log.MostData() }
 
 // Judge says in the ack of an append whether the events are late: only the live
 // list at their place can tell, and the log knows nothing of it. Append does it

@@ -164,6 +164,9 @@ const unreadable = 64
 // there was recorded. The one at last is there. A source that does not say where it ends
 // is taken to end there.
 func (l *Loader) timeAt(ctx context.Context, at, last events.Offset) (time.Time, error) {
+	if at == 0 && l.Now != nil {
+		return l.Now(ctx)
+	}
 	end := last
 	if src, ok := l.Source.(header); ok {
 		var err error

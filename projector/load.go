@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/snapshot"
@@ -55,6 +56,10 @@ type Loader struct {
 	// Upto is where the log ends for Session, Outline and Document: they load what was as of that
 	// offset where nothing earlier is asked for. 0: where it ends.
 	Upto events.Offset
+
+	// Now returns the log's time, by which documents expire. Default: when the newest record was
+	// recorded.
+	Now func(context.Context) (time.Time, error)
 
 	// ReadOnly uses the snapshots and leaves them as they are. Default: what is unsound is
 	// removed, and mended if the log has it.

@@ -58,7 +58,7 @@ func Recall(target formats.Target, appended []projector.Fact) *Rehearsal {
 // Loader loads from the log and what was appended here.
 func (r *Rehearsal) Loader() *projector.Loader {
 	l := r.Target.Loader()
-	return &projector.Loader{Source: r, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true}
+	return &projector.Loader{Source: r, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, Now: l.Now, ReadOnly: true}
 }
 
 // Append keeps events in memory. They are not checked against anything.
