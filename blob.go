@@ -46,9 +46,10 @@ func (st *Store) PutBlob(ctx context.Context, content []byte) (string, error) {
 // again distinguishes their ids from those of an earlier time.
 func (st *Store) putParts(ctx context.Context, id string, content []byte, again string) (known bool, err error) {
 	doc := events.Document(st.config.Namespace, events.KindBlob, id)
-	count := max(1, (len(content)+events.MaxBlobPart-1)/events.MaxBlobPart)
+	size := min(events.MaxBlobPart, st.Log.MostData())
+	count := max(1, (len(content)+size-1)/size)
 	for i := range count {
-		part := content[i*events.MaxBlobPart : min(len(content), (i+1)*events.MaxBlobPart)]
+		part := content[i*size : min(len(content), (i+1)*size)]
 		e := events.Event{ID: fmt.Sprintf("part-%d-of-%d%s", i, count, again), Source: blobSource, Type: events.TypeDocumentWritten,
 			Subject: doc, ContentType: events.ContentTypeRaw, Data: part}
 		if count > 1 {

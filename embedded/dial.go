@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/log"
 )
 
@@ -45,7 +47,7 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 		return nil, errors.Join(err, hangUp())
 	}
 	st := o.store(c)
-	if st.ViewsDir, err = ViewsOf(c.Server.URL); err != nil {
+	if st.ViewsDir, err = viewsOfLog(ctx, reads, c.Server.URL); err != nil {
 		return nil, errors.Join(err, l.Close(), hangUp())
 	}
 	st.OnClose = hangUp
@@ -198,13 +200,65 @@ func syncsAlways(ctx context.Context, nc *nats.Conn, system *config.Server, name
 	return nil
 }
 
-// ViewsOf returns the directory for the views of somebody else's server, on this
-// machine: they are a cache, and one for each server.
+// ViewsOf returns the directory for the views of somebody else's server, on this machine: they
+// are a cache of one log. Which log is behind a URL is known since it was last opened.
 func ViewsOf(server string) (string, error) {
+	dir, at, err := viewsAt(server)
+	if err != nil {
+		return "", err
+	}
+	name, err := os.ReadFile(at)
+	if err != nil || !isHex(string(name)) {
+		return strings.TrimSuffix(at, pointer), nil // it was not opened yet
+	}
+	return filepath.Join(dir, string(name)), nil
+}
+
+const pointer = ".log" // the end of the name of a file that names a folder beside it
+
+// viewsAt returns the folder of all views, and the file that says which are those of a URL.
+func viewsAt(server string) (dir, at string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
+		return "", "", fmt.Errorf("embedded: open %s: %w", redacted(server), err)
+	}
+	dir = filepath.Join(cache, "tally", "views")
+	return dir, filepath.Join(dir, nameOf(server)+pointer), nil
+}
+
+func nameOf(what string) string {
+	sum := sha256.Sum256([]byte(what))
+	return hex.EncodeToString(sum[:8])
+}
+
+func isHex(name string) bool {
+	_, err := hex.DecodeString(name)
+	return err == nil && name != ""
+}
+
+// viewsOfLog returns the directory for the views of the log that a server has: its first
+// stream names it, with when that was made. So it is the same by another order of hosts, or
+// with another password.
+func viewsOfLog(ctx context.Context, nc *nats.Conn, server string) (string, error) {
+	dir, at, err := viewsAt(server)
+	if err != nil {
+		return "", err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return "", err
+	}
+	s, err := js.Stream(ctx, log.FirstStream)
+	if err != nil {
+		return "", fmt.Errorf("embedded: open %s: %w: %v", redacted(server), log.ErrUnavailable, err)
+	}
+	name := nameOf(log.FirstStream + " " + s.CachedInfo().Created.UTC().Format(time.RFC3339Nano))
+	if have, err := os.ReadFile(at); err == nil && string(have) == name {
+		return filepath.Join(dir, name), nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("embedded: open %s: %w", redacted(server), err)
 	}
-	sum := sha256.Sum256([]byte(server))
-	return filepath.Join(cache, "tally", "views", hex.EncodeToString(sum[:8])), nil
+	err = durable.Replace(at, []byte(name), 0o600, durable.NoSync)
+	return filepath.Join(dir, name), err
 }

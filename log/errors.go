@@ -295,12 +295,12 @@ func apiError(err error) error {
 var away = 12 * time.Second
 
 // ask puts a question to the server, and again if it has no streams at the moment, or
-// closed them before it answered. Or it reads much for the answer, from a slow disk: each
-// time it is given twice as long.
+// closed them before it answered. Or it reads much for the answer, from a slow disk: see
+// [patienceOf].
 func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	began := time.Now()
 	for try := 0; ; try++ {
-		once, cancel := context.WithTimeout(ctx, away/4<<min(try, 3))
+		once, cancel := context.WithTimeout(ctx, patienceOf(try))
 		answer, err := question(once)
 		silent := err != nil && once.Err() != nil && ctx.Err() == nil
 		cancel()
@@ -311,6 +311,17 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 			return answer, apiError(err)
 		}
 	}
+}
+
+// patienceOf is how long one answer is waited for. A leader of a cluster that is gone never
+// answers, and the next one does at once: so a question is put again each second. After that
+// a server that reads much from a slow disk has longer and longer.
+func patienceOf(try int) time.Duration {
+	const short = 6
+	if try < short {
+		return away / 12
+	}
+	return away / 4 << min(try-short, 3)
 }
 
 // isAway reports whether a server that serves said that it has no such stream, or

@@ -68,6 +68,9 @@ func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, er
 	if err != nil {
 		return nil, err
 	}
+	if most := b.reads.MaxPayload(); most < leastPayload {
+		return nil, &ConfigError{Stream: c.Stream, Field: "the server's max_payload", Have: fmt.Sprint(most), Need: fmt.Sprint(leastPayload, " or more")}
+	}
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
 	}

@@ -350,6 +350,24 @@ func (l *Log) Stamp(e events.Event) events.Event {
 	return e
 }
 
+// FirstStream is the first stream of a log that is named as it is by default. A log has it
+// for as long as it lasts.
+const FirstStream = "TALLY_1"
+
+const (
+	besides      = 64 << 10  // bytes of a message that are not data: subject and headers
+	leastPayload = 128 << 10 // bytes of a message that a server takes at least
+)
+
+// MostData is how many bytes of data one event may have here: a server that others run may
+// take less in a message than an event may hold.
+func (l *Log) MostData() int {
+	if l.js == nil {
+		return events.MaxData
+	}
+	return int(min(events.MaxData, l.js.reads.MaxPayload()-besides))
+}
+
 // Now is the time by the log's clock.
 func (l *Log) Now() time.Time { return l.config.Now() }
 

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -109,11 +111,31 @@ func (c connSender) request(ctx context.Context, m natswire.Publication) (pubAck
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
-	reply, err := c.nc.RequestMsgWithContext(ctx, c.message(m))
-	if err != nil {
-		return pubAck{}, requestError(err)
+	for try := 0; ; try++ {
+		reply, err := c.once(ctx, m, try)
+		if err == nil {
+			ack, err := parseAck(reply.Data)
+			if err != nil && try > 0 {
+				err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first one may be there, and the reason
+			}
+			return ack, err
+		}
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return pubAck{}, requestError(err)
+		}
 	}
-	return parseAck(reply.Data)
+}
+
+// once sends a message, and waits a second for the answer, then two: a leader of a cluster
+// that is gone never answers, and the next one knows the message by its id.
+func (c connSender) once(ctx context.Context, m natswire.Publication, try int) (*nats.Msg, error) {
+	again := time.Second << min(try, 1)
+	if slices.ContainsFunc(m.Extra, func(f natswire.Field) bool { return f.Name == headerBatchID }) {
+		again = c.wait // the next leader has no other part of the batch
+	}
+	ctx, cancel := context.WithTimeout(ctx, again)
+	defer cancel()
+	return c.nc.RequestMsgWithContext(ctx, c.message(m))
 }
 
 // message addresses an outgoing message to a segment: one that was meant for the
