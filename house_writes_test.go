@@ -32,6 +32,7 @@ var writers = []struct{ file, why string }{
 	{"embedded/blocksync*.go", "blocks of the store, by number"},
 	{"embedded/damage.go", "copies of damaged blocks, by stream and number"},
 	{"embedded/daemons.go", "the store's own folder"},
+	{"embedded/dial.go", "which views are those of a server, by names that are hashes"},
 	{"embedded/layout.go", "a scratch folder"},
 	{"embedded/mark.go", "the store's mark"},
 	{"embedded/mend.go", "blocks of the store, by number"},
