@@ -81,7 +81,13 @@ var cases = []struct {
 		{run: "tally cost --by day --tz America/Los_Angeles -o json", has: []string{`"key": "2026-08-01"`, `"tz": "America/Los_Angeles"`}},
 		{run: "tally cost --by day --tz UTC -o json", has: []string{`"key": "2026-08-02"`}},
 	}},
-	{"17-project-renamed", nil},
+	{"17-project-renamed", []caseStep{
+		{run: `tally watch --once >/dev/null; . "$CASE/steps.sh" >/dev/null 2>&1; tally export --all --format claude-code -C out`, has: []string{`^Exported 1 session`}},
+		{run: `cmp .claude/projects/-srv-shop2/*.jsonl out/-srv-shop2/*.jsonl; ls out`, has: []string{`^-srv-shop2\n$`}},
+		{run: "tally search Ready", has: []string{`^[^\n]* @[0-9]+ [^\n]*\n[^\n]*\n$`}},
+		{run: "tally cost -o json", spent: "0.018312"},
+		{run: "tally ls", has: []string{`^[^\n]*\nclaude/-srv-shop/11111111-1111-4111-8111-111111111111 +transcript +7 +[^\n]* 2026-08-01 10:00 [^\n]*\n$`}},
+	}},
 	{"18-linked-project", []caseStep{
 		{run: `mkdir -p .claude/projects; ln -s "$CASE/real/projects/-srv-shop" .claude/projects/-srv-shop; ln -s .. .claude/projects/loop
 			tally watch --once 2>&1`, has: []string{`/-srv-shop: is a link to /.*/real/projects/-srv-shop and is not followed: import /`, `/loop: is a link to `, `there are no files to read`}},

@@ -219,6 +219,7 @@ func (w *writer) taken(f *file, n int, threads projector.Threads, away map[event
 	}
 	e, err = events.New(sourceDerived+w.own.agent.Name(), w.s.sub, p)
 	end := w.kept(f, n)
+	e.Time = f.lastAt // to edit a file is no activity of the session
 	e.ID = idOf(f.Stem + "#" + strconv.Itoa(f.gen+1) + "@" + strconv.FormatInt(end, 10) + "/replaced")
 	if w.s == w.own {
 		e = e.WithExtension(extLine, spell(f.Name, agents.Span{Start: end, End: end}))
@@ -342,7 +343,7 @@ func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
 		return err
 	}
 	f := w.own.files[is.Stem]
-	if f == nil {
+	if f == nil || f.called != clean(is.Name) { // or it goes on under another name
 		return w.end(nil)
 	}
 	in.mu.Lock()

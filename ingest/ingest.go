@@ -48,6 +48,10 @@ type Options struct {
 	// goroutines. nil: all go to Namespace.
 	Route func(source, cwd string) (namespace string, taken bool)
 
+	// Sessions lists the ids of the sessions in Namespace, so that one whose folder was
+	// renamed is found. nil: none is looked for.
+	Sessions func(ctx context.Context) iter.Seq2[string, error]
+
 	Sources  []Source
 	Redactor *redact.Redactor // nil: lines are stored as they are
 	State    string           // file in which is kept how far was read; "": none, and with Once all is read
@@ -128,6 +132,8 @@ type Ingester struct {
 	status  Status
 
 	undecided map[string]*undecided // by session
+
+	renamed renamed
 
 	reporting sync.Mutex
 }

@@ -62,6 +62,7 @@ func (in *Ingester) fileBy(f tail.File, head func() []byte) (agents.File, bool) 
 		is.Name = strings.TrimSuffix(is.Name, ".zst")
 	}
 	if ok && len(first) > 0 {
+		is.Session = in.original(f, is)
 		in.mu.Lock()
 		in.files[keyOf(f)] = is
 		in.mu.Unlock()
@@ -319,7 +320,7 @@ func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool
 	}
 	defer in.give(s, nil)
 	f := s.files[is.Stem]
-	if owner := in.owner(is); f == nil || len(f.lines) == 0 || owner != "" && owner != t.Root {
+	if owner := in.owner(is); f == nil || len(f.lines) == 0 || in.isRenamed(t, f) || owner != "" && owner != t.Root {
 		return tail.Position{}, false
 	}
 	last := f.lines[len(f.lines)-1]

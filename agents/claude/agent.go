@@ -202,3 +202,12 @@ func sessionIn(line []byte) string {
 func sessionID(project, session string) string { return "claude/" + project + "/" + session }
 
 func agentThread(id string) string { return "agent/" + id }
+
+// Lasts implements agents.Lasting: sessions are called by UUIDs, in every project.
+func (Agent) Lasts(session string) string {
+	id := session[strings.LastIndexByte(session, '/')+1:]
+	if len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "" || strings.Count(id, "-") != 4 {
+		return ""
+	}
+	return id
+}

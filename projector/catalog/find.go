@@ -142,6 +142,7 @@ func (f Finder) attached(ctx context.Context, do func(*sql.Conn) error) error {
 func (l Lookup) read(rows *sql.Rows, mark string) (Found, error) {
 	var found Found
 	known := make(map[string]Intervals)
+	seen := make(map[string]bool) // lines of agents' files that came again when a file was written again
 	for (l.Limit == 0 || len(found.Hits) < l.Limit) && rows.Next() {
 		h, snippet, live, head := Hit{}, "", "", events.Offset(0)
 		if err := rows.Scan(&h.Session, offset(&h.Offset), &h.Thread, &h.Number, &h.Roles, &h.At, &snippet, &h.Kind, &h.Title, &h.Project, &live, offset(&head)); err != nil {
@@ -158,6 +159,13 @@ func (l Lookup) read(rows *sql.Rows, mark string) (Found, error) {
 		if h.Live = h.Offset > head || intervals.Contains(h.Offset); !h.Live && !l.All {
 			found.Rewound++
 			continue
+		}
+		if h.Kind == events.KindTranscript && !l.All {
+			key := strings.Join([]string{h.Session, h.Thread, h.Roles, string(h.At), snippet}, "\x00")
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
 		}
 		h.Snippet = spansOf(snippet, mark)
 		found.Hits = append(found.Hits, h)

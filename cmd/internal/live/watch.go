@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -265,6 +266,9 @@ func (f *following) begin(ctx context.Context) error {
 // options say what is followed for a group.
 func (f *following) options(g *group, remembers bool) ingest.Options {
 	o := ingest.Options{Log: f.store, Namespace: g.namespace, Once: f.once, Report: f.teller.problem, Blocked: f.teller.wake, Tail: tail.Options{Since: f.since}}
+	o.Sessions = func(ctx context.Context) iter.Seq2[string, error] {
+		return app.SessionIDs(ctx, f.store.now(), g.namespace)
+	}
 	byID := make(map[string]place)
 	for _, p := range g.places {
 		o.Sources = append(o.Sources, p.source())

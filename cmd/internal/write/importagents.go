@@ -124,6 +124,7 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files app.AgentFi
 	}
 	journal := &journal{Log: target, agent: files.Agent, touched: make(map[string]bool), added: make(map[string]bool), redacted: make(map[events.Subject]bool)}
 	o := ingest.Options{Log: journal, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: met, Root: files.Root}}, Once: true}
+	o.Sessions = func(ctx context.Context) iter.Seq2[string, error] { return app.SessionIDs(ctx, st, st.Namespace()) }
 	if i.redact == on {
 		r, err := redact.New(redact.Options{})
 		if err != nil {
