@@ -3,9 +3,9 @@ package rawjson
 import "testing"
 
 type keeping struct {
-	N    int      `json:"n,omitempty,kept"`
-	L    []int    `json:"l,omitzero,kept"`
-	P    *keeping `json:"p,omitempty,kept"`
+	N    int      `json:"n,omitempty" rawjson:"kept"`
+	L    []int    `json:"l,omitzero" rawjson:"kept"`
+	P    *keeping `json:"p,omitempty" rawjson:"kept"`
 	Rest Members  `json:",unknown"`
 }
 
@@ -41,7 +41,7 @@ func TestKept(t *testing.T) {
 			}
 		}()
 		Marshal(struct {
-			A int `json:"a,omitempty,kept"`
+			A int `json:"a,omitempty" rawjson:"kept"`
 		}{})
 	}()
 }

@@ -16,7 +16,7 @@ type Member struct {
 // As a field with a tag such as `json:"meta"` it is an object of its own, {} if
 // nil. With the tag `json:",unknown"` it takes, in order, the members of the
 // surrounding object that no other field takes, and they are written after the
-// known ones. It also takes a member of a field with the tag option kept whose
+// known ones. It also takes a member of a field with the tag `rawjson:"kept"` whose
 // value the field's omitempty or omitzero would lose, and such a member is
 // written in the place of its field.
 type Members []Member

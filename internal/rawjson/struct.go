@@ -105,6 +105,12 @@ func (p planner) collect(s *structPlan, t reflect.Type, index []int) {
 		if name == "" {
 			f.name = sf.Name
 		}
+		if option, ok := sf.Tag.Lookup("rawjson"); ok {
+			if option != "kept" {
+				panic("rawjson: field " + sf.Name + ": unknown option of the tag rawjson: " + option)
+			}
+			f.kept, s.keeps = true, true
+		}
 		if s.options(&f, options, sf) {
 			p.add(s, f, t, sf.Type)
 		}
@@ -121,8 +127,6 @@ func (s *structPlan) options(f *field, options string, sf reflect.StructField) b
 			f.notEmpty = true
 		case "omitzero":
 			f.notZero = true
-		case "kept":
-			f.kept, s.keeps = true, true
 		case "unknown":
 			if sf.Type != membersType || s.unknown != nil {
 				panic("rawjson: field " + sf.Name + `: ",unknown" is for one field of type Members`)

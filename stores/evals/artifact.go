@@ -11,11 +11,11 @@ type Artifact struct {
 	SchemaVersion int            `json:"schemaVersion"` // 1
 	RunID         string         `json:"runId"`
 	CreatedAt     string         `json:"createdAt"`
-	Store         *RunStore      `json:"store,omitempty,kept"`
-	Artifacts     *RunArtifacts  `json:"artifacts,omitempty,kept"`
+	Store         *RunStore      `json:"store,omitempty" rawjson:"kept"`
+	Artifacts     *RunArtifacts  `json:"artifacts,omitempty" rawjson:"kept"`
 	Defs          RunDefs        `json:"defs"`
 	Result        Evaluation     `json:"result"`
-	Metadata      *events.Fields `json:"metadata,omitempty,kept"`
+	Metadata      *events.Fields `json:"metadata,omitempty" rawjson:"kept"`
 	Unknown       events.Fields  `json:",unknown"`
 }
 
@@ -29,9 +29,9 @@ type RunStore struct {
 // RunArtifacts name what an evaluation judged.
 type RunArtifacts struct {
 	ConversationID        string        `json:"conversationId"`
-	RunPath               string        `json:"runPath,omitempty,kept"`
-	ConversationJSONLPath string        `json:"conversationJsonlPath,omitempty,kept"`
-	StepTracesPath        string        `json:"stepTracesPath,omitempty,kept"`
+	RunPath               string        `json:"runPath,omitempty" rawjson:"kept"`
+	ConversationJSONLPath string        `json:"conversationJsonlPath,omitempty" rawjson:"kept"`
+	StepTracesPath        string        `json:"stepTracesPath,omitempty" rawjson:"kept"`
 	Unknown               events.Fields `json:",unknown"`
 }
 
@@ -48,26 +48,26 @@ type MetricDef struct {
 	Name          string         `json:"name"`
 	Scope         string         `json:"scope"`     // single or multi
 	ValueType     string         `json:"valueType"` // number, boolean, string or ordinal
-	Description   string         `json:"description,omitempty,kept"`
-	Metadata      *events.Fields `json:"metadata,omitempty,kept"`
-	LLM           *MetricLLM     `json:"llm,omitempty,kept"`
-	Aggregators   []Aggregator   `json:"aggregators,omitempty,kept"`
-	Normalization events.Raw     `json:"normalization,omitempty,kept"`
+	Description   string         `json:"description,omitempty" rawjson:"kept"`
+	Metadata      *events.Fields `json:"metadata,omitempty" rawjson:"kept"`
+	LLM           *MetricLLM     `json:"llm,omitempty" rawjson:"kept"`
+	Aggregators   []Aggregator   `json:"aggregators,omitempty" rawjson:"kept"`
+	Normalization events.Raw     `json:"normalization,omitempty" rawjson:"kept"`
 	Unknown       events.Fields  `json:",unknown"`
 }
 
 // MetricLLM says how a model measures.
 type MetricLLM struct {
-	Provider *events.Fields `json:"provider,omitempty,kept"`
-	Prompt   *MetricPrompt  `json:"prompt,omitempty,kept"`
-	Rubric   *events.Fields `json:"rubric,omitempty,kept"`
+	Provider *events.Fields `json:"provider,omitempty" rawjson:"kept"`
+	Prompt   *MetricPrompt  `json:"prompt,omitempty" rawjson:"kept"`
+	Rubric   *events.Fields `json:"rubric,omitempty" rawjson:"kept"`
 	Unknown  events.Fields  `json:",unknown"`
 }
 
 // MetricPrompt is what a model is asked.
 type MetricPrompt struct {
 	Instruction string        `json:"instruction"`
-	Variables   []string      `json:"variables,omitempty,kept"`
+	Variables   []string      `json:"variables,omitempty" rawjson:"kept"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
@@ -75,8 +75,8 @@ type MetricPrompt struct {
 type Aggregator struct {
 	Kind        string        `json:"kind"`
 	Name        string        `json:"name"`
-	Description string        `json:"description,omitempty,kept"`
-	Config      events.Raw    `json:"config,omitempty,kept"`
+	Description string        `json:"description,omitempty" rawjson:"kept"`
+	Config      events.Raw    `json:"config,omitempty" rawjson:"kept"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
@@ -86,23 +86,23 @@ type Def struct {
 	Kind        string         `json:"kind"`        // singleTurn, multiTurn or scorer
 	OutputShape string         `json:"outputShape"` // seriesByStepIndex or scalar
 	Metric      string         `json:"metric"`
-	ScorerRef   string         `json:"scorerRef,omitempty,kept"`
-	Verdict     *VerdictPolicy `json:"verdict,omitempty,kept"`
-	Description string         `json:"description,omitempty,kept"`
-	Metadata    *events.Fields `json:"metadata,omitempty,kept"`
+	ScorerRef   string         `json:"scorerRef,omitempty" rawjson:"kept"`
+	Verdict     *VerdictPolicy `json:"verdict,omitempty" rawjson:"kept"`
+	Description string         `json:"description,omitempty" rawjson:"kept"`
+	Metadata    *events.Fields `json:"metadata,omitempty" rawjson:"kept"`
 	Unknown     events.Fields  `json:",unknown"`
 }
 
 // VerdictPolicy says when a measurement passes.
 type VerdictPolicy struct {
-	Kind     string        `json:"kind"`                // none, boolean, number, ordinal or custom
-	Type     string        `json:"type,omitempty,kept"` // of number: threshold or range
-	PassWhen *bool         `json:"passWhen,omitempty,kept"`
-	PassAt   *float64      `json:"passAt,omitempty,kept"`
-	Min      *float64      `json:"min,omitempty,kept"`
-	Max      *float64      `json:"max,omitempty,kept"`
-	PassIn   []string      `json:"passWhenIn,omitempty,kept"`
-	Note     string        `json:"note,omitempty,kept"`
+	Kind     string        `json:"kind"`                          // none, boolean, number, ordinal or custom
+	Type     string        `json:"type,omitempty" rawjson:"kept"` // of number: threshold or range
+	PassWhen *bool         `json:"passWhen,omitempty" rawjson:"kept"`
+	PassAt   *float64      `json:"passAt,omitempty" rawjson:"kept"`
+	Min      *float64      `json:"min,omitempty" rawjson:"kept"`
+	Max      *float64      `json:"max,omitempty" rawjson:"kept"`
+	PassIn   []string      `json:"passWhenIn,omitempty" rawjson:"kept"`
+	Note     string        `json:"note,omitempty" rawjson:"kept"`
 	Unknown  events.Fields `json:",unknown"`
 }
 
@@ -110,11 +110,11 @@ type VerdictPolicy struct {
 type ScorerDef struct {
 	Name             string         `json:"name"`
 	Inputs           []ScorerInput  `json:"inputs"`
-	NormalizeWeights *bool          `json:"normalizeWeights,omitempty,kept"`
-	FallbackScore    *float64       `json:"fallbackScore,omitempty,kept"` // 0 to 1
-	Combine          *Combine       `json:"combine,omitempty,kept"`
-	Description      string         `json:"description,omitempty,kept"`
-	Metadata         *events.Fields `json:"metadata,omitempty,kept"`
+	NormalizeWeights *bool          `json:"normalizeWeights,omitempty" rawjson:"kept"`
+	FallbackScore    *float64       `json:"fallbackScore,omitempty" rawjson:"kept"` // 0 to 1
+	Combine          *Combine       `json:"combine,omitempty" rawjson:"kept"`
+	Description      string         `json:"description,omitempty" rawjson:"kept"`
+	Metadata         *events.Fields `json:"metadata,omitempty" rawjson:"kept"`
 	Unknown          events.Fields  `json:",unknown"`
 }
 
@@ -122,15 +122,15 @@ type ScorerDef struct {
 type ScorerInput struct {
 	MetricRef             string        `json:"metricRef"`
 	Weight                float64       `json:"weight"`
-	Required              *bool         `json:"required,omitempty,kept"`
-	HasNormalizerOverride *bool         `json:"hasNormalizerOverride,omitempty,kept"`
+	Required              *bool         `json:"required,omitempty" rawjson:"kept"`
+	HasNormalizerOverride *bool         `json:"hasNormalizerOverride,omitempty" rawjson:"kept"`
 	Unknown               events.Fields `json:",unknown"`
 }
 
 // Combine says how a scorer combines.
 type Combine struct {
 	Kind    string        `json:"kind"` // weightedAverage, identity, custom or unknown
-	Note    string        `json:"note,omitempty,kept"`
+	Note    string        `json:"note,omitempty" rawjson:"kept"`
 	Unknown events.Fields `json:",unknown"`
 }
 
@@ -140,7 +140,7 @@ type Evaluation struct {
 	SingleTurn Ordered[Series]       `json:"singleTurn"`
 	MultiTurn  Ordered[Result]       `json:"multiTurn"`
 	Scorers    Ordered[ScorerResult] `json:"scorers"`
-	Summaries  *EvaluationSummaries  `json:"summaries,omitempty,kept"`
+	Summaries  *EvaluationSummaries  `json:"summaries,omitempty" rawjson:"kept"`
 	Unknown    events.Fields         `json:",unknown"`
 }
 
@@ -154,21 +154,21 @@ type Series struct {
 type Result struct {
 	EvalRef     string        `json:"evalRef"`
 	Measurement Measurement   `json:"measurement"`
-	Outcome     *Outcome      `json:"outcome,omitempty,kept"`
+	Outcome     *Outcome      `json:"outcome,omitempty" rawjson:"kept"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
 // Measurement is a measured value.
 type Measurement struct {
 	MetricRef       string         `json:"metricRef"`
-	Score           *float64       `json:"score,omitempty,kept"`    // 0 to 1
-	RawValue        events.Raw     `json:"rawValue,omitempty,kept"` // number, boolean, string or null
-	Confidence      *float64       `json:"confidence,omitempty,kept"`
-	Reasoning       string         `json:"reasoning,omitempty,kept"`
-	ExecutionTimeMS *float64       `json:"executionTimeMs,omitempty,kept"`
-	Timestamp       string         `json:"timestamp,omitempty,kept"`
-	Metadata        *events.Fields `json:"metadata,omitempty,kept"`
-	Normalization   events.Raw     `json:"normalization,omitempty,kept"`
+	Score           *float64       `json:"score,omitempty" rawjson:"kept"`    // 0 to 1
+	RawValue        events.Raw     `json:"rawValue,omitempty" rawjson:"kept"` // number, boolean, string or null
+	Confidence      *float64       `json:"confidence,omitempty" rawjson:"kept"`
+	Reasoning       string         `json:"reasoning,omitempty" rawjson:"kept"`
+	ExecutionTimeMS *float64       `json:"executionTimeMs,omitempty" rawjson:"kept"`
+	Timestamp       string         `json:"timestamp,omitempty" rawjson:"kept"`
+	Metadata        *events.Fields `json:"metadata,omitempty" rawjson:"kept"`
+	Normalization   events.Raw     `json:"normalization,omitempty" rawjson:"kept"`
 	Unknown         events.Fields  `json:",unknown"`
 }
 
@@ -176,22 +176,22 @@ type Measurement struct {
 type Outcome struct {
 	Verdict  string        `json:"verdict"` // pass, fail or unknown
 	Policy   VerdictPolicy `json:"policy"`
-	Observed *Observed     `json:"observed,omitempty,kept"`
+	Observed *Observed     `json:"observed,omitempty" rawjson:"kept"`
 	Unknown  events.Fields `json:",unknown"`
 }
 
 // Observed is what a verdict saw.
 type Observed struct {
-	RawValue events.Raw    `json:"rawValue,omitempty,kept"`
-	Score    *float64      `json:"score,omitempty,kept"` // 0 to 1
+	RawValue events.Raw    `json:"rawValue,omitempty" rawjson:"kept"`
+	Score    *float64      `json:"score,omitempty" rawjson:"kept"` // 0 to 1
 	Unknown  events.Fields `json:",unknown"`
 }
 
 // ScorerResult is a series or one result.
 type ScorerResult struct {
 	Shape   string        `json:"shape"` // seriesByStepIndex or scalar
-	Series  *Series       `json:"series,omitempty,kept"`
-	Result  *Result       `json:"result,omitempty,kept"`
+	Series  *Series       `json:"series,omitempty" rawjson:"kept"`
+	Result  *Result       `json:"result,omitempty" rawjson:"kept"`
 	Unknown events.Fields `json:",unknown"`
 }
 
@@ -206,15 +206,15 @@ type RunSummary struct {
 	Eval           string           `json:"eval"`
 	Kind           string           `json:"kind"`
 	Count          int              `json:"count"`
-	Aggregations   *RunAggregations `json:"aggregations,omitempty,kept"`
-	VerdictSummary *VerdictSummary  `json:"verdictSummary,omitempty,kept"`
+	Aggregations   *RunAggregations `json:"aggregations,omitempty" rawjson:"kept"`
+	VerdictSummary *VerdictSummary  `json:"verdictSummary,omitempty" rawjson:"kept"`
 	Unknown        events.Fields    `json:",unknown"`
 }
 
 // RunAggregations are numbers, or objects of numbers, by name.
 type RunAggregations struct {
 	Score   Ordered[events.Raw]  `json:"score"`
-	Raw     *Ordered[events.Raw] `json:"raw,omitempty,kept"`
+	Raw     *Ordered[events.Raw] `json:"raw,omitempty" rawjson:"kept"`
 	Unknown events.Fields        `json:",unknown"`
 }
 

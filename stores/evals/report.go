@@ -13,8 +13,8 @@ type Report struct {
 	PerTargetResults   []TargetResult        `json:"perTargetResults"`
 	AggregateSummaries []AggregateSummary    `json:"aggregateSummaries"`
 	EvalSummaries      Ordered[ReportedEval] `json:"evalSummaries"`
-	MetricToEvalMap    *Ordered[events.Raw]  `json:"metricToEvalMap,omitempty,kept"`
-	Metadata           events.Raw            `json:"metadata,omitempty,kept"`
+	MetricToEvalMap    *Ordered[events.Raw]  `json:"metricToEvalMap,omitempty" rawjson:"kept"`
+	Metadata           events.Raw            `json:"metadata,omitempty" rawjson:"kept"`
 	Unknown            events.Fields         `json:",unknown"`
 }
 
@@ -31,11 +31,11 @@ type TargetResult struct {
 type RawMetric struct {
 	MetricDef     events.Raw    `json:"metricDef"`
 	Value         events.Raw    `json:"value"`
-	Confidence    *float64      `json:"confidence,omitempty,kept"`
-	Reasoning     string        `json:"reasoning,omitempty,kept"`
-	ExecutionTime *float64      `json:"executionTime,omitempty,kept"` // ms
-	Timestamp     string        `json:"timestamp,omitempty,kept"`
-	Metadata      events.Raw    `json:"metadata,omitempty,kept"`
+	Confidence    *float64      `json:"confidence,omitempty" rawjson:"kept"`
+	Reasoning     string        `json:"reasoning,omitempty" rawjson:"kept"`
+	ExecutionTime *float64      `json:"executionTime,omitempty" rawjson:"kept"` // ms
+	Timestamp     string        `json:"timestamp,omitempty" rawjson:"kept"`
+	Metadata      events.Raw    `json:"metadata,omitempty" rawjson:"kept"`
 	Unknown       events.Fields `json:",unknown"`
 }
 
@@ -50,17 +50,17 @@ type DerivedMetric struct {
 type ReportedVerdict struct {
 	Verdict  string        `json:"verdict"` // pass, fail or unknown
 	Score    float64       `json:"score"`   // 0 to 1
-	RawValue events.Raw    `json:"rawValue,omitempty,kept"`
+	RawValue events.Raw    `json:"rawValue,omitempty" rawjson:"kept"`
 	Unknown  events.Fields `json:",unknown"`
 }
 
 // AggregateSummary sums up one metric.
 type AggregateSummary struct {
 	Metric       events.Raw    `json:"metric"`
-	Aggregations events.Raw    `json:"aggregations,omitempty,kept"`
+	Aggregations events.Raw    `json:"aggregations,omitempty" rawjson:"kept"`
 	Count        int           `json:"count"`
-	Average      *float64      `json:"average,omitempty,kept"`
-	Percentile   events.Raw    `json:"percentile,omitempty,kept"`
+	Average      *float64      `json:"average,omitempty" rawjson:"kept"`
+	Percentile   events.Raw    `json:"percentile,omitempty" rawjson:"kept"`
 	Unknown      events.Fields `json:",unknown"`
 }
 
@@ -68,7 +68,7 @@ type AggregateSummary struct {
 type ReportedEval struct {
 	EvalName       string        `json:"evalName"`
 	EvalKind       string        `json:"evalKind"` // singleTurn, multiTurn or scorer
-	Aggregations   events.Raw    `json:"aggregations,omitempty,kept"`
-	VerdictSummary events.Raw    `json:"verdictSummary,omitempty,kept"`
+	Aggregations   events.Raw    `json:"aggregations,omitempty" rawjson:"kept"`
+	VerdictSummary events.Raw    `json:"verdictSummary,omitempty" rawjson:"kept"`
 	Unknown        events.Fields `json:",unknown"`
 }

@@ -19,17 +19,17 @@ type StepTrace struct {
 	TurnIndex     int              `json:"turnIndex"`
 	UserMessage   events.Raw       `json:"userMessage"`
 	AgentMessages []events.Raw     `json:"agentMessages"`
-	Timestamp     events.Timestamp `json:"timestamp,omitempty,kept"` // as it is spelled
-	StepID        *string          `json:"stepId"`                   // nil: no step of the graph was chosen
+	Timestamp     events.Timestamp `json:"timestamp,omitempty" rawjson:"kept"` // as it is spelled
+	StepID        *string          `json:"stepId"`                             // nil: no step of the graph was chosen
 	Selection     events.Raw       `json:"selection"`
-	End           events.Raw       `json:"end,omitempty,kept"` // of the last trace only
+	End           events.Raw       `json:"end,omitempty" rawjson:"kept"` // of the last trace only
 	Unknown       events.Fields    `json:",unknown"`
 }
 
 // Selection says how a step of the graph was chosen.
 type Selection struct {
 	Method     string        `json:"method"` // start, preconditions-ordered, llm-ranked or none
-	Candidates []Candidate   `json:"candidates,omitempty,kept"`
+	Candidates []Candidate   `json:"candidates,omitempty" rawjson:"kept"`
 	Unknown    events.Fields `json:",unknown"`
 }
 
@@ -37,7 +37,7 @@ type Selection struct {
 type Candidate struct {
 	StepID  string        `json:"stepId"`
 	Score   float64       `json:"score"`
-	Reasons []string      `json:"reasons,omitempty,kept"`
+	Reasons []string      `json:"reasons,omitempty" rawjson:"kept"`
 	Unknown events.Fields `json:",unknown"`
 }
 
@@ -46,7 +46,7 @@ type TraceEnd struct {
 	IsFinal   bool          `json:"isFinal"`
 	Reason    string        `json:"reason"` // goal-reached, max-turns, policy-violation, agent-loop, no-step-match or error
 	Completed bool          `json:"completed"`
-	Summary   string        `json:"summary,omitempty,kept"`
+	Summary   string        `json:"summary,omitempty" rawjson:"kept"`
 	Unknown   events.Fields `json:",unknown"`
 }
 

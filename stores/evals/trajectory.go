@@ -20,33 +20,33 @@ type TrajectoryMeta struct {
 	CreatedAt     events.Timestamp `json:"createdAt"`
 	Goal          string           `json:"goal"`
 	Persona       Persona          `json:"persona"`
-	MaxTurns      *int             `json:"maxTurns,omitempty,kept"`
-	LoopDetection *LoopDetection   `json:"loopDetection,omitempty,kept"`
-	Metadata      *events.Fields   `json:"metadata,omitempty,kept"`
-	StepGraph     *StepGraph       `json:"stepGraph,omitempty,kept"`
+	MaxTurns      *int             `json:"maxTurns,omitempty" rawjson:"kept"`
+	LoopDetection *LoopDetection   `json:"loopDetection,omitempty" rawjson:"kept"`
+	Metadata      *events.Fields   `json:"metadata,omitempty" rawjson:"kept"`
+	StepGraph     *StepGraph       `json:"stepGraph,omitempty" rawjson:"kept"`
 	Unknown       events.Fields    `json:",unknown"`
 }
 
 // Persona is who the simulation plays.
 type Persona struct {
-	Name        string        `json:"name,omitempty,kept"`
+	Name        string        `json:"name,omitempty" rawjson:"kept"`
 	Description string        `json:"description"`
-	Guardrails  []string      `json:"guardrails,omitempty,kept"`
+	Guardrails  []string      `json:"guardrails,omitempty" rawjson:"kept"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
 // LoopDetection bounds how often a simulation goes round.
 type LoopDetection struct {
-	MaxConsecutiveSameStep *int          `json:"maxConsecutiveSameStep,omitempty,kept"`
-	MaxCycleLength         *int          `json:"maxCycleLength,omitempty,kept"`
-	MaxCycleRepetitions    *int          `json:"maxCycleRepetitions,omitempty,kept"`
+	MaxConsecutiveSameStep *int          `json:"maxConsecutiveSameStep,omitempty" rawjson:"kept"`
+	MaxCycleLength         *int          `json:"maxCycleLength,omitempty" rawjson:"kept"`
+	MaxCycleRepetitions    *int          `json:"maxCycleRepetitions,omitempty" rawjson:"kept"`
 	Unknown                events.Fields `json:",unknown"`
 }
 
 // StepGraph is the plan of a simulation. Its steps are open objects.
 type StepGraph struct {
 	Start     string        `json:"start"`
-	Terminals []string      `json:"terminals,omitempty,kept"`
+	Terminals []string      `json:"terminals,omitempty" rawjson:"kept"`
 	Steps     []events.Raw  `json:"steps"`
 	Unknown   events.Fields `json:",unknown"`
 }
@@ -61,9 +61,9 @@ type TrajectoryRunMeta struct {
 	Completed      bool             `json:"completed"`
 	Reason         string           `json:"reason"` // goal-reached, max-turns, policy-violation, agent-loop, no-step-match or error
 	TotalTurns     int              `json:"totalTurns"`
-	StepCount      *int             `json:"stepCount,omitempty,kept"`
-	StepsCompleted *int             `json:"stepsCompleted,omitempty,kept"`
-	Metadata       *events.Fields   `json:"metadata,omitempty,kept"`
+	StepCount      *int             `json:"stepCount,omitempty" rawjson:"kept"`
+	StepsCompleted *int             `json:"stepsCompleted,omitempty" rawjson:"kept"`
+	Metadata       *events.Fields   `json:"metadata,omitempty" rawjson:"kept"`
 	Unknown        events.Fields    `json:",unknown"`
 }
 

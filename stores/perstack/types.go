@@ -61,10 +61,10 @@ type Job struct {
 	Status               JobStatus `json:"status"`
 	CoordinatorExpertKey string    `json:"coordinatorExpertKey"`
 	TotalSteps           int64     `json:"totalSteps"`
-	MaxSteps             int64     `json:"maxSteps,omitempty,kept"` // 0: not said
+	MaxSteps             int64     `json:"maxSteps,omitempty" rawjson:"kept"` // 0: not said
 	Usage                Usage     `json:"usage"`
 	StartedAt            int64     `json:"startedAt"`
-	FinishedAt           int64     `json:"finishedAt,omitempty,kept"` // 0: not finished
+	FinishedAt           int64     `json:"finishedAt,omitempty" rawjson:"kept"` // 0: not finished
 
 	Unknown events.Fields `json:",unknown"`
 }
@@ -103,7 +103,7 @@ type DelegatedBy struct {
 type CheckpointError struct {
 	Name        string `json:"name"`
 	Message     string `json:"message"`
-	StatusCode  int64  `json:"statusCode,omitempty,kept"`
+	StatusCode  int64  `json:"statusCode,omitempty" rawjson:"kept"`
 	IsRetryable bool   `json:"isRetryable"`
 
 	Unknown events.Fields `json:",unknown"`
@@ -118,16 +118,16 @@ type Checkpoint struct {
 	StepNumber         int64            `json:"stepNumber"`
 	Messages           []events.Raw     `json:"messages"` // all of them, each as it stands
 	Expert             Expert           `json:"expert"`
-	DelegateTo         []Delegation     `json:"delegateTo,omitempty,kept"`
-	DelegatedBy        *DelegatedBy     `json:"delegatedBy,omitempty,kept"`
-	Usage              Usage            `json:"usage"`                             // of the run and of what it went on from
-	ContextWindow      int64            `json:"contextWindow,omitempty,kept"`      // tokens; 0: not said
-	ContextWindowUsage float64          `json:"contextWindowUsage,omitempty,kept"` // from 0 to 1; 0: not said
-	PendingToolCalls   []events.Raw     `json:"pendingToolCalls,omitempty,kept"`
-	PartialToolResults []events.Raw     `json:"partialToolResults,omitempty,kept"`
-	Metadata           events.Raw       `json:"metadata,omitempty,kept"`
-	Error              *CheckpointError `json:"error,omitempty,kept"`
-	RetryCount         int64            `json:"retryCount,omitempty,kept"`
+	DelegateTo         []Delegation     `json:"delegateTo,omitempty" rawjson:"kept"`
+	DelegatedBy        *DelegatedBy     `json:"delegatedBy,omitempty" rawjson:"kept"`
+	Usage              Usage            `json:"usage"`                                       // of the run and of what it went on from
+	ContextWindow      int64            `json:"contextWindow,omitempty" rawjson:"kept"`      // tokens; 0: not said
+	ContextWindowUsage float64          `json:"contextWindowUsage,omitempty" rawjson:"kept"` // from 0 to 1; 0: not said
+	PendingToolCalls   []events.Raw     `json:"pendingToolCalls,omitempty" rawjson:"kept"`
+	PartialToolResults []events.Raw     `json:"partialToolResults,omitempty" rawjson:"kept"`
+	Metadata           events.Raw       `json:"metadata,omitempty" rawjson:"kept"`
+	Error              *CheckpointError `json:"error,omitempty" rawjson:"kept"`
+	RetryCount         int64            `json:"retryCount,omitempty" rawjson:"kept"`
 
 	Unknown events.Fields `json:",unknown"`
 }
@@ -163,18 +163,18 @@ type RunSetting struct {
 	ExpertKey          string        `json:"expertKey"`
 	Input              events.Raw    `json:"input"`
 	Experts            events.Fields `json:"experts"` // by key
-	ReasoningBudget    events.Raw    `json:"reasoningBudget,omitempty,kept"`
-	MaxSteps           int64         `json:"maxSteps,omitempty,kept"`
-	MaxRetries         int64         `json:"maxRetries,omitempty,kept"`
-	Timeout            int64         `json:"timeout,omitempty,kept"` // milliseconds
-	StartedAt          int64         `json:"startedAt"`              // Unix milliseconds
-	UpdatedAt          int64         `json:"updatedAt"`              // Unix milliseconds
-	PerstackAPIBaseURL string        `json:"perstackApiBaseUrl,omitempty,kept"`
-	PerstackAPIKey     string        `json:"perstackApiKey,omitempty,kept"`
-	BaseSkillCommand   []string      `json:"perstackBaseSkillCommand,omitempty,kept"`
-	Env                events.Fields `json:"env,omitempty,kept"`
-	ProxyURL           string        `json:"proxyUrl,omitempty,kept"`
-	Verbose            bool          `json:"verbose,omitempty,kept"`
+	ReasoningBudget    events.Raw    `json:"reasoningBudget,omitempty" rawjson:"kept"`
+	MaxSteps           int64         `json:"maxSteps,omitempty" rawjson:"kept"`
+	MaxRetries         int64         `json:"maxRetries,omitempty" rawjson:"kept"`
+	Timeout            int64         `json:"timeout,omitempty" rawjson:"kept"` // milliseconds
+	StartedAt          int64         `json:"startedAt"`                        // Unix milliseconds
+	UpdatedAt          int64         `json:"updatedAt"`                        // Unix milliseconds
+	PerstackAPIBaseURL string        `json:"perstackApiBaseUrl,omitempty" rawjson:"kept"`
+	PerstackAPIKey     string        `json:"perstackApiKey,omitempty" rawjson:"kept"`
+	BaseSkillCommand   []string      `json:"perstackBaseSkillCommand,omitempty" rawjson:"kept"`
+	Env                events.Fields `json:"env,omitempty" rawjson:"kept"`
+	ProxyURL           string        `json:"proxyUrl,omitempty" rawjson:"kept"`
+	Verbose            bool          `json:"verbose,omitempty" rawjson:"kept"`
 
 	Unknown events.Fields `json:",unknown"`
 }
