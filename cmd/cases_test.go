@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // A caseStep is a command of a case and what its output must show.
@@ -25,8 +27,8 @@ type caseStep struct {
 }
 
 // cases are the inputs below testdata/cases, which have the shapes of public reports.
-// The expected.md of each states the source and the right value. Without a first step
-// that watches, watchOnce is played before the steps. A case without steps is not right yet.
+// The expected.md of each states the source and the right value. A case whose first step
+// does not take the home in by itself begins with tally watch --once.
 var cases = []struct {
 	name  string
 	steps []caseStep
@@ -137,7 +139,13 @@ var cases = []struct {
 	{"27-result-without-call", []caseStep{
 		{run: "tally show last", has: []string{"main, 3 turns", "found it"}},
 	}},
-	{"28-verify-large-turns", nil},
+	{"28-verify-large-turns", []caseStep{
+		{run: `f="$HOME/.claude/projects/-srv-shop/33333333-3333-4333-8333-333333333333.jsonl"
+			python3 "$CASE/gen.py" "$f" 800 2; mv "$f" "$HOME/all"; : >"$f"
+			for k in 40 80 120 160 200 240 280 320 400 480 560 640 720 800; do
+				head -$k "$HOME/all" | tail -c +$(( $(wc -c <"$f") + 1 )) >>"$f"; tally watch --once >/dev/null 2>&1
+			done; tally verify`},
+	}},
 	{"29-cost-after-import", []caseStep{
 		{run: `for s in 1 2 3 4 5 6; do python3 "$CASE/../28-verify-large-turns/gen.py" "$HOME/.claude/projects/-srv-shop$s/3333333$s-3333-4333-8333-333333333333.jsonl" 1600 $s; done
 			tally watch --once >/dev/null 2>&1; tally cost -o json`, spent: "5.112"},
@@ -161,6 +169,9 @@ func TestCases(t *testing.T) {
 		known[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if len(c.steps) == 0 {
+				t.Fatal("the case has no steps")
+			}
 			playCase(t, c.name, c.steps)
 		})
 	}
@@ -182,8 +193,12 @@ func playCase(t *testing.T, name string, steps []caseStep) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if strings.Contains(steps[0].run, "python3") {
+		_, err := exec.LookPath("python3")
+		testkit.Needs(t, err == nil, "python3")
+	}
 	env := caseEnv(t, folder)
-	if len(steps) > 0 && !strings.Contains(steps[0].run, "tally watch") && !strings.Contains(steps[0].run, "tally import") {
+	if !strings.Contains(steps[0].run, "tally watch") && !strings.Contains(steps[0].run, "tally import") {
 		runCase(t, env, caseStep{run: "tally watch --once && tally project --once"})
 	}
 	for i, step := range steps {
