@@ -136,15 +136,6 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-func alter(t *testing.T, path, old, text string) {
-	t.Helper()
-	before, err := os.ReadFile(path)
-	if err != nil || !bytes.Contains(before, []byte(old)) {
-		t.Fatalf("%s: %v: %s", path, err, before)
-	}
-	put(t, path, strings.Replace(string(before), old, text, 1))
-}
-
 func codeOf(t *testing.T, err error) int {
 	t.Helper()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -22,6 +22,8 @@ const (
 	loginWithin = 5 * time.Second // for TLS, user and password together
 	mostConnect = 64 << 10        // bytes of a CONNECT line
 	mostPause   = time.Second     // after an error of Accept
+
+	wrongLogin = "Authorization Violation" // the server's words for a wrong user or password
 )
 
 // door is a listener by which clients reach the server.
@@ -177,11 +179,11 @@ func (d *door) login(raw net.Conn) (out *client, in net.Conn, why string) {
 	}
 	g, err := d.roll.admit(connect.text("user"), connect.text("pass"))
 	if err != nil {
-		out.refuse("Authorization Violation")
+		out.refuse(wrongLogin)
 		return nil, nil, "their user or password was wrong"
 	}
-	if err := d.take(raw, g); err != nil {
-		out.refuse(err.Error())
+	if refusal := d.take(raw, g); refusal != "" {
+		out.refuse(refusal)
 		return nil, nil, "too many had logged in"
 	}
 	if in, err = d.present(connect, g); err != nil {
@@ -234,19 +236,19 @@ func (d *door) carry(out *client, in net.Conn) {
 	in.Close()
 }
 
-// take notes a guest, unless there are as many as there may be, or the guest may not be there
-// since a moment ago.
-func (d *door) take(c net.Conn, g guest) error {
+// take notes a guest. It refuses, in the server's words, a guest whose account has just ended,
+// and any guest of a full door.
+func (d *door) take(c net.Conn, g guest) (refusal string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case !d.roll.has(g):
-		return errors.New("Authorization Violation")
+		return wrongLogin
 	case len(d.within) >= d.most:
-		return errors.New("maximum connections exceeded")
+		return "maximum connections exceeded"
 	}
 	d.within[c] = g
-	return nil
+	return ""
 }
 
 func (d *door) leave(c net.Conn) {
