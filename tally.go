@@ -246,9 +246,14 @@ func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 }
 
 // Wait returns when a view, such as "catalog", shows at least the record at an
-// offset, in this process or another. A view that nobody keeps is ErrNotFound. When the
+// offset, in this process or another. If that record is lost, no view can show it, and Wait
+// waits for the last record before it that can be read. A view that nobody keeps is ErrNotFound. When the
 // process is gone that this one is attached to, it is log.ErrUnavailable: open the store again.
 func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error {
+	at, err := st.lastReadable(ctx, at)
+	if err != nil {
+		return err
+	}
 	for _, r := range st.runners {
 		if r.View.Name() == view {
 			return r.Wait(ctx, at)
@@ -258,6 +263,24 @@ func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error 
 		return fmt.Errorf("view %s: %w", view, ErrNotFound)
 	}
 	return st.config.Shown(ctx, view, at)
+}
+
+// lastReadable returns the offset if its record is not lost, else that of the last record before
+// it that can be read, 0 if there is none.
+func (st *Store) lastReadable(ctx context.Context, at events.Offset) (events.Offset, error) {
+	if at == 0 {
+		return 0, nil
+	}
+	if _, err := st.Log.Record(ctx, at); !isDamage(err) {
+		return at, nil // any other error is for the wait to meet
+	}
+	for rec, err := range st.Log.ReadBack(ctx, events.Range{Upto: at}) {
+		if isDamage(err) {
+			continue
+		}
+		return rec.Offset, err
+	}
+	return 0, nil
 }
 
 // TreeError says that files of a tree in mode sync do not show what was appended. It is
