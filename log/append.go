@@ -42,7 +42,7 @@ func (l *Log) AppendBuffered(ctx context.Context, sub events.Subject, expect Exp
 func (l *Log) append(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event) (ack Ack, err error) {
 	begun := time.Now()
 	defer func() { l.config.Observer.Appended(len(evs), time.Since(begun), err) }()
-	p, err := l.prepare(sub, expect, evs)
+	p, err := l.prepareDecided(sub, expect, evs)
 	if err != nil {
 		return Ack{}, err
 	}
@@ -175,7 +175,7 @@ func (l *Log) AppendAsyncBuffered(ctx context.Context, sub events.Subject, expec
 func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event, k *link) *Pending {
 	begun := time.Now()
 	done := &Pending{done: make(chan struct{})}
-	p, err := l.prepare(sub, expect, evs)
+	p, err := l.prepareDecided(sub, expect, evs)
 	if err != nil {
 		k.settle(err)
 		return done.finish(Ack{}, err)
@@ -246,11 +246,12 @@ func (p *Pending) Wait(ctx context.Context) (Ack, error) {
 
 // appending is an append that passed validation.
 type appending struct {
-	sub    events.Subject
-	name   string // of the subject in NATS
-	expect Expect
-	events []events.Event
-	msgs   []Outgoing
+	decided bool // it rests on what its subject was
+	sub     events.Subject
+	name    string // of the subject in NATS
+	expect  Expect
+	events  []events.Event
+	msgs    []Outgoing
 
 	// youngUntil is when the first of the ids that the caller gave stops being
 	// young; zero: the caller gave none. It is looked at when the append's turn has
@@ -273,6 +274,17 @@ type appending struct {
 	tried   Exactly // and when the backend refused it
 	claimed Exactly // what the backend said then about the subject
 	found   []place // by event, in the last look
+}
+
+// prepareDecided prepares an append that may rest on a decision. A series does not: what it brings
+// is not decided by what was there.
+func (l *Log) prepareDecided(sub events.Subject, expect Expect, evs []events.Event) (*appending, error) {
+	p, err := l.prepare(sub, expect, evs)
+	if err != nil {
+		return nil, err
+	}
+	p.decided = expect.kind == expectAt || expect.kind == expectSince
+	return p, l.unread(sub, expect)
 }
 
 // prepare refuses what must not be stored and encodes the rest.

@@ -411,8 +411,8 @@ func (l *Log) Durable(ctx context.Context) (events.Offset, error) {
 	return l.safe.durable(ctx)
 }
 
-// Last returns the last record of a subject, or ErrNotFound. What is not durable
-// yet is waited for.
+// Last returns the last record of a subject: ErrNotFound if there is none, *events.DamageError if
+// it is lost. What is not durable yet is waited for.
 func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
 	if err := sub.Validate(); err != nil {
 		return events.Record{}, err
@@ -421,6 +421,12 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 		return events.Record{}, l.errClosed("last of " + sub.NATS())
 	}
 	m, err := l.backend.Last(ctx, sub.NATS())
+	if err == nil || isNotFound(err) {
+		err = cmp.Or(noted(ctx, l.lostBehind(sub, m.Offset)), err)
+	}
+	if isNotFound(err) {
+		err = cmp.Or(l.unreadable(ctx, sub), err)
+	}
 	if err != nil {
 		return events.Record{}, fmt.Errorf("log: last of %s: %w", sub.Name(), err)
 	}
@@ -533,7 +539,7 @@ func (l *Log) RecordsRead() int64 { return l.took.Load() }
 func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, error) {
 	rec, err := l.record(ctx, at)
 	if err != nil {
-		return rec, err
+		return rec, noted(ctx, err)
 	}
 	if err := l.awaitSafe(ctx, at); err != nil {
 		return events.Record{}, fmt.Errorf("log: record %v: %w", at, err)
@@ -572,7 +578,8 @@ type SubjectInfo struct {
 }
 
 // Subjects lists the subjects of a namespace and kind, sorted by namespace,
-// kind and id; "" is every one. Subjects that are not tally's are left out.
+// kind and id; "" is every one. Subjects that are not tally's are left out. A subject of which
+// every record is lost is listed with none, so that what opens it hears of the loss.
 func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectInfo, error] {
 	return func(yield func(SubjectInfo, error) bool) {
 		filter, err := filterOf(events.Range{Namespace: ns, Kind: kind})
@@ -587,6 +594,11 @@ func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectIn
 		if err != nil {
 			yield(SubjectInfo{}, fmt.Errorf("log: subjects: %w", err))
 			return
+		}
+		for _, h := range l.holes.reported(0) {
+			if _, has := counts[h.Subject]; !has && h.Subject != "" && h.of(filter) {
+				counts[h.Subject] = 0
+			}
 		}
 		found := make([]SubjectInfo, 0, len(counts))
 		for name, n := range counts {

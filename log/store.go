@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,6 +192,9 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 			if !lost {
 				return Publication{}, nil, nil
 			}
+			if p.decided {
+				return pub, nil, l.notWritten(p, p.claimed.At)
+			}
 			p.exact = p.claimed // the backend counts from a record that nobody can see
 		}
 		if !decided {
@@ -262,6 +266,12 @@ func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
 	switch {
 	case conflict && p.guarded:
 		return Exactly{}, nil, &events.InvalidError{Field: "expect", Reason: p.guardedType() + " is a decision about what is there: unless it begins the subject, it has to name the last offset that it is based on"}
+	case conflict && p.decided && p.expect.at > s.last:
+		lost, err := l.cannotRead(ctx, p.expect.at)
+		if lost && err == nil {
+			err = l.notWritten(p, p.expect.at)
+		}
+		return Exactly{}, nil, cmp.Or(err, error(&ConflictError{Subject: p.sub, Want: p.expect.at, Have: s.last}))
 	case conflict:
 		return Exactly{}, nil, &ConflictError{Subject: p.sub, Want: p.expect.at, Have: s.last}
 	}

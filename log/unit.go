@@ -83,12 +83,15 @@ func (l *Log) beginAll(given []Part) (*unit, error) {
 
 func (l *Log) preparePart(p Part) (*appending, error) {
 	if len(p.Events) > 0 {
-		return l.prepare(p.Subject, p.Expect, p.Events)
+		return l.prepareDecided(p.Subject, p.Expect, p.Events)
 	}
 	if p.Expect.kind == expectAny || p.Expect.kind == expectSince && p.Expect.types == "" {
 		return nil, &events.InvalidError{Field: "expect", Reason: "a part without events has to expect something of " + p.Subject.Name()}
 	}
-	return &appending{sub: p.Subject, name: p.Subject.NATS(), expect: p.Expect}, p.Subject.Validate()
+	if err := p.Subject.Validate(); err != nil {
+		return nil, err
+	}
+	return &appending{sub: p.Subject, name: p.Subject.NATS(), expect: p.Expect, decided: true}, l.unread(p.Subject, p.Expect)
 }
 
 // run stores the unit in its turn.

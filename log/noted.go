@@ -1,0 +1,75 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tallylog/tally/events"
+)
+
+// noteKey is the key of a context's note.
+type noteKey struct{}
+
+// NoteDamage returns a context with which each read reports the lost records that it meets to
+// note, besides what it returns of them. So a program that answers a question learns in one
+// place whether the answer rests on a subject with a hole, whatever code read it. note is called
+// from any goroutine; nil: nobody is told from here on.
+func NoteDamage(ctx context.Context, note func(*events.DamageError)) context.Context {
+	return context.WithValue(ctx, noteKey{}, note)
+}
+
+// noted reports an error to the context's note, if it is about a lost record, and returns it.
+func noted(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if note, _ := ctx.Value(noteKey{}).(func(*events.DamageError)); note != nil {
+		if damage, is := errors.AsType[*events.DamageError](err); is {
+			note(damage)
+		}
+	}
+	return err
+}
+
+// lostBehind returns the damage of the last record of a subject behind an offset that is known to
+// be lost, nil if none is. A lost record of which nobody knows whose it was does not count: else
+// it would be in the way of every subject there is.
+func (l *Log) lostBehind(sub events.Subject, at events.Offset) error {
+	for _, h := range l.holes.reported(at) {
+		if h.Subject != "" && h.Subject == sub.NATS() {
+			return &events.DamageError{Offset: h.Offset}
+		}
+	}
+	return nil
+}
+
+// unread refuses an append that expects something of a subject behind which a record is lost: what
+// it was decided on is not what there was.
+func (l *Log) unread(sub events.Subject, expect Expect) error {
+	if expect.kind != expectAt && expect.kind != expectSince {
+		return nil
+	}
+	if err := l.lostBehind(sub, expect.at); err != nil {
+		return fmt.Errorf("log: append %s: not written: %w", sub.NATS(), err)
+	}
+	return nil
+}
+
+// notWritten refuses an append that was decided on while a record of its subject cannot be read.
+func (l *Log) notWritten(p *appending, lost events.Offset) error {
+	return fmt.Errorf("log: append %s: not written: %w", p.name, &events.DamageError{Offset: lost})
+}
+
+// unreadable returns the damage of the last record of a subject that the backend does not find,
+// nil if the subject has no records: it may count one that it cannot read.
+func (l *Log) unreadable(ctx context.Context, sub events.Subject) error {
+	n, err := l.count(ctx, sub.NATS(), 0, events.MaxOffset)
+	if err != nil || n == 0 {
+		return err
+	}
+	for _, err := range l.ReadBack(ctx, events.Range{Subject: sub, Limit: 1, Buffered: true}) {
+		return err
+	}
+	return nil
+}
