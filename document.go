@@ -273,7 +273,7 @@ type newest struct {
 // knows: that is *events.DamageError.
 func (st *Store) newest(ctx context.Context, sub events.Subject) (newest, error) {
 	doc, err := st.loader.Document(ctx, sub, 0)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if projector.Tolerate(err) != nil && !errors.Is(err, ErrNotFound) {
 		return newest{sub: sub}, err
 	}
 	n := newest{sub: sub, last: doc.Head, data: doc.Data, exists: doc.Exists()}

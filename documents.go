@@ -15,13 +15,33 @@ import (
 
 // List returns a page of the documents that a query selects, and where the next page
 // begins, "" if there is none: a query with that as After has it. Everything that is
-// acknowledged when it is called is in it.
+// acknowledged when it is called is in it. If a record of one of them is lost, the first page comes
+// with a *projector.HoleError.
 func (d *Documents) List(ctx context.Context, q projector.DocumentQuery) (list []projector.DocumentListed, next string, err error) {
 	q.Namespace = cmp.Or(q.Namespace, d.st.config.Namespace)
 	if list, next, err = d.viewed(ctx, q); err != nil {
 		return nil, "", err
 	}
-	return list, next, nil
+	if q.After == "" {
+		err = d.lostOf(q, list)
+	}
+	return list, next, err
+}
+
+// lostOf returns a *projector.HoleError of the documents that a query selects, if a record is lost
+// that a list does not show: a document may be missing of it.
+func (d *Documents) lostOf(q projector.DocumentQuery, list []projector.DocumentListed) error {
+	var lost []events.Offset
+	for _, h := range d.st.Log.Holes() {
+		sub, err := events.ParseNATS(h.Subject)
+		if err != nil || sub.IsSession() || sub.Namespace != q.Namespace || q.Kind != "" && sub.Kind != q.Kind || !strings.HasPrefix(sub.ID, q.Prefix) {
+			continue
+		}
+		if !slices.ContainsFunc(list, func(l projector.DocumentListed) bool { return l.Subject == sub && l.Last >= h.Offset }) {
+			lost = append(lost, h.Offset)
+		}
+	}
+	return projector.HoleOf(events.Document(q.Namespace, cmp.Or(q.Kind, "any"), "any"), lost)
 }
 
 // viewed lists documents from the catalog, and where there is none, or it is behind, from

@@ -41,7 +41,8 @@ func (c Change) Read(ctx context.Context) (*Document, error) {
 // History returns revisions of a document, the newest first: at most so many, 0 for all,
 // below an offset, 0 for the newest. What it was under the names that it had before is
 // part of it, without the deletions there, and so is what came before a deletion; what was
-// purged is not. A document of which nothing can be read is ErrNotFound.
+// purged is not. A document without revisions is ErrNotFound. If revisions cannot be read, the
+// others come with a *projector.HoleError.
 func (d *Documents) History(ctx context.Context, kind, id string, below events.Offset, limit int) ([]Change, error) {
 	sub, err := d.subject(kind, id)
 	if err != nil {
@@ -51,7 +52,12 @@ func (d *Documents) History(ctx context.Context, kind, id string, below events.O
 		return nil, nil
 	}
 	var list []Change
+	var lost []events.Offset
 	for c, err := range d.st.backward(ctx, sub, max(below, 1)-1) {
+		if damage, is := errors.AsType[*events.DamageError](err); is {
+			lost = append(lost, damage.Offset)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -59,10 +65,10 @@ func (d *Documents) History(ctx context.Context, kind, id string, below events.O
 			break
 		}
 	}
-	if below == 0 && isNothing(list) {
+	if below == 0 && isNothing(list) && len(lost) == 0 {
 		return nil, fmt.Errorf("%s: %w", sub.Name(), ErrNotFound)
 	}
-	return list, nil
+	return list, projector.HoleOf(sub, lost)
 }
 
 // isNothing reports whether revisions, newest first, are no more than that all was purged.
@@ -86,16 +92,16 @@ func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Doc
 		return nil, err
 	}
 	list, err := d.st.history(ctx, sub)
-	if err != nil {
+	if projector.Tolerate(err) != nil || err != nil && !p.IsOffset() { // with one missing, none has its number
 		return nil, err
 	}
 	revisions := make([]projector.Revision, len(list))
 	for i, c := range list {
 		revisions[i] = c.Revision
 	}
-	n, err := p.Revision(sub, revisions)
-	if err != nil {
-		return nil, err
+	n, missing := p.Revision(sub, revisions)
+	if missing != nil {
+		return nil, cmp.Or(err, missing)
 	}
 	return list[n].Read(ctx)
 }
@@ -103,22 +109,14 @@ func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Doc
 // history returns what can be read of a document's revisions, oldest first, also those of
 // names that it had before.
 func (st *Store) history(ctx context.Context, sub events.Subject) ([]Change, error) {
-	var list []Change
-	for c, err := range st.backward(ctx, sub, 0) {
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, c)
-	}
-	if isNothing(list) {
-		return nil, fmt.Errorf("%s: %w", sub.Name(), ErrNotFound)
-	}
+	list, err := st.Documents().History(ctx, sub.Kind, sub.ID, 0, 0)
 	slices.Reverse(list)
-	return list, nil
+	return list, err
 }
 
 // backward yields the revisions of a document up to an offset, 0 for all, the newest first,
-// and between them those of the names that it had before. What is asked for is read.
+// and between them those of the names that it had before, and an *events.DamageError in the place
+// of one that cannot be read. What is asked for is read.
 func (st *Store) backward(ctx context.Context, sub events.Subject, upto events.Offset) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var names []*name
@@ -134,6 +132,14 @@ func (st *Store) backward(ctx context.Context, sub events.Subject, upto events.O
 			}
 		}()
 		for last := events.Offset(0); err == nil; {
+			for _, n := range names {
+				for _, damage := range n.lost {
+					if !yield(Change{}, damage) {
+						return
+					}
+				}
+				n.lost = nil
+			}
 			n := slices.MaxFunc(names, func(a, b *name) int { return cmp.Compare(a.at.Offset, b.at.Offset) })
 			c := n.at
 			if c.Offset == 0 {
@@ -161,7 +167,8 @@ func (st *Store) backward(ctx context.Context, sub events.Subject, upto events.O
 type name struct {
 	st   *Store
 	sub  events.Subject
-	at   Change // without an offset: there are no more
+	at   Change  // without an offset: there are no more
+	lost []error // *events.DamageError of what stood before at and was not reported yet
 	next func() (projector.Revision, error, bool)
 	stop func()
 }
@@ -174,6 +181,9 @@ func (st *Store) name(ctx context.Context, sub events.Subject, upto events.Offse
 
 func (n *name) step() error {
 	rev, err, ok := n.next()
+	for ; ok && isDamage(err); rev, err, ok = n.next() {
+		n.lost = append(n.lost, err)
+	}
 	n.at = Change{}
 	if ok && err == nil {
 		rev.Number = 0

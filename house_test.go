@@ -28,7 +28,7 @@ var arrows = []struct{ pkg, may string }{
 	{"log/logtest", "log events"},
 	{"snapshot", "events internal/rawjson internal/durable"},
 	{"projector", "events snapshot internal/rawjson internal/durable internal/statefile"},
-	{"projector/catalog", "projector events internal/rawjson internal/lockfile"},
+	{"projector/catalog", "projector events internal/durable internal/rawjson internal/lockfile internal/statefile"},
 	{".", "log projector snapshot events"},
 	{"tend", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
 

@@ -176,6 +176,7 @@ const ClockBound = 90 * time.Second
 // the earlier one of both, until they agree, and the log of the process says so.
 func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	newest := time.Time{}
+	ctx = log.NoteDamage(ctx, nil) // the time does not rest on the newest record alone
 	for rec, err := range st.Log.ReadBack(ctx, events.Range{Limit: 1}) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 			continue

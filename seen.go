@@ -2,7 +2,6 @@ package tally
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -86,9 +85,6 @@ func (s *Session) Unchanged(ctx context.Context) (log.Expect, error) {
 		return log.Since(base, projector.MoveTypes()...), nil
 	}
 	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: base}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue // what it was is not known
-		}
 		if err != nil {
 			return log.Any, err
 		}

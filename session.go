@@ -52,14 +52,14 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 	}
 	if p.IsHead() {
 		now, err := s.st.loader.Session(ctx, s.sub, 0)
-		if err == nil {
+		if projector.Tolerate(err) == nil {
 			s.seen.read(now.Offset())
 		}
 		return now, err
 	}
 	head, err := s.st.loader.Outline(ctx, s.sub, 0)
-	if err != nil {
-		return nil, err
+	if hole := err; projector.Tolerate(err) != nil || err != nil && !p.IsOffset() {
+		return nil, hole
 	}
 	at, err := head.Resolve(ctx, p)
 	switch {
@@ -103,7 +103,7 @@ func (s *Session) Follow(ctx context.Context, after events.Offset) iter.Seq2[eve
 // that does not exist is ErrNotFound.
 func (s *Session) Outline(ctx context.Context) (*projector.Outline, error) {
 	o, err := s.st.loader.Outline(ctx, s.sub, 0)
-	if err == nil {
+	if projector.Tolerate(err) == nil {
 		s.seen.read(o.Offset())
 	}
 	return o, err
@@ -154,7 +154,7 @@ func (s *Session) append(ctx context.Context, expect log.Expect, evs ...events.E
 		first, late = s.behind(ready)
 	}
 	ack, err := s.st.put(ctx, s.sub, first, ready)
-	if late != nil && errors.Is(err, log.ErrConflict) {
+	if late != nil && (errors.Is(err, log.ErrConflict) || isDamage(err)) { // it is recorded whatever happened to the session
 		ack, err = s.st.put(ctx, s.sub, log.Any, late)
 	}
 	if events.IsStored(err) {
@@ -241,7 +241,8 @@ func (s *Session) PlanRedo(ctx context.Context) (*Move, error) {
 }
 
 func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*events.SessionRewound, error)) (*Move, error) {
-	head, err := s.st.loader.Session(ctx, s.sub, 0)
+	head, hole := s.st.loader.Session(ctx, s.sub, 0)
+	err := projector.Tolerate(hole)
 	if err == nil {
 		err = checkRewind(s.sub, head.Ledger)
 	}
@@ -250,7 +251,10 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*ev
 	}
 	p, err := decide(head)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(hole, err)
+	}
+	if hole != nil && (p.Undoes != 0 || p.To >= slices.Min(head.Damaged)) {
+		return nil, hole // what is before all that is lost is known, and can be gone back to
 	}
 	target, err := s.Load(ctx, p.To.String())
 	if err != nil {
@@ -268,7 +272,7 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*ev
 // either, and the ack is empty.
 func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
 	now, err := s.st.loader.Peek(ctx, s.sub)
-	if err == nil {
+	if err = projector.Tolerate(err); err == nil { // the plan decided in view of what is lost
 		err = checkRewind(s.sub, now.Ledger())
 	}
 	if err != nil {
@@ -285,9 +289,6 @@ func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
 func (s *Session) stay(ctx context.Context, seen events.Offset) error {
 	types := projector.MoveTypes()
 	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: seen}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue // what it was is not known
-		}
 		if err != nil {
 			return err
 		}
@@ -310,7 +311,8 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 	if err != nil {
 		return nil, log.Ack{}, err
 	}
-	head, err := s.st.loader.Outline(ctx, s.sub, 0)
+	head, hole := s.st.loader.Outline(ctx, s.sub, 0)
+	err = projector.Tolerate(hole)
 	if err == nil {
 		err = checkRewind(s.sub, head.Ledger())
 	}
@@ -318,6 +320,9 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 		return nil, log.Ack{}, err
 	}
 	at, err := head.Resolve(ctx, p)
+	if hole != nil && (err != nil || at >= slices.Min(head.Damaged())) {
+		return nil, log.Ack{}, errors.Join(hole, err)
+	}
 	if err == nil && at < head.First() {
 		err = &projector.PositionError{Subject: s.sub, Position: p.String(), Reason: "a fork begins at or after the session's own first event; fork its parent instead"}
 	}

@@ -124,7 +124,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	}
 	st := &Store{Log: &Log{raw: l, shows: c.Shows}, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
 	st.loader.Now = st.LogTime
-	life, stop := context.WithCancel(context.WithoutCancel(ctx)) // projectors run until Close
+	life, stop := context.WithCancel(log.NoteDamage(context.WithoutCancel(ctx), nil)) // projectors run until Close
 	st.stop = stop
 	if c.Keep {
 		st.project(life)
@@ -500,7 +500,7 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 		return ack, nil
 	}
 	s, err := st.loader.Outline(ctx, sub, ack.Last)
-	if err != nil {
+	if err = projector.Tolerate(err); err != nil {
 		return ack, fmt.Errorf("appended at %v, but whether late is not known: %w", ack.First, err)
 	}
 	for _, at := range s.Late() {

@@ -376,7 +376,7 @@ func (d *Documents) Purge(ctx context.Context, kind, id string) error {
 	}
 	nothing := d.Tx(ctx, func(tx *Tx) error {
 		list, err := d.st.history(ctx, sub)
-		if err != nil {
+		if err = projector.Tolerate(err); err != nil { // what cannot be read is taken away as well
 			return err
 		}
 		return tx.purge(ctx, sub, list)

@@ -28,6 +28,7 @@ const unlimited = math.MaxInt64 / 4
 type room struct {
 	dir     string
 	reserve uint64
+	refused error // whatever is free; nil: the disk decides
 
 	mu    sync.Mutex // guards what follows
 	asked time.Time
@@ -41,6 +42,9 @@ const fresh = 20 * time.Millisecond
 // check is the Room of a log. It asks the disk each time anew, so that appends work
 // again as soon as there is room. A disk that cannot be asked has room.
 func (r *room) check() error {
+	if r.refused != nil {
+		return r.refused
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.asked) > fresh {

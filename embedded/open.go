@@ -85,6 +85,8 @@ type Options struct {
 
 	// Progress is called about once a second while a start takes long.
 	Progress func(elapsed time.Duration)
+
+	refused error // why a store that this process comes to own takes no appends; nil: it does
 }
 
 // Open opens a store. This is the one call in which a backend is decided, by
@@ -242,6 +244,9 @@ func documents(dir string) func(context.Context, projector.DocumentQuery) ([]pro
 // openLocal owns the directory, or attaches to the process that does. Between the two states
 // of another process (it starts, it stops) it tries again.
 func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
+	if readOnly, is := errors.AsType[*ReadOnlyError](Writable(c.Store)); is {
+		return openReadOnly(ctx, o, c, readOnly)
+	}
 	deadline := time.Now().Add(cmp.Or(o.Wait, 10*time.Second))
 	for {
 		st, err := own(ctx, o, c)
@@ -274,24 +279,33 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	if err != nil {
 		return nil, err
 	}
-	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress})
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress, Private: o.refused != nil, refused: o.refused})
 	if err != nil {
 		return nil, err
+	}
+	closeServer := srv.Close
+	if o.refused != nil {
+		closeServer = func() error { return errors.Join(srv.Close(), os.RemoveAll(c.Store)) }
 	}
 	st := o.store(c)
 	st.Room = cacheRoom(c.Store, Reserve)
 	st.Snapshots, st.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Room}, !o.Still
 	st.Cursor, st.Beside = filepath.Join(c.Store, "snapshots", "cursor"), o.beside(c.Store, ts)
 	closeViews := o.views(&st, c.Store)
-	st.OnClose = func() error { return errors.Join(closeViews(), srv.Close()) }
+	st.OnClose = func() error { return errors.Join(closeViews(), closeServer()) }
 	uses(&st, srv.Log(), srv.meter.Limits, srv.meter)
 	ts.on(&st)
 	st.SetLimit = srv.meter.SetLimit
+	if o.refused != nil {
+		st.SetLimit = func(context.Context, string, int64) error { return o.refused }
+	}
 	s, err := tally.Open(ctx, srv.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
-	srv.serves.Show(s.Show) // an acknowledgement to a client waits for trees, too
+	if srv.serves != nil {
+		srv.serves.Show(s.Show) // an acknowledgement to a client waits for trees, too
+	}
 	return s, nil
 }
 

@@ -28,12 +28,12 @@ func (e *OwnershipError) Error() string {
 // Unwrap returns log.ErrUnavailable.
 func (e *OwnershipError) Unwrap() error { return log.ErrUnavailable }
 
-// ReadOnlyError says that the store is where nothing can be written, and the server of
-// a store writes.
+// ReadOnlyError says that the store is where nothing can be written: it can be read, and appended
+// to it is nothing.
 type ReadOnlyError struct{ Dir string }
 
 func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("embedded: start %s: its file system is read-only, and to open a store takes writing to it: copy the directory to where that can be done, and open the copy", e.Dir)
+	return fmt.Sprintf("embedded: the file system of %s is read-only: the store can be read, and not written to: copy the directory to where that can be done, and open the copy", e.Dir)
 }
 
 // Unwrap returns log.ErrUnavailable.

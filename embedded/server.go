@@ -75,6 +75,8 @@ type ServerOptions struct {
 	// Progress is called about once a second while a start takes long, as it does
 	// for a large log after a crash, and for one of a million subjects. Default: nothing.
 	Progress func(elapsed time.Duration)
+
+	refused error // why nothing is appended; nil: it is
 }
 
 func (o ServerOptions) withDefaults() ServerOptions {
@@ -154,7 +156,7 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 		return err
 	}
 	s.secret, s.token = rand.Text(), rand.Text()
-	s.health = newHealth(&room{dir: s.dir, reserve: o.Reserve})
+	s.health = newHealth(&room{dir: s.dir, reserve: o.Reserve, refused: o.refused})
 	s.meter = quota.New(s.dir, 0)
 	if err := s.run(ctx, o); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)

@@ -93,6 +93,7 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 			return nil, err
 		}
 		s, err := x.src.Loader().Session(ctx, info.Subject, 0)
+		err = projector.Tolerate(err)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -209,7 +210,8 @@ func what(layout Renderer, s *projector.Session) string {
 }
 
 func (x *exporting) load(ctx context.Context, id string) (*projector.Session, error) {
-	return x.src.Loader().Session(ctx, events.Session(x.src.Namespace(), id), 0)
+	s, err := x.src.Loader().Session(ctx, events.Session(x.src.Namespace(), id), 0)
+	return s, projector.Tolerate(err) // export names what is damaged
 }
 
 func (x *exporting) session(ctx context.Context, id, prefix string) error {

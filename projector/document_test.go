@@ -110,7 +110,7 @@ func TestDocumentDamaged(t *testing.T) {
 	}
 	l := &projector.Loader{Source: damaged{st.records, []events.Offset{2, 3}}}
 	d, err := l.Document(t.Context(), recipe, 2)
-	if err != nil || string(d.Data) != "one" || !slices.Equal(d.Damaged, []events.Offset{2}) {
+	if hole, is := errors.AsType[*projector.HoleError](err); !is || hole.Damaged[0] != 2 || string(d.Data) != "one" || !slices.Equal(d.Damaged, []events.Offset{2}) {
 		t.Errorf("%q, damaged %v, %v", d.Data, d.Damaged, err)
 	}
 }

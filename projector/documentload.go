@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type header interface {
 // The newest costs one record, however many there are. A document that was never written,
 // is deleted or expired there, or is purged by now is ErrNotFound; it is returned
 // nevertheless, with its Head and the deletion, if there is one. A revision that cannot be read
-// is named in Damaged, and the one before it stands in its place.
+// is named in Damaged. If the newest one is, the one before it comes with a *HoleError.
 func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Offset) (*Document, error) {
 	var d *Document
 	var err error
@@ -64,9 +65,19 @@ func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Off
 	}
 	if !d.Exists() {
 		d.Data = nil
-		return d, fmt.Errorf("load %s: %w", doc, ErrNotFound)
+		err = fmt.Errorf("load %s: %w", doc, ErrNotFound)
 	}
-	return d, nil
+	return d, cmp.Or(d.newestLost(), err)
+}
+
+// newestLost returns a *HoleError if records behind the newest revision that can be read cannot be
+// read: one of them may be the newest.
+func (d *Document) newestLost() error {
+	var behind events.Offset
+	if last := d.Last(); last != nil {
+		behind = last.Offset
+	}
+	return HoleOf(d.Subject, slices.DeleteFunc(slices.Clone(d.Damaged), func(at events.Offset) bool { return at <= behind }))
 }
 
 // newestOf returns what a document is now, if its last record alone says so: if it is a

@@ -58,7 +58,7 @@ type RunSetting struct {
 // Listed folds a session for a list. One without a record that can be read has no kind.
 func (l *Loader) Listed(ctx context.Context, sub events.Subject) (Listed, error) {
 	o, err := l.Peek(ctx, sub)
-	if err != nil || o.Ledger().Records == 0 {
+	if err = Tolerate(err); err != nil || o.Ledger().Records == 0 {
 		return Listed{ID: sub.ID}, err
 	}
 	list := Listed{ID: sub.ID, Kind: o.Ledger().Kind, Began: o.Ledger().Began(), Results: make(map[string]int), Settings: o.Ledger().Settings()}

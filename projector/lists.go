@@ -38,7 +38,7 @@ func (l *Loader) Whole(ctx context.Context, rec events.Record) (events.Record, e
 		return rec, nil
 	}
 	o, err := l.Outline(ctx, rec.Subject, rec.Offset)
-	if err != nil {
+	if err = Tolerate(err); err != nil {
 		return rec, err
 	}
 	name, raw := rawOf(p)

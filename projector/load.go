@@ -102,12 +102,15 @@ func (l *Loader) read(ctx context.Context, r events.Range) iter.Seq2[events.Reco
 
 // Session loads a session as of an offset: with what happened up to there and
 // nothing later. 0 is the head. A session without a record up to there is
-// ErrNotFound.
+// ErrNotFound. One of which records cannot be read comes with a *HoleError.
 func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offset) (s *Session, err error) {
 	err = l.load(ctx, sub, l.bounded(at), nil, func(ld *loading) error {
 		s, err = ld.complete(ctx)
 		return err
 	})
+	if err == nil {
+		err = HoleOf(sub, s.Damaged)
+	}
 	return s, err
 }
 

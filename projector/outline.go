@@ -19,12 +19,15 @@ type Outline struct {
 }
 
 // Outline opens a session as of an offset, 0 for the head. A session without a record
-// up to there is ErrNotFound.
+// up to there is ErrNotFound. One of which records cannot be read comes with a *HoleError.
 func (l *Loader) Outline(ctx context.Context, sub events.Subject, at events.Offset) (o *Outline, err error) {
 	err = l.load(ctx, sub, l.bounded(at), nil, func(ld *loading) error {
 		o = &Outline{l, ld.s, ld.used}
 		return nil
 	})
+	if err == nil {
+		err = HoleOf(sub, o.s.damaged)
+	}
 	return o, err
 }
 

@@ -69,6 +69,10 @@ func (p Position) String() string {
 // IsHead reports whether the position is where the session now is.
 func (p Position) IsHead() bool { return p.kind == atHead }
 
+// IsOffset reports whether the position is an offset, which names the same record whatever is
+// known of those before it.
+func (p Position) IsOffset() bool { return p.kind == atOffset }
+
 // ParsePosition reads a position; "" is the head.
 func ParsePosition(text string) (Position, error) {
 	p := Position{text: text}

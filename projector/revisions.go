@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,7 @@ func (r *revisions) fold(ctx context.Context, rec events.Record) error {
 	r.open.Data, r.head = nil, rec.Offset
 	if last := r.open.Last(); last != nil && last.Offset == rec.Offset && last.IsPurge() {
 		r.older, r.chunks, r.after, r.before, r.records, r.purge = nil, nil, 0, 0, 0, rec.Offset
+		r.open.Damaged = nil // what was before is hidden
 	}
 	r.records++
 	if r.records < r.chunkSizes().records || len(r.open.Damaged) > 0 {
@@ -278,23 +280,40 @@ func (r *revisions) further(ctx context.Context, upto events.Offset) error {
 
 // Revisions yields the revisions of a document up to an offset, 0 for all, the newest
 // first and without data: what is asked for is what is read. A purge is the last one, as
-// what was before it is hidden. A document without records has none, and a record that
-// cannot be read is left out: History names it.
+// what was before it is hidden. A document without records has none. In the place of a record that
+// cannot be read there is an *events.DamageError, and the loop goes on.
 func (l *Loader) Revisions(ctx context.Context, doc events.Subject, upto events.Offset) iter.Seq2[Revision, error] {
 	return func(yield func(Revision, error) bool) {
 		r, err := l.revisionsOf(ctx, doc)
-		if err == nil {
-			err = r.backward(ctx, upto, func(c revisionChunk) bool {
-				for i, rev := range slices.Backward(c.Revisions) {
-					if (upto == 0 || rev.Offset <= upto) && !yield(c.numbered(i), nil) {
-						return false
-					}
-				}
-				return true
-			})
-		}
 		if err != nil {
 			yield(Revision{}, err)
+			return
+		}
+		more, last := true, cmp.Or(upto, events.MaxOffset)
+		lost := func(down events.Offset) bool { // yields what is lost from last down to an offset
+			for _, at := range slices.Backward(slices.Sorted(slices.Values(r.open.Damaged))) {
+				if at > down && at <= last && more {
+					more = yield(Revision{}, &events.DamageError{Offset: at})
+				}
+			}
+			last = down
+			return more
+		}
+		err = r.backward(ctx, upto, func(c revisionChunk) bool {
+			for i, rev := range slices.Backward(c.Revisions) {
+				if upto != 0 && rev.Offset > upto {
+					continue
+				}
+				if more = lost(rev.Offset) && yield(c.numbered(i), nil); !more {
+					return false
+				}
+			}
+			return true
+		})
+		if err != nil {
+			yield(Revision{}, err)
+		} else if more {
+			lost(0)
 		}
 	}
 }

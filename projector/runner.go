@@ -80,6 +80,12 @@ func (e *FoldError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *FoldError) Unwrap() error { return e.Err }
 
+// Lacking is a View that remembers that it was made without records that cannot be read: what
+// it shows may be incomplete, and those who read it say so.
+type Lacking interface {
+	Lacks(ctx context.Context) error
+}
+
 // Runner brings one view up to date with the log and keeps it so: it reads what there
 // is, and what comes at its Pace. Records are decoded beside the fold, as many ahead of
 // it as Ahead allows.
@@ -112,6 +118,8 @@ type Runner struct {
 	quarantined map[events.Subject]Quarantine
 	moved       chan struct{} // closed when cursor moves, or full is set
 	full        error         // what Room said last
+
+	lacks atomic.Bool // a record was passed over that cannot be read, and the view was not told
 }
 
 const (
@@ -363,6 +371,11 @@ func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, p
 				progress(c)
 			}
 		}
+		if v, is := r.View.(Lacking); is && r.lacks.Swap(false) {
+			if err := v.Lacks(ctx); err != nil {
+				return err
+			}
+		}
 		if !more || ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -378,6 +391,7 @@ func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, er
 			d.fact, d.err = r.factOf(ctx, rec)
 		}
 		if isDamage(d.err) {
+			r.lacks.Store(true)
 			continue // reads and verify name it; the cursor stays at a record that can be recognised
 		}
 		if !q.put(ctx, d) || d.err != nil {

@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -114,7 +115,11 @@ func (w *warnings) all() []string {
 func mustSession(t *testing.T, l *projector.Loader, sub events.Subject, at events.Offset) *projector.Session {
 	t.Helper()
 	s, err := l.Session(t.Context(), sub, at)
-	if err != nil {
+	hole, isHole := errors.AsType[*projector.HoleError](err)
+	if isHole != (s != nil && len(s.Damaged) > 0) || isHole && hole.Damaged[0] != slices.Min(s.Damaged) {
+		t.Fatalf("%v, and damaged are %v", err, s)
+	}
+	if projector.Tolerate(err) != nil {
 		t.Fatal(err)
 	}
 	return s

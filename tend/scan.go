@@ -247,6 +247,7 @@ func (s *space) look(ctx context.Context, sub events.Subject) error {
 		return s.document(ctx, sub)
 	}
 	o, err := s.loader.Peek(ctx, sub)
+	err = projector.Tolerate(err) // what is due of it is decided by those who read it
 	if _, damaged := errors.AsType[*events.DamageError](err); damaged {
 		return nil
 	}

@@ -66,6 +66,7 @@ type file struct {
 	forgotten  []events.Subject       // to be taken out of quarantine
 	opened     os.FileInfo            // of the file at the path, when it was opened
 	purged     bool                   // something was, and may still be read in the file
+	unsound    bool                   // it is not as its last writer left it
 }
 
 // dsn names a file to the driver. A write-ahead log that is synced at checkpoints
@@ -131,7 +132,7 @@ func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 			return f.cursor, quarantined, nil
 		case ok:
 			reason = other.Error()
-		case isDamage(err):
+		case isDamage(err), isUnsealed(err):
 			reason = err.Error()
 		case isCode(err, cannotOpen) && try < maxOpens:
 			continue // it was there a moment ago: somebody else has set it aside, too
@@ -189,6 +190,11 @@ func (f *file) open(ctx context.Context) error {
 	if err := errors.Join(err, made.Close()); err != nil {
 		return err
 	}
+	changed := checkSeal(f.path)
+	f.unsound = changed != nil
+	if err := unseal(f.path); err != nil {
+		return err
+	}
 	if f.db, err = sql.Open("sqlite", dsn(f.path, "rw")); err != nil {
 		return err
 	}
@@ -200,7 +206,7 @@ func (f *file) open(ctx context.Context) error {
 	if err := f.writeAhead(ctx); err != nil {
 		return err
 	}
-	return f.transact(ctx, func() error { return f.create(ctx) })
+	return cmp.Or(f.transact(ctx, func() error { return f.create(ctx) }), changed)
 }
 
 const defaultPage = 4096 // bytes
@@ -259,9 +265,23 @@ func (f *file) dropSet(ctx context.Context, set string) error {
 	return err
 }
 
+// lacking is the application id of a file that was made without records that cannot be read.
+const lacking = 1
+
+// Lacks implements projector.Lacking.
+func (f *file) Lacks(ctx context.Context) error {
+	if err := f.exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA application_id=%d", lacking)); err != nil {
+		return f.wrap(err)
+	}
+	return nil
+}
+
 // reset empties the tables.
 func (f *file) reset(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
+	if err := f.exec(ctx, "PRAGMA application_id=0"); err != nil {
+		return f.wrap(err)
+	}
 	f.aside, f.forgotten = nil, nil
 	err := f.transact(ctx, func() error {
 		if err := f.dropSet(ctx, f.set); err != nil {
@@ -429,14 +449,18 @@ func (f *file) close() error {
 		st.Close()
 	}
 	var err error
-	if f.conn != nil {
-		if f.isReplaced() {
+	isOpen, replaced := f.conn != nil, false
+	if isOpen {
+		if replaced = f.isReplaced(); replaced {
 			err = f.keepLog()
 		}
 		err = errors.Join(err, f.conn.Close())
 	}
 	if f.db != nil {
 		err = errors.Join(err, f.db.Close())
+	}
+	if isOpen && !replaced && !f.unsound && err == nil {
+		sealFile(f.path)
 	}
 	f.statements, f.conn, f.db = nil, nil, nil
 	return err
@@ -467,7 +491,7 @@ func Remove(path string) error {
 }
 
 func remove(path string) error {
-	for _, suffix := range []string{"-wal", "-shm", ""} {
+	for _, suffix := range []string{"-wal", "-shm", sealSuffix, ""} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

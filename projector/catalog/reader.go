@@ -35,9 +35,22 @@ type reader struct {
 	db   *sql.DB
 }
 
-// openReader opens a file to read it. One that is not there, or not of this
-// version, is ErrNoView.
+// openReader opens a file to read it. One that is not there, not of this version, or not as its
+// last writer left it, is ErrNoView.
 func openReader(ctx context.Context, f form, path string) (*reader, error) {
+	r, err := openAny(ctx, f, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSeal(path); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("%w: %s: %w", ErrNoView, path, err)
+	}
+	return r, nil
+}
+
+// openAny is openReader for who looks how a file is, whatever became of it.
+func openAny(ctx context.Context, f form, path string) (*reader, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not there", ErrNoView, path)
 	}
@@ -96,6 +109,13 @@ func (r *reader) Standing(ctx context.Context) (Standing, error) {
 	return s, r.wrap(err)
 }
 
+// Lacks reports whether the view was made without records that cannot be read.
+func (r *reader) Lacks(ctx context.Context) (bool, error) {
+	var id int
+	err := r.db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id)
+	return id == lacking, r.wrap(err)
+}
+
 // Close closes the file.
 func (r *reader) Close() error { return r.db.Close() }
 
@@ -136,7 +156,7 @@ func isNewer(err error) bool {
 // reachedIn looks at a file until it shows an offset. It ends before that, without
 // an error, if ctx does.
 func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks <-chan time.Time) (bool, error) {
-	r, err := openReader(ctx, f, path)
+	r, err := openAny(ctx, f, path)
 	if err != nil {
 		return false, err
 	}
@@ -157,7 +177,7 @@ func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks
 // StandingOf says how far a view in a directory, by name, has got.
 func StandingOf(ctx context.Context, dir, view string) (Standing, error) {
 	v := named(view)
-	r, err := openReader(ctx, v.form, filepath.Join(dir, v.File))
+	r, err := openAny(ctx, v.form, filepath.Join(dir, v.File))
 	if err != nil {
 		return Standing{View: view}, err
 	}

@@ -57,7 +57,7 @@ func (f *file) own() *file { return f }
 
 // Check implements Edition.
 func (f *file) Check(ctx context.Context) error {
-	r, err := openReader(ctx, f.form, f.path)
+	r, err := openAny(ctx, f.form, f.path)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func verify(ctx context.Context, src projector.Follower, fresh Edition, path str
 	if _, err := os.Stat(path); err != nil {
 		return "", nil
 	}
-	r, err := openReader(ctx, fresh.own().form, path)
+	r, err := openAny(ctx, fresh.own().form, path)
 	if err != nil {
 		if _, other := errors.AsType[*versionError](err); other {
 			return "", nil // the next to open the store builds it anew

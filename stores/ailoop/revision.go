@@ -2,7 +2,6 @@ package ailoop
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
@@ -51,9 +50,6 @@ func (h *History) Revisions(ctx context.Context) ([]Revision, error) {
 	for rec, err := range h.st.Loader().Records(ctx, s) {
 		if err == nil {
 			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
-		}
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue // Load names it
 		}
 		if err != nil {
 			return nil, err

@@ -232,8 +232,6 @@ func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Check
 		switch {
 		case damaged && slices.Contains(c.Saved, damage.Offset):
 			return nil, &CheckpointError{damage.Offset, err}
-		case damaged:
-			continue
 		case err != nil:
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package errata
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -69,16 +68,12 @@ func (s *Session) viewAt(ctx context.Context, head *projector.Session) (*view, e
 	return v, nil
 }
 
-// facts reads records, those that a view looks into with their data. What is damaged is
-// left out: projector.Session.Damaged names it.
+// facts reads records, those that a view looks into with their data.
 func (s *Session) facts(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[projector.Fact, error] {
 	return func(yield func(projector.Fact, error) bool) {
 		for rec, err := range records {
 			if err == nil && panel.Wanted(rec.Type) {
 				rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
-			}
-			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-				continue
 			}
 			if !yield(projector.Decode(rec), err) || err != nil {
 				return

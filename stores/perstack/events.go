@@ -46,9 +46,6 @@ func (x *index) isRead() bool {
 // catchUp reads what came since. The caller holds mu.
 func (x *index) catchUp(ctx context.Context, h *Handle) error {
 	for rec, err := range h.st.Log.Read(ctx, events.Range{Subject: h.session.Subject(), After: x.at}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
 		if err == nil && isIndexed(rec.Type) {
 			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
 		}
@@ -173,9 +170,6 @@ func (h *Handle) metaAt(ctx context.Context, row projector.Progress) (EventMeta,
 		return m, true, nil
 	}
 	p, err := h.payload(ctx, row.Offset)
-	if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-		return EventMeta{}, false, nil
-	}
 	if err != nil {
 		return EventMeta{}, false, err
 	}

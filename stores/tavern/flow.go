@@ -63,7 +63,7 @@ var errDone = errors.New("done already")
 // the flow has moved on.
 func (f *Flow) change(ctx context.Context, decide func(*FlowState) ([]log.Part, error)) (acks []log.Ack, err error) {
 	for try := 1; ; try++ {
-		s, err := f.State(ctx)
+		s, err := f.now(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +119,7 @@ func (f *Flow) eventID(what ...string) string {
 // state's own flow is not over, *FlowChildError; if this one is, *FlowOverError.
 func (f *Flow) Move(ctx context.Context, to string) error {
 	for try := 1; ; try++ {
-		s, err := f.State(ctx)
+		s, err := f.now(ctx)
 		if err != nil {
 			return err
 		}

@@ -381,6 +381,9 @@ func TestFlowDamaged(t *testing.T) {
 		c := flowLost(t, f, "w")
 		must(t, c.Renew(ctx))
 		mem.Damage(need(f.State(ctx)).Offset)
+		if s, err := f.State(ctx); s == nil || s.Damaged == 0 || !isHole(err) {
+			t.Errorf("a damaged flow is %+v, %v", s, err)
+		}
 		return f, c
 	}
 	f, c := damaged("d1")
@@ -397,6 +400,11 @@ func TestFlowDamaged(t *testing.T) {
 	mem.Damage(need(f.State(ctx)).Entered - 1)
 	must(t, f.Move(ctx, "ran"))
 	must(t, f.End(ctx, nil))
+}
+
+func isHole(err error) bool {
+	_, is := errors.AsType[*projector.HoleError](err)
+	return is
 }
 
 // However many look after flows, and whoever they are, what is due is done once.

@@ -119,7 +119,7 @@ func (c *FlowClaim) moved(ctx context.Context, then place, err error) error {
 		c.at = then
 	}
 	if movedOn(err) {
-		if s, err := c.flow.State(ctx); err == nil {
+		if s, err := c.flow.now(ctx); err == nil {
 			c.at = s.place()
 		}
 	}
@@ -155,7 +155,7 @@ func (c *FlowClaim) Recover(ctx context.Context, reason string) error {
 	})
 	if err == nil && then == c.at {
 		var s *FlowState
-		if s, err = c.flow.State(ctx); err == nil {
+		if s, err = c.flow.now(ctx); err == nil {
 			then = s.place()
 		}
 	}

@@ -20,7 +20,7 @@ const OutcomeOrphaned = "stopped:orphaned"
 // complete. A flow whose worker was lost while the state's own flow runs goes on without it, and
 // one that was lost in an end is completed.
 func (f *Flow) Due(ctx context.Context, now time.Time) (Decision, error) {
-	s, err := f.State(ctx)
+	s, err := f.now(ctx)
 	if err != nil {
 		return Decision{}, err
 	}

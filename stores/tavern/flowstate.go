@@ -108,9 +108,18 @@ func (s *FlowState) Incomplete() []FlowStep {
 	return slices.DeleteFunc(s.Steps(), func(step FlowStep) bool { return step.Status != StepCurrent && step.Status != StepOpen })
 }
 
-// State returns the flow as it is now. One that was not started is tally.ErrNotFound. It reads
-// all records of the flow.
+// State returns the flow as it is now. One that was not started is tally.ErrNotFound. One of which
+// records cannot be read comes with a *projector.HoleError. It reads all records of the flow.
 func (f *Flow) State(ctx context.Context) (*FlowState, error) {
+	s, err := f.now(ctx)
+	if err == nil && s.Damaged > 0 {
+		err = projector.HoleOf(f.sub, []events.Offset{s.Damaged})
+	}
+	return s, err
+}
+
+// now is State for a decision, which asks itself whether what is lost matters to it.
+func (f *Flow) now(ctx context.Context) (*FlowState, error) {
 	i, err := f.instance(ctx)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 type inboxNow struct {
 	last   events.Offset // of the inbox's records; 0: it has none
 	fields projector.InboxFields
+	lost   events.Offset // of the newest record behind what the fields rest on that cannot be read; 0: none
 }
 
 func (n inboxNow) cursor() events.Offset {
@@ -47,7 +48,7 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 	now, back := inboxNow{last: known.last}, 0
 	for rec, err := range in.st.Log.ReadBack(ctx, events.Range{Subject: in.subject(), After: known.last}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			now.last = max(now.last, damage.Offset)
+			now.last, now.lost = max(now.last, damage.Offset), max(now.lost, damage.Offset)
 			continue
 		}
 		if err != nil {
@@ -56,6 +57,7 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 		now.last = max(now.last, rec.Offset)
 		if back++; back == mostBack && in.st.Snapshots() != nil {
 			if outlined, err := in.outlined(ctx); err == nil {
+				outlined.lost = now.lost
 				now = outlined
 				break
 			} // it has a record that cannot be read: those before it say what they can
@@ -71,9 +73,19 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 			break
 		}
 	}
-	now.fields = now.fields.Or(known.fields)
+	now.fields, now.lost = now.fields.Or(known.fields), max(now.lost, known.lost)
 	in.remember(now)
 	return now, nil
+}
+
+// sure is now for an answer or a decision: how far the receiver is may stand in a record that
+// cannot be read.
+func (in *Inbox) sure(ctx context.Context) (inboxNow, error) {
+	now, err := in.now(ctx)
+	if err == nil && now.lost > 0 {
+		err = projector.HoleOf(in.subject(), []events.Offset{now.lost})
+	}
+	return now, err
 }
 
 // outlined is how far the receiver is by the outline of the inbox.
@@ -97,7 +109,7 @@ func (in *Inbox) remember(now inboxNow) {
 
 // Cursor returns the offset up to which messages were seen, 0 if none was: what Follow takes.
 func (in *Inbox) Cursor(ctx context.Context) (events.Offset, error) {
-	now, err := in.now(ctx)
+	now, err := in.sure(ctx)
 	return now.cursor(), err
 }
 
@@ -134,7 +146,7 @@ func (in *Inbox) move(ctx context.Context, now inboxNow, to events.Offset) error
 // an error that matches log.ErrConflict; if it had before, SeenPart does, with a *SeenError:
 // begin again at the cursor. Such a receiver takes one message after the other.
 func (in *Inbox) SeenPart(ctx context.Context, at events.Offset) (log.Part, error) {
-	now, err := in.now(ctx)
+	now, err := in.sure(ctx)
 	if err != nil {
 		return log.Part{}, err
 	}
@@ -181,7 +193,7 @@ func (in *Inbox) Refused(ctx context.Context, at events.Offset, reason string) (
 // HandOver returns what came of the attempts to hand over the message that is next; the zero
 // value if none was refused.
 func (in *Inbox) HandOver(ctx context.Context) (projector.HandOver, error) {
-	now, err := in.now(ctx)
+	now, err := in.sure(ctx)
 	return now.handOver(), err
 }
 

@@ -72,18 +72,24 @@ const pageBytes = 16 << 20
 
 // List returns a page of messages, and what After of the next one is, 0 if there is none.
 // What came meanwhile makes no page repeat a message or leave one out. Amended messages are
-// in it with each of their texts.
+// in it with each of their texts. If records cannot be read, the page of the others comes with a
+// *projector.HoleError.
 func (in *Inbox) List(ctx context.Context, p Page) (list []Message, next events.Offset, err error) {
 	if p.Limit <= 0 {
 		p.Limit = 100
 	}
 	size := 0
+	var lost []events.Offset
 	for ms, err := range in.pages(ctx, p) {
+		if damage, is := errors.AsType[*events.DamageError](err); is {
+			lost = append(lost, damage.Offset)
+			continue
+		}
 		if err != nil {
 			return nil, 0, err
 		}
 		if p.Limit == 0 || size >= pageBytes {
-			return list, next, nil // there is one more
+			return list, next, projector.HoleOf(in.subject(), lost) // there is one more
 		}
 		p.Limit--
 		list, next = append(list, ms...), ms[0].Offset
@@ -91,11 +97,11 @@ func (in *Inbox) List(ctx context.Context, p Page) (list []Message, next events.
 			size += len(m.Body) + len(m.Bytes)
 		}
 	}
-	return list, 0, nil
+	return list, 0, projector.HoleOf(in.subject(), lost)
 }
 
-// pages yields the messages of a list record by record. What cannot be read is left out:
-// Follow says where it was.
+// pages yields the messages of a list record by record, and an *events.DamageError in the place of
+// a record that cannot be read.
 func (in *Inbox) pages(ctx context.Context, p Page) iter.Seq2[[]Message, error] {
 	records := in.st.Log.Read(ctx, events.Range{Subject: in.subject(), After: p.After})
 	if p.Newest {
@@ -114,9 +120,6 @@ func (in *Inbox) pages(ctx context.Context, p Page) iter.Seq2[[]Message, error] 
 			if err == nil && rec.Type == events.TypeTurnAppended {
 				list, err = in.brought(ctx, rec)
 			}
-			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-				continue
-			}
 			if p.Newest {
 				slices.Reverse(list)
 			}
@@ -129,7 +132,7 @@ func (in *Inbox) pages(ctx context.Context, p Page) iter.Seq2[[]Message, error] 
 
 // Unread counts the messages that were not seen. It reads them, one after the other.
 func (in *Inbox) Unread(ctx context.Context) (n int, err error) {
-	now, err := in.now(ctx)
+	now, err := in.sure(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -62,7 +62,7 @@ func (d *daemon) orphanFlow(ctx context.Context, sub events.Subject, now time.Ti
 		return nil, nil
 	}
 	f := FlowOf(d.st, id)
-	s, err := f.State(ctx)
+	s, err := f.now(ctx)
 	if errors.Is(err, tally.ErrNotFound) {
 		return nil, nil
 	}
@@ -129,7 +129,7 @@ func deleting(doc *projector.Document, reason string) (log.Part, error) {
 // its session, or a flow, by its session; the zero time if it is not, or nobody knows it.
 func (d *daemon) goneSince(ctx context.Context, owner string) (time.Time, error) {
 	if id, ok := strings.CutPrefix(owner, flowSession("")); ok {
-		s, err := FlowOf(d.st, id).State(ctx)
+		s, err := FlowOf(d.st, id).now(ctx)
 		if errors.Is(err, tally.ErrNotFound) || isInvalid(err) {
 			return time.Time{}, nil
 		}

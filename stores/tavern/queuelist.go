@@ -240,7 +240,12 @@ func (q *Queue) listAll(ctx context.Context, b *board, states []ItemState, query
 	if err != nil {
 		return nil, "", err
 	}
+	var lost []events.Offset
 	for turn, err := range q.turns(ctx, after.offset-min(after.offset, 1)) {
+		if damage, is := errors.AsType[*events.DamageError](err); is {
+			lost = append(lost, damage.Offset)
+			continue
+		}
 		if err != nil {
 			return nil, "", err
 		}
@@ -249,6 +254,10 @@ func (q *Queue) listAll(ctx context.Context, b *board, states []ItemState, query
 			continue
 		}
 		s, err := q.statusAt(ctx, b, turn)
+		if damage, is := errors.AsType[*events.DamageError](err); is {
+			lost = append(lost, damage.Offset)
+			continue
+		}
 		if err != nil {
 			return nil, "", err
 		}
@@ -256,11 +265,11 @@ func (q *Queue) listAll(ctx context.Context, b *board, states []ItemState, query
 			continue
 		}
 		if query.Limit > 0 && len(list) == query.Limit {
-			return list, next, nil
+			return list, next, projector.HoleOf(q.sub, lost)
 		}
 		list, next = append(list, s), at.String()
 	}
-	return list, "", nil
+	return list, "", projector.HoleOf(q.sub, lost)
 }
 
 // turns yields the items that were put into the queue behind an offset, as they were then.
@@ -271,12 +280,11 @@ func (q *Queue) turns(ctx context.Context, after events.Offset) func(func(*proje
 			if err == nil {
 				rec, err = projector.Resolve(ctx, q.st.Log, rec, q.st.MaxValue())
 			}
-			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-				continue
-			}
 			if err != nil {
-				yield(nil, err)
-				return
+				if _, damaged := errors.AsType[*events.DamageError](err); !yield(nil, err) || !damaged {
+					return
+				}
+				continue
 			}
 			for _, i := range projector.ItemsIn(projector.Decode(rec)) {
 				if seen[i.ID] {
@@ -303,9 +311,6 @@ func (q *Queue) statusAt(ctx context.Context, b *board, turn *projector.QueueIte
 	}
 	b.mu.Unlock()
 	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(turn.ID, serial), After: q.lifeAfter(*turn, serial)}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
 		if err != nil {
 			return ItemStatus{}, err
 		}
@@ -328,9 +333,6 @@ func (q *Queue) lifeAfter(i projector.QueueItem, serial bool) events.Offset {
 func (q *Queue) isDone(ctx context.Context, id string, serial bool) (bool, error) {
 	i := projector.QueueItem{ID: id, Run: events.RunRef{ID: id}}
 	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(id, serial)}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
 		if err != nil {
 			return false, err
 		}
@@ -421,9 +423,6 @@ func (q *Queue) tries(ctx context.Context, s *ItemStatus) (list []Try, err error
 	b.leave()
 	i := projector.QueueItem{ID: s.ID, Run: events.RunRef{Kind: s.kind, ID: s.ID}, At: s.Offset}
 	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(s.ID, serial), After: q.lifeAfter(i, serial)}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -45,6 +45,7 @@ type App struct {
 	noPager  bool
 	pager    *pager        // while one is in use
 	full     *fullness     // what was reported of a full disk
+	lost     *lostRecords  // what the command met of them
 	answers  *bufio.Reader // In, once something was asked
 }
 
@@ -74,7 +75,8 @@ func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in 
 	if err := isKnown(cmd, args); err != nil {
 		return err
 	}
-	err := cmd.ExecuteContext(ctx)
+	a.lost = new(lostRecords)
+	err := a.lost.answer(errw, cmd.ExecuteContext(log.NoteDamage(ctx, a.lost.note)))
 	if a.pager != nil {
 		err = errors.Join(err, a.pager.Close())
 	}
@@ -332,7 +334,7 @@ func some(ctx context.Context, st *tally.Store, ids []string) string {
 	lines := make([]string, 0, most+1)
 	for _, id := range ids[:min(len(ids), most)] {
 		line := cli.ID(id)
-		if o, err := st.Session(id).Outline(ctx); err == nil { // else it is named without
+		if o, err := st.Session(id).Outline(ctx); projector.Tolerate(err) == nil { // else it is named without
 			line = strings.TrimSpace(line + "  " + render.Cut(o.Ledger().Text("title"), 60))
 		}
 		lines = append(lines, line)

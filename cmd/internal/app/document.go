@@ -107,7 +107,7 @@ func (a *App) DocumentError(ctx context.Context, st *tally.Store, doc events.Sub
 		return err
 	}
 	missing := &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no document %s in namespace %s", name, st.Namespace()), Hint: program + " docs ls lists the documents."}
-	if list, err := st.Documents().History(ctx, doc.Kind, doc.ID, 0, 1); err == nil && len(list) > 0 {
+	if list, err := st.Documents().History(ctx, doc.Kind, doc.ID, 0, 1); projector.Tolerate(err) == nil && len(list) > 0 {
 		missing.Err = fmt.Errorf("the document %s is not there any more: it was deleted or has expired", name)
 		missing.Hint = fmt.Sprintf("%s docs history%s %s shows what it was.", program, a.StoreFlags(), Quoted(name))
 		if to, _, err := list[0].RenamedTo.Parse(st.Namespace()); err == nil && list[0].RenamedTo != "" {

@@ -95,6 +95,9 @@ func Refused(c config.Config) error {
 	if c.Backend != config.Local {
 		return nil
 	}
+	if readOnly, is := errors.AsType[*embedded.ReadOnlyError](embedded.Writable(c.Store)); is {
+		return readOnly
+	}
 	free, err := embedded.FreeBytes(c.Store)
 	if err == nil && free < embedded.Reserve {
 		return &cli.CodeError{Code: cli.Unreachable, Err: &log.FullError{Free: int64(free), Reserve: embedded.Reserve}}

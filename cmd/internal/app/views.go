@@ -61,10 +61,10 @@ func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Confi
 		}
 		if place.State != embedded.Present {
 			return a.WithExisting(ctx, func(st *tally.Store) error {
-				return a.folded(ctx, st, func(dir string) error { return withFiles(ctx, c, dir, 0, f) })
+				return a.folded(ctx, st, func(dir string) error { return a.withFiles(ctx, c, dir, nil, 0, f) })
 			})
 		}
-		a.remarkLost(place)
+		a.remarkLost(place.Lost)
 		if pid, _ := embedded.OwnerOf(c.Store); pid == 0 {
 			return a.withRest(ctx, c, place, needs, f)
 		}
@@ -75,7 +75,7 @@ func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Confi
 // withOpen calls f with the views of a store that is opened, or attached to.
 func (a *App) withOpen(ctx context.Context, c config.Config, needs []string, f func(config.Config, Views) error) error {
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		return a.shown(ctx, st, needs, func(dir string) error { return withFiles(ctx, c, dir, 0, f) })
+		return a.shown(ctx, st, needs, func(dir string) error { return a.withFiles(ctx, c, dir, st.Log.Holes(), 0, f) })
 	})
 }
 
@@ -83,7 +83,7 @@ func (a *App) withOpen(ctx context.Context, c config.Config, needs []string, f f
 func (a *App) withRest(ctx context.Context, c config.Config, place embedded.Place, needs []string, f func(config.Config, Views) error) error {
 	current, err := showsAll(ctx, place, needs)
 	if current {
-		if err := withFiles(ctx, c, c.Store, place.Durable, f); !errors.Is(err, catalog.ErrNoView) {
+		if err := a.withFiles(ctx, c, c.Store, place.Lost, place.Durable, f); !errors.Is(err, catalog.ErrNoView) {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (a *App) withRest(ctx context.Context, c config.Config, place embedded.Plac
 	if open == nil || opened || errors.Is(err, catalog.ErrNoView) || ctx.Err() != nil {
 		return open
 	}
-	behind := withFiles(ctx, c, c.Store, place.Durable, f)
+	behind := a.withFiles(ctx, c, c.Store, place.Lost, place.Durable, f)
 	if errors.Is(behind, catalog.ErrNoView) {
 		return open
 	}
@@ -165,11 +165,26 @@ func (a *App) shown(ctx context.Context, st *tally.Store, needs []string, read f
 	return err
 }
 
-// remarkLost says that a store has lost records, to who looks at a list in which nothing
+// remarkLost reports that a store has lost records, to who looks at a list in which nothing
 // tells that.
-func (a *App) remarkLost(p embedded.Place) {
-	if n := len(p.Lost); n > 0 {
-		fmt.Fprintf(a.Err, "%s of this store cannot be read any more: tally verify%s names them\n", plain.Count(n, "record"), a.StoreFlags())
+func (a *App) remarkLost(lost []log.Hole) {
+	if n := len(lost); n > 0 {
+		at := make([]events.Offset, n)
+		for i, h := range lost {
+			at[i] = h.Offset
+		}
+		fmt.Fprintf(a.Err, "%s of this store cannot be read any more: tally verify%s names them: %s\n", plain.Count(n, "record"), a.StoreFlags(), offsetsText(at))
+	}
+}
+
+// noteLost has the command end with the code of damage, as what it shows was made without the
+// records of its namespace that are lost.
+func (a *App) noteLost(c config.Config, lost []log.Hole) {
+	for _, h := range lost {
+		sub, err := events.ParseNATS(h.Subject)
+		if a.lost != nil && (err != nil || sub.Namespace == c.Namespace) {
+			a.lost.note(&events.DamageError{Offset: h.Offset})
+		}
 	}
 }
 
@@ -182,12 +197,17 @@ func (a *App) folded(ctx context.Context, st *tally.Store, read func(dir string)
 	return catalog.Folded(ctx, st.Log, embedded.Views(), lg, read)
 }
 
-func withFiles(ctx context.Context, c config.Config, dir string, durable events.Offset, f func(config.Config, Views) error) error {
+func (a *App) withFiles(ctx context.Context, c config.Config, dir string, lost []log.Hole, durable events.Offset, f func(config.Config, Views) error) error {
 	r, err := catalog.Open(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	if lacks, err := r.Lacks(ctx); err != nil {
+		return err
+	} else if lacks {
+		a.noteLost(c, lost)
+	}
 	return f(c, Views{dir, r, durable})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
@@ -167,6 +168,11 @@ is stopped in the middle goes on there the next time. With --quarantined only th
 subjects are folded anew that a view could not fold.`,
 		Example: app.Examples("tally rebuild", "tally rebuild catalog --progress json", "tally rebuild --quarantined"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if c, err := a.Config(); err == nil {
+				if refused := app.Refused(c); cli.Is[*embedded.ReadOnlyError](refused) {
+					return refused
+				}
+			}
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
 				r, err := rebuild(cmd.Context(), a, st, args, quarantined)
 				if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/prices"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -176,7 +177,7 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) erro
 		if err := x.isOfLayer(ctx, st, s); err != nil {
 			return err
 		}
-		if o.State, err = s.Load(ctx, x.at); err != nil {
+		if o.State, err = s.Load(ctx, x.at); projector.Tolerate(err) != nil {
 			return err
 		}
 		if err := x.choose(ctx, st, o.State); err != nil {

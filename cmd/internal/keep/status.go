@@ -29,8 +29,9 @@ import (
 // status is what status prints.
 type status struct {
 	Head       events.Offset      `json:"head"`
-	Durable    events.Offset      `json:"durable"` // up to here, everything survives a power cut
-	Lost       int                `json:"lost"`    // records that are known to be lost
+	Durable    events.Offset      `json:"durable"`           // up to here, everything survives a power cut
+	Lost       int                `json:"lost"`              // records that are known to be lost
+	Damaged    []events.Offset    `json:"damaged,omitempty"` // where they were, as far as that is known
 	Sessions   int                `json:"sessions"`
 	Documents  int                `json:"documents"`
 	Namespace  string             `json:"namespace"`
@@ -124,8 +125,25 @@ func ownerOf(c config.Config) *ownerStatus {
 	return &ownerStatus{pid, url}
 }
 
+// offsets names where records were, a few of many.
+func offsets(list []events.Offset) string {
+	const most = 8
+	names := make([]string, min(len(list), most))
+	for i := range names {
+		names[i] = list[i].String()
+	}
+	text := strings.Join(names, ", ")
+	if len(list) > most {
+		text += ", ..."
+	}
+	return text + "; verify names all"
+}
+
 func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, error) {
 	s := status{Namespace: c.Namespace, Backend: c.Backend, Durability: st.Log.Durability().String(), Lost: st.Log.Lost()}
+	for _, h := range st.Log.Holes() {
+		s.Damaged = append(s.Damaged, h.Offset)
+	}
 	var err error
 	if s.Head, err = st.Log.Head(ctx); err != nil {
 		return s, err
@@ -246,7 +264,7 @@ func (s status) text(width int) string {
 	line("namespace", "%s", s.Namespace)
 	line("head", "%v, durable up to %v", s.Head, s.Durable)
 	if s.Lost > 0 {
-		line("damage", "%s lost: verify names them", plain.Count(s.Lost, "record"))
+		line("damage", "%s lost: %s", plain.Count(s.Lost, "record"), offsets(s.Damaged))
 	}
 	line("sessions", "%d", s.Sessions)
 	line("documents", "%d", s.Documents)

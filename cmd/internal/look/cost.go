@@ -264,6 +264,7 @@ func (t *tab) session(ctx context.Context, a *app.App, st *tally.Store, name str
 		return err
 	}
 	t.one, err = handle.Load(ctx, "")
+	err = projector.Tolerate(err)
 	return err
 }
 

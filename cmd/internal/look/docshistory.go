@@ -2,6 +2,7 @@ package look
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
 )
 
 // revisionRow is a revision in docs history and docs watch, with -o json.
@@ -81,7 +83,8 @@ func docsHistory(ctx context.Context, a *app.App, st *tally.Store, name string, 
 		return err
 	}
 	changes, err := st.Documents().History(ctx, doc.Kind, doc.ID, 0, 0)
-	if err != nil {
+	hole, _ := errors.AsType[*projector.HoleError](err)
+	if err != nil && hole == nil {
 		return a.DocumentError(ctx, st, doc, err)
 	}
 	var list []revisionRow
@@ -90,7 +93,9 @@ func docsHistory(ctx context.Context, a *app.App, st *tally.Store, name string, 
 			continue
 		}
 		row := revisionOf(c)
-		row.Number = len(changes) - i
+		if hole == nil || c.Offset < hole.Damaged[0] { // behind what is lost, no revision has a number
+			row.Number = len(changes) - i
+		}
 		list = append(list, row)
 	}
 	if a.Format != cli.Text {
@@ -111,7 +116,11 @@ func historyTable(list []revisionRow, style cli.Style) render.Table {
 		if r.Deleted {
 			bytes = "-"
 		}
-		row := []string{"#" + strconv.Itoa(r.Number), r.Offset.String(), minute(r.Time), bytes, r.what()}
+		number := "#" + strconv.Itoa(r.Number)
+		if r.Number == 0 {
+			number = "#?"
+		}
+		row := []string{number, r.Offset.String(), minute(r.Time), bytes, r.what()}
 		if renamed {
 			row = append(row, r.Kind+"/"+r.ID)
 		}

@@ -101,6 +101,7 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 		return err
 	}
 	s, err := handle.Load(ctx, "")
+	err = projector.Tolerate(err)
 	if err != nil {
 		return err
 	}

@@ -80,6 +80,7 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 		}
 	}
 	s, err := handle.Load(ctx, r.at)
+	err = projector.Tolerate(err)
 	if err != nil {
 		return err
 	}

@@ -135,6 +135,7 @@ func briefRun(run *projector.Run, withdrawn bool) listedRun {
 // asTree prints the runs of a session as a tree; false if none of them was delegated to.
 func (r *runLister) asTree(ctx context.Context, handle *tally.Session) (bool, error) {
 	o, err := handle.Outline(ctx)
+	err = projector.Tolerate(err)
 	if err != nil {
 		return false, err
 	}

@@ -156,6 +156,7 @@ func (v *viewer) load(ctx context.Context, handle *tally.Session) (*projector.Se
 	v.before = make(map[string]int)
 	if v.last == 0 || v.at != "" {
 		s, err := handle.Load(ctx, v.at)
+		err = projector.Tolerate(err)
 		if err != nil {
 			return nil, err
 		}
@@ -169,6 +170,7 @@ func (v *viewer) load(ctx context.Context, handle *tally.Session) (*projector.Se
 		return s, nil
 	}
 	o, err := handle.Outline(ctx)
+	err = projector.Tolerate(err)
 	if err != nil {
 		return nil, err
 	}

@@ -85,6 +85,7 @@ func (v *viewer) showFollowed(ctx context.Context, handle *tally.Session, s *pro
 // show shows what a record changes.
 func (f *follower) show(ctx context.Context, fact projector.Fact) error {
 	o, err := f.st.Loader().Outline(ctx, f.subject, fact.Offset)
+	err = projector.Tolerate(err)
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ func (v *viewer) asJob(id string) bool {
 // that. It is false if the session is no job, or the run none of a job's.
 func (v *viewer) showJob(ctx context.Context, handle *tally.Session) (bool, error) {
 	o, err := handle.Outline(ctx)
+	err = projector.Tolerate(err)
 	if err != nil || o.Ledger().Kind != events.KindJob {
 		return false, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -88,7 +89,7 @@ func sayFlow(ctx context.Context, a *app.App, in *store, id string) error {
 	err := in.do(ctx, func(st *tally.Store) (err error) {
 		f = tavern.FlowOf(st, id)
 		s, err = f.State(ctx)
-		return err
+		return projector.Tolerate(err)
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -155,6 +156,7 @@ func flowsOf(ctx context.Context, a *app.App, st *tally.Store, all bool) (list [
 	for _, l := range listed {
 		f := tavern.FlowOf(st, l.ID)
 		s, err := f.State(ctx)
+		err = projector.Tolerate(err)
 		switch {
 		case errors.Is(err, tally.ErrNotFound): // a session of this name that is no flow
 		case err != nil:
@@ -246,6 +248,7 @@ func showFlow(ctx context.Context, a *app.App, st *tally.Store, name string) err
 		return err
 	}
 	s, err := f.State(ctx)
+	err = projector.Tolerate(err)
 	if errors.Is(err, events.ErrNotFound) {
 		err = noFlow(name, st.Namespace())
 	}

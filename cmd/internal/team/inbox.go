@@ -87,7 +87,7 @@ func (v *inboxView) show(ctx context.Context, st *tally.Store, receiver string) 
 	if err := known(ctx, v.app, v.in); err != nil {
 		return err
 	}
-	if v.cursor, err = v.in.Cursor(ctx); err != nil {
+	if v.cursor, err = v.in.Cursor(ctx); projector.Tolerate(err) != nil {
 		return err
 	}
 	if v.now, err = st.LogTime(ctx); err != nil {
@@ -265,6 +265,7 @@ func (v *inboxView) list(ctx context.Context) error {
 		page.After = max(v.after, v.cursor)
 	}
 	found, next, err := v.in.List(ctx, page)
+	err = projector.Tolerate(err)
 	if err != nil {
 		return err
 	}

@@ -255,6 +255,7 @@ func (v *queueView) none() string {
 
 func (v *queueView) items(ctx context.Context, q *tavern.Queue) error {
 	found, next, err := q.List(ctx, v.query)
+	err = projector.Tolerate(err)
 	if err != nil {
 		return err
 	}

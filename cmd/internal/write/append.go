@@ -206,6 +206,7 @@ func (p *appender) first() <-chan struct{} {
 func (p *appender) nameVoid(ctx context.Context) error {
 	for sub, moves := range p.moves {
 		s, err := p.st.Loader().Outline(ctx, sub, 0)
+		err = projector.Tolerate(err)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,76 @@
+package cmd_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// A store on a read-only file system is read as ever. Nothing is written there, no lock is taken,
+// and that is reported once; what would write is refused, and the store is as it was.
+func TestReadOnlyMedium(t *testing.T) {
+	t.Run("B-32 a store on read-only media", func(t *testing.T) {
+		testkit.Needs(t, os.Getuid() == 0, "root, to mount a directory")
+		dir, mounted := filepath.Join(t.TempDir(), "store"), t.TempDir()
+		output(t, strings.NewReader(`{"role":"user","content":"plum"}`), dir, "tally", "append", "s")
+		output(t, strings.NewReader("one\n"), dir, "tally", "put", "--save", "doc/a")
+		looks := map[string]string{"ls": "plum", "show s": "plum", "search plum": "plum", "log s": "plum", "cat doc/a": "one", "docs ls": "doc/a", "docs history doc/a": "@2", "cost": "", "export s --format markdown": "plum", "verify": "match the log", "agents": ""}
+		before := make(map[string]answer)
+		for args := range looks {
+			before[args] = ask(t, "", dir, strings.Fields(args)...)
+		}
+		files := filesOf(t, dir)
+		mustRun(t, "mount", "--bind", dir, mounted)
+		defer mustRun(t, "umount", mounted)
+		mustRun(t, "mount", "-o", "remount,ro,bind", mounted)
+		for args, want := range looks {
+			a := ask(t, "", mounted, strings.Fields(args)...)
+			if a.code != before[args].code || !strings.Contains(a.out, want) || strings.Count(a.err, "WARN") > 1 {
+				t.Errorf("%s: code %d, before %d: %v", args, a.code, before[args].code, a)
+			}
+		}
+		if a := ask(t, "", mounted, "status"); a.code != 7 || !strings.Contains(a.out, "read-only") || strings.Count(a.err, "WARN") != 1 {
+			t.Errorf("status: code %d: %v", a.code, a)
+		}
+		out := filepath.Join(t.TempDir(), "out")
+		if a := ask(t, "", mounted, "export", "--all", "--format", "tallydir", "-C", out); a.code != 0 || strings.Count(a.err, "WARN") != 1 {
+			t.Errorf("export: code %d: %v", a.code, a)
+		}
+		for _, args := range []string{"put --save doc/b", "append s", "rm doc/a -y", "fork s --at #1", "quota store 5MiB", "rebuild"} {
+			if a := ask(t, `{"role":"user","content":"x"}`, mounted, strings.Fields(args)...); a.code != 7 || !strings.Contains(a.err, "read-only") {
+				t.Errorf("%s: code %d: %v", args, a.code, a)
+			}
+		}
+		if now := filesOf(t, dir); now != files {
+			t.Errorf("the store was changed:\n%s\n%s", files, now)
+		}
+		left, err := filepath.Glob(filepath.Join(os.TempDir(), "tally-read-only-*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left are %v, %v", left, err)
+		}
+	})
+}
+
+// filesOf lists the files of a folder with their sizes and times.
+func filesOf(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && !d.IsDir() {
+			b.WriteString(strings.Join([]string{path, info.ModTime().String(), info.Mode().String()}, " ") + "\n")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

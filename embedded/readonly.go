@@ -1,0 +1,97 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/natsfile"
+)
+
+// openReadOnly opens a store that is where nothing can be written: on a medium, or in a snapshot of
+// a file system. Nothing is written there and no lock is taken. The server works in a folder of
+// its own, in which the blocks that it only reads are links to those of the store, and all else
+// is a copy. The folder is removed when the store is closed. Appends are refused.
+func openReadOnly(ctx context.Context, o Options, c config.Config, why *ReadOnlyError) (*tally.Store, error) {
+	if o.Own || o.Listen != nil {
+		return nil, why // to serve others takes owning it
+	}
+	dir, err := os.MkdirTemp("", "tally-read-only-")
+	if err != nil {
+		return nil, err
+	}
+	if err := shadow(dir, c.Store); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	o.Logger.Warn("the store is on a read-only file system: it is read, and takes no appends", "dir", c.Store)
+	c.Store, o.Trees, o.Daemons, o.refused = dir, nil, nil, why
+	st, err := own(ctx, o, c)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return st, nil
+}
+
+// shadow fills a folder with what a store has. Links are made for what is only read.
+func shadow(to, from string) error {
+	from, err := filepath.Abs(from)
+	if err != nil {
+		return err
+	}
+	newest := make(map[string]int) // block of a stream, by folder
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path, from)
+		target := filepath.Join(to, name)
+		switch {
+		case d.IsDir():
+			if numbers, err := natsfile.Numbers(path); err == nil && len(numbers) > 0 {
+				newest[path] = numbers[len(numbers)-1]
+			}
+			return os.MkdirAll(target, 0o700)
+		case !d.Type().IsRegular(), d.Name() == lockFile, d.Name() == ownerFile:
+			return nil
+		case isOnlyRead(path, name, newest):
+			return os.Symlink(path, target)
+		}
+		return copyFile(target, path)
+	})
+}
+
+// isOnlyRead reports whether nobody writes to a file in place: it is a snapshot, or a block with
+// a newer one behind it.
+func isOnlyRead(path, name string, newest map[string]int) bool {
+	if strings.HasPrefix(name, string(filepath.Separator)+"snapshots"+string(filepath.Separator)) {
+		return true
+	}
+	dir := filepath.Dir(path)
+	last, has := newest[dir]
+	return has && filepath.Ext(path) == filepath.Ext(natsfile.Path(dir, last)) && path != natsfile.Path(dir, last)
+}
+
+// copyFile copies a file with its time, by which the server believes its index.
+func copyFile(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
+}
