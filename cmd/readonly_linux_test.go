@@ -23,7 +23,7 @@ func TestReadOnlyMedium(t *testing.T) {
 		for args := range looks {
 			before[args] = ask(t, "", dir, strings.Fields(args)...)
 		}
-		files := filesOf(t, dir)
+		files := stampsOf(t, dir)
 		mustRun(t, "mount", "--bind", dir, mounted)
 		defer mustRun(t, "umount", mounted)
 		mustRun(t, "mount", "-o", "remount,ro,bind", mounted)
@@ -45,7 +45,7 @@ func TestReadOnlyMedium(t *testing.T) {
 				t.Errorf("%s: code %d: %v", args, a.code, a)
 			}
 		}
-		if now := filesOf(t, dir); now != files {
+		if now := stampsOf(t, dir); now != files {
 			t.Errorf("the store was changed:\n%s\n%s", files, now)
 		}
 		left, err := filepath.Glob(filepath.Join(os.TempDir(), "tally-read-only-*"))
@@ -55,8 +55,8 @@ func TestReadOnlyMedium(t *testing.T) {
 	})
 }
 
-// filesOf lists the files of a folder with their sizes and times.
-func filesOf(t *testing.T, dir string) string {
+// stampsOf lists the files of a folder with their sizes and times.
+func stampsOf(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
