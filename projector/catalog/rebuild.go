@@ -12,7 +12,8 @@ import (
 // Edition is a second edition of a view, built beside the one that is read.
 type Edition interface {
 	projector.View
-	// Check reports whether the file is sound; one that is not cannot be built in.
+	// Check reports whether the file is sound; one that is not, or is not as its last writer
+	// left it, is ErrNoView and cannot be built in.
 	Check(ctx context.Context) error
 	// Replace puts this edition in the place of the other one, at once for all who
 	// read. If the other one is ahead, that is ErrBehind and nothing happens.
@@ -57,7 +58,7 @@ func (f *file) own() *file { return f }
 
 // Check implements Edition.
 func (f *file) Check(ctx context.Context) error {
-	r, err := openAny(ctx, f.form, f.path)
+	r, err := openReader(ctx, f.form, f.path)
 	if err != nil {
 		return err
 	}
