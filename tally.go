@@ -271,6 +271,7 @@ func (st *Store) lastReadable(ctx context.Context, at events.Offset) (events.Off
 	if at == 0 {
 		return 0, nil
 	}
+	ctx = log.NoteDamage(ctx, nil) // no answer rests on this record
 	if _, err := st.Log.Record(ctx, at); !isDamage(err) {
 		return at, nil // any other error is for the wait to meet
 	}
