@@ -43,7 +43,7 @@ func TestStoreWithBombs(t *testing.T) {
 			{"log bomb", 0, "items 0 and 1 both keep turn 0: an event keeps a turn at most once"},
 			{"diff bomb @46 head", 0, ""},
 			{"runs lists", 5, "r2"},
-			{"runs lists", 5, "session/lists: 1 record cannot be read: [@3]"},
+			{"runs lists", 5, "session lists: 1 record cannot be read: [@3]"},
 			{"show lists --run r2", 0, `"score": 1`},
 			{"show lists --run r1", 5, "damaged record @3: data.lists: the value has more than 67108864 bytes"},
 			{"export --all --format markdown -C " + t.TempDir(), 0, ""},
