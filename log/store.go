@@ -121,6 +121,23 @@ func (l *Log) cannotRead(ctx context.Context, at events.Offset) (bool, error) {
 	return false, err
 }
 
+// lostLast returns the lost record for which the backend refused an append that expects the last
+// record there is to see, 0 if none is lost. A backend that cannot read its last one either may
+// name 0 instead of it.
+func (l *Log) lostLast(ctx context.Context, p *appending) (events.Offset, error) {
+	if p.claimed.At >= p.exact.At {
+		if lost, err := l.cannotRead(ctx, p.claimed.At); !lost || err != nil {
+			return 0, err
+		}
+		return p.claimed.At, nil
+	}
+	err := l.unreadable(ctx, p.sub)
+	if damage, is := errors.AsType[*events.DamageError](err); is {
+		return damage.Offset, nil
+	}
+	return 0, err
+}
+
 // segment notes whether the backend can still know the append's ids by itself, and
 // gives the segment that this is said of. Producers' clocks may be ahead of this
 // one's: an id counts as older than it says.
@@ -185,15 +202,15 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 			acks[i] = *ack
 		}
 		if p.look && p.tried == p.exact && p.claimed.Set {
-			lost, err := l.cannotRead(ctx, p.claimed.At)
+			lost, err := l.lostLast(ctx, p)
 			if err != nil {
 				return pub, nil, fmt.Errorf("append to %s: not written: %w", p.sub.Name(), err)
 			}
-			if !lost {
+			if lost == 0 {
 				return Publication{}, nil, nil
 			}
 			if p.decided {
-				return pub, nil, l.notWritten(p, p.claimed.At)
+				return pub, nil, l.notWritten(p, lost)
 			}
 			p.exact = p.claimed // the backend counts from a record that nobody can see
 		}
