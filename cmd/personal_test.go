@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,8 +46,11 @@ func TestPersonalCanaries(t *testing.T) {
 	t.Run("D-66 no export of the project", func(t *testing.T) {
 		h.t = t
 		for n, args := range [][]string{{"--format", "tavern"}, {"--format", "tavern", "--layer", "project"}, {"--format", "perstack"}} {
-			out := fmt.Sprint("out", n)
-			h.run(0, append([]string{"export", "--all", "-C", h.path(out)}, args...)...)
+			out, code := fmt.Sprint("out", n), 0
+			if slices.Contains(args, "perstack") {
+				code = 3 // the project has no jobs, so nothing is written
+			}
+			h.run(code, append([]string{"export", "--all", "-C", h.path(out)}, args...)...)
 			if found, _ := testkit.CanaryFiles(t, h.path(out)); len(found) > 0 {
 				t.Errorf("%v: %v", args, found)
 			}
