@@ -14,8 +14,8 @@
 //	ack, err := s.AppendTurns(ctx, events.MainThread, json.RawMessage(`{"role":"user","content":"hi"}`))
 //	state, err := s.Load(ctx, "head")
 //
-// [Session.Follow] yields what comes. Lists come from [Store.Sessions]; turns are searched
-// by [github.com/tallylog/tally/projector/catalog.OpenSearch] in [Store.ViewsDir].
+// [Session.Follow] yields what comes. Lists come from [Store.Sessions]. Turns are searched
+// with any SQLite client in the views below [Store.ViewsDir]; docs/catalog.md has their tables.
 //
 // A position in a session is written as people and commands write it: "head" or ""
 // for now, "start", an offset such as "@1234", the n-th turn "#3" or "gpt-5#3" of

@@ -28,28 +28,28 @@ var arrows = []struct{ pkg, may string }{
 	{"log/logtest", "log events"},
 	{"snapshot", "events internal/rawjson internal/durable"},
 	{"projector", "events snapshot internal/rawjson internal/durable internal/statefile"},
-	{"projector/catalog", "projector events internal/durable internal/rawjson internal/lockfile internal/statefile"},
+	{"internal/catalog", "projector events internal/durable internal/rawjson internal/lockfile internal/statefile"},
 	{".", "log projector snapshot events"},
-	{"tend", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
+	{"internal/tend", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
 
-	{"agents", "events internal/rawjson"},
-	{"agents/*", "agents events internal/rawjson internal/turns"}, // pure: what files say, not where they are read
-	{"redact", "internal/rawjson"},                                // pure: no I/O, no clock
-	{"ingest", "agents events internal/rawjson internal/tail log projector redact"},
+	{"internal/agents", "events internal/rawjson"},
+	{"internal/agents/*", "internal/agents events internal/rawjson internal/turns"}, // pure: what files say, not where they are read
+	{"internal/redact", "internal/rawjson"},                                         // pure: no I/O, no clock
+	{"internal/ingest", "internal/agents events internal/rawjson internal/tail log projector internal/redact"},
 
-	{"formats", "log projector events internal/durable internal/filename"},
-	{"formats/storagetest", "formats internal/testkit"},
-	{"tree", "formats log projector events internal/filename"},
-	{"formats/*", "formats internal/filename"},
-	{"stores/internal/foreign", "formats log projector events internal/filename internal/rawjson"},
-	{"stores/internal/formattest", "formats formats/storagetest log log/logtest projector events internal/testkit"},
+	{"internal/formats", "log projector events internal/durable internal/filename"},
+	{"internal/formats/storagetest", "internal/formats internal/testkit"},
+	{"internal/tree", "internal/formats log projector events internal/filename"},
+	{"internal/formats/*", "internal/formats internal/filename"},
+	{"stores/internal/foreign", "internal/formats log projector events internal/filename internal/rawjson"},
+	{"stores/internal/formattest", "internal/formats internal/formats/storagetest log log/logtest projector events internal/testkit"},
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
-	{"stores/*/*dir", "formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
-	{"stores/tavern", ". agents agents/claude tend log projector events internal/rawjson internal/durable internal/filename internal/lines stores/tavern/internal/*"},
+	{"stores/*/*dir", "internal/formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
+	{"stores/tavern", ". internal/agents internal/agents/claude internal/tend log projector events internal/rawjson internal/durable internal/filename internal/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/durable internal/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". tend tree formats formats/bucket formats/redis formats/s2 log log/logtest projector projector/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render internal/statefile"},
+	{"embedded", ". internal/tend internal/tree internal/formats internal/formats/bucket internal/formats/redis internal/formats/s2 log log/logtest projector internal/catalog snapshot events internal/natsfile internal/pull internal/config internal/durable internal/lockfile internal/quota internal/render internal/statefile"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
@@ -77,9 +77,9 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/segindex", "internal/durable"},
 	{"internal/statefile", "internal/durable"},
-	{"internal/storetest", ". embedded formats log log/logtest events internal/config internal/testkit"}, // for tests
-	{"internal/testkit", "events"},                                                                       // for tests
-	{"internal/testkit/transcripts", "agents events projector internal/rawjson internal/testkit"},        // for tests
+	{"internal/storetest", ". embedded internal/formats log log/logtest events internal/config internal/testkit"}, // for tests
+	{"internal/testkit", "events"},                                                                                // for tests
+	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"},        // for tests
 	{"internal/tail", "internal/durable internal/lockfile"},
 	{"internal/turns", "events internal/rawjson"},
 }
@@ -89,9 +89,9 @@ var arrows = []struct{ pkg, may string }{
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/storetest examples/* cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". tend log log/logtest formats formats/* tree ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
-	{"modernc.org", "projector/catalog tree embedded internal/storetest examples/* cmd/* cmd/internal/*"},
-	{"github.com/gomodule/redigo", "formats/redis embedded internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". internal/tend log log/logtest internal/formats internal/formats/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"modernc.org", "internal/catalog internal/tree embedded internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"github.com/gomodule/redigo", "internal/formats/redis embedded internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
 	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},
 	{module + "/embedded", "internal/storetest examples/* cmd/* cmd/internal/*"},

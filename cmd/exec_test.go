@@ -20,10 +20,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/agents/stream"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents/stream"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/testkit"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/durable"
 	"github.com/tallylog/tally/internal/statefile"
-	"github.com/tallylog/tally/tend"
+	"github.com/tallylog/tally/internal/tend"
 )
 
 // daemonsDir is the folder of a store in which processes say what their daemons do: a file

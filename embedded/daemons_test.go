@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/tend"
+	"github.com/tallylog/tally/internal/tend"
 )
 
 // lookout is a daemon that says when it looked.

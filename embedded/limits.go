@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 // Limits are those of whoever owns the store. They stand in a file of its directory, so that

@@ -15,16 +15,16 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/snapshot"
-	"github.com/tallylog/tally/tend"
 )
 
 // ServerVersion is what a version command prints.

@@ -11,9 +11,9 @@ import (
 	"syscall"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 // State is what a directory is, as a store.

@@ -21,10 +21,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/tree"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/tree"
 )
 
 // treeDesk is where other processes of this user ask about the trees that this one keeps: on

@@ -16,11 +16,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/agents/claude"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )

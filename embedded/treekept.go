@@ -11,9 +11,9 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/tree"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/tree"
 )
 
 // mostAccepts bounds how often what is met is taken in: somebody may write to it meanwhile.

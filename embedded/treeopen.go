@@ -13,13 +13,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/bucket"
-	"github.com/tallylog/tally/formats/redis"
-	"github.com/tallylog/tally/formats/s2"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/formats/bucket"
+	"github.com/tallylog/tally/internal/formats/redis"
+	"github.com/tallylog/tally/internal/formats/s2"
+	"github.com/tallylog/tally/internal/tree"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/tree"
 )
 
 // open opens a tree whose lock is taken.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/lockfile"
 	"github.com/tallylog/tally/log"
 )

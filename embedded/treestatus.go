@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/statefile"
-	"github.com/tallylog/tally/tree"
+	"github.com/tallylog/tally/internal/tree"
 )
 
 // TreeStatus is what is known of a tree.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/projector/catalog"
-	"github.com/tallylog/tally/tend"
 )
 
 // workOf returns where daemons of a store look: in its view, or, if nobody keeps one, as on a

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 )
 
 // Live opens the store in a directory, "" for one in memory, in a process that keeps trees of a

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/errata"

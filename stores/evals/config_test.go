@@ -12,8 +12,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/formats"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/evals"

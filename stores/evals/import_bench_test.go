@@ -13,7 +13,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log"

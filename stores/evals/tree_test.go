@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"

@@ -10,7 +10,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/stores/internal/formattest"

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/internal/formattest"

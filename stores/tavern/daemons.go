@@ -9,8 +9,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/tend"
 )
 
 // Names of the daemons.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/tavern"
-	"github.com/tallylog/tally/tend"
 )
 
 // daemonWindows keep what the dead have left for an hour, and dead agents for a day more.

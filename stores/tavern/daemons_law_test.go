@@ -16,11 +16,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
-	"github.com/tallylog/tally/tend"
 )
 
 // D-63: whatever agents, flows, messages and queues do, and however many daemons look after

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/tend"
 )
 
 // overdue decides on the open questions of the owner of an inbox.

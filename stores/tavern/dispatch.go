@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/tend"
 )
 
 // queue decides on the items of a queue that nobody has.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/tend"
 )
 
 // ReasonExpired and ReasonOrphaned say why the janitor deleted a document.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/agents/claude"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/stores/tavern"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/agents/claude"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )

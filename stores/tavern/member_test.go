@@ -20,10 +20,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
-	"github.com/tallylog/tally/tend"
 )
 
 // memberPlay tells a copy of these tests to be a member of a team, until its input ends.

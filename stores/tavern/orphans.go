@@ -6,7 +6,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/tend"
+	"github.com/tallylog/tally/internal/tend"
 )
 
 // CleanOrphan does now, about what belongs to somebody who is gone, what the janitor does when

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/agents"
-	"github.com/tallylog/tally/agents/claude"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/lines"
 )
 

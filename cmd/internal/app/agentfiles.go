@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallylog/tally/agents"
+	"github.com/tallylog/tally/internal/agents"
 )
 
 // AgentFiles are files of an agent: all in a folder of its sessions, or some of them.

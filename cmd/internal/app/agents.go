@@ -3,13 +3,13 @@ package app
 import (
 	"slices"
 
-	"github.com/tallylog/tally/agents"
-	"github.com/tallylog/tally/agents/acp"
-	"github.com/tallylog/tally/agents/claude"
-	"github.com/tallylog/tally/agents/codex"
-	"github.com/tallylog/tally/agents/gemini"
-	"github.com/tallylog/tally/agents/pi"
-	"github.com/tallylog/tally/agents/stream"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/acp"
+	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/agents/codex"
+	"github.com/tallylog/tally/internal/agents/gemini"
+	"github.com/tallylog/tally/internal/agents/pi"
+	"github.com/tallylog/tally/internal/agents/stream"
 )
 
 // Agents are all there are whose sessions can be followed, those first that most people

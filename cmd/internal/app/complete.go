@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 // What a shell does with what it is offered, beyond cobra's own words for it. Shell

@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/stores/tavern"
-	"github.com/tallylog/tally/tend"
 )
 
 // DaemonsOf returns what makes the daemons of a store, those that are named, by what a

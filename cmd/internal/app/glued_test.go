@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/agents"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/turns"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"

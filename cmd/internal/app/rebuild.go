@@ -10,10 +10,10 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 // Rebuild builds a view anew beside the one that is read, and puts it in its

@@ -8,11 +8,11 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/projector"
 )

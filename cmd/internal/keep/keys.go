@@ -10,11 +10,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/sealed"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 // keysCheck is what remarks on the file of keys are called. The store works without one.

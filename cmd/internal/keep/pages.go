@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/spend"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/page"
 	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/projector"

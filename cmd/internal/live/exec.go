@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally/agents/stream"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/internal/agents/stream"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/plain"
 )

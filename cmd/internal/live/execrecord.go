@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/agents"
-	"github.com/tallylog/tally/agents/acp"
-	"github.com/tallylog/tally/agents/stream"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/redact"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/acp"
+	"github.com/tallylog/tally/internal/agents/stream"
+	"github.com/tallylog/tally/internal/redact"
 )
 
 // recorder writes what is on a tape into a file of the spool, without secrets, and brings it

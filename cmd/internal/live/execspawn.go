@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tallylog/tally/agents/stream"
+	"github.com/tallylog/tally/internal/agents/stream"
 	"github.com/tallylog/tally/internal/cli"
 )
 

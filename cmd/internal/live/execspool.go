@@ -11,11 +11,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallylog/tally/agents"
-	"github.com/tallylog/tally/agents/acp"
-	"github.com/tallylog/tally/agents/stream"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/acp"
+	"github.com/tallylog/tally/internal/agents/stream"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/lockfile"
 )
 

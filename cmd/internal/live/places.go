@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/plain"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/ingest"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"

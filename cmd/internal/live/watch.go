@@ -15,11 +15,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/ingest"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/ingest"
+	"github.com/tallylog/tally/internal/redact"
 	"github.com/tallylog/tally/internal/tail"
-	"github.com/tallylog/tally/redact"
 )
 
 func newWatch(a *app.App) *cobra.Command {

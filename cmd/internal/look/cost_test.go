@@ -8,9 +8,9 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/prices"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 func priced(t *testing.T) prices.Table {

@@ -9,9 +9,9 @@ import (
 	"github.com/rivo/uniseg"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 // writeHits prints two lines for each turn: where it is, and what stands around the

@@ -10,10 +10,10 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/projector/catalog"
 	"github.com/tallylog/tally/stores/perstack"
 )
 

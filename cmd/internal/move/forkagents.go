@@ -17,13 +17,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/agents"
-	"github.com/tallylog/tally/agents/claude"
-	"github.com/tallylog/tally/agents/codex"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/agents/codex"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/projector"
 )

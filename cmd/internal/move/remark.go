@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/plain"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/formats/redis"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/formats/redis"
 	"github.com/tallylog/tally/internal/render"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tallylog/tally/formats/redis"
+	"github.com/tallylog/tally/internal/formats/redis"
 )
 
 // Names of what is measured of a Redis server, and how it syncs its file then.

@@ -10,10 +10,10 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 // Prices returns what models cost: what the user's file says, and for other models what

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/prices"
-	"github.com/tallylog/tally/projector/catalog"
 )
 
 func priced(t *testing.T) prices.Table {

@@ -14,15 +14,15 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/redact"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/redact"
 )
 
 // agentsMeant are the agents whose files may be meant, none if another format is.

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/ingest"
+	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/log"
 )
 

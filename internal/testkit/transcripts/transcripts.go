@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tallylog/tally/agents"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/ailoop"
 )
 

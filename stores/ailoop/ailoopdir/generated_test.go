@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 	"github.com/tallylog/tally/stores/internal/formattest"

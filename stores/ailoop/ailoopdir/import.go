@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/ailoop"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 	"github.com/tallylog/tally/stores/internal/formattest"

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )

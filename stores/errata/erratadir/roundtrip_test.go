@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 	"github.com/tallylog/tally/stores/internal/formattest"

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/evals"
 )
 

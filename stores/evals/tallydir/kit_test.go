@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 	"github.com/tallylog/tally/stores/internal/formattest"

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/foreign"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/stores/internal/formattest"
 )

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 )
 
 // File is a file of an imported folder, as it was found.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 )
 
 // files is a formats.Storage in memory, as far as an export needs one.

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
-	"github.com/tallylog/tally/formats/storagetest"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/formats/storagetest"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/internal/formattest"
 )
 

@@ -5,7 +5,7 @@ import (
 	"path"
 	"unicode/utf8"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/internal/foreign"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"

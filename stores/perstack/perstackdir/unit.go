@@ -4,7 +4,7 @@ import (
 	"path"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/internal/foreign"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/internal/formattest"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"

@@ -3,7 +3,7 @@ package taverndir_test
 import (
 	"testing"
 
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 )
 
 // Whatever stands in the files of messages, items and what is kept of their boxes: an import

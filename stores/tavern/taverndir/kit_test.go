@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/formats"
+	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/internal/formattest"
 	"github.com/tallylog/tally/stores/tavern/taverndir"

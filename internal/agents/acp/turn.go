@@ -1,0 +1,198 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// maxTurn bounds what is remembered of a turn. The lines of it are kept, whatever it is.
+const maxTurn = 16 << 20
+
+// maxCall bounds a call to which what is said later is added; behind a larger one that stands
+// by itself.
+const maxCall = 1 << 20
+
+// turn is what the agent has said since it was asked.
+type turn struct {
+	id      string
+	updates []update
+	size    int
+	seq     int64
+}
+
+// update is a session update, or several that are one.
+type update struct {
+	kind string
+	id   string // of a call, or of a message
+	text []byte // what pieces of a text say; nil: raw is it
+	raw  json.RawMessage
+}
+
+func (t *turn) ref() events.RunRef { return events.RunRef{Kind: "turn", ID: t.id} }
+
+// prompt begins a turn. One that was not answered is over.
+func (f *fold) prompt(s *saying, t *talk) {
+	f.prompted++
+	if t.turn != nil {
+		s.after("lost", &events.RunFinished{Run: t.turn.ref(), Outcome: "stopped:unanswered", Result: events.Raw("{}")})
+	}
+	t.turn = &turn{id: f.file.Stem + "/" + strconv.Itoa(f.prompted)}
+	s.Thread = agents.Main
+	s.after("run", &events.RunCreated{Run: t.turn.ref()})
+}
+
+// update reads what the agent tells of a session.
+func (f *fold) update(s *saying, t *talk, params rawjson.Members) {
+	u := params.Object("update")
+	switch kind := u.Text("sessionUpdate"); kind {
+	case "usage_update":
+		f.paid(s, t, u.Object("cost"))
+	case "session_info_update":
+		if title := u.Text("title"); title != "" && title != t.title {
+			t.title = title
+			s.after("title", &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: spell(title)}}})
+		}
+	case "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan":
+		raw, _ := params.Get("update")
+		if t.turn != nil {
+			t.turn.add(s, kind, u, raw)
+		}
+	}
+}
+
+// add adds an update to a turn.
+func (t *turn) add(s *saying, kind string, u rawjson.Members, raw json.RawMessage) {
+	if t.size += len(raw); t.size > maxTurn {
+		return
+	}
+	switch kind {
+	case "tool_call", "tool_call_update":
+		t.call(u, bytes.Clone(raw))
+	case "plan":
+		t.put(update{kind: kind, id: kind, raw: bytes.Clone(raw)})
+	default:
+		t.say(s, kind, u, raw)
+	}
+}
+
+// say adds a piece of what the agent says or thinks.
+func (t *turn) say(s *saying, kind string, u rawjson.Members, raw json.RawMessage) {
+	content := u.Object("content")
+	text := content.Text("text")
+	if content.Text("type") != "text" {
+		t.updates = append(t.updates, update{kind: kind, raw: bytes.Clone(raw)})
+		return
+	}
+	t.seq++
+	s.after("delta", &events.RunProgressed{Run: t.ref(), Kind: kind, Thread: agents.Main, Turn: t.id, Seq: t.seq, Delta: spell(text)})
+	id := u.Text("messageId")
+	if last := len(t.updates) - 1; last >= 0 && t.updates[last].kind == kind && t.updates[last].id == id && t.updates[last].text != nil {
+		t.updates[last].text = append(t.updates[last].text, text...)
+		return
+	}
+	t.updates = append(t.updates, update{kind: kind, id: id, text: append([]byte{}, text...)})
+}
+
+// call adds a call of a tool, or what is said of one later.
+func (t *turn) call(u rawjson.Members, raw json.RawMessage) {
+	id := u.Text("toolCallId")
+	for i := range t.updates {
+		if t.updates[i].kind == "tool_call" && t.updates[i].id == id && len(t.updates[i].raw) <= maxCall {
+			t.updates[i].raw = merged(t.updates[i].raw, u)
+			return
+		}
+	}
+	t.updates = append(t.updates, update{kind: "tool_call", id: id, raw: raw})
+}
+
+// put adds an update, in the place of the one that it is a newer version of.
+func (t *turn) put(u update) {
+	for i := range t.updates {
+		if t.updates[i].kind == u.kind && t.updates[i].id == u.id {
+			t.updates[i] = u
+			return
+		}
+	}
+	t.updates = append(t.updates, u)
+}
+
+// merged is a call with members of what was said of it later.
+func merged(call json.RawMessage, u rawjson.Members) json.RawMessage {
+	for _, m := range u {
+		if m.Name == "sessionUpdate" || string(m.Value) == "null" {
+			continue
+		}
+		if with, err := rawjson.SetMember(call, m.Name, m.Value); err == nil {
+			call = with
+		}
+	}
+	return call
+}
+
+// spell spells an update as the protocol has it.
+func (u update) spell() json.RawMessage {
+	if u.text == nil {
+		return u.raw
+	}
+	type content struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	return spell(struct {
+		Kind    string  `json:"sessionUpdate"`
+		Message string  `json:"messageId,omitempty"`
+		Content content `json:"content"`
+	}{u.kind, u.id, content{"text", string(u.text)}})
+}
+
+// finish ends a turn: what the agent said is one.
+func (f *fold) finish(s *saying, t *talk, m said) {
+	if t.turn == nil {
+		return
+	}
+	done, result := t.turn, m.Object("result")
+	t.turn = nil
+	stop := result.Text("stopReason")
+	if len(done.updates) > 0 {
+		list := make([]json.RawMessage, len(done.updates))
+		for i, u := range done.updates {
+			list[i] = u.spell()
+		}
+		ref := done.ref()
+		s.after("turn", &events.TurnAppended{Entries: []events.Entry{{Thread: agents.Main, ID: done.id, Run: &ref, Turn: spell(struct {
+			Session string          `json:"sessionId"`
+			Updates json.RawMessage `json:"updates"`
+			Stop    string          `json:"stopReason,omitempty"`
+		}{t.session[len(name)+len(f.agent)+2:], rawjson.AppendArray(nil, list), stop})}}})
+	}
+	end := &events.RunFinished{Run: done.ref(), Outcome: outcomeOf(stop, m), Result: events.Raw("{}")}
+	if raw, ok := m.Get("error"); ok {
+		end.Result = spell(struct {
+			Error json.RawMessage `json:"error"`
+		}{bytes.Clone(raw)})
+	}
+	if raw, ok := result.Get("usage"); ok {
+		end.Usage = bytes.Clone(raw)
+	}
+	s.after("end", end)
+	f.took(s, done, result)
+}
+
+// outcomeOf says how a turn ended.
+func outcomeOf(stop string, m said) string {
+	switch stop {
+	case "end_turn", "max_tokens":
+		return "completed"
+	case "cancelled":
+		return "interrupted"
+	}
+	if token(stop) {
+		return "stopped:" + stop
+	}
+	return "failed"
+}

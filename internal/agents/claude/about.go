@@ -1,0 +1,150 @@
+package claude
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+)
+
+// parser is the version of what this package makes of lines. It stands in the settings of
+// a session, as what was made once is not made again.
+const parser = 1
+
+// about is what was told of the session as such.
+type about struct {
+	cwd, version, forked string
+	models               []string
+	title, tag, name     string
+	rank                 int   // of the title: the person's own word is above the model's, and that above a summary
+	leaf                 int64 // where the entry stands that a summary is of
+}
+
+// maxModels is how many models of a session are listed.
+const maxModels = 64
+
+// beginning is the session as its first line says it is; nil: that says nothing. The time
+// is "" if the line has none.
+func (f *fold) beginning(e *entry) agents.Fact {
+	f.begun = true
+	p := &events.SessionCreated{Kind: events.KindTranscript}
+	fact := agents.Fact{Key: "session", Payload: p}
+	if e != nil {
+		p.CreatedAt = e.spelled
+		f.about.cwd, f.about.version = e.Text("cwd"), e.Text("version")
+		p.CWD, p.Project = f.about.cwd, agents.Project("", f.about.cwd)
+		if from := f.forkOf(e); from != "" && f.ofSession() {
+			f.about.forked = from
+			p.Fork = &events.Fork{Session: f.sessionBeside(from)}
+			fact.Place = &agents.Place{Session: p.Fork.Session, Stem: from}
+		}
+	}
+	p.Settings = settings(f.about.version)
+	return fact
+}
+
+// settings are those of the session.
+func settings(version string) json.RawMessage {
+	return spell(struct {
+		Agent   string `json:"agent"`
+		Version string `json:"version,omitempty"`
+		Parser  int    `json:"parser"`
+	}{"claude", version, parser})
+}
+
+// forkOf returns the session that an entry was copied from, "" if it was not.
+func (f *fold) forkOf(e *entry) string {
+	from := e.Object("forkedFrom").Text("sessionId")
+	if !token(from) || f.sessionBeside(from) == f.file.Session || len(f.sessionBeside(from)) > events.MaxIDLen {
+		return ""
+	}
+	return from
+}
+
+// sessionBeside names a session of the same project.
+func (f *fold) sessionBeside(id string) string {
+	return f.file.Session[:strings.LastIndexByte(f.file.Session, '/')+1] + id
+}
+
+// update returns what an entry says of the session that was not told.
+func (a *about) update(f *fold, e *entry, n noted) []agents.Fact {
+	var set events.Fields
+	add := func(name string, value json.RawMessage) { set = append(set, events.Field{Name: name, Value: value}) }
+	if cwd := e.Text("cwd"); cwd != "" && a.cwd == "" {
+		a.cwd = cwd
+		add("cwd", text(cwd))
+		add("project", text(agents.Project("", cwd)))
+	}
+	if v := e.Text("version"); v != "" && v != a.version {
+		a.version = v
+		add("settings", settings(v))
+	}
+	if from := f.forkOf(e); from != "" && a.forked == "" {
+		a.forked = from
+		add("forkedFrom", text(f.sessionBeside(from)))
+	}
+	if model := e.message.Text("model"); n.thread == agents.Main && model != "" && isModel(model) && !slices.Contains(a.models, model) && len(a.models) < maxModels {
+		a.models = append(a.models, model)
+		add("models", spell(a.models))
+	}
+	a.call(f, e, add)
+	if set == nil {
+		return nil
+	}
+	return []agents.Fact{{Key: "about", Payload: &events.SessionUpdated{Set: set}}}
+}
+
+// isModel reports whether a name is a model's: what the program itself says has one in
+// brackets.
+func isModel(name string) bool { return !strings.HasPrefix(name, "<") }
+
+// call adds what the session is called.
+func (a *about) call(f *fold, e *entry, add func(string, json.RawMessage)) {
+	switch e.kind {
+	case "summary":
+		a.summarize(f, e, add)
+	case "ai-title":
+		a.entitle(2, e.Text("aiTitle"), add)
+	case "custom-title":
+		a.entitle(3, e.Text("customTitle"), add)
+	case "tag":
+		changed(&a.tag, e.Text("tag"), "tag", add)
+	case "agent-name":
+		changed(&a.name, e.Text("agentName"), "agentName", add)
+	}
+}
+
+// summarize takes a summary of the conversation up to an entry. There are several, of
+// other conversations too: the one counts whose entry stands here, the last of these.
+func (a *about) summarize(f *fold, e *entry, add func(string, json.RawMessage)) {
+	leaf := f.tree.end(e.Text("leafUuid"))
+	if leaf < a.leaf { // -1 is not here
+		return
+	}
+	a.leaf = leaf
+	a.entitle(1, e.Text("summary"), add)
+}
+
+// entitle takes a title, unless a better one is known.
+func (a *about) entitle(rank int, title string, add func(string, json.RawMessage)) {
+	if title == "" || rank < a.rank {
+		return
+	}
+	a.rank = rank
+	changed(&a.title, title, "title", add)
+}
+
+// changed adds a field if it is another than before; one that is taken away is null.
+func changed(have *string, now, field string, add func(string, json.RawMessage)) {
+	if *have == now {
+		return
+	}
+	*have = now
+	if now == "" {
+		add(field, json.RawMessage("null"))
+		return
+	}
+	add(field, text(now))
+}

@@ -1,0 +1,213 @@
+package claude
+
+import (
+	"bytes"
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Agent is Claude Code.
+type Agent struct{}
+
+// Name is the agent's short name.
+func (Agent) Name() string { return "claude" }
+
+// Format is the name of the layout of its files.
+func (Agent) Format() string { return "claude-code" }
+
+// Roots returns the folders of projects: those in each folder that CLAUDE_CONFIG_DIR
+// lists, separated by commas, else those in the two places where Claude Code looks.
+func (Agent) Roots(env func(string) string) []string {
+	var roots []string
+	for _, dir := range strings.Split(env("CLAUDE_CONFIG_DIR"), ",") {
+		if dir = strings.TrimSpace(dir); dir != "" {
+			roots = append(roots, filepath.Join(dir, "projects"))
+		}
+	}
+	home := cmp.Or(env("HOME"), env("USERPROFILE"))
+	if len(roots) > 0 || home == "" {
+		return roots
+	}
+	return []string{
+		filepath.Join(home, ".claude", "projects"),
+		filepath.Join(cmp.Or(env("XDG_CONFIG_HOME"), filepath.Join(home, ".config")), "claude", "projects"),
+	}
+}
+
+// Wants reports whether a file has the name of a transcript.
+func (Agent) Wants(name string) bool {
+	_, ok := parseName(name)
+	return ok
+}
+
+// Below returns a name from the project's folder on.
+func (Agent) Below(path string) (string, bool) {
+	parts := strings.Split(path, "/")
+	from := len(parts) - 2
+	for i, part := range parts[:max(0, from)+1] {
+		if part == "subagents" && i >= 2 && strings.HasPrefix(parts[len(parts)-1], "agent-") {
+			from = i - 2
+		}
+	}
+	if from < 0 {
+		return "", false
+	}
+	name := strings.Join(parts[from:], "/")
+	_, ok := parseName(name)
+	return name, ok
+}
+
+// Recognises reports whether a file has a line of a transcript.
+func (Agent) Recognises(beginning []byte) bool {
+	for line := range bytes.Lines(beginning) {
+		if slices.ContainsFunc(values(line), isOurs) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOurs reports whether a line is one of a transcript: it has a type of these, and names
+// its session as transcripts do, unless lines of that type do not. Other agents name it so
+// too, but have no message of Anthropic's.
+func isOurs(v rawjson.Members) bool {
+	kind := v.Text("type")
+	if message := v.Object("message"); message != nil {
+		if _, says := message.Get("content"); !says {
+			return false
+		}
+	}
+	switch kind {
+	case "summary":
+		return has(v, "leafUuid")
+	case "file-history-snapshot":
+		return has(v, "snapshot")
+	case "user", "assistant", "system", "progress", "attachment", "queue-operation", "ai-title", "custom-title", "tag", "agent-name", "last-prompt", "mode":
+		return has(v, "sessionId")
+	}
+	return kind != "" && has(v, "sessionId") && has(v, "uuid")
+}
+
+// isOthers reports whether a line is of another program: of a type that only others write,
+// and without a member that lines of transcripts have.
+func isOthers(line []byte) bool {
+	v, err := rawjson.Object(line)
+	if err != nil || has(v, "sessionId", "uuid", "leafUuid", "snapshot", "messageId", "session_id") {
+		return false
+	}
+	kind := v.Text("type")
+	return strings.Contains(kind, ".") || slices.Contains(othersTypes, kind)
+}
+
+// othersTypes are types of the first lines of other agents' files: of Codex, pi and
+// descendants of these. What has a point in its type, as of Copilot CLI, is none of ours.
+var othersTypes = []string{"session_meta", "response_item", "event_msg", "turn_context", "session", "session_start", "model_change"}
+
+func has(v rawjson.Members, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, ok := v.Get(name)
+		return ok
+	})
+}
+
+// File says which transcript a file is. Of a sub-agent's that lies beside the sessions
+// only its lines say whose it is: it is none of ours while the first one does not. Nor is a
+// file of which the first line is another agent's.
+func (Agent) File(name string, first []byte) (agents.File, bool) {
+	n, ok := parseName(name)
+	if !ok || isOthers(first) {
+		return agents.File{}, false
+	}
+	if n.session == "" {
+		n.session = sessionIn(first)
+	}
+	return n.file(name)
+}
+
+// Renamed takes a file for the transcript of a session that is called as the file is.
+func (Agent) Renamed(path string, first []byte) (agents.File, bool) {
+	project, stem, ok := strings.Cut(path, "/")
+	n, _ := parseName(path + ".jsonl")
+	if _, isNamed := parseName(path); isNamed || !ok || n.session != stem || isOthers(first) {
+		return agents.File{}, false
+	}
+	return name{project: project, session: stem, stem: stem}.file(path)
+}
+
+// file is the file of a name.
+func (n name) file(path string) (agents.File, bool) {
+	f := agents.File{Name: path, Stem: n.stem, Session: sessionID(n.project, n.session), Thread: agents.Main}
+	if n.agent != "" {
+		f.Thread = agentThread(n.agent)
+	}
+	return f, n.session != "" && len(f.Session) <= events.MaxIDLen
+}
+
+// Fold returns the state of a transcript before its first line.
+func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
+
+// name is what the name of a transcript says.
+type name struct {
+	project string // the folder's name
+	session string // "": the lines say it
+	agent   string // "": it is the session's own
+	stem    string
+}
+
+// parseName reads <project>/<session>.jsonl, <project>/agent-<id>.jsonl and
+// <project>/<session>/subagents/.../agent-<id>.jsonl.
+func parseName(path string) (name, bool) {
+	stem, isLines := strings.CutSuffix(path, ".jsonl")
+	parts := strings.Split(stem, "/")
+	last := parts[len(parts)-1]
+	agent, isAgent := strings.CutPrefix(last, "agent-")
+	for _, part := range parts {
+		if part == "" || part == "." || part == ".." {
+			return name{}, false
+		}
+	}
+	if !isLines || len(parts) < 2 || isAgent && agent == "" {
+		return name{}, false
+	}
+	n := name{project: parts[0], agent: agent, stem: strings.Join(parts[1:], "/")}
+	switch {
+	case len(parts) == 2 && isAgent:
+		return n, true
+	case len(parts) == 2:
+		n.session, n.agent = last, ""
+		return n, true
+	case len(parts) >= 4 && parts[2] == "subagents" && isAgent:
+		n.session = parts[1]
+		return n, true
+	}
+	return name{}, false
+}
+
+// sessionIn returns the session that a line names, "" if it names none.
+func sessionIn(line []byte) string {
+	for _, v := range values(line) {
+		if id := v.Text("sessionId"); id != "" && !strings.Contains(id, "/") {
+			return id
+		}
+	}
+	return ""
+}
+
+func sessionID(project, session string) string { return "claude/" + project + "/" + session }
+
+func agentThread(id string) string { return "agent/" + id }
+
+// Lasts implements agents.Lasting: sessions are called by UUIDs, in every project.
+func (Agent) Lasts(session string) string {
+	id := session[strings.LastIndexByte(session, '/')+1:]
+	if len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "" || strings.Count(id, "-") != 4 {
+		return ""
+	}
+	return id
+}

@@ -1,0 +1,218 @@
+package claude_test
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/testkit"
+)
+
+// recorded are the transcripts of the recorded data: their names as they would be in a
+// folder of projects, and what they hold.
+func recorded(t *testing.T) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	for _, pattern := range []string{testkit.Data(t, "agents", "growth") + "/*.jsonl", testkit.Data(t, "claude", "projects") + "/*/*.jsonl"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			files["-recorded/"+filepath.Base(path)] = mustRead(t, path)
+		}
+	}
+	if len(files) < 7 {
+		t.Fatalf("only %d transcripts were found", len(files))
+	}
+	return files
+}
+
+func mustRead(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// A usage as encoding/json reads it from a line: the test counts for itself.
+type usage struct {
+	Type    string
+	Message struct {
+		ID, Model string
+		Usage     struct {
+			Input      int64 `json:"input_tokens"`
+			Output     int64 `json:"output_tokens"`
+			CacheRead  int64 `json:"cache_read_input_tokens"`
+			CacheWrite int64 `json:"cache_creation_input_tokens"`
+		}
+	}
+}
+
+// largest returns what each response took: of the lines of one the last that has the most
+// output.
+func largest(t *testing.T, content string) map[string]events.Tokens {
+	t.Helper()
+	took := make(map[string]events.Tokens)
+	for d := json.NewDecoder(strings.NewReader(content)); ; {
+		var u usage
+		err := d.Decode(&u)
+		if err == io.EOF {
+			return took
+		}
+		var other *json.UnmarshalTypeError
+		if err != nil && !errorAs(err, &other) {
+			t.Fatal(err)
+		}
+		n := u.Message.Usage
+		tokens := events.Tokens{Input: n.Input, Output: n.Output, CacheRead: n.CacheRead, CacheWrite: n.CacheWrite}
+		if u.Type == "assistant" && tokens != (events.Tokens{}) && tokens.Output >= took[u.Message.ID].Output {
+			took[u.Message.ID] = tokens
+		}
+	}
+}
+
+func errorAs(err error, target **json.UnmarshalTypeError) bool {
+	e, ok := err.(*json.UnmarshalTypeError)
+	*target = e
+	return ok
+}
+
+// counted returns what counts of costs, as the log's folds have it, and how many there are.
+func counted(facts []agents.Fact) (took map[string]events.Tokens, n int) {
+	took = make(map[string]events.Tokens)
+	list := of[*events.CostAccrued](facts)
+	for _, c := range list {
+		c.Response, _, _ = strings.Cut(c.Response, "/")
+		if have, ok := took[c.Response]; !ok || c.Tokens.Output >= have.Output {
+			took[c.Response] = *c.Tokens
+		}
+	}
+	return took, len(list)
+}
+
+// Over real sessions: what responses took is what an independent count says, with one event
+// for each; nothing is taken for a rewind, as nobody made one; every turn that begins ends.
+func TestRecorded(t *testing.T) {
+	for name, content := range recorded(t) {
+		d := tell(t, name, content)
+		want := largest(t, content)
+		got, n := counted(d.facts())
+		if !maps.Equal(got, want) || n != len(want) {
+			t.Errorf("%s: %d events for %d responses, want %d:\n%v\n%v", name, n, len(got), len(want), got, want)
+		}
+		if len(want) == 0 {
+			t.Errorf("%s has no response", name)
+		}
+		if r := d.rewinds(); r != nil {
+			t.Errorf("%s: rewinds to %d", name, r)
+		}
+		open := make(map[string]int)
+		for _, f := range d.facts() {
+			switch p := f.Payload.(type) {
+			case *events.RunCreated:
+				open[p.Run.ID]++
+			case *events.RunFinished:
+				open[p.Run.ID] += 10
+			}
+		}
+		for id, state := range open {
+			if state != 11 {
+				t.Errorf("%s: turn %s is in state %d", name, id, state)
+			}
+		}
+		ids := make(map[string]bool)
+		for i, m := range d.lines {
+			if m.ID != "" && ids[m.ID] {
+				t.Errorf("%s: line %d has the id of another one", name, i)
+			}
+			ids[m.ID] = true
+		}
+	}
+}
+
+// A file that grew is told as one that was whole at once: version after version, with pauses
+// between, and again from its first line after a restart.
+func TestGrowth(t *testing.T) {
+	cuts, err := filepath.Glob(testkit.Data(t, "agents", "growth") + "/*.cuts")
+	if err != nil || len(cuts) == 0 {
+		t.Fatalf("%v, %v", cuts, err)
+	}
+	for _, path := range cuts {
+		content := mustRead(t, strings.TrimSuffix(path, ".cuts")+".jsonl")
+		name := "-recorded/" + strings.TrimSuffix(filepath.Base(path), ".cuts") + ".jsonl"
+		whole := tell(t, name, content)
+		f, _ := claude.Agent{}.File(name, nil)
+		straight, paused := claude.Agent{}.Fold(f), claude.Agent{}.Fold(f)
+		var lines []agents.Meaning
+		var facts []agents.Fact
+		from := 0
+		for _, word := range append(strings.Fields(mustRead(t, path)), strconv.Itoa(len(content))) {
+			cut, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := strings.LastIndexByte(content[:cut], '\n') + 1
+			if cut == len(content) {
+				end = cut // the last line has no end yet
+			}
+			lines = append(lines, tellOn(t, straight, int64(from), content[from:end])...)
+			facts = append(facts, told{tellOn(t, paused, int64(from), content[from:end]), paused.Quiet()}.facts()...)
+			from = end
+
+			version := tell(t, name, content[:end])
+			if !reflect.DeepEqual(version.lines, lines) {
+				t.Errorf("%s: the version of %d bytes is told otherwise than as it grew", name, end)
+			}
+			once, _ := counted(version.facts())
+			if grown, _ := counted(facts); !maps.Equal(grown, once) {
+				t.Errorf("%s: the version of %d bytes took %v, as it grew %v", name, end, once, grown)
+			}
+			if !maps.Equal(outcomes(version.facts()), outcomes(facts)) {
+				t.Errorf("%s: in the version of %d bytes turns end otherwise than as it grew", name, end)
+			}
+		}
+		if len(lines) != len(whole.lines) {
+			t.Errorf("%s: %d lines, want %d", name, len(lines), len(whole.lines))
+		}
+	}
+}
+
+// outcomes are the last outcome of each turn.
+func outcomes(facts []agents.Fact) map[string]string {
+	last := make(map[string]string)
+	for _, r := range of[*events.RunFinished](facts) {
+		last[r.Run.ID] = r.Outcome
+	}
+	return last
+}
+
+// Every value of a recorded line that the program does not know is kept somewhere: a line is
+// in the log or in a conversation, and the messages are in one.
+func TestRecordedThreads(t *testing.T) {
+	for name, content := range recorded(t) {
+		d, threads := tell(t, name, content), make(map[string]int)
+		for i, line := range slices.Collect(strings.Lines(content)) {
+			isMessage := strings.Contains(line, `"type":"user","message"`) || strings.Contains(line, `"role":"assistant"`)
+			if thread := d.lines[i].Thread; isMessage && thread == agents.Log {
+				t.Errorf("%s: line %d is a message and in the log", name, i)
+			}
+			threads[d.lines[i].Thread]++
+		}
+		if len(threads) == 0 {
+			t.Errorf("%s has no thread", name)
+		}
+	}
+}

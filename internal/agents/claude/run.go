@@ -1,0 +1,146 @@
+package claude
+
+import (
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+)
+
+// kindTurn is the kind of a run that is a turn: from a prompt to the end of what the
+// model did about it.
+const kindTurn = "turn"
+
+// run is the turn that is under way in the session's own conversation.
+type run struct {
+	id      string    // uuid of its prompt; "": there is none
+	begun   time.Time // when the prompt was written
+	created bool      // it was told
+	resting bool      // the model has said something, and called no tool since
+	failed  bool      // what it said last is an error of the service
+	last    time.Time // when something was said last
+	told    string    // the outcome that was told, if nothing came since
+}
+
+func (r *run) open() bool { return r.id != "" && r.created }
+
+func (r *run) ref() events.RunRef { return events.RunRef{Kind: kindTurn, ID: r.id} }
+
+// refOf returns the turn that something said in a thread belongs to, nil if that is not
+// known: what sub-agents do in a file of their own may outlast the turn.
+func (r *run) refOf(thread string) *events.RunRef {
+	if !r.open() || thread == agents.Log {
+		return nil
+	}
+	ref := r.ref()
+	return &ref
+}
+
+// turn returns what an entry says of turns.
+func (f *fold) turn(e *entry, n noted) []agents.Fact {
+	if n.thread != agents.Main && e.kind != "system" || !f.ofSession() || e.side {
+		return nil
+	}
+	r := &f.run
+	switch {
+	case n.speech.prompts():
+		return f.begin(e, n.speech)
+	case n.speech == interrupted:
+		return f.end("interrupted", nil, e)
+	case n.speech == blocked:
+		return f.end("stopped:hook", nil, e)
+	case e.kind == "system" && e.subtype == "turn_duration":
+		return f.end(r.outcome(), e, e)
+	case n.speech == answered:
+		return r.answer(e)
+	case n.speech == returned:
+		r.hear(e)
+	}
+	return nil
+}
+
+// begin takes a prompt: the turn before it is over. A command is a turn only if the model
+// answers it.
+func (f *fold) begin(e *entry, s speech) []agents.Fact {
+	facts := f.end(f.run.outcome(), nil, nil)
+	f.run = run{id: e.uuid, begun: e.time, last: e.time}
+	if s == asked {
+		facts = append(facts, f.run.create()...)
+	}
+	return facts
+}
+
+func (r *run) create() []agents.Fact {
+	if r.id == "" || r.created {
+		return nil
+	}
+	r.created = true
+	p := &events.RunCreated{Run: r.ref()}
+	if !r.begun.IsZero() {
+		p.CreatedAt = events.TimestampOf(r.begun)
+	}
+	return []agents.Fact{{Key: "run", Time: r.begun, Payload: p}}
+}
+
+// hear notes that the model or a tool said something.
+func (r *run) hear(e *entry) {
+	r.told, r.resting = "", false
+	if !e.time.IsZero() {
+		r.last = e.time
+	}
+}
+
+// answer notes what the model said.
+func (r *run) answer(e *entry) []agents.Fact {
+	r.hear(e)
+	r.failed = e.isTrue("isApiErrorMessage")
+	switch e.message.Text("stop_reason") {
+	case "", "end_turn", "stop_sequence", "max_tokens", "refusal":
+		blocks := e.blocks()
+		r.resting = len(blocks) == 0 || blocks[len(blocks)-1].Text("type") == "text"
+	}
+	return r.create()
+}
+
+// outcome is that of the turn if it ends now.
+func (r *run) outcome() string {
+	switch {
+	case r.failed:
+		return "failed"
+	case r.resting:
+		return "completed"
+	}
+	return "stopped:unfinished" // a program that was ended says no more
+}
+
+// end ends the turn. measured has how long it took, last is its last entry; nil: there is
+// none.
+func (f *fold) end(outcome string, measured, last *entry) []agents.Fact {
+	facts := f.costs.flush()
+	if last != nil && !last.time.IsZero() {
+		f.run.last = last.time
+	}
+	if f.run.open() {
+		facts = append(facts, f.run.finish(outcome, measured)...)
+	}
+	f.run = run{}
+	return facts
+}
+
+// finish tells an outcome, once.
+func (r *run) finish(outcome string, measured *entry) []agents.Fact {
+	if r.told == outcome {
+		return nil
+	}
+	r.told = outcome
+	p := &events.RunFinished{Run: r.ref(), Outcome: outcome, Result: events.Raw("{}")}
+	if measured != nil {
+		if took, _ := measured.Get("durationMs"); isDuration(took) {
+			p.Result = append(append([]byte(`{"durationMs":`), took...), '}')
+		}
+	}
+	if !r.last.IsZero() {
+		p.FinishedAt = events.TimestampOf(r.last)
+	}
+	return []agents.Fact{{Key: "end/" + keyed(r.id), Time: r.last, Payload: p}}
+}

@@ -1,0 +1,129 @@
+package codex
+
+import (
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// beginning returns what the first line of a file says: that the session is there, and in
+// a file that continues it after a revert, to where it went back. Each file of a session
+// says the first, because the one before may be gone; but one that continues it says so
+// behind the other, which waits for the file before: that knows what the session is a fork of.
+func (f *fold) beginning(list []entry) []agents.Fact {
+	var meta rawjson.Members
+	first := entry{}
+	for _, e := range list {
+		if first = e; e.kind == "session_meta" {
+			meta = e.payload
+			break
+		}
+	}
+	f.copied.own(meta)
+	created := agents.Fact{Key: "created", Time: first.time}
+	p := f.created(meta, first.time)
+	created.Payload = p
+	base, hasBase := baseOf(meta)
+	f.spent.based = hasBase
+	if f.name.id == f.name.thread {
+		if hasBase {
+			p.Fork = &events.Fork{Session: session(lineage(meta, base.Stem))}
+			created.Place = &base
+			if id := meta.Text("forked_from_id"); id == base.Stem {
+				base.Session = session(id)
+			}
+		}
+		return []agents.Fact{created}
+	}
+	raw, _ := meta.Get("history_base")
+	rewound := agents.Fact{Key: "rewound", Time: first.time, Payload: &events.SessionRewound{Reason: reason, Raw: raw}, Place: &base}
+	return []agents.Fact{rewound, created}
+}
+
+// reason is why a session is rewound: its agent did so.
+const reason = "source"
+
+// lineage returns the thread that a file continues: that from which it says to be forked,
+// else the one that is its base.
+func lineage(meta rawjson.Members, base string) string {
+	if id := meta.Text("forked_from_id"); isUUID(id) {
+		return id
+	}
+	return base
+}
+
+// baseOf returns where the history stands that a file continues. The member thread_id says
+// the id of a file: that of the thread for its first file, else that of the revert. The
+// thread itself may be another one, if a fork goes back beyond where it began. Without a
+// base a file begins anew.
+func baseOf(meta rawjson.Members) (agents.Place, bool) {
+	base := meta.Object("history_base")
+	id := base.Text("thread_id")
+	end, ok := count(base, "end_byte_offset")
+	if !ok || end == 0 || !isUUID(id) {
+		return agents.Place{}, false
+	}
+	return agents.Place{Stem: id, End: end}, true
+}
+
+// created returns the beginning of the session.
+func (f *fold) created(meta rawjson.Members, at time.Time) *events.SessionCreated {
+	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: meta.Text("cwd"), Project: agents.Project(meta.Object("git").Text("repository_url"), meta.Text("cwd"))}
+	if began, err := time.Parse(time.RFC3339Nano, meta.Text("timestamp")); err == nil {
+		at = began
+	}
+	if at.IsZero() {
+		at = f.name.began
+	}
+	p.CreatedAt = events.TimestampOf(at)
+	p.Settings = object("agent", name, "version", meta.Text("cli_version"))
+	if id := parent(meta); id != "" && id != f.name.thread {
+		p.Parent = &events.Lineage{Session: session(id)}
+	}
+	return p
+}
+
+// parent returns the thread that started this one: that spawned it, or of which it is a
+// copy. A fork that copies nothing has no need of it.
+func parent(meta rawjson.Members) string {
+	ids := []string{meta.Text("parent_thread_id"), meta.Object("source").Object("subagent").Object("thread_spawn").Text("parent_thread_id")}
+	if _, refers := baseOf(meta); !refers {
+		ids = append(ids, meta.Text("forked_from_id"))
+	}
+	for _, id := range ids {
+		if isUUID(id) {
+			return id
+		}
+	}
+	return ""
+}
+
+// object returns an object of texts, without those that are "".
+func object(pairs ...string) []byte {
+	out := []byte{'{'}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, pairs[i]), ':')
+		out = rawjson.AppendString(out, pairs[i+1])
+	}
+	return append(out, '}')
+}
+
+// texts returns an array of texts.
+func texts(list []string) []byte {
+	out := []byte{'['}
+	for i, text := range list {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = rawjson.AppendString(out, text)
+	}
+	return append(out, ']')
+}

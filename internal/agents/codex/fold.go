@@ -1,0 +1,202 @@
+package codex
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/turns"
+)
+
+// maxID bounds the ids that are taken from lines.
+const maxID = 256
+
+// fold is what is known of a file.
+type fold struct {
+	file   agents.File
+	name   rollout
+	begun  bool // the first line was read
+	copied copies
+	spent  spending
+	model  string   // that speaks, "" if that is not said yet
+	models []string // that spoke, in the order in which they first did
+	run    string   // the turn that is not at its end, "" if none is
+	task   int64    // where the line stands that began the turn, -1 once the person has spoken in it
+	asked  []int64  // where each turn of the person begins: what a rollback counts
+	items  bool     // the screen shows what is told as items
+	shown  string   // the message of the model that was told last
+	unsaid string   // the one that was not told when it came
+	title  string   // as the person calls the thread
+}
+
+func newFold(f agents.File) *fold {
+	r, _ := rolloutOf(f.Name)
+	r.thread, r.id = strings.TrimPrefix(f.Session, name+"/"), f.Stem
+	return &fold{file: f, name: r, task: -1}
+}
+
+// Quiet implements agents.Fold. Codex says itself when a turn ends.
+func (f *fold) Quiet() []agents.Fact { return nil }
+
+// Line implements agents.Fold.
+func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
+	m := agents.Meaning{Thread: agents.Log}
+	list := entriesOf(line)
+	if !f.begun {
+		f.begun = true
+		m.Before = f.beginning(list)
+	}
+	for i, e := range list {
+		said := &saying{Meaning: &m, at: at.Start, entry: e}
+		if i > 0 {
+			said.key = "/" + strconv.Itoa(i)
+		}
+		f.entry(said)
+		if !e.time.IsZero() {
+			m.Time = e.time
+		}
+	}
+	return m
+}
+
+// saying is an entry while it is read.
+type saying struct {
+	*agents.Meaning
+	entry
+	at  int64  // where its line begins
+	key string // behind the keys of its facts
+}
+
+// after adds a fact.
+func (s *saying) after(key string, p events.Payload) {
+	s.After = append(s.After, agents.Fact{Key: key + s.key, Time: s.time, Payload: p})
+}
+
+// main says that the entry is of the conversation.
+func (s *saying) main(id string) {
+	s.Thread = agents.Main
+	if len(id) <= maxID {
+		s.Turn = id
+	}
+}
+
+func (f *fold) entry(s *saying) {
+	f.copied.last = s.ordinal
+	switch s.kind {
+	case "session_meta":
+		f.items = s.payload.Text("history_mode") == "paginated"
+		f.copied.meta(f.name.thread, s)
+	case "response_item":
+		f.item(s)
+	case "compacted":
+		if !f.copied.hidden() {
+			s.main("")
+		}
+	case "turn_context":
+		f.copied.turn(f.name.thread, s)
+		f.speaks(s, s.payload.Text("model"))
+	case "token_usage_record":
+		f.record(s)
+	case "event_msg":
+		f.event(s)
+	}
+}
+
+func (f *fold) event(s *saying) {
+	switch s.event {
+	case "task_started", "turn_started":
+		f.copied.turn(f.name.thread, s)
+		f.started(s)
+	case "task_complete", "turn_complete":
+		f.finished(s, "completed")
+	case "turn_aborted":
+		f.finished(s, "interrupted")
+	case "token_count":
+		f.counted(s)
+	case "thread_rolled_back":
+		f.rolledBack(s)
+	case "thread_settings_applied":
+		f.speaks(s, s.payload.Object("thread_settings").Text("model"))
+	case "thread_name_updated":
+		f.named(s)
+	case "item_completed":
+		f.completed(s, s.payload.Object("item"))
+	}
+}
+
+// completed reads an item of the screen. A plan is no item of the model's conversation, and
+// stands nowhere else.
+func (f *fold) completed(s *saying, item rawjson.Members) {
+	id, isShown := item.Text("id"), false
+	switch item.Text("type") {
+	case "Plan":
+		isShown = true
+	case "AgentMessage":
+		f.shown = id
+		isShown = id != "" && id == f.unsaid
+	}
+	if isShown && !f.copied.hidden() {
+		s.main(id)
+	}
+}
+
+// item reads an item of the conversation with the model. What Codex itself tells the model
+// is none of the conversation that the screen shows, and nor is what the model answers to
+// that: where the screen shows items, an answer is told as one before it is written down,
+// and the summary for a compaction is not.
+func (f *fold) item(s *saying) {
+	if f.copied.hidden() {
+		return
+	}
+	who := ""
+	if s.event == "message" {
+		who = speaker(s.raw)
+	}
+	switch who {
+	case "system", "developer":
+		return
+	case "user":
+		f.asked = append(f.asked, s.at)
+		if f.task >= 0 {
+			f.asked[len(f.asked)-1], f.task = f.task, -1
+		}
+	case "assistant":
+		if id := s.payload.Text("id"); f.items && id != "" && id != f.shown {
+			f.unsaid = id
+			return
+		}
+	}
+	s.main(s.payload.Text("id"))
+}
+
+// speaker returns who speaks in a line that is a message: the person, if anything of it is
+// theirs.
+func speaker(raw []byte) string {
+	t, _ := turns.Read(raw)
+	who := ""
+	for _, p := range t.Parts {
+		if who == "" || p.Role == "user" {
+			who = p.Role
+		}
+	}
+	return who
+}
+
+// maxModels bounds how many models of a session are remembered.
+const maxModels = 64
+
+// speaks hears which model speaks from here on. Which ones spoke is a fact of the session.
+func (f *fold) speaks(s *saying, model string) {
+	if model == "" || len(model) > maxID {
+		return
+	}
+	f.model = model
+	if f.copied.now() || slices.Contains(f.models, model) || len(f.models) == maxModels {
+		return
+	}
+	f.models = append(f.models, model)
+	s.after("models", &events.SessionUpdated{Set: events.Fields{{Name: "models", Value: texts(f.models)}}})
+}

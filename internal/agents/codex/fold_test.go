@@ -1,0 +1,273 @@
+package codex_test
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/codex"
+)
+
+const (
+	older = "01a00000-0000-7000-8000-000000000001"
+	own   = "01b00000-0000-7000-8000-000000000002"
+	newer = "01c00000-0000-7000-8000-000000000003"
+)
+
+func TestFile(t *testing.T) {
+	const at = "rollout-2026-01-02T03-04-05-"
+	for name, want := range map[string]agents.File{
+		"sessions/2026/01/02/" + at + own + ".jsonl":                 {Stem: own},
+		"sessions/2026/01/02/" + at + own + ".jsonl.zst":             {Stem: own},
+		"archived_sessions/" + at + own + ".jsonl":                   {Stem: own, Archived: true},
+		"archived_sessions/" + at + own + "_" + newer + ".jsonl.zst": {Stem: newer, Archived: true},
+		"2026/01/02/" + at + own + "_" + newer + ".jsonl":            {Stem: newer},
+		at + own + ".jsonl":                                                    {Stem: own},
+		"session_index.jsonl":                                                  {},
+		"sessions/2026/01/02/" + at + own + ".json":                            {},
+		"sessions/2026/01/02/" + at + own + "_.jsonl":                          {},
+		"sessions/2026/01/02/" + at + strings.ToUpper(own) + ".jsonl":          {},
+		"sessions/2026/01/02/rollout-2026-13-02T03-04-05-" + own + ".jsonl":    {},
+		"sessions/2026/01/02/rollout-" + own + ".jsonl":                        {},
+		"backups/" + at + own + ".jsonl":                                       {},
+		"sessions/2026/01/02/" + at + own + "_" + newer + "_" + own + ".jsonl": {},
+	} {
+		got, ok := codex.Agent{}.File(name, nil)
+		if want.Stem != "" {
+			want.Name, want.Session, want.Thread = name, "codex/"+own, agents.Main
+		}
+		if got != want || ok != (want.Stem != "") || ok != (codex.Agent{}).Wants(name) {
+			t.Errorf("%s is %+v (%v), want %+v", name, got, ok, want)
+		}
+	}
+}
+
+func TestRoots(t *testing.T) {
+	for want, env := range map[string]map[string]string{
+		"/x":               {"CODEX_HOME": "/x", "HOME": "/home/ada"},
+		"/home/ada/.codex": {"HOME": "/home/ada"},
+		"":                 {},
+	} {
+		got := strings.Join(codex.Agent{}.Roots(func(name string) string { return env[name] }), " ")
+		if got != want {
+			t.Errorf("%v: %q, want %q", env, got, want)
+		}
+	}
+}
+
+// tell folds lines of a file and returns what follows from each.
+func tell(t testing.TB, stem string, lines ...string) []agents.Meaning {
+	t.Helper()
+	name := "rollout-2026-01-02T03-04-05-" + own
+	if stem != own {
+		name += "_" + stem
+	}
+	f, ok := codex.Agent{}.File(name+".jsonl", nil)
+	if !ok {
+		t.Fatal(name)
+	}
+	fold, at := codex.Agent{}.Fold(f), int64(0)
+	var list []agents.Meaning
+	for _, line := range lines {
+		span := agents.Span{Start: at, End: at + int64(len(line)) + 1}
+		list = append(list, fold.Line(span, []byte(line)))
+		at = span.End
+	}
+	return list
+}
+
+// facts returns the payloads of facts of one type.
+func facts[P events.Payload](list []agents.Meaning) []P {
+	var all []P
+	for _, m := range list {
+		for _, f := range append(m.Before[:len(m.Before):len(m.Before)], m.After...) {
+			if p, ok := f.Payload.(P); ok {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+func TestCreated(t *testing.T) {
+	const meta = `{"timestamp":"2026-01-02T03:04:06.000Z","type":"session_meta","payload":{"id":"` + own + `","timestamp":"2026-01-02T03:04:05.500Z","cwd":"pier","cli_version":"0.169.0"%}}`
+	for more, want := range map[string]events.SessionCreated{
+		``: {Project: "pier"},
+		`,"git":{"repository_url":"https://ada:secret@example.org/sea/quay.git"}`:                            {Project: "quay"},
+		`,"git":{"repository_url":"git@example.org:sea/quay.git/"}`:                                          {Project: "quay"},
+		`,"git":{"repository_url":"file"}`:                                                                   {Project: "file"},
+		`,"source":{"subagent":{"thread_spawn":{"parent_thread_id":"` + older + `"}}}`:                       {Project: "pier", Parent: &events.Lineage{Session: "codex/" + older}},
+		`,"forked_from_id":"` + older + `"`:                                                                  {Project: "pier", Parent: &events.Lineage{Session: "codex/" + older}},
+		`,"forked_from_id":"no thread"`:                                                                      {Project: "pier"},
+		`,"forked_from_id":"` + older + `","history_base":{"thread_id":"` + older + `","end_byte_offset":7}`: {Project: "pier", Fork: &events.Fork{Session: "codex/" + older}},
+	} {
+		want.Kind, want.CreatedAt, want.CWD, want.Settings = "transcript", "2026-01-02T03:04:05.500Z", "pier", events.Raw(`{"agent":"codex","version":"0.169.0"}`)
+		got := facts[*events.SessionCreated](tell(t, own, strings.Replace(meta, "%", more, 1)))
+		if len(got) != 1 || !reflect.DeepEqual(*got[0], want) {
+			t.Errorf("%s:\n%+v\nwant\n%+v", more, got[0], want)
+		}
+	}
+	for _, line := range []string{"", "torn", `{"timestamp":"2026-01-02T03:04:05.500Z"}`} {
+		if got := facts[*events.SessionCreated](tell(t, own, line, line)); len(got) != 1 || got[0].Kind != "transcript" || got[0].Validate() != nil {
+			t.Errorf("a file that begins with %q: %+v", line, got)
+		}
+	}
+}
+
+// A file after a revert goes back before it says that the session is there, also if it goes
+// back to before everything: so whoever has no file of the session yet waits for the first one,
+// which knows what the session is a fork of.
+func TestRevertIsNoBeginning(t *testing.T) {
+	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + own + `","forked_from_id":"` + older + `","history_mode":"paginated"}}`
+	before := tell(t, newer, meta)[0].Before
+	if len(before) != 2 || before[0].Key != "rewound" || *before[0].Place != (agents.Place{}) || before[1].Key != "created" {
+		t.Errorf("%+v", before)
+	}
+}
+
+// A line that was torn and written again counts once, and so does one that is there twice;
+// of two that share a line both count.
+func TestGlued(t *testing.T) {
+	one := `{"timestamp":"2026-01-02T03:04:06.000Z","type":"event_msg","payload":{"type":"task_started","turn_id":"a"}}`
+	two := `{"timestamp":"2026-01-02T03:04:07.000Z","type":"event_msg","payload":{"type":"task_started","turn_id":"b","more":{"timestamp":"x"}}}`
+	for line, want := range map[string]string{
+		one:                            "a",
+		one + one:                      "a",
+		one[:len(one)-1] + one:         "a",
+		one[:5] + one[:40] + one:       "a",
+		one + two:                      "ab",
+		one + two[:30] + two:           "ab",
+		two + one[:30]:                 "b",
+		"\x00\x00" + one:               "a",
+		one[:30]:                       "",
+		strings.Repeat(one[:30], 1000): "",
+	} {
+		got := ""
+		for _, p := range facts[*events.RunCreated](tell(t, own, line)) {
+			got += p.Run.ID
+		}
+		if got != want {
+			t.Errorf("%s: turns %q, want %q", line, got, want)
+		}
+	}
+}
+
+// Bad counts cost nothing, and a model that nobody names is unknown.
+func TestCost(t *testing.T) {
+	record := func(usage string) string {
+		return `{"timestamp":"2026-01-02T03:04:06.000Z","ordinal":3,"type":"token_usage_record","payload":{"thread_id":"` + own + `","turn_id":"t","response_id":"r","usage":` + usage + `}}`
+	}
+	for usage, want := range map[string]*events.Tokens{
+		`{"input_tokens":10,"cached_input_tokens":4,"cache_write_input_tokens":1,"output_tokens":5,"reasoning_output_tokens":2}`: {Input: 5, CacheRead: 4, CacheWrite: 1, Output: 5, Reasoning: 2},
+		`{"input_tokens":10,"cached_input_tokens":40,"output_tokens":5}`:                                                         {Input: 10, CacheRead: 40, Output: 5},
+		`{"input_tokens":0,"output_tokens":0}`:                                                                                   nil,
+		`{"input_tokens":-1}`:                                                                                                    nil,
+		`{"input_tokens":1e3}`:                                                                                                   nil,
+		`null`:                                                                                                                   nil,
+	} {
+		got := facts[*events.CostAccrued](tell(t, own, record(usage)))
+		switch {
+		case want == nil && len(got) == 0:
+		case want == nil || len(got) != 1 || *got[0].Tokens != *want || got[0].Model != "unknown" || got[0].Response != "r":
+			t.Errorf("%s: %+v, want %+v", usage, got, want)
+		}
+	}
+}
+
+// B-17: where a count has totals alone, a response took their difference. What that cannot
+// say is not known, and is no nothing.
+func TestTotals(t *testing.T) {
+	total := func(in, cached, out int, last string) string {
+		return fmt.Sprintf(`{"timestamp":"2026-01-02T03:04:06.000Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,"cached_input_tokens":%d,"output_tokens":%d}%s}}}`, in, cached, out, last)
+	}
+	zero := `,"last_token_usage":{"input_tokens":0,"output_tokens":0}`
+	for _, c := range []struct {
+		what  string
+		lines []string
+		want  string
+	}{
+		{"two totals", []string{total(10, 2, 1, ""), total(10, 2, 1, ""), total(25, 9, 3, "")}, "8/2/1 8/7/2"},
+		{"the total of a parent", []string{total(10, 2, 1, zero), total(25, 9, 3, "")}, "8/7/2"},
+		{"a last usage of zeros", []string{total(10, 2, 1, ""), total(25, 9, 3, zero)}, "8/2/1 8/7/2"},
+		{"the last usage where there is one", []string{total(10, 2, 1, `,"last_token_usage":{"input_tokens":4,"output_tokens":1}`), total(25, 9, 3, "")}, "4/0/1 8/7/2"},
+		{"a total that began again", []string{total(10, 2, 5, ""), total(12, 2, 3, ""), total(15, 2, 4, "")}, "8/2/5 ? 3/0/1"},
+	} {
+		t.Run("B-17 "+c.what, func(t *testing.T) {
+			var got []string
+			for _, p := range facts[*events.CostAccrued](tell(t, own, c.lines...)) {
+				if p.Tokens == nil {
+					got = append(got, "?")
+					continue
+				}
+				got = append(got, fmt.Sprintf("%d/%d/%d", p.Tokens.Input, p.Tokens.CacheRead, p.Tokens.Output))
+			}
+			if text := strings.Join(got, " "); text != c.want {
+				t.Errorf("%s, want %s", text, c.want)
+			}
+		})
+	}
+}
+
+// FuzzLine: whatever lines say, the same ones say the same, no two facts of a line have one
+// key, and every fact can be stored.
+func FuzzLine(f *testing.F) {
+	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + own + `","forked_from_id":"` + older + `","subagent_history_start_ordinal":3,"history_base":{"thread_id":"` + older + `","end_byte_offset":9}}}`
+	for _, lines := range []string{
+		meta + "\n" + `{"timestamp":"2026-01-02T03:04:06.000Z","type":"event_msg","payload":{"type":"task_started","turn_id":"` + newer + `"}}`,
+		`{"timestamp":"x","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}` + "\n" + `{"timestamp":"x","type":"event_msg","payload":{"type":"thread_rolled_back","num_turns":99999999999}}`,
+		`{"type":"event_msg","payload":{"type":"task_started"}}` + "\n" + `{"type":"event_msg","payload":{"type":"turn_aborted","error":1}}`,
+		`{"type":"turn_context","payload":{"model":"m","turn_id":"` + older + `"}}` + "\n" + `{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":9223372036854775807},"last_token_usage":{"input_tokens":9223372036854775807,"cached_input_tokens":9223372036854775807}}}}`,
+		meta[:50] + meta + meta,
+	} {
+		f.Add(lines, true)
+		f.Add(lines, false)
+	}
+	f.Fuzz(func(t *testing.T, lines string, isRevision bool) {
+		stem := own
+		if isRevision {
+			stem = newer
+		}
+		list := strings.Split(lines, "\n")
+		got := tell(t, stem, list...)
+		if again := tell(t, stem, list...); !reflect.DeepEqual(got, again) {
+			t.Fatalf("%q says %+v, and then %+v", lines, got, again)
+		}
+		for _, m := range got {
+			if m.Thread != agents.Main && m.Thread != agents.Log {
+				t.Fatalf("a line in thread %q", m.Thread)
+			}
+			keys := make(map[string]bool)
+			for _, fact := range append(m.Before[:len(m.Before):len(m.Before)], m.After...) {
+				if keys[fact.Key] {
+					t.Fatalf("%q has two facts called %s", lines, fact.Key)
+				}
+				keys[fact.Key] = true
+				checkFact(t, fact)
+			}
+		}
+	})
+}
+
+func checkFact(t *testing.T, f agents.Fact) {
+	t.Helper()
+	switch p := f.Payload.(type) {
+	case *events.SessionCreated:
+		if p.Fork != nil {
+			p.Fork.Offset = 1
+		}
+		if (p.Fork != nil) != (f.Place != nil) {
+			t.Fatalf("a fork %+v at %+v", p.Fork, f.Place)
+		}
+	case *events.SessionRewound:
+		if p.To = 1; f.Place == nil {
+			t.Fatal("a rewind to nowhere")
+		}
+	}
+	if data, err := events.Encode(f.Payload); err != nil || bytes.Contains(data, []byte("\n")) {
+		t.Fatalf("%+v cannot be stored: %v", f.Payload, err)
+	}
+}

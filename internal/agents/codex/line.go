@@ -1,0 +1,108 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// An entry is what a line says: {timestamp, ordinal?, type, payload}.
+type entry struct {
+	raw     []byte // of the entry alone
+	time    time.Time
+	ordinal int64 // -1: it has none
+	kind    string
+	payload rawjson.Members
+	event   string // the type of the payload
+}
+
+// maxGlued bounds of how many pieces a line is taken to be that is not one JSON value.
+const maxGlued = 8
+
+// begin is how a line begins. In a text of JSON its quotes are escaped, so that where it
+// stands in the middle of a line another one was written behind what was there.
+var begin = []byte(`{"timestamp":`)
+
+// entriesOf reads a line. Codex writes a line again if it could not be written whole, and
+// then the whole one stands behind the torn one; and two may stand on one line if what is
+// between them was lost. What is torn says nothing, and what is repeated says it once.
+func entriesOf(line []byte) []entry {
+	line = rawjson.Trim(line)
+	if e, ok := entryOf(line); ok {
+		return []entry{e}
+	}
+	cuts := cutsOf(line)
+	var list []entry
+	for i, done := 0, 0; i+1 < len(cuts); i++ {
+		for j := len(cuts) - 1; j > i && cuts[i] >= done; j-- {
+			e, ok := entryOf(rawjson.Trim(line[cuts[i]:cuts[j]]))
+			if !ok {
+				continue
+			}
+			done = cuts[j]
+			if len(list) == 0 || !bytes.Equal(list[len(list)-1].raw, e.raw) {
+				list = append(list, e)
+			}
+		}
+	}
+	if len(list) == 0 { // members of an entry may stand in another order
+		for _, v := range agents.Values(line, isRecord) {
+			if e, ok := entryOf(v.Raw); ok {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
+func isRecord(m rawjson.Members) bool {
+	return m.Text("timestamp") != "" && m.Text("type") != "" && m.Object("payload") != nil
+}
+
+// cutsOf returns where an entry may begin or end in a line.
+func cutsOf(line []byte) []int {
+	cuts := []int{0}
+	for at := 1; len(cuts) < maxGlued && at < len(line); at++ {
+		i := bytes.Index(line[at:], begin)
+		if i < 0 {
+			break
+		}
+		at += i
+		cuts = append(cuts, at)
+	}
+	return append(cuts, len(line))
+}
+
+func entryOf(raw []byte) (entry, bool) {
+	m, err := rawjson.Object(raw)
+	if err != nil {
+		return entry{}, false
+	}
+	e := entry{raw: raw, ordinal: -1, kind: m.Text("type"), payload: m.Object("payload")}
+	e.event = e.payload.Text("type")
+	e.time, _ = time.Parse(time.RFC3339Nano, m.Text("timestamp"))
+	if n, ok := count(m, "ordinal"); ok {
+		e.ordinal = n
+	}
+	return e, true
+}
+
+// count returns a member that is a whole number from 0.
+func count(m rawjson.Members, name string) (int64, bool) {
+	raw, _ := m.Get(name)
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// value returns a member, nil if it is not there or null.
+func value(m rawjson.Members, name string) json.RawMessage {
+	raw, _ := m.Get(name)
+	if string(raw) == "null" {
+		return nil
+	}
+	return raw
+}

@@ -1,0 +1,87 @@
+package codex
+
+import (
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+func runOf(id string) events.RunRef { return events.RunRef{Kind: "turn", ID: id} }
+
+// started begins a turn. One that is not at its end never comes to it: Codex was ended.
+// Versions without ids for turns have them by where they begin.
+func (f *fold) started(s *saying) {
+	f.task = s.at
+	if f.copied.now() {
+		return
+	}
+	id := s.payload.Text("turn_id")
+	if id == "" || len(id) > maxID {
+		id = f.name.id + "@" + strconv.FormatInt(s.at, 10)
+	}
+	if f.run != "" && f.run != id {
+		f.end(s, "lost", f.run, "interrupted", nil)
+	}
+	f.run = id
+	s.after("run", &events.RunCreated{Run: runOf(id), CreatedAt: stampOf(s)})
+}
+
+// finished ends a turn.
+func (f *fold) finished(s *saying, outcome string) {
+	f.task = -1
+	if f.copied.now() {
+		return
+	}
+	id := s.payload.Text("turn_id")
+	if id == "" || len(id) > maxID {
+		id = f.run
+	}
+	if id == "" {
+		return
+	}
+	if value(s.payload, "error") != nil {
+		outcome = "failed"
+	}
+	f.end(s, "end", id, outcome, s.payload)
+	f.run = ""
+}
+
+// end says how a turn ended. What the model said last stands in the thread already.
+func (f *fold) end(s *saying, key, id, outcome string, said rawjson.Members) {
+	var result rawjson.Members
+	for _, name := range []string{"reason", "error", "duration_ms", "time_to_first_token_ms"} {
+		if raw := value(said, name); raw != nil {
+			result = append(result, rawjson.Member{Name: name, Value: raw})
+		}
+	}
+	raw, err := rawjson.Marshal(result)
+	if err != nil {
+		raw = []byte("{}") // cannot be: the values were read
+	}
+	s.after(key, &events.RunFinished{Run: runOf(id), Outcome: outcome, Result: raw, FinishedAt: stampOf(s)})
+}
+
+// stampOf is the time of an entry, "" if it says none.
+func stampOf(s *saying) events.Timestamp {
+	if s.time.IsZero() {
+		return ""
+	}
+	return events.TimestampOf(s.time)
+}
+
+// rolledBack takes back turns of the person, the newest ones: to before the line that
+// began the oldest of them. More than there are is all there are.
+func (f *fold) rolledBack(s *saying) {
+	n, _ := count(s.payload, "num_turns")
+	if n == 0 || len(f.asked) == 0 {
+		return
+	}
+	keep := len(f.asked) - int(min(n, int64(len(f.asked))))
+	to := f.asked[keep]
+	f.asked, f.task = f.asked[:keep], -1
+	raw := append(append([]byte(`{"num_turns":`), strconv.FormatInt(n, 10)...), '}')
+	s.Before = append(s.Before, agents.Fact{Key: "rewound" + s.key, Time: s.time,
+		Payload: &events.SessionRewound{Reason: reason, Raw: raw}, Place: &agents.Place{Stem: f.file.Stem, End: to}})
+}

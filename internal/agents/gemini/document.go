@@ -1,0 +1,63 @@
+package gemini
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+)
+
+// document is a file of an older version: one value on many lines, written anew whenever
+// somebody speaks. Its lines stand in log; its messages are turns once its last line is there.
+type document struct {
+	text  []byte
+	tries int
+	over  bool // it is read, or too large to be
+}
+
+const (
+	maxDocument = 64 << 20
+	maxTries    = 8
+)
+
+// part reads a line of such a file. Its last one is a brace that nothing stands before.
+func (f *fold) part(s *saying, line []byte) {
+	d := f.whole
+	if d.over {
+		return
+	}
+	if d.text = append(append(d.text, line...), '\n'); len(d.text) > maxDocument || d.tries == maxTries {
+		f.whole = &document{over: true}
+		return
+	}
+	line = bytes.TrimRight(line, " \r")
+	if string(line) != "}" && !(len(line) > 1 && line[0] == '{' && line[len(line)-1] == '}') {
+		return
+	}
+	d.tries++
+	m, ok := objectOf(d.text)
+	if !ok {
+		return
+	}
+	f.whole = &document{over: true}
+	s.Time = timeOf(m, "lastUpdated", "startTime")
+	f.about.told(f, s, m)
+	raw, _ := m.Get("messages")
+	messages := messagesOf(raw)
+	items := make([]events.Item, len(messages))
+	for i, msg := range messages {
+		items[i] = msg.item()
+	}
+	s.After = append(s.After, f.replaced("messages", agents.Whole, items))
+	for i, msg := range messages {
+		f.saidIn(s, i, msg)
+	}
+}
+
+// saidIn reads what a message of the document says beside itself.
+func (f *fold) saidIn(s *saying, i int, m message) {
+	s.key = "/" + strconv.Itoa(i)
+	f.say(s, m)
+	s.key = ""
+}

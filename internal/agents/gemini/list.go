@@ -1,0 +1,146 @@
+package gemini
+
+import (
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+)
+
+// list is the conversation as the file has it: what Gemini CLI would read of it.
+type list struct {
+	entries []entry
+	places  map[string]int // by id
+	floor   int64          // up to where places in the file say nothing of the list as it is: it was another then
+}
+
+type entry struct {
+	id     string
+	digest digest
+	start  int64 // where the line stands that brought it first; -1: it came in a list
+}
+
+func newList() *list { return &list{places: make(map[string]int)} }
+
+func (l *list) len() int { return len(l.entries) }
+
+func (l *list) find(id string) (int, bool) {
+	i, ok := l.places[id]
+	return i, ok
+}
+
+func (l *list) push(e entry) {
+	l.places[e.id] = len(l.entries)
+	l.entries = append(l.entries, e)
+}
+
+// cut leaves the first n messages.
+func (l *list) cut(n int) {
+	for _, e := range l.entries[n:] {
+		delete(l.places, e.id)
+	}
+	l.entries = l.entries[:n]
+}
+
+// set puts another list in its place, and returns what the thread is then: what it had, and
+// turns for what is new or says something else. It is false if nothing changes.
+func (l *list) set(messages []message) (items []events.Item, changed bool) {
+	old, places := l.entries, l.places
+	l.entries, l.places = nil, make(map[string]int, len(messages))
+	changed = len(messages) != len(old)
+	for i, m := range messages {
+		e := entry{id: m.id, digest: m.digest(), start: -1}
+		k, known := places[m.id]
+		if known && old[k].digest.covers(e.digest) {
+			l.push(old[k])
+			items = keep(items, k)
+			changed = changed || k != i
+			continue
+		}
+		changed = true
+		l.push(e)
+		items = append(items, m.item())
+	}
+	return items, changed
+}
+
+// keep adds a turn of the thread as it was.
+func keep(items []events.Item, k int) []events.Item {
+	if last := len(items) - 1; last >= 0 && items[last].Keep != nil && items[last].Keep[1] == k {
+		items[last].Keep[1]++
+		return items
+	}
+	return append(items, events.Item{Keep: &[2]int{k, k + 1}})
+}
+
+// stretch is turns of the thread as it was, none if it is empty.
+func stretch(items []events.Item, from, to int) []events.Item {
+	if from == to {
+		return items
+	}
+	return append(items, events.Item{Keep: &[2]int{from, to}})
+}
+
+func (m message) item() events.Item {
+	it := events.Item{Turn: events.Raw(m.raw), Timestamp: m.spelled}
+	if len(m.id) <= maxID {
+		it.ID = m.id
+	}
+	return it
+}
+
+// replaced is the fact that the thread is another now.
+func (f *fold) replaced(key string, had int, items []events.Item) agents.Fact {
+	return agents.Fact{Key: key, Had: had, Payload: &events.ThreadReplaced{
+		Threads: map[string]events.Replacement{f.file.Thread: {Items: items}}, Others: "keep", Reason: reason}}
+}
+
+// reason is why a thread is another or a session is rewound: its agent did so.
+const reason = "source"
+
+// put takes a message that stands on a line of its own: a new one at the end, or a newer
+// version in the place of the older.
+func (f *fold) put(s *saying, m message) {
+	e := entry{id: m.id, digest: m.digest(), start: s.at.Start}
+	i, known := f.list.find(m.id)
+	n := f.list.len()
+	switch {
+	case !known:
+		f.list.push(e)
+	case f.list.entries[i].digest.whole == e.digest.whole:
+		return // written twice: the line is kept, and stands in log
+	case i == n-1:
+		s.Before = append(s.Before, f.replaced("version", n, stretch(nil, 0, i)))
+		f.list.entries[i].digest = e.digest
+	default:
+		items := stretch(stretch(stretch(nil, 0, i), n, n+1), i+1, n)
+		s.After = append(s.After, f.replaced("version", n+1, items))
+		f.list.entries[i].digest = e.digest
+		f.list.floor = s.at.End
+	}
+	s.Thread = f.file.Thread
+	if len(m.id) <= maxID {
+		s.Turn = m.id
+	}
+}
+
+// rewind drops a message and all after it, all messages if it is not known. To a place if
+// the list was then what it is to be now, which nearly always is so.
+func (f *fold) rewind(s *saying, id string) {
+	i, known := f.list.find(id)
+	n := f.list.len()
+	to := f.origin
+	if known {
+		to = f.list.entries[i].start
+	} else {
+		i = 0
+	}
+	if n == 0 {
+		return
+	}
+	f.list.cut(i)
+	if to > f.list.floor && f.file.Thread == agents.Main {
+		s.Before = append(s.Before, agents.Fact{Key: "rewound", Payload: &events.SessionRewound{Reason: reason, Raw: s.line}, Place: &agents.Place{Stem: f.file.Stem, End: to}})
+		return
+	}
+	f.list.floor = s.at.End
+	s.Before = append(s.Before, f.replaced("rewound", n, stretch(nil, 0, i)))
+}

@@ -1,0 +1,97 @@
+package gemini
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+)
+
+// run is the turn that is under way: from a prompt to what the model said last about it.
+type run struct {
+	id      string // of the prompt; "": there is none
+	resting bool   // the model has said something, and called no tool since
+	failed  string // the outcome, where the program says that it is one
+	last    time.Time
+	told    string // the outcome that was told, if nothing came since
+}
+
+func (r *run) ref() events.RunRef { return events.RunRef{Kind: "turn", ID: r.id} }
+
+// turn reads what a message does to the turn that is under way.
+func (f *fold) turn(s *saying, m message) {
+	r := &f.run
+	f.last = m.id
+	if m.isPrompt() {
+		f.prompt(s, m)
+		return
+	}
+	switch m.kind {
+	case "gemini":
+		r.resting, r.failed = m.words() != "" && len(m.calls()) == 0, ""
+	case "user":
+		if !m.isAnswered() {
+			return // what the program says in the person's place
+		}
+		r.resting = false
+	case "error":
+		r.failed = "failed"
+	case "info":
+		if strings.TrimSpace(m.words()) == cancelled {
+			r.failed = "interrupted"
+		}
+	}
+	r.told = ""
+	if !m.time.IsZero() {
+		r.last = m.time
+	}
+}
+
+// cancelled is what Gemini CLI says when the person stops it.
+const cancelled = "Request cancelled."
+
+// prompt begins a turn: the one before it is over.
+func (f *fold) prompt(s *saying, m message) {
+	if m.id == f.run.id || m.id == "" || len(m.id) > maxID {
+		return
+	}
+	s.After = append(s.After, f.end(f.run.outcome(), "end"+s.key)...)
+	f.run = run{id: m.id, last: m.time}
+	p := &events.RunCreated{Run: f.run.ref()}
+	if !m.time.IsZero() {
+		p.CreatedAt = events.TimestampOf(m.time)
+	}
+	s.after("run", p, m.time)
+}
+
+// outcome is that of the turn if it ends now.
+func (r *run) outcome() string {
+	switch {
+	case r.failed != "":
+		return r.failed
+	case r.resting:
+		return "completed"
+	}
+	return "stopped:unfinished"
+}
+
+// end ends the turn.
+func (f *fold) end(outcome, key string) []agents.Fact {
+	facts := f.run.finish(outcome, key)
+	f.run = run{}
+	return facts
+}
+
+// finish tells an outcome, once.
+func (r *run) finish(outcome, key string) []agents.Fact {
+	if r.id == "" || r.told == outcome {
+		return nil
+	}
+	r.told = outcome
+	p := &events.RunFinished{Run: r.ref(), Outcome: outcome, Result: events.Raw("{}")}
+	if !r.last.IsZero() {
+		p.FinishedAt = events.TimestampOf(r.last)
+	}
+	return []agents.Fact{{Key: key, Time: r.last, Payload: p}}
+}

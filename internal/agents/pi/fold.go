@@ -1,0 +1,246 @@
+package pi
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// maxID bounds the ids that are taken from lines.
+const maxID = 256
+
+// fold is what is known of a file.
+type fold struct {
+	file   agents.File
+	name   named
+	begun  bool   // the first line was read
+	origin int64  // where the first line ends
+	leaf   string // the entry that was read last; "": none was since the header
+	places map[string]int64
+	copied time.Time // entries that are older are copies of the parent's; zero: there are none
+	title  string
+	models []string
+	run    run
+}
+
+func newFold(f agents.File) *fold {
+	n, _ := nameOf(f.Name)
+	n.id = strings.TrimPrefix(f.Session, name+"/")
+	return &fold{file: f, name: n, places: make(map[string]int64)}
+}
+
+// Quiet implements agents.Fold. pi says itself when a turn ends.
+func (f *fold) Quiet() []agents.Fact { return nil }
+
+// entry is what a line says.
+type entry struct {
+	rawjson.Members
+	kind    string
+	id      string // "": it has none
+	parent  string // "": it has none
+	time    time.Time
+	message rawjson.Members
+}
+
+func entryOf(m rawjson.Members) entry {
+	e := entry{Members: m, kind: m.Text("type"), id: m.Text("id"), parent: m.Text("parentId"), message: m.Object("message")}
+	if at, ok := events.Timestamp(m.Text("timestamp")).Time(); ok && isSpelled(at) {
+		e.time = at
+	}
+	return e
+}
+
+// saying is an entry while it is read.
+type saying struct {
+	*agents.Meaning
+	entry
+	at  agents.Span
+	key string // behind the keys of its facts
+}
+
+func (s *saying) after(key string, p events.Payload) {
+	s.After = append(s.After, agents.Fact{Key: key + s.key, Time: s.time, Payload: p})
+}
+
+// Line implements agents.Fold. Behind half a line the next one may stand on the same.
+func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
+	m := agents.Meaning{Thread: agents.Log}
+	list := agents.Values(line, isRecord)
+	if !f.begun {
+		f.begun = true
+		f.origin = at.End
+		first := entry{}
+		if len(list) > 0 {
+			first = entryOf(list[0].Members)
+		}
+		m.Before = append(m.Before, f.beginning(first))
+	}
+	for i, v := range list {
+		s := &saying{Meaning: &m, entry: entryOf(v.Members), at: at}
+		if i > 0 {
+			s.key = "/" + strconv.Itoa(i)
+		}
+		f.record(s)
+	}
+	return m
+}
+
+func (f *fold) record(s *saying) {
+	if !s.time.IsZero() {
+		s.Time = s.time
+	}
+	switch s.kind {
+	case "session":
+		f.header(s)
+	case "":
+	default:
+		f.entry(s)
+	}
+}
+
+// isRecord reports whether an object is a line of a session.
+func isRecord(m rawjson.Members) bool {
+	return slices.Contains(entryTypes, m.Text("type")) && m.Text("timestamp") != ""
+}
+
+// header reads what the session is. A second one stands before a copy of all entries, which
+// begin anew.
+func (f *fold) header(s *saying) {
+	if s.Text("parentSession") != "" {
+		f.copied = s.time
+	}
+	f.speaks(s, s.Text("modelId"))
+}
+
+func (f *fold) entry(s *saying) {
+	f.move(s)
+	copied := s.time.Before(f.copied)
+	switch s.kind {
+	case "message":
+		s.Thread = agents.Main
+		f.message(s, copied)
+	case "compaction", "branch_summary":
+		s.Thread = agents.Main
+	case "custom_message":
+		if shown, _ := s.Get("display"); string(shown) != "false" {
+			s.Thread = agents.Main
+		}
+	case "model_change":
+		f.speaks(s, s.Text("modelId"))
+	case "session_info":
+		f.called(s, strings.TrimSpace(s.Text("name")))
+	}
+	if s.Thread == agents.Main && s.id != "" && len(s.id) <= maxID {
+		s.Turn = s.id
+	}
+}
+
+// move follows the tree: an entry stands behind its parent. Where that is not the entry
+// before, somebody went back.
+func (f *fold) move(s *saying) {
+	if s.id == "" {
+		return
+	}
+	if s.parent != f.leaf {
+		to, known := f.places[s.parent]
+		if !known {
+			to = f.origin
+		}
+		if known || f.leaf != "" {
+			s.Before = append(s.Before, agents.Fact{Key: "rewound" + s.key, Time: s.time,
+				Payload: &events.SessionRewound{Reason: "source", Raw: links(s.entry)}, Place: &agents.Place{Stem: f.file.Stem, End: to}})
+		}
+	}
+	f.leaf = s.id
+	f.places[s.id] = s.at.End
+}
+
+// links spells what an entry is and what it follows.
+func links(e entry) events.Raw {
+	parent := &e.parent
+	if e.parent == "" {
+		parent = nil
+	}
+	return spell(struct {
+		ID     string  `json:"id"`
+		Parent *string `json:"parentId"`
+	}{e.id, parent})
+}
+
+func (f *fold) message(s *saying, copied bool) {
+	role := s.message.Text("role")
+	if role == "assistant" {
+		f.speaks(s, s.message.Text("model"))
+	}
+	if !copied {
+		f.turn(s, role)
+	}
+	if role == "assistant" {
+		f.spend(s, copied)
+	}
+}
+
+// maxModels bounds how many models of a session are remembered.
+const maxModels = 64
+
+// speaks hears which model speaks from here on. Which ones did is a fact of the session.
+func (f *fold) speaks(s *saying, model string) {
+	if model == "" || len(model) > maxID || slices.Contains(f.models, model) || len(f.models) == maxModels {
+		return
+	}
+	f.models = append(f.models, model)
+	s.after("models", &events.SessionUpdated{Set: events.Fields{{Name: "models", Value: spell(f.models)}}})
+}
+
+// called takes what the person calls the session; nothing takes the name away.
+func (f *fold) called(s *saying, title string) {
+	if title == f.title {
+		return
+	}
+	f.title = title
+	value := json.RawMessage("null")
+	if title != "" {
+		value = spell(title)
+	}
+	s.after("title", &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: value}}})
+}
+
+// beginning is the session as its first line says it is.
+func (f *fold) beginning(e entry) agents.Fact {
+	began := e.time
+	if began.IsZero() {
+		began = f.name.began
+	}
+	cwd := e.Text("cwd")
+	p := &events.SessionCreated{Kind: events.KindTranscript, CreatedAt: events.TimestampOf(began), CWD: cwd, Project: agents.Project("", cwd)}
+	version, _ := e.Get("version")
+	p.Settings = spell(struct {
+		Agent   string          `json:"agent"`
+		Version json.RawMessage `json:"version,omitempty"`
+	}{name, version})
+	if parent, ok := nameOf(e.Text("parentSession")); ok && parent.id != f.name.id {
+		p.Parent = &events.Lineage{Session: session(parent.id)}
+	}
+	return agents.Fact{Key: "created", Time: began, Payload: p}
+}
+
+// spell spells a value that has been read.
+func spell(v any) json.RawMessage {
+	raw, err := rawjson.Marshal(v)
+	if err != nil {
+		panic("pi: " + err.Error()) // only what was read from JSON is written
+	}
+	return raw
+}
+
+// isSpelled reports whether a time can be spelled as events spell theirs.
+func isSpelled(at time.Time) bool {
+	year := at.UTC().Year()
+	return 0 < year && year < 10000
+}

@@ -1,0 +1,103 @@
+package stream
+
+import (
+	"cmp"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// claudeKind is claude -p --output-format stream-json --verbose, which is what the Agent SDK
+// reads too. It repeats what it was asked only where it is told to.
+var claudeKind = kind{name: "claude", session: "session_id", silent: true, line: (*fold).claudeLine,
+	is: func(program string, args []string) bool {
+		return program == "claude" && hasFlag(args, "stream-json", "--output-format")
+	}}
+
+func (f *fold) claudeLine(s *saying) {
+	switch s.kind {
+	case "system":
+		if s.Text("subtype") == "init" {
+			f.about(s, s.Text("cwd"))
+			f.start(s, "turn")
+			f.speaks(s, s.Text("model"))
+		}
+	case "user", "assistant":
+		f.claudeMessage(s)
+	case "stream_event":
+		f.claudePiece(s)
+	case "result":
+		f.claudeResult(s)
+	}
+}
+
+// claudeMessage reads what was said, by the agent or by one of its sub-agents.
+func (f *fold) claudeMessage(s *saying) {
+	f.start(s, "turn")
+	s.main(s.Text("uuid"))
+	if call := s.Text("parent_tool_use_id"); call != "" && token(call) {
+		s.Thread = "agent/" + call
+	}
+	if s.kind == "user" {
+		return
+	}
+	m := s.Object("message")
+	if s.Thread == agents.Main {
+		f.done()
+		f.speaks(s, m.Text("model"))
+	}
+	raw, _ := m.Get("usage")
+	f.spend(s, "", cmp.Or(cut(m.Text("model")), "unknown"), f.claudeResponse(m.Text("id"), s.Text("uuid")), claudeTokens(m.Object("usage")), clone(raw))
+}
+
+// claudeResponse returns the id of a response as the files that Claude Code keeps have it. The
+// messages of one response follow each other.
+func (f *fold) claudeResponse(id, uuid string) string {
+	if id != f.answer.id {
+		f.answer = answer{id, agents.Response(id, uuid)}
+	}
+	return f.answer.response
+}
+
+// claudePiece reads a piece of a text that comes as a whole later.
+func (f *fold) claudePiece(s *saying) {
+	event := s.Object("event")
+	delta := event.Object("delta")
+	if event.Text("type") == "content_block_delta" && delta.Text("type") == "text_delta" && s.Text("parent_tool_use_id") == "" {
+		f.piece(s, delta.Text("text"), "")
+	}
+}
+
+// claudeResult reads how a run ended. What it reckons that the run cost is of responses that
+// have been counted.
+func (f *fold) claudeResult(s *saying) {
+	usage := rawjson.Members{}
+	for _, name := range []string{"usage", "modelUsage", "total_cost_usd"} {
+		if raw, ok := s.Get(name); ok {
+			usage = append(usage, rawjson.Member{Name: name, Value: clone(raw)})
+		}
+	}
+	var raw events.Raw
+	if len(usage) > 0 {
+		raw = spell(usage)
+	}
+	failed, _ := s.Get("is_error")
+	switch sub := s.Text("subtype"); {
+	case sub == "success" && string(failed) != "true":
+		f.finish(s, "completed", events.Raw("{}"), raw)
+	case sub != "" && sub != "success" && sub != "error_during_execution" && token(sub):
+		s.main("")
+		f.finish(s, "stopped:"+sub, failure(s.Text("result")), raw)
+	default:
+		s.main("")
+		f.finish(s, "failed", failure(s.Text("result")), raw)
+	}
+}
+
+func claudeTokens(u rawjson.Members) events.Tokens {
+	parts := u.Object("cache_creation")
+	written := agents.Count(parts, "ephemeral_5m_input_tokens") + agents.Count(parts, "ephemeral_1h_input_tokens")
+	return events.Tokens{Input: agents.Count(u, "input_tokens"), Output: agents.Count(u, "output_tokens"),
+		CacheRead: agents.Count(u, "cache_read_input_tokens"), CacheWrite: max(agents.Count(u, "cache_creation_input_tokens"), written)}
+}

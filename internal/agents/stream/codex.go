@@ -1,0 +1,45 @@
+package stream
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+)
+
+// codexKind is codex exec --json. It says what happens as items, which begin, change and are
+// complete, and never what it was asked.
+var codexKind = kind{name: "codex", session: "thread_id", silent: true, line: (*fold).codexLine,
+	is: func(program string, args []string) bool {
+		return program == "codex" && (slices.Contains(args, "exec") || slices.Contains(args, "e")) && (slices.Contains(args, "--json") || slices.Contains(args, "--experimental-json"))
+	}}
+
+func (f *fold) codexLine(s *saying) {
+	switch s.kind {
+	case "turn.started":
+		f.finish(s, "stopped:unfinished", events.Raw("{}"), nil)
+		f.start(s, "turn")
+	case "item.completed", "error":
+		s.main("")
+	case "turn.completed":
+		raw, _ := s.Get("usage")
+		f.codexCost(s, clone(raw))
+		f.finish(s, "completed", events.Raw("{}"), clone(raw))
+	case "turn.failed":
+		s.main("")
+		f.finish(s, "failed", failure(s.Object("error").Text("message")), nil)
+	}
+}
+
+// codexCost adds what the thread took so far. Of several such sums the largest counts, which
+// is the last: they have one response, the thread.
+func (f *fold) codexCost(s *saying, raw events.Raw) {
+	u := s.Object("usage")
+	t := events.Tokens{Input: agents.Count(u, "input_tokens"), Output: agents.Count(u, "output_tokens"), Reasoning: agents.Count(u, "reasoning_output_tokens"),
+		CacheRead: agents.Count(u, "cached_input_tokens"), CacheWrite: agents.Count(u, "cache_write_input_tokens")}
+	if cached := t.CacheRead + t.CacheWrite; cached <= t.Input {
+		t.Input -= cached
+	}
+	f.spend(s, "", cmp.Or(f.model, "unknown"), agents.Response("exec/codex/"+cmp.Or(f.thread, f.file.Stem), cmp.Or(f.thread, f.file.Stem)), t, raw)
+}

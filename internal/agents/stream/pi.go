@@ -1,0 +1,76 @@
+package stream
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// piKind is pi --mode json: every change of what it holds, each with all of it.
+var piKind = kind{name: "pi", session: "id", line: (*fold).piLine,
+	is: func(program string, args []string) bool {
+		return program == "pi" && hasFlag(args, "json", "--mode") && !slices.Contains(args, "rpc")
+	}}
+
+func (f *fold) piLine(s *saying) {
+	switch s.kind {
+	case "session":
+		f.about(s, s.Text("cwd"))
+	case "agent_start":
+		f.finish(s, "stopped:unfinished", events.Raw("{}"), nil)
+		f.start(s, "turn")
+		f.stop = ""
+	case "message_update":
+		if e := s.Object("assistantMessageEvent"); e.Text("type") == "text_delta" {
+			f.piece(s, e.Text("delta"), "")
+		}
+	case "message_end":
+		s.main("")
+		f.piMessage(s, s.Object("message"))
+	case "agent_end":
+		f.finish(s, piOutcome(f.stop), events.Raw("{}"), nil)
+	}
+}
+
+// piMessage reads a message that is complete.
+func (f *fold) piMessage(s *saying, m rawjson.Members) {
+	if m.Text("role") != "assistant" {
+		return
+	}
+	f.done()
+	f.speaks(s, m.Text("model"))
+	f.stop = m.Text("stopReason")
+	raw, _ := m.Get("usage")
+	u := m.Object("usage")
+	t := events.Tokens{Input: agents.Count(u, "input"), Output: agents.Count(u, "output"), CacheRead: agents.Count(u, "cacheRead"), CacheWrite: agents.Count(u, "cacheWrite")}
+	f.pay(s, cmp.Or(f.model, "unknown"), piResponse(s.Members, m), t, agents.USD(u.Object("cost"), "total"), clone(raw))
+}
+
+// piResponse returns the id of an answer as the files that pi keeps have it: the provider's
+// if it cannot be drawn twice, or one of the message itself.
+func piResponse(line, m rawjson.Members) string {
+	if id := m.Text("responseId"); events.IsUnique(id) && len(id) <= events.MaxResponse {
+		return id
+	}
+	raw, _ := line.Get("message")
+	hash := sha256.Sum256(rawjson.AppendCompact(nil, raw))
+	return "pi/" + hex.EncodeToString(hash[:16])
+}
+
+// piOutcome says how a run ended whose model stopped for a reason.
+func piOutcome(stop string) string {
+	switch stop {
+	case "stop", "length":
+		return "completed"
+	case "aborted":
+		return "interrupted"
+	case "error":
+		return "failed"
+	}
+	return "stopped:unfinished"
+}

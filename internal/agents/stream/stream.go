@@ -1,0 +1,204 @@
+package stream
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+const name = "exec"
+
+// Agent is whatever was run.
+type Agent struct{}
+
+var _ agents.Agent = Agent{}
+
+// Name implements agents.Agent.
+func (Agent) Name() string { return name }
+
+// Format implements agents.Agent.
+func (Agent) Format() string { return name }
+
+// Roots returns nothing: files are where somebody records them.
+func (Agent) Roots(func(string) string) []string { return nil }
+
+// Wants implements agents.Agent.
+func (Agent) Wants(file string) bool {
+	_, ok := nameOf(file)
+	return ok
+}
+
+// Below returns the file's own name.
+func (a Agent) Below(file string) (string, bool) { return path.Base(file), a.Wants(file) }
+
+// File says what a file is, by its name alone.
+func (Agent) File(file string, _ []byte) (agents.File, bool) {
+	n, ok := nameOf(file)
+	if !ok {
+		return agents.File{}, false
+	}
+	return agents.File{Name: file, Stem: n.stem, Session: n.session(), Thread: agents.Main}, true
+}
+
+// Fold implements agents.Agent.
+func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
+
+// kind is a way in which programs print what they do.
+type kind struct {
+	name    string
+	is      func(program string, args []string) bool // whether a command prints so
+	session string                                   // the member in which the first lines say the session
+	silent  bool                                     // it does not repeat what it was asked
+	line    func(*fold, *saying)
+
+	inPieces bool // it does not say as a whole what it says in pieces
+}
+
+// kinds are asked in this order; lines is what the rest is.
+var kinds = []*kind{&codexKind, &geminiKind, &claudeKind, &piKind, &linesKind}
+
+// Lines is the format of what is nothing else.
+const Lines = "lines"
+
+// linesKind is any text.
+var linesKind = kind{name: Lines, is: func(string, []string) bool { return true }, silent: true, line: func(*fold, *saying) {}}
+
+func kindNamed(name string) *kind {
+	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.name == name })
+	if i < 0 {
+		return nil
+	}
+	return kinds[i]
+}
+
+// Formats lists the names of what is read.
+func Formats() []string {
+	var list []string
+	for _, k := range kinds {
+		list = append(list, k.name)
+	}
+	return list
+}
+
+// FormatOf returns the format in which a command prints, as far as that is sure, else Lines.
+func FormatOf(command []string) string {
+	program := programOf(command)
+	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.is(program, command[min(1, len(command)):]) })
+	return kinds[i].name
+}
+
+// programOf is what a command runs, without where that is.
+func programOf(command []string) string {
+	if len(command) == 0 {
+		return ""
+	}
+	base := baseOf(command[0])
+	for _, ext := range []string{".exe", ".cmd", ".bat", ".js", ".mjs"} {
+		base = strings.TrimSuffix(base, ext)
+	}
+	return base
+}
+
+// hasFlag reports whether arguments set one of several flags to a value, in one word or two.
+func hasFlag(args []string, value string, flags ...string) bool {
+	for i, arg := range args {
+		flag, set, isOne := strings.Cut(arg, "=")
+		if !isOne && i+1 < len(args) {
+			set = args[i+1]
+		}
+		if slices.Contains(flags, flag) && set == value {
+			return true
+		}
+	}
+	return false
+}
+
+// SessionIn returns the id that a line says the session has, "" if it says none.
+func SessionIn(format string, line []byte) string {
+	k := kindNamed(format)
+	m, err := rawjson.Object(line)
+	if k == nil || k.session == "" || err != nil {
+		return ""
+	}
+	if id := m.Text(k.session); token(id) {
+		return id
+	}
+	return ""
+}
+
+// FileName returns the name of a file for what a command prints. Stamp, of letters, digits
+// and hyphens, is no other file's; session is what SessionIn found.
+func FileName(format, stamp, session string, command []string) string {
+	if format == Lines {
+		session = programOf(command)
+		if !token(session) {
+			session = "command"
+		}
+		return stamp + "_" + session + ".lines"
+	}
+	if session != "" {
+		stamp += "_" + session
+	}
+	return stamp + "." + format + ".jsonl"
+}
+
+// named is what the name of a file says.
+type named struct {
+	stem string
+	kind *kind
+	id   string // "": it says none
+}
+
+func nameOf(file string) (n named, ok bool) {
+	base := path.Base(file)
+	if stem, isLines := strings.CutSuffix(base, ".lines"); isLines {
+		n = named{stem: stem, kind: &linesKind}
+	} else {
+		stem, isJSON := strings.CutSuffix(base, ".jsonl")
+		dot := strings.LastIndexByte(stem, '.')
+		if !isJSON || dot < 0 || stem[dot+1:] == Lines {
+			return n, false
+		}
+		n = named{stem: stem[:dot], kind: kindNamed(stem[dot+1:])}
+	}
+	_, n.id, _ = strings.Cut(n.stem, "_")
+	ok = n.kind != nil && token(n.stem) && (n.id == "" || token(n.id)) && len(n.session()) <= events.MaxIDLen
+	return n, ok
+}
+
+// session returns the id in tally.
+func (n named) session() string {
+	switch {
+	case n.kind == &linesKind:
+		stamp, program, ok := strings.Cut(n.stem, "_")
+		if !ok {
+			program = "command"
+		}
+		return name + "/" + program + "/" + stamp
+	case n.id != "":
+		return name + "/" + n.kind.name + "/" + n.id
+	}
+	return name + "/" + n.kind.name + "/" + n.stem
+}
+
+// token reports whether a text can be part of an id and of a file's name: it is short and of
+// letters, digits and a few signs.
+func token(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._-+", c) >= 0) {
+			return false
+		}
+	}
+	return 0 < len(s) && len(s) <= 128 && s[0] != '.'
+}
+
+// baseOf is the last part of a path, whatever system it is of.
+func baseOf(dir string) string {
+	dir = strings.TrimRight(dir, `/\`)
+	return dir[strings.LastIndexAny(dir, `/\`)+1:]
+}

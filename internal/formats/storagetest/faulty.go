@@ -1,0 +1,306 @@
+package storagetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"sync"
+
+	"github.com/tallylog/tally/internal/formats"
+)
+
+// A Call is one that a Faulty was asked for.
+type Call struct {
+	Op   string // list, read, write, append, stat, delete, swap, displace, restore, sync
+	Path string
+	N    int // how many there were before it
+}
+
+func (c Call) String() string { return fmt.Sprintf("%s %q (call %d)", c.Op, c.Path, c.N) }
+
+// A Fault is what becomes of a call.
+type Fault int
+
+// Faults. What writes is write, swap and append.
+const (
+	None       Fault = iota
+	Fail             // it is not done, and is ErrFaulty
+	Unanswered       // it is done, and is ErrFaulty
+	Torn             // of an append the first half is done, and it is ErrFaulty; else as Fail
+	KillBefore       // the process ends before it
+	KillHalf         // the process ends when the first half is written: of an append in its place, else under a temporary name; what does not write is not done
+	KillWhole        // the process ends when all is written under a temporary name; what does not write, and an append, is done
+	KillAfter        // the process ends when it is done
+)
+
+func (f Fault) String() string {
+	return [...]string{"none", "fail", "unanswered", "torn", "kill before", "kill half", "kill whole", "kill after"}[f]
+}
+
+// ErrFaulty is the error of a call that fails on purpose.
+var ErrFaulty = errors.New("fails on purpose")
+
+// A Kill is what a call panics with that ends the process: see Killed.
+type Kill struct {
+	Call
+	Fault
+}
+
+func (k *Kill) Error() string { return fmt.Sprintf("killed: %s: %v", k.Fault, k.Call) }
+
+// Killed calls a function that stands for a process, and returns the Kill that ended it; nil if
+// nothing did. The function must not leave calls to other goroutines without a Killed.
+func Killed(process func()) (kill *Kill) {
+	defer func() {
+		if r := recover(); r != nil {
+			k, ok := r.(*Kill)
+			if !ok {
+				panic(r)
+			}
+			kill = k
+		}
+	}()
+	process()
+	return nil
+}
+
+// Faulty is a Storage to which things happen. Once it has killed its process all calls are a *Kill
+// as an error, and nothing is done: what such a process still tries when it unwinds never was.
+type Faulty struct {
+	st   formats.Storage
+	plan func(Call) Fault
+
+	mu   sync.Mutex
+	n    int
+	dead *Kill
+}
+
+// NewFaulty returns a storage in which plan says what becomes of each call. plan is called one at
+// a time.
+func NewFaulty(st formats.Storage, plan func(Call) Fault) *Faulty {
+	return &Faulty{st: st, plan: plan}
+}
+
+// Calls is how many calls there were.
+func (f *Faulty) Calls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
+// ask returns what becomes of a call.
+func (f *Faulty) ask(op, name string) (Call, Fault, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dead != nil {
+		return Call{}, None, f.dead
+	}
+	c := Call{op, name, f.n}
+	f.n++
+	return c, f.plan(c), nil
+}
+
+func (f *Faulty) kill(c Call, how Fault) {
+	k := &Kill{c, how}
+	f.mu.Lock()
+	f.dead = k
+	f.mu.Unlock()
+	panic(k)
+}
+
+// call does what is done in one step.
+func (f *Faulty) call(op, name string, do func() error) error {
+	c, fault, err := f.ask(op, name)
+	if err != nil {
+		return err
+	}
+	switch fault {
+	case Fail, Torn:
+		return fmt.Errorf("%v: %w", c, ErrFaulty)
+	case KillBefore, KillHalf:
+		f.kill(c, fault)
+	}
+	err = do()
+	switch fault {
+	case Unanswered:
+		return errors.Join(err, fmt.Errorf("%v: %w", c, ErrFaulty))
+	case KillWhole, KillAfter:
+		f.kill(c, fault)
+	}
+	return err
+}
+
+// put does what writes a whole file.
+func (f *Faulty) put(ctx context.Context, op, name string, content func(io.Writer) error, do func(content func(io.Writer) error) error) error {
+	c, fault, err := f.ask(op, name)
+	if err != nil {
+		return err
+	}
+	switch fault {
+	case Fail, Torn:
+		return fmt.Errorf("%v: %w", c, ErrFaulty)
+	case KillBefore:
+		f.kill(c, fault)
+	case KillHalf, KillWhole:
+		var b bytes.Buffer
+		if err := content(&b); err != nil {
+			return err
+		}
+		data := b.Bytes()
+		if fault == KillHalf {
+			data = data[:len(data)/2]
+		}
+		base := path.Base(name)
+		temporary := path.Join(path.Dir(name), fmt.Sprintf(".%s.tally-tmp-killed-%d", base[:min(len(base), 100)], c.N))
+		if err := f.st.Write(ctx, temporary, 0o600, Bytes(data)); err != nil {
+			return err
+		}
+		f.kill(c, fault)
+	}
+	err = do(content)
+	switch fault {
+	case Unanswered:
+		return errors.Join(err, fmt.Errorf("%v: %w", c, ErrFaulty))
+	case KillAfter:
+		f.kill(c, fault)
+	}
+	return err
+}
+
+// Bytes is the content of a file that is written.
+func Bytes[T string | []byte](content T) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write([]byte(content))
+		return err
+	}
+}
+
+// List implements Storage.
+func (f *Faulty) List(ctx context.Context, name string) (list []formats.Entry, err error) {
+	err = f.call("list", name, func() (err error) { list, err = f.st.List(ctx, name); return err })
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Read implements Storage.
+func (f *Faulty) Read(ctx context.Context, name string) (r io.ReadCloser, err error) {
+	err = f.call("read", name, func() (err error) { r, err = f.st.Read(ctx, name); return err })
+	if err != nil {
+		if r != nil {
+			r.Close()
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// Stat implements Storage.
+func (f *Faulty) Stat(ctx context.Context, name string) (e formats.Entry, err error) {
+	err = f.call("stat", name, func() (err error) { e, err = f.st.Stat(ctx, name); return err })
+	if err != nil {
+		return formats.Entry{}, err
+	}
+	return e, nil
+}
+
+// Write implements Storage.
+func (f *Faulty) Write(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) error {
+	return f.put(ctx, "write", name, content, func(content func(io.Writer) error) error { return f.st.Write(ctx, name, mode, content) })
+}
+
+// Append implements Storage.
+func (f *Faulty) Append(ctx context.Context, name string, content []byte) error {
+	c, fault, err := f.ask("append", name)
+	if err != nil {
+		return err
+	}
+	switch half := content[:len(content)/2]; fault {
+	case Fail:
+		return fmt.Errorf("%v: %w", c, ErrFaulty)
+	case KillBefore:
+		f.kill(c, fault)
+	case Torn:
+		return errors.Join(f.st.Append(ctx, name, half), fmt.Errorf("%v: %w", c, ErrFaulty))
+	case KillHalf:
+		if err := f.st.Append(ctx, name, half); err != nil {
+			return err
+		}
+		f.kill(c, fault)
+	}
+	err = f.st.Append(ctx, name, content)
+	switch fault {
+	case Unanswered:
+		return errors.Join(err, fmt.Errorf("%v: %w", c, ErrFaulty))
+	case KillWhole, KillAfter:
+		f.kill(c, fault)
+	}
+	return err
+}
+
+// Delete implements Storage.
+func (f *Faulty) Delete(ctx context.Context, name string) error {
+	return f.call("delete", name, func() error { return f.st.Delete(ctx, name) })
+}
+
+// A Whole storage can all that a folder of a file system can.
+type Whole interface {
+	formats.Swapper
+	formats.Syncer
+	formats.Watcher
+}
+
+// FaultyWhole is a Faulty that can swap, sync and watch. Watching has no faults.
+type FaultyWhole struct {
+	*Faulty
+	st Whole
+}
+
+var _ Whole = (*FaultyWhole)(nil)
+
+// NewFaultyWhole is NewFaulty for a storage that can more.
+func NewFaultyWhole(st Whole, plan func(Call) Fault) *FaultyWhole {
+	return &FaultyWhole{NewFaulty(st, plan), st}
+}
+
+// Swap implements formats.Swapper. When it is killed after it is done, what was displaced is still
+// there.
+func (f *FaultyWhole) Swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error) {
+	err = f.put(ctx, "swap", name, content, func(content func(io.Writer) error) (err error) {
+		displaced, err = f.st.Swap(ctx, name, mode, content)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return displaced, nil
+}
+
+// Displace implements formats.Swapper.
+func (f *FaultyWhole) Displace(ctx context.Context, name string) (displaced string, err error) {
+	err = f.call("displace", name, func() (err error) { displaced, err = f.st.Displace(ctx, name); return err })
+	if err != nil {
+		return "", err
+	}
+	return displaced, nil
+}
+
+// Restore implements formats.Swapper.
+func (f *FaultyWhole) Restore(ctx context.Context, displaced, name string) error {
+	return f.call("restore", name, func() error { return f.st.Restore(ctx, displaced, name) })
+}
+
+// Sync implements formats.Syncer.
+func (f *FaultyWhole) Sync(ctx context.Context, folders ...string) error {
+	return f.call("sync", path.Join(folders...), func() error { return f.st.Sync(ctx, folders...) })
+}
+
+// Watch implements formats.Watcher.
+func (f *FaultyWhole) Watch(ctx context.Context, ready func(), changed func(path string)) error {
+	return f.st.Watch(ctx, ready, changed)
+}

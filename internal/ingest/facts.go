@@ -1,0 +1,269 @@
+package ingest
+
+import (
+	"errors"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/projector"
+)
+
+// payload completes what follows from a line by what only the log knows. It is nil if
+// nothing is to be appended.
+func (w *writer) payload(f *file, n following) (events.Payload, error) {
+	switch p := n.Payload.(type) {
+	case *events.ThreadReplaced:
+		return w.fit(n, p)
+	case *events.SessionCreated:
+		return w.creation(f, n, *p)
+	case *events.SessionRewound:
+		rewound := *p
+		if n.Place == nil {
+			return &rewound, nil
+		}
+		at, err := w.resolve(f, f.Session, *n.Place)
+		if err != nil || at == 0 {
+			return nil, w.lost(f, n, err, "goes back to a place that is not in the log: not followed")
+		}
+		rewound.To = at
+		return &rewound, nil
+	}
+	return n.Payload, nil
+}
+
+// creation is the beginning of a session: nil if it began already.
+func (w *writer) creation(f *file, n following, p events.SessionCreated) (events.Payload, error) {
+	if w.s.created {
+		return nil, nil
+	}
+	if p.CreatedAt == "" {
+		at := timeOf(n.Time)
+		if at.IsZero() {
+			at = timeOf(n.time)
+		}
+		p.CreatedAt = events.TimestampOf(at)
+	}
+	if p.Fork != nil {
+		fork := *p.Fork
+		at, err := w.resolve(f, fork.Session, *n.Place)
+		if err := w.lost(f, n, err, "continues "+fork.Session+", which is not in the log: begins without it"); err != nil {
+			return nil, err
+		}
+		fork.Offset, p.Fork = at, &fork
+		if at == 0 {
+			p.Fork = nil
+			if p.Parent == nil {
+				p.Parent = &events.Lineage{Session: fork.Session}
+			}
+		}
+	}
+	if p.Parent != nil && p.Fork == nil && n.Place != nil {
+		parent := *p.Parent
+		at, err := w.resolve(f, parent.Session, *n.Place)
+		if err != nil && !errors.Is(err, errAbsent) {
+			return nil, err
+		}
+		parent.Offset, p.Parent = at, &parent
+	}
+	w.s.created, w.s.fork = true, p.Fork
+	return &p, nil
+}
+
+// lost says what becomes of a fact whose place is not in the log: it waits, or is reported.
+func (w *writer) lost(f *file, n following, err error, reason string) error {
+	if !errors.Is(err, errAbsent) {
+		return err
+	}
+	if !w.force && len(f.lines) == 0 {
+		return err
+	}
+	w.in.report(Problem{Root: f.root, File: f.Name, Session: f.Session, Reason: reason})
+	return nil
+}
+
+// resolve finds the event of the line that ends at a place, or errAbsent. hint is the
+// session whose line it may be, beside the file's own.
+func (w *writer) resolve(f *file, hint string, p agents.Place) (events.Offset, error) {
+	if err := w.flush(); err != nil { // the line may be in the series
+		return 0, err
+	}
+	if p.Session != "" {
+		at, _, err := w.within(p.Session, f, p)
+		return at, err
+	}
+	if at, _, err := w.within(w.own.sub.ID, f, p); p.End == 0 || err == nil {
+		return at, err
+	}
+	for range maxForks {
+		at, fork, err := w.within(hint, f, p)
+		if err == nil || !errors.Is(err, errAbsent) || fork == nil {
+			return at, err
+		}
+		hint = fork.Session
+	}
+	return 0, errAbsent
+}
+
+// maxForks bounds how many sessions are gone through that continue each other.
+const maxForks = 256
+
+// look looks at a session of the same agent, which nobody else uses meanwhile.
+func (w *writer) look(id string, see func(*session)) error {
+	switch id {
+	case w.own.sub.ID:
+		err := w.own.focus(w.ctx, w.in.o.Log)
+		if err == nil {
+			see(w.own)
+		}
+		return err
+	case w.s.sub.ID:
+		see(w.s)
+		return nil
+	}
+	s, err := w.in.session(w.ctx, w.own.agent, events.Session(w.own.sub.Namespace, id), w.own.sub, true)
+	if _, invalid := errors.AsType[*events.InvalidError](err); invalid || errors.Is(err, errCircle) {
+		return errAbsent
+	}
+	if err != nil {
+		return err
+	}
+	defer w.in.give(s, nil)
+	if err = s.focus(w.ctx, w.in.o.Log); err == nil {
+		see(s)
+	}
+	return err
+}
+
+// within finds a place in a session, and returns what that one is a fork of.
+func (w *writer) within(id string, own *file, p agents.Place) (at events.Offset, fork *events.Fork, err error) {
+	isThere := false
+	err = w.look(id, func(s *session) {
+		fork = s.fork
+		at, isThere = s.placeOf(own, p)
+	})
+	switch {
+	case err != nil || at > 0:
+		return at, fork, err
+	case !isThere:
+		return 0, fork, errAbsent
+	}
+	at, err = w.beginning(id)
+	return at, fork, err
+}
+
+// placeOf finds a place; 0 is before all lines, and false: it is not in the log. own is the
+// file that asks.
+func (s *session) placeOf(own *file, p agents.Place) (events.Offset, bool) {
+	if p.End == 0 {
+		return 0, true
+	}
+	f := s.files[p.Stem]
+	if p.Stem == "" {
+		f = nil
+		for _, have := range s.files {
+			if have != own && len(have.lines) > 0 && (f == nil || have.lines[len(have.lines)-1].at > f.lines[len(f.lines)-1].at) {
+				f = have
+			}
+		}
+	}
+	if f == nil || p.End > f.end() {
+		return 0, false
+	}
+	for i := len(f.lines) - 1; i >= 0; i-- {
+		if l := &f.lines[i]; l.End <= p.End && l.at > 0 {
+			return l.at, true
+		}
+	}
+	return 0, true
+}
+
+// beginning is before all that a session has: its first event, or that of what it
+// continues.
+func (w *writer) beginning(id string) (events.Offset, error) {
+	var first events.Offset
+	for range maxForks {
+		var fork *events.Fork
+		if err := w.look(id, func(s *session) { first, fork = s.first, s.fork }); err != nil {
+			return 0, err
+		}
+		if fork == nil {
+			break
+		}
+		id = fork.Session
+	}
+	if first == 0 {
+		return 0, errAbsent
+	}
+	return first, nil
+}
+
+// fit is a thread as it is from here on, given how many turns the log has of it.
+func (w *writer) fit(n following, p *events.ThreadReplaced) (events.Payload, error) {
+	if n.Had == agents.Whole {
+		return p, nil
+	}
+	if err := w.flush(); err != nil { // what is in the series counts
+		return nil, err
+	}
+	if w.s.live == nil {
+		s, err := (&projector.Loader{Source: w.in.o.Log}).Session(w.ctx, w.s.sub, 0)
+		if err != nil && !errors.Is(err, projector.ErrNotFound) {
+			return nil, err
+		}
+		w.s.live = make(map[string]int)
+		if err == nil {
+			for name := range s.Threads {
+				w.s.live[name] = len(s.Threads.Turns(name))
+			}
+		}
+	}
+	for name := range p.Threads {
+		return n.Fit(w.s.live[name]), nil // an agent replaces one thread by one fact
+	}
+	return p, nil
+}
+
+// count counts the turns in effect on, with an event that was appended.
+func (s *session) count(e *events.Event) {
+	if s.live == nil {
+		return
+	}
+	switch e.Type {
+	case events.TypeTurnAppended:
+		if p, err := events.DecodeAs[events.TurnAppended](*e); err == nil {
+			for i := range p.Entries {
+				s.live[p.Entries[i].Thread]++
+			}
+			return
+		}
+	case events.TypeThreadReplaced:
+		if p, err := events.DecodeAs[events.ThreadReplaced](*e); err == nil && s.replaced(p) {
+			return
+		}
+	case events.TypeSessionUpdated, events.TypeRunCreated, events.TypeRunProgressed, events.TypeRunFinished, events.TypeCostAccrued:
+		return
+	}
+	s.live = nil // counted when it is asked for
+}
+
+// replaced counts what threads are replaced by; false if that has to be read.
+func (s *session) replaced(p *events.ThreadReplaced) bool {
+	if p.Others != "keep" {
+		return false
+	}
+	for name, r := range p.Threads {
+		n := 0
+		for _, it := range r.Items {
+			switch {
+			case it.Keep == nil:
+				n++
+			case it.Keep[0] < 0 || it.Keep[0] > it.Keep[1] || it.Keep[1] > s.live[name]:
+				return false // without effect
+			default:
+				n += it.Keep[1] - it.Keep[0]
+			}
+		}
+		s.live[name] = n
+	}
+	return true
+}

@@ -1,0 +1,148 @@
+package ingest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+)
+
+// Kept is a file of a session as the log has it.
+type Kept struct {
+	Name        string // below the agent's root, as it was called last
+	Stem        string
+	Thread      string // as agents.File has it
+	Session     string // whose file it is
+	Size        int64  // in bytes, before anything was redacted
+	Generations int    // how often its content was replaced
+	Redacted    int    // lines in which something was made unreadable
+	Missing     int64  // bytes that never came into the log
+	lines       []place
+	subs        []events.Subject // in which they stand
+	src         Reader
+}
+
+// Files returns the files that an agent keeps a session in, as far as the log has them, by
+// session and stem. They are what they were when they were read last, whatever became of
+// them and wherever the session went back to. A file that has lines of several sessions, as
+// of a connection, is given back whole, for each of them.
+func Files(ctx context.Context, src Reader, agent agents.Agent, sub events.Subject) ([]Kept, error) {
+	s, err := load(ctx, src, agent, sub, false)
+	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", sub.ID, err)
+	}
+	list := s.kept(src)
+	for _, owner := range slices.Sorted(maps.Keys(s.owners)) {
+		of, err := load(ctx, src, agent, events.Session(sub.Namespace, owner), false)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: %w", owner, err)
+		}
+		list = append(list, of.kept(src)...)
+	}
+	return list, nil
+}
+
+// kept are the session's own files.
+func (s *session) kept(src Reader) (list []Kept) {
+	for _, f := range s.files {
+		k := Kept{Name: f.Name, Stem: f.Stem, Thread: f.Thread, Session: s.sub.ID, Size: f.end(), Generations: f.gen, lines: f.lines, subs: s.subjects(), src: src}
+		var end int64
+		for i := range f.lines {
+			l := &f.lines[i]
+			k.Missing += l.Start - end
+			end = l.End
+			if l.redacted {
+				k.Redacted++
+			}
+		}
+		list = append(list, k)
+	}
+	slices.SortFunc(list, func(a, b Kept) int { return cmp.Compare(a.Stem, b.Stem) })
+	return list
+}
+
+// Line returns where a line stands in the file, given the offset of its record; false: it
+// is none of its lines.
+func (k *Kept) Line(at events.Offset) (agents.Span, bool) {
+	i := slices.IndexFunc(k.lines, func(l place) bool { return l.at == at })
+	if i < 0 {
+		return agents.Span{}, false
+	}
+	return k.lines[i].Span, true
+}
+
+// Offsets lists the records of its lines, in the order of the file.
+func (k *Kept) Offsets() []events.Offset {
+	list := make([]events.Offset, len(k.lines))
+	for i := range k.lines {
+		list[i] = k.lines[i].at
+	}
+	return list
+}
+
+// IsRedacted reports whether a record is a line in which something was made unreadable
+// before it was stored.
+func IsRedacted(rec events.Record) bool {
+	if !strings.HasPrefix(rec.Source, sourceLines) || !bytes.Contains(rec.Data, []byte(`"redacted":`)) {
+		return false
+	}
+	l, ok := lineIn(rec, agents.Span{})
+	return ok && l.redacted > 0
+}
+
+// Write writes the file, line after line as they are read from the log: byte for byte what
+// it was, but for what was redacted or is missing.
+func (k *Kept) Write(ctx context.Context, w io.Writer) error {
+	next, left := 0, k.lines
+	write := func(rec events.Record) error {
+		if len(left) == 0 || rec.Offset != left[0].at {
+			return nil
+		}
+		l, ok := lineIn(rec, left[0].Span)
+		if !ok {
+			return fmt.Errorf("%s: %s is no line any more", k.Name, rec.Offset)
+		}
+		next, left = next+1, left[1:]
+		for _, part := range [][]byte{[]byte(l.before), l.body, []byte(l.eol)} {
+			if _, err := w.Write(part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for len(left) > 0 { // more than once if somebody else had later lines first
+		was := next
+		var err error
+		err2 := merged(ctx, k.src, k.subs, left[0].at-1, k.last(left), func(rec events.Record) bool {
+			err = write(rec)
+			return err == nil && len(left) > 0
+		})
+		if err := errors.Join(err, err2); err != nil {
+			return fmt.Errorf("%s: %w", k.Name, err)
+		}
+		if next == was {
+			return fmt.Errorf("%s: the log has %d of %d lines", k.Name, next, len(k.lines))
+		}
+	}
+	return nil
+}
+
+// last is up to where lines stand that follow each other in the log too.
+func (k *Kept) last(lines []place) events.Offset {
+	last := lines[0].at
+	for i := range lines {
+		if lines[i].at < last {
+			break
+		}
+		last = lines[i].at
+	}
+	return last
+}

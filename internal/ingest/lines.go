@@ -1,0 +1,335 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/tail"
+)
+
+// isWhole reports whether what has no end of line is a line: a value, or the brace that ends
+// a file that is one value on many lines.
+func isWhole(line []byte) bool { return string(line) == "}" || rawjson.Check(line) == nil }
+
+// fileOf says which session a file belongs to, by its name and its first line, which b has
+// or the file.
+func (in *Ingester) fileOf(f tail.File, b *tail.Batch) (agents.File, bool) {
+	is, ok := in.fileBy(f, func() []byte {
+		if b != nil && isFirst(b) {
+			l := in.lineOf(b.Lines[0])
+			return l.body
+		}
+		return in.tailer.Head(f)
+	})
+	if b != nil && b.Kind == tail.Gone {
+		if _, session := splitNote(b.Note); session != "" { // its first line is not there any more
+			is.Session, ok = session, true
+		}
+	}
+	return is, ok
+}
+
+// order says in which order files of a session are read: as they were begun. By its name
+// alone a file may seem to be of a session that others are of; then it waits in vain.
+func (in *Ingester) order(root, rel string) (group, place string) {
+	is, ok := in.sources[root].Agent.File(rel, nil)
+	if !ok || is.Thread != agents.Main {
+		return "", ""
+	}
+	if strings.HasSuffix(is.Session, "/"+is.Stem) { // the session is called after it: the first one
+		return is.Session, ""
+	}
+	return is.Session, is.Stem
+}
+
+func (in *Ingester) fileBy(f tail.File, head func() []byte) (agents.File, bool) {
+	in.mu.Lock()
+	known, ok := in.files[keyOf(f)]
+	in.mu.Unlock()
+	if ok {
+		return known, true
+	}
+	first := head()
+	is, ok := in.sources[f.Root].Agent.File(f.Rel, first)
+	if f.Packed { // what is stored is its content
+		is.Name = strings.TrimSuffix(is.Name, ".zst")
+	}
+	if ok && len(first) > 0 {
+		is.Session = in.original(f, is)
+		in.mu.Lock()
+		in.files[keyOf(f)] = is
+		in.mu.Unlock()
+	}
+	return is, ok
+}
+
+// isSettled lets go of what is known of a file if its name says as much.
+func (in *Ingester) isSettled(key fileKey) {
+	is, ok := in.sources[key.root].Agent.File(key.rel, nil)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if ok && in.files[key] == is {
+		delete(in.files, key)
+	}
+}
+
+// ownerKey stands for a file of a session, wherever it lies.
+func ownerKey(f agents.File) sum { return sumOf(f.Session + "\x00" + f.Stem) }
+
+// owner returns the root in which a file lies, "" if that is not known yet.
+func (in *Ingester) owner(f agents.File) string {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.owners[ownerKey(f)]
+}
+
+// owns notes in which root a file lies, and reports whether it may: false if it lies in
+// another.
+func (in *Ingester) owns(f agents.File, root string) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if owner := in.owners[ownerKey(f)]; owner != "" && owner != root {
+		return false
+	}
+	in.owners[ownerKey(f)] = root
+	return true
+}
+
+// lines appends the lines of a batch that are not in the log.
+func (in *Ingester) lines(ctx context.Context, b *tail.Batch, force bool) error {
+	list := in.linesOf(b.Lines)
+	is, ok := in.fileOf(b.File, b)
+	if !ok {
+		if len(list) > 0 {
+			in.once(Problem{Root: b.File.Root, File: b.File.Rel, Reason: "its first line is not of " + in.sources[b.File.Root].Agent.Name() + ", or does not say of which session it is: left out"})
+		}
+		return nil
+	}
+	b.Note = in.noteOf(b.File, is)
+	w, err := in.writer(ctx, in.sources[b.File.Root].Agent, is.Session, force)
+	if err != nil {
+		return err
+	}
+	return w.end(w.batch(b, is, list))
+}
+
+func (w *writer) batch(b *tail.Batch, is agents.File, list []line) error {
+	f := w.own.file(is)
+	if !w.in.owns(is, b.File.Root) {
+		w.in.once(Problem{Root: b.File.Root, File: b.File.Rel, Session: is.Session, Reason: "another folder has a file of this session with this name: left out"})
+		return nil
+	}
+	f.root = b.File.Root
+	if err := w.owed(f); err != nil {
+		return err
+	}
+	for i := range list {
+		if err := w.line(f, &list[i], list[i:]); err != nil {
+			return err
+		}
+	}
+	if err := w.rewritten(f, b, list); err != nil {
+		return err
+	}
+	if b.End && (w.in.o.Once || w.in.o.now().Sub(b.Changed) >= w.in.o.Quiet) {
+		w.in.forgetDue(keyOf(b.File))
+		f.follow = append(f.follow, f.hush()...)
+		if err := w.owed(f); err != nil {
+			return err
+		}
+	} else {
+		w.in.isDueIn(keyOf(b.File), w.in.o.Quiet)
+	}
+	return w.shelved(f)
+}
+
+// owed appends what a crash kept from being appended behind the last line.
+func (w *writer) owed(f *file) error {
+	owed := f.follow
+	f.follow = nil
+	for _, n := range owed {
+		if err := w.fact(f, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line appends what of a line is not in the log. rest are the lines from it on.
+func (w *writer) line(f *file, l *line, rest []line) error {
+	i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].End > l.Start })
+	if i < len(f.lines) {
+		f.lines[i].reach(l)
+	}
+	at := l.Start
+	for ; i < len(f.lines) && at < l.End; i++ {
+		p := &f.lines[i]
+		if p.beginsWith(l, at) {
+			return nil
+		}
+		if p.Start != at || !p.isIn(l) {
+			return w.replace(f, i)
+		}
+		at = p.End
+	}
+	switch {
+	case at >= l.End:
+		return nil
+	case at > f.end():
+		w.in.once(Problem{Root: f.root, File: f.Name, Session: f.Session, Offset: f.end(),
+			Reason: fmt.Sprintf("%d bytes are not in the log, and were read before: lose the state to have them read again", at-f.end())})
+	}
+	left, ok := l.from(at)
+	if !ok { // it goes on where the log has an end
+		return w.replace(f, i-1)
+	}
+	return w.fresh(f, &left, rest)
+}
+
+// fresh appends a line that is not in the log, and what follows from it.
+func (w *writer) fresh(f *file, l *line, rest []line) error {
+	m := f.tell(f.id(l.at()), l)
+	if err := w.to(f, m.Session); err != nil {
+		return err
+	}
+	id := f.lastID
+	if m.ID != "" && len(m.ID) <= events.MaxIDLen && clean(m.ID) == m.ID {
+		if at, ok := w.s.unplaced[sumOf(m.ID)]; ok { // somebody else had it from the agent itself
+			delete(w.s.unplaced, sumOf(m.ID))
+			f.lines = append(f.lines, w.place(l, at))
+			f.follow = nil
+			return nil
+		}
+		if !w.s.has(m.ID) {
+			id = m.ID
+		}
+	}
+	if brokenIDs {
+		id = events.DerivedID(string(l.body))
+	}
+	f.lastID = id
+	for i := range f.follow {
+		f.follow[i].id = idOf(id + "/" + f.follow[i].Key)
+	}
+	for _, fact := range m.Before {
+		n := following{m.Session, idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)}
+		if created, ok := fact.Payload.(*events.SessionCreated); ok {
+			if at, ok := created.CreatedAt.Time(); ok && f.beganAt.IsZero() {
+				f.beganAt = timeOf(at)
+			}
+			if created.CreatedAt == "" && n.Time.IsZero() && n.time.IsZero() {
+				n.time = w.began(f, rest)
+			}
+		}
+		if err := w.fact(f, n); err != nil {
+			return err
+		}
+	}
+	if err := w.to(f, m.Session); err != nil {
+		return err
+	}
+	if err := w.turn(f, l, id, m, rest); err != nil {
+		return err
+	}
+	return w.owed(f)
+}
+
+// when is the time of a line: as it says, else that of the lines before it, else the first
+// that the file says. An import is no activity of the session.
+func (w *writer) when(f *file, m agents.Meaning, rest []line) time.Time {
+	if at := timeOf(m.Time); !at.IsZero() {
+		return at
+	}
+	if !f.lastAt.IsZero() {
+		return f.lastAt
+	}
+	return w.began(f, rest)
+}
+
+// began returns the first time that the lines of a file say, else that of the log's clock.
+func (w *writer) began(f *file, rest []line) time.Time {
+	if !f.beganAt.IsZero() {
+		return f.beganAt
+	}
+	fold := w.s.agent.Fold(f.File)
+	for i := range rest {
+		if at := timeOf(fold.Line(rest[i].Span, rest[i].body).Time); !at.IsZero() {
+			f.beganAt = at
+			return at
+		}
+	}
+	f.beganAt = w.in.o.Log.Now()
+	return f.beganAt
+}
+
+// turn appends a line itself.
+func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line) error {
+	entry, err := l.entry(m)
+	if err != nil {
+		return err
+	}
+	e, err := events.New(sourceLines+w.s.agent.Name(), w.s.sub, &events.TurnAppended{Entries: []events.Entry{entry}})
+	if err != nil {
+		return err
+	}
+	e.ID, e.Time = id, w.when(f, m, rest)
+	e = e.WithExtension(extLine, spell(f.Name, l.Span))
+	if w.s != w.own {
+		e = e.WithExtension(extOwner, clean(w.own.sub.ID))
+	}
+	if brokenIDs && w.s.has(id) {
+		return nil
+	}
+	if err := w.event(e); err != nil {
+		return err
+	}
+	w.lines = append(w.lines, written{len(w.series) - 1, f, len(f.lines)})
+	f.lines, f.called = append(f.lines, w.place(l, 0)), clean(f.Name)
+	w.in.count(func(s *Status) { s.redactedOf(l.found) })
+	return nil
+}
+
+// place is where a line stands that is appended.
+func (w *writer) place(l *line, at events.Offset) place {
+	p := l.place(at)
+	if w.s != w.own {
+		p.session = w.s.sub.ID
+	}
+	return p
+}
+
+// resume tells the tailer how far the log has a file, so that nothing is lost if it does
+// not know any more.
+func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool) {
+	ctx, agent := context.Background(), in.sources[t.Root].Agent
+	is, ok := in.fileBy(t, head)
+	if !ok || !in.decideBy(ctx, t.Root, is, head) {
+		return tail.Position{}, false
+	}
+	sub := in.subject(is.Session)
+	s, err := in.session(ctx, agent, sub, sub, false)
+	if err != nil { // it is read from the beginning, which costs time and nothing else
+		return tail.Position{}, false
+	}
+	defer in.give(s, nil)
+	f := s.files[is.Stem]
+	if owner := in.owner(is); f == nil || len(f.lines) == 0 || in.isRenamed(t, f) || owner != "" && owner != t.Root {
+		return tail.Position{}, false
+	}
+	last := f.lines[len(f.lines)-1]
+	switch {
+	case f.quiet && len(f.follow) == 0 && s.isShelved(f, is):
+		return tail.Position{Offset: f.end(), Before: bytes.Clone(f.text), Note: in.noteOf(t, is)}, true
+	case last.Start == 0:
+		return tail.Position{}, false
+	}
+	// The last line comes again, and is acknowledged when all that follows from it is there.
+	return tail.Position{Offset: last.Start, Note: in.noteOf(t, is)}, true
+}

@@ -1,0 +1,146 @@
+package ingest
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/log"
+)
+
+// Bounds of what is remembered of sessions: an id or a line takes some hundred bytes.
+const (
+	maxSessions = 1024
+	maxEntries  = 400_000
+)
+
+// pool has the sessions that were asked for last. Each has one user at a time, who is named
+// by the session whose file is dealt with.
+type pool struct {
+	mu      sync.Mutex
+	given   sync.Cond                         // one was given back
+	bySub   map[events.Subject]*list.Element  // of *pooled
+	order   list.List                         // the one that was taken last first
+	waits   map[events.Subject]events.Subject // who waits, and for which session
+	entries int
+}
+
+type pooled struct {
+	sub     events.Subject
+	s       *session       // nil: it is to be read
+	user    events.Subject // zero: nobody
+	entries int
+}
+
+func (p *pool) init() {
+	p.given.L = &p.mu
+	p.bySub, p.waits = make(map[events.Subject]*list.Element), make(map[events.Subject]events.Subject)
+}
+
+// errCircle says that who has the session waits, in the end, for who asks.
+var errCircle = errors.New("a session waits for itself")
+
+// take waits until a session has no user. Without wait it is errCircle if it has one.
+func (p *pool) take(sub, user events.Subject, wait bool) (*pooled, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		e := p.bySub[sub]
+		if e == nil {
+			e = p.order.PushFront(&pooled{sub: sub})
+			p.bySub[sub] = e
+		}
+		p.order.MoveToFront(e)
+		have := e.Value.(*pooled)
+		if have.user == (events.Subject{}) {
+			have.user = user
+			return have, nil
+		}
+		if !wait || p.isCircle(have, user) {
+			return nil, errCircle
+		}
+		p.waits[user] = sub
+		p.given.Wait()
+		delete(p.waits, user)
+	}
+}
+
+// isCircle reports whether the user of a session waits for something that a user has.
+func (p *pool) isCircle(have *pooled, user events.Subject) bool {
+	for have.user != user {
+		e := p.bySub[p.waits[have.user]]
+		if e == nil {
+			return false
+		}
+		if have = e.Value.(*pooled); have.user == (events.Subject{}) {
+			return false
+		}
+	}
+	return true
+}
+
+// give gives a session back, to be read again if it is spoiled, and makes room.
+func (p *pool) give(sub events.Subject, isSpoiled bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have := p.bySub[sub].Value.(*pooled)
+	have.user = events.Subject{}
+	p.entries -= have.entries
+	if have.entries = 0; have.s == nil || isSpoiled || have.s.last == 0 {
+		p.remove(have)
+	} else {
+		have.entries = len(have.s.ids)
+		p.entries += have.entries
+	}
+	for e := p.order.Back(); e != nil && (len(p.bySub) > maxSessions || p.entries > maxEntries); {
+		have, e = e.Value.(*pooled), e.Prev()
+		if have.user == (events.Subject{}) {
+			p.entries -= have.entries
+			p.remove(have)
+		}
+	}
+	p.given.Broadcast()
+}
+
+func (p *pool) remove(have *pooled) {
+	p.order.Remove(p.bySub[have.sub])
+	delete(p.bySub, have.sub)
+}
+
+// session returns what the log has of a session, for a user, who gives it back.
+func (in *Ingester) session(ctx context.Context, agent agents.Agent, sub, user events.Subject, wait bool) (*session, error) {
+	if err := sub.Validate(); err != nil {
+		return nil, err
+	}
+	have, err := in.pool.take(sub, user, wait)
+	if err != nil || have.s != nil {
+		return haveSession(have), err
+	}
+	var s *session
+	if _, err = in.o.Log.Last(ctx, sub); errors.Is(err, log.ErrNotFound) {
+		s, err = newSession(agent, sub), nil // as most are that are read for the first time
+	} else {
+		s, err = load(ctx, in.o.Log, agent, sub, true)
+	}
+	if err != nil {
+		in.pool.give(sub, true)
+		return nil, fmt.Errorf("session %s: %w", sub.ID, err)
+	}
+	have.s = s
+	return s, nil
+}
+
+func haveSession(have *pooled) *session {
+	if have == nil {
+		return nil
+	}
+	return have.s
+}
+
+// give gives a session back. After an error it is read again, because the log may have more
+// than is known, or less.
+func (in *Ingester) give(s *session, err error) { in.pool.give(s.sub, err != nil) }

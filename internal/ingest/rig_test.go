@@ -1,0 +1,385 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/acp"
+	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/agents/codex"
+	"github.com/tallylog/tally/internal/agents/gemini"
+	"github.com/tallylog/tally/internal/agents/pi"
+	"github.com/tallylog/tally/internal/redact"
+	"github.com/tallylog/tally/internal/tail"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
+)
+
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatalf(string, ...any)
+	Errorf(string, ...any)
+}
+
+// A rig is a folder of an agent, and a store that it is brought into.
+type rig struct {
+	t        fataler
+	agent    agents.Agent
+	dir      string // of the agent
+	state    string // file
+	store    *store
+	redactor *redact.Redactor
+	problems []Problem
+	alone    int           // sessions that the last run left alone
+	blocked  *atomic.Int64 // how often it was told that the log takes nothing, or does again
+
+	namespace  string // of which is spoken; "": all, of which there is one
+	namespaces func(cwd string) string
+}
+
+func newRig(t fataler, dir string, agent agents.Agent) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp(dir, "rig")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return &rig{t: t, agent: agent, dir: filepath.Join(dir, "home"), blocked: new(atomic.Int64), state: filepath.Join(dir, "state.db"), store: &store{Backend: logtest.NewMem(logtest.MemConfig{})}}
+}
+
+// store is a log that outlives who uses it, and that can be stopped at a publication: it
+// is stored or not, and nobody hears of it or of any later one.
+type store struct {
+	log.Backend
+	mu     sync.Mutex
+	upto   int  // publications that go well; 0: all
+	stored bool // that the next one is stored
+	stop   func()
+	err    error // of each publication
+	tries  int
+}
+
+func (s *store) Close() error { return nil }
+
+func (s *store) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		if s.tries++; s.tries <= 3 {
+			return log.Receipt{}, s.err
+		}
+		s.err = nil
+	}
+	if s.stop == nil {
+		return s.Backend.Publish(ctx, p)
+	}
+	if s.upto--; s.upto >= 0 {
+		return s.Backend.Publish(ctx, p)
+	}
+	if s.upto == -1 && s.stored {
+		s.Backend.Publish(ctx, p)
+	}
+	s.stop()
+	return log.Receipt{}, fmt.Errorf("%w: stopped", log.ErrUnknown)
+}
+
+// open opens the log.
+func (r *rig) open() *log.Log {
+	r.t.Helper()
+	l, err := log.OpenOn(context.Background(), r.store, log.Config{})
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	return l
+}
+
+// run brings in what is there.
+func (r *rig) run() {
+	r.t.Helper()
+	if err := r.try(context.Background()); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+}
+
+func (r *rig) try(ctx context.Context) error {
+	r.t.Helper()
+	l := r.open()
+	defer l.Close()
+	in, err := New(r.options(l))
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	defer in.Close()
+	defer func() { r.alone = in.Status().Alone }()
+	return in.Run(ctx)
+}
+
+// options are those of an import.
+func (r *rig) options(l Log) Options {
+	return Options{Log: l, Namespace: r.namespace, Route: r.route(), Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true,
+		Redactor: r.redactor, Report: func(p Problem) { r.problems = append(r.problems, p) }, Blocked: func() { r.blocked.Add(1) }, Tail: tail.Options{Grace: time.Nanosecond}}
+}
+
+// stopped is run until a publication, at which the process ends. The last one is stored or
+// not; the state is what it was, or what it became, or lost.
+func (r *rig) stopped(upto int, stored bool, state int) {
+	r.t.Helper()
+	before, _ := os.ReadFile(r.state)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r.store.upto, r.store.stored, r.store.stop = upto, stored, cancel
+	err := r.try(ctx)
+	r.store.stop = nil
+	if err != nil && !errors.Is(err, context.Canceled) {
+		r.t.Fatalf("%v", err)
+	}
+	switch {
+	case state == 1 && before != nil:
+		if err := os.WriteFile(r.state, before, 0o600); err != nil {
+			r.t.Fatalf("%v", err)
+		}
+	case state > 0:
+		r.lose()
+	}
+}
+
+// lose loses the state.
+func (r *rig) lose() {
+	if err := os.Remove(r.state); err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.t.Fatalf("%v", err)
+	}
+}
+
+// write writes a file as an editor does, by rename.
+func (r *rig) write(name, content string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, filepath.FromSlash(name))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+}
+
+// grow appends to a file.
+func (r *rig) grow(name, content string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	_, err = f.WriteString(content)
+	if err := errors.Join(err, f.Close()); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+}
+
+// files are those on disk.
+func (r *rig) files() map[string]string {
+	r.t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(r.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(r.dir, path)
+		b, err := os.ReadFile(path)
+		files[filepath.ToSlash(name)] = string(b)
+		return err
+	})
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.t.Fatalf("%v", err)
+	}
+	return files
+}
+
+// sessions are the ids of all sessions in the log.
+func (r *rig) sessions() []string {
+	ids := make(map[string]bool)
+	for _, rec := range r.records() {
+		ids[rec.Subject.ID] = true
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+func (r *rig) records() (list []events.Record) {
+	r.t.Helper()
+	l := r.open()
+	defer l.Close()
+	for rec, err := range l.Read(context.Background(), events.Range{}) {
+		if err != nil {
+			r.t.Fatalf("%v", err)
+		}
+		if r.namespace == "" || rec.Subject.Namespace == r.namespace {
+			list = append(list, rec)
+		}
+	}
+	return list
+}
+
+// given are the files that the log gives back.
+func (r *rig) given() map[string]string {
+	r.t.Helper()
+	l := r.open()
+	defer l.Close()
+	files := make(map[string]string)
+	for _, id := range r.sessions() {
+		list, err := Files(context.Background(), l, r.agent, events.Session(r.namespace, id))
+		if err != nil {
+			r.t.Fatalf("%v", err)
+		}
+		for _, f := range list {
+			var b bytes.Buffer
+			if err := f.Write(context.Background(), &b); err != nil {
+				r.t.Fatalf("%v", err)
+			}
+			files[f.Name] = b.String()
+		}
+	}
+	return files
+}
+
+// session loads a session.
+func (r *rig) session(id string) *projector.Session {
+	r.t.Helper()
+	l := r.open()
+	defer l.Close()
+	s, err := (&projector.Loader{Source: l}).Session(context.Background(), events.Session(r.namespace, id), 0)
+	if err != nil {
+		r.t.Fatalf("%s: %v", id, err)
+	}
+	return s
+}
+
+// A view is what is in effect of a session: what an import and a growing file agree in.
+type view struct {
+	Turns   map[string][]string
+	Fields  map[string]string
+	Runs    map[string]string
+	Costs   map[string]events.Tokens // by response; of those without one the sum
+	Created string
+	Fork    bool
+	Rewinds int
+}
+
+func (r *rig) view(id string) view {
+	r.t.Helper()
+	s := r.session(id)
+	v := view{Turns: make(map[string][]string), Fields: make(map[string]string), Runs: make(map[string]string), Costs: make(map[string]events.Tokens),
+		Created: string(s.Ledger.CreatedAt), Fork: s.Ledger.Fork != nil}
+	if r.agent == ofACP { // its lines say no times
+		v.Created = ""
+	}
+	for name := range s.Threads {
+		for _, t := range s.Threads.Turns(name) {
+			if text := string(t.Raw) + string(t.Bytes); strings.TrimSpace(text) != "" {
+				v.Turns[name] = append(v.Turns[name], text)
+			}
+		}
+	}
+	for _, f := range s.Ledger.Fields {
+		if f.Name != fieldGone {
+			v.Fields[f.Name] = string(f.Value)
+		}
+	}
+	for _, run := range s.Ledger.Runs {
+		outcome := ""
+		if last := run.Last(); last != nil {
+			outcome = last.Outcome
+		}
+		v.Runs[run.ID] = outcome
+	}
+	for _, c := range s.Ledger.Costs {
+		sum := v.Costs[c.Response]
+		sum.Input, sum.Output, sum.CacheRead, sum.CacheWrite = sum.Input+c.Tokens.Input, sum.Output+c.Tokens.Output, sum.CacheRead+c.Tokens.CacheRead, sum.CacheWrite+c.Tokens.CacheWrite
+		v.Costs[c.Response] = sum
+	}
+	return v
+}
+
+// check compares the log with the files: they come back byte for byte, as far as a line is
+// there, no line is there twice, and what is in effect is what an import of them makes.
+func (r *rig) check(dir string) {
+	r.t.Helper()
+	disk := r.files()
+	given := r.given()
+	for name, content := range disk {
+		if want := whole(content); given[name] != want {
+			r.t.Fatalf("%s comes back as\n%q\nwant\n%q", name, given[name], want)
+		}
+	}
+	other := newRig(r.t, dir, r.agent)
+	other.redactor = r.redactor
+	for name, content := range disk {
+		other.write(name, content)
+	}
+	other.run()
+	for _, id := range other.sessions() {
+		if got, want := r.view(id), other.view(id); !reflect.DeepEqual(got, want) {
+			a, b := reflect.ValueOf(got), reflect.ValueOf(want)
+			for i := range a.NumField() {
+				if x, y := a.Field(i).Interface(), b.Field(i).Interface(); !reflect.DeepEqual(x, y) {
+					r.t.Fatalf("%s: %s is\n%+v\nas an import\n%+v", id, a.Type().Field(i).Name, x, y)
+				}
+			}
+		}
+	}
+	ids := make(map[string]bool)
+	for _, rec := range r.records() {
+		if key := rec.Subject.ID + "\n" + rec.Source + "\n" + rec.ID; ids[key] {
+			r.t.Fatalf("%s is there twice", rec.ID)
+		} else {
+			ids[key] = true
+		}
+	}
+}
+
+// whole is a file as far as what it ends with is a line.
+func whole(content string) string {
+	end := strings.LastIndexByte(content, '\n') + 1
+	if rest := content[end:]; strings.TrimSpace(rest) == "" || isWhole([]byte(rest)) {
+		return content
+	}
+	return content[:end]
+}
+
+var (
+	ofClaude = claude.Agent{}
+	ofCodex  = codex.Agent{}
+	ofGemini = gemini.Agent{}
+	ofPi     = pi.Agent{}
+	ofACP    = acp.Agent{}
+)
+
+// route is what the rig says of sessions' folders; nil: nothing. Of "!" they are left alone.
+func (r *rig) route() func(source, cwd string) (string, bool) {
+	if r.namespaces == nil {
+		return nil
+	}
+	return func(source, cwd string) (string, bool) {
+		if source != "home" {
+			r.t.Errorf("asked of source %q", source)
+		}
+		if cwd == "" {
+			return "", true
+		}
+		namespace := r.namespaces(cwd)
+		return namespace, namespace != leftAlone
+	}
+}

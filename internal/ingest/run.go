@@ -1,0 +1,395 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/tail"
+	"github.com/tallylog/tally/log"
+)
+
+// Run appends what comes until ctx is done or the Ingester is closed, and then returns why;
+// with Once, until everything is durable: then it returns nil. It may be called once.
+func (in *Ingester) Run(ctx context.Context) error {
+	working, cancel := context.WithCancelCause(ctx)
+	in.crew = newCrew(working, cancel)
+	err := in.follow(working)
+	if ctx.Err() != nil || err == nil || errors.Is(err, tail.ErrClosed) || errors.Is(err, ErrStuck) {
+		in.crew.rest()
+	}
+	cancel(cmp.Or(err, context.Canceled))
+	in.crew.rest()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// follow takes one batch after the other, and does what is due meanwhile.
+func (in *Ingester) follow(ctx context.Context) error {
+	came, tried := time.Now(), time.Now()
+	for ctx.Err() == nil {
+		b, err := in.next(ctx, tried)
+		isOver := errors.Is(err, io.EOF)
+		switch {
+		case err == nil:
+			in.take(b)
+			came = time.Now()
+		case ctx.Err() != nil:
+		case isOver || errors.Is(err, context.DeadlineExceeded):
+			isIdle := isOver || time.Since(came) >= patience
+			tried = time.Now()
+			if over, err := in.idle(ctx, isIdle, isOver); over || err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// patience is how long files wait for what they continue, once nothing else comes.
+const patience = 200 * time.Millisecond
+
+// next waits for a batch, no longer than until something is due.
+func (in *Ingester) next(ctx context.Context, tried time.Time) (*tail.Batch, error) {
+	wait := time.Hour
+	in.mu.Lock()
+	switch {
+	case len(in.waiting) > 0:
+		wait = max(0, patience-time.Since(tried))
+	case len(in.held) > 0 || in.o.Once && len(in.stuck) > 0 || in.crew.isBusy(): // what is done may be held
+		wait = patience
+	}
+	now := in.o.now()
+	if len(in.due) > 0 {
+		wait = min(wait, max(0, in.firstDue(now).Sub(now)))
+	}
+	in.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return in.tailer.Next(ctx)
+}
+
+// take has a batch dealt with, behind those of its session that came before.
+func (in *Ingester) take(b *tail.Batch) {
+	is, ok := in.fileOf(b.File, b)
+	if !ok {
+		in.crew.put(b.File.Root+"/"+b.File.Rel, func(ctx context.Context) error { return in.deal(ctx, b) })
+		return
+	}
+	in.crew.put(is.Session, func(ctx context.Context) error {
+		list, err := in.admit(ctx, b, is)
+		if err != nil {
+			return err
+		}
+		return in.dealAll(ctx, list)
+	})
+}
+
+func (in *Ingester) dealAll(ctx context.Context, list []*tail.Batch) error {
+	for _, b := range list {
+		if err := in.deal(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deal deals with a batch, unless one of its file that came before could not be.
+func (in *Ingester) deal(ctx context.Context, b *tail.Batch) error {
+	key := keyOf(b.File)
+	in.mu.Lock()
+	isStuck, isLate := in.stuck[key], in.waiting[key] != nil
+	if isLate {
+		in.waiting[key].batches = append(in.waiting[key].batches, b)
+	}
+	in.mu.Unlock()
+	if isStuck || isLate {
+		return nil
+	}
+	err := error(errAbsent)
+	if !in.isBehind(b) {
+		err = in.settle(ctx, b, false)
+	}
+	if errors.Is(err, errAbsent) {
+		in.mu.Lock()
+		in.waiting[key] = &late{time.Now(), []*tail.Batch{b}}
+		in.mu.Unlock()
+		return nil
+	}
+	return err
+}
+
+// late is what came of a file that waits for what its session continues.
+type late struct {
+	since   time.Time
+	batches []*tail.Batch
+}
+
+// isBehind reports whether a file is new and one of its session waits that is read before it.
+func (in *Ingester) isBehind(b *tail.Batch) bool {
+	if brokenOrder || b.Kind != tail.Lines || !isFirst(b) {
+		return false
+	}
+	is, ok := in.fileOf(b.File, b)
+	for _, f := range in.waitingFiles() {
+		of, _ := in.fileOf(f, nil)
+		if ok && f.Root == b.File.Root && of.Session == is.Session && of.Thread == agents.Main && is.Thread == agents.Main && of.Stem < is.Stem {
+			return true
+		}
+	}
+	return false
+}
+
+// isFirst reports whether a batch has the first line of its file.
+func isFirst(b *tail.Batch) bool {
+	return len(b.Lines) > 0 && b.Lines[0].Offset == int64(len(b.Lines[0].Before))
+}
+
+// settle deals with a batch and acknowledges it, as often as somebody else's appends make
+// that necessary.
+func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error {
+	if brokenAck {
+		in.tailer.Ack(b)
+	}
+	for try := 0; ; try++ {
+		err := in.do(ctx, b, force)
+		switch {
+		case err == nil:
+			in.blocked(nil)
+			in.done(b)
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errAgain):
+			continue
+		case isWait(err):
+			in.blocked(err)
+		case !isRace(err):
+			return err
+		case try > maxTries:
+			in.mu.Lock()
+			in.stuck[keyOf(b.File)] = true
+			in.mu.Unlock()
+			in.tailer.Skip(b.File)
+			in.report(Problem{Root: b.File.Root, File: b.File.Rel, Reason: err.Error() + ": not read on"})
+			return nil
+		}
+		pause(ctx, try)
+	}
+}
+
+// maxTries bounds deciding again after somebody else wrote.
+const maxTries = 10
+
+var (
+	errAbsent = errors.New("what the session continues is not in the log")
+	errAgain  = errors.New("decide again")
+)
+
+// ErrStuck is what Run returns, with Once, if a file could not be appended: it was reported,
+// and it is tried again by the next Ingester.
+var ErrStuck = errors.New("ingest: some files could not be appended")
+
+// isRace reports whether reading the session and deciding again may help.
+func isRace(err error) bool {
+	_, partial := errors.AsType[*log.PartialError](err)
+	_, other := errors.AsType[*events.InvalidError](err)
+	return partial || other || errors.Is(err, log.ErrConflict) || errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrTooLarge) || errors.Is(err, errCircle)
+}
+
+// do does what a batch asks for.
+func (in *Ingester) do(ctx context.Context, b *tail.Batch, force bool) error {
+	if is, ok := in.fileOf(b.File, b); ok && b.Kind != tail.Unreadable && in.isAlone(is.Session) {
+		b.Note = in.noteOf(b.File, is)
+		return nil
+	}
+	if i, ok := in.indexOf(b.File); ok && b.Kind != tail.Unreadable {
+		return in.index(ctx, b, i, force)
+	}
+	switch b.Kind {
+	case tail.Lines, tail.Rewritten:
+		return in.lines(ctx, b, force)
+	case tail.Moved:
+		return in.moved(ctx, b)
+	case tail.Gone:
+		return in.vanished(ctx, b)
+	case tail.Unreadable:
+		in.report(Problem{Root: b.File.Root, File: b.File.Rel, Reason: b.Err.Error()})
+	}
+	return nil
+}
+
+// idle does what is to be done when nothing came for a moment: it tries what waits again,
+// and tells files that nothing comes. isOver says that no more is read; then it returns
+// whether everything is done.
+func (in *Ingester) idle(ctx context.Context, isIdle, isOver bool) (over bool, err error) {
+	if isIdle {
+		if in.crew.rest() && !isOver {
+			return false, nil // what was done may let more be read
+		}
+	}
+	n, isStuck := in.late()
+	if n > 0 {
+		in.retryAll(isIdle)
+		if isOver {
+			return false, nil
+		}
+		n, isStuck = in.late()
+	}
+	if n == 0 && (isOver || in.o.Once && isIdle && isStuck) {
+		told := in.hushAll()
+		in.crew.rest()
+		if ctx.Err() != nil || !isOver && told > 0 { // more may be read now
+			return false, nil
+		}
+		if n, isStuck = in.late(); n > 0 { // what waited for a cwd waits for what it continues
+			return false, nil
+		}
+		if isStuck {
+			return true, ErrStuck
+		}
+		return true, nil
+	}
+	in.hushDue(isIdle)
+	return false, nil
+}
+
+// late returns how many files wait, and whether some cannot be appended.
+func (in *Ingester) late() (n int, isStuck bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.waiting), len(in.stuck) > 0
+}
+
+// retryAll tries what waits again. If nothing else comes it goes on until nothing waits:
+// when what they continue is not there for any of them, the one with the least stem does
+// without.
+func (in *Ingester) retryAll(isIdle bool) {
+	for {
+		list := in.waitingFiles()
+		if len(list) == 0 {
+			return
+		}
+		if !isIdle {
+			in.retry(list, false)
+			in.retry(in.impatient(), true)
+			return
+		}
+		in.retry(list, false)
+		in.crew.rest()
+		if in.crew.ctx.Err() != nil {
+			return
+		}
+		if left := in.waitingFiles(); len(left) == len(list) {
+			in.retry(left[:1], true)
+			in.crew.rest()
+		}
+	}
+}
+
+// waitingFiles are the files that wait, in the order of their stems.
+func (in *Ingester) waitingFiles() (list []tail.File) {
+	in.mu.Lock()
+	for _, w := range in.waiting {
+		list = append(list, w.batches[0].File)
+	}
+	in.mu.Unlock()
+	return in.byStem(list)
+}
+
+// byStem sorts files in the order in which those of a session are read.
+func (in *Ingester) byStem(list []tail.File) []tail.File {
+	stems := make(map[tail.File]string, len(list))
+	for _, f := range list {
+		is, _ := in.fileOf(f, nil)
+		stems[f] = is.Stem
+	}
+	slices.SortFunc(list, func(a, b tail.File) int { return cmp.Or(cmp.Compare(stems[a], stems[b]), cmp.Compare(a.Rel, b.Rel)) })
+	return list
+}
+
+// impatient are files that wait for long, while others have little to deliver. What they
+// wait for is not among that.
+func (in *Ingester) impatient() (list []tail.File) {
+	lag := in.tailer.Status().Lag
+	in.mu.Lock()
+	for _, w := range in.waiting {
+		for _, b := range w.batches {
+			lag -= sizeOf(b)
+		}
+	}
+	for _, w := range in.waiting {
+		if time.Since(w.since) > longPatience && lag-in.status.held-in.status.undecided < littleLag {
+			list = append(list, w.batches[0].File)
+		}
+	}
+	in.mu.Unlock()
+	return in.byStem(list)
+}
+
+// Where something comes all the time, a file waits for what it continues as long as
+// longPatience, and as long as more bytes are to be read than littleLag.
+const (
+	longPatience = 10 * time.Second
+	littleLag    = 4 << 20
+)
+
+func (in *Ingester) retry(list []tail.File, force bool) {
+	for _, f := range list {
+		is, _ := in.fileOf(f, nil)
+		in.crew.urge(is.Session, func(ctx context.Context) error { return in.unwait(ctx, keyOf(f), force) })
+	}
+}
+
+// unwait deals with the batches of a file that waits, as far as it can.
+func (in *Ingester) unwait(ctx context.Context, key fileKey, force bool) error {
+	for {
+		in.mu.Lock()
+		w := in.waiting[key]
+		var b *tail.Batch
+		if w != nil {
+			b = w.batches[0]
+		}
+		in.mu.Unlock()
+		if b == nil {
+			return nil
+		}
+		err := error(errAbsent)
+		if !in.isBehind(b) {
+			err = in.settle(ctx, b, force)
+		}
+		if errors.Is(err, errAbsent) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		force = false
+		in.mu.Lock()
+		if w.batches = w.batches[1:]; len(w.batches) == 0 || in.stuck[key] {
+			delete(in.waiting, key)
+		}
+		in.mu.Unlock()
+	}
+}
+
+// pause waits before another try, longer each time, and not everybody as long.
+func pause(ctx context.Context, try int) {
+	d := 5 * time.Millisecond << min(try, 10)
+	t := time.NewTimer(d/2 + rand.N(d))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

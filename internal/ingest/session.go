@@ -1,0 +1,440 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// Sources of events.
+const (
+	sourceLines   = events.AgentSource   // and the agent's name: its lines
+	sourceDerived = events.DerivedSource // and the agent's name: what follows from them
+)
+
+// session is what the log has of a session, as far as lines of it are to be appended.
+type session struct {
+	sub         events.Subject
+	agent       agents.Agent
+	first, last events.Offset // of its records
+	created     bool
+	fork        *events.Fork
+	archived    bool
+	gone        bool
+	title       string // as what follows from lines says last
+	ids         map[sum]struct{}
+	unplaced    map[sum]events.Offset // lines that did not come from a file
+	files       map[string]*file      // by stem
+	others      []string              // sessions in which lines of its files stand
+	owners      map[string]bool       // sessions whose files have lines that stand here
+	live        map[string]int        // turns in effect, by thread; nil: not counted
+	blurred     events.Offset         // from this record on it is not known where lines stand; 0: it is
+}
+
+// file is what the log has of a file of a session.
+type file struct {
+	agents.File
+	root    string // in which it lies
+	called  string // its name as the log has it last
+	gen     int
+	lines   []place
+	past    map[sum]bool // lines of older generations that are no more
+	fold    agents.Fold
+	isOld   bool // the fold does not stand behind the last line
+	lastID  string
+	lastAt  time.Time // the newest that a line said
+	beganAt time.Time // the first one, or when the file was met; zero: nobody asked
+	text    []byte    // with which the last line ends, nil if that is not known
+	quiet   bool      // that nothing came behind the last line was told
+	follow  []following
+}
+
+// following is what follows from the last line.
+type following struct {
+	session string // that it is of; "": the file's
+	id      string
+	time    time.Time
+	agents.Fact
+	sum sum // of the line
+}
+
+func newSession(agent agents.Agent, sub events.Subject) *session {
+	return &session{sub: sub, agent: agent, ids: make(map[sum]struct{}), unplaced: make(map[sum]events.Offset), files: make(map[string]*file),
+		owners: make(map[string]bool)}
+}
+
+// has reports whether the session has an event of the agent's with an id.
+func (s *session) has(id string) bool {
+	_, ok := s.ids[sumOf(id)]
+	return ok
+}
+
+// end is how far the log has the file.
+func (f *file) end() int64 {
+	if len(f.lines) == 0 {
+		return 0
+	}
+	return f.lines[len(f.lines)-1].End
+}
+
+// id returns the id of the line whose body begins at an offset.
+func (f *file) id(at int64) string {
+	g := ""
+	if f.gen > 0 {
+		g = "#" + strconv.Itoa(f.gen)
+	}
+	return idOf(f.Stem + g + "@" + strconv.FormatInt(at, 10))
+}
+
+// file returns a file of the session, as it is called now.
+func (s *session) file(f agents.File) *file {
+	have := s.files[f.Stem]
+	if have == nil {
+		have = &file{File: f, fold: s.agent.Fold(f), past: make(map[sum]bool)}
+		s.files[f.Stem] = have
+	}
+	have.File = f
+	return have
+}
+
+// newest returns the file of the session that was begun last, of those for which its
+// messages are the session's own.
+func (s *session) newest() (last *file) {
+	for _, f := range s.files {
+		if f.Thread == agents.Main && (last == nil || f.Stem > last.Stem) {
+			last = f
+		}
+	}
+	return last
+}
+
+// load reads a session. With fed, the folds of its files are told their lines.
+func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subject, fed bool) (*session, error) {
+	s := newSession(agent, sub)
+	err := each(ctx, src, s.subjects(), func(rec events.Record) { s.note(rec, fed) })
+	if err == nil && len(s.others) > 0 { // once more, with their lines in between
+		list := s.subjects()
+		s = newSession(agent, sub)
+		err = each(ctx, src, list, func(rec events.Record) { s.note(rec, fed) })
+	}
+	if err != nil || !fed {
+		return s, err
+	}
+	for _, f := range s.files {
+		if f.isOld {
+			err = errors.Join(err, s.refold(ctx, src, f))
+		}
+		f.follow = slices.DeleteFunc(f.follow, func(n following) bool { return s.has(n.id) && !brokenFacts })
+	}
+	return s, err
+}
+
+// subjects are the session and those in which lines of its files stand.
+func (s *session) subjects() []events.Subject {
+	list := []events.Subject{s.sub}
+	for _, id := range s.others {
+		list = append(list, events.Session(s.sub.Namespace, id))
+	}
+	return list
+}
+
+// each reads the records of sessions that can be read, in the order of the log.
+func each(ctx context.Context, src Reader, subs []events.Subject, visit func(events.Record)) error {
+	return merged(ctx, src, subs, 0, 0, func(rec events.Record) bool { visit(rec); return true })
+}
+
+// merged reads the records of sessions after an offset up to another, until visit has enough.
+func merged(ctx context.Context, src Reader, subs []events.Subject, after, upto events.Offset, visit func(events.Record) bool) error {
+	if len(subs) == 1 {
+		for rec, err := range readable(src.Read(ctx, events.Range{Subject: subs[0], After: after, Upto: upto})) {
+			if err != nil {
+				return err
+			}
+			if !visit(rec) {
+				break
+			}
+		}
+		return nil
+	}
+	heads := make([]*head, 0, len(subs))
+	defer func() {
+		for _, h := range heads {
+			h.stop()
+		}
+	}()
+	for _, sub := range subs {
+		h := &head{}
+		h.next, h.stop = iter.Pull2(readable(src.Read(ctx, events.Range{Subject: sub, After: after, Upto: upto})))
+		heads = append(heads, h)
+		if err := h.advance(); err != nil {
+			return err
+		}
+	}
+	for {
+		var first *head
+		for _, h := range heads {
+			if h.ok && (first == nil || h.rec.Offset < first.rec.Offset) {
+				first = h
+			}
+		}
+		if first == nil || !visit(first.rec) {
+			return nil
+		}
+		if err := first.advance(); err != nil {
+			return err
+		}
+	}
+}
+
+// head is the next record of a session.
+type head struct {
+	next func() (events.Record, error, bool)
+	stop func()
+	rec  events.Record
+	ok   bool
+}
+
+func (h *head) advance() (err error) {
+	h.rec, err, h.ok = h.next()
+	return err
+}
+
+// readable leaves out what is damaged.
+func readable(list iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for rec, err := range list {
+			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+				continue
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+// note takes a record of the session.
+func (s *session) note(rec events.Record, fed bool) {
+	if rec.Subject.ID != s.sub.ID {
+		s.noteOther(rec, fed)
+		return
+	}
+	if s.first == 0 {
+		s.first = rec.Offset
+	}
+	s.last = rec.Offset
+	if rec.Type == events.TypeSessionCreated && !s.created {
+		p, err := events.DecodeAs[events.SessionCreated](rec.Event)
+		s.created = err == nil
+		if s.created {
+			s.fork = p.Fork
+		}
+	}
+	switch rec.Source {
+	case sourceLines + s.agent.Name():
+		s.ids[sumOf(rec.ID)] = struct{}{}
+		s.noteLine(rec, fed)
+	case sourceDerived + s.agent.Name():
+		s.ids[sumOf(rec.ID)] = struct{}{}
+		s.noteFact(rec, fed)
+	}
+}
+
+// noteOther takes a record of a session in which lines of this one's files stand.
+func (s *session) noteOther(rec events.Record, fed bool) {
+	switch rec.Source {
+	case sourceLines + s.agent.Name():
+		if rec.Extensions[extOwner] == clean(s.sub.ID) {
+			s.ids[sumOf(rec.ID)] = struct{}{}
+			s.noteLine(rec, fed)
+		}
+	case sourceDerived + s.agent.Name():
+		s.ids[sumOf(rec.ID)] = struct{}{}
+		s.noteQuiet(rec, fed)
+	}
+}
+
+func (s *session) noteLine(rec events.Record, fed bool) {
+	name, at, ok := parse(rec.Extensions[extLine])
+	if !ok {
+		s.unplaced[sumOf(rec.ID)] = rec.Offset
+		return
+	}
+	if owner := rec.Extensions[extOwner]; owner != "" && rec.Subject.ID == s.sub.ID {
+		s.owners[owner] = true
+		return
+	}
+	l, ok := lineIn(rec, at)
+	f := s.named(name, l.body)
+	if !ok || f == nil {
+		return
+	}
+	p := l.place(rec.Offset)
+	if rec.Subject.ID != s.sub.ID {
+		p.session = rec.Subject.ID
+	}
+	f.lines, f.called = append(f.lines, p), name
+	switch {
+	case !fed:
+	case f.isOld: // told later
+		f.lastID, f.text = rec.ID, f.textOf(&l)
+	default:
+		f.tell(rec.ID, &l)
+	}
+}
+
+// lineIn returns the line that a record is.
+func lineIn(rec events.Record, at agents.Span) (line, bool) {
+	p, err := events.DecodeAs[events.TurnAppended](rec.Event)
+	if err != nil || len(p.Entries) != 1 {
+		return line{}, false
+	}
+	l, err := stored(p.Entries[0], at)
+	return l, err == nil
+}
+
+// named returns the file that a line names, nil if the agent does not know it. Where the
+// name does not say which file it is, its first line does.
+func (s *session) named(name string, line []byte) *file {
+	f, ok := s.agent.File(name, nil)
+	if !ok {
+		for _, f := range s.files {
+			if clean(f.Name) == name {
+				return f
+			}
+		}
+		if f, ok = agents.Named(s.agent, name, line); !ok {
+			return nil
+		}
+	}
+	f.Session = s.sub.ID // whose line it is, whatever this line says
+	return s.file(f)
+}
+
+// tell tells the fold the next line, and returns what it means.
+func (f *file) tell(id string, l *line) agents.Meaning {
+	m := f.fold.Line(l.Span, l.body)
+	f.lastID, f.quiet, f.follow, f.text = id, false, nil, f.textOf(l)
+	if at := timeOf(m.Time); at.After(f.lastAt) {
+		f.lastAt = at
+	}
+	for _, fact := range m.After {
+		f.follow = append(f.follow, following{m.Session, idOf(id + "/" + fact.Key), m.Time, fact, sumOf(l.body)})
+	}
+	return m
+}
+
+// textOf is what of a line can be compared with the file.
+func (f *file) textOf(l *line) []byte {
+	if l.redacted > 0 {
+		return nil
+	}
+	text := append(append([]byte{}, l.body[max(0, len(l.body)-maxText):]...), l.eol...)
+	return text
+}
+
+// maxText is how much of the last line is remembered.
+const maxText = 1 << 10
+
+// hush tells the fold that nothing came for a while.
+func (f *file) hush() (list []following) {
+	if f.quiet || f.lastID == "" {
+		return nil
+	}
+	f.quiet = true
+	for _, fact := range f.fold.Quiet() {
+		list = append(list, following{"", idOf(f.lastID + quietly + strings.TrimPrefix(fact.Key, quietly[1:])), f.lastAt, fact, sum{}})
+	}
+	return list
+}
+
+// quietly is in ids of what follows from that nothing came behind a line.
+const quietly = "/quiet/"
+
+func (s *session) noteFact(rec events.Record, fed bool) {
+	switch rec.Type {
+	case events.TypeSessionUpdated:
+		if p, err := events.DecodeAs[events.SessionUpdated](rec.Event); err == nil {
+			s.noteFields(p.Set)
+		}
+		if name, _, ok := parse(rec.Extensions[extLine]); ok {
+			if f := s.named(name, nil); f != nil {
+				f.called = name
+			}
+		}
+	case events.TypeThreadReplaced:
+		name, at, ok := parse(rec.Extensions[extLine])
+		if f := s.named(name, nil); ok && f != nil {
+			f.cut(at.Start)
+		}
+	}
+	s.noteQuiet(rec, fed)
+}
+
+// noteQuiet notes that a file was told that nothing comes.
+func (s *session) noteQuiet(rec events.Record, fed bool) {
+	if fed && strings.Contains(rec.ID, quietly) {
+		for _, f := range s.files {
+			if !f.isOld && f.lastID != "" && strings.HasPrefix(rec.ID, f.lastID+quietly) {
+				f.follow = append(f.follow, f.hush()...)
+			}
+		}
+	}
+}
+
+func (s *session) noteFields(set events.Fields) {
+	for _, field := range set {
+		switch field.Name {
+		case fieldStatus:
+			s.archived = string(field.Value) == archived
+		case fieldTitle:
+			s.title, _ = rawjson.String(field.Value) // null takes it away
+		case fieldGone:
+			s.gone = string(field.Value) == "true"
+		case fieldSessions:
+			s.others = nil
+			if err := json.Unmarshal(field.Value, &s.others); err != nil {
+				s.others = nil // somebody else's
+			}
+		}
+	}
+}
+
+// cut begins a generation, which keeps the lines up to a place.
+func (f *file) cut(end int64) {
+	n := len(f.lines)
+	for n > 0 && f.lines[n-1].End > end {
+		n--
+		f.past[f.lines[n].sum] = true
+	}
+	f.lines = f.lines[:n]
+	f.gen++
+	f.isOld, f.follow, f.text, f.lastID = true, nil, nil, ""
+}
+
+// refold has the fold of a file begin anew with the lines that count.
+func (s *session) refold(ctx context.Context, src Reader, f *file) error {
+	f.fold, f.isOld = s.agent.Fold(f.File), false
+	next := 0
+	return each(ctx, src, s.subjects(), func(rec events.Record) {
+		if next < len(f.lines) && f.lines[next].at == rec.Offset {
+			next++
+			if l, ok := lineIn(rec, f.lines[next-1].Span); ok {
+				f.tell(rec.ID, &l)
+			}
+			return
+		}
+		if f.lastID != "" && rec.Source == sourceDerived+s.agent.Name() && strings.HasPrefix(rec.ID, f.lastID+quietly) {
+			f.follow = append(f.follow, f.hush()...)
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package redact_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/internal/redact"
+)
+
+func goroot(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func benchLines(b *testing.B, lines [][]byte) {
+	r := mustNew(b, redact.Options{})
+	size := 0
+	for _, line := range lines {
+		size += len(line) + 1
+	}
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, line := range lines {
+			r.Line(line)
+		}
+	}
+}
+
+func BenchmarkLine(b *testing.B) {
+	b.Run("agents", func(b *testing.B) { benchLines(b, agentLines(b)) })
+	b.Run("source", func(b *testing.B) {
+		var lines [][]byte
+		eachLine(b, filepath.Join(goroot(b), "src", "net"), func(_ string, line []byte) { lines = append(lines, line) }, ".go")
+		benchLines(b, lines)
+	})
+}

@@ -1,0 +1,303 @@
+package tree
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/projector"
+)
+
+// file is what is known of a file that the tree has written, or taken in.
+type file struct {
+	unit    events.Subject
+	at      events.Offset // as of which the log says that it is so: the base of an edit
+	sum     string        // SHA-256 of its content
+	size    int64
+	mode    fs.FileMode
+	version string // of the storage: what has the same one need not be read
+}
+
+// unit is what is known of a session or document that has files.
+type unit struct {
+	first  events.Offset // of its records: of two that would have one name, the lower one has it
+	at     events.Offset // as of which its files are; 0: they are to be shown again
+	path   string        // that it has; "": it has no files
+	want   string        // that it would have if no other unit was there
+	apart  string        // that it has where another one has that; of one without files: why the layout has none for it
+	folder bool          // it is a folder
+	within []string      // names in it that no other unit may have
+}
+
+// intent is what is about to be put in a file's place: after a crash that is known as ours.
+type intent struct {
+	unit events.Subject
+	at   events.Offset
+	sum  string
+}
+
+// state is what a tree remembers.
+type state struct {
+	cursor  projector.Cursor
+	part    string // Config.Part, of which the files are
+	files   map[string]*file
+	units   map[events.Subject]*unit
+	intents map[string]intent
+	out     map[string]*displaced // by where they are
+	met     bool                  // every file was looked at since it remembers anything
+	clean   bool                  // it stopped by itself, and all that was noticed was dealt with
+}
+
+func newState() state {
+	return state{files: make(map[string]*file), units: make(map[events.Subject]*unit), intents: make(map[string]intent), out: make(map[string]*displaced)}
+}
+
+// changes are what of a state is not in the book yet.
+type changes struct {
+	cursor  *projector.Cursor
+	files   map[string]bool
+	units   map[events.Subject]bool
+	intents map[string]bool
+	out     map[string]bool
+	met     bool
+	clean   bool
+}
+
+func (c *changes) isEmpty() bool {
+	return c.cursor == nil && len(c.files)+len(c.units)+len(c.intents)+len(c.out) == 0 && !c.met && !c.clean
+}
+
+func (c *changes) file(path string) {
+	if c.files == nil {
+		c.files = make(map[string]bool)
+	}
+	c.files[path] = true
+}
+
+func (c *changes) unit(sub events.Subject) {
+	if c.units == nil {
+		c.units = make(map[events.Subject]bool)
+	}
+	c.units[sub] = true
+}
+
+func (c *changes) intent(path string) {
+	if c.intents == nil {
+		c.intents = make(map[string]bool)
+	}
+	c.intents[path] = true
+}
+
+func (c *changes) displaced(path string) {
+	if c.out == nil {
+		c.out = make(map[string]bool)
+	}
+	c.out[path] = true
+}
+
+// announces reports whether something is about to be written that was not before.
+func (c *changes) announces(s *state) bool {
+	for path := range c.intents {
+		if _, ok := s.intents[path]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// book keeps a state. It may be lost at any time: a tree then reads its files.
+type book interface {
+	// load returns the state, empty if there is none that can be read.
+	load(ctx context.Context) (state, error)
+	// save stores what has changed, all or nothing. It is not clean then unless c says so.
+	save(ctx context.Context, s *state, c changes) error
+	// reset has it be empty.
+	reset(ctx context.Context) error
+	close() error
+}
+
+// save stores what has changed. The caller holds mu.
+func (t *Tree) save(ctx context.Context) error {
+	if t.changed.isEmpty() {
+		return nil
+	}
+	if err := t.book.save(context.WithoutCancel(ctx), &t.state, t.changed); err != nil {
+		return err
+	}
+	t.changed = changes{}
+	return nil
+}
+
+// set has a path be that of a file of ours, nil: of none. The caller holds mu.
+func (t *Tree) set(path string, f *file) {
+	if old := t.files[path]; old != nil {
+		t.indexed(old.unit, func(p *pathSet) { p.remove(path) })
+		if key := formats.FoldedName(path); t.folded[key] == path {
+			delete(t.folded, key)
+		}
+	}
+	if f == nil {
+		delete(t.files, path)
+	} else {
+		t.files[path] = f
+		t.index(path, f)
+	}
+	t.changed.file(path)
+}
+
+func (t *Tree) index(path string, f *file) {
+	t.indexed(f.unit, func(p *pathSet) { p.add(path) })
+	t.folded[formats.FoldedName(path)] = path
+}
+
+func (t *Tree) indexed(unit events.Subject, change func(*pathSet)) {
+	p := t.ofUnit[unit]
+	if change(&p); p.isEmpty() {
+		delete(t.ofUnit, unit)
+	} else {
+		t.ofUnit[unit] = p
+	}
+}
+
+// pathSet is a set of paths, mostly of one: a map for each of very many units takes more room than
+// all else that is known of them.
+type pathSet struct {
+	one  string // "": more has them
+	more map[string]bool
+}
+
+func (p *pathSet) isEmpty() bool { return p.one == "" && len(p.more) == 0 }
+
+func (p *pathSet) add(path string) {
+	if p.isEmpty() {
+		*p = pathSet{one: path}
+		return
+	}
+	if p.more == nil {
+		p.one, p.more = "", map[string]bool{p.one: true}
+	}
+	p.more[path] = true
+}
+
+func (p *pathSet) remove(path string) {
+	if p.one == path {
+		p.one = ""
+	}
+	delete(p.more, path)
+}
+
+func (p *pathSet) sorted() []string {
+	if p.one != "" {
+		return []string{p.one}
+	}
+	return slices.Sorted(maps.Keys(p.more))
+}
+
+// alias returns the path of a file of ours that a path is another spelling of, where the
+// storage takes names for one that differ in case; else the path. The caller holds mu.
+func (t *Tree) alias(ctx context.Context, path string) string {
+	if t.files[path] != nil {
+		return path
+	}
+	return t.sameFile(ctx, path)
+}
+
+// sameFile returns the path of another file of ours that is the same one, else the path.
+func (t *Tree) sameFile(ctx context.Context, path string) string {
+	ours, ok := t.folded[formats.FoldedName(path)]
+	if !ok || ours == path {
+		return path
+	}
+	a, err := t.c.Storage.Stat(ctx, path)
+	b, err2 := t.c.Storage.Stat(ctx, ours)
+	if err != nil || err2 != nil || a.Version == "" || a.Version != b.Version {
+		return path
+	}
+	return ours
+}
+
+// filesOf lists the paths of a unit's files, sorted. The caller holds mu.
+func (t *Tree) filesOf(sub events.Subject) []string {
+	p := t.ofUnit[sub]
+	return p.sorted()
+}
+
+// memoryBook is a book that ends with the process.
+type memoryBook struct {
+	state
+	there bool
+}
+
+func (b *memoryBook) load(context.Context) (state, error) {
+	s := newState()
+	if !b.there {
+		return s, nil
+	}
+	s.cursor, s.part, s.met, s.clean = b.cursor, b.part, b.met, b.clean
+	for path, f := range b.files {
+		c := *f
+		s.files[path] = &c
+	}
+	for sub, u := range b.units {
+		c := *u
+		s.units[sub] = &c
+	}
+	maps.Copy(s.intents, b.intents)
+	for path, d := range b.out {
+		c := *d
+		s.out[path] = &c
+	}
+	return s, nil
+}
+
+func (b *memoryBook) save(_ context.Context, s *state, c changes) error {
+	if !b.there {
+		b.state, b.there = newState(), true
+	}
+	if c.cursor != nil {
+		b.cursor = *c.cursor
+	}
+	b.clean, b.met, b.part = c.clean, s.met, s.part
+	for path := range c.files {
+		if f := s.files[path]; f != nil {
+			kept := *f
+			b.files[path] = &kept
+		} else {
+			delete(b.files, path)
+		}
+	}
+	for sub := range c.units {
+		if u := s.units[sub]; u != nil {
+			kept := *u
+			b.units[sub] = &kept
+		} else {
+			delete(b.units, sub)
+		}
+	}
+	for path := range c.intents {
+		if i, ok := s.intents[path]; ok {
+			b.intents[path] = i
+		} else {
+			delete(b.intents, path)
+		}
+	}
+	for path := range c.out {
+		if d := s.out[path]; d != nil {
+			kept := *d
+			b.out[path] = &kept
+		} else {
+			delete(b.out, path)
+		}
+	}
+	return nil
+}
+
+func (b *memoryBook) reset(context.Context) error {
+	b.state, b.there = state{}, false
+	return nil
+}
+
+func (b *memoryBook) close() error { return nil }

@@ -1,0 +1,227 @@
+package tree
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+)
+
+// linger is how long what came out of a file's place is kept: an editor that had opened it
+// before may write to it still.
+const linger = 2 * time.Second
+
+// nothing is the SHA-256 of an empty file.
+var nothing = hex.EncodeToString(sha256.New().Sum(nil))
+
+// displaced is a file that came out of its place.
+type displaced struct {
+	path string // where it is now
+	from string
+	unit events.Subject
+	base events.Offset // as of which it was the file's content before somebody changed it
+	sums []string      // of what it may have that is known: ours, or kept
+	due  time.Time     // to be looked at for the last time
+	wait time.Duration // before it was tried again, as it could not be kept
+}
+
+// came deals with what came out of a file's place when another was put there, or it was taken
+// away. What is neither what the tree had put there nor what came there is kept. The caller
+// holds mu.
+func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *file, now want) {
+	d := &displaced{path: old, from: from, unit: sub, sums: append([]string{now.sum}, t.tried[from]...), due: t.c.Now().Add(linger)}
+	if have != nil {
+		d.base, d.sums = have.at, append(d.sums, have.sum)
+	}
+	if e := t.edits[from]; e != nil && e.dropped {
+		d.sums = append(d.sums, e.sum)
+	}
+	if sum, err := t.sumOf(ctx, old); err == nil && have == nil && !slices.Contains(d.sums, sum) && t.isOld(ctx, sub, old, from, sum, now) {
+		d.sums = append(d.sums, sum)
+	}
+	if now.grew && have != nil { // what it was to grow by may have come there in part
+		e, err := t.c.Storage.Stat(ctx, old)
+		is := err == nil && e.Size > have.size
+		if is {
+			is, err = t.begins(ctx, now, old)
+		}
+		if is && err == nil {
+			if sum, err := t.sumOf(ctx, old); err == nil {
+				d.sums = append(d.sums, sum)
+			}
+		}
+	}
+	t.out[old] = d
+	t.changed.displaced(old)
+	if err := t.look(ctx, d); err != nil {
+		t.c.Logger.Warn("what somebody wrote to a file is kept beside it until it can be stored", "tree", t.c.Name, "path", old, "err", err)
+	}
+	t.stir()
+}
+
+// look keeps what a displaced file has, unless that is known. The caller holds mu.
+func (t *Tree) look(ctx context.Context, d *displaced) error {
+	sum, err := t.sumOf(ctx, d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		d.due = time.Time{}
+		return nil
+	}
+	if err != nil || slices.Contains(d.sums, sum) || sum == nothing { // that is somebody who is about to write to it
+		return err
+	}
+	if err := t.keep(ctx, keeping{path: d.from, unit: d.unit, base: d.base, sum: sum, reason: "it was written while the log changed it", read: func() (io.ReadCloser, error) { return t.c.Storage.Read(ctx, d.path) }}); err != nil {
+		return err
+	}
+	d.sums, d.due = append(d.sums, sum), t.c.Now().Add(linger)
+	t.changed.displaced(d.path)
+	return nil
+}
+
+// drop removes displaced files whose time is over. The caller holds mu.
+func (t *Tree) drop(ctx context.Context, now time.Time) {
+	for p, d := range t.out {
+		if d.due.After(now) {
+			continue
+		}
+		known := len(d.sums)
+		if err := t.look(ctx, d); err != nil || len(d.sums) != known {
+			if err != nil {
+				t.skipped[p] = err.Error()
+				d.wait = min(max(2*d.wait, linger), auditEvery)
+				d.due = now.Add(d.wait)
+			}
+			continue
+		}
+		reached("before unlink")
+		if err := t.c.Storage.Delete(ctx, p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.due = now.Add(linger)
+			continue
+		}
+		delete(t.out, p)
+		delete(t.skipped, p)
+		t.changed.displaced(p)
+		t.tidy(ctx, []string{p})
+	}
+}
+
+// sumOf returns the SHA-256 of a file.
+func (t *Tree) sumOf(ctx context.Context, p string) (string, error) {
+	r, err := t.c.Storage.Read(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, r); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// leftover deals with a temporary file that a crash has left: half of what was to come to a
+// place, or what came out of one. What nobody knows is kept. The caller holds mu.
+func (t *Tree) leftover(ctx context.Context, p string) error {
+	if _, meant := t.intents[p]; t.out[p] != nil || t.files[p] != nil || meant {
+		return nil // or it is a file that is called so
+	}
+	dir, name := path.Split(p)
+	name, _, _ = strings.Cut(strings.TrimPrefix(name, "."), formats.TemporaryMark)
+	from := dir + name
+	sum, err := t.sumOf(ctx, p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	have, meant := t.files[from], t.intents[from]
+	d := &displaced{path: p, from: from, due: t.c.Now()}
+	if have != nil {
+		d.unit, d.base = have.unit, have.at
+	}
+	if have == nil {
+		if sub, ok, err := t.c.Layout.UnitAt(ctx, t.c.Target, t.c.Root, from); err == nil && ok && !isCopy(from) {
+			d.unit = sub
+		}
+	}
+	d.sums = append([]string{meant.sum}, t.tried[from]...)
+	if have != nil {
+		d.sums = append(d.sums, have.sum)
+	}
+	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.unit, p, from, sum, want{})) {
+		d.sums = append(d.sums, sum)
+	}
+	t.out[p] = d
+	t.changed.displaced(p)
+	return nil
+}
+
+// isPart reports whether a file is the beginning of what was to come to a place.
+func (t *Tree) isPart(ctx context.Context, p, from string, meant intent) bool {
+	if meant.sum == "" || t.units[meant.unit] == nil {
+		return false
+	}
+	files, err := t.render(ctx, meant.unit, meant.at)
+	if err != nil {
+		return false
+	}
+	for _, w := range files {
+		if w.Path == from {
+			is, err := t.begins(ctx, w, p)
+			return err == nil && is
+		}
+	}
+	return false
+}
+
+// begins reports whether a file is what another one begins with.
+func (t *Tree) begins(ctx context.Context, w want, p string) (bool, error) {
+	r, err := t.c.Storage.Read(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	c := &beginning{r: r}
+	if err := w.content(c); err != nil && !errors.Is(err, errDiffers) {
+		return false, err
+	}
+	if c.differs {
+		return false, nil
+	}
+	n, err := r.Read(make([]byte, 1))
+	return n == 0 && (c.over || errors.Is(err, io.EOF)), nil
+}
+
+var errDiffers = errors.New("differs")
+
+// beginning compares what is written to it with a file that may end earlier.
+type beginning struct {
+	r             io.Reader
+	over, differs bool
+	buf           []byte
+}
+
+func (b *beginning) Write(p []byte) (int, error) {
+	if b.over {
+		return len(p), nil
+	}
+	if len(b.buf) < len(p) {
+		b.buf = make([]byte, len(p))
+	}
+	n, err := io.ReadFull(b.r, b.buf[:len(p)])
+	if string(b.buf[:n]) != string(p[:n]) {
+		b.differs = true
+		return 0, errDiffers
+	}
+	b.over = err != nil
+	return len(p), nil
+}

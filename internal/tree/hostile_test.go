@@ -1,0 +1,379 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/formats/storagetest"
+	"github.com/tallylog/tally/log"
+)
+
+// odd is a storage in which things happen to some calls.
+type odd struct {
+	storagetest.Whole
+	read   func(p string) (io.ReadCloser, error) // nil, nil: as it is
+	append func(p string, tail []byte) error
+}
+
+func (o *odd) Read(ctx context.Context, p string) (io.ReadCloser, error) {
+	if o.read != nil {
+		if r, err := o.read(p); r != nil || err != nil {
+			return r, err
+		}
+	}
+	return o.Whole.Read(ctx, p)
+}
+
+func (o *odd) Append(ctx context.Context, p string, tail []byte) error {
+	if o.append != nil {
+		return o.append(p, tail)
+	}
+	return o.Whole.Append(ctx, p, tail)
+}
+
+func (w *world) written_(id, text string) {
+	sub := events.Document(w.st.Namespace(), plainKind, id)
+	doc, err := w.st.Loader().Document(context.Background(), sub, 0)
+	if err != nil && !isGone(err) {
+		w.t.Fatal(err)
+	}
+	e := events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: []byte(text)}
+	need(w.st.Append(context.Background(), sub, log.At(doc.Head), e))
+}
+
+// A file that nobody may read is no reason to take a mass change in without a word, nor to stand
+// still without one.
+func TestUnreadable(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range []struct {
+		name  string
+		first bool // it is there when the tree begins
+	}{{"from the beginning", true}, {"later", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, plainLand{}, nil, false)
+			w.touched = true
+			w.storage = &odd{Whole: w.storage, read: func(p string) (io.ReadCloser, error) {
+				if p == "secret" {
+					return nil, &fs.PathError{Op: "read", Path: p, Err: fs.ErrPermission}
+				}
+				return nil, nil
+			}}
+			if c.first {
+				must(t, w.user.Put("secret", "x"))
+			}
+			w.start()
+			w.tree.c.BulkLimit = 50
+			for n := range 100 {
+				w.written_(fmt.Sprintf("f%d", n), "text")
+			}
+			w.project()
+			w.pass(5 * time.Second)
+			if !c.first {
+				must(t, w.user.Put("secret", "x"))
+				w.tell()
+				w.pass(3 * time.Second)
+			}
+			head := need(w.st.Log.Durable(ctx))
+			for n := range 100 {
+				must(t, w.user.Remove(fmt.Sprintf("f%d", n)))
+			}
+			w.tell()
+			w.pass(30 * time.Second)
+			if now := need(w.st.Log.Durable(ctx)); now != head || w.tree.Room() == nil {
+				t.Errorf("%d events came, and it asks: %v", now-head, w.tree.Room())
+			}
+		})
+	}
+}
+
+// A disk that is full in the middle of a line makes no conflict of what the tree wrote itself.
+func TestTornAppend(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	o, full := &odd{Whole: w.storage}, false
+	o.append = func(p string, tail []byte) error {
+		if full {
+			must(t, o.Whole.Append(context.Background(), p, tail[:len(tail)/2]))
+			return errors.New("no space left on device")
+		}
+		return o.Whole.Append(context.Background(), p, tail)
+	}
+	w.storage = o
+	w.start()
+	w.written_("x.jsonl", "1\n")
+	w.project()
+	w.pass(3 * time.Second)
+	w.written_("x.jsonl", "1\n2\n")
+	w.project()
+	w.pass(3 * time.Second)
+	full = true
+	w.written_("x.jsonl", "1\n2\n3333\n")
+	w.project()
+	full = false
+	w.pass(30 * time.Second)
+	if got := w.user.Files()["x.jsonl"]; got != "1\n2\n3333\n" {
+		t.Errorf("the file is %q", got)
+	}
+	if list := need(w.tree.Conflicts(context.Background())); len(list) > 0 {
+		t.Errorf("nobody wrote to it, and there are conflicts: %+v", list)
+	}
+}
+
+// Who sees that a file has gone, and asks for conflicts, finds its text.
+func TestConflictsWhileOneComes(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	o, found := &odd{Whole: w.storage}, make(chan []Conflict, 1)
+	w.storage = o
+	w.start()
+	w.written_("a", "1")
+	w.project()
+	must(t, w.user.Put("a", "of somebody"))
+	w.written_("a", "2")
+	tree, asked := w.tree, false
+	o.read = func(p string) (io.ReadCloser, error) {
+		if w.user.Files()["a"] == "2" && !asked { // theirs came out of its place, and is looked at
+			asked = true
+			go func() { found <- need(tree.Conflicts(context.Background())) }()
+			time.Sleep(50 * time.Millisecond) // for an answer that does not wait
+		}
+		return nil, nil
+	}
+	w.project()
+	if !asked {
+		t.Fatal("nothing came out of its place")
+	}
+	if list := <-found; len(list) != 1 || list[0].Path != "a" {
+		t.Errorf("it was answered with %+v", list)
+	}
+}
+
+// The mode of a conflict's copy is no other text.
+func TestCopyMode(t *testing.T) {
+	r := newReal(t, -1)
+	at := need(r.put("a.fixed", "one", 0))
+	must(t, r.runner.Wait(t.Context(), at))
+	must(t, os.WriteFile(filepath.Join(r.dir, "a.fixed"), []byte("another"), 0o644))
+	var c Conflict
+	r.until("there is a conflict, and a copy", func() bool {
+		list := need(r.tree.Conflicts(t.Context()))
+		if len(list) == 0 {
+			return false
+		}
+		c = list[0]
+		_, err := os.Stat(filepath.Join(r.dir, c.Copy))
+		return err == nil
+	})
+	must(t, os.Chmod(filepath.Join(r.dir, c.Copy), 0o755))
+	r.until("it is as the tree has it", func() bool {
+		info, err := os.Stat(filepath.Join(r.dir, c.Copy))
+		return err == nil && formats.ModeOf(info.Mode().Perm()) == 0
+	})
+	n := 0
+	for _, err := range r.st.Log.Read(t.Context(), events.Range{Subject: events.Document(r.st.Namespace(), KindConflict, c.ID)}) {
+		must(t, err)
+		n++
+	}
+	if n > 1 {
+		t.Errorf("the conflict has %d revisions", n)
+	}
+}
+
+// A large file that somebody goes on writing to while it is taken in makes no conflict.
+func TestLargeEditGoesOn(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	o, reads := &odd{Whole: w.storage}, 0
+	w.storage = o
+	w.start()
+	w.tree.heldEdit = 40
+	w.written_("a", "begin")
+	w.project()
+	w.pass(3 * time.Second)
+	o.read = func(p string) (io.ReadCloser, error) {
+		if p == "a" {
+			if reads++; reads == 2 { // the one of the import
+				must(t, w.user.Put("a", strings.Repeat("y", 120)))
+			}
+		}
+		return nil, nil
+	}
+	must(t, w.user.Put("a", strings.Repeat("x", 100)))
+	w.tell()
+	w.pass(10 * time.Second)
+	if got := w.user.Files()["a"]; got != strings.Repeat("y", 120) {
+		t.Errorf("the file is %q", got)
+	}
+	for _, c := range need(w.tree.Conflicts(context.Background())) {
+		t.Errorf("a conflict: %+v", c)
+	}
+}
+
+// A document that is called as temporary files are stays.
+func TestCalledTemporary(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	w.start()
+	w.written_("notes.tally-tmp-x", "text")
+	w.project()
+	w.pass(5 * time.Second)
+	must(t, w.tree.Close())
+	w.start()
+	w.project()
+	w.tell()
+	w.pass(20 * time.Second)
+	sub := events.Document(w.st.Namespace(), plainKind, "notes.tally-tmp-x")
+	if _, err := w.st.Loader().Document(context.Background(), sub, 0); err != nil {
+		t.Errorf("the document: %v", err)
+	}
+	for _, c := range need(w.tree.Conflicts(context.Background())) {
+		t.Errorf("a conflict: %+v", c)
+	}
+}
+
+// What is in a folder that is ignored is, too, whoever says that it changed.
+func TestIgnoredFolder(t *testing.T) {
+	for _, pattern := range []string{"docs/private", "docs/private/"} {
+		w := newWorld(t, plainLand{}, nil, false)
+		w.touched = true
+		w.start()
+		w.tree.c.Ignore = []string{pattern}
+		must(t, w.user.Put("docs/private/key", "secret"))
+		w.tree.Changed("docs/private/key")
+		w.pass(5 * time.Second)
+		if n := need(w.st.Log.Durable(context.Background())); n != 0 {
+			t.Errorf("%s: it was taken in", pattern)
+		}
+	}
+}
+
+// What came out of a place and is too large to be kept is not read again and again.
+func TestDisplacedLarge(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	o, reads := &odd{Whole: w.storage}, 0
+	w.storage = o
+	w.start()
+	w.tree.c.MaxFile = 100
+	w.written_("a", "one")
+	w.project()
+	w.pass(3 * time.Second)
+	must(t, w.user.Put("a", strings.Repeat("x", 1000)))
+	w.tell()
+	w.pass(3 * time.Second)
+	w.written_("a", "two")
+	w.project()
+	o.read = func(p string) (io.ReadCloser, error) {
+		if formats.IsTemporary(p) {
+			reads++
+		}
+		return nil, nil
+	}
+	w.pass(10 * time.Minute)
+	if reads > 20 {
+		t.Errorf("it was read %d times in ten minutes", reads)
+	}
+}
+
+// looked is a storage of files without folders, which counts how often all of it is looked at.
+type looked struct {
+	storagetest.Whole
+	lists int
+}
+
+func (l *looked) List(ctx context.Context, p string) ([]formats.Entry, error) {
+	l.lists++
+	return l.Whole.List(ctx, p)
+}
+
+func (l *looked) Walk(ctx context.Context, p string) iter.Seq2[formats.Found, error] {
+	return formats.Walk(ctx, l.Whole, p)
+}
+
+// Where there are no folders, nobody looks for empty ones: it takes a look at everything.
+func TestTidyLooksAtNothing(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	l := &looked{Whole: w.storage}
+	w.storage = l
+	w.start()
+	w.tree.c.Storage = l // a faulty one has no Walk
+	for n := range 30 {
+		w.written_("d/a", fmt.Sprint(n))
+		w.project()
+		w.pass(3 * time.Second)
+	}
+	if l.lists > 2 {
+		t.Errorf("%d lists of folders for 30 revisions of a file", l.lists)
+	}
+}
+
+// The copy of a conflict is beside the file, whatever the log says of it.
+func TestHostileCopy(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	w.start()
+	w.written_("a", "mine")
+	w.project()
+	for i, p := range []string{".git/config", "a", "../out"} {
+		doc := events.Document(w.st.Namespace(), KindConflict, fmt.Sprint("c", i))
+		e := events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: doc, ContentType: events.ContentTypeRaw, Data: []byte("evil")}
+		meta := events.DocMeta{Attributes: map[string]string{attrTree: "law", attrPath: p, attrCopy: p}}
+		need(w.st.Append(context.Background(), doc, log.At(0), e.WithExtension(events.ExtDoc, meta.String())))
+	}
+	w.project()
+	w.pass(5 * time.Second)
+	for p, text := range w.files() {
+		if text == "evil" && !isCopy(p) {
+			t.Errorf("%s: %q", p, text)
+		}
+	}
+}
+
+// Whoever may write documents writes no settings or programs of git.
+func TestGitsFiles(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	w.start()
+	w.written_(".git/hooks/pre-push", "evil")
+	w.written_("d/.Git/config", "evil")
+	w.written_(".gitignore", "good")
+	w.project()
+	w.pass(5 * time.Second)
+	if got := w.user.Files(); len(got) != 1 || len(w.tree.Status().Stuck) != 2 {
+		t.Errorf("the files are %q, stuck %v", got, w.tree.Status().Stuck)
+	}
+}
+
+// A tree from files to the log writes no file, also after it was begun again.
+func TestWayIn(t *testing.T) {
+	w := newWorld(t, plainLand{}, nil, false)
+	w.touched = true
+	w.start()
+	w.tree.c.Way = In
+	must(t, w.user.Put("a", "mine"))
+	w.tell()
+	w.pass(3 * time.Second)
+	w.written_("a", "of the log")
+	w.project()
+	w.pass(3 * time.Second)
+	must(t, w.tree.Close())
+	w.start()
+	w.tree.c.Way = In
+	w.project()
+	w.pass(30 * time.Second)
+	if got := w.user.Files(); len(got) != 1 || got["a"] != "mine" {
+		t.Errorf("the files are %q", got)
+	}
+}

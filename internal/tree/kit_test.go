@@ -1,0 +1,163 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/projector"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func need[V any](v V, err error) V {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// plain is a layout of documents of kind doc: the file of each is its id. What is called *.fixed
+// cannot be changed by a file.
+type plain struct{ formats.Layout }
+
+const plainKind = "doc"
+
+func (plain) Name() string { return "plain" }
+
+func (plain) Unit(_ context.Context, _ formats.Source, _ formats.Root, sub events.Subject) (events.Subject, bool, error) {
+	return sub, sub.Kind == plainKind, nil
+}
+
+func (plain) Place(ctx context.Context, src formats.Source, _ formats.Root, sub events.Subject) (formats.Place, error) {
+	if _, err := src.Loader().Document(ctx, sub, 0); err != nil {
+		return formats.Place{}, err
+	}
+	return formats.Place{Path: sub.ID, Apart: apart(sub.ID)}, nil
+}
+
+// apart spells each letter that is not small.
+func apart(id string) string {
+	var b strings.Builder
+	for i := range len(id) {
+		if c := id[i]; c >= 'A' && c <= 'Z' || i == 0 {
+			fmt.Fprintf(&b, "=%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+func together_(name string) string {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		var c byte
+		if n, _ := fmt.Sscanf(name[i:], "=%02X", &c); n == 1 && i+3 <= len(name) {
+			b.WriteByte(c)
+			i += 2
+		} else {
+			b.WriteByte(name[i])
+		}
+	}
+	return b.String()
+}
+
+func (plain) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, sub events.Subject, at string) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		doc, err := src.Loader().Document(ctx, sub, 0)
+		if err != nil {
+			yield(formats.File{Path: at}, err)
+			return
+		}
+		yield(formats.File{Path: at, Mode: 0o644, Write: func(w io.Writer) error { _, err := w.Write(doc.Data); return err }}, nil)
+	}
+}
+
+func (plain) UnitAt(_ context.Context, src formats.Source, _ formats.Root, name string) (events.Subject, bool, error) {
+	return events.Document(src.Namespace(), plainKind, together_(name)), true, nil
+}
+
+func (plain) Removal(ctx context.Context, src formats.Source, sub events.Subject) ([]log.Part, error) {
+	doc, err := src.Loader().Document(ctx, sub, 0)
+	if errors.Is(err, projector.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil || strings.HasSuffix(sub.ID, ".fixed") {
+		return nil, err
+	}
+	e := need(events.New("urn:plain", sub, &events.DocumentDeleted{Reason: "gone"}))
+	e.ID = events.DerivedID("gone", sub.ID, doc.Head.String())
+	return []log.Part{{Subject: sub, Expect: log.At(doc.Head), Events: []events.Event{e}}}, nil
+}
+
+func (l plain) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, _ formats.Root, _ formats.ImportOptions) (r formats.Report, err error) {
+	return r, l.folder(ctx, target, st, "", &r)
+}
+
+func (l plain) folder(ctx context.Context, target formats.Target, st formats.Storage, dir string, r *formats.Report) error {
+	list, err := st.List(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		p := path.Join(dir, e.Name)
+		if e.Dir {
+			err = l.folder(ctx, target, st, p, r)
+		} else {
+			err = l.file(ctx, target, st, p, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l plain) file(ctx context.Context, target formats.Target, st formats.Storage, p string, r *formats.Report) error {
+	sub, _, _ := l.UnitAt(ctx, target, formats.Root{}, p)
+	doc, err := target.Loader().Document(ctx, sub, 0)
+	if err != nil && !errors.Is(err, projector.ErrNotFound) {
+		return err
+	}
+	rd, err := st.Read(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer rd.Close()
+	text, err := io.ReadAll(rd)
+	if err != nil || doc.Exists() && string(text) == string(doc.Data) {
+		return err
+	}
+	if strings.HasSuffix(p, ".fixed") {
+		r.Problems = append(r.Problems, formats.Problem{File: p, Reason: "it is fixed"})
+		return nil
+	}
+	e := events.Event{Source: "urn:plain", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: text}
+	e.ID = events.DerivedID("plain", sub.ID, doc.Head.String(), string(text))
+	_, err = target.Append(ctx, sub, log.At(doc.Head), e)
+	return err
+}
+
+// openStore opens a store in memory.
+func openStore(t testing.TB) *tally.Store {
+	l := need(log.OpenOn(context.Background(), logtest.NewMem(logtest.MemConfig{}), log.Config{}))
+	st := need(tally.Open(context.Background(), l, tally.Config{}))
+	t.Cleanup(func() { st.Close() })
+	return st
+}

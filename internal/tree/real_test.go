@@ -1,0 +1,265 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// real is a tree in a folder of the file system, watched, by the clock.
+type real struct {
+	t      *testing.T
+	dir    string
+	st     *tally.Store
+	tree   *Tree
+	runner *projector.Runner
+}
+
+func newReal(t *testing.T, limit int) *real {
+	t.Helper()
+	r := &real{t: t, dir: filepath.Join(need(filepath.EvalSymlinks(t.TempDir())), "tree"), st: openStore(t)}
+	d := need(formats.OpenDir(r.dir))
+	r.tree = need(New(Config{Name: "real", Layout: plain{}, Storage: d, Target: r.st, Head: r.st.Log.Durable, BulkLimit: limit}))
+	r.runner = &projector.Runner{Log: r.st.Log, View: r.tree, Room: r.tree.Room}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.runner.Run(ctx) })
+	running.Go(func() { r.tree.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := errors.Join(r.tree.Close(), d.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *real) sub(id string) events.Subject {
+	return events.Document(r.st.Namespace(), plainKind, id)
+}
+
+// put appends a text to a document as of an offset.
+func (r *real) put(id, text string, at events.Offset) (events.Offset, error) {
+	ack, err := r.st.Append(context.Background(), r.sub(id), log.At(at), events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: r.sub(id),
+		ContentType: events.ContentTypeRaw, Data: []byte(text)})
+	return ack.Last, err
+}
+
+// until waits until something is so.
+func (r *real) until(what string, so func() bool) {
+	r.t.Helper()
+	patience := 20 * time.Second
+	if os.Getenv("TALLY_TEST_BROKEN") != "" {
+		patience = 2 * time.Second // it is expected not to be
+	}
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("it is not so that %s; the tree is %+v", what, r.tree.Status())
+		}
+	}
+}
+
+// revisions are the texts of a document, oldest first.
+func (r *real) revisions(id string) (list []string) {
+	for rec, err := range r.st.Log.Read(context.Background(), events.Range{Subject: r.sub(id)}) {
+		must(r.t, err)
+		list = append(list, string(rec.Data))
+	}
+	return list
+}
+
+// One file that is saved again and again is no mass change.
+func TestSavedOften(t *testing.T) {
+	r := newReal(t, 50)
+	for n := range 14 {
+		must(t, os.WriteFile(filepath.Join(r.dir, "a"), []byte(fmt.Sprint(n)), 0o644))
+		r.until("it is taken in", func() bool {
+			list := r.revisions("a")
+			if len(list) > n+1 {
+				t.Fatalf("%q were taken in", list)
+			}
+			return len(list) == n+1
+		})
+	}
+}
+
+// A program and the log write to one file within a millisecond: both texts are in the log, and
+// if one of them did not see the other, there is one conflict that says so.
+func TestBothSides(t *testing.T) {
+	r, rounds, conflicts := newReal(t, -1), 50, 0
+	if testkit.Soak() {
+		rounds = 10_000
+	}
+	for first := 0; first < rounds; first += 50 {
+		var ids []string
+		refused := make(map[string]bool)
+		for n := first; n < first+50; n++ {
+			id := fmt.Sprintf("f%d", n)
+			base := need(r.put(id, "base of "+id, 0))
+			must(t, r.runner.Wait(t.Context(), base))
+			file, begin := filepath.Join(r.dir, id), make(chan struct{})
+			var both sync.WaitGroup
+			both.Go(func() {
+				<-begin
+				if n%2 == 0 {
+					time.Sleep(time.Duration(n%10) * 100 * time.Microsecond)
+				}
+				_, err := r.put(id, "log of "+id, base)
+				if refused[id] = errors.Is(err, log.ErrConflict); !refused[id] && err != nil {
+					t.Error(err)
+				}
+			})
+			both.Go(func() {
+				<-begin
+				if n%2 == 1 {
+					time.Sleep(time.Duration(n%10) * 100 * time.Microsecond)
+				}
+				if n%3 == 0 { // as an editor does that puts another file in its place
+					must(t, os.WriteFile(file+"~", []byte("file of "+id), 0o644))
+					must(t, os.Rename(file+"~", file))
+				} else {
+					must(t, os.WriteFile(file, []byte("file of "+id), 0o644))
+				}
+			})
+			close(begin)
+			both.Wait()
+			ids = append(ids, id)
+		}
+		found := make(map[string]int)
+		is := func(id string) bool {
+			return found[id] > 0 || strings.Contains(strings.Join(r.revisions(id), "\n"), "file of "+id)
+		}
+		r.until("what was written to each file is in the log", func() bool {
+			clear(found)
+			for _, c := range need(r.tree.Conflicts(t.Context())) {
+				found[c.Path]++
+			}
+			for _, id := range ids {
+				if !is(id) {
+					return false
+				}
+			}
+			return true
+		})
+		for _, id := range ids {
+			list := r.revisions(id)
+			last := list[len(list)-1]
+			switch {
+			case refused[id]: // who appended was told
+			case found[id] == 1 && len(list) == 2 && last == "log of "+id:
+				conflicts++
+			case found[id] == 0 && len(list) == 3 && list[1] == "log of "+id: // the one came after the other
+			default:
+				t.Errorf("%s: %d conflicts, %q", id, found[id], list)
+			}
+			r.until("file "+id+" is the last revision", func() bool {
+				text, err := os.ReadFile(filepath.Join(r.dir, id))
+				return err == nil && string(text) == last
+			})
+		}
+		for _, c := range need(r.tree.Conflicts(t.Context())) {
+			r.until("the copy is there", func() bool {
+				text, err := os.ReadFile(filepath.Join(r.dir, c.Copy))
+				return err == nil && string(text) == "file of "+c.Path
+			})
+			must(t, r.tree.Resolve(t.Context(), c.ID))
+		}
+	}
+	if t.Logf("%d rounds, %d conflicts", rounds, conflicts); conflicts == 0 {
+		t.Error("there was no conflict: the test showed nothing")
+	}
+}
+
+// Somebody puts links in the place of a folder and of files, again and again, while the log
+// writes there: nothing outside is read or written.
+func TestLinks(t *testing.T) {
+	r := newReal(t, -1)
+	outside := filepath.Join(r.dir, "..", "outside")
+	canary := testkit.Canary("outside")
+	must(t, os.Mkdir(outside, 0o755))
+	for _, name := range []string{"x", "y", "z"} {
+		must(t, os.WriteFile(filepath.Join(outside, name), []byte(canary), 0o644))
+	}
+	stop := make(chan struct{})
+	var adversary sync.WaitGroup
+	adversary.Go(func() {
+		at := func(s string) string { return filepath.Join(r.dir, s) }
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Rename(at("d"), at("away~"))
+			_ = os.Symlink("../outside", at("d"))
+			time.Sleep(50 * time.Microsecond)
+			_ = os.Remove(at("d"))
+			_ = os.Rename(at("away~"), at("d"))
+			_ = os.Remove(at("d/x"))
+			_ = os.Symlink("../../outside/x", at("d/x"))
+			time.Sleep(50 * time.Microsecond)
+			_ = os.Remove(at("d/x"))
+		}
+	})
+	for end, n := time.Now().Add(testkitTime(time.Second, time.Minute)), 0; time.Now().Before(end); n++ {
+		id := []string{"d/x", "d/y", "d/z"}[n%3]
+		doc, err := r.st.Loader().Document(t.Context(), r.sub(id), 0)
+		if err != nil && !isGone(err) {
+			t.Fatal(err)
+		}
+		head := events.Offset(0)
+		if doc != nil {
+			head = doc.Head
+		}
+		if at, err := r.put(id, fmt.Sprint("ours ", n), head); err == nil {
+			_ = r.runner.Wait(t.Context(), at)
+		} else if !errors.Is(err, log.ErrConflict) {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	adversary.Wait()
+	for _, name := range []string{"x", "y", "z"} {
+		if text, err := os.ReadFile(filepath.Join(outside, name)); err != nil || string(text) != canary {
+			t.Errorf("outside: %s is %q, %v", name, text, err)
+		}
+	}
+	if list := need(os.ReadDir(outside)); len(list) != 3 {
+		t.Errorf("outside: %v", list)
+	}
+	for rec, err := range r.st.Log.Read(t.Context(), events.Range{}) {
+		must(t, err)
+		if strings.Contains(string(rec.Data), canary) {
+			t.Fatalf("%v: what is outside was taken in", rec.Subject)
+		}
+	}
+	// It goes on when nobody disturbs it.
+	_ = os.Remove(filepath.Join(r.dir, "d", "x"))
+	must(t, os.MkdirAll(filepath.Join(r.dir, "d"), 0o755))
+	at := need(r.put("after", "text", 0))
+	must(t, r.runner.Wait(t.Context(), at))
+	if text, err := os.ReadFile(filepath.Join(r.dir, "after")); err != nil || string(text) != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+func testkitTime(few, many time.Duration) time.Duration {
+	if testkit.Soak() {
+		return many
+	}
+	return few
+}

@@ -1,0 +1,230 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/tallylog/tally/internal/formats"
+)
+
+const (
+	auditEvery = 10 * time.Minute // that every file is looked at, though nobody said that it changed
+	pollEvery  = 2 * time.Second  // where nobody says so
+	pollRate   = 1000             // files a second that are looked at then
+)
+
+// Run follows the files until ctx is done, and takes in what somebody writes.
+func (t *Tree) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if _, _, err := t.Begin(ctx); err != nil {
+		return err
+	}
+	watching, end := t.watch(ctx)
+	defer func() { end() }()
+	polling := false
+	for ctx.Err() == nil {
+		next := t.Tick(ctx, t.c.Now())
+		if t.isToRewatch() {
+			end()
+			watching, end = t.watch(ctx)
+			polling = false
+			continue
+		}
+		if polling {
+			next = sooner(next, t.c.Now().Add(t.pollAfter()))
+		}
+		timer := time.NewTimer(max(next.Sub(t.c.Now()), time.Millisecond))
+		select {
+		case <-t.wake:
+		case <-timer.C:
+			if polling {
+				t.Changed("")
+			}
+		case err := <-watching:
+			if ctx.Err() == nil {
+				polling = true
+				t.say("polling: " + err.Error())
+				t.Changed("")
+			}
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// watch has the storage say what changes, and returns when it does. When it does not any more,
+// that is sent.
+// end has it end, and returns when it has.
+func (t *Tree) watch(ctx context.Context) (failed chan error, end func()) {
+	ctx, end = context.WithCancel(ctx)
+	failed = make(chan error, 1)
+	w, ok := t.c.Storage.(formats.Watcher)
+	if !ok || t.c.Way == Out {
+		failed <- errors.New("the storage does not say what changes")
+		return failed, end
+	}
+	ready, ended, stop := make(chan struct{}), make(chan struct{}), end
+	go func() {
+		defer close(ended)
+		failed <- w.Watch(ctx, func() { close(ready) }, t.Changed)
+	}()
+	end = func() {
+		stop()
+		<-ended // the storage may be closed then
+	}
+	t.say("watching")
+	select {
+	case <-ready:
+	case err := <-failed:
+		failed <- err
+	case <-ctx.Done():
+	}
+	return failed, end
+}
+
+func (t *Tree) isToRewatch() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	is := t.rewatch
+	t.rewatch = false
+	return is
+}
+
+// pollAfter is how long a tree that nobody tells of changes waits before it looks.
+func (t *Tree) pollAfter() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(pollEvery, time.Duration(len(t.files))*time.Second/pollRate)
+}
+
+func (t *Tree) say(how string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watched = how
+}
+
+// Tick does what is due at a time: it takes in what has settled, tries again what could not be
+// written, and removes what is kept for no longer. It returns when there is more to do.
+func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.load(ctx); err != nil {
+		t.c.Logger.Warn("the tree cannot be read", "tree", t.c.Name, "err", err)
+		return now.Add(retryMost)
+	}
+	if t.isAway() {
+		return now.Add(pollEvery)
+	}
+	if t.c.Way != Out && (!t.audited || !t.audit.After(now)) {
+		t.audited, t.audit = true, now.Add(auditEvery)
+		said := maps.Clone(t.noticed)
+		if err := t.leftovers(ctx); err != nil {
+			t.c.Logger.Warn("what is left in the tree cannot be read", "tree", t.c.Name, "err", err)
+		}
+		t.scan(ctx, "")
+		for p, n := range t.noticed {
+			n.found = n.found || !t.met && said[p] == nil
+		}
+	}
+	next = sooner(t.audit, now.Add(auditEvery))
+	if t.c.Way != Out && t.knowsLog() {
+		next = sooner(next, t.payOwed(ctx, now))
+		next = sooner(next, t.settled(ctx, now))
+		if t.asking != nil && len(t.edits)+t.pending() == 0 {
+			t.asking = nil // everything is again as it was
+		}
+		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
+			next = sooner(next, t.takeSettled(ctx, now, maps.Clone(t.edits)))
+		}
+		next = sooner(next, t.holdTexts(ctx, now)) // what was not taken in
+	}
+	if !t.met && t.audited && t.pending() == 0 && len(t.edits) == 0 {
+		t.met, t.changed.met = true, true
+	}
+	if t.c.Way == In {
+		t.again = time.Time{} // nothing is written
+	}
+	if t.asking == nil && !t.again.IsZero() && !t.again.After(now) {
+		t.again = time.Time{}
+		if head, err := t.c.Head(ctx); err == nil {
+			err = t.mend(ctx, head)
+			if err != nil {
+				t.c.Logger.Warn("files of the tree cannot be written", "tree", t.c.Name, "err", err)
+			}
+		}
+		if t.again.IsZero() {
+			t.wait = 0
+		}
+	}
+	if !t.again.IsZero() {
+		next = sooner(next, t.again)
+	}
+	t.drop(ctx, now)
+	for _, d := range t.out {
+		next = sooner(next, d.due)
+	}
+	if err := t.save(ctx); err != nil {
+		t.c.Logger.Warn("what the tree remembers cannot be written", "tree", t.c.Name, "err", err)
+	}
+	for _, n := range t.noticed {
+		if t.knowsLog() {
+			next = sooner(next, n.last.Add(n.settle))
+		}
+	}
+	return next
+}
+
+// knowsLog reports whether the files were brought up to the log as it was when the tree was
+// begun: without that, one that remembers nothing cannot tell its own files from others.
+func (t *Tree) knowsLog() bool {
+	return t.met || t.c.Way == In || t.cursor.Offset >= t.start
+}
+
+// takeSettled takes in edits. What fails is tried again.
+func (t *Tree) takeSettled(ctx context.Context, now time.Time, list map[string]*edit) (next time.Time) {
+	err := t.take(ctx, list)
+	for p, e := range list {
+		if _, left := t.edits[p]; !left {
+			t.release(ctx, e)
+			t.recent = append(t.recent, recently{p, now})
+			continue
+		}
+		delete(t.edits, p) // it is looked at again: the log may change it before
+		if t.noticed[p] == nil {
+			t.noticed[p] = &notice{last: now, settle: settleGone}
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		t.c.Logger.Warn("what somebody wrote to files cannot be stored, and is tried again", "tree", t.c.Name, "err", err)
+		return now.Add(time.Second)
+	}
+	return time.Time{}
+}
+
+// Pull looks at every file, and takes in what differs from what the tree knows.
+func (t *Tree) Pull(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.load(ctx); err != nil {
+		return err
+	}
+	if t.isAway() {
+		return t.asking
+	}
+	t.lookThrough(ctx)
+	if !t.knowsLog() {
+		return errors.New("tree " + t.c.Name + ": it has not been brought up to the log yet")
+	}
+	if n, lost, _ := t.count(ctx, t.c.Now()); t.asking == nil && t.met && len(t.edits) > 0 && t.isTooMuch(ctx, n, lost) {
+		t.ask(t.isMany(n))
+	}
+	if t.asking != nil {
+		t.holdTexts(ctx, t.c.Now())
+		return t.asking
+	}
+	return t.takeAll(ctx)
+}

@@ -1,0 +1,570 @@
+package tree
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+)
+
+// want is a file as it is to be.
+type want struct {
+	formats.File
+	unit events.Subject
+	at   events.Offset
+	sum  string
+	size int64
+	data []byte    // nil: it is large, and rendered when it is written
+	grew bool      // what the file has is what it begins with
+	tail []byte    // what follows that; nil: data has it, or it is rendered
+	hash hash.Hash // that has had all of it
+}
+
+// Sizes up to which a file is rendered once, into memory, and up to which what
+// somebody wrote is kept there after it was read.
+const (
+	heldRendered = 1 << 20
+	heldEdit     = 8 << 20
+)
+
+// show has the files of units be as the log says as of an offset, those of others by what they
+// grew. What cannot be written is stuck, and tried again. The caller holds mu.
+func (t *Tree) show(ctx context.Context, list []events.Subject, grown map[events.Subject][]want, at events.Offset) error {
+	ctx = context.WithoutCancel(ctx) // half of it would be done again
+	if err := t.ascertain(ctx); err != nil {
+		return err
+	}
+	for next := list; len(next) > 0; {
+		t.placed(ctx, next, at)
+		next = nil
+		for sub := range t.moved {
+			if !slices.Contains(list, sub) {
+				next = append(next, sub)
+				delete(grown, sub)
+			}
+		}
+		list = append(list, next...)
+	}
+	clear(t.moved)
+	var wants []want
+	var gone []string
+	for sub := range grown {
+		list = append(list, sub)
+	}
+	for _, sub := range t.sorted(list) {
+		if more, is := grown[sub]; is {
+			wants = append(wants, more...)
+			continue
+		}
+		delete(t.stuck, sub)
+		files, err := t.render(ctx, sub, at)
+		if err != nil {
+			t.isStuck(sub, t.units[sub].path, err)
+			continue
+		}
+		for _, p := range t.filesOf(sub) {
+			if !slices.ContainsFunc(files, func(w want) bool { return w.Path == p }) {
+				gone = append(gone, p)
+			}
+		}
+		for _, w := range files {
+			if f := t.files[w.Path]; f == nil || f.sum != w.sum || formats.ModeOf(f.mode) != formats.ModeOf(w.Mode) || f.unit != sub || t.redo[sub] {
+				wants = append(wants, w)
+			} else if f.at != at {
+				f.at = at
+				t.changed.file(w.Path)
+			}
+		}
+		delete(t.redo, sub)
+	}
+	if err := t.change(ctx, wants, gone); err != nil {
+		for _, sub := range list {
+			t.showAgain(sub)
+		}
+		return err
+	}
+	for _, sub := range list {
+		if t.stuck[sub] == nil {
+			t.units[sub].at = at
+			t.changed.unit(sub)
+		}
+	}
+	return nil
+}
+
+// change puts files in their places, and takes others away. The book knows before what is
+// about to be written, so that a crash on either side leaves nothing that is not known.
+func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
+	if len(wants)+len(gone) == 0 {
+		return nil
+	}
+	for _, w := range wants {
+		if tried, ok := t.intents[w.Path]; ok && tried.sum != w.sum {
+			t.tried[w.Path] = append(t.tried[w.Path], tried.sum)
+		}
+		t.intents[w.Path] = intent{w.unit, w.at, w.sum}
+		t.changed.intent(w.Path)
+	}
+	reached("before temp")
+	if err := t.save(ctx); err != nil {
+		return err
+	}
+	folders := make(map[string]bool)
+	for _, p := range gone { // first: another unit may get the name
+		sub := t.files[p].unit
+		t.attempt(sub, p, t.remove(ctx, p))
+		folders[folder(p)] = true
+	}
+	for _, w := range wants {
+		appended, err := t.put(ctx, w)
+		if t.attempt(w.unit, w.Path, err) {
+			delete(t.intents, w.Path)
+			delete(t.tried, w.Path)
+			t.changed.intent(w.Path)
+			t.keepHash(w)
+		}
+		if !appended {
+			folders[folder(w.Path)] = true
+		}
+	}
+	t.tidy(ctx, gone)
+	if s, ok := t.c.Storage.(formats.Syncer); ok && len(folders) > 0 {
+		if err := s.Sync(ctx, slices.Collect(maps.Keys(folders))...); err != nil {
+			return err
+		}
+	}
+	reached("before manifest")
+	return nil
+}
+
+func folder(p string) string {
+	if d := path.Dir(p); d != "." {
+		return d
+	}
+	return ""
+}
+
+// attempt notes what became of an attempt to change a file, and reports whether it was one.
+func (t *Tree) attempt(sub events.Subject, p string, err error) bool {
+	if err != nil {
+		t.isStuck(sub, p, err)
+	} else {
+		delete(t.told, p)
+	}
+	return err == nil
+}
+
+// isStuck has a unit be tried again later. The caller holds mu.
+func (t *Tree) isStuck(sub events.Subject, p string, err error) {
+	if reason := err.Error(); t.told[p] != reason { // else a link would be reported at each try
+		t.told[p] = reason
+		t.c.Logger.Warn("a file of the tree cannot be written, and is tried again", "tree", t.c.Name, "path", p, "err", err)
+	}
+	t.stuck[sub] = &Error{t.c.Name, p, err}
+	t.showAgain(sub)
+	t.unsure = true
+	if t.again.IsZero() {
+		t.wait = min(max(2*t.wait, retryFirst), retryMost)
+		t.again = t.c.Now().Add(t.wait)
+	}
+	t.stir()
+}
+
+// showAgain has a unit be shown again, also if the process ends before. The caller holds mu.
+func (t *Tree) showAgain(sub events.Subject) {
+	t.redo[sub] = true
+	if u := t.units[sub]; u != nil {
+		u.at = 0
+		t.changed.unit(sub)
+	}
+}
+
+// ascertain looks what became of attempts that failed, or of which nobody heard: files may have
+// come out of their places. The caller holds mu.
+func (t *Tree) ascertain(ctx context.Context) error {
+	if !t.unsure {
+		return nil
+	}
+	err := t.leftovers(ctx)
+	t.unsure = err != nil
+	return err
+}
+
+// Between two tries of what cannot be written.
+const (
+	retryFirst = 100 * time.Millisecond
+	retryMost  = 10 * time.Second
+)
+
+// placed finds out where units are to have their files. Others may have to make room, or can
+// have back what they want: those are moved. The caller holds mu.
+func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offset) {
+	src := t.as(at)
+	contested := t.names.contested > 0
+	for _, sub := range list {
+		u := t.units[sub]
+		p, err := t.placeOf(ctx, src, sub)
+		if err != nil && !isGone(err) {
+			t.isStuck(sub, u.path, err)
+			continue
+		}
+		if err != nil {
+			p = formats.Place{Apart: reasonOut(err)}
+		}
+		t.names.add(u, -1)
+		if u.want != p.Path || u.apart != p.Apart || u.folder != p.Folder || !slices.Equal(u.within, p.Files) {
+			u.want, u.apart, u.folder, u.within, u.path = p.Path, p.Apart, p.Folder, p.Files, p.Path
+			t.changed.unit(sub)
+		}
+		t.names.add(u, 1)
+	}
+	if contested || t.names.contested > 0 {
+		t.choose()
+	}
+}
+
+// reasonOut is why a layout has no files for a session, "" of what is just not there.
+func reasonOut(err error) string {
+	if e, ok := errors.AsType[*formats.LeftOutError](err); ok {
+		return e.Reason
+	}
+	return ""
+}
+
+// choose has each unit have the path that it is to have among all others. The caller holds mu.
+func (t *Tree) choose() {
+	var all []*unit
+	subs, before := make(map[*unit]events.Subject), make(map[*unit]string)
+	for sub, u := range t.units {
+		if u.want != "" {
+			all, subs[u], before[u] = append(all, u), sub, u.path
+		}
+	}
+	place(all)
+	for _, u := range all {
+		if u.path != before[u] {
+			t.moved[subs[u]] = true
+			t.changed.unit(subs[u])
+		}
+	}
+}
+
+func (t *Tree) placeOf(ctx context.Context, src formats.Source, sub events.Subject) (formats.Place, error) {
+	if sub.Kind == KindConflict {
+		return t.conflictPlace(ctx, src, sub)
+	}
+	return t.c.Layout.Place(ctx, src, t.c.Root, sub)
+}
+
+// render returns the files of a unit as of an offset, none if it has none. The caller holds mu.
+func (t *Tree) render(ctx context.Context, sub events.Subject, at events.Offset) ([]want, error) {
+	u := t.units[sub]
+	if u == nil || u.path == "" {
+		return nil, nil
+	}
+	return t.renderAt(ctx, sub, at, u.path)
+}
+
+func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offset, name string) ([]want, error) {
+	var list []want
+	for f, err := range t.unitFiles(ctx, sub, at, name) {
+		if isGone(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		w := want{File: f, unit: sub, at: at}
+		if err := w.measure(t.files[f.Path], t.heldRendered); err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offset, name string) iter.Seq2[formats.File, error] {
+	if sub.Kind == KindConflict {
+		return conflictFile(ctx, t.as(at), sub, name)
+	}
+	return t.c.Layout.UnitFiles(ctx, t.as(at), t.c.Root, sub, name)
+}
+
+// measure renders a file to find out its hash, and whether it only grew.
+func (w *want) measure(have *file, held int64) error {
+	m := measurer{hash: sha256.New(), held: held}
+	if have != nil && isLog(w.Path) {
+		m.mark, m.sum = have.size, have.sum
+	}
+	if err := w.Write(&m); err != nil {
+		return err
+	}
+	w.hash = m.hash
+	w.sum, w.size, w.grew = hex.EncodeToString(m.hash.Sum(nil)), m.size, m.grew && m.size > m.mark
+	if m.size <= m.held {
+		w.data = m.data
+		if w.data == nil {
+			w.data = []byte{}
+		}
+	}
+	return nil
+}
+
+// measurer hashes what is written to it, and keeps it if that is little.
+type measurer struct {
+	hash hash.Hash
+	size int64
+	held int64 // size up to which data has it
+	data []byte
+	mark int64  // size at which it is compared with sum
+	sum  string // "": it is not
+	grew bool
+}
+
+func (m *measurer) Write(p []byte) (int, error) {
+	if rest := m.mark - m.size; m.sum != "" && rest >= 0 && rest <= int64(len(p)) {
+		m.hash.Write(p[:rest])
+		m.grew = hex.EncodeToString(m.hash.Sum(nil)) == m.sum
+		m.hash.Write(p[rest:])
+		m.sum = ""
+	} else {
+		m.hash.Write(p)
+	}
+	m.size += int64(len(p))
+	if m.size <= m.held {
+		m.data = append(m.data, p...)
+	} else {
+		m.data = nil
+	}
+	return len(p), nil
+}
+
+func (w *want) content(out io.Writer) error {
+	if w.data != nil {
+		_, err := out.Write(w.data)
+		return err
+	}
+	return w.Write(out)
+}
+
+// errInTheWay says that there is something in the place of a file that is none.
+var errInTheWay = errors.New("there is something else in its place, which is neither followed nor replaced")
+
+// put has a file be as it is to be. What was in its place and is not ours is kept. It reports
+// whether that only appended to a file that was durable before.
+func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
+	if isGits(w.Path) {
+		return false, errGits
+	}
+	have, other := t.files[w.Path], ""
+	if have == nil {
+		if p := t.sameFile(ctx, w.Path); p != w.Path {
+			have, other = t.files[p], p // the same file, as it was called before
+		}
+	}
+	e, err := t.c.Storage.Stat(ctx, w.Path)
+	there := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if there && (e.Dir || e.Size < 0) {
+		return false, errInTheWay
+	}
+	if have != nil && have.sum == w.sum && other == "" && formats.ModeOf(have.mode) == formats.ModeOf(w.Mode) && !t.isDropped(w.Path) {
+		// There is nothing new to write. Whoever has saved the file, or taken it away, since it was
+		// looked at last made an edit, which is taken in.
+		have.at = w.at
+		t.changed.file(w.Path)
+		if t.c.Way != Out && (!there || e.Version == "" || e.Version != have.version) {
+			t.note(w.Path, t.c.Now())
+		}
+		return false, nil
+	}
+	if there && w.grew && have != nil && e.Version == have.version && e.Version != "" && e.Size == have.size && formats.ModeOf(have.mode) == formats.ModeOf(w.Mode) {
+		if done, err := t.grow(ctx, w, have); done || err != nil {
+			return done && w.tail != nil, err
+		}
+	}
+	if there && have == nil && e.Size == w.size && formats.ModeOf(e.Mode) == formats.ModeOf(w.Mode) {
+		if sum, err := t.sumOf(ctx, w.Path); err == nil && sum == w.sum { // it is not touched
+			t.set(w.Path, &file{unit: w.unit, at: w.at, sum: sum, size: w.size, mode: e.Mode})
+			return false, nil
+		}
+	}
+	mode := w.Mode
+	if there && formats.ModeOf(e.Mode) == formats.ModeOf(mode) {
+		mode = e.Mode // as the user's umask or group has it
+	}
+	old, err := t.swap(ctx, w.Path, mode, w.content)
+	if err != nil {
+		return false, err
+	}
+	reached("after exchange")
+	f := &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: mode}
+	f.version = t.versionOf(ctx, w)
+	if other != "" {
+		t.set(other, nil)
+	}
+	t.set(w.Path, f)
+	if old != "" {
+		t.came(ctx, old, w.Path, w.unit, have, w)
+	}
+	return false, nil
+}
+
+// versionOf returns the version of a file that was just put in its place, "" if that may be
+// somebody else's: a text of the same size may have come there since. A large file is not read again.
+func (t *Tree) versionOf(ctx context.Context, w want) string {
+	e, err := t.c.Storage.Stat(ctx, w.Path)
+	if err != nil || e.Size != w.size {
+		return ""
+	}
+	if w.size <= large {
+		if sum, err := t.sumOf(ctx, w.Path); err != nil || sum != w.sum {
+			return ""
+		}
+	}
+	return e.Version
+}
+
+// errGits says that a file would be where git looks for what it is to do.
+var errGits = errors.New("git keeps its own files there")
+
+func isGits(p string) bool {
+	for name := range strings.SplitSeq(p, "/") {
+		if strings.EqualFold(name, ".git") {
+			return true
+		}
+	}
+	return false
+}
+
+// isDropped reports whether somebody decided that what he wrote to a file is to go.
+func (t *Tree) isDropped(p string) bool { return t.edits[p] != nil && t.edits[p].dropped }
+
+// grow appends to a log what it lacks. It is false if somebody else wrote to it as well: the
+// file is then replaced.
+func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err error) {
+	tail := w.tail
+	switch {
+	case tail != nil:
+	case w.data != nil:
+		tail = w.data[have.size:]
+	default:
+		s := &skipper{skip: have.size}
+		if err := w.Write(s); err != nil {
+			return false, err
+		}
+		tail = s.rest
+	}
+	reached("mid append")
+	if err := t.c.Storage.Append(ctx, w.Path, tail); err != nil {
+		return false, err
+	}
+	e, err := t.c.Storage.Stat(ctx, w.Path)
+	if err != nil || e.Size != w.size {
+		return false, err
+	}
+	t.set(w.Path, &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: have.mode, version: e.Version})
+	return true, nil
+}
+
+// skipper keeps what follows some bytes. It has no method but Write: one that it had of a
+// buffer would be called in its place.
+type skipper struct {
+	skip int64
+	rest []byte
+}
+
+func (s *skipper) Write(p []byte) (int, error) {
+	n := len(p)
+	if s.skip > 0 {
+		k := min(s.skip, int64(n))
+		s.skip -= k
+		p = p[k:]
+	}
+	s.rest = append(s.rest, p...)
+	return n, nil
+}
+
+// swap puts content in a file's place, and returns where what was there is now. A storage that
+// cannot do both in one moment keeps what it replaces first.
+func (t *Tree) swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (old string, err error) {
+	if s, ok := t.c.Storage.(formats.Swapper); ok {
+		return s.Swap(ctx, name, mode, content)
+	}
+	if old, err = t.copied(ctx, name); err != nil {
+		return "", err
+	}
+	return old, t.c.Storage.Write(ctx, name, mode, content)
+}
+
+// copied copies a file to where a displaced one would be; "": there is none.
+func (t *Tree) copied(ctx context.Context, name string) (string, error) {
+	r, err := t.c.Storage.Read(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	old := formats.TemporaryName(name)
+	return old, t.c.Storage.Write(ctx, old, 0o600, func(w io.Writer) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+}
+
+// remove takes a file away that the log does not have any more.
+func (t *Tree) remove(ctx context.Context, p string) error {
+	have := t.files[p]
+	e, err := t.c.Storage.Stat(ctx, p)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (e.Dir || e.Size < 0 || t.sameFile(ctx, p) != p) { // that is not ours, or another one of ours
+		t.set(p, nil)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var old string
+	if s, ok := t.c.Storage.(formats.Swapper); ok {
+		old, err = s.Displace(ctx, p)
+	} else if old, err = t.copied(ctx, p); err == nil {
+		err = t.c.Storage.Delete(ctx, p)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	t.set(p, nil)
+	if old != "" {
+		t.came(ctx, old, p, have.unit, have, want{})
+	}
+	return nil
+}
+
+// tidy removes the folders that have become empty with the files that were removed.
+func (t *Tree) tidy(ctx context.Context, gone []string) {
+	if _, flat := t.c.Storage.(formats.Walker); flat {
+		return // there are none, and to look would be to look at everything
+	}
+	for _, p := range gone {
+		for d := folder(p); d != ""; d = folder(d) {
+			if list, err := t.c.Storage.List(ctx, d); err != nil || len(list) > 0 || t.c.Storage.Delete(ctx, d) != nil {
+				break
+			}
+		}
+	}
+}

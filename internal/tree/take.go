@@ -1,0 +1,545 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/log"
+)
+
+// take takes in what somebody wrote: unit by unit, each whole. The caller holds mu.
+func (t *Tree) take(ctx context.Context, list map[string]*edit) error {
+	head, err := t.c.Head(ctx)
+	if err != nil {
+		return err
+	}
+	units, err := t.grouped(ctx, list, head)
+	if err != nil {
+		return err
+	}
+	t.renamed(units)
+	for _, u := range units {
+		err := t.takeUnit(ctx, u)
+		if errors.Is(err, errMoved) {
+			for _, e := range u.edits { // decided again, with what came
+				t.note(e.path, t.c.Now())
+			}
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range u.edits {
+			delete(t.edits, e.path)
+		}
+	}
+	return nil
+}
+
+// taking are the edits of one unit.
+type taking struct {
+	unit  events.Subject
+	edits []*edit
+	to    events.Subject // that all of its files went to under other names
+}
+
+// grouped groups edits by their units: first those that have new files, so that what goes away
+// there comes to stand elsewhere before.
+func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.Offset) ([]*taking, error) {
+	groups := make(map[events.Subject]*taking)
+	for _, p := range slices.Sorted(maps.Keys(list)) {
+		e := list[p]
+		if have := t.files[p]; have != nil {
+			e.unit = have.unit
+		} else if isCopy(p) {
+			t.skipped[p] = "it has the name of a conflict's copy"
+			delete(t.edits, p)
+			continue
+		} else {
+			sub, ok, err := t.c.Layout.UnitAt(ctx, t.as(head), t.c.Root, p)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				t.skipped[p] = "it is no part of the layout"
+				delete(t.edits, p)
+				continue
+			}
+			e.unit = sub
+		}
+		g := groups[e.unit]
+		if g == nil {
+			g = &taking{unit: e.unit}
+			groups[e.unit] = g
+		}
+		g.edits = append(g.edits, e)
+	}
+	units := slices.Collect(maps.Values(groups))
+	slices.SortFunc(units, func(a, b *taking) int {
+		if x, y := a.isRemoval(), b.isRemoval(); x != y {
+			if x {
+				return 1
+			}
+			return -1
+		}
+		return strings.Compare(a.edits[0].path, b.edits[0].path)
+	})
+	return units, nil
+}
+
+func (g *taking) isRemoval() bool {
+	return !slices.ContainsFunc(g.edits, func(e *edit) bool { return !e.gone })
+}
+
+// birth is a document that came of a file which the tree did not know.
+type birth struct {
+	unit events.Subject
+	sum  string
+	at   time.Time
+}
+
+// renamed finds documents whose file is gone and came to stand under another name a moment ago.
+// The caller holds mu.
+func (t *Tree) renamed(units []*taking) {
+	now := t.c.Now()
+	t.born = slices.DeleteFunc(t.born, func(b birth) bool { return now.Sub(b.at) > 2*settleGone })
+	for _, g := range units {
+		e := g.edits[0]
+		if have := t.files[e.path]; have == nil && !e.gone && !g.unit.IsSession() {
+			t.born = append(t.born, birth{g.unit, e.sum, now})
+		}
+	}
+	for _, g := range units {
+		if !g.isRemoval() || len(g.edits) != 1 || g.unit.IsSession() || g.unit.Kind == KindConflict {
+			continue
+		}
+		have := t.files[g.edits[0].path]
+		i := slices.IndexFunc(t.born, func(b birth) bool {
+			return have != nil && b.sum == have.sum && b.unit.Kind == g.unit.Kind && b.unit != g.unit
+		})
+		if i >= 0 {
+			g.to = t.born[i].unit
+			t.born = slices.Delete(t.born, i, i+1)
+		}
+	}
+}
+
+// takeUnit takes in what somebody wrote to the files of a unit, as far as the log did not
+// change the same file. The caller holds mu.
+func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
+	head, err := t.c.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.know(ctx, g.unit); err != nil {
+		return err
+	}
+	shown, err := t.current(ctx, g.unit, head)
+	if err != nil {
+		return err
+	}
+	var takes, gone []*edit
+	for _, e := range g.edits {
+		have, is := t.files[e.path], shown[e.path]
+		isOurs := have != nil && have.unit == g.unit
+		switch {
+		case e.gone && (is.Path == "" || !isOurs || is.sum != have.sum):
+			t.set(e.path, nil) // the log changed it meanwhile: it is written again, if there is something to write
+		case e.gone:
+			gone = append(gone, e)
+		case is.Path != "" && is.sum == e.sum && formats.ModeOf(is.Mode) == formats.ModeOf(e.mode):
+			t.adopt(e, g.unit, head)
+		case e.found && have == nil && t.isOld(ctx, g.unit, e.path, e.path, e.sum, is):
+			t.adopt(e, g.unit, head) // and what the log has now comes in its place
+		case is.Path != "" && isOurs && is.grew && e.size > have.size && t.isBegun(ctx, e, is):
+			t.adopt(e, g.unit, have.at) // it grew in part, and the log has the rest
+		case g.unit.Kind == KindConflict && is.Path != "" && is.sum == e.sum:
+			t.adopt(e, g.unit, head) // its mode says nothing
+		case is.Path == "" && has(shown, e.sum):
+			t.adopt(e, g.unit, head) // it is there, under the name that the log gives it
+		case is.Path == "" && len(shown) > 0 && !g.unit.IsSession():
+			if err := t.refuse(ctx, e, g.unit, "what it would be has another file"); err != nil {
+				return err
+			}
+		case is.Path == "" && (have == nil || !isOurs), is.Path != "" && isOurs && is.sum == have.sum:
+			takes = append(takes, e)
+		default:
+			if err := t.refuse(ctx, e, g.unit, "the log changed it too"); err != nil {
+				return err
+			}
+		}
+	}
+	t.showAgain(g.unit)
+	if len(gone) > 0 && len(takes) == 0 && len(gone) == len(t.filesOf(g.unit)) {
+		return t.removed(ctx, g, gone, head)
+	}
+	for _, e := range gone {
+		t.set(e.path, nil) // the unit is there: its file is written again
+	}
+	if len(takes) > 0 {
+		if err := t.bring(ctx, g.unit, takes, shown, head); err != nil {
+			return err
+		}
+	}
+	if head, err = t.c.Head(ctx); err != nil {
+		return err
+	}
+	return t.shownAnew(ctx, g.unit, head)
+}
+
+// know has a unit be among those that the tree knows of. The caller holds mu.
+func (t *Tree) know(ctx context.Context, sub events.Subject) error {
+	u := t.units[sub]
+	if u == nil {
+		u = &unit{first: events.MaxOffset} // until the log has it
+	}
+	if u.first != events.MaxOffset {
+		return nil
+	}
+	first, err := t.c.Target.Loader().First(ctx, sub)
+	if err != nil && !isGone(err) {
+		return err
+	}
+	if err == nil {
+		u.first = first
+	}
+	t.units[sub] = u
+	t.changed.unit(sub)
+	return nil
+}
+
+// current renders a unit as of an offset, with its place found out anew.
+func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset) (map[string]want, error) {
+	t.placed(ctx, []events.Subject{sub}, at)
+	list, err := t.render(ctx, sub, at)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string]want, len(list))
+	for _, w := range list {
+		files[w.Path] = w
+	}
+	return files, nil
+}
+
+// shownAnew writes the files of a unit as they are now. A unit that came to nothing is forgotten.
+func (t *Tree) shownAnew(ctx context.Context, sub events.Subject, at events.Offset) error {
+	if t.c.Way == In {
+		delete(t.redo, sub)
+		return t.save(ctx)
+	}
+	if err := t.show(ctx, []events.Subject{sub}, nil, at); err != nil {
+		return err
+	}
+	return t.save(ctx)
+}
+
+// isBegun reports whether an edit of a log is what that begins with.
+func (t *Tree) isBegun(ctx context.Context, e *edit, is want) bool {
+	begins, err := t.begins(ctx, is, e.path)
+	return err == nil && begins
+}
+
+// has reports whether one of a unit's files has a content.
+func has(files map[string]want, sum string) bool {
+	for _, w := range files {
+		if w.sum == sum {
+			return true
+		}
+	}
+	return false
+}
+
+// adopt has a file that somebody wrote be that of the tree.
+func (t *Tree) adopt(e *edit, sub events.Subject, at events.Offset) {
+	t.set(e.path, &file{unit: sub, at: at, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
+}
+
+// refuse keeps what somebody wrote beside the file, which will be as the log has it.
+func (t *Tree) refuse(ctx context.Context, e *edit, sub events.Subject, reason string) error {
+	k := keeping{path: e.path, unit: sub, sum: e.sum, reason: reason, read: t.reader(ctx, e)}
+	if have := t.files[e.path]; have != nil {
+		k.base = have.at
+	}
+	if err := t.keep(ctx, k); err != nil {
+		return err
+	}
+	// It is stored: what stands in the file may be replaced, unless it is another text by then.
+	t.set(e.path, &file{unit: sub, at: k.base, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
+	return nil
+}
+
+func (t *Tree) reader(ctx context.Context, e *edit) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) {
+		if e.data != nil {
+			return io.NopCloser(bytes.NewReader(e.data)), nil
+		}
+		return t.c.Storage.Read(ctx, e.path)
+	}
+}
+
+// bring has the layout take in what somebody wrote to files that the log left alone.
+func (t *Tree) bring(ctx context.Context, sub events.Subject, takes []*edit, shown map[string]want, head events.Offset) error {
+	if sub.Kind == KindConflict {
+		return t.rewrite(ctx, sub, takes[0], head)
+	}
+	part := &part{under: t.c.Storage, files: make(map[string]piece)}
+	for p, w := range shown {
+		part.files[p] = piece{mode: w.Mode, size: w.size, write: w.content}
+	}
+	for _, e := range takes {
+		part.files[e.path] = piece{mode: e.mode, size: e.size, modTime: e.modTime, read: t.reader(ctx, e)}
+	}
+	reached("way back: before append")
+	report, err := t.c.Layout.ImportFrom(ctx, t.as(head), part, t.c.Root, formats.ImportOptions{Merge: true, Part: true})
+	reached("way back: after append")
+	if err != nil {
+		return err
+	}
+	if head, err = t.c.Head(ctx); err != nil {
+		return err
+	}
+	if err := t.know(ctx, sub); err != nil {
+		return err
+	}
+	now, err := t.current(ctx, sub, head)
+	if err != nil {
+		return err
+	}
+	for _, e := range takes {
+		if is := now[e.path]; is.Path != "" && is.sum == e.sum || is.Path == "" && has(now, e.sum) {
+			t.adopt(e, sub, head)
+			continue
+		}
+		if t.isShownElsewhere(ctx, e, head) {
+			continue
+		}
+		if is := now[e.path]; e.data == nil && is.Path != "" && t.isAnother(ctx, e) {
+			// What was brought in is what stood there by then. What stands there now is looked at
+			// again, as an edit of that.
+			t.set(e.path, &file{unit: sub, at: head, sum: is.sum, size: is.size, mode: is.Mode})
+			continue
+		}
+		if err := t.refuse(ctx, e, sub, reasonOf(report, e.path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isAnother reports whether a file has changed since it was read.
+func (t *Tree) isAnother(ctx context.Context, e *edit) bool {
+	info, err := t.c.Storage.Stat(ctx, e.path)
+	return err == nil && info.Version != e.version
+}
+
+// isShownElsewhere reports whether what somebody wrote to a file belongs to another unit than
+// its path said, as a node file that names another agent.
+func (t *Tree) isShownElsewhere(ctx context.Context, e *edit, head events.Offset) bool {
+	sub, ok, err := t.c.Layout.UnitAt(ctx, t.as(head), t.c.Root, e.path)
+	if err != nil || !ok || sub == e.unit {
+		return false
+	}
+	if t.know(ctx, sub) != nil {
+		return false
+	}
+	now, err := t.current(ctx, sub, head)
+	if err != nil || now[e.path].sum != e.sum {
+		return false
+	}
+	t.adopt(e, sub, head)
+	return true
+}
+
+// reasonOf says why an import did not take a file.
+func reasonOf(r formats.Report, p string) string {
+	for _, problem := range slices.Concat(r.Problems, r.Notes) {
+		if problem.File == p || problem.File == path.Dir(p) || strings.HasPrefix(p, problem.File+"/") {
+			return problem.Reason
+		}
+	}
+	return "what it says cannot be changed by a file"
+}
+
+// rewrite has what somebody wrote to the copy of a conflict be its text.
+func (t *Tree) rewrite(ctx context.Context, doc events.Subject, e *edit, head events.Offset) error {
+	d, err := t.as(head).Loader().Document(ctx, doc, 0)
+	if err != nil {
+		return err
+	}
+	r, err := t.reader(ctx, e)()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	ev := events.Event{ID: events.DerivedID("tree", t.c.Name, doc.ID, d.Head.String(), e.sum), Source: eventSource, Type: events.TypeDocumentWritten,
+		Subject: doc, ContentType: d.Last().ContentType, Data: data}
+	_, err = t.as(head).Append(ctx, doc, log.At(d.Head), ev.WithExtension(events.ExtDoc, d.Last().Meta.String()))
+	return err
+}
+
+// removed removes a unit whose files are all gone.
+func (t *Tree) removed(ctx context.Context, g *taking, gone []*edit, head events.Offset) error {
+	src := t.as(head)
+	var parts []log.Part
+	var err error
+	if g.unit.Kind == KindConflict {
+		err = t.close(ctx, g.unit)
+		if isGone(err) {
+			err = nil
+		}
+	} else {
+		parts, err = t.c.Layout.Removal(ctx, src, g.unit)
+	}
+	if err != nil {
+		return err
+	}
+	if g.to.ID != "" {
+		parts = renamedTo(parts, g.to)
+	}
+	reached("way back: before append")
+	switch {
+	case len(parts) == 1:
+		_, err = src.Append(ctx, parts[0].Subject, parts[0].Expect, parts[0].Events...)
+	case len(parts) > 1:
+		_, err = src.AppendAll(ctx, parts...)
+	}
+	reached("way back: after append")
+	if err != nil {
+		return err
+	}
+	for _, e := range gone {
+		t.set(e.path, nil)
+	}
+	if head, err = t.c.Head(ctx); err != nil {
+		return err
+	}
+	return t.shownAnew(ctx, g.unit, head)
+}
+
+// renamedTo has the deletion of a document say what it is now.
+func renamedTo(parts []log.Part, to events.Subject) []log.Part {
+	for _, p := range parts {
+		for i, e := range p.Events {
+			if e.Type != events.TypeDocumentDeleted {
+				continue
+			}
+			renamed, err := events.New(e.Source, p.Subject, &events.DocumentDeleted{Reason: events.ReasonRenamed, To: events.RefOf(to, 0)})
+			if err == nil {
+				renamed.ID = e.ID
+				p.Events[i] = renamed
+			}
+		}
+	}
+	return parts
+}
+
+// maxOldSession is how many records of a session are gone back for that.
+const maxOldSession = 64
+
+// wasOfSession reports whether a file of a session had a content after one of its last records.
+func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum string) bool {
+	u := t.units[sub]
+	if u == nil || u.path == "" {
+		return false
+	}
+	of := []events.Subject{sub}
+	if l, ok := t.c.Layout.(formats.Sharer); ok {
+		of = append(of, l.Others(sub, p)...)
+	}
+	var offsets []events.Offset
+	for _, sub := range of {
+		offsets = append(offsets, t.lastOffsets(ctx, sub)...)
+	}
+	slices.Sort(offsets)
+	for _, at := range slices.Backward(offsets[max(0, len(offsets)-maxOldSession):]) {
+		files, err := t.renderAt(ctx, sub, at, u.path)
+		if err == nil && slices.ContainsFunc(files, func(w want) bool { return w.Path == p && w.sum == sum }) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastOffsets returns those of the last records of a subject.
+func (t *Tree) lastOffsets(ctx context.Context, sub events.Subject) (offsets []events.Offset) {
+	for rec, err := range t.c.Target.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
+		if err != nil {
+			continue // a record that cannot be read left no content that is known
+		}
+		if offsets = append(offsets, rec.Offset); len(offsets) > 2*maxOldSession {
+			offsets = slices.Delete(offsets, 0, maxOldSession)
+		}
+	}
+	return offsets
+}
+
+// isOld reports whether a file that the tree does not remember has what the log once had at a
+// path: then nobody wrote it. A log is what it begins with.
+func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum string, is want) bool {
+	if sub.ID == "" {
+		return false
+	}
+	if is.Path == "" {
+		is = t.now(ctx, sub, p)
+	}
+	if is.Path != "" && is.sum == sum {
+		return true
+	}
+	if is.Path != "" && isLog(p) {
+		if old, err := t.begins(ctx, is, where); err == nil && old {
+			return true
+		}
+	}
+	if sub.IsSession() {
+		return t.wasOfSession(ctx, sub, p, sum)
+	}
+	doc, err := t.c.Target.Loader().History(ctx, sub)
+	if err != nil && !isGone(err) || doc == nil {
+		return false
+	}
+	revisions := doc.Revisions[max(0, len(doc.Revisions)-maxOld):]
+	for _, rev := range slices.Backward(revisions) {
+		if rev.Deleted {
+			continue
+		}
+		files, err := t.renderAt(ctx, sub, rev.Offset, p)
+		if err == nil && slices.ContainsFunc(files, func(w want) bool { return w.sum == sum }) {
+			return true
+		}
+	}
+	return false
+}
+
+// now returns what a file of a unit is by the log as it is now, nothing if there is none.
+func (t *Tree) now(ctx context.Context, sub events.Subject, p string) want {
+	if t.know(ctx, sub) != nil {
+		return want{}
+	}
+	head, err := t.c.Head(ctx)
+	if err != nil {
+		return want{}
+	}
+	files, err := t.current(ctx, sub, head)
+	if err != nil {
+		return want{}
+	}
+	return files[p]
+}
+
+// maxOld is how many revisions of a document are compared with a file that the tree does not
+// remember.
+const maxOld = 256
