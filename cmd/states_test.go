@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
 // The commands that look, each for what it needs: a list, the search, the log, the store itself.

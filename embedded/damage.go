@@ -13,7 +13,7 @@ import (
 	"strconv"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/log"
 )

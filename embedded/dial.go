@@ -19,7 +19,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/log"
 )
 

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/statefile"
 	"github.com/tallylog/tally/internal/natsfile"
 	"github.com/tallylog/tally/internal/quota"
-	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/log"
 )
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/durable"
-	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/statefile"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/natsfile"
 )
 

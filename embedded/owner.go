@@ -13,9 +13,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tallylog/tally/internal/durable"
-	"github.com/tallylog/tally/internal/lockfile"
-	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/lockfile"
+	"github.com/tallylog/tally/internal/disk/statefile"
 	"github.com/tallylog/tally/log"
 )
 

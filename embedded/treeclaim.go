@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tallylog/tally/internal/lockfile"
-	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/internal/disk/lockfile"
+	"github.com/tallylog/tally/internal/disk/statefile"
 )
 
 // TreeHeldError says that a folder shows another store.

@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/durable"
-	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/statefile"
 	"github.com/tallylog/tally/log"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/lockfile"
 	"github.com/tallylog/tally/log"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/statefile"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/statefile"
 	"github.com/tallylog/tally/internal/tree"
 )
 

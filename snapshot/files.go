@@ -17,7 +17,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
 // ErrKept says that another process keeps the views of a directory.

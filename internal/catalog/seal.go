@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/tallylog/tally/internal/durable"
-	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/statefile"
 )
 
 // SQLite has no checksum for what it stores: a flipped bit in a row is another row. So a writer

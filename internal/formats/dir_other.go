@@ -10,7 +10,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 // A top is the folder of a Dir. That no path leaves it is what os.Root sees to; links are looked

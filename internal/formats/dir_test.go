@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/formats/storagetest"
 )

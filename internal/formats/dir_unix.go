@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 // A top is the folder of a Dir. Paths are walked from it folder by folder, and none of these is a

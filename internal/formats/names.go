@@ -1,6 +1,6 @@
 package formats
 
-import "github.com/tallylog/tally/internal/filename"
+import "github.com/tallylog/tally/internal/disk/filename"
 
 // FileName makes a file name of an id, the same on every system. An id that can
 // be a file name everywhere stays as it is; bytes that cannot stand there become

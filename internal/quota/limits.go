@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/durable"
-	"github.com/tallylog/tally/internal/lockfile"
-	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/lockfile"
+	"github.com/tallylog/tally/internal/disk/statefile"
 	"github.com/tallylog/tally/log"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/internal/disk/statefile"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )

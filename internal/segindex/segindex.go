@@ -16,7 +16,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 // Segment says of which segment an index is. An index of another one, or of

@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 // The state is a file of lines: a checksum in hex, a space, JSON. The first has the key of

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
 // Bounds of what is delivered and not acknowledged.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
 // watching has the system tell, and nothing else look: all intervals are long.

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/disk/filename"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/stores/ailoop"
 )
 

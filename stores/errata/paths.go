@@ -9,7 +9,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/disk/filename"
 )
 
 // layoutName is the layout of errata's data folder, and headless the session whose only file is

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log/logtest"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/disk/filename"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/disk/filename"
 )
 
 // CreateInitialJob makes a job that has just begun: it runs, and nothing was done yet. A

@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/claude"
-	"github.com/tallylog/tally/internal/lines"
+	"github.com/tallylog/tally/internal/disk/lines"
 )
 
 // Transcripts reads the sessions that Claude Code keeps in a folder of projects, where they

@@ -12,9 +12,9 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/backup"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/disk/backup"
 	"github.com/tallylog/tally/internal/plain"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/acp"
 	"github.com/tallylog/tally/internal/agents/stream"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 	"github.com/tallylog/tally/internal/ingest"
-	"github.com/tallylog/tally/internal/lockfile"
 )
 
 // A spool is the folder in which recordings lie until the store has them: one for each store

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/plain"
 )
 

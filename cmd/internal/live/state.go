@@ -10,7 +10,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
 // stateName is what files are called that belong to a watch of a namespace, "" where

@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/lines"
+	"github.com/tallylog/tally/internal/disk/lines"
 	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"

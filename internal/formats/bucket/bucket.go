@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/disk/filename"
 	"github.com/tallylog/tally/internal/formats"
 )
 

@@ -3,7 +3,7 @@ package bucket
 import (
 	"strings"
 
-	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/disk/filename"
 	"github.com/tallylog/tally/internal/formats"
 )
 

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/disk/filename"
 	"github.com/tallylog/tally/internal/formats"
 )
 

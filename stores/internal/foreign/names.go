@@ -1,6 +1,6 @@
 package foreign
 
-import "github.com/tallylog/tally/internal/filename"
+import "github.com/tallylog/tally/internal/disk/filename"
 
 // KeyOf returns the name of a file in formats and attributes: its path, with bytes
 // that are not UTF-8 as =XX.

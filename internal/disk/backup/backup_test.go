@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/internal/backup"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/backup"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 // tree is a directory that is copied: names of files to what is in them.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tallylog/tally/internal/backup"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/backup"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 // One process at a time writes to a folder, for one store.

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tallylog/tally/internal/backup"
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/backup"
+	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/testkit"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallylog/tally/internal/filename"
+	"github.com/tallylog/tally/internal/disk/filename"
 )
 
 // Every path has a text of its own, and a text that is one's own leads back to it.

@@ -21,7 +21,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 // DamageError says that a file is not what was written there.

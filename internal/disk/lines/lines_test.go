@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallylog/tally/internal/lines"
+	"github.com/tallylog/tally/internal/disk/lines"
 )
 
 // Whatever is read in whatever pieces, the lines are those of strings.Split, and

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallylog/tally/internal/durable"
-	"github.com/tallylog/tally/internal/lockfile"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
 const (

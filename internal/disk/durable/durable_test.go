@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 func mustHold(t *testing.T, path, want string, beside int) {

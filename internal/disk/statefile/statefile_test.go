@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/durable"
-	"github.com/tallylog/tally/internal/statefile"
+	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/disk/statefile"
 )
 
 type limits struct {

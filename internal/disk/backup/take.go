@@ -15,7 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallylog/tally/internal/durable"
+	"github.com/tallylog/tally/internal/disk/durable"
 )
 
 // A Source is a file to be copied.

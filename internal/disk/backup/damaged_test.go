@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/internal/backup"
+	"github.com/tallylog/tally/internal/disk/backup"
 )
 
 // Each object that is cut off, altered or missing is named, by Verify and by a restore,
