@@ -24,7 +24,7 @@ const module = "github.com/tallylog/tally"
 // below, machinery above it; nothing imports upward, and no store another.
 var arrows = []struct{ pkg, may string }{
 	{"events", "internal/rawjson"},
-	{"log", "events internal/rawjson internal/segindex internal/natsfile internal/natswire"},
+	{"log", "events internal/rawjson internal/nats/segindex internal/nats/natsfile internal/nats/natswire"},
 	{"log/logtest", "log events"},
 	{"snapshot", "events internal/rawjson internal/disk/durable"},
 	{"projector", "events snapshot internal/rawjson internal/disk/durable internal/disk/statefile"},
@@ -49,16 +49,16 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/tavern", ". internal/agents internal/agents/claude internal/tend log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/disk/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". internal/tend internal/tree internal/formats internal/formats/bucket internal/formats/redis internal/formats/s2 log log/logtest projector internal/catalog snapshot events internal/natsfile internal/pull internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render internal/disk/statefile"},
+	{"embedded", ". internal/tend internal/tree internal/formats internal/formats/bucket internal/formats/redis internal/formats/s2 log log/logtest projector internal/catalog snapshot events internal/nats/natsfile internal/nats/pull internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render internal/disk/statefile"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
 
 	{"internal/disk/backup", "internal/disk/durable internal/disk/lockfile"},
-	{"internal/natsfile", ""},
-	{"internal/natswire", ""},
-	{"internal/pull", ""},
+	{"internal/nats/natsfile", ""},
+	{"internal/nats/natswire", ""},
+	{"internal/nats/pull", ""},
 	{"internal/bashline", ""},
 	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson internal/sealed internal/disk/statefile"},
 	{"internal/config", "log events internal/sealed"},
@@ -75,7 +75,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
 	{"internal/sealed", "events internal/rawjson"},
-	{"internal/segindex", "internal/disk/durable"},
+	{"internal/nats/segindex", "internal/disk/durable"},
 	{"internal/disk/statefile", "internal/disk/durable"},
 	{"internal/storetest", ". embedded internal/formats log log/logtest events internal/config internal/testkit"}, // for tests
 	{"internal/testkit", "events"},                                                                                // for tests

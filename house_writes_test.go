@@ -53,7 +53,7 @@ var writers = []struct{ file, why string }{
 	{"internal/disk/durable/durable.go", "replaces a file for the callers that this table names"},
 	{"internal/gentree/*.go", "made-up conversations, in a folder that the user names"},
 	{"internal/disk/lockfile/lockfile.go", "locks, for callers that name them"},
-	{"internal/segindex/segindex.go", "an index of the store, by number"},
+	{"internal/nats/segindex/segindex.go", "an index of the store, by number"},
 	{"internal/disk/statefile/statefile.go", "small files of tally's own, for callers that name them"},
 	{"internal/storetest/*.go", "for tests"},
 	{"internal/tail/state.go", "how far files were read, in the folder of states"},

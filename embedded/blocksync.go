@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tallylog/tally/internal/disk/durable"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
 // SyncMethod says how acknowledged events of a store in a directory reach the disk.

@@ -17,8 +17,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tallylog/tally/internal/natsfile"
-	"github.com/tallylog/tally/internal/pull"
+	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/nats/pull"
 )
 
 const (

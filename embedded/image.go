@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/disk/statefile"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/log"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/durable"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
 // mend flips back the bits that explain the damage.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
 // openReadOnly opens a store that is where nothing can be written: on a medium, or in a snapshot of

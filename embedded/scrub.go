@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/log"
 )
 

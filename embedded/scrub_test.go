@@ -13,7 +13,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/log"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/tallylog/tally/internal/disk/durable"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
 // streamFolders lists the streams, oldest first, whose creation was not cut off.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tallylog/tally/internal/natswire"
+	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
 // feed is a connection of its own to a server in this process, by which one consumer

@@ -5,7 +5,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/tallylog/tally/internal/natswire"
+	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
 // Login is a connection that was made to a server, and who may publish on it.

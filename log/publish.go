@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/natswire"
+	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
 // Headers by which a publisher tells the server what it wants.

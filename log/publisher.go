@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tallylog/tally/internal/natswire"
+	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
 // publisher appends over a connection of its own to a server in this process. An answer

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/tallylog/tally/internal/natswire"
+	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
 // A message that nobody answers is sent again, with the same id: the next leader of a

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/segindex"
+	"github.com/tallylog/tally/internal/nats/segindex"
 )
 
 // A segment is begun in steps, between two appends:

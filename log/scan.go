@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
 // Scan implements Backend.

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/segindex"
+	"github.com/tallylog/tally/internal/nats/segindex"
 )
 
 // Segments says how a log is cut into streams. The server reads a whole stream

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/tallylog/tally/internal/segindex"
+	"github.com/tallylog/tally/internal/nats/segindex"
 )
 
 // written remembers what was put into a segment, so that its index can be made without

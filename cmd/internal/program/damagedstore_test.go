@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/natsfile"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/ailoop"
 	"github.com/tallylog/tally/stores/errata"
