@@ -33,9 +33,10 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/tend", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
 
 	{"internal/agents", "events internal/rawjson"},
-	{"internal/agents/*", "internal/agents events internal/rawjson internal/turns"}, // pure: what files say, not where they are read
-	{"internal/redact", "internal/rawjson"},                                         // pure: no I/O, no clock
-	{"internal/ingest", "internal/agents events internal/rawjson internal/tail log projector internal/redact"},
+	{"internal/agents/turns", "events internal/rawjson"},
+	{"internal/agents/*", "internal/agents events internal/rawjson internal/agents/turns"}, // pure: what files say, not where they are read
+	{"internal/ingest/redact", "internal/rawjson"},                                         // pure: no I/O, no clock
+	{"internal/ingest", "internal/agents events internal/rawjson internal/ingest/tail log projector internal/ingest/redact"},
 
 	{"internal/formats", "log projector events internal/disk/durable internal/disk/filename"},
 	{"internal/formats/storagetest", "internal/formats internal/testkit"},
@@ -60,7 +61,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/nats/natswire", ""},
 	{"internal/nats/pull", ""},
 	{"internal/bashline", ""},
-	{"internal/cli", "log projector events internal/config internal/plain internal/rawjson internal/sealed internal/disk/statefile"},
+	{"internal/cli", "log projector events internal/config internal/render/plain internal/rawjson internal/sealed internal/disk/statefile"},
 	{"internal/config", "log events internal/sealed"},
 	{"internal/disk/durable", ""},
 	{"internal/disk/filename", ""},
@@ -68,20 +69,19 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/disk/lines", ""},
 	{"internal/disk/lockfile", ""},
 	{"internal/metrics", ". log"},
-	{"internal/page", "events projector internal/plain internal/rawjson internal/render internal/turns"},
-	{"internal/plain", ""},
+	{"internal/render/page", "events projector internal/render/plain internal/rawjson internal/render internal/agents/turns"},
+	{"internal/render/plain", ""},
 	{"internal/prices", "events internal/rawjson"},
 	{"internal/quota", "log projector events internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
 	{"internal/rawjson", ""},
-	{"internal/render", "projector events internal/plain internal/rawjson internal/turns"},
+	{"internal/render", "projector events internal/render/plain internal/rawjson internal/agents/turns"},
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/nats/segindex", "internal/disk/durable"},
 	{"internal/disk/statefile", "internal/disk/durable"},
 	{"internal/storetest", ". embedded internal/formats log log/logtest events internal/config internal/testkit"}, // for tests
 	{"internal/testkit", "events"},                                                                                // for tests
 	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"},        // for tests
-	{"internal/tail", "internal/disk/durable internal/disk/lockfile"},
-	{"internal/turns", "events internal/rawjson"},
+	{"internal/ingest/tail", "internal/disk/durable internal/disk/lockfile"},
 }
 
 // reach says which packages may depend, directly or not, on what is heavy or has no

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/disk/statefile"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"

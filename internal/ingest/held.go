@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tallylog/tally/internal/tail"
+	"github.com/tallylog/tally/internal/ingest/tail"
 )
 
 // What is held may be so much. It is less than the tailer lets be on its way of one file,

@@ -6,8 +6,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/ingest/tail"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/tail"
 )
 
 // fieldTitle is the field in which a session says how it is called.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/redact"
+	"github.com/tallylog/tally/internal/ingest/redact"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )

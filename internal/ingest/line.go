@@ -13,9 +13,9 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/ingest/redact"
+	"github.com/tallylog/tally/internal/ingest/tail"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/redact"
-	"github.com/tallylog/tally/internal/tail"
 )
 
 // extLine is the extension that says where a line stands: <file>:<offset>+<length>.

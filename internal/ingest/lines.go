@@ -10,8 +10,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/ingest/tail"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/tail"
 )
 
 // isWhole reports whether what has no end of line is a line: a value, or the brace that ends

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/ingest/tail"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/tail"
 	"github.com/tallylog/tally/log"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/turns"
 	"github.com/tallylog/tally/projector"
 )
 

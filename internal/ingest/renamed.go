@@ -10,7 +10,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
-	"github.com/tallylog/tally/internal/tail"
+	"github.com/tallylog/tally/internal/ingest/tail"
 )
 
 // renamed knows which sessions go on under another name, as the folder of their project was

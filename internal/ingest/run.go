@@ -11,7 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
-	"github.com/tallylog/tally/internal/tail"
+	"github.com/tallylog/tally/internal/ingest/tail"
 	"github.com/tallylog/tally/log"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
 

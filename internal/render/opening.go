@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/turns"
 	"github.com/tallylog/tally/projector"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/projector"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/rivo/uniseg"
 
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
 

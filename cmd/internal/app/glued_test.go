@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/internal/agents"
-	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/internal/agents/turns"
 )
 
 // A program that was killed leaves half a line, and the next one writes its line behind it:

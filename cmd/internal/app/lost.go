@@ -11,7 +11,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // lostRecords are the lost records that a command met in the subjects that it read. Whatever the

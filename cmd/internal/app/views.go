@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )

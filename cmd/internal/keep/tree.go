@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/tree"
 	"github.com/tallylog/tally/log"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/internal/agents/stream"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // acpFormat is the format of which both directions are recorded.

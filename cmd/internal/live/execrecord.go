@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/acp"
 	"github.com/tallylog/tally/internal/agents/stream"
-	"github.com/tallylog/tally/internal/redact"
+	"github.com/tallylog/tally/internal/ingest/redact"
 )
 
 // recorder writes what is on a tape into a file of the spool, without secrets, and brings it

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // sayLinks names the links to folders that places hold: they are not followed, so that no

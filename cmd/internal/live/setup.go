@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/disk/durable"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // setter puts tally's hook into the settings of an agent.

@@ -22,9 +22,9 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/ingest"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/ingest/tail"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/internal/tail"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 func newSources(a *app.App) *cobra.Command {

@@ -15,9 +15,9 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/ingest"
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )

@@ -18,8 +18,8 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/ingest"
-	"github.com/tallylog/tally/internal/redact"
-	"github.com/tallylog/tally/internal/tail"
+	"github.com/tallylog/tally/internal/ingest/redact"
+	"github.com/tallylog/tally/internal/ingest/tail"
 )
 
 func newWatch(a *app.App) *cobra.Command {

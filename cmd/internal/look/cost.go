@@ -20,8 +20,8 @@ import (
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
 

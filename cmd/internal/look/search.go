@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // hit is a turn that search found.

@@ -24,7 +24,7 @@ import (
 	"github.com/tallylog/tally/internal/agents/codex"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/ingest"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/ingest"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // warnAgent says of an agent's session what the agent will not notice: it may go on with the

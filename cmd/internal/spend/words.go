@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/plain"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // USD is the reported part of a sum in a table: a dash where none is.

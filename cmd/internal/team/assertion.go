@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // lingering is how long what an assertion has started may hold its output open once the

@@ -8,9 +8,9 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )
 

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )

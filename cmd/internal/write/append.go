@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/disk/lines"
-	"github.com/tallylog/tally/internal/plain"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )

@@ -20,8 +20,8 @@ import (
 	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/ingest"
-	"github.com/tallylog/tally/internal/plain"
-	"github.com/tallylog/tally/internal/redact"
+	"github.com/tallylog/tally/internal/ingest/redact"
+	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/log"
 )
 

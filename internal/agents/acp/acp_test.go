@@ -15,9 +15,9 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/acp"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/transcripts"
-	"github.com/tallylog/tally/internal/turns"
 )
 
 const file = "c1.acp.jsonl"

@@ -3,7 +3,7 @@ package claude
 import (
 	"strings"
 
-	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/internal/agents/turns"
 )
 
 // speech is what somebody does with a line of the conversation.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/turns"
 )
 
 // maxID bounds the ids that are taken from lines.

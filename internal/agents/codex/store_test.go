@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/codex"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/turns"
 	"github.com/tallylog/tally/projector"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/turns"
 )
 
 // objectOf reads a line that is one object.

@@ -46,7 +46,7 @@
 // # A new program
 //
 // One file with a [kind]: how its command is known, where it says its session, what each line
-// means; its place in kinds; a shape in internal/turns for lines that none reads yet; a
+// means; its place in kinds; a shape in internal/agents/turns for lines that none reads yet; a
 // section here and in docs/agents.md.
 //
 // # What was seen

@@ -15,9 +15,9 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/stream"
+	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/transcripts"
-	"github.com/tallylog/tally/internal/turns"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)

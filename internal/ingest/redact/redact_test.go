@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallylog/tally/internal/ingest/redact"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/redact"
 	"github.com/tallylog/tally/internal/testkit"
 )
 

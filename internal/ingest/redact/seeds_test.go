@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tallylog/tally/internal/ingest/redact"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/redact"
 )
 
 // A seed is a secret in what stands around it. Seeds are made of the formats that

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/redact"
+	"github.com/tallylog/tally/internal/ingest/redact"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/redaction.md")
 
 // The table of the documentation is that of the code.
 func TestDocs(t *testing.T) {
-	const page, head = "../../docs/redaction.md", "| rule | finds | shape | described by |\n|---|---|---|---|\n"
+	const page, head = "../../../docs/redaction.md", "| rule | finds | shape | described by |\n|---|---|---|---|\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/internal/agents/turns"
 )
 
 // Nothing that was said is lost, whatever the shape: every text of a turn is in what Read

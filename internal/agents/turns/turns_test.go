@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/internal/agents/turns"
 )
 
 // png is an image of 70 bytes.

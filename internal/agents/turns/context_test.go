@@ -3,7 +3,7 @@ package turns_test
 import (
 	"testing"
 
-	"github.com/tallylog/tally/internal/turns"
+	"github.com/tallylog/tally/internal/agents/turns"
 )
 
 // What editors and agents put into a message of the user is no word of the person, wherever

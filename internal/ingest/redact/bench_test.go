@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/redact"
+	"github.com/tallylog/tally/internal/ingest/redact"
 )
 
 func goroot(t testing.TB) string {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/redact"
+	"github.com/tallylog/tally/internal/ingest/redact"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
