@@ -53,6 +53,9 @@ var arrows = []struct{ pkg, may string }{
 	{"embedded", ". internal/tend internal/tree internal/formats internal/formats/bucket internal/formats/redis internal/formats/s2 log log/logtest projector internal/catalog snapshot events internal/nats/natsfile internal/nats/pull internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render internal/disk/statefile"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
+	{"cmd/internal/bashline", ""},
+	{"cmd/internal/cli", "log projector events internal/config internal/render/plain internal/rawjson internal/sealed internal/disk/statefile"},
+	{"cmd/internal/prices", "events internal/rawjson"},
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
 
@@ -60,8 +63,6 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/nats/natsfile", ""},
 	{"internal/nats/natswire", ""},
 	{"internal/nats/pull", ""},
-	{"internal/bashline", ""},
-	{"internal/cli", "log projector events internal/config internal/render/plain internal/rawjson internal/sealed internal/disk/statefile"},
 	{"internal/config", "log events internal/sealed"},
 	{"internal/disk/durable", ""},
 	{"internal/disk/filename", ""},
@@ -71,7 +72,6 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/metrics", ". log"},
 	{"internal/render/page", "events projector internal/render/plain internal/rawjson internal/render internal/agents/turns"},
 	{"internal/render/plain", ""},
-	{"internal/prices", "events internal/rawjson"},
 	{"internal/quota", "log projector events internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
 	{"internal/rawjson", ""},
 	{"internal/render", "projector events internal/render/plain internal/rawjson internal/agents/turns"},
@@ -89,11 +89,11 @@ var arrows = []struct{ pkg, may string }{
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/storetest examples/* cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". internal/tend log log/logtest internal/formats internal/formats/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/cli internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". internal/tend log log/logtest internal/formats internal/formats/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"modernc.org", "internal/catalog internal/tree embedded internal/storetest examples/* cmd/* cmd/internal/*"},
 	{"github.com/gomodule/redigo", "internal/formats/redis embedded internal/storetest examples/* cmd/* cmd/internal/*"},
-	{"github.com/schollz/progressbar", "internal/cli cmd/* cmd/internal/*"},
-	{"golang.org/x/term", "internal/cli cmd/* cmd/internal/*"},
+	{"github.com/schollz/progressbar", "cmd/* cmd/internal/*"},
+	{"golang.org/x/term", "cmd/* cmd/internal/*"},
 	{module + "/embedded", "internal/storetest examples/* cmd/* cmd/internal/*"},
 	{module + "/internal/cli", "cmd/* cmd/internal/*"},
 }

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the store of this build's server anew")
 
-const fixtures, fixtureRecords = "../internal/natsfile/testdata", 50
+const fixtures, fixtureRecords = "../internal/nats/natsfile/testdata", 50
 
 // Stores that servers of each known version left are read as on the first day: by the
 // reader, by the look for damage, and by a server of this build.

@@ -5,7 +5,7 @@ It is run by hand, from the root of the repository, with a copy of LiteLLM's tab
 
     curl -sO https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json
     python3 tools/prices.py --from 2026-12-01 --only '^(claude|gpt|gemini)-' \\
-        internal/prices/builtin.json model_prices_and_context_window.json >new.json
+        cmd/internal/prices/builtin.json model_prices_and_context_window.json >new.json
 
 A row is never altered: a price that differs from the newest row of its model is a new row
 that holds from the given day on. Standard error lists what was added. Compare it with the

@@ -4,8 +4,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render/plain"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render/plain"
 )
 

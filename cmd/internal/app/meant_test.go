@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/program"
-	"github.com/tallylog/tally/internal/cli"
 )
 
 // hintOf returns what tally says below "unknown command".

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cli"
 )
 
 // pagerCommand returns how to run the user's pager: TALLY_PAGER, PAGER, or less. It is nil

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/catalog"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/projector"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cli"
 )
 
 // Times says what When reads, for a help text.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/prices"
 	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/catalog"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/sealed"

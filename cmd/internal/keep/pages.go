@@ -7,9 +7,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/prices"
 	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/prices"
 	"github.com/tallylog/tally/internal/render/page"
 	"github.com/tallylog/tally/projector"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 )
 

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/internal/agents/stream"
-	"github.com/tallylog/tally/internal/cli"
 )
 
 // Exit codes of what cannot be run, as shells have them.

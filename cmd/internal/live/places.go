@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/internal/agents"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/render/plain"

@@ -18,8 +18,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/ingest/tail"

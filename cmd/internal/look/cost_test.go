@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/prices"
 	"github.com/tallylog/tally/cmd/internal/spend"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
-	"github.com/tallylog/tally/internal/cli"
-	"github.com/tallylog/tally/internal/prices"
 )
 
 func priced(t *testing.T) prices.Table {

@@ -9,8 +9,8 @@ import (
 	"github.com/rivo/uniseg"
 	"pgregory.net/rapid"
 
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/internal/catalog"
-	"github.com/tallylog/tally/internal/cli"
 )
 
 func styleOf(coloured bool) cli.Style {

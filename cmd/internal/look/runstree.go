@@ -8,8 +8,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/perstack"

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/spend"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata"

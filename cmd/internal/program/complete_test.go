@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cli"
 )
 
 // free are flags that take what nobody can know: a number, a time, a name that is new.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"

@@ -15,9 +15,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
-	"github.com/tallylog/tally/internal/cli"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/ingest"
 	"github.com/tallylog/tally/internal/ingest/redact"

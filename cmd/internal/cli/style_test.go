@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tallylog/tally/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cli"
 )
 
 func TestStyle(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/bashline"
+	"github.com/tallylog/tally/cmd/internal/bashline"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
