@@ -56,9 +56,9 @@ soak:
 	$(GO) test -timeout 60m ./internal/formats/... ./stores/...
 	$(GO) test -timeout 60m ./stores/perstack/internal/share ./stores/perstack/internal/secret -rapid.checks=20000
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
-	$(GO) test -timeout 60m ./projector/catalog -rapid.checks=2000
-	$(GO) test -timeout 60m ./log/logtest -rapid.checks=2000
-	$(GO) test -timeout 60m ./ingest -rapid.checks=1000
+	$(GO) test -timeout 60m ./internal/catalog -rapid.checks=2000
+	$(GO) test -timeout 60m ./internal/testkit/logtest -rapid.checks=2000
+	$(GO) test -timeout 60m ./internal/ingest -rapid.checks=1000
 
 # What tally has of sessions that the real programs have meanwhile: Codex, of the versions
 # that copy what they fork and that refer to it, Gemini CLI, pi. They are installed once, and

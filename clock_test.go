@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // sharedMem outlives the logs on it.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/projector"
 )
 

@@ -16,7 +16,7 @@ import (
 // store, *tally.Log, which waits.
 var (
 	mayHoldLogs = map[string]bool{
-		"log": true, "log/logtest": true, ".": true, "embedded": true, "internal/storetest": true,
+		"log": true, "internal/testkit/logtest": true, ".": true, "embedded": true, "internal/testkit/storetest": true,
 		"cmd/internal/serve/bench_ways.go": true, // measures the log beside the raw server
 		"cmd/internal/keep/restore.go":     true, // reads the head of what it restored
 	}

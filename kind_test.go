@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
 // A validator refuses with field and reason, and nothing is written. A kind without one

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // shownMethods are the methods of Log that TestShow calls.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 )
 

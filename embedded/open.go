@@ -21,8 +21,8 @@ import (
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 )

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // The owner's log keeps every promise while one sync covers many appends.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // Who admits appends is asked once for each, with all of its parts, before anything is

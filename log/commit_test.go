@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // disk is a Sync that a test holds and lets fail.

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 func TestMain(m *testing.M) {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // TestIDsOfOneHash has the look-up hit the wrong record: it must find the right one.

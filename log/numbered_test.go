@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // A request of a series is stored if the one before it was, whatever became of the

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // steps is a Sync that a test lets through one by one.

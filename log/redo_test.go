@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // dying is a backend that stores a number of publications more, and then answers nothing.

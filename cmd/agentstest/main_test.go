@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
 // programs is the variable that names the folder into which make agents installs the real

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/formats/storagetest"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
 func openDir(t *testing.T) (*formats.Dir, string) {

@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/formats/storagetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
 func must(t *testing.T, err error) {

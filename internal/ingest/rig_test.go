@@ -24,8 +24,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/pi"
 	"github.com/tallylog/tally/internal/ingest/redact"
 	"github.com/tallylog/tally/internal/ingest/tail"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/projector"
 )
 

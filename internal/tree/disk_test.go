@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/formats/storagetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
 // user is somebody who edits files.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/formats/storagetest"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals"

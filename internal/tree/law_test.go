@@ -18,8 +18,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/formats/storagetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/ailoop"
 )
 

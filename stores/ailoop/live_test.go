@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/ailoop"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // The files of histories are live: what is saved is in its file, and what a program that has a

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/ailoop"
 )

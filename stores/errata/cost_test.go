@@ -12,8 +12,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"

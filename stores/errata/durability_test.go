@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/errata"
 )
 

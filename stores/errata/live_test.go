@@ -12,10 +12,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // optionsIn are the options of a session whose files are in a data folder.

@@ -3,7 +3,7 @@ package errata_test
 import (
 	"testing"
 
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }

@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/errata"
 )
 

@@ -16,11 +16,11 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/storetest"
-	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // panelSession is what both tally and the model of the original offer for one

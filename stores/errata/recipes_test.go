@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/recipe"
 )

@@ -16,9 +16,9 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/disk/durable"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/errata"
 )
 

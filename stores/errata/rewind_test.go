@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // playRun does what a program does for one run of a panel.

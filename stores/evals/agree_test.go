@@ -10,11 +10,11 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // odd are values of a step's metadata: as the simulation writes them, and as it does not.

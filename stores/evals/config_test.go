@@ -14,11 +14,11 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 func TestConfiguration(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // shown is a store with its conversations in a folder, and a program that knows the folder alone.

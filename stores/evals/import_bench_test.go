@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/gentree"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/gentree"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )

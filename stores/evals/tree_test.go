@@ -10,12 +10,12 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/gentree"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/gentree"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // What the handles record comes out as the folder that the original would have

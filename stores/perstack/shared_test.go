@@ -8,7 +8,7 @@ import (
 	"weak"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/perstack"
 )
 

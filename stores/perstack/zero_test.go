@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/perstack"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/tavern"
 )
 

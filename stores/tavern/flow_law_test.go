@@ -13,9 +13,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 	"github.com/tallylog/tally/stores/tavern"
 )
 

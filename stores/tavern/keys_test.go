@@ -12,8 +12,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/tavern"
 )
 

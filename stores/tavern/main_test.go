@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
 func TestMain(m *testing.M) {

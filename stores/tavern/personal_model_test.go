@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/tavern"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/metrics"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/tavern"
 )
 

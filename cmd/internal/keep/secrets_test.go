@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/sealed"
-	"github.com/tallylog/tally/internal/storetest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // What is refused because it was done before, when nobody could say so, is done; what is

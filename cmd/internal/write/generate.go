@@ -9,8 +9,8 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
-	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 )
 
 // generated is what generate prints with -o json.

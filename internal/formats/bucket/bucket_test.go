@@ -15,7 +15,7 @@ import (
 
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/formats/bucket"
-	"github.com/tallylog/tally/internal/formats/storagetest"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
 func must(t *testing.T, err error) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/formats/s2"
-	"github.com/tallylog/tally/internal/formats/storagetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
 func must(t *testing.T, err error) {

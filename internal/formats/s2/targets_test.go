@@ -18,9 +18,9 @@ import (
 	"github.com/tallylog/tally/internal/formats/bucket"
 	"github.com/tallylog/tally/internal/formats/redis"
 	"github.com/tallylog/tally/internal/formats/s2"
-	"github.com/tallylog/tally/internal/formats/storagetest"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )

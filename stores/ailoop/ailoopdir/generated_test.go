@@ -10,8 +10,8 @@ import (
 
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // generator draws snapshot files as their writers make them, and as people edit

@@ -8,9 +8,9 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/stores/ailoop"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,11 +7,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 	"github.com/tallylog/tally/stores/errata/recipe"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 var _ formats.Target = (*tally.Store)(nil)

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // What stands in a file that is appended to stays, byte for byte: lines that are no prompts, a line

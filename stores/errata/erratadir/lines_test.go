@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/stores/errata"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // Prompts are those of all sessions: the newest comes first in memory, the oldest first

@@ -8,10 +8,10 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // A session that somebody changes between the look at it and the append of what a folder

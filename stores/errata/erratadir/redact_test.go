@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // E-36: what is exported to be shared holds nothing that a person or a model

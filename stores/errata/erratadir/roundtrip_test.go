@@ -10,8 +10,8 @@ import (
 
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/stores/errata/erratadir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // two is a session with two models, a failure, a selection and a rewind.

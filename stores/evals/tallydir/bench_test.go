@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // What files grow by is told as they are made, between any two records, or not at all.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/tallydir"

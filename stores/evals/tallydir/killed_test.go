@@ -7,9 +7,9 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // dying is a store that is gone after so many events.

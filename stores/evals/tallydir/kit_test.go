@@ -9,9 +9,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

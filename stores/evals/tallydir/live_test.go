@@ -7,8 +7,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/gentree"
-	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 )
 
 func nobody(events.Subject) bool { return false }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/gentree"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 )
 
 // Whatever stands in a folder comes out byte for byte, and a second import finds

@@ -12,9 +12,9 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/sealed"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/perstack"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )

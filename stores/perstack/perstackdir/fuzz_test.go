@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 )
 
 // mustSurvive imports whatever stands in files: it never panics, all of it comes out as it

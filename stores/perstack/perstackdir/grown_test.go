@@ -15,9 +15,9 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 // written is what an original does: files one after the other, each cut off while it is

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 )
 
 // respelled is a document with its members in another order, others beside them, and text and numbers

@@ -7,8 +7,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/stores/internal/formattest"
 )
 
 func TestUnits(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/stores/internal/formattest"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 

@@ -17,9 +17,9 @@ import (
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
-	"github.com/tallylog/tally/stores/internal/formattest"
 	"github.com/tallylog/tally/stores/perstack"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/sealed"
-	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/stores/perstack"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/log/logtest"
-	"github.com/tallylog/tally/stores/internal/formattest"
+	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/storetest"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }

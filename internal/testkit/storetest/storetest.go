@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // Each runs a test against every backend, chosen by a configuration file alone: in

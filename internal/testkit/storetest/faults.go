@@ -5,7 +5,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/log/logtest"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 )
 
 // Call makes a call and counts what it appended, to any subjects.

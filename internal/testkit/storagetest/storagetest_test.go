@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/formats/storagetest"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
 func TestMem(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
-	"github.com/tallylog/tally/log/logtest"
 )
 
 // model is a log as plain as can be: a list.

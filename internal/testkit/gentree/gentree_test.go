@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/gentree"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 )
 
 // hashTree hashes names and contents of a folder.
