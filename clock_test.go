@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // sharedMem outlives the logs on it.
-type sharedMem struct{ *logtest.Mem }
+type sharedMem struct{ *memlog.Backend }
 
 func (sharedMem) Close() error { return nil }
 
@@ -22,7 +22,7 @@ func (sharedMem) Close() error { return nil }
 func TestLogTime(t *testing.T) {
 	start := time.Now().Truncate(time.Second)
 	owner, own := start, start // what dates records, and this process
-	mem := logtest.NewMem(logtest.MemConfig{Now: func() time.Time { return owner }})
+	mem := memlog.New(memlog.Config{Now: func() time.Time { return owner }})
 	said := new(bytes.Buffer)
 	begin := func() *tally.Store {
 		t.Helper()

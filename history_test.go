@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -80,7 +81,7 @@ func mustHistory(t *testing.T, d *tally.Documents, kind, id string) []tally.Chan
 // machine says.
 func TestDocumentExpires(t *testing.T) {
 	now := time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
-	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{Now: func() time.Time { return now }}), log.Config{})
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{Now: func() time.Time { return now }}), log.Config{})
 	st, err := tally.Open(t.Context(), l, tally.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ const module = "github.com/tallylog/tally"
 var arrows = []struct{ pkg, may string }{
 	{"events", "internal/rawjson"},
 	{"log", "events internal/rawjson internal/nats/segindex internal/nats/natsfile internal/nats/natswire"},
-	{"internal/testkit/logtest", "log events"},
+	{"log/memlog", "log events"},
 	{"snapshot", "events internal/rawjson internal/disk/durable"},
 	{"projector", "events snapshot internal/rawjson internal/disk/durable internal/disk/statefile"},
 	{"internal/catalog", "projector events internal/disk/durable internal/rawjson internal/disk/lockfile internal/disk/statefile"},
@@ -43,14 +43,14 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/tree", "internal/formats log projector events internal/disk/filename"},
 	{"internal/formats/*", "internal/formats internal/disk/filename"},
 	{"stores/internal/foreign", "internal/formats log projector events internal/disk/filename internal/rawjson"},
-	{"internal/testkit/formattest", "internal/formats internal/testkit/storagetest log internal/testkit/logtest projector events internal/testkit"},
+	{"internal/testkit/formattest", "internal/formats internal/testkit/storagetest log log/memlog internal/testkit/logtest projector events internal/testkit"},
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
 	{"stores/*/*dir", "internal/formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
 	{"stores/tavern", ". internal/agents internal/agents/claude internal/tend log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/disk/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". internal/tend internal/tree internal/formats internal/formats/bucket internal/formats/redis internal/formats/s2 log internal/testkit/logtest projector internal/catalog snapshot events internal/nats/natsfile internal/nats/pull internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render internal/disk/statefile"},
+	{"embedded", ". internal/tend internal/tree internal/formats internal/formats/bucket internal/formats/redis internal/formats/s2 log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/pull internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render internal/disk/statefile"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/bashline", ""},
@@ -66,6 +66,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/config", "log events internal/sealed"},
 	{"internal/disk/durable", ""},
 	{"internal/disk/filename", ""},
+	{"internal/testkit/logtest", "log log/memlog events"},
 	{"internal/testkit/gentree", "internal/rawjson"},
 	{"internal/disk/lines", ""},
 	{"internal/disk/lockfile", ""},
@@ -78,9 +79,9 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/nats/segindex", "internal/disk/durable"},
 	{"internal/disk/statefile", "internal/disk/durable"},
-	{"internal/testkit/storetest", ". embedded internal/formats log internal/testkit/logtest events internal/config internal/testkit"}, // for tests
-	{"internal/testkit", "events"},                                                                                                     // for tests
-	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"},                             // for tests
+	{"internal/testkit/storetest", ". embedded internal/formats log log/memlog internal/testkit/logtest events internal/config internal/testkit"}, // for tests
+	{"internal/testkit", "events"},                                                                                                                // for tests
+	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"},                                        // for tests
 	{"internal/ingest/tail", "internal/disk/durable internal/disk/lockfile"},
 }
 
@@ -89,7 +90,7 @@ var arrows = []struct{ pkg, may string }{
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". internal/tend log internal/formats internal/formats/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". internal/tend log log/memlog internal/formats internal/formats/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/*"},
 	{"modernc.org", "internal/catalog internal/tree embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
 	{"github.com/gomodule/redigo", "internal/formats/redis embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "cmd/* cmd/internal/*"},

@@ -14,9 +14,9 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 )
@@ -150,7 +150,7 @@ func TestRewindToWhereOneIs(t *testing.T) {
 // those of now, and only what was written is undone.
 func TestMovesFollowAModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+		l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
 		must(t, err)
 		st, err := tally.Open(t.Context(), l, tally.Config{Source: "urn:test"})
 		must(t, err)

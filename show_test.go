@@ -9,8 +9,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // shownMethods are the methods of Log that TestShow calls.
@@ -33,7 +33,7 @@ func TestShow(t *testing.T) {
 		at = upto
 		return answer
 	}
-	l, err := log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{})
+	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 )
@@ -192,7 +192,7 @@ func TestNamespaces(t *testing.T) {
 // Close writes the snapshots of what changed and ends what the store runs.
 func TestCloseKeepsSnapshots(t *testing.T) {
 	kept, closed := &snapshot.Mem{}, 0
-	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

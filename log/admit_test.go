@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // Who admits appends is asked once for each, with all of its parts, before anything is
@@ -31,7 +32,7 @@ func TestAdmit(t *testing.T) {
 					}
 				}, refuse
 			}
-			l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), c)
+			l := logtest.OpenOn(t, memlog.New(memlog.Config{}), c)
 			part := func(id string, at events.Offset) log.Part {
 				return log.Part{Subject: events.Document("", "doc", id), Expect: log.At(at), Events: []events.Event{{ID: "e", Source: "urn:t", Type: "com.example.x"}}}
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // forgetful answers some questions about where the log ends as a server does that is
@@ -37,7 +38,7 @@ func (f *forgetful) State(ctx context.Context) (log.State, error) {
 func TestRepeatedAppendIsNotRefused(t *testing.T) {
 	for name, first := range map[string]events.Event{"looked up by id": note("x", "x"), "looked up behind the expectation": note("", "x")} {
 		t.Run(name, func(t *testing.T) {
-			mem := shared{logtest.NewMem(logtest.MemConfig{})}
+			mem := shared{memlog.New(memlog.Config{})}
 			unanswered := &logtest.Faulty{Backend: mem, Next: logtest.Sometimes(1, 1, logtest.AckLost)}
 			one := logtest.OpenOn(t, unanswered, log.Config{})
 			a := events.Session("", "a")

@@ -16,6 +16,6 @@
 // was written; [ErrUnknown], after which the same append is made again.
 //
 // [Open] uses a NATS JetStream server, [OpenOn] any [Backend], such as the one in
-// memory of package logtest. All of them promise the same, and the suite logtest.Run
-// holds them to it.
+// memory of package log/memlog. Every backend keeps the same promises: one suite of tests
+// runs on each of them.
 package log

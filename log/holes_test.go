@@ -6,19 +6,19 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // amnesiac is a Backend that does not know any more that it ever had one of its records.
 type amnesiac struct {
-	*logtest.Mem
+	*memlog.Backend
 	subject string
 	at      events.Offset
 }
 
 func (f amnesiac) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
-	c, err := f.Mem.Scan(ctx, q)
+	c, err := f.Backend.Scan(ctx, q)
 	if q.Filter == f.subject && q.After < f.at && err == nil {
 		c = oneLess{c}
 	}
@@ -36,7 +36,7 @@ func (c oneLess) Announced(ctx context.Context) (uint64, error) {
 // by those of all if nobody knows, from when that is told: the backend may have forgotten
 // that it had it.
 func TestFoundLossesAreReported(t *testing.T) {
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	var found []events.Offset
 	a, b := events.Session("", "a"), events.Session("", "b")
 	l, err := log.OpenOn(t.Context(), amnesiac{mem, a.NATS(), 2}, log.Config{Found: func(at events.Offset) { found = append(found, at) }})

@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // TestIDsOfOneHash has the look-up hit the wrong record: it must find the right one.
@@ -31,7 +32,7 @@ func TestIDsOfOneHash(t *testing.T) {
 
 // TestTwoLogsOnOneBackend has each find what the other appended, whatever it knew.
 func TestTwoLogsOnOneBackend(t *testing.T) {
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	one, two := logtest.OpenOn(t, mem, log.Config{}), logtest.OpenOn(t, shared{mem}, log.Config{})
 	a := events.Session("", "a")
 	for i := range 10 {
@@ -46,7 +47,7 @@ func TestTwoLogsOnOneBackend(t *testing.T) {
 }
 
 // shared is a backend that a log does not close.
-type shared struct{ *logtest.Mem }
+type shared struct{ *memlog.Backend }
 
 func (shared) Close() error { return nil }
 
@@ -81,7 +82,7 @@ func (b counted) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
 // did not come: it knows, with the ids that it looked up once, and says no where one came.
 func TestSinceReadsNothing(t *testing.T) {
 	scans := 0
-	l := logtest.OpenOn(t, counted{logtest.NewMem(logtest.MemConfig{}), &scans}, log.Config{Owner: true})
+	l := logtest.OpenOn(t, counted{memlog.New(memlog.Config{}), &scans}, log.Config{Owner: true})
 	a := events.Session("", "a")
 	mustAppend(t, l, a, note("first", "first"))
 	mustAppend(t, l, a, note("first", "first")) // looked up
@@ -120,7 +121,7 @@ func TestSinceReadsNothing(t *testing.T) {
 // read, whether it came before the types were forgotten or after.
 func TestSinceOfManyTypes(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside it
-	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Owner: true})
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Owner: true})
 	a := events.Session("", "a")
 	const types = 200
 	places := make([]events.Offset, types)

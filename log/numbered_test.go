@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // A request of a series is stored if the one before it was, whatever became of the
 // queue in which that one stood.
 func TestAppendBehindOneThatFailed(t *testing.T) {
-	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // steps is a Sync that a test lets through one by one.
@@ -43,7 +44,7 @@ func TestSyncCoversWhatWasStoredBeforeIt(t *testing.T) {
 	s := &steps{began: make(chan struct{}), next: make(chan struct{})}
 	opened := make(chan *log.Log)
 	go func() {
-		l, err := log.OpenOn(context.WithoutCancel(t.Context()), logtest.NewMem(logtest.MemConfig{}), log.Config{Sync: s.sync, AckWait: time.Minute})
+		l, err := log.OpenOn(context.WithoutCancel(t.Context()), memlog.New(memlog.Config{}), log.Config{Sync: s.sync, AckWait: time.Minute})
 		if err != nil {
 			t.Error(err)
 		}
@@ -118,7 +119,7 @@ func (g *gate) Publish(ctx context.Context, p log.Publication) (log.Receipt, err
 // A11: all that was queued behind an append that fails is aborted, and nothing of it is
 // written.
 func TestAllBehindAFailureAreAborted(t *testing.T) {
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	g := &gate{shared{mem}, make(chan struct{}, 1), make(chan struct{})}
 	l := logtest.OpenOn(t, g, log.Config{})
 	sub := events.Session("", "s")
@@ -167,7 +168,7 @@ func (c *clock) move(d time.Duration) {
 // up: the backend has forgotten it.
 func TestIDThatGrowsOldInTheQueue(t *testing.T) {
 	c := &clock{now: time.Now()}
-	mem := shared{logtest.NewMem(logtest.MemConfig{Now: c.Now})}
+	mem := shared{memlog.New(memlog.Config{Now: c.Now})}
 	one := logtest.OpenOn(t, mem, log.Config{Now: c.Now})
 	sub, id := events.Session("", "s"), uuid.Must(uuid.NewV7()).String()
 	c.move(time.Second)
@@ -215,7 +216,7 @@ func TestSameIdentityWithAnotherReference(t *testing.T) {
 func TestUnknownAnswerMakesIDsDoubtful(t *testing.T) {
 	c := &clock{now: time.Now()}
 	lose := logtest.None
-	mem := shared{logtest.NewMem(logtest.MemConfig{Now: c.Now})}
+	mem := shared{memlog.New(memlog.Config{Now: c.Now})}
 	l := logtest.OpenOn(t, &logtest.Faulty{Backend: mem, Next: func() logtest.Fault { return lose }}, log.Config{Owner: true, Now: c.Now})
 	sub := events.Session("", "s")
 	mustAppend(t, l, sub, note("a", "x"))
@@ -264,7 +265,7 @@ func (c *leakyCursor) Next(ctx context.Context) (log.Message, error) {
 
 // B11: a live follow of everything notices that an offset did not come.
 func TestFollowNoticesAGap(t *testing.T) {
-	mem := shared{logtest.NewMem(logtest.MemConfig{})}
+	mem := shared{memlog.New(memlog.Config{})}
 	writer, l := logtest.OpenOn(t, mem, log.Config{}), logtest.OpenOn(t, leaky{mem, 3}, log.Config{})
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
@@ -290,7 +291,7 @@ func TestFollowNoticesAGap(t *testing.T) {
 // B04: damage stands in its place also in a read of one subject that is longer than what is
 // held back for counting.
 func TestDamageStandsInItsPlace(t *testing.T) {
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	l := logtest.OpenOn(t, mem, log.Config{})
 	sub := events.Session("", "s")
 	const n, damaged = 5000, 700

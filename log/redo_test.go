@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // dying is a backend that stores a number of publications more, and then answers nothing.
@@ -50,7 +51,7 @@ func TestUnitAcrossADeath(t *testing.T) {
 	for cut := range 6 {
 		for _, silent := range []bool{false, true} {
 			t.Run(fmt.Sprintf("after %d publications, silent %v", cut, silent), func(t *testing.T) {
-				mem := logtest.NewMem(logtest.MemConfig{})
+				mem := memlog.New(memlog.Config{})
 				var mark events.Offset
 				owner := func(b log.Backend) *log.Log {
 					return logtest.OpenOn(t, b, log.Config{Owner: true, Settled: mark, Mark: func(at events.Offset) { mark = at }, Sync: func(string) error { return nil }})
@@ -123,7 +124,7 @@ func TestUnitAcrossADeath(t *testing.T) {
 
 // Nobody but the log writes redo records: an owner would do what they say.
 func TestNobodyWritesRedoRecords(t *testing.T) {
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	l := logtest.OpenOn(t, shared{mem}, log.Config{Owner: true, Sync: func(string) error { return nil }})
 	e := events.Event{ID: "1", Source: "urn:tally:log", Type: events.TypeUnitAppended, Data: []byte(`{"events":[]}`)}
 	_, err := l.Append(t.Context(), events.Document("", events.KindUnit, "log"), log.Any, e)
@@ -138,7 +139,7 @@ func TestNobodyWritesRedoRecords(t *testing.T) {
 // Two writers whose units have two subjects in common, named in another order by each, do
 // not wait for each other for ever, and both subjects have them in one order.
 func TestManyUnitsCross(t *testing.T) {
-	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{}), log.Config{Owner: true, Sync: func(string) error { return nil }})
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Owner: true, Sync: func(string) error { return nil }})
 	subs := [2]events.Subject{events.Session("", "a"), events.Session("", "b")}
 	const each = 5_000
 	var all sync.WaitGroup

@@ -18,6 +18,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 )
@@ -29,7 +30,7 @@ var _ projector.Follower = (*log.Log)(nil)
 type bench struct {
 	t     *testing.T
 	log   *log.Log
-	mem   *logtest.Mem
+	mem   *memlog.Backend
 	store *counted
 	warn  warnings
 	dir   string
@@ -55,7 +56,7 @@ func (c *counted) Put(ctx context.Context, s snapshot.Snapshot) error {
 func onBench(t *testing.T, run func(*bench)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, mem: logtest.NewMem(logtest.MemConfig{}), store: &counted{}, dir: dir}
+		b := &bench{t: t, mem: memlog.New(memlog.Config{}), store: &counted{}, dir: dir}
 		b.log = logtest.OpenOn(t, b.mem, log.Config{})
 		run(b)
 	})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -19,7 +19,7 @@ import (
 const quiet = 50 * time.Millisecond
 
 func TestPatientViewRestsUntilTheLogIsQuiet(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		v := &shelf{}
 		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Patient})
 		defer stop()
@@ -44,7 +44,7 @@ func TestPatientViewRestsUntilTheLogIsQuiet(t *testing.T) {
 }
 
 func TestPatientViewRestsNoLongerThanItMay(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		const pace = 400 * time.Millisecond
 		v := &shelf{}
 		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Pace(pace)})
@@ -64,7 +64,7 @@ func TestPatientViewRestsNoLongerThanItMay(t *testing.T) {
 // A view whose log is never quiet before its first look begins all the same, and a
 // program that opens a log and appends goes first.
 func TestPatientViewLetsOthersBegin(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		put(t, l, s1, "a")
 		v := &shelf{}
 		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Patient})
@@ -76,7 +76,7 @@ func TestPatientViewLetsOthersBegin(t *testing.T) {
 }
 
 func TestWaiterEndsTheRest(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		v := &shelf{}
 		r := &projector.Runner{Log: l, View: v, Pace: projector.Pace(24 * time.Hour)}
 		stop := running(t, r)
@@ -100,7 +100,7 @@ func TestWaiterEndsTheRest(t *testing.T) {
 }
 
 func TestPatientViewCatchesUpWhenItStops(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		v := &shelf{}
 		stop := running(t, &projector.Runner{Log: l, View: v, Pace: projector.Patient})
 		put(t, l, s1, "a", "b")
@@ -110,7 +110,7 @@ func TestPatientViewCatchesUpWhenItStops(t *testing.T) {
 }
 
 func TestPatientViewPassesDamage(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, mem *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, mem *memlog.Backend) {
 		v, b := &shelf{}, &bulky{Log: l}
 		stop := running(t, &projector.Runner{Log: b, View: v, Pace: projector.Patient})
 		defer stop()
@@ -155,7 +155,7 @@ func (b *bulky) Bulk() bool { return b.now.Load() }
 // While a large series is appended every view stands aside, for a tenth of a second at
 // the most.
 func TestViewStandsAsideForALargeSeries(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		v, b := &shelf{}, &bulky{Log: l}
 		stop := running(t, &projector.Runner{Log: b, View: v})
 		defer stop()
@@ -188,7 +188,7 @@ func TestViewStandsAsideForALargeSeries(t *testing.T) {
 }
 
 func TestNobodyWaitsForALargeSeries(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		v, b := &shelf{}, &bulky{Log: l}
 		r := &projector.Runner{Log: b, View: v}
 		stop := running(t, r)
@@ -211,7 +211,7 @@ func TestNobodyWaitsForALargeSeries(t *testing.T) {
 // thousand a second each as it comes, or nearly.
 func TestViewTakesManyAtATime(t *testing.T) {
 	for _, x := range []struct{ perSecond, least, most int }{{1000, 300, 1000}, {5000, 40, 150}} {
-		onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+		onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 			v := &shelf{}
 			stop := running(t, &projector.Runner{Log: l, View: v})
 			defer stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -107,9 +108,9 @@ func (s *shelf) has(t *testing.T, want ...string) {
 }
 
 // onShelf runs a test with a log in memory, on a clock of its own.
-func onShelf(t *testing.T, run func(t *testing.T, l *log.Log, mem *logtest.Mem)) {
+func onShelf(t *testing.T, run func(t *testing.T, l *log.Log, mem *memlog.Backend)) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := logtest.NewMem(logtest.MemConfig{})
+		mem := memlog.New(memlog.Config{})
 		run(t, logtest.OpenOn(t, mem, log.Config{}), mem)
 	})
 }
@@ -140,7 +141,7 @@ func running(t *testing.T, r *projector.Runner) (stop func()) {
 }
 
 func TestRunnerCatchesUpAndGoesOn(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		put(t, l, s1, "a", "b")
 		v := &shelf{}
 		r := &projector.Runner{Log: l, View: v}
@@ -164,7 +165,7 @@ func TestRunnerCatchesUpAndGoesOn(t *testing.T) {
 }
 
 func TestRunnerCommitsInBatches(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		for i := range 10 {
 			put(t, l, s1, fmt.Sprint(i))
 		}
@@ -193,7 +194,7 @@ func TestRunnerQuarantines(t *testing.T) {
 		"panic": func() error { panic("cannot be") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+			onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 				put(t, l, s1, "a")
 				put(t, l, s2, "b", "bad")
 				put(t, l, s1, "c")
@@ -232,7 +233,7 @@ func TestRunnerQuarantines(t *testing.T) {
 // A view that fails is no subject's fault: it is tried again from where it stands,
 // and nothing is left out.
 func TestRunnerTriesAgain(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		put(t, l, s1, "a")
 		v := &shelf{broken: errors.New("no space")}
 		var said warnings
@@ -260,7 +261,7 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 		"damaged":       {Offset: 2, EventID: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onShelf(t, func(t *testing.T, l *log.Log, mem *logtest.Mem) {
+			onShelf(t, func(t *testing.T, l *log.Log, mem *memlog.Backend) {
 				put(t, l, s1, "a", "b", "c")
 				mem.Damage(2)
 				var said warnings
@@ -282,7 +283,7 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 
 // A runner that has no time to catch up says in the view that there is more.
 func TestRunnerLeaves(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		put(t, l, s1, "a", "b", "c", "d", "e", "f")
 		v := &shelf{refuse: func(projector.Fact) error { time.Sleep(300 * time.Millisecond); return nil }}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -298,7 +299,7 @@ func TestRunnerLeaves(t *testing.T) {
 }
 
 func TestRunnerWaitEnds(t *testing.T) {
-	onShelf(t, func(t *testing.T, l *log.Log, _ *logtest.Mem) {
+	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		r := &projector.Runner{Log: l, View: &shelf{}, Logger: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

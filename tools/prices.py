@@ -10,7 +10,7 @@ It is run by hand, from the root of the repository, with a copy of LiteLLM's tab
 A row is never altered: a price that differs from the newest row of its model is a new row
 that holds from the given day on. Standard error lists what was added. Compare it with the
 makers' pages, and correct from, source and checked, before new.json replaces the table;
-go test ./internal/prices checks the result.
+go test ./cmd/internal/prices checks the result.
 """
 import argparse
 import datetime

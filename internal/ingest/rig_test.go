@@ -24,8 +24,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/pi"
 	"github.com/tallylog/tally/internal/ingest/redact"
 	"github.com/tallylog/tally/internal/ingest/tail"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -58,7 +58,7 @@ func newRig(t fataler, dir string, agent agents.Agent) *rig {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	return &rig{t: t, agent: agent, dir: filepath.Join(dir, "home"), blocked: new(atomic.Int64), state: filepath.Join(dir, "state.db"), store: &store{Backend: logtest.NewMem(logtest.MemConfig{})}}
+	return &rig{t: t, agent: agent, dir: filepath.Join(dir, "home"), blocked: new(atomic.Int64), state: filepath.Join(dir, "state.db"), store: &store{Backend: memlog.New(memlog.Config{})}}
 }
 
 // store is a log that outlives who uses it, and that can be stopped at a publication: it

@@ -10,14 +10,14 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
 func TestMetrics(t *testing.T) {
 	m := New()
-	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Observer: m, Sync: func(string) error { return nil }})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Observer: m, Sync: func(string) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

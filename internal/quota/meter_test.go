@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -95,7 +96,7 @@ func limit(t testing.TB, m *Meter, scope string, bytes int64) {
 // A refusal says which scope, how much it may have, has, and would have had to have. What
 // grows nothing goes on.
 func TestRefusal(t *testing.T) {
-	l, m := metered(t, logtest.NewMem(logtest.MemConfig{}), "", admits)
+	l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 	put(t, l, doc("a"), written("ann", 60)) // before there are limits
 	limit(t, m, "owner:ann", 100)
 	put(t, l, doc("b"), written("ann", 40))
@@ -141,7 +142,7 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	for scope, kind := range map[string]string{"store": "note", "owner:": "note", "kind:note": "note"} {
-		l, m := metered(t, logtest.NewMem(logtest.MemConfig{}), "", admits)
+		l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 		limit(t, m, scope, 5)
 		sub := events.Document("other", kind, "x")
 		if err := tryPut(t, l, sub, written("", 6)); err == nil {
@@ -155,7 +156,7 @@ func TestScopes(t *testing.T) {
 // A transaction is admitted by what it adds in all: a document may be moved where there is
 // no room for a second one.
 func TestSeveralSubjects(t *testing.T) {
-	l, m := metered(t, logtest.NewMem(logtest.MemConfig{}), "", admits)
+	l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 	put(t, l, doc("a"), written("ann", 100))
 	limit(t, m, "store", 100)
 	move := []log.Part{{Subject: doc("b"), Expect: log.At(0), Events: []events.Event{written("ann", 101)}}, {Subject: doc("a"), Expect: log.At(1), Events: []events.Event{deleted(t, doc("a"), "renamed")}},
@@ -186,11 +187,11 @@ func withSubject(sub events.Subject, e events.Event) events.Event {
 }
 
 // slow takes a moment to store something, so that writers meet.
-type slow struct{ *logtest.Mem }
+type slow struct{ *memlog.Backend }
 
 func (s slow) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
 	time.Sleep(200 * time.Microsecond)
-	return s.Mem.Publish(ctx, p)
+	return s.Backend.Publish(ctx, p)
 }
 
 const writers, perWriter, eventSize = 64, 8, 10
@@ -199,7 +200,7 @@ const writers, perWriter, eventSize = 64, 8, 10
 // how many events got in.
 func together(t *testing.T, build func(*Meter) admission) (stored int64) {
 	t.Helper()
-	l, m := metered(t, slow{logtest.NewMem(logtest.MemConfig{})}, "", build)
+	l, m := metered(t, slow{memlog.New(memlog.Config{})}, "", build)
 	limit(t, m, "store", writers*perWriter*eventSize/2)
 	var in atomic.Int64
 	var all sync.WaitGroup
@@ -254,7 +255,7 @@ func TestShared(t *testing.T) {
 	t.Logf("seed %d", seed)
 	patience = 0
 	t.Cleanup(func() { patience = 30 * time.Second })
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	l, m := metered(t, &logtest.Faulty{Backend: slow{mem}, Next: logtest.Sometimes(seed, 16, logtest.Dropped, logtest.AckLost)}, "", admits)
 	limits := Limits{"store": 600, "owner:ann": 250, "kind:doc": 400}
 	for scope, bytes := range limits {
@@ -298,7 +299,7 @@ func BenchmarkAdmit(b *testing.B) {
 	for name, limits := range map[string]Limits{"none": nil, "set": {"store": Most, "owner:ann": Most, "kind:doc": Most}} {
 		b.Run(name, func(b *testing.B) {
 			dir := b.TempDir()
-			_, m := metered(b, logtest.NewMem(logtest.MemConfig{}), dir, admits)
+			_, m := metered(b, memlog.New(memlog.Config{}), dir, admits)
 			for scope, bytes := range limits {
 				limit(b, m, scope, bytes)
 			}
@@ -339,7 +340,7 @@ func TestModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	patience = 0
 	t.Cleanup(func() { patience = 30 * time.Second })
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	b := &logtest.Faulty{Backend: mem, Next: logtest.Sometimes(seed, 8, logtest.Dropped, logtest.AckLost)}
 	l, m := metered(t, b, "", admits)
 	plain := logtest.OpenOn(t, mem, log.Config{})
@@ -411,7 +412,7 @@ func blob(t testing.TB, l *log.Log, content []byte) string {
 // Content by reference counts for each document that refers to it. One that is not there is
 // refused: it would be counted when somebody brings it.
 func TestByReference(t *testing.T) {
-	l, m := metered(t, logtest.NewMem(logtest.MemConfig{}), "", admits)
+	l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 	early := written("ann", 0).WithExtension(events.ExtDataRef, events.BlobRef(hex.EncodeToString(make([]byte, 32))))
 	content := []byte("content that comes later")
 	sum := sha256.Sum256(content)
@@ -445,7 +446,7 @@ func TestByReference(t *testing.T) {
 // Of what got no answer, the larger of what may be there counts: until it is sent again, or
 // something behind it says what became of it.
 func TestUnknown(t *testing.T) {
-	l, m := metered(t, logtest.NewMem(logtest.MemConfig{}), "", admits)
+	l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 	put(t, l, doc("old"), written("", 60))
 	limit(t, m, "store", 100)
 	admit := func(sub events.Subject, e events.Event, o outcome) error {
@@ -478,7 +479,7 @@ func TestUnknown(t *testing.T) {
 
 // gate stores nothing until it is opened.
 type gate struct {
-	*logtest.Mem
+	*memlog.Backend
 	waits chan struct{}
 	open  chan struct{}
 }
@@ -486,12 +487,12 @@ type gate struct {
 func (g gate) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
 	g.waits <- struct{}{}
 	<-g.open
-	return g.Mem.Publish(ctx, p)
+	return g.Backend.Publish(ctx, p)
 }
 
 // What is under way when the first limit is set is counted.
 func TestLimitMeanwhile(t *testing.T) {
-	g := gate{logtest.NewMem(logtest.MemConfig{}), make(chan struct{}), make(chan struct{})}
+	g := gate{memlog.New(memlog.Config{}), make(chan struct{}), make(chan struct{})}
 	l, m := metered(t, g, "", admits)
 	done := make(chan error)
 	go func() { done <- tryPut(t, l, doc("a"), written("ann", 50)) }()
@@ -511,7 +512,7 @@ func TestLimitMeanwhile(t *testing.T) {
 
 // So is content that comes while the first limit is set, of a document that is there already.
 func TestContentMeanwhile(t *testing.T) {
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	content := []byte("content")
 	sum := sha256.Sum256(content)
 	put(t, logtest.OpenOn(t, mem, log.Config{}), doc("a"), written("", 0).WithExtension(events.ExtDataRef, events.BlobRef(hex.EncodeToString(sum[:]))))
@@ -535,7 +536,7 @@ func TestContentMeanwhile(t *testing.T) {
 // refuses documents, and nothing else.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
-	l, m := metered(t, logtest.NewMem(logtest.MemConfig{}), dir, admits)
+	l, m := metered(t, memlog.New(memlog.Config{}), dir, admits)
 	limit(t, m, "store", 100)
 	limit(t, m, "kind:doc", 50)
 	limit(t, m, "store", 0)

@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -156,7 +156,7 @@ func (l plain) file(ctx context.Context, target formats.Target, st formats.Stora
 
 // openStore opens a store in memory.
 func openStore(t testing.TB) *tally.Store {
-	l := need(log.OpenOn(context.Background(), logtest.NewMem(logtest.MemConfig{}), log.Config{}))
+	l := need(log.OpenOn(context.Background(), memlog.New(memlog.Config{}), log.Config{}))
 	st := need(tally.Open(context.Background(), l, tally.Config{}))
 	t.Cleanup(func() { st.Close() })
 	return st

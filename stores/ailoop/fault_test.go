@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
@@ -53,7 +54,7 @@ func TestHistorySaveRepeated(t *testing.T) {
 // A save that was stored without anybody hearing of it stands in the way of
 // another one, until it was loaded.
 func TestHistorySaveUnheard(t *testing.T) {
-	backend := &hangingUp{Backend: logtest.NewMem(logtest.MemConfig{})}
+	backend := &hangingUp{Backend: memlog.New(memlog.Config{})}
 	st, err := tally.Open(t.Context(), logtest.OpenOn(t, backend, log.Config{}), tally.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +93,7 @@ func (b *hangingUp) Publish(ctx context.Context, p log.Publication) (log.Receipt
 // log says of its repetition that it has it already: that is a conflict, and nothing is
 // saved that nobody sees.
 func TestHistorySaveUnheardAndRewound(t *testing.T) {
-	backend := &hangingUp{Backend: logtest.NewMem(logtest.MemConfig{})}
+	backend := &hangingUp{Backend: memlog.New(memlog.Config{})}
 	st, err := tally.Open(t.Context(), logtest.OpenOn(t, backend, log.Config{}), tally.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/testkit/formattest"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
@@ -179,7 +179,7 @@ func (a *agreement) edit(note string) {
 // calls, Metadata and Content are the export, byte for byte.
 func TestViewsAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+		l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
 		if err != nil {
 			rt.Fatal(err)
 		}

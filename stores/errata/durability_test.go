@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/errata"
 )
 
@@ -28,7 +28,7 @@ func (d *failingDisk) sync(string) error {
 func (d *failingDisk) open(t *testing.T) (*log.Log, *errata.Store) {
 	t.Helper()
 	d.allowed.Store(1 << 40)
-	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Sync: d.sync})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Sync: d.sync})
 	must(t, err)
 	t.Cleanup(func() { l.Close() }) // which syncs, and cannot
 	st, err := tally.Open(t.Context(), l, tally.Config{})

@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/errata"
 )
 
@@ -181,7 +181,7 @@ func TestPanelModel(t *testing.T) {
 }
 
 func playInMemory(t *testing.T, rt *rapid.T, program []panelOp) {
-	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
 	if err != nil {
 		rt.Fatalf("%v", err)
 	}

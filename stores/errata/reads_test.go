@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/snapshot"
 	"github.com/tallylog/tally/stores/errata"
 )
@@ -78,7 +79,7 @@ func TestPanelRunReads(t *testing.T) {
 		}
 	}
 	reads := func(runs int) int {
-		b := &counting{Backend: logtest.NewMem(logtest.MemConfig{})}
+		b := &counting{Backend: memlog.New(memlog.Config{})}
 		st, err := tally.Open(ctx, logtest.OpenOn(t, b, log.Config{}), tally.Config{Snapshots: &snapshot.Mem{}})
 		must(t, err)
 		oneRun(st, 0)

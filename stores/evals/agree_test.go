@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/testkit/formattest"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
@@ -43,7 +43,7 @@ func plain(name, value string) bool {
 // cannot hold is an error that names it, never another value.
 func TestTracesAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+		l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/snapshot"
 	"github.com/tallylog/tally/stores/evals"
 )
@@ -129,7 +129,7 @@ func BenchmarkAppend(b *testing.B) {
 
 func benchStore(b *testing.B) *tally.Store {
 	b.Helper()
-	l, err := log.OpenOn(b.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{})
+	l, err := log.OpenOn(b.Context(), memlog.New(memlog.Config{}), log.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

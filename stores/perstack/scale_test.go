@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 	"github.com/tallylog/tally/stores/perstack"
@@ -61,7 +62,7 @@ func (c readCursor) Next(ctx context.Context) (log.Message, error) {
 // steps too.
 func TestScale(t *testing.T) {
 	var records atomic.Int64
-	l := logtest.OpenOn(t, read{logtest.NewMem(logtest.MemConfig{}), &records}, log.Config{Owner: true})
+	l := logtest.OpenOn(t, read{memlog.New(memlog.Config{}), &records}, log.Config{Owner: true})
 	st := need(tally.Open(t.Context(), l, tally.Config{Snapshots: &snapshot.Mem{}}))
 	for _, steps := range []int{30, 300} {
 		h := scaleJob(t, st, steps)

@@ -19,6 +19,7 @@ import (
 	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -127,7 +128,7 @@ func daemonAgent(i int) string { return fmt.Sprintf("%08d-ceea-467f-a0e6-6c1b1b1
 func newDaemonWorld(t *testing.T) *daemonWorld {
 	w := new(daemonWorld)
 	w.clock.Store(time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
-	mem := logtest.NewMem(logtest.MemConfig{Now: w.now})
+	mem := memlog.New(memlog.Config{Now: w.now})
 	w.meet = &meeting{Backend: &logtest.Faulty{Backend: mem, Next: w.next}}
 	l := logtest.OpenOn(t, w.meet, log.Config{Now: w.now})
 	w.st = need(tally.Open(t.Context(), l, tally.Config{}))

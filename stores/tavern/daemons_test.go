@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -121,7 +122,7 @@ func daemonsGone(t *testing.T, st *tally.Store) {
 // However much lies with one who is gone, all of it is told of in one look, and no inbox is read
 // anew for each message.
 func TestDaemonsTellOfMany(t *testing.T) {
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	reads := &recordsRead{Backend: mem}
 	st := need(tally.Open(t.Context(), logtest.OpenOn(t, reads, log.Config{}), tally.Config{}))
 	defer st.Close()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -14,7 +14,7 @@ import (
 // that a reviewer who is killed in between answers once all the same.
 func ExampleInbox() {
 	ctx := context.Background()
-	l := need(log.OpenOn(ctx, logtest.NewMem(logtest.MemConfig{}), log.Config{}))
+	l := need(log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{}))
 	st := need(tally.Open(ctx, l, tally.Config{}))
 	defer st.Close()
 

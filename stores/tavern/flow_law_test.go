@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -281,7 +282,7 @@ func (r *lawRun) check() {
 // Of many who move one flow at once, each by what it has read, every step is made once and from
 // the one before it.
 func TestFlowOneStepOnce(t *testing.T) {
-	meet := &meeting{Backend: logtest.NewMem(logtest.MemConfig{})}
+	meet := &meeting{Backend: memlog.New(memlog.Config{})}
 	st := need(tally.Open(t.Context(), logtest.OpenOn(t, meet, log.Config{}), tally.Config{}))
 	defer st.Close()
 	need(tavern.WorkflowsOf(st).Create(t.Context(), "m", []byte(`{"initial":"a","states":{"a":{"to":["b","c"]},"b":{"to":["a"]},"c":{"to":["a","z"]},"z":{"end":true}}}`)))

@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -372,7 +373,7 @@ func TestFlowFaults(t *testing.T) {
 // A record of a flow that cannot be read may have been a move: nobody moves it on a guess. It
 // can be failed, and fails when its worker is lost. One before the state was entered does not matter.
 func TestFlowDamaged(t *testing.T) {
-	mem := logtest.NewMem(logtest.MemConfig{})
+	mem := memlog.New(memlog.Config{})
 	st := need(tally.Open(t.Context(), logtest.OpenOn(t, mem, log.Config{}), tally.Config{}))
 	ctx := t.Context()
 	flowTemplates(t, st)

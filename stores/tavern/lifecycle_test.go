@@ -14,9 +14,9 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -186,7 +186,7 @@ func lifeArchived(t *testing.T, st *tally.Store) {
 func TestLifeTime(t *testing.T) {
 	t.Run("D-64 a clock set forward", func(t *testing.T) {
 		now := time.Now()
-		l := need(log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Now: func() time.Time { return now }}))
+		l := need(log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Now: func() time.Time { return now }}))
 		st := need(tally.Open(t.Context(), l, tally.Config{}))
 		defer st.Close()
 		life := tavern.LifecycleOf(st, "agent/1", lifeFile(t, true))

@@ -10,8 +10,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -24,7 +24,7 @@ func (c *queueClock) now() time.Time { return time.Now().Add(time.Duration(c.ahe
 func queueStore(t *testing.T) (*tally.Store, *queueClock) {
 	t.Helper()
 	c := new(queueClock)
-	l := need(log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{Now: c.now}), log.Config{Now: c.now}))
+	l := need(log.OpenOn(t.Context(), memlog.New(memlog.Config{Now: c.now}), log.Config{Now: c.now}))
 	st := need(tally.Open(t.Context(), l, tally.Config{}))
 	t.Cleanup(func() { must(t, st.Close()) })
 	return st, c

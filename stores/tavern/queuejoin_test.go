@@ -11,8 +11,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -45,7 +45,7 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 		}
 		return nil, nil
 	}
-	l := need(log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Admit: admit}))
+	l := need(log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Admit: admit}))
 	st := need(tally.Open(t.Context(), l, tally.Config{}))
 	defer func() { must(t, st.Close()) }()
 	q, ctx := tavern.QueueOf(st, "q"), queueSoon(t)

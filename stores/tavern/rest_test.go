@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
 // restMem outlives the logs on it.
-type restMem struct{ *logtest.Mem }
+type restMem struct{ *memlog.Backend }
 
 func (restMem) Close() error { return nil }
 
@@ -22,7 +22,7 @@ func (restMem) Close() error { return nil }
 // record, the claim, is dated by the clock of who stores it. So is when a receiver refuses.
 func TestLeaseAfterRest(t *testing.T) {
 	clock := new(queueClock)
-	mem := logtest.NewMem(logtest.MemConfig{Now: clock.now})
+	mem := memlog.New(memlog.Config{Now: clock.now})
 	begin := func(wrong time.Duration) *tally.Store {
 		l := need(log.OpenOn(t.Context(), restMem{mem}, log.Config{Now: func() time.Time { return clock.now().Add(wrong) }}))
 		st := need(tally.Open(t.Context(), l, tally.Config{}))

@@ -9,11 +9,12 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // TestDamageIsYieldedInPlace reads around records that cannot be read.
 func TestDamageIsYieldedInPlace(t *testing.T) {
-	m := logtest.NewMem(logtest.MemConfig{})
+	m := memlog.New(memlog.Config{})
 	l := logtest.OpenOn(t, m, log.Config{})
 	a, b := events.Session("", "a"), events.Session("", "b")
 	for i := range 12 { // a is odd, b is even

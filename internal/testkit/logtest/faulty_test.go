@@ -10,6 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 func turn(id, text string) events.Event {
@@ -20,13 +21,13 @@ func turn(id, text string) events.Event {
 }
 
 func TestFaults(t *testing.T) {
-	logtest.RunFaults(t, func(*testing.T) log.Backend { return logtest.NewMem(logtest.MemConfig{}) })
+	logtest.RunFaults(t, func(*testing.T) log.Backend { return memlog.New(memlog.Config{}) })
 }
 
 // TestMemTwice holds the log to all promises on a network that repeats itself.
 func TestMemTwice(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) *log.Log {
-		f := &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: logtest.Sometimes(11, 3, logtest.Twice)}
+		f := &logtest.Faulty{Backend: memlog.New(memlog.Config{}), Next: logtest.Sometimes(11, 3, logtest.Twice)}
 		return logtest.OpenOn(t, f, log.Config{})
 	})
 }
@@ -35,7 +36,7 @@ func TestMemTwice(t *testing.T) {
 func TestIDsBeyondTheWindow(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock := func() time.Time { return now }
-	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{Now: clock}), log.Config{Now: clock})
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{Now: clock}), log.Config{Now: clock})
 	s := events.Session("", "s")
 	young := turn("019b7d1c-1d88-7000-8000-000000000000", "x") // 2026-01-02T03:04:05Z, about
 	old := turn("any", "x")
@@ -55,7 +56,7 @@ func TestIDsBeyondTheWindow(t *testing.T) {
 // TestContextEndsWaiting gives up an append in the queue and one under way.
 func TestContextEndsWaiting(t *testing.T) {
 	block := make(chan struct{})
-	b := &blocking{Mem: logtest.NewMem(logtest.MemConfig{}), release: block, entered: make(chan struct{}, 8)}
+	b := &blocking{Backend: memlog.New(memlog.Config{}), release: block, entered: make(chan struct{}, 8)}
 	l := logtest.OpenOn(t, b, log.Config{})
 	s := events.Session("", "s")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -92,7 +93,7 @@ func waitCancelled() context.Context {
 
 // blocking publishes when it is released, or does not say when its caller gives up.
 type blocking struct {
-	*logtest.Mem
+	*memlog.Backend
 	release, entered chan struct{}
 }
 
@@ -100,7 +101,7 @@ func (b *blocking) Publish(ctx context.Context, p log.Publication) (log.Receipt,
 	b.entered <- struct{}{}
 	select {
 	case <-b.release:
-		return b.Mem.Publish(ctx, p)
+		return b.Backend.Publish(ctx, p)
 	case <-ctx.Done():
 		return log.Receipt{}, log.ErrUnknown
 	}

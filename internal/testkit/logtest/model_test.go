@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // model is a log as plain as can be: a list.
@@ -103,7 +104,7 @@ func TestModel(t *testing.T) {
 	types := []string{"com.example.x", "com.example.y"}
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx := t.Context()
-		mem := logtest.NewMem(logtest.MemConfig{})
+		mem := memlog.New(memlog.Config{})
 		defer mem.Close()
 		var handles []*log.Log
 		for range rapid.IntRange(1, 3).Draw(rt, "handles") {

@@ -1,15 +1,18 @@
+// Package logtest holds what tests of an event log share: a backend that fails on
+// purpose ([Faulty]) and the suite that every backend passes ([Run]).
 package logtest
 
 import (
 	"testing"
 
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // Open returns a new log in memory, closed when the test ends.
 func Open(t testing.TB) *log.Log {
 	t.Helper()
-	return OpenOn(t, NewMem(MemConfig{}), log.Config{})
+	return OpenOn(t, memlog.New(memlog.Config{}), log.Config{})
 }
 
 // OpenOn returns a log on a backend, closed when the test ends.

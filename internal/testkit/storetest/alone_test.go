@@ -65,7 +65,7 @@ func TestUserIsLeftAlone(t *testing.T) {
 	before := contents(t, store) + contents(t, user)
 	bin := filepath.Join(t.TempDir(), "evals.test")
 	build := exec.Command("go", "test", "-c", "-o", bin, "./stores/evals")
-	build.Dir = filepath.Join("..", "..")
+	build.Dir = filepath.Join("..", "..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -76,7 +76,7 @@ func TestUserIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(variables, func(t *testing.T) {
 			test := exec.Command(bin, "-test.timeout=90s", "-test.run=^(TestConversation|ExampleList)$")
-			test.Dir = filepath.Join("..", "..", "stores", "evals")
+			test.Dir = filepath.Join("..", "..", "..", "stores", "evals")
 			test.Env = []string{"HOME=" + user, "XDG_DATA_HOME=" + user, "XDG_CONFIG_HOME=" + user, "XDG_CACHE_HOME=" + user}
 			for _, name := range []string{"PATH", "TMPDIR"} {
 				if value, ok := os.LookupEnv(name); ok {

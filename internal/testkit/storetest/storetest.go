@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 )
 
 // Each runs a test against every backend, chosen by a configuration file alone: in
@@ -115,7 +116,7 @@ func Memory(t *testing.T, c tally.Config) *tally.Store {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	now := time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
-	l, err := log.OpenOn(t.Context(), logtest.NewMem(logtest.MemConfig{}), log.Config{Now: func() time.Time { return now }})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func Memory(t *testing.T, c tally.Config) *tally.Store {
 // Faulty is a store on a log of whose publications some fail.
 func Faulty(t *testing.T, next func() logtest.Fault) *tally.Store {
 	t.Helper()
-	l := logtest.OpenOn(t, &logtest.Faulty{Backend: logtest.NewMem(logtest.MemConfig{}), Next: next}, log.Config{})
+	l := logtest.OpenOn(t, &logtest.Faulty{Backend: memlog.New(memlog.Config{}), Next: next}, log.Config{})
 	st, err := tally.Open(t.Context(), l, tally.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/perstack"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
@@ -119,7 +120,7 @@ func TestOracleReadsGo(t *testing.T) {
 	t.Setenv(sealed.Variable, keys)
 	now := time.UnixMilli(1)
 	clock := func() time.Time { return now }
-	l := logtest.OpenOn(t, logtest.NewMem(logtest.MemConfig{Now: clock}), log.Config{Now: clock})
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{Now: clock}), log.Config{Now: clock})
 	st, err := tally.Open(t.Context(), l, tally.Config{})
 	if err != nil {
 		t.Fatal(err)

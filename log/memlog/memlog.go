@@ -1,8 +1,6 @@
-// Package logtest holds what tests of an event log need and what passes them: the
-// log in memory ([Mem]), a backend that fails on purpose ([Faulty]), and the
-// suite that every backend must pass ([Run]). Mem is a backend in its own right,
-// for programs whose events need not outlive them.
-package logtest
+// Package memlog holds a log in memory, for programs and tests whose events need not
+// outlive the process. It passes the suite that every backend of package log passes.
+package memlog
 
 import (
 	"context"
@@ -17,17 +15,17 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// dedupeWindow is how long Mem recognises ids by itself, as a server does.
+// dedupeWindow is how long a Backend recognises ids by itself, as a server does.
 const dedupeWindow = 2 * time.Minute
 
-// MemConfig of a Mem. The zero value works.
-type MemConfig struct {
+// Config of a Backend. The zero value works.
+type Config struct {
 	Now func() time.Time // default time.Now
 }
 
-// Mem is a log.Backend in memory. It checks and answers as a JetStream server
+// Backend is a log.Backend in memory. It checks and answers as a JetStream server
 // with one replica does.
-type Mem struct {
+type Backend struct {
 	now func() time.Time
 
 	mu       sync.Mutex // guards the rest
@@ -45,14 +43,14 @@ type seen struct {
 	when time.Time
 }
 
-var _ log.Backend = (*Mem)(nil)
+var _ log.Backend = (*Backend)(nil)
 
-// NewMem returns an empty log in memory.
-func NewMem(c MemConfig) *Mem {
+// New returns an empty log in memory.
+func New(c Config) *Backend {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Mem{
+	return &Backend{
 		now:      c.Now,
 		damaged:  make(map[events.Offset]bool),
 		subjects: make(map[string][]events.Offset),
@@ -62,33 +60,33 @@ func NewMem(c MemConfig) *Mem {
 }
 
 // Damage makes the record at an offset unreadable, for tests.
-func (m *Mem) Damage(at events.Offset) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.damaged[at] = true
+func (b *Backend) Damage(at events.Offset) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.damaged[at] = true
 }
 
 // Publish implements log.Backend.
-func (m *Mem) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+func (b *Backend) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
 	if err := ctx.Err(); err != nil {
 		return log.Receipt{}, log.ErrUnavailable
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		return log.Receipt{}, log.ErrUnavailable
 	}
-	now := m.now()
-	m.forget(now)
+	now := b.now()
+	b.forget(now)
 	for _, w := range p.Writes {
-		if last := m.last(w.Subject); w.Expect.Set && w.Expect.At != last {
+		if last := b.last(w.Subject); w.Expect.Set && w.Expect.At != last {
 			sub, _ := events.ParseNATS(w.Subject)
 			return log.Receipt{}, &log.ConflictError{Subject: sub, Want: w.Expect.At, Have: last}
 		}
 	}
 	for _, w := range p.Writes {
 		for _, out := range w.Messages {
-			if s, twice := m.ids[out.ID]; twice && out.ID != "" {
+			if s, twice := b.ids[out.ID]; twice && out.ID != "" {
 				if p.Messages() > 1 {
 					return log.Receipt{}, log.ErrDuplicate
 				}
@@ -98,23 +96,23 @@ func (m *Mem) Publish(ctx context.Context, p log.Publication) (log.Receipt, erro
 	}
 	for _, w := range p.Writes {
 		for _, out := range w.Messages {
-			at := events.Offset(len(m.messages) + 1)
-			m.messages = append(m.messages, log.Message{
+			at := events.Offset(len(b.messages) + 1)
+			b.messages = append(b.messages, log.Message{
 				Subject: w.Subject, Header: out.Fields(), Data: slices.Clone(out.Data), Offset: at, Time: now,
 			})
-			m.subjects[w.Subject] = append(m.subjects[w.Subject], at)
-			m.ids[out.ID] = seen{at: at, when: now}
-			m.order = append(m.order, out.ID)
+			b.subjects[w.Subject] = append(b.subjects[w.Subject], at)
+			b.ids[out.ID] = seen{at: at, when: now}
+			b.order = append(b.order, out.ID)
 		}
 	}
-	close(m.grown)
-	m.grown = make(chan struct{})
-	return log.Receipt{Last: events.Offset(len(m.messages))}, nil
+	close(b.grown)
+	b.grown = make(chan struct{})
+	return log.Receipt{Last: events.Offset(len(b.messages))}, nil
 }
 
 // last is the offset of a subject's last message, 0 if it has none.
-func (m *Mem) last(subject string) events.Offset {
-	offsets := m.subjects[subject]
+func (b *Backend) last(subject string) events.Offset {
+	offsets := b.subjects[subject]
 	if len(offsets) == 0 {
 		return 0
 	}
@@ -122,32 +120,32 @@ func (m *Mem) last(subject string) events.Offset {
 }
 
 // forget drops the ids that are older than the window.
-func (m *Mem) forget(now time.Time) {
-	for len(m.order) > 0 {
-		id := m.order[0]
-		if now.Sub(m.ids[id].when) < dedupeWindow {
+func (b *Backend) forget(now time.Time) {
+	for len(b.order) > 0 {
+		id := b.order[0]
+		if now.Sub(b.ids[id].when) < dedupeWindow {
 			return
 		}
-		delete(m.ids, id)
-		m.order = m.order[1:]
+		delete(b.ids, id)
+		b.order = b.order[1:]
 	}
 }
 
 // Get implements log.Backend.
-func (m *Mem) Get(_ context.Context, at events.Offset) (log.Message, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.get(at)
+func (b *Backend) Get(_ context.Context, at events.Offset) (log.Message, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.get(at)
 }
 
-func (m *Mem) get(at events.Offset) (log.Message, error) {
+func (b *Backend) get(at events.Offset) (log.Message, error) {
 	switch {
-	case m.closed:
+	case b.closed:
 		return log.Message{}, log.ErrUnavailable
-	case at < 1 || at > events.Offset(len(m.messages)) || m.damaged[at]:
+	case at < 1 || at > events.Offset(len(b.messages)) || b.damaged[at]:
 		return log.Message{}, log.ErrNotFound
 	}
-	return clone(m.messages[at-1]), nil
+	return clone(b.messages[at-1]), nil
 }
 
 // clone gives the reader bytes of its own.
@@ -157,34 +155,34 @@ func clone(msg log.Message) log.Message {
 }
 
 // Last implements log.Backend.
-func (m *Mem) Last(_ context.Context, subject string) (log.Message, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.get(m.last(subject)) // nothing is at 0
+func (b *Backend) Last(_ context.Context, subject string) (log.Message, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.get(b.last(subject)) // nothing is at 0
 }
 
 // State implements log.Backend.
-func (m *Mem) State(context.Context) (log.State, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (b *Backend) State(context.Context) (log.State, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
-	case m.closed:
+	case b.closed:
 		return log.State{}, log.ErrUnavailable
-	case len(m.messages) == 0:
-		return log.State{Now: m.now()}, nil
+	case len(b.messages) == 0:
+		return log.State{Now: b.now()}, nil
 	}
-	return log.State{First: 1, Last: events.Offset(len(m.messages)), Now: m.now()}, nil
+	return log.State{First: 1, Last: events.Offset(len(b.messages)), Now: b.now()}, nil
 }
 
 // Subjects implements log.Backend.
-func (m *Mem) Subjects(_ context.Context, filter string) (map[string]uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+func (b *Backend) Subjects(_ context.Context, filter string) (map[string]uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		return nil, log.ErrUnavailable
 	}
 	counts := make(map[string]uint64)
-	for name, offsets := range m.subjects {
+	for name, offsets := range b.subjects {
 		if matches(filter, name) {
 			counts[name] = uint64(len(offsets))
 		}
@@ -193,39 +191,39 @@ func (m *Mem) Subjects(_ context.Context, filter string) (map[string]uint64, err
 }
 
 // Close implements log.Backend. What was stored is gone.
-func (m *Mem) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.closed {
-		m.closed = true
-		close(m.grown)
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.closed = true
+		close(b.grown)
 	}
 	return nil
 }
 
 // Scan implements log.Backend.
-func (m *Mem) Scan(_ context.Context, q log.Query) (log.Cursor, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+func (b *Backend) Scan(_ context.Context, q log.Query) (log.Cursor, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		return nil, log.ErrUnavailable
 	}
-	c := &cursor{m: m, q: q, at: q.After, literal: !strings.Contains(q.Filter, "*")}
-	c.announced = m.count(c)
+	c := &cursor{m: b, q: q, at: q.After, literal: !strings.Contains(q.Filter, "*")}
+	c.announced = b.count(c)
 	return c, nil
 }
 
 // count is the number of messages behind a cursor, damaged ones too.
-func (m *Mem) count(c *cursor) uint64 {
+func (b *Backend) count(c *cursor) uint64 {
 	switch {
 	case c.literal:
-		offsets := m.subjects[c.q.Filter]
+		offsets := b.subjects[c.q.Filter]
 		return uint64(len(offsets) - behind(offsets, c.at))
 	case c.q.Filter == events.SubjectFilter:
-		return uint64(max(0, len(m.messages)-int(c.at)))
+		return uint64(max(0, len(b.messages)-int(c.at)))
 	}
 	n := uint64(0)
-	for name, offsets := range m.subjects {
+	for name, offsets := range b.subjects {
 		if matches(c.q.Filter, name) {
 			n += uint64(len(offsets) - behind(offsets, c.at))
 		}
@@ -239,9 +237,9 @@ func behind(offsets []events.Offset, at events.Offset) int {
 	return i
 }
 
-// cursor reads a Mem. It holds no position but an offset, so that appending goes on.
+// cursor reads a Backend. It holds no position but an offset, so that appending goes on.
 type cursor struct {
-	m         *Mem
+	m         *Backend
 	q         log.Query
 	at        events.Offset
 	literal   bool
@@ -293,16 +291,16 @@ func (c *cursor) step() (log.Message, <-chan struct{}, error) {
 }
 
 // next returns the offset of the next message behind a cursor, 0 if there is none.
-func (m *Mem) next(c *cursor) events.Offset {
+func (b *Backend) next(c *cursor) events.Offset {
 	if c.literal {
-		offsets := m.subjects[c.q.Filter]
+		offsets := b.subjects[c.q.Filter]
 		if i := behind(offsets, c.at); i < len(offsets) {
 			return offsets[i]
 		}
 		return 0
 	}
-	for at := c.at + 1; at <= events.Offset(len(m.messages)); at++ {
-		if matches(c.q.Filter, m.messages[at-1].Subject) {
+	for at := c.at + 1; at <= events.Offset(len(b.messages)); at++ {
+		if matches(c.q.Filter, b.messages[at-1].Subject) {
 			return at
 		}
 	}
