@@ -89,9 +89,10 @@ func (l *Loader) bounded(at events.Offset) events.Offset {
 // read yields the records of a range with their data resolved.
 func (l *Loader) read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 	return func(yield func(events.Record, error) bool) {
+		var kept blobs
 		for rec, err := range l.Source.Read(ctx, r) {
 			if err == nil {
-				rec, err = Resolve(ctx, l.Source, rec, l.maxValue())
+				rec, err = kept.resolve(ctx, l.Source, rec, l.maxValue())
 			}
 			if !yield(rec, err) {
 				return

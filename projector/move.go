@@ -88,9 +88,10 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 		void[v.Offset] = true
 	}
 	ever := make(Threads) // every turn that any record brought
+	var kept blobs
 	for rec, err := range l.Records(ctx, s) {
 		if err == nil {
-			rec, err = Resolve(ctx, l.Source, rec, l.maxValue())
+			rec, err = kept.resolve(ctx, l.Source, rec, l.maxValue())
 		}
 		if isDamage(err) || void[rec.Offset] {
 			continue

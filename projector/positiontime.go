@@ -119,10 +119,11 @@ func latest(list []moment) (at time.Time) {
 func (l *Loader) moments(ctx context.Context, s *Session) ([]moment, error) {
 	var list []moment
 	types := MoveTypes()
+	var kept blobs
 	for rec, err := range l.Records(ctx, s) {
 		changes := err == nil && slices.Contains(types, rec.Type)
 		if changes {
-			if rec, err = Resolve(ctx, l.Source, rec, l.maxValue()); isDamage(err) {
+			if rec, err = kept.resolve(ctx, l.Source, rec, l.maxValue()); isDamage(err) {
 				err = nil // its turns cannot be read: they say no time
 			}
 		}

@@ -47,6 +47,7 @@ func (l *Loader) Shown(ctx context.Context, records iter.Seq2[events.Record, err
 // veil knows what was purged, of the documents that it was asked about.
 type veil struct {
 	*Loader
+	kept   blobs
 	purges map[events.Subject]events.Offset // the last purge, 0 if there is none
 	looked int                              // documents of which the records were read to find out
 	all    bool                             // purges has every document that was purged
@@ -76,7 +77,7 @@ func (v *veil) show(ctx context.Context, rec events.Record) (s Shown, err error)
 			return Shown{stripped(rec), true}, nil
 		}
 	}
-	s.Record, err = Resolve(ctx, v.Source, rec, v.maxValue())
+	s.Record, err = v.kept.resolve(ctx, v.Source, rec, v.maxValue())
 	return s, err
 }
 

@@ -255,9 +255,10 @@ func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
 	if err != nil {
 		return err
 	}
+	var kept blobs
 	for rec, err := range r.Log.Read(ctx, events.Range{Subject: sub, Upto: c.Offset}) {
 		if err == nil {
-			rec, err = Resolve(ctx, r.Log, rec, r.MaxValue)
+			rec, err = kept.resolve(ctx, r.Log, rec, r.MaxValue)
 		}
 		if isDamage(err) {
 			continue
@@ -385,10 +386,11 @@ func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, p
 // decode fills the queue. It is the other half of the work, done beside the fold.
 func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, error], q *queue) {
 	defer close(q.facts)
+	var kept blobs
 	for rec, err := range records {
 		d := decoded{err: err}
 		if err == nil {
-			d.fact, d.err = r.factOf(ctx, rec)
+			d.fact, d.err = r.factOf(ctx, &kept, rec)
 		}
 		if isDamage(d.err) {
 			r.lacks.Store(true)
@@ -401,12 +403,12 @@ func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, er
 }
 
 // factOf reads and decodes what a record holds, if the view looks at its subject.
-func (r *Runner) factOf(ctx context.Context, rec events.Record) (Fact, error) {
+func (r *Runner) factOf(ctx context.Context, kept *blobs, rec events.Record) (Fact, error) {
 	if v, ok := r.View.(Selective); ok && !v.Wants(rec.Subject) {
 		rec.Data, rec.Extensions = nil, nil
 		return Fact{Record: rec}, nil
 	}
-	rec, err := Resolve(ctx, r.Log, rec, r.MaxValue)
+	rec, err := kept.resolve(ctx, r.Log, rec, r.MaxValue)
 	if err != nil {
 		return Fact{}, err
 	}

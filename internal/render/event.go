@@ -13,15 +13,14 @@ import (
 
 // Event says in a few words, of at most width columns, what an event holds; "" if its type
 // says it all.
-func Event(e events.Event, width int) string {
-	if e.Type == events.TypeDocumentWritten {
-		return plain.Bytes(int64(len(e.Data))) + " " + Cut(e.ContentType, width)
+func Event(f projector.Fact, width int) string {
+	if f.Type == events.TypeDocumentWritten {
+		return plain.Bytes(int64(len(f.Data))) + " " + Cut(f.ContentType, width)
 	}
-	p, err := events.Decode(e.Type, e.Data)
-	if err != nil {
+	if f.Invalid != nil {
 		return ""
 	}
-	switch p := p.(type) {
+	switch p := f.Payload.(type) {
 	case *events.SessionCreated:
 		if p.Fork != nil {
 			return Cut(fmt.Sprintf("%s, fork of %s at %v", p.Kind, p.Fork.Session, p.Fork.Offset), width)

@@ -343,6 +343,29 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+// Of a long text a line is made as of a short one, also where it begins with what takes no room.
+func TestCutLong(t *testing.T) {
+	accents := "e" + strings.Repeat("\u0301", 10_000)
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{strings.Repeat("ab\n", 1<<20), 6, "ab ab…"},
+		{strings.Repeat("\u754c", 1<<20), 6, "\u754c\u754c…"},
+		{accents + "xyz", 4, accents + "xyz"},
+		{accents + "xyzabc", 3, accents + "x…"},
+		{strings.Repeat("a", 1<<20), 0, ""},
+		{strings.Repeat("a", 1000), 1000, strings.Repeat("a", 1000)},
+	} {
+		if got := render.Cut(c.text, c.width); got != c.want {
+			t.Errorf("%.20q cut to %d columns is %.40q, want %.40q", c.text, c.width, got, c.want)
+		}
+	}
+}
+
+func factOf(e events.Event) projector.Fact { return projector.Decode(events.Record{Event: e}) }
+
 func TestEvent(t *testing.T) {
 	note := "n"
 	run := events.RunRef{Kind: "panel", ID: "r"}
@@ -369,19 +392,19 @@ func TestEvent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := render.Event(e, 60); got != want {
+		if got := render.Event(factOf(e), 60); got != want {
 			t.Errorf("%s: %q, want %q", e.Type, got, want)
 		}
 	}
 	annotated, err := events.New("urn:test", events.Session("", "s"), &events.RunAnnotated{Run: run, Note: &note})
-	if err != nil || render.Event(annotated, 60) != "panel/r" {
-		t.Errorf("%q, %v", render.Event(annotated, 60), err)
+	if err != nil || render.Event(factOf(annotated), 60) != "panel/r" {
+		t.Errorf("%q, %v", render.Event(factOf(annotated), 60), err)
 	}
 	for want, e := range map[string]events.Event{
 		"3 B text/plain": {Type: events.TypeDocumentWritten, ContentType: "text/plain", Data: []byte("abc")},
 		"":               {Type: events.TypeTurnAppended, Data: []byte("{")},
 	} {
-		if got := render.Event(e, 60); got != want {
+		if got := render.Event(factOf(e), 60); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -193,12 +193,39 @@ func split(word string, width int) []string {
 
 // Cut returns a text on one line, at most width columns of it.
 func Cut(s string, width int) string {
-	s = strings.Map(func(r rune) rune {
+	if start := beginning(s, width); len(start) < len(s) {
+		if start = spaced(start); columns(start) > width+widest {
+			return cut(start, width)
+		}
+	}
+	return cut(spaced(s), width)
+}
+
+// widest is more columns than the last character of a text takes, which may be cut off.
+const widest = 8
+
+// beginning returns so much of a text that most texts fill the width with it: to measure
+// megabytes takes seconds.
+func beginning(s string, width int) string {
+	const bytesPerColumn = 16
+	n := min(max(width, 0), len(s)) + widest
+	if n *= bytesPerColumn; n >= len(s) {
+		return s
+	}
+	return projector.Cut(s, n)
+}
+
+// spaced returns a text with spaces for what separates lines and columns.
+func spaced(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
 			return ' '
 		}
 		return r
 	}, plain.Printable(s))
+}
+
+func cut(s string, width int) string {
 	switch {
 	case columns(s) <= width:
 		return s

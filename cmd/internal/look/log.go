@@ -62,28 +62,28 @@ type reader struct {
 
 // isBeside reports whether a record is a line that an agent logs beside the conversation,
 // which text leaves out unless something else is asked for.
-func (r *reader) isBeside(rec events.Record) bool {
-	if r.app.Format != cli.Text || r.raw || r.everything || len(r.types) > 0 || r.thread != "" || !events.IsAgentLine(rec.Event) {
+func (r *reader) isBeside(f projector.Fact) bool {
+	if r.app.Format != cli.Text || r.raw || r.everything || len(r.types) > 0 || r.thread != "" || !events.IsAgentLine(f.Event) {
 		return false
 	}
-	return comesTo(rec, events.LogThread)
+	return comesTo(f, events.LogThread)
 }
 
 // comesTo reports whether a record appends turns to a thread.
-func comesTo(rec events.Record, thread string) bool {
-	p, ok := projector.Decode(rec).Payload.(*events.TurnAppended)
+func comesTo(f projector.Fact, thread string) bool {
+	p, ok := f.Payload.(*events.TurnAppended)
 	return ok && slices.ContainsFunc(p.Entries, func(e events.Entry) bool { return e.Thread == thread })
 }
 
 // wants reports whether a record is of one of the types asked for, and of the thread.
-func (r *reader) wants(rec events.Record) bool {
-	if r.thread != "" && !comesTo(rec, r.thread) {
+func (r *reader) wants(f projector.Fact) bool {
+	if r.thread != "" && !comesTo(f, r.thread) {
 		return false
 	}
-	if len(r.types) == 0 || slices.Contains(r.types, rec.Type) || slices.Contains(r.types, shortType(rec.Type)) {
+	if len(r.types) == 0 || slices.Contains(r.types, f.Type) || slices.Contains(r.types, shortType(f.Type)) {
 		return true
 	}
-	p, happened := projector.ProgressOf(projector.Decode(rec))
+	p, happened := projector.ProgressOf(f)
 	return happened && (slices.Contains(r.types, p.Kind) || slices.Contains(r.types, p.Name))
 }
 
@@ -100,14 +100,14 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 	if err != nil {
 		return err
 	}
-	s, err := handle.Load(ctx, "")
+	s, err := handle.Outline(ctx)
 	err = projector.Tolerate(err)
 	if err != nil {
 		return err
 	}
-	rng := events.Range{Subject: s.Subject}
+	rng := events.Range{Subject: s.Subject()}
 	if len(args) == 2 {
-		if rng.After, rng.Upto, err = r.bounds(ctx, st, s, args[1]); err != nil {
+		if rng.After, rng.Upto, err = r.bounds(ctx, s, args[1]); err != nil {
 			return err
 		}
 	}
@@ -115,13 +115,13 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 		return cli.Usagef("--graph draws all that is there: give it without --follow, --type and --thread")
 	}
 	if r.graph {
-		return r.drawGraph(ctx, st, s, rng)
+		return r.drawGraph(ctx, st, handle, rng)
 	}
 	return r.list(ctx, st, rng, s)
 }
 
 // bounds resolves A..B to offsets: after A, up to B.
-func (r *reader) bounds(ctx context.Context, st *tally.Store, s *projector.Session, text string) (after, upto events.Offset, err error) {
+func (r *reader) bounds(ctx context.Context, s *projector.Outline, text string) (after, upto events.Offset, err error) {
 	from, to, ok := strings.Cut(text, "..")
 	if !ok {
 		return 0, 0, cli.Usagef("%q: want a range such as @10..@20 or @10..", text)
@@ -137,7 +137,7 @@ func (r *reader) bounds(ctx context.Context, st *tally.Store, s *projector.Sessi
 		if err != nil {
 			return 0, 0, err
 		}
-		if *end.at, err = st.Loader().Resolve(ctx, s, p); err != nil {
+		if *end.at, err = s.Resolve(ctx, p); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -158,7 +158,7 @@ type logged struct {
 }
 
 // list prints records as they come. s, if there is one, says what is live.
-func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s *projector.Session) error {
+func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s *projector.Outline) error {
 	records := st.Log.Read(ctx, rng)
 	format := r.app.Format
 	if r.follow {
@@ -184,14 +184,18 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 		if err != nil {
 			return err
 		}
-		if !r.wants(rec.Record) {
+		f := projector.Fact{Record: rec.Record}
+		if format == cli.Text && !r.raw || r.thread != "" || len(r.types) > 0 {
+			f = projector.Decode(rec.Record) // once: a record may be large
+		}
+		if !r.wants(f) {
 			continue
 		}
-		if r.isBeside(rec.Record) {
+		if r.isBeside(f) {
 			r.beside++
 			continue
 		}
-		if err := r.print(list, format, rec, s); err != nil {
+		if err := r.print(ctx, list, format, f, rec.Purged, s); err != nil {
 			return err
 		}
 	}
@@ -212,16 +216,20 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 	return nil
 }
 
-func (r *reader) print(list *cli.List, format cli.Format, rec projector.Shown, s *projector.Session) error {
+func (r *reader) print(ctx context.Context, list *cli.List, format cli.Format, rec projector.Fact, purged bool, s *projector.Outline) error {
 	if r.raw {
 		_, err := r.app.Bytes().Write(append(rec.Data[:len(rec.Data):len(rec.Data)], '\n'))
 		return err
 	}
 	state, reason := "", ""
 	if s != nil && !r.follow {
-		state, reason = stateOf(s, rec.Record)
+		live, err := s.IsLive(ctx, rec.Offset)
+		if err != nil {
+			return err
+		}
+		state, reason = stateOf(s.Ledger(), live, rec.Record)
 	}
-	if rec.Purged {
+	if purged {
 		state, reason = "purged", "its content was purged"
 	}
 	if format == cli.Text {
@@ -229,7 +237,7 @@ func (r *reader) print(list *cli.List, format cli.Format, rec projector.Shown, s
 		if mark == 0 {
 			mark = ' '
 		}
-		_, err := fmt.Fprintln(r.app.Out, r.paint(state, string(mark)+" "+r.line(rec.Record, s == nil, reason, cli.Width(r.app.Out)-2)))
+		_, err := fmt.Fprintln(r.app.Out, r.paint(state, string(mark)+" "+r.line(rec, s == nil, reason, cli.Width(r.app.Out)-2)))
 		return err
 	}
 	event, err := events.AppendJSON(nil, rec.Event)
@@ -241,14 +249,14 @@ func (r *reader) print(list *cli.List, format cli.Format, rec projector.Shown, s
 
 var marks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "late": '!', "void": '!'}
 
-// stateOf says what a record is in its session at head.
-func stateOf(s *projector.Session, rec events.Record) (state, reason string) {
-	for _, v := range s.Ledger.Void {
+// stateOf says what a record is in its session at head, of which it has the ledger.
+func stateOf(l *projector.Ledger, live bool, rec events.Record) (state, reason string) {
+	for _, v := range l.Void {
 		if v.Offset == rec.Offset {
 			return "void", v.Reason
 		}
 	}
-	for _, at := range s.Ledger.Late {
+	for _, at := range l.Late {
 		if at == rec.Offset {
 			seen, _ := rec.Seen()
 			return "late", "its producer had seen " + seen.String() + ", which is not in effect any more"
@@ -257,7 +265,7 @@ func stateOf(s *projector.Session, rec events.Record) (state, reason string) {
 	switch {
 	case rec.Type == events.TypeSessionRewound:
 		return "rewind", ""
-	case s.History.IsLive(rec.Offset):
+	case live:
 		return "live", ""
 	}
 	return "rewound", ""
@@ -282,21 +290,21 @@ const leastTimed = 60
 
 // line is a record as text, at most width columns of it; its time is left out where there
 // is little room.
-func (r *reader) line(rec events.Record, withSubject bool, reason string, width int) string {
+func (r *reader) line(rec projector.Fact, withSubject bool, reason string, width int) string {
 	name := shortType(rec.Type)
-	at := projector.Decode(rec).Shown()
+	at := rec.Shown()
 	text := fmt.Sprintf("%-7v %s", rec.Offset, name)
 	if width >= leastTimed {
 		text = fmt.Sprintf("%-7v %s  %-18s", rec.Offset, at.UTC().Format("2006-01-02 15:04:05"), name)
 	}
 	if withSubject {
-		text += " " + render.Cut(subject(rec), max((width-len(text))/2, 12))
+		text += " " + render.Cut(subject(rec.Record), max((width-len(text))/2, 12))
 	}
 	if reason != "" {
 		reason = "  (" + reason + ")"
 	}
 	room := width - len(text) - 1
-	if what := render.Event(rec.Event, render.Excerpt(max(room-len(reason), min(room, 20)))); what != "" {
+	if what := render.Event(rec, render.Excerpt(max(room-len(reason), min(room, 20)))); what != "" {
 		text += " " + what
 	}
 	return strings.TrimRight(render.Cut(text+reason, width), " ")
@@ -311,7 +319,11 @@ func subject(rec events.Record) string {
 }
 
 // drawGraph prints the records of a session with its branches beside them.
-func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Session, rng events.Range) (err error) {
+func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.Session, rng events.Range) error {
+	s, err := handle.Load(ctx, "")
+	if err = projector.Tolerate(err); err != nil {
+		return err
+	}
 	var recs []events.Record
 	for rec, err := range st.Loader().Shown(ctx, st.Log.Read(ctx, rng)) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
@@ -325,7 +337,7 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Se
 	nodes := make([]render.Node, len(recs))
 	reasons, states := make([]string, len(recs)), make([]string, len(recs))
 	for i, rec := range recs {
-		state, reason := stateOf(s, rec)
+		state, reason := stateOf(s.Ledger, s.History.IsLive(rec.Offset), rec)
 		mark := marks[state]
 		if state == "rewound" {
 			mark = '*'
@@ -345,7 +357,7 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, s *projector.Se
 		for _, line := range before[i] {
 			fmt.Fprintln(r.app.Out, line)
 		}
-		line := marks[i] + r.line(rec, false, reasons[i], width-len(marks[i]))
+		line := marks[i] + r.line(projector.Decode(rec), false, reasons[i], width-len(marks[i]))
 		if _, err := fmt.Fprintln(r.app.Out, r.paint(states[i], line)); err != nil {
 			return err
 		}
