@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,6 +59,36 @@ func TestStoreWithBombs(t *testing.T) {
 		}
 	})
 	t.Run("B-01 no further bomb", func(t *testing.T) { mustRefuseBombs(t, store) })
+	t.Run("B-01 one value many times", mustNameAgain)
+}
+
+// mustNameAgain appends a value of 9 MiB 30 times to one session. The bound admits 29: the last
+// one is refused, all others have an effect, and each may be sent again.
+func mustNameAgain(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	turn := `{"role":"user","content":"lighthouse ` + strings.Repeat("x y ", 9<<18) + `"}`
+	sum := sha256.Sum256([]byte(`{"entries":[{"thread":"main","turn":` + turn + `}]}`))
+	var named []string
+	for i := range 27 {
+		named = append(named, fmt.Sprintf(`{"specversion":"1.0","id":"named-%d","source":"urn:test","type":"tally.turn.appended.v1","subject":"session/s",`+
+			`"datacontenttype":"application/json","dataschema":"urn:tally:schema:turn.appended.v1","dataref":"urn:tally:blob:%x"}`, i, sum))
+	}
+	append := func(code int, want string, lines ...string) {
+		t.Helper()
+		c := command(t.Context(), store, "tally", "append", "s", "--key", "k")
+		c.Stdin = strings.NewReader(strings.Join(lines, "\n"))
+		out, err := c.CombinedOutput()
+		if got := c.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), want) {
+			t.Fatalf("exit code %d, want %d: %v\n%.2000s", got, code, err, out)
+		}
+	}
+	append(0, "3 events appended", turn, turn, turn)
+	append(3, "line 27: append to session s: invalid dataref: with "+fmt.Sprintf("%x", sum[:4])+", records of the session name 2736", named...)
+	append(0, "26 events appended", named[:26]...)
+	mustAnswer(t, store, "ls -o json", 0, `"turns": 29`)
+	mustAnswer(t, store, "log s", 0, "main  user: lighthouse x y")
+	mustAnswer(t, store, "rewind s --to #4 -y", 0, "")
+	mustAnswer(t, store, "verify", 0, "all views match the log")
 }
 
 // mustAnswer runs a command in bounded memory.

@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/disk/durable"
+	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/log"
 )
 
@@ -63,6 +64,7 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 
 func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c config.Config) (*log.Log, error) {
 	lc := log.Config{Reads: reads, Logger: o.Logger, Observer: o.Observer, MinDurability: c.MinDurability, Replicas: c.Server.Replicas, Shared: true}
+	var again *quota.Again
 	owner, err := ownerAt(ctx, writes, cmp.Or(o.Wait, 10*time.Second))
 	switch {
 	case err != nil:
@@ -70,11 +72,17 @@ func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c conf
 	case owner != nil:
 		lc.Via, lc.Durability, lc.Holes = true, owner.Durability, owner.Holes
 	default:
+		again = quota.NewAgain(0)
+		lc.Admit = again.Admit
 		lc.SyncsAlways = func(ctx context.Context, server string) error {
 			return syncsAlways(ctx, writes, c.Server.System, server)
 		}
 	}
-	return log.Open(ctx, writes, lc)
+	l, err := log.Open(ctx, writes, lc)
+	if err == nil && again != nil {
+		again.Watch(l)
+	}
+	return l, err
 }
 
 // ownerAt asks who owns the store on a server, nil if nobody does. The server of an

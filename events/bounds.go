@@ -10,9 +10,21 @@ const (
 	MaxReferences = 1 << 18 // of one record: stretches of turns that it keeps, turns that it pins, pieces that it lists
 	MaxPointers   = 1 << 8  // lists of one record
 	MaxListed     = 1 << 20 // turns that the lists of one record name, each as often as it is named
-	MaxSameData   = 16      // records of one session that have the same data by reference, if these are larger than MaxFreeData
-	MaxFreeData   = 1 << 14 // bytes of such data that are free
+	MaxAgain      = 1 << 28 // bytes of the data by reference that records of one session name again, or else
+	MaxAgainTimes = 15      // times the bytes of the different data that they name, if that is more
+	MaxFreeData   = 1 << 14 // bytes of data that may be named any number of times
 )
+
+// CheckAgain refuses a record of a session that names the blob sum again. With it, again are
+// the bytes of all data that the session's records have named again, and distinct those of
+// the data that they name, each blob counted once.
+func CheckAgain(sum string, again, distinct int64) error {
+	most := max(MaxAgain, MaxAgainTimes*distinct)
+	if again <= most {
+		return nil
+	}
+	return invalid(ExtDataRef, "with %.8s, records of the session name %d bytes of data again, at most %d are allowed", sum, again, most)
+}
 
 func checkReferences(path string, n int) error {
 	if n > MaxReferences {

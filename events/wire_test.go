@@ -99,7 +99,7 @@ func TestWireSubjects(t *testing.T) {
 }
 
 func TestWireBounds(t *testing.T) {
-	want := []int{1, events.MaxTurns, events.MaxReferences, events.MaxPointers, events.MaxListed, events.MaxValue, events.MaxSameData}
+	want := []int{1, events.MaxTurns, events.MaxReferences, events.MaxPointers, events.MaxListed, events.MaxValue, events.MaxAgain, events.MaxAgainTimes}
 	rows := table(t, "### Bounds of references", 2, len(want))
 	for i, row := range rows {
 		if n, err := strconv.Atoi(strings.ReplaceAll(row[1], ",", "")); err != nil || n != want[i] {

@@ -48,10 +48,11 @@ func (t *Timeline) Rest() []byte {
 	for _, p := range t.points[1:] {
 		b = appendInts(b, p.number, p.last())
 	}
-	b = binary.AppendUvarint(b, uint64(len(t.named)))
-	for _, sum := range sortedKeys(t.named) {
-		b = appendInts(appendText(b, sum), t.named[sum])
+	b = binary.AppendUvarint(b, uint64(len(t.named.sizes)))
+	for _, sum := range sortedKeys(t.named.sizes) {
+		b = appendInts(appendText(b, sum), int(t.named.sizes[sum]))
 	}
+	b = appendInts(b, int(t.named.again))
 	b = appendPlaces(appendPlaces(b, t.late), t.rewinds)
 	return t.appendRecords(b, t.Blocks()*BlockRecords, t.Len())
 }
@@ -120,16 +121,14 @@ func (t *Timeline) readNames(d *decoder) {
 
 func (t *Timeline) readNamed(d *decoder) {
 	for range d.count() {
-		sum, n := d.text(), d.int()
-		if n <= 0 || t.named[sum] != 0 {
-			d.fail("%d records name %q", n, sum)
+		sum, size := d.text(), int64(d.int())
+		if size <= 0 || t.named.sizes[sum] != 0 {
+			d.fail("the data %q have %d bytes", sum, size)
 			return
 		}
-		if t.named == nil {
-			t.named = make(named)
-		}
-		t.named[sum] = n
+		t.named.add(sum, size)
 	}
+	t.named.again = int64(d.int())
 }
 
 // readRecords reads the records after those that there are.

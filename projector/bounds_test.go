@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -156,16 +157,26 @@ func keeping(keeps ...[2]int) *events.ThreadReplaced {
 	return &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": r}, Others: "keep", Reason: "save"}
 }
 
-// A blob counts for a bounded number of records of a session, whichever chunk they are in.
+// Data that are named again have an effect up to a bound of bytes, whichever chunk they are in.
 func TestBoundsOfBlobs(t *testing.T) {
 	t.Run("B-01 one blob many times", func(t *testing.T) {
 		h := &hostile{t: t}
 		h.create()
 		p := tenTurns()
-		for len(p.Entries) < 1000 {
+		for len(p.Entries) < 2000 {
 			p.Entries = append(p.Entries, tenTurns().Entries...)
 		}
 		ref := h.blob(p)
+		size := int64(len(h.log[len(h.log)-1].Data))
+		projector.SetCheckAgain(t, func(_ string, again, distinct int64) error {
+			if distinct != size {
+				t.Fatalf("%d bytes are named, not %d", distinct, size)
+			}
+			if again > 15*size {
+				return errors.New("again")
+			}
+			return nil
+		})
 		for i := range 120 {
 			h.add("s0", tenTurns())
 			h.name("s0", ref, i)
@@ -173,7 +184,7 @@ func TestBoundsOfBlobs(t *testing.T) {
 		sub, store := events.Session("", "s0"), new(snapshot.Mem)
 		loader := func() *projector.Loader { return (&projector.Loader{Source: h.log, Snapshots: store}).SetChunks(7, 3) }
 		want := mustBeAtHead(t, &projector.Loader{Source: h.log}, sub)
-		if n := len(want.Threads.Turns("main")); n != 120*10+16*1000 || len(want.Ledger.Void) != 120-16 {
+		if n := len(want.Threads.Turns("main")); n != 120*10+16*2000 || len(want.Ledger.Void) != 120-16 {
 			t.Fatalf("%d turns, %d void records", n, len(want.Ledger.Void))
 		}
 		for at := events.Offset(3); int(at) < len(h.log); at += 31 {

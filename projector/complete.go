@@ -14,7 +14,8 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	ledger.index()
 	out := &Session{Subject: s.subject, Threads: make(Threads, len(s.strands)), Ledger: &ledger, Damaged: s.damaged}
 	fill := newFilling(s, out.Threads)
-	whole.base, whole.older, whole.offsets, whole.deltas, whole.marks, whole.numbers, whole.named = 0, nil, nil, nil, slices.Clip(h.marks), nil, maps.Clone(h.named)
+	whole.base, whole.older, whole.offsets, whole.deltas, whole.marks, whole.numbers = 0, nil, nil, nil, slices.Clip(h.marks), nil
+	whole.named.sizes = maps.Clone(h.named.sizes)
 	for _, seg := range append(slices.Clip(s.segments), s.ownSegment()) {
 		t, own, shift := s.sources[seg.source], seg.source == len(s.sources)-1, seg.first-seg.from
 		take := func(c *chunk) {

@@ -77,3 +77,10 @@ func (s *Session) Encode() ([]byte, error) {
 		Ledger  *Ledger
 	}{s.Subject.NATS(), h, lengths, s.History.Live(s.Offset()), s.History.Late(), s.Threads, s.Ledger})
 }
+
+// SetCheckAgain replaces the bound of data that are named again, for one test.
+func SetCheckAgain(t interface{ Cleanup(func()) }, check func(sum string, again, distinct int64) error) {
+	old := checkAgain
+	checkAgain = check
+	t.Cleanup(func() { checkAgain = old })
+}

@@ -103,9 +103,11 @@ func (f Fact) Impossible(kind string, created, before events.Offset) Fact {
 }
 
 // CanBeVoid reports whether a valid event may have no effect at its place, which its
-// session then says (Ledger.Void). Of any other event nobody need look.
+// session then says (Ledger.Void). Of data by reference that is known only once they are put
+// in place. The bound of data that are named again is left out: an append refuses what is
+// beyond it.
 func CanBeVoid(e events.Event) bool {
-	if nameOf(events.Record{Event: e}) != "" {
+	if len(e.Data) == 0 && nameOf(events.Record{Event: e}) != "" {
 		return true
 	}
 	switch e.Type {

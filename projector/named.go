@@ -2,15 +2,20 @@ package projector
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/tallylog/tally/events"
 )
 
-// named counts the records of a session that name a blob as their data, by the blob's hash.
-// Inherited records are not counted. The numbers stand in the session's own records alone, so
-// a chunk can be made from the log again.
-type named map[string]int
+// named are the large data that a session's own records name by reference. Inherited records
+// are not counted: so a chunk, which holds own records alone, can be made from the log again.
+type named struct {
+	sizes    map[string]int64 // in bytes, by the blob's hash
+	distinct int64            // sum of the sizes
+	again    int64            // bytes of the data that were named already, each time
+}
+
+// checkAgain is events.CheckAgain; tests have smaller bounds.
+var checkAgain = events.CheckAgain
 
 // nameOf returns the hash of the blob that a record names as its data, "" if it names none.
 func nameOf(rec events.Record) string {
@@ -18,38 +23,47 @@ func nameOf(rec events.Record) string {
 	return sum
 }
 
-// bounded counts the next record. If too many have the same data, the fact that is returned
-// has no effect: a reference of 300 bytes would else stand for megabytes any number of times.
+// bounded counts the next record. The fact has no effect if its session has named too many
+// bytes again: a reference of 300 bytes would else stand for megabytes any number of times.
 func (n *named) bounded(f Fact) Fact {
-	sum := nameOf(f.Record)
-	if sum == "" {
+	sum, size := nameOf(f.Record), int64(len(f.Data))
+	if sum == "" || size <= events.MaxFreeData {
 		return f
 	}
-	if *n == nil {
-		*n = make(named)
+	if n.sizes[sum] == 0 {
+		n.add(sum, size)
+		return f
 	}
-	if (*n)[sum]++; (*n)[sum] > events.MaxSameData && len(f.Data) > events.MaxFreeData && f.Invalid == nil {
-		f.Payload, f.Invalid = nil, fmt.Errorf("%d records of the session have the data %s by reference, at most %d are allowed", (*n)[sum], sum[:8], events.MaxSameData)
+	n.again += size
+	if err := checkAgain(sum, n.again, n.distinct); err != nil && f.Invalid == nil {
+		f.Payload, f.Invalid = nil, err
 	}
 	return f
 }
 
-// namedBefore counts over the records of a session before an offset. Their data are not read.
-func (l *Loader) namedBefore(ctx context.Context, sub events.Subject, at events.Offset) (n named, err error) {
-	n = make(named)
+// add counts data that are named for the first time.
+func (n *named) add(sum string, size int64) {
+	if n.sizes == nil {
+		n.sizes = make(map[string]int64)
+	}
+	n.sizes[sum] = size
+	n.distinct += size
+}
+
+// namedBefore counts over the records of a session before an offset.
+func (l *Loader) namedBefore(ctx context.Context, sub events.Subject, at events.Offset) (*named, error) {
+	n := new(named)
 	if at <= 1 {
 		return n, nil
 	}
-	for rec, err := range l.Source.Read(ctx, events.Range{Subject: sub, Upto: at - 1}) {
+	for rec, err := range l.read(ctx, events.Range{Subject: sub, Upto: at - 1}) {
 		if isDamage(err) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if sum := nameOf(rec); sum != "" {
-			n[sum]++
-		}
+		n.bounded(Fact{Record: rec})
 	}
 	return n, nil
 }

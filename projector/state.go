@@ -16,7 +16,7 @@ import (
 // that of chunks included.
 const (
 	SessionFold        = "session"
-	SessionFoldVersion = 7
+	SessionFoldVersion = 8
 )
 
 // state is a session as it is folded and stored: its older records are in chunks,
@@ -181,7 +181,8 @@ type headState struct {
 	Threads  map[string]strandState `json:"threads"`
 	Ledger   *Ledger                `json:"ledger"`
 	Open     chunkState             `json:"open"`
-	Named    map[string]int         `json:"named,omitempty"`
+	Named    map[string]int64       `json:"named,omitempty"` // named.sizes
+	Again    int64                  `json:"again,omitempty"` // named.again
 }
 
 type tableState struct {
@@ -195,7 +196,7 @@ func (s *state) encode() ([]byte, error) {
 	h := s.history
 	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
 		Late: appendPlaced(nil, h.late), Rewinds: appendPlaced(nil, h.rewinds), Threads: s.strands.state(),
-		Ledger: s.ledger, Open: s.own().open.state(), Named: h.named}
+		Ledger: s.ledger, Open: s.own().open.state(), Named: h.named.sizes, Again: h.named.again}
 	if st.Names == nil {
 		st.Names = []string{}
 	}
@@ -322,7 +323,10 @@ func (s *state) readSources(st headState) error {
 
 func (s *state) readHistory(st headState) error {
 	h, open := s.history, s.own().open
-	h.names, h.named = st.Names, st.Named
+	h.names, h.named = st.Names, named{again: st.Again}
+	for sum, size := range st.Named {
+		h.named.add(sum, size)
+	}
 	inherited := h.base
 	h.base += open.first
 	h.offsets = slices.Clone(open.offsets)

@@ -374,7 +374,7 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 		next[name] = turns[0]
 	}
 	c := &chunk{first: e.First}
-	var before named
+	var before *named
 	for rec, err := range l.read(ctx, events.Range{Subject: sub, After: e.From - 1, Upto: e.To}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			return nil, nil, lost("a chunk at %v cannot be made again: %v", e.To, damage)
@@ -387,7 +387,11 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 				return nil, nil, err
 			}
 		}
-		c.add(before.bounded(Decode(rec)), next)
+		f := Decode(rec)
+		if before != nil {
+			f = before.bounded(f)
+		}
+		c.add(f, next)
 	}
 	data, err := c.encode()
 	if err != nil {

@@ -40,7 +40,7 @@ type Timeline struct {
 	lengths  lengths        // of the threads in the list after the last record
 	marks    []mark         // lengths at some records, so that a rewind need not count from the start
 	nextMark int            // the first record that may have the next mark
-	named    named          // own records, by the blob that they name as their data
+	named    named          // data of own records
 	late     []place        // the late records
 	rewinds  []place        // the rewinds that had an effect
 }
@@ -253,7 +253,7 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 }
 
 // Bounded counts the next record, and returns the fact with Invalid set if its data are
-// named too often. It is called once for each record, before Fact.Impossible and Add.
+// beyond the bound of data that are named again. It is called once for each record, before Fact.Impossible and Add.
 func (t *Timeline) Bounded(f Fact) Fact { return t.named.bounded(f) }
 
 // skip enters a record that leaves the list as it was.

@@ -17,7 +17,7 @@ const (
 // made of what a session is about.
 var catalogForm = form{
 	view:    "catalog",
-	version: 8,
+	version: 9,
 	tables:  []string{"sessions", "state", "marks", "runs", "costs", "documents", "links", "responses", "progress"},
 	schema: responsesSchema + progressSchema + `
 CREATE TABLE sessions{set}(

@@ -24,6 +24,7 @@ type Meter struct {
 	maxValue int64
 	src      Source
 	work     chan struct{} // holds a place for whoever reads the log
+	again    *Again
 
 	mu      sync.Mutex // guards what follows
 	limits  Limits
@@ -40,11 +41,14 @@ func New(dir string, maxValue int64) *Meter {
 	if maxValue == 0 {
 		maxValue = events.MaxValue
 	}
-	return &Meter{dir: dir, maxValue: maxValue, limits: Limits{}, work: make(chan struct{}, 1)}
+	return &Meter{dir: dir, maxValue: maxValue, limits: Limits{}, work: make(chan struct{}, 1), again: NewAgain(maxValue)}
 }
 
 // Watch names the log. It is called once, before anything is appended.
-func (m *Meter) Watch(src Source) { m.src = src }
+func (m *Meter) Watch(src Source) {
+	m.src = src
+	m.again.Watch(src)
+}
 
 // outcome is what became of an append.
 type outcome int
@@ -71,9 +75,31 @@ func outcomeOf(acks []log.Ack, err error) outcome {
 }
 
 // Admit is the Admit of a log.Config: it decides whether an append keeps to the limits, else
-// it is a *log.QuotaError. What the append adds is reserved until settle is told the outcome.
-// Of appends to one subject one is under way at a time.
+// it is a *log.QuotaError, and to the bound of Again.
 func (m *Meter) Admit(ctx context.Context, parts []log.Part) (settle func([]log.Ack, error), err error) {
+	again, err := m.again.Admit(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := m.limited(ctx, parts)
+	switch {
+	case again == nil:
+		return limits, err
+	case err != nil:
+		again(nil, err)
+		return nil, err
+	case limits == nil:
+		return again, nil
+	}
+	return func(acks []log.Ack, err error) {
+		again(acks, err)
+		limits(acks, err)
+	}, nil
+}
+
+// limited decides whether an append keeps to the limits. What the append adds is reserved
+// until settle is told the outcome. Of appends to one subject one is under way at a time.
+func (m *Meter) limited(ctx context.Context, parts []log.Part) (settle func([]log.Ack, error), err error) {
 	if !slices.ContainsFunc(parts, concerns) {
 		return nil, nil
 	}

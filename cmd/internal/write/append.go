@@ -104,12 +104,14 @@ type appender struct {
 	unshown error // files of a tree do not show all of what is stored
 
 	moves map[events.Subject]map[events.Offset]bool // acknowledged events that may be void at their place
+	blobs map[string]bool                           // whether data of a type, by reference, may be void
 }
 
 // waiting is an append whose acknowledgement is not printed yet.
 type waiting struct {
 	line    int
 	event   events.Event
+	void    bool // it may be void at its place
 	pending *tally.Pending
 }
 
@@ -202,6 +204,28 @@ func (p *appender) first() <-chan struct{} {
 	return p.waiting[0].pending.Done()
 }
 
+// canBeVoid reports whether an event may be void at its place. Data by reference are looked at
+// once, however many lines name them.
+func (p *appender) canBeVoid(ctx context.Context, e events.Event) bool {
+	ref := e.Extensions[events.ExtDataRef]
+	if ref == "" || len(e.Data) > 0 {
+		return projector.CanBeVoid(e)
+	}
+	void, known := p.blobs[e.Type+" "+ref]
+	if known {
+		return void
+	}
+	rec, err := projector.Resolve(ctx, p.st.Log, events.Record{Event: e}, p.st.MaxValue())
+	if err == nil { // what cannot be read is damaged, not void
+		void = projector.CanBeVoid(rec.Event) || projector.Decode(rec).Invalid != nil
+	}
+	if p.blobs == nil {
+		p.blobs = make(map[string]bool)
+	}
+	p.blobs[e.Type+" "+ref] = void
+	return void
+}
+
 // nameVoid names what was appended and has no effect at its place.
 func (p *appender) nameVoid(ctx context.Context) error {
 	for sub, moves := range p.moves {
@@ -255,6 +279,7 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 		p.refuse(n, err)
 		return nil
 	}
+	void := p.canBeVoid(ctx, e)
 	if e, err = p.st.ByReference(ctx, e); err != nil {
 		p.refuse(n, err)
 		if isLost(err) {
@@ -263,7 +288,7 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 		return nil
 	}
 	if p.expect != nil {
-		return p.chain(ctx, n, e)
+		return p.chain(ctx, n, e, void)
 	}
 	if err := p.drain(ctx, inFlight-1); err != nil {
 		return err
@@ -273,7 +298,7 @@ func (p *appender) take(ctx context.Context, n int, line []byte) error {
 			return err
 		}
 	}
-	p.waiting = append(p.waiting, waiting{n, e, p.async(ctx, e)})
+	p.waiting = append(p.waiting, waiting{n, e, void, p.async(ctx, e)})
 	p.held += len(e.Data)
 	return nil
 }
@@ -331,7 +356,7 @@ func (p *appender) again(ctx context.Context, e events.Event) (log.Ack, error) {
 const patience = 30 * time.Second
 
 // chain appends one event behind the one before, and waits.
-func (p *appender) chain(ctx context.Context, n int, e events.Event) error {
+func (p *appender) chain(ctx context.Context, n int, e events.Event, void bool) error {
 	ack, err := p.append(ctx, log.At(*p.expect), e)
 	if !p.isStored(err) {
 		p.stopped = err // what follows would follow nothing
@@ -339,7 +364,7 @@ func (p *appender) chain(ctx context.Context, n int, e events.Event) error {
 		return nil
 	}
 	*p.expect = ack.Last
-	return p.print(ctx, e, ack)
+	return p.print(ctx, e, void, ack)
 }
 
 // isStored reports whether an append is in the log. It keeps the first error of a tree.
@@ -373,7 +398,7 @@ func (p *appender) drain(ctx context.Context, most int) error {
 			}
 			continue
 		}
-		if err := p.print(ctx, w.event, ack); err != nil {
+		if err := p.print(ctx, w.event, w.void, ack); err != nil {
 			return err
 		}
 	}
@@ -389,7 +414,7 @@ type acked struct {
 	Late       bool          `json:"late,omitempty"` // not in effect: what its producer had seen was rewound
 }
 
-func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error {
+func (p *appender) print(ctx context.Context, e events.Event, void bool, ack log.Ack) error {
 	p.acked++
 	ack, err := p.st.Judge(ctx, e.Subject, ack, e)
 	if err != nil {
@@ -398,7 +423,7 @@ func (p *appender) print(ctx context.Context, e events.Event, ack log.Ack) error
 	if ack.Late {
 		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", plain.Printable(e.ID), ack.First)
 	}
-	if projector.CanBeVoid(e) {
+	if void {
 		if p.moves == nil {
 			p.moves = make(map[events.Subject]map[events.Offset]bool)
 		}

@@ -1,0 +1,201 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Again refuses records of sessions that name too many bytes of data again
+// (events.CheckAgain). Without it such a record would be acknowledged and have no effect. It is
+// safe for concurrent use. Where several processes store records without an owner, each counts
+// what it finds in the log, and two of them may go over the bound together.
+type Again struct {
+	src      projector.Source
+	maxValue int64
+	most     int64 // bytes that may be named again whatever else is named
+	check    func(sum string, again, distinct int64) error
+
+	mu       sync.Mutex // guards sessions
+	sessions map[events.Subject]*references
+}
+
+// maxCounted is how many sessions are remembered.
+const maxCounted = 64
+
+// NewAgain returns an Again for values of at most maxValue bytes; 0 is events.MaxValue.
+func NewAgain(maxValue int64) *Again {
+	if maxValue == 0 {
+		maxValue = events.MaxValue
+	}
+	return &Again{maxValue: maxValue, most: events.MaxAgain, check: events.CheckAgain, sessions: make(map[events.Subject]*references)}
+}
+
+// Watch names the log. It is called once, before anything is appended.
+func (a *Again) Watch(src projector.Source) { a.src = src }
+
+// references are the records of a session that name blobs: those in the log up to an offset,
+// and those that are being appended.
+type references struct {
+	mu       sync.Mutex // guards what follows
+	upto     events.Offset
+	ids      map[string]bool   // of the events in the log
+	times    map[string]int    // how often they name a blob, by its hash
+	sizes    map[string]int64  // of blobs, as far as they were needed
+	again    int64             // bytes that the log's records name again
+	appended map[string]string // the blob that an event names, by the event's id
+	users    int               // calls that use it; guarded by Again.mu
+}
+
+// Admit is the Admit of a log.Config.
+func (a *Again) Admit(ctx context.Context, parts []log.Part) (settle func([]log.Ack, error), err error) {
+	var undo []func()
+	over := func([]log.Ack, error) {
+		for _, f := range undo {
+			f()
+		}
+	}
+	for _, p := range parts {
+		for _, e := range p.Events {
+			sum, ok := events.ParseBlobRef(e.Extensions[events.ExtDataRef])
+			if !ok || !p.Subject.IsSession() || len(e.Data) > 0 {
+				continue
+			}
+			r := a.use(p.Subject)
+			undo = append(undo, func() { r.drop(e.ID); a.release(r) })
+			if err := a.reserve(ctx, r, p.Subject, e.ID, sum); err != nil {
+				over(nil, err)
+				return nil, err
+			}
+		}
+	}
+	if undo == nil {
+		return nil, nil
+	}
+	return over, nil
+}
+
+// use returns the references of a session. The caller releases them.
+func (a *Again) use(sub events.Subject) *references {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.sessions[sub]
+	if r == nil {
+		for old, o := range a.sessions {
+			if len(a.sessions) >= maxCounted && o.users == 0 {
+				delete(a.sessions, old)
+			}
+		}
+		r = &references{ids: make(map[string]bool), times: make(map[string]int), sizes: make(map[string]int64), appended: make(map[string]string)}
+		a.sessions[sub] = r
+	}
+	r.users++
+	return r
+}
+
+func (a *Again) release(r *references) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.users--
+}
+
+// drop forgets an event that is not being appended any more: it is in the log, or is not.
+func (r *references) drop(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.appended, id)
+}
+
+// reserve counts an event before it is appended, or refuses it. One that is in the log is not
+// stored again.
+func (a *Again) reserve(ctx context.Context, r *references, sub events.Subject, id, sum string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := a.catchUp(ctx, r, sub); err != nil {
+		return fmt.Errorf("count references of %s: %w", sub.Name(), err)
+	}
+	if r.ids[id] {
+		return nil
+	}
+	r.appended[id] = sum
+	return a.hold(ctx, r, sub, sum)
+}
+
+// catchUp counts the records that were stored since.
+func (a *Again) catchUp(ctx context.Context, r *references, sub events.Subject) error {
+	for rec, err := range a.src.Read(ctx, events.Range{Subject: sub, After: r.upto, Buffered: true}) {
+		if isDamage(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r.upto = rec.Offset
+		sum, ok := events.ParseBlobRef(rec.Extensions[events.ExtDataRef])
+		if !ok || len(rec.Data) > 0 {
+			continue
+		}
+		if r.times[sum] > 0 {
+			size, err := a.size(ctx, r, sub, sum)
+			if err != nil {
+				return err
+			}
+			r.again += size
+		}
+		r.times[sum]++
+		r.ids[rec.ID] = true
+		delete(r.appended, rec.ID)
+	}
+	return nil
+}
+
+// hold holds what is in the log, and what is being appended, to the bound. The sizes of all
+// blobs are looked up only if that matters.
+func (a *Again) hold(ctx context.Context, r *references, sub events.Subject, last string) error {
+	again, times := r.again, maps.Clone(r.times)
+	for _, sum := range r.appended {
+		if times[sum]++; times[sum] == 1 {
+			continue
+		}
+		size, err := a.size(ctx, r, sub, sum)
+		if err != nil {
+			return err
+		}
+		again += size
+	}
+	if again <= a.most {
+		return nil
+	}
+	distinct := int64(0)
+	for sum := range times {
+		size, err := a.size(ctx, r, sub, sum)
+		if err != nil {
+			return err
+		}
+		distinct += size
+	}
+	return a.check(last, again, distinct)
+}
+
+// size returns the bytes of a blob that count: none of one that is small, or cannot be read.
+func (a *Again) size(ctx context.Context, r *references, sub events.Subject, sum string) (int64, error) {
+	if size, known := r.sizes[sum]; known {
+		return size, nil
+	}
+	data, err := projector.Blob(ctx, a.src, sub.Namespace, sum, a.maxValue)
+	if _, missing := errors.AsType[*projector.BlobError](err); err != nil && !missing {
+		return 0, err
+	}
+	size := int64(len(data))
+	if size <= events.MaxFreeData {
+		size = 0
+	}
+	r.sizes[sum] = size
+	return size, nil
+}

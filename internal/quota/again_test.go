@@ -1,0 +1,113 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit/logtest"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
+	"github.com/tallylog/tally/snapshot"
+)
+
+// againLog is a log whose sessions may name data again up to a small bound.
+type againLog struct {
+	t *testing.T
+	*log.Log
+	sub events.Subject
+}
+
+func newAgainLog(t *testing.T, most int64) *againLog {
+	a := NewAgain(0)
+	a.most, a.check = most, func(_ string, again, _ int64) error {
+		return &events.InvalidError{Field: events.ExtDataRef, Reason: fmt.Sprint(again)}
+	}
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Admit: a.Admit})
+	a.Watch(l)
+	return &againLog{t, l, events.Session("", "s")}
+}
+
+// blob stores a turn of so many bytes, and returns the reference to it.
+func (l *againLog) blob(c string, n int) string {
+	data := []byte(`{"entries":[{"thread":"main","turn":"` + strings.Repeat(c, n) + `"}]}`)
+	sum := snapshot.Sum(data)
+	e := events.Event{ID: "part-0-of-1", Source: "urn:tally:blob", Type: events.TypeDocumentWritten, ContentType: events.ContentTypeRaw, Data: data}
+	if _, err := l.Append(l.t.Context(), events.Document("", events.KindBlob, sum), log.Any, e); err != nil {
+		l.t.Fatal(err)
+	}
+	return events.BlobRef(sum)
+}
+
+func (l *againLog) name(id, ref string) error {
+	e := events.Event{ID: id, Source: "urn:t", Type: events.TypeTurnAppended}
+	_, err := l.Append(l.t.Context(), l.sub, log.Any, e.WithExtension(events.ExtDataRef, ref))
+	return err
+}
+
+// A session names data again up to the bound, one that was stored may be sent again, and what
+// another session names does not count.
+func TestAgain(t *testing.T) {
+	l := newAgainLog(t, 4*20_100)
+	large, small := l.blob("a", 20_000), l.blob("b", 20)
+	for i := range 5 {
+		if err := l.name(fmt.Sprint(i), large); err != nil {
+			t.Fatalf("record %d: %v", i, err)
+		}
+	}
+	must := func(want bool, id, ref string) {
+		t.Helper()
+		err := l.name(id, ref)
+		if _, refused := errors.AsType[*events.InvalidError](err); refused != want || !want && err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	must(true, "sixth", large)
+	must(false, "3", large)
+	must(false, "small", small)
+	must(false, "small again", small)
+	must(false, "other data", l.blob("c", 20_000))
+	must(true, "sixth", large)
+	l.sub.ID = "other"
+	must(false, "sixth", large)
+	must(false, "seventh", large)
+}
+
+// Of appends at once as many are stored as the bound admits.
+func TestAgainAtOnce(t *testing.T) {
+	l := newAgainLog(t, 4*20_100)
+	ref := l.blob("a", 20_000)
+	var work sync.WaitGroup
+	var stored atomic.Int32
+	for i := range 40 {
+		work.Go(func() {
+			if l.name(fmt.Sprint(i), ref) == nil {
+				stored.Add(1)
+			}
+		})
+	}
+	work.Wait()
+	if stored.Load() != 5 {
+		t.Errorf("%d of 40 are stored, want 5", stored.Load())
+	}
+}
+
+// An append that fails leaves room for the next one.
+func TestAgainFails(t *testing.T) {
+	l := newAgainLog(t, 20_100)
+	ref := l.blob("a", 20_000)
+	if err := l.name("first", ref); err != nil {
+		t.Fatal(err)
+	}
+	e := events.Event{ID: "fails", Source: "urn:t", Type: events.TypeTurnAppended}
+	if _, err := l.Append(t.Context(), l.sub, log.At(0), e.WithExtension(events.ExtDataRef, ref)); !errors.Is(err, log.ErrConflict) {
+		t.Fatal(err)
+	}
+	if err := l.name("second", ref); err != nil {
+		t.Error(err)
+	}
+}
