@@ -63,18 +63,18 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 }
 
 func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c config.Config) (*log.Log, error) {
-	lc := log.Config{Reads: reads, Logger: o.Logger, Observer: o.Observer, MinDurability: c.MinDurability, Replicas: c.Server.Replicas, Shared: true}
+	lc := log.Config{Logger: o.Logger, Observer: o.Observer, MinDurability: c.MinDurability, Replicas: c.Server.Replicas, Host: log.Host{Reads: reads, Shared: true}}
 	var again *quota.Again
 	owner, err := ownerAt(ctx, writes, cmp.Or(o.Wait, 10*time.Second))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("embedded: open %s: %w", writes.ConnectedUrlRedacted(), err)
 	case owner != nil:
-		lc.Via, lc.Durability, lc.Holes = true, owner.Durability, owner.Holes
+		lc.Host.Via, lc.Host.Durability, lc.Host.Holes = true, owner.Durability, owner.Holes
 	default:
 		again = quota.NewAgain(0)
-		lc.Admit = again.Admit
-		lc.SyncsAlways = func(ctx context.Context, server string) error {
+		lc.Host.Admit = again.Admit
+		lc.Host.SyncsAlways = func(ctx context.Context, server string) error {
 			return syncsAlways(ctx, writes, c.Server.System, server)
 		}
 	}

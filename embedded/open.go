@@ -146,7 +146,7 @@ func (o Options) resolve() (config.Config, error) {
 // openNothing opens what a store is before it is made. It takes no appends.
 func openNothing(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	none := func() error { return fmt.Errorf("%w: there is no store in %s", log.ErrUnavailable, c.Store) }
-	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: o.Logger, Room: none})
+	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: o.Logger, Host: log.Host{Room: none}})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 		return nil, err
 	}
 	meter := quota.New("", 0)
-	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: o.Logger, MinDurability: c.MinDurability, Admit: meter.Admit})
+	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: o.Logger, MinDurability: c.MinDurability, Host: log.Host{Admit: meter.Admit}})
 	if err != nil {
 		return nil, err
 	}

@@ -199,9 +199,12 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		a.Close()
 		return nil, fmt.Errorf("embedded: attach %s: %w", dir, err)
 	}
-	c := log.Config{Reads: a.conns[1], Logger: o.Logger, Via: true, Unshown: true, MinDurability: o.MinDurability, Holes: holes, Segments: log.Segments{Dir: segmentsDir(dir), Blocks: blocksOf(dir, knownTo(dir, a.conns[1].ConnectedServerVersion()))}}
+	c := log.Config{Logger: o.Logger, MinDurability: o.MinDurability, Host: log.Host{
+		Reads: a.conns[1], Via: true, Unshown: true, Holes: holes,
+		Segments: log.Segments{Dir: segmentsDir(dir), Blocks: blocksOf(dir, knownTo(dir, a.conns[1].ConnectedServerVersion()))},
+	}}
 	if a.owner.Durability == log.Durable.String() {
-		c.Durability = log.Durable
+		c.Host.Durability = log.Durable
 	}
 	if a.events, err = log.Open(ctx, a.conns[0], c); err != nil {
 		// The owner may have been killed meanwhile: another process will own the directory.

@@ -361,10 +361,12 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
-	c := log.Config{Reads: s.conns[1], Scans: s.login, Appends: appends, Logger: s.logger, Room: s.health.check, Admit: s.meter.Admit, Owner: true, Shared: o.Listen != nil, Observer: o.Observer, MinDurability: o.MinDurability,
+	c := log.Config{Logger: s.logger, Observer: o.Observer, MinDurability: o.MinDurability, Host: log.Host{
+		Reads: s.conns[1], Scans: s.login, Appends: appends, Room: s.health.check, Admit: s.meter.Admit, Owner: true, Shared: o.Listen != nil,
 		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
-		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set}
+		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set,
+	}}
 	// What an earlier owner wrote may still be in memory only. The log begins with a sync,
 	// which is of the whole directory either way: from then on nothing that was there can be
 	// lost, and every ack covers its own event.
@@ -372,7 +374,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	case s.group:
 		s.blocks = newBlockSync(s.dir, wholeTree)
 		s.atEnd(func() error { s.blocks.close(); return nil })
-		c.Sync = func(stream string) error {
+		c.Host.Sync = func(stream string) error {
 			err := s.blocks.sync(stream)
 			if err != nil {
 				s.health.fail(err)
@@ -381,7 +383,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 		}
 	case s.sync:
 		left := sync.OnceValue(func() error { return wholeTree(s.dir) })
-		c.Sync = func(string) error { return left() }
+		c.Host.Sync = func(string) error { return left() }
 	}
 	if s.events, err = log.Open(ctx, s.conns[0], c); err != nil {
 		return err

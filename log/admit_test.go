@@ -15,11 +15,11 @@ import (
 // Who admits appends is asked once for each, with all of its parts, before anything is
 // stored, and is told once what it gave: also where it is stored by way of a redo record.
 func TestAdmit(t *testing.T) {
-	for name, c := range map[string]log.Config{"plain": {}, "owner": {Owner: true, Sync: func(string) error { return nil }}} {
+	for name, c := range map[string]log.Config{"plain": {}, "owner": {Host: log.Host{Owner: true, Sync: func(string) error { return nil }}}} {
 		t.Run(name, func(t *testing.T) {
 			asked, told := 0, ""
 			refuse := error(nil)
-			c.Admit = func(_ context.Context, parts []log.Part) (func([]log.Ack, error), error) {
+			c.Host.Admit = func(_ context.Context, parts []log.Part) (func([]log.Ack, error), error) {
 				asked += len(parts)
 				told = ""
 				return func(acks []log.Ack, err error) {

@@ -93,20 +93,20 @@ func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack,
 			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
 		}
 	}
-	if l.config.Shared && slices.ContainsFunc(list, isPersonal) {
+	if l.config.Host.Shared && slices.ContainsFunc(list, isPersonal) {
 		return nil, fmt.Errorf("append to %s: %w", nameOf(list), &events.PersonalError{Where: sharedStore})
 	}
-	if l.config.Room != nil {
-		if err := l.config.Room(); err != nil {
+	if l.config.Host.Room != nil {
+		if err := l.config.Host.Room(); err != nil {
 			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
 		}
 	}
-	if l.config.Admit != nil {
+	if l.config.Host.Admit != nil {
 		parts := make([]Part, len(list))
 		for i, p := range list {
 			parts[i] = Part{Subject: p.sub, Expect: p.expect, Events: p.events}
 		}
-		if settle, err = l.config.Admit(ctx, parts); err != nil {
+		if settle, err = l.config.Host.Admit(ctx, parts); err != nil {
 			return nil, fmt.Errorf("append to %s: %w", nameOf(list), err)
 		}
 	}
@@ -122,15 +122,15 @@ const sharedStore = "a store that others can reach"
 func isPersonal(p *appending) bool { return p.sub.Namespace == events.PersonalNamespace }
 
 // Shared reports whether others than the user of this machine can reach the log: see
-// Config.Shared.
-func (l *Log) Shared() bool { return l.config.Shared }
+// Host.Shared.
+func (l *Log) Shared() bool { return l.config.Host.Shared }
 
 // note tells what was stored to those who work behind the appends.
 func (l *Log) note(p *appending, ack Ack) {
 	if l.commit != nil {
 		l.commit.note(ack.Last)
 	} else {
-		l.config.Mark(ack.Last)
+		l.config.Host.Mark(ack.Last)
 	}
 	if l.roller != nil && !ack.Duplicate {
 		l.roller.stored(p.size)
@@ -300,7 +300,7 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 	case len(evs) > events.MaxAppend:
 		return nil, &SizeError{Index: -1, What: "events", Size: len(evs), Max: events.MaxAppend}
 	}
-	p := &appending{sub: sub, name: sub.NATS(), expect: expect, unshown: l.config.Unshown,
+	p := &appending{sub: sub, name: sub.NATS(), expect: expect, unshown: l.config.Host.Unshown,
 		events: make([]events.Event, len(evs)), msgs: make([]Outgoing, len(evs))}
 	now := l.config.Now()
 	for i, e := range evs {

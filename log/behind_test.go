@@ -70,7 +70,7 @@ func TestServerThatIsBehind(t *testing.T) {
 	for _, nc := range []*nats.Conn{ahead, late} {
 		mustOpen(t, nc, log.Config{}) // makes the stream
 	}
-	l := mustOpen(t, ahead, log.Config{Reads: late})
+	l := mustOpen(t, ahead, log.Config{Host: log.Host{Reads: late}})
 	l.Replicate()
 	a := events.Session("", "a")
 	e := note("x", "x")

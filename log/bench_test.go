@@ -21,7 +21,7 @@ func BenchmarkAppend(b *testing.B) {
 		for _, producers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/producers=%d", mode.name, producers), func(b *testing.B) {
 				s := mustServe(b, b.TempDir(), func(o *server.Options) { o.SyncAlways = mode.sync })
-				l := mustOpen(b, mustDial(b, s), log.Config{Reads: mustDial(b, s)})
+				l := mustOpen(b, mustDial(b, s), log.Config{Host: log.Host{Reads: mustDial(b, s)}})
 				text := strings.Repeat("x", 512)
 				var n atomic.Int64
 				b.SetParallelism((producers + 1) / 2)
@@ -47,7 +47,7 @@ func BenchmarkAppend(b *testing.B) {
 // one session of a thousand, forwards and backwards.
 func BenchmarkRead(b *testing.B) {
 	s := mustServe(b, b.TempDir(), nil)
-	l := mustOpen(b, mustDial(b, s), log.Config{Reads: mustDial(b, s)})
+	l := mustOpen(b, mustDial(b, s), log.Config{Host: log.Host{Reads: mustDial(b, s)}})
 	text := strings.Repeat("x", 512)
 	evs := make([]events.Event, events.MaxAppend)
 	for n := range 1000 {

@@ -30,7 +30,7 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 	blocks := filepath.Join(dir, "jetstream", "$G", "streams")
 	s := mustServe(t, dir, nil)
 	index := t.TempDir()
-	l := mustOpen(t, mustDial(t, s), log.Config{Owner: true, Segments: log.Segments{Bytes: 600_000, Dir: index}})
+	l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true, Segments: log.Segments{Bytes: 600_000, Dir: index}}})
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 90 {
 		var pending []*log.Pending
@@ -57,7 +57,7 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 	open := func(blocks string) (l *log.Log, asked *int) {
 		asked = new(int)
 		scans := scansOf(s, func(c net.Conn) net.Conn { *asked++; return c })
-		return mustOpen(t, mustDial(t, s), log.Config{Scans: scans, Segments: log.Segments{Blocks: blocks, Dir: index}}), asked
+		return mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scans, Segments: log.Segments{Blocks: blocks, Dir: index}}}), asked
 	}
 	// some reads what s0 has, a third of all, and what all sessions have, and gives how
 	// many consumers the first segment had for that.

@@ -62,7 +62,7 @@ func (d *disk) count() int {
 
 func committing(t *testing.T, d *disk) *log.Log {
 	t.Helper()
-	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Sync: d.sync, AckWait: 5 * time.Second})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: d.sync}, AckWait: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestBufferedIsDurableSoon(t *testing.T) {
 // The suite again, on a log that syncs for itself.
 func TestCommitterKeepsThePromises(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) *log.Log {
-		return logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Sync: func(string) error { return nil }})
+		return logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: func(string) error { return nil }}})
 	})
 }
 
@@ -289,7 +289,7 @@ func TestMarkIsBeforeTheAcknowledgement(t *testing.T) {
 			}
 		}
 	}
-	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Sync: d.sync, Mark: mark, AckWait: 5 * time.Second})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: d.sync, Mark: mark}, AckWait: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestWhatIsReadIsSynced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d disk
-			l := logtest.OpenOn(t, &logtest.Faulty{Backend: memlog.New(memlog.Config{}), Next: func() logtest.Fault { return logtest.AckLost }}, log.Config{Sync: d.sync})
+			l := logtest.OpenOn(t, &logtest.Faulty{Backend: memlog.New(memlog.Config{}), Next: func() logtest.Fault { return logtest.AckLost }}, log.Config{Host: log.Host{Sync: d.sync}})
 			before := d.count()
 			if _, err := l.Append(t.Context(), events.Session("", "s"), log.Any, someTurn("a")); !errors.Is(err, log.ErrUnknown) {
 				t.Fatal(err)

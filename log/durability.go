@@ -27,14 +27,14 @@ func (b *jetStream) worth(ctx context.Context, c Config) (Durability, string) {
 	if replicas > 1 {
 		return Buffered, fmt.Sprintf("%s has %d replicas, which is no more than one when one fails", info.Config.Name, replicas)
 	}
-	if c.SyncsAlways == nil {
+	if c.Host.SyncsAlways == nil {
 		return Buffered, fmt.Sprintf("%s has one replica, and nobody asked whether its server syncs before it acknowledges", info.Config.Name)
 	}
 	server := b.reads.ConnectedServerName()
 	if info.Cluster != nil && info.Cluster.Leader != "" {
 		server = info.Cluster.Leader
 	}
-	if err := c.SyncsAlways(ctx, server); err != nil {
+	if err := c.Host.SyncsAlways(ctx, server); err != nil {
 		return Buffered, fmt.Sprintf("%s has one replica, on %s: %v", info.Config.Name, server, err)
 	}
 	return Durable, "one server has them"

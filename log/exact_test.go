@@ -53,7 +53,7 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			if list := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Scans: scans})); len(list) != n {
+			if list := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scans}})); len(list) != n {
 				t.Errorf("%d messages, want %d", len(list), n)
 			}
 			consumers := 0

@@ -95,7 +95,7 @@ func TestScans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			made := 0
 			scans := scansOf(s, func(c net.Conn) net.Conn { made++; return change(c) })
-			got := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Scans: scans}))
+			got := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scans}}))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-client's +own):\n%s", diff)
 			}
@@ -127,7 +127,7 @@ func TestScanLeftEarly(t *testing.T) {
 	nc := mustDial(t, s)
 	plain := mustOpen(t, nc, log.Config{})
 	fillOddly(t, nc, plain, 1000)
-	l := mustOpen(t, mustDial(t, s), log.Config{Scans: scansOf(s, func(c net.Conn) net.Conn { return c })})
+	l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scansOf(s, func(c net.Conn) net.Conn { return c })}})
 	for range l.Read(t.Context(), events.Range{}) {
 		break
 	}

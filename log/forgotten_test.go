@@ -20,7 +20,7 @@ import (
 func TestIndexCountsWhatTheServerForgot(t *testing.T) {
 	dir, index := t.TempDir(), t.TempDir()
 	s := mustServe(t, dir, nil)
-	l := mustOpen(t, mustDial(t, s), log.Config{Owner: true, Segments: log.Segments{Bytes: 20_000, Dir: index}})
+	l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true, Segments: log.Segments{Bytes: 20_000, Dir: index}}})
 	n := 0
 	for deadline := time.Now().Add(20 * time.Second); ; n++ {
 		mustAppend(t, l, events.Session("", fmt.Sprint("s", n%3)), note("", strings.Repeat("x", 200)))
@@ -51,7 +51,7 @@ func TestIndexCountsWhatTheServerForgot(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = mustServe(t, dir, nil)
-	l = mustOpen(t, mustDial(t, s), log.Config{Segments: log.Segments{Dir: index}})
+	l = mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Segments: log.Segments{Dir: index}}})
 	for i := range 3 {
 		lines := show(t, l, events.Range{Subject: events.Session("", fmt.Sprint("s", i))})
 		named := make(map[string]bool)

@@ -150,7 +150,7 @@ func TestNothingWaitsForADeadOwner(t *testing.T) {
 func diesWhenAsked(t *testing.T, to string, do call) {
 	s := mustServeOwner(t)
 	d := &deaf{server: s}
-	attached := mustOpen(t, d.dial(t), log.Config{Via: true, Reads: d.dial(t), AckWait: 100 * time.Hour})
+	attached := mustOpen(t, d.dial(t), log.Config{Host: log.Host{Via: true, Reads: d.dial(t)}, AckWait: 100 * time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough for any machine
 	defer cancel()
 	asked, over := d.turn(to), make(chan error, 1)
@@ -170,7 +170,7 @@ func diesWhenAsked(t *testing.T, to string, do call) {
 // mustServeOwner starts a server on which the owner of a store serves it. It has a record.
 func mustServeOwner(t *testing.T) *server.Server {
 	s := mustServe(t, t.TempDir(), nil)
-	owner := mustOpen(t, mustDial(t, s), log.Config{Owner: true})
+	owner := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true}})
 	svc, err := log.Serve(mustDial(t, s), owner)
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestOpenDoesNotWaitForADeadOwner(t *testing.T) {
 		defer cancel()
 		asked := d.turn(to)
 		go func() { <-asked; d.die() }()
-		if l, err := log.Open(ctx, d.dial(t), log.Config{Via: true, Reads: d.dial(t)}); l != nil || !errors.Is(err, log.ErrUnavailable) {
+		if l, err := log.Open(ctx, d.dial(t), log.Config{Host: log.Host{Via: true, Reads: d.dial(t)}}); l != nil || !errors.Is(err, log.ErrUnavailable) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestSilentOwner(t *testing.T) {
 	} {
 		t.Run(to, func(t *testing.T) {
 			d := &deaf{server: mustServeOwner(t)}
-			attached := mustOpen(t, d.dial(t), log.Config{Via: true, Reads: d.dial(t)})
+			attached := mustOpen(t, d.dial(t), log.Config{Host: log.Host{Via: true, Reads: d.dial(t)}})
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // enough for any machine
 			defer cancel()
 			log.SetAway(t, 20*time.Millisecond) // for the call alone: a busy machine may take longer to open

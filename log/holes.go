@@ -127,7 +127,7 @@ func (l *Log) LostBehind(sub events.Subject, at events.Offset) bool {
 // not have. The server may forget at its next start that it had it, so it is noted.
 func (l *Log) lost(at events.Offset) *events.DamageError {
 	if l.holes.add(at) {
-		l.config.Found(at)
+		l.config.Host.Found(at)
 	}
 	return &events.DamageError{Offset: at}
 }

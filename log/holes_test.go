@@ -39,7 +39,7 @@ func TestFoundLossesAreReported(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	var found []events.Offset
 	a, b := events.Session("", "a"), events.Session("", "b")
-	l, err := log.OpenOn(t.Context(), amnesiac{mem, a.NATS(), 2}, log.Config{Found: func(at events.Offset) { found = append(found, at) }})
+	l, err := log.OpenOn(t.Context(), amnesiac{mem, a.NATS(), 2}, log.Config{Host: log.Host{Found: func(at events.Offset) { found = append(found, at) }}})
 	if err != nil {
 		t.Fatal(err)
 	}

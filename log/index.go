@@ -258,7 +258,7 @@ func (l *Log) readPast(ctx context.Context, r events.Range, known events.Offset)
 
 // alone reports whether what this log knows of a subject is all there is: nobody
 // else writes, and of all that was sent it is known whether it was stored.
-func (l *Log) alone() bool { return l.config.Owner && !l.doubtful.Load() }
+func (l *Log) alone() bool { return l.config.Host.Owner && !l.doubtful.Load() }
 
 // lookBelow looks for an identity among the records up to an offset, of which the
 // backend has an index.

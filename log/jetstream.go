@@ -26,23 +26,23 @@ func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 		panic("log: Open without a connection")
 	}
 	c = c.withDefaults()
-	c.Shared = c.Shared || !c.Owner && !c.Via
-	if c.Via {
+	c.Host.Shared = c.Host.Shared || !c.Host.Owner && !c.Host.Via
+	if c.Host.Via {
 		return openVia(ctx, nc, c)
 	}
 	b, err := openJetStream(ctx, nc, c)
 	if err != nil {
 		return nil, err
 	}
-	if !c.Owner && c.Durability == Buffered {
-		c.Durability, c.why = b.worth(ctx, c)
+	if !c.Host.Owner && c.Host.Durability == Buffered {
+		c.Host.Durability, c.why = b.worth(ctx, c)
 	}
 	return OpenOn(ctx, b, c)
 }
 
 // openVia opens the log of a store that another process owns.
 func openVia(ctx context.Context, nc *nats.Conn, c Config) (l *Log, err error) {
-	owner := newRemote(nc, cmp.Or(c.Reads, nc), c.AckWait)
+	owner := newRemote(nc, cmp.Or(c.Host.Reads, nc), c.AckWait)
 	defer func() {
 		if err != nil {
 			owner.close()
@@ -63,7 +63,7 @@ func openVia(ctx context.Context, nc *nats.Conn, c Config) (l *Log, err error) {
 }
 
 func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, error) {
-	b := &jetStream{writes: connSender{nc, c.AckWait}, reads: cmp.Or(c.Reads, nc), name: c.Stream, owner: c.Owner, via: c.Via, replicas: c.Replicas, segments: c.Segments, scans: c.Scans, logger: c.Logger}
+	b := &jetStream{writes: connSender{nc, c.AckWait}, reads: cmp.Or(c.Host.Reads, nc), name: c.Stream, owner: c.Host.Owner, via: c.Host.Via, replicas: c.Replicas, segments: c.Host.Segments, scans: c.Host.Scans, logger: c.Logger}
 	err := checkServer(b.reads.ConnectedServerVersion())
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, er
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
 	}
-	if c.Appends.Conn != nil {
-		if b.own, err = dialPublisher(c.Appends, c.AckWait); err != nil {
+	if c.Host.Appends.Conn != nil {
+		if b.own, err = dialPublisher(c.Host.Appends, c.AckWait); err != nil {
 			return nil, fmt.Errorf("log: open: %w", err)
 		}
 		b.writes = b.own

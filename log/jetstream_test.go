@@ -76,7 +76,7 @@ func mustOpen(t testing.TB, nc *nats.Conn, c log.Config) *log.Log {
 func TestJetStream(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)
-		return mustOpen(t, mustDial(t, s), log.Config{Reads: mustDial(t, s)})
+		return mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Reads: mustDial(t, s)}})
 	})
 }
 
@@ -84,7 +84,7 @@ func TestJetStream(t *testing.T) {
 // brings, beside small ones.
 func TestLargeRecords(t *testing.T) {
 	s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)
-	l := mustOpen(t, mustDial(t, s), log.Config{Reads: mustDial(t, s)})
+	l := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Reads: mustDial(t, s)}})
 	sub := events.Session("", "s")
 	sizes := []int{10, 3 << 20, 3 << 20, 10, events.MaxData, 3 << 20, 10, 1 << 20, 1 << 20, 1 << 20, 3 << 20}
 	for i, size := range sizes {

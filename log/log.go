@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally/events"
 )
@@ -25,96 +24,25 @@ type Config struct {
 	// Default "TALLY".
 	Stream string
 
-	// Durability is what an acknowledgement of this server is worth, as the program
-	// that started it knows. Default: what Open finds out, else Buffered.
-	Durability Durability
-
-	// SyncsAlways is asked whether a server, by its name, syncs before it acknowledges:
-	// nil, or why that is not known. Then a stream without replicas is Durable. Default:
-	// nobody knows.
-	SyncsAlways func(ctx context.Context, server string) error
+	// Replicas of a stream that Open creates. Default: 3 in a cluster, else 1.
+	Replicas int
 
 	// MinDurability refuses to open, with a *DurabilityError, where acknowledgements
 	// are worth less.
 	MinDurability Durability
 
-	// Replicas of a stream that Open creates. Default: 3 in a cluster, else 1.
-	Replicas int
-
-	// Reads is the connection for everything but appends, so that large reads do
-	// not stand in their way. Default: the connection given to Open.
-	Reads *nats.Conn
-
-	// Scans returns a connection to a server in this process, for one read of the whole
-	// log to use alone: cheaper for each record than the client's. Default: Reads.
-	Scans func() (Login, error)
-
-	// Appends is a connection to a server in this process that nothing else uses. It is
-	// the Log's from then on, and cheaper for each append than the client's.
-	// Default: the connection given to Open.
-	Appends Login
-
-	// Sync makes what was stored durable. Set it with a server in this process that
-	// acknowledges before it syncs: then this log acknowledges, as Durable, only what a
-	// sync covered, and reads end at what is durable. Default: the
-	// backend's acknowledgement counts.
-	Sync Sync
-
-	// Room is asked before anything is stored: an error, such as a *FullError, refuses
-	// the append. Default: there is always room.
-	Room func() error
-
-	// Admit is asked before an append is stored, to one subject or to several, all parts
-	// or none: an error, such as a *QuotaError, refuses it. It may read the log. What settle,
-	// unless it is nil, is called with once is what the append gave: an Ack for each part,
-	// or an error, of which ErrUnknown says that it may be stored. Default: all are
-	// admitted. Where an owner stores (Via), the owner's is asked.
-	Admit func(ctx context.Context, parts []Part) (settle func([]Ack, error), err error)
-
-	// Shared says that others than the user of this machine can reach the log: an append to
-	// events.PersonalNamespace is an *events.PersonalError. A server that others run is, also
-	// if this is not set. Where an owner stores (Via), the owner refuses.
-	Shared bool
-
-	// Owner says that no other process writes to the streams, so that this one may cut
-	// the log into segments as Segments says, and need not ask again what it knows of
-	// a subject.
-	Owner    bool
-	Segments Segments
-
-	// Holes are the records that are known to be lost, by offset: reads report them
-	// where the backend no longer knows that it had them. Found is told of those that
-	// are found later.
-	Holes []Hole
-	Found func(events.Offset)
-
-	// Settled is an offset up to which every append to several subjects is known to be
-	// whole: that of a watermark that Mark was told of. What an owner before this one
-	// began behind it is completed before OpenOn returns.
-	Settled events.Offset
-
-	// Mark is told of every move of the durable watermark, before anybody else is.
-	Mark func(events.Offset)
-
-	// Via sends appends to the service of the process that owns the store (Serve)
-	// instead of storing them: the owner decides, stores and syncs. Reads go to the
-	// server, and end at what the owner says is durable. When the connection is lost the
-	// owner is gone: the Log closes it, and Reads.
-	Via bool
-
-	// Unshown asks the owner not to wait for its trees of files: the process that appends (Via)
-	// waits for them itself, or keeps one of them.
-	Unshown bool
-
 	// AckWait bounds the wait for one acknowledgement, also under a context
 	// without deadline. Default 15 s.
 	AckWait time.Duration
 
-	Observer Observer // default: nobody
+	Observer Observer         // default: no observer
+	Logger   *slog.Logger     // default: discard
+	Now      func() time.Time // default time.Now
+	NewID    func() string    // a fresh UUIDv7; default from package uuid
 
-	Logger *slog.Logger     // default: discard
-	Now    func() time.Time // default time.Now
-	NewID  func() string    // a fresh UUIDv7; default from package uuid
+	// Host is what the process that runs the server, or is attached to it, provides.
+	// Package embedded sets it. The zero value suits a client of a server.
+	Host Host
 
 	why string // Durability is not more
 }
@@ -129,11 +57,11 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Found == nil {
-		c.Found = func(events.Offset) {}
+	if c.Host.Found == nil {
+		c.Host.Found = func(events.Offset) {}
 	}
-	if c.Mark == nil {
-		c.Mark = func(events.Offset) {}
+	if c.Host.Mark == nil {
+		c.Host.Mark = func(events.Offset) {}
 	}
 	if c.NewID == nil {
 		c.NewID = newUUID
@@ -190,15 +118,15 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 		backend: b,
 		config:  c.withDefaults(),
 		ids:     newIDIndex(maxIndexedIDs),
-		holes:   holes{known: slices.Clone(c.Holes)},
+		holes:   holes{known: slices.Clone(c.Host.Holes)},
 		queues:  make(map[events.Subject]queue),
 	}
 	l.js, _ = b.(*jetStream)
 	l.life, l.end = context.WithCancel(context.Background())
-	if l.config.Sync != nil {
-		l.config.Durability = Durable
-		if l.config.Owner {
-			if err := l.redo(ctx, l.config.Settled, l.publishSoon); err != nil {
+	if l.config.Host.Sync != nil {
+		l.config.Host.Durability = Durable
+		if l.config.Host.Owner {
+			if err := l.redo(ctx, l.config.Host.Settled, l.publishSoon); err != nil {
 				l.end()
 				return nil, err
 			}
@@ -207,18 +135,18 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 				return nil, fmt.Errorf("log: open: %w", err)
 			}
 		}
-		c, err := newCommitter(l.life, l.sync, l.config.Mark, l.config.Observer, st.Last)
+		c, err := newCommitter(l.life, l.sync, l.config.Host.Mark, l.config.Observer, st.Last)
 		if err != nil {
 			l.end()
 			return nil, err
 		}
 		l.commit, l.safe = c, c
 	}
-	if have := l.config.Durability; have < c.MinDurability {
+	if have := l.config.Host.Durability; have < c.MinDurability {
 		l.end()
 		return nil, &DurabilityError{Want: c.MinDurability, Have: have, Why: cmp.Or(c.why, "that is what this store gives")}
 	}
-	if l.js != nil && l.config.Owner && l.config.Segments.Bytes > 0 {
+	if l.js != nil && l.config.Host.Owner && l.config.Host.Segments.Bytes > 0 {
 		l.roller = newRoller(l.js, l.drain)
 		go l.roller.run(l.life)
 	}
@@ -233,7 +161,7 @@ func (l *Log) sync() error {
 	if l.js != nil {
 		stream = l.js.line.Load().active().name
 	}
-	return l.config.Sync(stream)
+	return l.config.Host.Sync(stream)
 }
 
 // drain makes everything durable that was stored.
@@ -294,7 +222,7 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 	if err := work(); err != nil {
 		return err
 	}
-	if safe, _ := l.commit.durable(ctx); l.config.Owner {
+	if safe, _ := l.commit.durable(ctx); l.config.Host.Owner {
 		if err := l.redo(ctx, safe, js.put); err != nil {
 			return err
 		}
@@ -375,7 +303,7 @@ func (l *Log) Now() time.Time { return l.config.Now() }
 func (l *Log) NewID() string { return l.config.NewID() }
 
 // Durability is what this log's acknowledgements promise.
-func (l *Log) Durability() Durability { return l.config.Durability }
+func (l *Log) Durability() Durability { return l.config.Host.Durability }
 
 // Head returns the offset of the last record, 0 if the log is empty.
 func (l *Log) Head(ctx context.Context) (events.Offset, error) {

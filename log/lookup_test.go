@@ -82,7 +82,7 @@ func (b counted) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
 // did not come: it knows, with the ids that it looked up once, and says no where one came.
 func TestSinceReadsNothing(t *testing.T) {
 	scans := 0
-	l := logtest.OpenOn(t, counted{memlog.New(memlog.Config{}), &scans}, log.Config{Owner: true})
+	l := logtest.OpenOn(t, counted{memlog.New(memlog.Config{}), &scans}, log.Config{Host: log.Host{Owner: true}})
 	a := events.Session("", "a")
 	mustAppend(t, l, a, note("first", "first"))
 	mustAppend(t, l, a, note("first", "first")) // looked up
@@ -121,7 +121,7 @@ func TestSinceReadsNothing(t *testing.T) {
 // read, whether it came before the types were forgotten or after.
 func TestSinceOfManyTypes(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside it
-	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Owner: true})
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Owner: true}})
 	a := events.Session("", "a")
 	const types = 200
 	places := make([]events.Offset, types)

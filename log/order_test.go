@@ -44,7 +44,7 @@ func TestSyncCoversWhatWasStoredBeforeIt(t *testing.T) {
 	s := &steps{began: make(chan struct{}), next: make(chan struct{})}
 	opened := make(chan *log.Log)
 	go func() {
-		l, err := log.OpenOn(context.WithoutCancel(t.Context()), memlog.New(memlog.Config{}), log.Config{Sync: s.sync, AckWait: time.Minute})
+		l, err := log.OpenOn(context.WithoutCancel(t.Context()), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: s.sync}, AckWait: time.Minute})
 		if err != nil {
 			t.Error(err)
 		}
@@ -217,7 +217,7 @@ func TestUnknownAnswerMakesIDsDoubtful(t *testing.T) {
 	c := &clock{now: time.Now()}
 	lose := logtest.None
 	mem := shared{memlog.New(memlog.Config{Now: c.Now})}
-	l := logtest.OpenOn(t, &logtest.Faulty{Backend: mem, Next: func() logtest.Fault { return lose }}, log.Config{Owner: true, Now: c.Now})
+	l := logtest.OpenOn(t, &logtest.Faulty{Backend: mem, Next: func() logtest.Fault { return lose }}, log.Config{Host: log.Host{Owner: true}, Now: c.Now})
 	sub := events.Session("", "s")
 	mustAppend(t, l, sub, note("a", "x"))
 	mustAppend(t, l, sub, note("b", "x")) // by now the ids of the subject are listed

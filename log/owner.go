@@ -21,7 +21,7 @@ const (
 )
 
 // OwnerInfo is what a process that owns a store says of it to those who append by
-// its service (Config.Via) and do not see its directory.
+// its service (Host.Via) and do not see its directory.
 type OwnerInfo struct {
 	Durability Durability
 	Holes      []Hole

@@ -54,7 +54,7 @@ func TestUnitAcrossADeath(t *testing.T) {
 				mem := memlog.New(memlog.Config{})
 				var mark events.Offset
 				owner := func(b log.Backend) *log.Log {
-					return logtest.OpenOn(t, b, log.Config{Owner: true, Settled: mark, Mark: func(at events.Offset) { mark = at }, Sync: func(string) error { return nil }})
+					return logtest.OpenOn(t, b, log.Config{Host: log.Host{Owner: true, Settled: mark, Mark: func(at events.Offset) { mark = at }, Sync: func(string) error { return nil }}})
 				}
 				d := &dying{shared: shared{mem}, left: -1, asked: make(chan struct{}, 1)}
 				first := owner(d)
@@ -125,7 +125,7 @@ func TestUnitAcrossADeath(t *testing.T) {
 // Nobody but the log writes redo records: an owner would do what they say.
 func TestNobodyWritesRedoRecords(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
-	l := logtest.OpenOn(t, shared{mem}, log.Config{Owner: true, Sync: func(string) error { return nil }})
+	l := logtest.OpenOn(t, shared{mem}, log.Config{Host: log.Host{Owner: true, Sync: func(string) error { return nil }}})
 	e := events.Event{ID: "1", Source: "urn:tally:log", Type: events.TypeUnitAppended, Data: []byte(`{"events":[]}`)}
 	_, err := l.Append(t.Context(), events.Document("", events.KindUnit, "log"), log.Any, e)
 	if _, invalid := errors.AsType[*events.InvalidError](err); !invalid {
@@ -139,7 +139,7 @@ func TestNobodyWritesRedoRecords(t *testing.T) {
 // Two writers whose units have two subjects in common, named in another order by each, do
 // not wait for each other for ever, and both subjects have them in one order.
 func TestManyUnitsCross(t *testing.T) {
-	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Owner: true, Sync: func(string) error { return nil }})
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Owner: true, Sync: func(string) error { return nil }}})
 	subs := [2]events.Subject{events.Session("", "a"), events.Session("", "b")}
 	const each = 5_000
 	var all sync.WaitGroup

@@ -25,7 +25,7 @@ func (r request) Reply() string { return r.reply }
 // ended: the library does not wait for its handlers.
 func TestServiceTakesNothingBehindItsEnd(t *testing.T) {
 	nc := mustDial(t, mustServe(t, t.TempDir(), nil))
-	l := mustOpen(t, nc, log.Config{Owner: true})
+	l := mustOpen(t, nc, log.Config{Host: log.Host{Owner: true}})
 	svc, err := log.Serve(nc, l)
 	if err != nil {
 		t.Fatal(err)
@@ -59,13 +59,13 @@ func TestServiceTakesNothingBehindItsEnd(t *testing.T) {
 func TestForgedWatermarkIsNotBelieved(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	d := &disk{}
-	owner := mustOpen(t, mustDial(t, s), log.Config{Owner: true, Sync: d.sync})
+	owner := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Owner: true, Sync: d.sync}})
 	svc, err := log.Serve(mustDial(t, s), owner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer svc.Close()
-	attached := mustOpen(t, mustDial(t, s), log.Config{Via: true, Durability: log.Durable})
+	attached := mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Via: true, Durability: log.Durable}})
 	release := d.holdBack()
 	defer release()
 	sub := events.Session("", "s")

@@ -100,7 +100,7 @@ func (l *Log) stored(parts []*appending, r Receipt) []Ack {
 		if len(p.msgs) == 0 {
 			continue
 		}
-		acks[i] = Ack{First: at + 1, Last: at + events.Offset(len(p.msgs)), Durability: l.config.Durability}
+		acks[i] = Ack{First: at + 1, Last: at + events.Offset(len(p.msgs)), Durability: l.config.Host.Durability}
 		at = acks[i].Last
 		l.ids.stored(p, p.exact, acks[i].First, l.alone())
 		l.lasts.set(p.name, at)
@@ -186,7 +186,7 @@ func (l *Log) decideAll(ctx context.Context, parts []*appending) (pub Publicatio
 func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, err error) {
 	pub.Writes = make([]Write, 0, len(parts))
 	for i, p := range parts {
-		decided := len(p.msgs) == 0 && l.config.Owner // nobody else writes: what is found stays so
+		decided := len(p.msgs) == 0 && l.config.Host.Owner // nobody else writes: what is found stays so
 		p.tail = p.tail || decided
 		if n := l.segment(p); pub.Segment == 0 {
 			pub.Segment = n
@@ -368,7 +368,7 @@ func (l *Log) surveyTail(ctx context.Context, p *appending, s *survey, upto even
 
 // already answers an append of which at least one event is in the log.
 func (l *Log) already(p *appending, s survey) (*Ack, error) {
-	ack := Ack{Duplicate: true, Durability: l.config.Durability}
+	ack := Ack{Duplicate: true, Durability: l.config.Host.Durability}
 	var have []Existing
 	for i, f := range s.found {
 		if f.at == 0 {
@@ -401,7 +401,7 @@ func (l *Log) confirm(ctx context.Context, p *appending, r Receipt) (Ack, error)
 	if !sameEvent(rec.Event, p.events[0]) {
 		return Ack{}, otherEvent(p.events[0], r.Last)
 	}
-	return Ack{First: r.Last, Last: r.Last, Durability: l.config.Durability, Duplicate: true}, nil
+	return Ack{First: r.Last, Last: r.Last, Durability: l.config.Host.Durability, Duplicate: true}, nil
 }
 
 // sameEvent compares what an identity stands for: its type and its data, or where

@@ -165,7 +165,7 @@ const mostRedone = 1 << 20
 
 // redoes reports whether a unit is stored by way of a redo record.
 func (l *Log) redoes(parts []*appending) bool {
-	if l.commit == nil || !l.config.Owner || len(parts) == 1 {
+	if l.commit == nil || !l.config.Host.Owner || len(parts) == 1 {
 		return false
 	}
 	size := 0
@@ -326,7 +326,7 @@ func (u *unit) publishEvents() ([]Ack, error) {
 	}
 	var storing sync.WaitGroup
 	for n, i := range of {
-		acks[i] = Ack{First: receipts[n].Last, Last: receipts[n].Last, Durability: u.l.config.Durability}
+		acks[i] = Ack{First: receipts[n].Last, Last: receipts[n].Last, Durability: u.l.config.Host.Durability}
 		storing.Go(func() { errs[i] = u.l.chain(u.parts[i], &acks[i]) })
 	}
 	storing.Wait()
@@ -419,7 +419,7 @@ func (l *Log) complete(ctx context.Context, p *appending, after events.Offset, p
 		}
 	}
 	l.ids.of(p.sub).whole = false
-	ack := Ack{Durability: l.config.Durability}
+	ack := Ack{Durability: l.config.Host.Durability}
 	for i, m := range p.msgs {
 		at := there[m.ID]
 		if at == 0 {

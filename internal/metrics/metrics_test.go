@@ -17,7 +17,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	m := New()
-	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Observer: m, Sync: func(string) error { return nil }})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Observer: m, Host: log.Host{Sync: func(string) error { return nil }}})
 	if err != nil {
 		t.Fatal(err)
 	}

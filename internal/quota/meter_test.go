@@ -33,7 +33,7 @@ func admits(m *Meter) admission { return m.Admit }
 func metered(t testing.TB, b log.Backend, dir string, admits func(*Meter) admission) (*log.Log, *Meter) {
 	t.Helper()
 	m := New(dir, 0)
-	l := logtest.OpenOn(t, b, log.Config{Admit: admits(m), AckWait: time.Second})
+	l := logtest.OpenOn(t, b, log.Config{Host: log.Host{Admit: admits(m)}, AckWait: time.Second})
 	m.Watch(l)
 	return l, m
 }

@@ -28,7 +28,7 @@ func (d *failingDisk) sync(string) error {
 func (d *failingDisk) open(t *testing.T) (*log.Log, *errata.Store) {
 	t.Helper()
 	d.allowed.Store(1 << 40)
-	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Sync: d.sync})
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: d.sync}})
 	must(t, err)
 	t.Cleanup(func() { l.Close() }) // which syncs, and cannot
 	st, err := tally.Open(t.Context(), l, tally.Config{})

@@ -62,7 +62,7 @@ func (c readCursor) Next(ctx context.Context) (log.Message, error) {
 // steps too.
 func TestScale(t *testing.T) {
 	var records atomic.Int64
-	l := logtest.OpenOn(t, read{memlog.New(memlog.Config{}), &records}, log.Config{Owner: true})
+	l := logtest.OpenOn(t, read{memlog.New(memlog.Config{}), &records}, log.Config{Host: log.Host{Owner: true}})
 	st := need(tally.Open(t.Context(), l, tally.Config{Snapshots: &snapshot.Mem{}}))
 	for _, steps := range []int{30, 300} {
 		h := scaleJob(t, st, steps)

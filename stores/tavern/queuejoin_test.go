@@ -45,7 +45,7 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 		}
 		return nil, nil
 	}
-	l := need(log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Admit: admit}))
+	l := need(log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Admit: admit}}))
 	st := need(tally.Open(t.Context(), l, tally.Config{}))
 	defer func() { must(t, st.Close()) }()
 	q, ctx := tavern.QueueOf(st, "q"), queueSoon(t)

@@ -247,7 +247,7 @@ func readersSeeAllOrNothing(t *testing.T, l *log.Log) {
 func allUnderFaults(t *testing.T, open func(*testing.T) log.Backend) {
 	for name, c := range map[string]log.Config{
 		"published": {},
-		"redone":    {Owner: true, Sync: func(string) error { return nil }},
+		"redone":    {Host: log.Host{Owner: true, Sync: func(string) error { return nil }}},
 	} {
 		for _, fault := range []Fault{Dropped, AckLost, Late, Twice} {
 			t.Run(name+" "+fault.String(), func(t *testing.T) {
