@@ -47,13 +47,13 @@ func (d *Documents) lostOf(q projector.DocumentQuery, list []projector.DocumentL
 // viewed lists documents from the catalog, and where there is none, or it is behind, from
 // the log.
 func (d *Documents) viewed(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
-	if d.st.config.Lister == nil {
+	if d.st.config.Host.Lister == nil {
 		return d.st.listed(ctx, q)
 	}
 	if shown, err := d.st.Shows(ctx, "catalog"); err != nil || !shown {
 		return d.st.listed(ctx, q)
 	}
-	list, next, err := d.st.config.Lister(ctx, q)
+	list, next, err := d.st.config.Host.Lister(ctx, q)
 	if _, wrong := errors.AsType[*events.InvalidError](err); err != nil && !wrong {
 		return d.st.listed(ctx, q)
 	}

@@ -37,10 +37,10 @@ func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 // be done, and not all that ever was. Of the items that are free it has the first ones, so many
 // at least, or all if most is 0. A view that nobody keeps is ErrNotFound.
 func (st *Store) QueueView(ctx context.Context, id string, most int) (*projector.Work, events.Offset, error) {
-	if st.config.Queue == nil {
+	if st.config.Host.Queue == nil {
 		return nil, 0, fmt.Errorf("view work: %w", ErrNotFound)
 	}
-	return st.config.Queue(ctx, st.config.Namespace, id, most)
+	return st.config.Host.Queue(ctx, st.config.Namespace, id, most)
 }
 
 // Sessions lists the sessions of a kind in the store's namespace, "" for all, in the
@@ -54,9 +54,9 @@ func (st *Store) Sessions(ctx context.Context, kind string) ([]projector.Listed,
 // when it is called is in it.
 func (st *Store) SessionList(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
-	if st.config.Catalog != nil {
+	if st.config.Host.Catalog != nil {
 		if shown, err := st.Shows(ctx, "catalog"); err == nil && shown {
-			if list, err := st.config.Catalog(ctx, q); err == nil {
+			if list, err := st.config.Host.Catalog(ctx, q); err == nil {
 				return list, nil
 			}
 		}
@@ -83,13 +83,13 @@ var ErrNoCatalog = errors.New("there is no catalog that shows everything")
 // ErrNoCatalog: who needs it reads the session, and projector.ProgressOf says what happened.
 func (st *Store) Progress(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
 	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
-	if st.config.Progress == nil {
+	if st.config.Host.Progress == nil {
 		return nil, ErrNoCatalog
 	}
 	shown, err := st.Shows(ctx, "catalog")
 	if err == nil && shown {
 		var list []projector.Progress
-		if list, err = st.config.Progress(ctx, q); err == nil {
+		if list, err = st.config.Host.Progress(ctx, q); err == nil {
 			return list, nil
 		}
 	}

@@ -82,15 +82,15 @@ func TestSessionsWithoutCatalog(t *testing.T) {
 	wrong := errors.New("wrong")
 	var shown, read error
 	st := storetest.Memory(t, tally.Config{
-		Shown: func(_ context.Context, view string, at events.Offset) error {
+		Host: tally.Host{Shown: func(_ context.Context, view string, at events.Offset) error {
 			if view != "catalog" || at != 1 {
 				t.Errorf("waited for %s to show %v", view, at)
 			}
 			return shown
 		},
-		Catalog: func(context.Context, projector.SessionQuery) ([]projector.Listed, error) {
-			return []projector.Listed{{ID: "of the catalog"}}, read
-		},
+			Catalog: func(context.Context, projector.SessionQuery) ([]projector.Listed, error) {
+				return []projector.Listed{{ID: "of the catalog"}}, read
+			}},
 	})
 	mustTurns(t, st.Session("of the log"), "a")
 	for _, c := range []struct {

@@ -37,7 +37,7 @@ func TestShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := tally.Open(ctx, l, tally.Config{Shows: shows})
+	st, err := tally.Open(ctx, l, tally.Config{Host: tally.Host{Shows: shows}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func invalid(err error) bool {
 }
 
 func TestLoad(t *testing.T) {
-	for name, c := range map[string]tally.Config{"plain": {}, "with snapshots": {Snapshots: &snapshot.Mem{}, Keep: true, Policy: projector.Policy{Records: 1}}} {
+	for name, c := range map[string]tally.Config{"plain": {}, "with snapshots": {Snapshots: &snapshot.Mem{}, Host: tally.Host{Keep: true, Policy: projector.Policy{Records: 1}}}} {
 		t.Run(name, func(t *testing.T) {
 			st := storetest.Memory(t, c)
 			s := st.Session("s")
@@ -197,7 +197,7 @@ func TestCloseKeepsSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	wrong := errors.New("wrong")
-	st, err := tally.Open(t.Context(), l, tally.Config{Snapshots: kept, Keep: true, Cursor: t.TempDir() + "/cursor", OnClose: func() error { closed++; return wrong }})
+	st, err := tally.Open(t.Context(), l, tally.Config{Snapshots: kept, Host: tally.Host{Keep: true, Cursor: t.TempDir() + "/cursor", OnClose: func() error { closed++; return wrong }}})
 	if err != nil {
 		t.Fatal(err)
 	}

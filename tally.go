@@ -19,69 +19,18 @@ import (
 
 // Config says how a store is used. The zero value works.
 type Config struct {
-	Namespace string         // of sessions and documents; default events.DefaultNamespace
-	Source    string         // CloudEvents source of the events that this program makes; default "urn:tally:go"
-	Actor     string         // who appends: user, agent or program id; default: not said
-	Base      string         // folder that paths of conversations are relative to; default ".tally"
-	Snapshots snapshot.Store // states kept between loads; default: none, every load folds the log
-	Logger    *slog.Logger   // default: discard
-	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
+	Namespace string          // of sessions and documents; default events.DefaultNamespace
+	Source    string          // CloudEvents source of the events that this program makes; default "urn:tally:go"
+	Actor     string          // who appends: user, agent or program id; default: not said
+	Base      string          // folder that paths of conversations are relative to; default ".tally"
+	MaxValue  int64           // largest value kept by reference, in bytes; default events.MaxValue
+	Kinds     map[string]Kind // rules for documents of a kind, by its name; documents of other kinds have no rules
+	Snapshots snapshot.Store  // states kept between loads; default: none, every load folds the log
+	Logger    *slog.Logger    // default: discard
 
-	// Keep runs the projectors, from Open to Close: the one that writes snapshots, and
-	// one for each view. The owner of a store does; others leave it to the owner.
-	Keep  bool
-	Views []projector.View // over all subjects
-
-	// PatientViews are views that may be a little behind: they leave the machine to
-	// those who append, as projector.Patient says, until a call of Wait asks for them.
-	PatientViews []projector.View
-
-	// ViewsDir is where the files of the views are, which may be another process's; "":
-	// nowhere.
-	// Shown waits until the view of a name shows an offset there, if another process
-	// writes it.
-	ViewsDir string
-	Shown    func(ctx context.Context, view string, at events.Offset) error
-
-	// Shows is asked after each append, before that returns: it waits until the files of trees
-	// in mode sync show what is at an offset in subjects. An error is a *TreeError. nil: there
-	// are no such trees.
-	Shows func(ctx context.Context, at events.Offset, subs ...events.Subject) error
-
-	// KeepFiles is [Store.KeepFiles] of a namespace; nil: this process keeps no trees.
-	KeepFiles func(ctx context.Context, namespace, layout, dir string) error
-
-	// Catalog lists sessions as the view "catalog" has them, Progress what happened in the
-	// runs of one; nil: lists are made of the log.
-	Catalog  func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error)
-	Progress func(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error)
-
-	// Queue returns a queue as the view "work" has it, without what is done and with the first
-	// ones of what is free, all if most is 0, and up to which offset that is; nil: it is read
-	// from the log.
-	Queue func(ctx context.Context, namespace, id string, most int) (*projector.Work, events.Offset, error)
-
-	// Usage says what the store, owners and kinds have of documents, and their limits;
-	// SetLimit sets one, 0 for none. nil: nobody counts here, and no limits are set from here.
-	Usage    func(ctx context.Context) ([]projector.Usage, error)
-	SetLimit func(ctx context.Context, scope string, bytes int64) error
-
-	// Lister lists documents as the view "catalog" has them; nil: lists are made of the log.
-	Lister func(ctx context.Context, q projector.DocumentQuery) (list []projector.DocumentListed, next string, err error)
-
-	// Kinds says what documents of a kind are like, by its name; of others anything goes.
-	Kinds map[string]Kind
-
-	Policy projector.Policy // of Snapshots: how often one is written
-	Cursor string           // file that says how far the projector of snapshots has got
-	Room   func() error     // asked before a view is written: projector.Runner's
-
-	// Beside runs from Open to Close, when its context ends: what the owner of a store does
-	// besides keeping views. nil: nothing.
-	Beside func(ctx context.Context, st *Store)
-
-	// OnClose is called by Close, last: it closes what the log stands on.
-	OnClose func() error
+	// Host is what the process that opens the store provides. Package embedded sets it.
+	// The zero value suits a program that only reads and appends.
+	Host Host
 }
 
 func (c Config) withDefaults() Config {
@@ -122,15 +71,15 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
 		return nil, err
 	}
-	st := &Store{Log: &Log{raw: l, shows: c.Shows}, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
+	st := &Store{Log: &Log{raw: l, shows: c.Host.Shows}, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
 	st.loader.Now = st.LogTime
 	life, stop := context.WithCancel(log.NoteDamage(context.WithoutCancel(ctx), nil)) // projectors run until Close
 	st.stop = stop
-	if c.Keep {
+	if c.Host.Keep {
 		st.project(life)
 	}
-	if c.Beside != nil {
-		st.running.Go(func() { c.Beside(life, st) })
+	if c.Host.Beside != nil {
+		st.running.Go(func() { c.Host.Beside(life, st) })
 	}
 	return st, nil
 }
@@ -139,7 +88,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 func (st *Store) project(life context.Context) {
 	c := st.config
 	if c.Snapshots != nil {
-		k := &projector.Keeper{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Policy, Cursor: c.Cursor, Pace: projector.Patient, Logger: c.Logger, MaxValue: c.MaxValue}
+		k := &projector.Keeper{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Host.Policy, Cursor: c.Host.Cursor, Pace: projector.Patient, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.running.Go(func() {
 			if err := k.Run(life); err != nil {
 				c.Logger.Warn("snapshots are not written any more", "err", err)
@@ -147,14 +96,14 @@ func (st *Store) project(life context.Context) {
 		})
 	}
 	run := func(v projector.View, p projector.Pace) {
-		r := &projector.Runner{Log: st.Log, View: v, Pace: p, Room: c.Room, Logger: c.Logger, MaxValue: c.MaxValue}
+		r := &projector.Runner{Log: st.Log, View: v, Pace: p, Room: c.Host.Room, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.runners = append(st.runners, r)
 		st.running.Go(func() { r.Run(life) })
 	}
-	for _, v := range c.Views {
+	for _, v := range c.Host.Views {
 		run(v, 0)
 	}
-	for _, v := range c.PatientViews {
+	for _, v := range c.Host.PatientViews {
 		run(v, projector.Patient)
 	}
 }
@@ -167,8 +116,8 @@ func (st *Store) Close() error {
 	st.running.Wait()
 	err := st.Log.Close()
 	st.tail.wait()
-	if st.config.OnClose != nil {
-		err = errors.Join(err, st.config.OnClose())
+	if st.config.Host.OnClose != nil {
+		err = errors.Join(err, st.config.Host.OnClose())
 	}
 	return err
 }
@@ -194,7 +143,7 @@ func (st *Store) In(namespace string) (*Store, error) {
 // twin returns the same store, which is not closed with this one.
 func (st *Store) twin() *Store {
 	other := &Store{Log: st.Log, config: st.config, loader: st.loader, bases: st.bases, clock: st.clock, tail: st.tail, stop: func() {}, runners: st.runners}
-	other.config.OnClose = nil
+	other.config.Host.OnClose = nil
 	return other
 }
 
@@ -214,7 +163,7 @@ func (st *Store) Loader() *projector.Loader { return st.loader }
 func (st *Store) Snapshots() snapshot.Store { return st.config.Snapshots }
 
 // ViewsDir is where the files of the views are, "" if the store has none.
-func (st *Store) ViewsDir() string { return st.config.ViewsDir }
+func (st *Store) ViewsDir() string { return st.config.Host.ViewsDir }
 
 // Runners are the projectors of the views that this process keeps, none if it
 // leaves that to another.
@@ -259,10 +208,10 @@ func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error 
 			return r.Wait(ctx, at)
 		}
 	}
-	if st.config.Shown == nil {
+	if st.config.Host.Shown == nil {
 		return fmt.Errorf("view %s: %w", view, ErrNotFound)
 	}
-	return st.config.Shown(ctx, view, at)
+	return st.config.Host.Shown(ctx, view, at)
 }
 
 // lastReadable returns the offset if its record is not lost, else that of the last record before
@@ -300,10 +249,10 @@ func (st *Store) Show(ctx context.Context, at events.Offset, subs ...events.Subj
 // the files show it. A folder that is kept already is brought up to date. A store that was
 // opened without the layout is ErrNoTrees.
 func (st *Store) KeepFiles(ctx context.Context, layout, dir string) error {
-	if st.config.KeepFiles == nil {
+	if st.config.Host.KeepFiles == nil {
 		return fmt.Errorf("%s: %w", dir, ErrNoTrees)
 	}
-	return st.config.KeepFiles(ctx, st.Namespace(), layout, dir)
+	return st.config.Host.KeepFiles(ctx, st.Namespace(), layout, dir)
 }
 
 // Unshown returns the same store, whose appends wait for no tree. It is for the keeper of a tree,
@@ -318,10 +267,10 @@ func (st *Store) Unshown() *Store {
 // Usage returns how many bytes of documents can be read now: of the store, then of owners and
 // of kinds, over all namespaces, with their limits.
 func (st *Store) Usage(ctx context.Context) ([]projector.Usage, error) {
-	if st.config.Usage == nil {
+	if st.config.Host.Usage == nil {
 		return nil, fmt.Errorf("usage: %w", ErrNoLimits)
 	}
-	return st.config.Usage(ctx)
+	return st.config.Host.Usage(ctx)
 }
 
 // SetLimit limits the bytes of documents that can be read at a time: of "store", of
@@ -329,10 +278,10 @@ func (st *Store) Usage(ctx context.Context) ([]projector.Usage, error) {
 // it is refused with a *log.QuotaError from then on, for everybody; what is there stays. A
 // store that somebody else owns elsewhere is ErrNoLimits.
 func (st *Store) SetLimit(ctx context.Context, scope string, bytes int64) error {
-	if st.config.SetLimit == nil {
+	if st.config.Host.SetLimit == nil {
 		return fmt.Errorf("limit of %s: %w", scope, ErrNoLimits)
 	}
-	return st.config.SetLimit(ctx, scope, bytes)
+	return st.config.Host.SetLimit(ctx, scope, bytes)
 }
 
 // Stamp completes an event for appending: id, time, source and actor, where the

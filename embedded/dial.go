@@ -48,12 +48,12 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 		return nil, errors.Join(err, hangUp())
 	}
 	st := o.store(c)
-	if st.ViewsDir, err = viewsOfLog(ctx, reads, c.Server.URL); err != nil {
+	if st.Host.ViewsDir, err = viewsOfLog(ctx, reads, c.Server.URL); err != nil {
 		return nil, errors.Join(err, l.Close(), hangUp())
 	}
-	st.OnClose = hangUp
+	st.Host.OnClose = hangUp
 	o.Trees = nil // a server's trees are kept by tally tend tree; this process waits for those on this machine
-	ts, err := o.treesOf(c, st.ViewsDir)
+	ts, err := o.treesOf(c, st.Host.ViewsDir)
 	if err != nil {
 		return nil, errors.Join(err, l.Close(), hangUp())
 	}

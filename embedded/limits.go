@@ -19,8 +19,8 @@ import (
 // reads the limits of whoever owns it: the meter knows if it counts, the catalog if it shows
 // all that is durable, as it soon does where somebody keeps it, and else the log is read.
 func uses(st *tally.Config, l *log.Log, limits func() (quota.Limits, error), m *quota.Meter) {
-	dir, kept := st.ViewsDir, st.Keep || st.Shown != nil
-	st.Usage = func(ctx context.Context) ([]projector.Usage, error) {
+	dir, kept := st.Host.ViewsDir, st.Host.Keep || st.Host.Shown != nil
+	st.Host.Usage = func(ctx context.Context) ([]projector.Usage, error) {
 		if m != nil && m.Counts() {
 			return m.Usage(ctx)
 		}

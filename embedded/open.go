@@ -151,13 +151,13 @@ func openNothing(ctx context.Context, o Options, c config.Config) (*tally.Store,
 		return nil, err
 	}
 	st := o.store(c)
-	st.Snapshots, st.ViewsDir = &snapshot.Mem{}, c.Store
+	st.Snapshots, st.Host.ViewsDir = &snapshot.Mem{}, c.Store
 	uses(&st, l, noLimits, nil)
 	return tally.Open(ctx, l, st)
 }
 
 func (o Options) store(c config.Config) tally.Config {
-	return tally.Config{Namespace: c.Namespace, Base: c.Base, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Policy: o.Policy, Kinds: o.Kinds}
+	return tally.Config{Namespace: c.Namespace, Base: c.Base, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Host: tally.Host{Policy: o.Policy}, Kinds: o.Kinds}
 }
 
 // openMemory opens a store that ends with the process.
@@ -173,16 +173,16 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	}
 	meter.Watch(l)
 	st := o.store(c)
-	st.Snapshots, st.Keep, st.Beside = &snapshot.Mem{}, true, o.beside("", ts)
+	st.Snapshots, st.Host.Keep, st.Host.Beside = &snapshot.Mem{}, true, o.beside("", ts)
 	dir, err := os.MkdirTemp("", "tally-views-")
 	if err != nil {
 		return nil, fmt.Errorf("embedded: open: %w", errors.Join(err, l.Close()))
 	}
 	closeViews := o.views(&st, dir)
-	st.OnClose = func() error { return errors.Join(closeViews(), os.RemoveAll(dir)) }
+	st.Host.OnClose = func() error { return errors.Join(closeViews(), os.RemoveAll(dir)) }
 	uses(&st, l, meter.Limits, meter)
 	ts.on(&st)
-	st.SetLimit = meter.SetLimit
+	st.Host.SetLimit = meter.SetLimit
 	return tally.Open(ctx, l, st)
 }
 
@@ -196,9 +196,9 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 		e := v.New(dir, o.Logger)
 		closes = append(closes, e.Close)
 		if v.Pace == 0 {
-			st.Views = append(st.Views, e)
+			st.Host.Views = append(st.Host.Views, e)
 		} else {
-			st.PatientViews = append(st.PatientViews, e)
+			st.Host.PatientViews = append(st.Host.PatientViews, e)
 		}
 	}
 	reads(st, dir)
@@ -212,11 +212,11 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 
 // reads has a store list what the catalog in a directory has.
 func reads(st *tally.Config, dir string) {
-	st.ViewsDir, st.Lister = dir, documents(dir)
-	st.Catalog = func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
+	st.Host.ViewsDir, st.Host.Lister = dir, documents(dir)
+	st.Host.Catalog = func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 		return catalog.Listed(ctx, dir, q)
 	}
-	st.Queue = func(ctx context.Context, namespace, id string, most int) (*projector.Work, events.Offset, error) {
+	st.Host.Queue = func(ctx context.Context, namespace, id string, most int) (*projector.Work, events.Offset, error) {
 		r, err := catalog.OpenWork(ctx, dir)
 		if err != nil {
 			return nil, 0, err
@@ -224,7 +224,7 @@ func reads(st *tally.Config, dir string) {
 		defer r.Close()
 		return r.Queue(ctx, namespace, id, most)
 	}
-	st.Progress = func(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
+	st.Host.Progress = func(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
 		return catalog.ProgressIn(ctx, dir, q)
 	}
 }
@@ -288,16 +288,16 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 		closeServer = func() error { return errors.Join(srv.Close(), os.RemoveAll(c.Store)) }
 	}
 	st := o.store(c)
-	st.Room = cacheRoom(c.Store, Reserve)
-	st.Snapshots, st.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Room}, !o.Still
-	st.Cursor, st.Beside = filepath.Join(c.Store, "snapshots", "cursor"), o.beside(c.Store, ts)
+	st.Host.Room = cacheRoom(c.Store, Reserve)
+	st.Snapshots, st.Host.Keep = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), st.Host.Room}, !o.Still
+	st.Host.Cursor, st.Host.Beside = filepath.Join(c.Store, "snapshots", "cursor"), o.beside(c.Store, ts)
 	closeViews := o.views(&st, c.Store)
-	st.OnClose = func() error { return errors.Join(closeViews(), closeServer()) }
+	st.Host.OnClose = func() error { return errors.Join(closeViews(), closeServer()) }
 	uses(&st, srv.Log(), srv.meter.Limits, srv.meter)
 	ts.on(&st)
-	st.SetLimit = srv.meter.SetLimit
+	st.Host.SetLimit = srv.meter.SetLimit
 	if o.refused != nil {
-		st.SetLimit = func(context.Context, string, int64) error { return o.refused }
+		st.Host.SetLimit = func(context.Context, string, int64) error { return o.refused }
 	}
 	s, err := tally.Open(ctx, srv.Log(), st)
 	if err != nil {
@@ -321,17 +321,17 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 		return nil, err
 	}
 	st := o.store(c)
-	st.Snapshots, st.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, Reserve)}, a.Close
+	st.Snapshots, st.Host.OnClose = roomySnapshots{snapshot.NewFiles(filepath.Join(c.Store, "snapshots")), cacheRoom(c.Store, Reserve)}, a.Close
 	reads(&st, c.Store)
-	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
+	st.Host.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		ctx, cancel := a.Log().UntilGone(ctx)
 		defer cancel()
 		return catalog.Wait(ctx, c.Store, view, at)
 	}
-	st.Beside = ts.run
+	st.Host.Beside = ts.run
 	uses(&st, a.Log(), func() (quota.Limits, error) { return quota.Load(c.Store) }, nil)
 	ts.on(&st)
-	st.SetLimit = func(_ context.Context, scope string, bytes int64) error { return quota.Set(c.Store, scope, bytes) }
+	st.Host.SetLimit = func(_ context.Context, scope string, bytes int64) error { return quota.Set(c.Store, scope, bytes) }
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {
 		return nil, errors.Join(err, a.Close())

@@ -102,14 +102,14 @@ func (ts *trees) layoutOf(t config.Tree) (formats.Live, error) {
 
 // on has a store wait for its trees.
 func (ts *trees) on(st *tally.Config) {
-	shown := st.Shown
-	st.Shows = func(ctx context.Context, at events.Offset, subs ...events.Subject) error {
+	shown := st.Host.Shown
+	st.Host.Shows = func(ctx context.Context, at events.Offset, subs ...events.Subject) error {
 		return waitsForTrees(ts, ctx, at, subs...)
 	}
 	if ts.layout != nil {
-		st.KeepFiles = ts.keep
+		st.Host.KeepFiles = ts.keep
 	}
-	st.Shown = func(ctx context.Context, view string, at events.Offset) error {
+	st.Host.Shown = func(ctx context.Context, view string, at events.Offset) error {
 		name, isTree := strings.CutPrefix(view, treePrefix)
 		switch {
 		case isTree:
@@ -165,7 +165,7 @@ func (ts *trees) all() []config.Tree {
 	return ts.list
 }
 
-// keep is [tally.Config.KeepFiles].
+// keep is [tally.Host.KeepFiles].
 func (ts *trees) keep(ctx context.Context, namespace, layout, dir string) error {
 	if _, known := ts.layout(layout); !known {
 		return fmt.Errorf("%s: layout %q: %w", dir, layout, tally.ErrNoTrees)
@@ -308,7 +308,7 @@ func matches(namespace string, subs []events.Subject) bool {
 // waitsForTrees is show; a variable for tests.
 var waitsForTrees = (*trees).show
 
-// show is [tally.Config.Shows].
+// show is [tally.Host.Shows].
 func (ts *trees) show(ctx context.Context, at events.Offset, subs ...events.Subject) error {
 	ctx, cancel := context.WithTimeout(ctx, longestShow)
 	defer cancel()

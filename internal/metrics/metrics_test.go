@@ -24,7 +24,7 @@ func TestMetrics(t *testing.T) {
 	used := func(context.Context) ([]projector.Usage, error) {
 		return []projector.Usage{{Scope: "store", Bytes: 11}, {Scope: "owner:\"a\n", Bytes: 5, Limit: 6}, {Scope: "kind:doc", Bytes: 11}}, nil
 	}
-	st, err := tally.Open(t.Context(), l, tally.Config{Usage: used})
+	st, err := tally.Open(t.Context(), l, tally.Config{Host: tally.Host{Usage: used}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func newAgainLog(t *testing.T, most int64) *againLog {
 	a.most, a.check = most, func(_ string, again, _ int64) error {
 		return &events.InvalidError{Field: events.ExtDataRef, Reason: fmt.Sprint(again)}
 	}
-	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Admit: a.Admit})
+	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Admit: a.Admit}})
 	a.Watch(l)
 	return &againLog{t, l, events.Session("", "s")}
 }

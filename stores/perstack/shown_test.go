@@ -17,10 +17,10 @@ import (
 func TestShown(t *testing.T) {
 	var asked []events.Offset
 	var answer error
-	st := storetest.Memory(t, tally.Config{Shows: func(_ context.Context, at events.Offset, _ ...events.Subject) error {
+	st := storetest.Memory(t, tally.Config{Host: tally.Host{Shows: func(_ context.Context, at events.Offset, _ ...events.Subject) error {
 		asked = append(asked, at)
 		return answer
-	}})
+	}}})
 	h, ctx := perstack.JobOf(st, "job"), t.Context()
 	for i := range 2 {
 		t.Run("B-41 a save waits for the files", func(t *testing.T) {
