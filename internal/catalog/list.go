@@ -33,7 +33,6 @@ const (
 	ByHead    Order = "last"    // the session written to last is first
 	ByActive  Order = "active"  // by the latest time of a record, which its producer says: an import keeps it
 	ByCreated Order = "created" // by the producers' clocks
-	ByCost    Order = "cost"
 	ByTurns   Order = "turns"
 	ByRecords Order = "records"
 	ByID      Order = "id"
@@ -48,8 +47,6 @@ func (o Order) column() (name string, descends bool, err error) {
 		return "last_at", true, nil
 	case ByCreated:
 		return "created_at", true, nil
-	case ByCost:
-		return "usd_real", true, nil
 	case ByTurns:
 		return "turns", true, nil
 	case ByRecords:
@@ -57,7 +54,7 @@ func (o Order) column() (name string, descends bool, err error) {
 	case ByID:
 		return "id", false, nil
 	}
-	return "", false, &events.InvalidError{Field: "sort", Reason: fmt.Sprintf("%q: want last, active, created, cost, turns, records or id", string(o))}
+	return "", false, &events.InvalidError{Field: "sort", Reason: fmt.Sprintf("%q: want last, active, created, turns, records or id", string(o))}
 }
 
 // Query selects sessions of one namespace. Fields that are zero select all.
@@ -69,7 +66,6 @@ type Query struct {
 	Grep      string    // in id, title, goal or opening, whatever the case
 	CWD       string
 	Project   string
-	MinCost   float64
 	Parent    string // started by, or forked from
 	Sort      Order
 	Limit     int    // of a page; 0: everything
@@ -83,8 +79,15 @@ type Page struct {
 }
 
 // List returns a page of sessions.
-func (r Reader) List(ctx context.Context, q Query) (Page, error) {
-	text, args, err := q.sql()
+func (r Reader) List(ctx context.Context, q Query) (Page, error) { return r.ListOf(ctx, q, nil) }
+
+// ListOf returns a page of the sessions for which keep returns true; nil is all.
+func (r Reader) ListOf(ctx context.Context, q Query, keep func(Session) bool) (Page, error) {
+	read := q
+	if keep != nil {
+		read.Limit = 0
+	}
+	text, args, err := read.sql()
 	if err != nil {
 		return Page{}, err
 	}
@@ -92,15 +95,24 @@ func (r Reader) List(ctx context.Context, q Query) (Page, error) {
 	var last mark
 	rows, err := r.db.QueryContext(ctx, text, args...)
 	err = each(rows, err, func() error {
-		if q.Limit > 0 && len(p.Sessions) == q.Limit {
-			p.Next = last.token(q.Sort) // of the row before: this one says that there is more
-			return nil
-		}
 		var s Session
-		err := rows.Scan(append(s.columns(), &last.key, &last.value)...)
-		p.Sessions = append(p.Sessions, s)
-		return err
+		var m mark
+		if err := rows.Scan(append(s.columns(), &m.key, &m.value)...); err != nil {
+			return err
+		}
+		switch {
+		case keep != nil && !keep(s):
+			return nil
+		case q.Limit > 0 && len(p.Sessions) == q.Limit:
+			p.Next = last.token(q.Sort) // of the row before: this one says that there is more
+			return errEnough
+		}
+		p.Sessions, last = append(p.Sessions, s), m
+		return nil
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return p, r.wrap(err)
 }
 
@@ -152,9 +164,6 @@ func (q Query) where() (where []string, args []any) {
 		like := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(q.Grep) + "%"
 		add(`(id LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\' OR goal LIKE ? ESCAPE '\' OR opening LIKE ? ESCAPE '\')`, like, like, like, like)
 	}
-	if q.MinCost > 0 {
-		add("usd_real>=?", q.MinCost)
-	}
 	if q.Parent != "" {
 		add("(parent=? OR fork_session=?)", q.Parent, q.Parent)
 	}
@@ -165,16 +174,15 @@ func (q Query) where() (where []string, args []any) {
 // for the session's id.
 type mark struct {
 	key   int64
-	value any // int64, float64 or string
+	value any // int64 or string
 }
 
 // markState is the form in which a mark is spelled.
 type markState struct {
-	Sort  Order   `json:"s"`
-	Key   int64   `json:"k"`
-	Text  string  `json:"t,omitempty"`
-	Whole int64   `json:"w,omitempty"`
-	Real  float64 `json:"r,omitempty"`
+	Sort  Order  `json:"s"`
+	Key   int64  `json:"k"`
+	Text  string `json:"t,omitempty"`
+	Whole int64  `json:"w,omitempty"`
 }
 
 // token spells a mark for the user to give back.
@@ -185,12 +193,10 @@ func (m mark) token(o Order) string {
 		st.Text = v
 	case int64:
 		st.Whole = v
-	case float64:
-		st.Real = v
 	}
 	text, err := json.Marshal(st) // an id that is not UTF-8 is made so, and its place is near
 	if err != nil {
-		panic(fmt.Sprintf("catalog: %v", err)) // SQLite keeps no numbers that JSON has not
+		panic(fmt.Sprintf("catalog: %v", err)) // texts and whole numbers can be encoded
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
@@ -207,8 +213,6 @@ func parseMark(token string, o Order) (mark, error) {
 	switch o {
 	case ByActive, ByCreated, ByID:
 		return mark{st.Key, st.Text}, nil
-	case ByCost:
-		return mark{st.Key, st.Real}, nil
 	}
 	return mark{st.Key, st.Whole}, nil
 }

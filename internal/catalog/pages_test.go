@@ -68,7 +68,7 @@ func TestPagesOfEquals(t *testing.T) {
 		}
 		return ids
 	}
-	for _, order := range []Order{ByHead, ByActive, ByCreated, ByCost, ByTurns, ByRecords, ByID} {
+	for _, order := range []Order{ByHead, ByActive, ByCreated, ByTurns, ByRecords, ByID} {
 		whole, err := r.List(t.Context(), Query{Namespace: "default", Sort: order})
 		must(t, err)
 		if len(whole.Sessions) != 5 {

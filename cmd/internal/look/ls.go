@@ -3,6 +3,7 @@ package look
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ type listed struct {
 const firstPage = 100
 
 func newLs(a *app.App) *cobra.Command {
-	q := catalog.Query{Sort: catalog.ByActive}
+	q := listing{Query: catalog.Query{Sort: catalog.ByActive}}
 	var since, until, cwd string
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the sessions, the one last active first", Args: cobra.NoArgs,
@@ -109,20 +110,16 @@ pipe nothing is cut.`,
 	f.StringVar(&q.Grep, "grep", "", "only those with this text in their id, title, goal or opening")
 	f.StringVar(&cwd, "cwd", "", "only those that worked in this directory")
 	f.StringVar(&q.Project, "project", "", "only those of this project")
-	f.Float64Var(&q.MinCost, "min-cost", 0, "only those that cost so many USD or more")
+	f.Float64Var(&q.minCost, "min-cost", 0, "only those of which so many USD or more are known, reported or computed")
 	f.StringVar(&q.Parent, "parent", "", "only those that this session started, and its forks")
-	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByActive, catalog.ByHead, catalog.ByCreated, catalog.ByCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "active, last, created, cost, turns, records or id")
+	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByActive, catalog.ByHead, catalog.ByCreated, byCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "active, last, created, cost, turns, records or id")
 	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
 	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
 	return cmd
 }
 
-func ls(ctx context.Context, a *app.App, v app.Views, q catalog.Query) error {
-	page, err := v.Catalog.List(ctx, q)
-	if err != nil {
-		return err
-	}
-	spent, asOf, err := spentBy(ctx, v, q.Namespace, page.Sessions)
+func ls(ctx context.Context, a *app.App, v app.Views, q listing) error {
+	page, spent, asOf, err := q.read(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -166,13 +163,13 @@ var listColumns = []struct {
 	{head: "TITLE", cell: func(s catalog.Session, _ spend.Sum) string { return s.About() }},
 }
 
-func tableOf(list []catalog.Session, spent map[string]spend.Sum, style cli.Style) render.Table {
+func tableOf(list []catalog.Session, spent *spend.Sums, style cli.Style) render.Table {
 	t := render.Table{Rows: make([][]string, len(list))}
 	drops := make(map[int]int) // columns, by when they go
 	for _, c := range listColumns {
 		cells := make([]string, len(list))
 		for i, s := range list {
-			cells[i] = c.cell(s, spent[s.ID])
+			cells[i] = c.cell(s, spent.Of(s.ID))
 		}
 		if c.optional && !slices.ContainsFunc(cells, func(cell string) bool { return cell != "" }) {
 			continue
@@ -205,14 +202,25 @@ func tableOf(list []catalog.Session, spent map[string]spend.Sum, style cli.Style
 }
 
 // spentBy sums what sessions spent, and says up to where that is known.
-func spentBy(ctx context.Context, v app.Views, namespace string, list []catalog.Session) (map[string]spend.Sum, projector.Cursor, error) {
-	table, err := spend.Prices(os.Getenv)
-	if err != nil {
-		return nil, projector.Cursor{}, err
-	}
+func spentBy(ctx context.Context, v app.Views, namespace string, list []catalog.Session) (*spend.Sums, projector.Cursor, error) {
 	ids := make([]string, len(list))
 	for i, s := range list {
 		ids[i] = s.ID
+	}
+	return sumOf(ctx, v, func(a catalog.Activity) iter.Seq2[catalog.Usage, error] {
+		return a.UsagesOf(ctx, namespace, nil, ids...)
+	})
+}
+
+// spentByAll is spentBy of all sessions.
+func spentByAll(ctx context.Context, v app.Views, namespace string) (*spend.Sums, projector.Cursor, error) {
+	return sumOf(ctx, v, func(a catalog.Activity) iter.Seq2[catalog.Usage, error] { return a.Usages(ctx, namespace, nil) })
+}
+
+func sumOf(ctx context.Context, v app.Views, usages func(catalog.Activity) iter.Seq2[catalog.Usage, error]) (*spend.Sums, projector.Cursor, error) {
+	table, err := spend.Prices(os.Getenv)
+	if err != nil {
+		return nil, projector.Cursor{}, err
 	}
 	activity, err := catalog.OpenActivity(ctx, v.Dir)
 	if err != nil {
@@ -224,21 +232,17 @@ func spentBy(ctx context.Context, v app.Views, namespace string, list []catalog.
 		return nil, asOf, err
 	}
 	by := spend.New(table)
-	for u, err := range activity.UsagesOf(ctx, namespace, nil, ids...) {
+	for u, err := range usages(activity) {
 		if err != nil {
 			return nil, asOf, err
 		}
 		by.Add(u.Session, u)
 	}
-	spent := make(map[string]spend.Sum)
-	for _, id := range ids {
-		spent[id] = by.Of(id)
-	}
-	return spent, asOf, nil
+	return by, asOf, nil
 }
 
-func nothingListed(a *app.App, q catalog.Query) error {
-	plain := catalog.Query{Namespace: q.Namespace, Sort: q.Sort, Limit: q.Limit}
+func nothingListed(a *app.App, q listing) error {
+	plain := listing{Query: catalog.Query{Namespace: q.Namespace, Sort: q.Sort, Limit: q.Limit}}
 	if q != plain {
 		fmt.Fprintln(a.Err, "No session is like that.")
 		return nil
@@ -247,11 +251,11 @@ func nothingListed(a *app.App, q catalog.Query) error {
 	return nil
 }
 
-func writeListed(a *app.App, page catalog.Page, spent map[string]spend.Sum) error {
+func writeListed(a *app.App, page catalog.Page, spent *spend.Sums) error {
 	list := make([]listed, len(page.Sessions))
 	for i, s := range page.Sessions {
 		list[i] = listedOf(s)
-		of := spent[s.ID]
+		of := spent.Of(s.ID)
 		list[i].USD, list[i].Tokens, list[i].Computed, list[i].Partial, list[i].Unknown = of.USD, of.Tokens, of.Computed, of.Partial, of.Unknown
 	}
 	if len(list) > 0 {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"math/big"
 	"os"
 	"slices"
 
@@ -46,6 +47,17 @@ type Sum struct {
 	Computed events.Amount `json:"computed,omitempty"` // USD from tokens: by who wrote the event, else at list prices; absent: none
 	Partial  int           `json:"partial,omitempty"`  // events of which computed has a part only, as another part has no known price
 	Unknown  int           `json:"unknown,omitempty"`  // events that cost nobody knows what
+}
+
+// Known is all that is known to be spent: what was reported and what was computed.
+func (s Sum) Known() *big.Rat {
+	sum := new(big.Rat)
+	for _, amount := range []events.Amount{s.Reported, s.Computed} {
+		if r, ok := amount.Rat(); ok {
+			sum.Add(sum, r)
+		}
+	}
+	return sum
 }
 
 // Told is a sum of what turns say that responses took.
