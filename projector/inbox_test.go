@@ -1,7 +1,9 @@
 package projector_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,4 +110,33 @@ func FuzzMessageMeta(f *testing.F) {
 			t.Fatalf("%q as a message: %+v", raw, letters)
 		}
 	})
+}
+
+// A name of a message is at most as long as an id: a command gets it in its environment.
+func TestNamesOfMessages(t *testing.T) {
+	for field, set := range map[string]func(*projector.MessageMeta, string){
+		"id":          func(m *projector.MessageMeta, s string) { m.ID = s },
+		"type":        func(m *projector.MessageMeta, s string) { m.Type = s },
+		"thread":      func(m *projector.MessageMeta, s string) { m.Thread = s },
+		"replyTo":     func(m *projector.MessageMeta, s string) { m.ReplyTo = s },
+		"correlation": func(m *projector.MessageMeta, s string) { m.Correlation = s },
+		"expects":     func(m *projector.MessageMeta, s string) { m.Expects = s },
+		"amends":      func(m *projector.MessageMeta, s string) { m.Amends = s },
+		"malfunction": func(m *projector.MessageMeta, s string) { m.Malfunction = s },
+		"bubble":      func(m *projector.MessageMeta, s string) { m.Bubble = []string{"a", s} },
+		"about.inbox": func(m *projector.MessageMeta, s string) { m.About = &projector.MessageRef{Inbox: s, ID: "i"} },
+		"about.id":    func(m *projector.MessageMeta, s string) { m.About = &projector.MessageRef{Inbox: "i", ID: s} },
+	} {
+		t.Run("B-07 the bound of "+field, func(t *testing.T) {
+			m := projector.MessageMeta{ID: "i", From: "f", To: "t", Type: "t", Thread: "m"}
+			set(&m, strings.Repeat("x", events.MaxIDLen))
+			if err := m.Validate(); err != nil {
+				t.Errorf("%d bytes: %v", events.MaxIDLen, err)
+			}
+			set(&m, strings.Repeat("x", events.MaxIDLen+1))
+			if invalid, ok := errors.AsType[*events.InvalidError](m.Validate()); !ok || invalid.Field != field {
+				t.Errorf("%d bytes: %v, want an error of %s", events.MaxIDLen+1, invalid, field)
+			}
+		})
+	}
 }
