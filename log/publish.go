@@ -158,19 +158,48 @@ func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication)
 	if err != nil {
 		return Receipt{}, err
 	}
+	if c, ok := b.writes.(connSender); ok {
+		return c.batch(ctx, batch)
+	}
+	return sendBatch(ctx, b.writes, batch)
+}
+
+// batch sends a batch, and the whole batch again if nobody answers, with the same ids: the
+// next leader of a cluster has no part of the first. It waits longer each time, as the first
+// may be large.
+func (c connSender) batch(ctx context.Context, batch []natswire.Publication) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
+	for try := 0; ; try++ {
+		once, cancel := context.WithTimeout(ctx, 2*time.Second<<try)
+		receipt, err := sendBatch(once, c, batch)
+		isLate := once.Err() != nil && errors.Is(err, ErrUnknown)
+		cancel()
+		switch {
+		case isLate && ctx.Err() == nil:
+			continue
+		case try > 0 && err != nil && !errors.Is(err, ErrDuplicate):
+			err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first one may be there, and the reason
+		}
+		return receipt, err
+	}
+}
+
+// sendBatch sends a batch once.
+func sendBatch(ctx context.Context, to sender, batch []natswire.Publication) (Receipt, error) {
 	id, n := nuid.Next(), len(batch)
 	for i, m := range batch {
 		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchID, Value: id}, natswire.Field{Name: headerBatchSequence, Value: strconv.Itoa(i + 1)})
 		if i < n-1 {
 			// An error here leaves a batch without commit, which the server forgets.
-			if err := b.writes.publish(m); err != nil {
+			if err := to.publish(m); err != nil {
 				return Receipt{}, fmt.Errorf("message %d of %d: %w", i+1, n, err)
 			}
 			continue
 		}
 		// The commit point: from here on the batch may be stored, whatever happens.
 		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchCommit, Value: "1"})
-		ack, err := b.writes.request(ctx, m)
+		ack, err := to.request(ctx, m)
 		if err != nil {
 			return Receipt{}, err
 		}

@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -13,9 +14,9 @@ import (
 	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
-// A message that nobody answers is sent again, with the same id: the next leader of a
-// cluster answers. What is refused then is not known. A part of a batch is sent once.
-func TestRequestIsSentAgain(t *testing.T) {
+// dialServer runs a server in this process, and connects to it.
+func dialServer(t *testing.T) *nats.Conn {
+	t.Helper()
 	s, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +31,13 @@ func TestRequestIsSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
+	return nc
+}
+
+// A message that nobody answers is sent again, with the same id: the next leader of a
+// cluster answers. What is refused then is not known. A part of a batch is sent once.
+func TestRequestIsSentAgain(t *testing.T) {
+	nc := dialServer(t)
 	for _, c := range []struct {
 		name, answer string
 		extra        []natswire.Field
@@ -66,6 +74,54 @@ func TestRequestIsSentAgain(t *testing.T) {
 			defer mu.Unlock()
 			if !slices.Equal(ids, slices.Repeat([]string{"id"}, c.sent)) {
 				t.Errorf("sent %q", ids)
+			}
+		})
+	}
+}
+
+// A batch that nobody answers is sent again as a whole, as another batch with the same ids. A
+// refusal of the second one because of its ids says that the first one is stored.
+func TestBatchIsSentAgain(t *testing.T) {
+	nc := dialServer(t)
+	for _, c := range []struct {
+		name, answer string
+		want         error
+	}{
+		{"B-33 the second batch is stored", `{"stream":"TALLY_1","seq":7,"batch":%q,"count":2}`, nil},
+		{"B-33 the ids of the second batch are known", `{"error":{"code":400,"err_code":10201,"description":"batch publish contains duplicate message id (a)"},"stream":"TALLY_1","seq":0,"batch":%q}`, ErrDuplicate},
+		{"B-33 the second batch is refused", `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"TALLY_1","seq":0,"batch":%q}`, ErrUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			type part struct{ id, number, commit string }
+			var mu sync.Mutex
+			var parts []part
+			var batches []string
+			sub, err := nc.Subscribe("batch.to", func(m *nats.Msg) {
+				mu.Lock()
+				defer mu.Unlock()
+				parts = append(parts, part{m.Header.Get(headerMsgID), m.Header.Get(headerBatchSequence), m.Header.Get(headerBatchCommit)})
+				if id := m.Header.Get(headerBatchID); !slices.Contains(batches, id) {
+					batches = append(batches, id)
+				}
+				if m.Header.Get(headerBatchCommit) != "" && len(batches) > 1 {
+					_ = m.Respond(fmt.Appendf(nil, c.answer, batches[1]))
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sub.Unsubscribe()
+			message := func(id string) natswire.Publication {
+				return natswire.Publication{Subject: "batch.to", Data: []byte("x"), Extra: append(make([]natswire.Field, 0, 6), natswire.Field{Name: headerMsgID, Value: id})}
+			}
+			receipt, err := connSender{nc, 20 * time.Second}.batch(t.Context(), []natswire.Publication{message("a"), message("b")})
+			if !errors.Is(err, c.want) || c.want == nil && receipt.Last != 7 {
+				t.Errorf("%+v, %v", receipt, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if once := []part{{"a", "1", ""}, {"b", "2", "1"}}; !slices.Equal(parts, slices.Repeat(once, 2)) || len(batches) != 2 {
+				t.Errorf("sent %+v as %q", parts, batches)
 			}
 		})
 	}
