@@ -74,7 +74,7 @@ func validateAttributeName(name string) error {
 	if isCoreAttribute(name) && name != "data" {
 		return nil
 	}
-	return ValidateExtensionName(name)
+	return validateExtensionName(name)
 }
 
 // core takes one of the attributes that CloudEvents itself defines and returns

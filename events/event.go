@@ -77,9 +77,9 @@ func New(source string, sub Subject, p Payload) (Event, error) {
 	return newEvent(source, sub, p, data, err)
 }
 
-// NewVerbatim is New with EncodeVerbatim: for raw fields that were scanned already.
+// NewVerbatim is New with encodeVerbatim: for raw fields that were scanned already.
 func NewVerbatim(source string, sub Subject, p Payload) (Event, error) {
-	data, err := EncodeVerbatim(p)
+	data, err := encodeVerbatim(p)
 	return newEvent(source, sub, p, data, err)
 }
 

@@ -146,14 +146,14 @@ func checkName(name string) error {
 	if isCoreAttribute(name) || name == "data_base64" {
 		return nil
 	}
-	return ValidateExtensionName(name)
+	return validateExtensionName(name)
 }
 
 // member takes one attribute of the JSON format. rawjson.Object has refused
 // names that occur twice.
 func (d *decoder) member(ns string, m Field) error {
 	if !isCoreAttribute(m.Name) {
-		if err := ValidateExtensionName(m.Name); err != nil {
+		if err := validateExtensionName(m.Name); err != nil {
 			return err
 		}
 		value, err := extensionValue(m)

@@ -53,10 +53,10 @@ func validate(p Payload) error {
 // Encode writes and validates a payload.
 func Encode(p Payload) ([]byte, error) { return encode(p, rawjson.Append) }
 
-// EncodeVerbatim is Encode where every raw field is known to be JSON without white
+// encodeVerbatim is Encode where every raw field is known to be JSON without white
 // space around it, such as a part of a value that was scanned: it is not scanned again.
 // Of other bytes the result means nothing.
-func EncodeVerbatim(p Payload) ([]byte, error) { return encode(p, rawjson.AppendVerbatim) }
+func encodeVerbatim(p Payload) ([]byte, error) { return encode(p, rawjson.AppendVerbatim) }
 
 func encode(p Payload, write func([]byte, any) ([]byte, error)) ([]byte, error) {
 	if err := validate(p); err != nil {

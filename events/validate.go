@@ -118,7 +118,7 @@ func (e Event) checkExtensions() error {
 }
 
 func checkExtension(name, value string) error {
-	if err := ValidateExtensionName(name); err != nil {
+	if err := validateExtensionName(name); err != nil {
 		return err
 	}
 	if !isText(value) {
@@ -188,9 +188,9 @@ func isCoreAttribute(name string) bool {
 	return false
 }
 
-// ValidateExtensionName returns an *InvalidError unless name is 1 to 20 of
+// validateExtensionName returns an *InvalidError unless name is 1 to 20 of
 // [a-z0-9] and no attribute of CloudEvents itself.
-func ValidateExtensionName(name string) error {
+func validateExtensionName(name string) error {
 	if len(name) < 1 || len(name) > 20 || isCoreAttribute(name) {
 		return invalid("extension", "%q is no name of an extension", name)
 	}

@@ -49,8 +49,8 @@ type Backend interface {
 	Close() error
 }
 
-// Firsts is a Backend that finds the first message of a subject without a scan.
-type Firsts interface {
+// firsts is a Backend that finds the first message of a subject without a scan.
+type firsts interface {
 	// First returns the first message of one subject that can be read, or ErrNotFound. What
 	// it cannot find so is errors.ErrUnsupported.
 	First(ctx context.Context, subject string) (Message, error)
@@ -82,10 +82,10 @@ func (p Publication) Messages() int {
 	return n
 }
 
-// Pipelined is a Backend that sends one publication after the other without waiting for
+// pipelined is a Backend that sends one publication after the other without waiting for
 // answers in between. Each has one message and expects nothing; they are stored in their
 // order, by the rules of Publish, and each by itself: it says of each what became of it.
-type Pipelined interface {
+type pipelined interface {
 	PublishEach(ctx context.Context, list []Publication) ([]Receipt, error)
 }
 
@@ -97,18 +97,18 @@ type Segmented interface {
 	Segment() (n int, begun time.Time)
 }
 
-// Indexed is a Backend that knows of old messages which ids are among them.
-type Indexed interface {
+// indexed is a Backend that knows of old messages which ids are among them.
+type indexed interface {
 	// Indexed is the offset up to which it does.
 	Indexed() events.Offset
 
-	// MayHold lists the stretches up to an offset, which Indexed returned at some time, in
+	// MayHold lists the spans up to an offset, which Indexed returned at some time, in
 	// which a subject may have a message with an id. It leaves out none that has.
-	MayHold(subject, id string, upto events.Offset) []Stretch
+	MayHold(subject, id string, upto events.Offset) []span
 }
 
-// Stretch is a part of the log: After is exclusive, Upto inclusive.
-type Stretch struct {
+// span is a part of the log: After is exclusive, Upto inclusive.
+type span struct {
 	After, Upto events.Offset
 }
 

@@ -200,7 +200,7 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 		ids.whole = true
 		return nil
 	}
-	if b, ok := l.backend.(Indexed); ok && ids.upto == 0 {
+	if b, ok := l.backend.(indexed); ok && ids.upto == 0 {
 		ids.from = b.Indexed()
 	}
 	defer l.ids.grew(ids)
@@ -263,7 +263,7 @@ func (l *Log) alone() bool { return l.config.Host.Owner && !l.doubtful.Load() }
 // lookBelow looks for an identity among the records up to an offset, of which the
 // backend has an index.
 func (l *Log) lookBelow(ctx context.Context, e events.Event, id string, upto events.Offset) (place, error) {
-	b, ok := l.backend.(Indexed)
+	b, ok := l.backend.(indexed)
 	if !ok || upto == 0 {
 		return place{}, nil
 	}

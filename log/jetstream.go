@@ -307,7 +307,7 @@ func (b *jetStream) publish(ctx context.Context, s *segment, p Publication) (Rec
 	return Receipt{Last: events.Offset(ack.Sequence), Duplicate: ack.Duplicate}, err
 }
 
-// PublishEach implements Pipelined.
+// PublishEach implements pipelined.
 func (b *jetStream) PublishEach(ctx context.Context, list []Publication) ([]Receipt, error) {
 	receipts := make([]Receipt, len(list))
 	if b.own == nil || b.half.Load() {
@@ -389,7 +389,7 @@ func (b *jetStream) Last(ctx context.Context, subject string) (Message, error) {
 	return Message{}, ErrNotFound
 }
 
-// First implements Firsts.
+// First implements firsts.
 func (b *jetStream) First(ctx context.Context, subject string) (Message, error) {
 	if !b.owner {
 		if _, err := b.caughtUp(ctx); err != nil {

@@ -375,7 +375,7 @@ func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, err
 		return 0, l.errClosed("first of " + sub.NATS())
 	}
 	m, err := Message{}, errors.ErrUnsupported
-	if b, ok := l.backend.(Firsts); ok {
+	if b, ok := l.backend.(firsts); ok {
 		m, err = b.First(ctx, sub.NATS())
 	}
 	if err == nil {

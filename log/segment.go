@@ -280,7 +280,7 @@ func (b *jetStream) Indexed() events.Offset {
 
 // MayHold implements Indexed. A segment whose index turns out to be damaged may hold
 // anything.
-func (b *jetStream) MayHold(subject, id string, upto events.Offset) (stretches []Stretch) {
+func (b *jetStream) MayHold(subject, id string, upto events.Offset) (stretches []span) {
 	for _, s := range b.line.Load().segments {
 		if s.last == 0 || s.first > upto {
 			break
@@ -289,9 +289,9 @@ func (b *jetStream) MayHold(subject, id string, upto events.Offset) (stretches [
 		if known && !there {
 			continue
 		}
-		stretch := Stretch{After: s.first - 1, Upto: s.last}
+		stretch := span{After: s.first - 1, Upto: s.last}
 		if known {
-			stretch = Stretch{After: events.Offset(e.First) - 1, Upto: events.Offset(e.Last)}
+			stretch = span{After: events.Offset(e.First) - 1, Upto: events.Offset(e.Last)}
 			if x := s.index.Load(); x != nil {
 				if may, err := x.MayHold(id); err == nil && !may {
 					continue

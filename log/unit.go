@@ -335,7 +335,7 @@ func (u *unit) publishEvents() ([]Ack, error) {
 
 // publishEach stores publications of one message each in their order.
 func (l *Log) publishEach(ctx context.Context, list []Publication) ([]Receipt, error) {
-	if b, ok := l.backend.(Pipelined); ok {
+	if b, ok := l.backend.(pipelined); ok {
 		return b.PublishEach(ctx, list)
 	}
 	receipts := make([]Receipt, len(list))

@@ -36,9 +36,9 @@ type Revision struct {
 // IsPurge reports whether the revision takes away all those before it.
 func (r *Revision) IsPurge() bool { return r.Deleted && r.Reason == events.ReasonPurged }
 
-// Expired reports whether the revision says that it is not there any more at a time. One
+// expired reports whether the revision says that it is not there any more at a time. One
 // that names no time, or none that can be read, never expires.
-func (r *Revision) Expired(at time.Time) bool {
+func (r *Revision) expired(at time.Time) bool {
 	until, ok := r.Meta.ExpiresAt.Time()
 	return ok && !until.After(at)
 }

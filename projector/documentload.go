@@ -58,7 +58,7 @@ func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Off
 	if err == nil && d.Exists() && d.Last().Meta.ExpiresAt != "" {
 		var now time.Time
 		now, err = l.timeAt(ctx, at, d.Last().Offset)
-		d.Expired = err == nil && d.Last().Expired(now)
+		d.Expired = err == nil && d.Last().expired(now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", doc, err)

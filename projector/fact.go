@@ -45,10 +45,10 @@ func (f Fact) Happened() events.Timestamp {
 	return events.TimestampOf(cmp.Or(f.Time, f.Recorded))
 }
 
-// IsTimed reports whether a record has a time of its own. The line of an agent's file that
+// isTimed reports whether a record has a time of its own. The line of an agent's file that
 // says none has that of the lines around it, or that of its import if there are none; so has
 // what follows from such a line.
-func (f Fact) IsTimed() bool {
+func (f Fact) isTimed() bool {
 	switch {
 	case strings.HasPrefix(f.Source, events.DerivedSource):
 		return f.Type != events.TypeSessionCreated && f.Type != events.TypeSessionUpdated
@@ -63,7 +63,7 @@ func (f Fact) IsTimed() bool {
 // whether it is a guess: the times of records that have none of their own count only where no
 // record has.
 func (f Fact) Latest(before events.Timestamp, isGuess bool) (at events.Timestamp, isGuessed bool) {
-	switch isTimed := f.IsTimed(); {
+	switch isTimed := f.isTimed(); {
 	case before == "" || isGuess && isTimed:
 		return f.Happened(), !isTimed
 	case isGuess == !isTimed:

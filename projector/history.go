@@ -6,8 +6,8 @@ import "github.com/tallylog/tally/events"
 // to look back at it, so that nothing can fail.
 type History struct{ Timeline }
 
-// NewHistory returns the history of no records.
-func NewHistory(sub events.Subject) *History { return &History{*NewTimeline(sub)} }
+// newHistory returns the history of no records.
+func newHistory(sub events.Subject) *History { return &History{*NewTimeline(sub)} }
 
 // sure returns what was looked up in memory, without the error that there is not.
 func sure[T any](v T, _ error) T { return v }
@@ -19,8 +19,8 @@ func (h *History) Add(f Fact) Verdict { return sure(h.Timeline.Add(f)) }
 // At returns the last record at or below an offset, 0 if there is none.
 func (h *History) At(at events.Offset) events.Offset { return sure(h.Timeline.At(at)) }
 
-// Before returns the last record below an offset, 0 if there is none.
-func (h *History) Before(at events.Offset) events.Offset { return sure(h.Timeline.Before(at)) }
+// before returns the last record below an offset, 0 if there is none.
+func (h *History) before(at events.Offset) events.Offset { return sure(h.Timeline.Before(at)) }
 
 // IsLive reports whether the record at an offset is in effect after the last one.
 func (h *History) IsLive(at events.Offset) bool { return sure(h.Timeline.IsLive(at)) }

@@ -61,7 +61,7 @@ func (l *Loader) Listed(ctx context.Context, sub events.Subject) (Listed, error)
 	if err = Tolerate(err); err != nil || o.Ledger().Records == 0 {
 		return Listed{ID: sub.ID}, err
 	}
-	list := Listed{ID: sub.ID, Kind: o.Ledger().Kind, Began: o.Ledger().Began(), Results: make(map[string]int), Settings: o.Ledger().Settings()}
+	list := Listed{ID: sub.ID, Kind: o.Ledger().Kind, Began: o.Ledger().began(), Results: make(map[string]int), Settings: o.Ledger().Settings()}
 	for _, at := range o.Ledger().Raw {
 		list.Raw = max(list.Raw, at)
 	}
@@ -73,9 +73,9 @@ func (l *Loader) Listed(ctx context.Context, sub events.Subject) (Listed, error)
 	return list, nil
 }
 
-// Began is when the session began, as it says: its field startedAt, else when it was
+// began is when the session began, as it says: its field startedAt, else when it was
 // created.
-func (l *Ledger) Began() events.Timestamp {
+func (l *Ledger) began() events.Timestamp {
 	return cmp.Or(events.Timestamp(l.Text("startedAt")), l.CreatedAt)
 }
 

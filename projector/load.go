@@ -22,8 +22,8 @@ type Source interface {
 	Record(ctx context.Context, at events.Offset) (events.Record, error)
 }
 
-// Firsts is a Source that finds the first record of a subject without reading it.
-type Firsts interface {
+// firsts is a Source that finds the first record of a subject without reading it.
+type firsts interface {
 	// First returns its offset, ErrNotFound if there is none that can be read.
 	First(ctx context.Context, sub events.Subject) (events.Offset, error)
 }
@@ -31,7 +31,7 @@ type Firsts interface {
 // First returns the offset of the first record of a subject that can be read, ErrNotFound if
 // there is none.
 func (l *Loader) First(ctx context.Context, sub events.Subject) (events.Offset, error) {
-	if s, ok := l.Source.(Firsts); ok {
+	if s, ok := l.Source.(firsts); ok {
 		return s.First(ctx, sub)
 	}
 	for rec, err := range l.Source.Read(ctx, events.Range{Subject: sub}) {

@@ -39,7 +39,7 @@ func (s *Session) takeBack(r *Rewind, nothing error) (*events.SessionRewound, er
 	if r == nil {
 		return nil, fmt.Errorf("%s: %w", s.Subject.Name(), nothing)
 	}
-	return &events.SessionRewound{To: s.History.Before(r.Offset), Undoes: r.Offset}, nil
+	return &events.SessionRewound{To: s.History.before(r.Offset), Undoes: r.Offset}, nil
 }
 
 // MoveTypes are the types whose events invalidate a decision to move the head:

@@ -15,7 +15,7 @@ import (
 // then it reads what has come, all at once. Whoever waits for the view ends the rest.
 //
 // With the zero Pace a view reads each record as it comes, and rests only while a large
-// series is appended (see Bulk), or shortly if thousands of records come in a second.
+// series is appended (see bulk), or shortly if thousands of records come in a second.
 type Pace time.Duration
 
 // Patient is for views that may be a little behind.
@@ -33,9 +33,9 @@ const (
 	costlyRest = 8   // times as long as it took such a view to show what came, it rests then
 )
 
-// Bulk is a Follower that knows whether large series are being appended to the log by this
+// bulk is a Follower that knows whether large series are being appended to the log by this
 // process: an import, which wants the whole machine for a moment.
-type Bulk interface {
+type bulk interface {
 	Bulk() bool
 }
 
@@ -45,7 +45,7 @@ func (p Pace) now(l Follower) Pace {
 	if isRapid {
 		l = r.Follower
 	}
-	if b, ok := l.(Bulk); ok && b.Bulk() {
+	if b, ok := l.(bulk); ok && b.Bulk() {
 		return max(p, aside)
 	}
 	if isRapid && r.many() {

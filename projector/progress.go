@@ -23,8 +23,8 @@ type Progress struct {
 	Name   string           // what that calls itself: its member type, if it is a text; at most MaxName bytes
 }
 
-// MaxName bounds the name of a progress, in bytes.
-const MaxName = 200
+// maxName bounds the name of a progress, in bytes.
+const maxName = 200
 
 // ProgressQuery selects what happened in the runs of a session. Fields that are zero select
 // all.
@@ -36,8 +36,8 @@ type ProgressQuery struct {
 	Limit     int
 }
 
-// Selects reports whether a query asks for what happened in a run, wherever in the log.
-func (q ProgressQuery) Selects(run events.RunRef) bool {
+// selects reports whether a query asks for what happened in a run, wherever in the log.
+func (q ProgressQuery) selects(run events.RunRef) bool {
 	return (q.Run.Kind == "" || q.Run.Kind == run.Kind) && (q.Run.ID == "" || q.Run.ID == run.ID)
 }
 
@@ -61,6 +61,6 @@ func ProgressOf(f Fact) (Progress, bool) {
 		return p, false
 	}
 	members, _ := rawjson.Object(raw) // what is not an object has no name
-	p.Bytes, p.Name = int64(len(raw)), Cut(members.Text("type"), MaxName)
+	p.Bytes, p.Name = int64(len(raw)), Cut(members.Text("type"), maxName)
 	return p, true
 }

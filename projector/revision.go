@@ -70,7 +70,7 @@ func (p Position) revisionThen(list []Revision, missing func(string, ...any) (in
 	switch {
 	case n == 0:
 		return missing("its revisions are all later")
-	case list[n-1].Expired(until):
+	case list[n-1].expired(until):
 		return missing("it had expired by then")
 	}
 	return n - 1, nil

@@ -17,7 +17,7 @@ import (
 // another version are discarded.
 const (
 	DocumentFold        = "revisions"
-	DocumentFoldVersion = 1
+	documentFoldVersion = 1
 )
 
 // revisionChunk is what 256 records of a document brought, without their data. It is
@@ -85,7 +85,7 @@ func (r *revisions) fold(ctx context.Context, rec events.Record) error {
 	if err != nil {
 		return fmt.Errorf("projector: %v", err)
 	}
-	m := snapshot.Meta{Subject: r.sub, Fold: DocumentFold, Version: DocumentFoldVersion, Offset: rec.Offset, EventID: rec.ID}
+	m := snapshot.Meta{Subject: r.sub, Fold: DocumentFold, Version: documentFoldVersion, Offset: rec.Offset, EventID: rec.ID}
 	return r.into(ctx, snapshot.Snapshot{Meta: m, Data: data})
 }
 
@@ -188,8 +188,8 @@ func (r *revisions) isOfLog(ctx context.Context, m snapshot.Meta) error {
 
 // read reads a chunk.
 func (r *revisions) read(ctx context.Context, m snapshot.Meta) (c revisionChunk, err error) {
-	if m.Version != DocumentFoldVersion {
-		return c, fmt.Errorf("made by version %d of the fold, this is %d", m.Version, DocumentFoldVersion)
+	if m.Version != documentFoldVersion {
+		return c, fmt.Errorf("made by version %d of the fold, this is %d", m.Version, documentFoldVersion)
 	}
 	if kept, ok := r.cache.get(m.Hash).(revisionChunk); ok {
 		return kept, nil

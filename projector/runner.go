@@ -80,9 +80,9 @@ func (e *FoldError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *FoldError) Unwrap() error { return e.Err }
 
-// Lacking is a View that remembers that it was made without records that cannot be read: what
+// lacking is a View that remembers that it was made without records that cannot be read: what
 // it shows may be incomplete, and those who read it say so.
-type Lacking interface {
+type lacking interface {
 	Lacks(ctx context.Context) error
 }
 
@@ -372,7 +372,7 @@ func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, p
 				progress(c)
 			}
 		}
-		if v, is := r.View.(Lacking); is && r.lacks.Swap(false) {
+		if v, is := r.View.(lacking); is && r.lacks.Swap(false) {
 			if err := v.Lacks(ctx); err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ type Session struct {
 
 // NewSession returns a session without records.
 func NewSession(sub events.Subject) *Session {
-	return &Session{Subject: sub, History: NewHistory(sub), Threads: make(Threads), Ledger: newLedger(sub)}
+	return &Session{Subject: sub, History: newHistory(sub), Threads: make(Threads), Ledger: newLedger(sub)}
 }
 
 // Offset is the offset of the session's last record, 0 if it has none.
@@ -44,8 +44,8 @@ func fold(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
 // live.
 func (s *Session) Withdrawn(made events.Offset) bool { return !s.History.IsLive(made) }
 
-// LastRun is the newest run that is not withdrawn, nil if there is none.
-func (s *Session) LastRun() *Run {
+// lastRun is the newest run that is not withdrawn, nil if there is none.
+func (s *Session) lastRun() *Run {
 	for i := len(s.Ledger.Runs) - 1; i >= 0; i-- {
 		if r := s.Ledger.Runs[i]; !s.Withdrawn(r.At) {
 			return r

@@ -169,7 +169,7 @@ func (c *checking) document(ctx context.Context, sub events.Subject, list []snap
 		return err
 	}
 	for _, m := range list {
-		if m.Version != DocumentFoldVersion {
+		if m.Version != documentFoldVersion {
 			continue // no load would use it
 		}
 		have, err := c.Snapshots.Get(ctx, m)

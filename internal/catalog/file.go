@@ -268,7 +268,7 @@ func (f *file) dropSet(ctx context.Context, set string) error {
 // lacking is the application id of a file that was made without records that cannot be read.
 const lacking = 1
 
-// Lacks implements projector.Lacking.
+// Lacks tells the runner that the view was made without lost records.
 func (f *file) Lacks(ctx context.Context) error {
 	if err := f.exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA application_id=%d", lacking)); err != nil {
 		return f.wrap(err)
