@@ -28,7 +28,7 @@ var writers = []struct{ file, why string }{
 	{"cmd/internal/live/setup.go", "an agent's settings, at the place that its vendor documents"},
 	{"cmd/internal/live/state.go", "the folder of states"},
 	{"cmd/internal/move/forkagents.go", "the folder of an agent's sessions itself; what is in it goes through os.Root"},
-	{"cmd/internal/serve/bench*.go", "scratch folders of benchmarks"},
+	{"cmd/tally-bench/*.go", "scratch folders of benchmarks"},
 	{"embedded/blocksync*.go", "blocks of the store, by number"},
 	{"embedded/damage.go", "copies of damaged blocks, by stream and number"},
 	{"embedded/daemons.go", "the store's own folder"},

@@ -1,4 +1,4 @@
-// Package serve has the verbs that run a store for others, and measure it.
+// Package serve has the verbs that run a store for others.
 package serve
 
 import (
@@ -9,5 +9,5 @@ import (
 
 // Commands returns the verbs, anew for each run.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{newServe(a), newTend(a), newBench(a)}
+	return []*cobra.Command{newServe(a), newTend(a)}
 }

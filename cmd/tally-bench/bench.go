@@ -1,4 +1,4 @@
-package serve
+package main
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/team"
 	"github.com/tallylog/tally/internal/formats/redis"
 	"github.com/tallylog/tally/internal/render"
 )
@@ -52,7 +53,7 @@ type part struct {
 func newBench(a *app.App) *cobra.Command {
 	b := &bencher{app: a}
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure appends on this disk, and the raw server and disk beside them", Args: cobra.NoArgs,
+		Use: "tally-bench", Short: "Measure appends on this disk, and the raw server and disk beside them", Args: cobra.NoArgs,
 		Long: `Measure durable and buffered appends of 512-byte turns, and in the same run what the
 server and the disk do by themselves: JetStream with a sync of every message,
 JetStream without, a row a commit in SQLite, one write and fdatasync after the other.
@@ -74,8 +75,8 @@ each row; its tables are dropped again. Everything else is written to a folder o
 own below --dir, which is removed at the end.
 
 The ratios compare figures of one run. Quote medians of several, on an idle machine.`,
-		Example: app.Examples("tally bench", "tally bench --seconds 60 -o json", "tally bench --dir /srv --producers 1,16", "tally bench --documents --producers 1,16,64",
-			"tally bench --queue --producers 1,16,64 --redis redis://127.0.0.1:6379"),
+		Example: app.Examples("tally-bench", "tally-bench --seconds 60 -o json", "tally-bench --dir /srv --producers 1,16", "tally-bench --documents --producers 1,16,64",
+			"tally-bench --queue --producers 1,16,64 --redis redis://127.0.0.1:6379"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
 	cmd.Flags().IntVar(&b.seconds, "seconds", 20, "how long the whole may take, about")
@@ -85,7 +86,16 @@ The ratios compare figures of one run. Quote medians of several, on an idle mach
 	cmd.Flags().BoolVar(&b.queue, "queue", false, "measure work queues instead of turns")
 	cmd.Flags().StringVar(&b.redis, "redis", "", "URL of a Redis server on the same disk, to compare queues with; its settings are changed meanwhile")
 	cmd.Flags().StringVar(&b.postgres, "postgres", "", "URL of a PostgreSQL server on the same disk, to compare with")
+	cmd.AddCommand(worker(a))
 	return cmd
+}
+
+// worker is the verb work of tally, which startWork runs in a process of its own.
+func worker(a *app.App) *cobra.Command {
+	verbs := team.Commands(a)
+	work := verbs[slices.IndexFunc(verbs, func(verb *cobra.Command) bool { return verb.Name() == workVerb })]
+	work.Hidden = true
+	return work
 }
 
 type bencher struct {

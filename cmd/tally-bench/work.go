@@ -1,4 +1,4 @@
-package serve
+package main
 
 import (
 	"bufio"
@@ -143,6 +143,9 @@ type working struct {
 // started is what the process says that is started for an item.
 const started = "started"
 
+// workVerb is the verb that runs a command for each item of a queue.
+const workVerb = "work"
+
 // startWork starts a tally work on the queue of a store.
 func startWork(ctx context.Context, store string) (*working, error) {
 	self, err := os.Executable()
@@ -150,7 +153,7 @@ func startWork(ctx context.Context, store string) (*working, error) {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
-	w := &working{cmd: exec.CommandContext(ctx, self, "work", "--store", store, "-o", "jsonl", benchKind, "--", "sh", "-c", "echo "+started+" >&2"), end: end}
+	w := &working{cmd: exec.CommandContext(ctx, self, workVerb, "--store", store, "-o", "jsonl", benchKind, "--", "sh", "-c", "echo "+started+" >&2"), end: end}
 	w.cmd.Dir = store // where no project's file says otherwise
 	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(os.Interrupt) }
 	w.cmd.WaitDelay = 10 * time.Second
