@@ -44,7 +44,6 @@ var otherWords = []struct{ words, meant string }{
 	{"update upgrade about release", "version"},
 	{"man manual docs-help usage-help commands", "help"},
 	{"completions complete", "completion"},
-	{"benchmark perf speed", "bench"},
 	{"message msg mail tell reply notify post", "send"},
 	{"messages mailbox unread", "inbox"},
 	{"ack mark", "seen"},
@@ -65,8 +64,16 @@ var otherWords = []struct{ words, meant string }{
 	{"providers vendors", "sources"},
 }
 
+// otherPrograms are verbs of programs of their own, with how to run these.
+var otherPrograms = []struct{ words, how string }{
+	{"bench benchmark perf speed", "The program tally-bench measures this. In a clone of the source, go -C cmd/tally-bench install builds it."},
+}
+
 // HintFor says what may be meant by a word that is no command of a parent.
 func HintFor(parent *cobra.Command, word string) string {
+	if how := elsewhere(word); how != "" && !parent.HasParent() {
+		return how
+	}
 	list := meant(parent, word)
 	if len(list) == 0 {
 		return parent.CommandPath() + " --help lists the commands."
@@ -76,6 +83,16 @@ func HintFor(parent *cobra.Command, word string) string {
 		path = strings.TrimPrefix(parent.CommandPath(), parent.Root().Name()+" ") + " "
 	}
 	return "Did you mean " + path + strings.Join(list, " or "+path) + "?"
+}
+
+// elsewhere returns how to run the program that has a verb, "" if no other program has it.
+func elsewhere(word string) string {
+	for _, o := range otherPrograms {
+		if slices.Contains(strings.Fields(o.words), strings.ToLower(word)) {
+			return o.how
+		}
+	}
+	return ""
 }
 
 // meant returns what somebody may have meant who typed a word that is no command: a

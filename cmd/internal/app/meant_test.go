@@ -52,6 +52,13 @@ func TestOtherVerbs(t *testing.T) {
 			}
 		})
 	}
+	for _, typed := range []string{"bench", "Benchmark", "perf --seconds 5"} {
+		t.Run("B-28 "+typed, func(t *testing.T) {
+			if got := hintOf(t, strings.Fields(typed)...); !strings.Contains(got, "tally-bench") || !strings.Contains(got, "go -C cmd/tally-bench install") {
+				t.Errorf("tally %s: %s", typed, got)
+			}
+		})
+	}
 	t.Run("B-28 exact names are no other words", func(t *testing.T) {
 		root := program.Tally(new(app.App))
 		for word, list := range app.OtherWords() {
