@@ -68,8 +68,8 @@ each step durable; beside it rows of SQLite and a work queue of JetStream, both 
 sync each step. Then how long it takes from the acknowledgement of an item until tally
 work has started a process for it, also while a thousand other sessions have a turn a
 second. -o json has how long each step takes. With --redis also a stream and a list of a
-Redis server, with appendfsync always and everysec. Its settings are put back; the file
-of a server that had none stays.
+Redis server, with appendfsync always and everysec. The server's settings are restored.
+An append-only file that the run created stays.
 With --postgres, or PGHOST in the environment, also a PostgreSQL server that commits
 each row; its tables are dropped again. Everything else is written to a folder of its
 own below --dir, which is removed at the end.
