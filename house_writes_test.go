@@ -51,7 +51,7 @@ var writers = []struct{ file, why string }{
 	{"internal/disk/backup/take.go", "objects, by the hash of their content, and backups, by time"},
 	{"internal/config/route.go", "settings are opened for reading"},
 	{"internal/disk/durable/durable.go", "replaces a file for the callers that this table names"},
-	{"internal/testkit/gentree/*.go", "made-up conversations, in a folder that the user names"},
+	{"internal/testkit/gentree/*.go", "made-up conversations, in a folder that the test names"},
 	{"internal/disk/lockfile/lockfile.go", "locks, for callers that name them"},
 	{"internal/nats/segindex/segindex.go", "an index of the store, by number"},
 	{"internal/disk/statefile/statefile.go", "small files of tally's own, for callers that name them"},

@@ -22,6 +22,7 @@ import (
 	_ "modernc.org/sqlite" // to alter views as another program would
 
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 )
 
@@ -91,6 +92,7 @@ func TestScripts(t *testing.T) {
 			"bigturn":  bigTurn,
 			"bigevent": bigEvent,
 			"deep":     deep,
+			"gentree":  genTree,
 			"waitfor":  waitFor,
 
 			"playpanel": playPanel,
@@ -205,6 +207,18 @@ func deep(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) + "\n{}\n"
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
+}
+
+// genTree writes made-up conversations, the same ones for the same seed: gentree dir sessions seed
+func genTree(ts *testscript.TestScript, neg bool, args []string) {
+	var o gentree.Options
+	if len(args) != 3 || neg {
+		ts.Fatalf("usage: gentree dir sessions seed")
+	}
+	_, err := fmt.Sscan(args[1]+" "+args[2], &o.Sessions, &o.Seed)
+	ts.Check(err)
+	_, err = gentree.Write(ts.MkAbs(args[0]), o)
+	ts.Check(err)
 }
 
 // waitFor waits until there is a file.

@@ -33,7 +33,6 @@ func TestFitsTheTerminal(t *testing.T) {
 		"backup":         {line: "backup " + filepath.Join(out, "backups"), once: true},
 		"backups":        {line: "backup --list " + filepath.Join(out, "older"), once: true},
 		"fork":           {line: "fork order-desk --at #2", once: true},
-		"generate":       {line: "generate --sessions 2 " + filepath.Join(out, "made-PLACE"), once: true},
 		"rewind":         {line: "rewind order-desk --to #2 --dry-run"},
 		"help of jobs":   {line: "help jobs"},
 		"help of put":    {line: "help put"},

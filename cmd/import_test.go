@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/gentree"
 )
 
 // An import of many sessions that is killed in the middle and run again is whole,
@@ -29,7 +29,9 @@ func TestImportIsKilledAndStaysSmall(t *testing.T) {
 	}
 	dir := t.TempDir()
 	tree, store := filepath.Join(dir, "tree"), ""
-	output(t, nil, dir, "tally", "generate", tree, "--sessions", strconv.Itoa(sessions), "--turns", strconv.Itoa(turns))
+	if _, err := gentree.Write(tree, gentree.Options{Seed: 1, Sessions: sessions, Turns: turns}); err != nil {
+		t.Fatal(err)
+	}
 
 	var report struct {
 		Sessions, Added, Changed, Unchanged, Events int

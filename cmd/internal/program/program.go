@@ -51,7 +51,7 @@ func Ingest(a *app.App) *cobra.Command {
 write some.
 
 ` + app.Exits,
-	}, "watch", "exec", "hook", "setup", "sources", "import", "append", "generate", "init", "serve", "status", "version", "completion", "__bash")
+	}, "watch", "exec", "hook", "setup", "sources", "import", "append", "init", "serve", "status", "version", "completion", "__bash")
 }
 
 // Replay is the program tally-replay.

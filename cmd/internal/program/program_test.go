@@ -28,7 +28,7 @@ func TestPartsOfOneProgram(t *testing.T) {
 		root  *cobra.Command
 		verbs string
 	}{
-		"tally-ingest": {program.Ingest(new(app.App)), "watch exec hook setup sources import append generate init serve status version completion __bash"},
+		"tally-ingest": {program.Ingest(new(app.App)), "watch exec hook setup sources import append init serve status version completion __bash"},
 		"tally-replay": {program.Replay(new(app.App)), "ls show runs jobs log rewind undo redo fork diff cost stats search project status rebuild verify export version completion __bash"},
 	} {
 		has := verbs(part.root)

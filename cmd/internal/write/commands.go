@@ -9,5 +9,5 @@ import (
 
 // Commands returns the verbs, anew for each run.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{newImport(a), newAppend(a), newPut(a), newRm(a), newMv(a), newGenerate(a)}
+	return []*cobra.Command{newImport(a), newAppend(a), newPut(a), newRm(a), newMv(a)}
 }
