@@ -97,7 +97,13 @@ var reach = []struct{ dep, who string }{
 	{"golang.org/x/term", "cmd/* cmd/internal/*"},
 	{module + "/embedded", "internal/testkit/* examples/* cmd/* cmd/internal/*"},
 	{module + "/internal/cli", "cmd/* cmd/internal/*"},
+	{module + "/internal/testkit", "internal/testkit/*"},
+	{"testing", "internal/testkit internal/testkit/*"},
+	{"github.com/lib/pq", "cmd/tally-bench"},
 }
+
+// modules are the folders of the product's module and of the one that measures it.
+var modules = []string{".", "cmd/tally-bench"}
 
 // A goPackage is what go list says of a package.
 type goPackage struct {
@@ -105,18 +111,22 @@ type goPackage struct {
 	imports, deps []string
 }
 
-// list lists the packages of the module.
+// list lists the packages of the modules.
 func list(t *testing.T) []goPackage {
 	t.Helper()
 	testkit.NotUnderRace(t)
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}};{{join .Imports " "}};{{join .Deps " "}}`, "./...").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
 	var pkgs []goPackage
-	for line := range strings.Lines(string(out)) {
-		parts := strings.Split(strings.TrimSpace(line), ";")
-		pkgs = append(pkgs, goPackage{below(parts[0]), strings.Fields(parts[1]), strings.Fields(parts[2])})
+	for _, dir := range modules {
+		cmd := exec.Command("go", "list", "-f", `{{.ImportPath}};{{join .Imports " "}};{{join .Deps " "}}`, "./...")
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list in %s: %v", dir, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			parts := strings.Split(strings.TrimSpace(line), ";")
+			pkgs = append(pkgs, goPackage{below(parts[0]), strings.Fields(parts[1]), strings.Fields(parts[2])})
+		}
 	}
 	if len(pkgs) < 10 {
 		t.Fatalf("only %d packages were found", len(pkgs))
@@ -216,6 +226,29 @@ func sources(t *testing.T, visit func(path string, fset *token.FileSet, file *as
 	}
 	if count < 50 {
 		t.Fatalf("only %d files were found", count)
+	}
+}
+
+// A package that imports testing in a file that is no test is a kit, and lies below
+// internal/testkit. TestArrows sees to it that no program links a kit.
+func TestKitsLieInOnePlace(t *testing.T) {
+	kits := 0
+	sources(t, func(path string, fset *token.FileSet, file *ast.File) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for _, imp := range file.Imports {
+			if name := strings.Trim(imp.Path.Value, `"`); name != "testing" && !strings.HasPrefix(name, "testing/") {
+				continue
+			}
+			kits++
+			if !strings.HasPrefix(filepath.ToSlash(path), "internal/testkit/") {
+				t.Errorf("%v: only kits below internal/testkit import %s", fset.Position(imp.Pos()), imp.Path.Value)
+			}
+		}
+	})
+	if kits == 0 {
+		t.Error("no kit was found")
 	}
 }
 
