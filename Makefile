@@ -36,27 +36,29 @@ bench:
 # whose owner is killed 500 times, and one on a server that is killed as its client is,
 # a thousand workers that stand still beyond their lease, workers whose owner is killed,
 # a thousand jobs in and out of the folder, the views of ten million events,
-# teams whose messages are delivered by who dies, two thousand damaged stores, ten gigabytes opened after a kill, a cluster whose nodes
+# teams whose messages are delivered by who dies, two thousand damaged stores, each record of a store
+# damaged under every command, a transcript of two gigabytes, secrets in every spelling, ten gigabytes opened after a kill, a cluster whose nodes
 # are killed, what the log promises on every kind of owner, three thousand programs of
 # panels, stores on somebody else's server under the race detector, builds for other
 # systems, many more random histories, those of files among them, and the live tree: its
 # figures beside its peers (TestTreeFigures, whose parts run by themselves), very many files,
 # links that are swapped under strace, edits for TALLY_STEADY and rest for TALLY_IDLE.
 soak:
-	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors' -v ./cmd/...
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Kill|Import|Memory|Projectors|SumsStay|Canaries|VerifyGrown' -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 90m -run LargeStore -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run PowerCut -v ./cmd/...
 	TALLY_SOAK=1 $(GO) test -timeout 180m -run 'TestTree|TestTeamIdle' -v ./cmd
-	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster|Promises' -v ./embedded
+	TALLY_SOAK=1 $(GO) test -timeout 180m -run Damaged -v ./cmd/internal/program
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'Damage|StartAfterAKill|Cluster|Promises|TreeDoors' -v ./embedded
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'PanelKilled|PanelModel' -v ./stores/errata
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle|ImportWhileWritten' -v ./stores/perstack/perstackdir
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'KilledInAnyCall|KilledOnServer|DelegateProcesses' -v ./stores/perstack
-	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'Inbox(Team|OfMany)|Campaign|JanitorLives|Restart|QueueFencing|Hostile|Killed' -v ./stores/tavern
+	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'Inbox(Team|OfMany)|Campaign|JanitorLives|Restart|QueueFencing|Hostile|Killed|Transcript' -v ./stores/tavern
 	.ci/fuzz 60s
 	TALLY_SOAK=1 $(GO) test -race -short -timeout 60m . ./stores/...
 	GOOS=darwin $(GO) build ./...
 	GOOS=windows $(GO) build ./...
-	TALLY_SOAK=1 $(GO) test -timeout 60m ./internal/tree ./internal/formats/...
+	TALLY_SOAK=1 $(GO) test -timeout 60m ./internal/tree ./internal/formats/... ./internal/ingest/redact
 	$(GO) test -timeout 60m ./internal/formats/... ./stores/...
 	$(GO) test -timeout 60m ./stores/perstack/internal/share ./stores/perstack/internal/secret -rapid.checks=20000
 	$(GO) test -timeout 60m ./projector -rapid.checks=20000
