@@ -179,7 +179,7 @@ func (st *Store) listedOf(ctx context.Context, sub events.Subject) (l projector.
 	if err == nil {
 		rec, err = projector.Resolve(ctx, st.Log, rec, st.config.MaxValue)
 	}
-	if isDamage(err) {
+	if events.IsDamage(err) {
 		return l, meta.Links, nil // it is there, and cannot be read
 	}
 	l.Bytes, l.SHA256 = int64(len(rec.Data)), hashOf(rec.Data)
@@ -253,7 +253,7 @@ func (st *Store) follow(ctx context.Context, ns, link string) (to events.Subject
 		if errors.Is(err, ErrNotFound) {
 			return to, false, nil
 		}
-		if isDamage(err) {
+		if events.IsDamage(err) {
 			err = nil // it is there, and cannot be read
 		}
 		return to, err == nil, err

@@ -181,7 +181,7 @@ func (st *Store) name(ctx context.Context, sub events.Subject, upto events.Offse
 
 func (n *name) step() error {
 	rev, err, ok := n.next()
-	for ; ok && isDamage(err); rev, err, ok = n.next() {
+	for ; ok && events.IsDamage(err); rev, err, ok = n.next() {
 		n.lost = append(n.lost, err)
 	}
 	n.at = Change{}
@@ -217,9 +217,4 @@ func (st *Store) renamedFrom(ctx context.Context, c Change) (events.Subject, eve
 		}
 	}
 	return events.Subject{}, 0, nil
-}
-
-func isDamage(err error) bool {
-	_, damaged := errors.AsType[*events.DamageError](err)
-	return damaged
 }

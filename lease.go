@@ -3,7 +3,6 @@ package tally
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -177,10 +176,7 @@ const ClockBound = 90 * time.Second
 func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	newest := time.Time{}
 	ctx = log.NoteDamage(ctx, nil) // the time does not rest on the newest record alone
-	for rec, err := range st.Log.ReadBack(ctx, events.Range{Limit: 1}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
+	for rec, err := range events.Readable(st.Log.ReadBack(ctx, events.Range{Limit: 1})) {
 		if err != nil {
 			return time.Time{}, err
 		}

@@ -154,7 +154,7 @@ func (s *Session) append(ctx context.Context, expect log.Expect, evs ...events.E
 		first, late = s.behind(ready)
 	}
 	ack, err := s.st.put(ctx, s.sub, first, ready)
-	if late != nil && (errors.Is(err, log.ErrConflict) || isDamage(err)) { // it is recorded whatever happened to the session
+	if late != nil && (errors.Is(err, log.ErrConflict) || events.IsDamage(err)) { // it is recorded whatever happened to the session
 		ack, err = s.st.put(ctx, s.sub, log.Any, late)
 	}
 	if events.IsStored(err) {

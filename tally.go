@@ -183,7 +183,7 @@ func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 	}
 	lag := Lag{Events: uint64(durable - at)}
 	for rec, err := range st.Log.Read(ctx, events.Range{After: at, Limit: 1}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if events.IsDamage(err) {
 			break // nobody knows its age
 		}
 		if err != nil {
@@ -221,13 +221,10 @@ func (st *Store) lastReadable(ctx context.Context, at events.Offset) (events.Off
 		return 0, nil
 	}
 	ctx = log.NoteDamage(ctx, nil) // no answer rests on this record
-	if _, err := st.Log.Record(ctx, at); !isDamage(err) {
+	if _, err := st.Log.Record(ctx, at); !events.IsDamage(err) {
 		return at, nil // any other error is for the wait to meet
 	}
-	for rec, err := range st.Log.ReadBack(ctx, events.Range{Upto: at}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(st.Log.ReadBack(ctx, events.Range{Upto: at})) {
 		return rec.Offset, err
 	}
 	return 0, nil

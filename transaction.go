@@ -408,7 +408,7 @@ func (st *Store) namesOf(ctx context.Context, sub events.Subject) ([]events.Subj
 	names := []events.Subject{sub}
 	for n := 0; n < len(names); n++ {
 		for rec, err := range st.Log.Read(ctx, events.Range{Subject: names[n]}) {
-			if err != nil && !isDamage(err) {
+			if err != nil && !events.IsDamage(err) {
 				return nil, err
 			}
 			meta, _ := events.ParseDocMeta(rec.Extensions[events.ExtDoc]) // a void record says nothing

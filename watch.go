@@ -106,7 +106,7 @@ func (w *watcher) catchUp(ctx context.Context, upto events.Offset) error {
 		return nil
 	}
 	for rec, err := range w.st.Log.Follow(ctx, events.Range{Namespace: w.q.Namespace, Kind: w.q.Kind, After: w.after, Upto: upto}) {
-		if err != nil && !isDamage(err) {
+		if err != nil && !events.IsDamage(err) {
 			return err
 		}
 		if err == nil && !w.mayBe(rec.Subject) {
@@ -213,10 +213,7 @@ func (st *Store) revisionBefore(ctx context.Context, sub events.Subject, at even
 	if at <= 1 {
 		return projector.Revision{}, nil
 	}
-	for rec, err := range st.Log.ReadBack(ctx, events.Range{Subject: sub, Upto: at - 1}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(st.Log.ReadBack(ctx, events.Range{Subject: sub, Upto: at - 1})) {
 		if err != nil {
 			return projector.Revision{}, err
 		}
@@ -378,7 +375,7 @@ func (t *tail) leave(l *line) {
 func (t *tail) follow(life context.Context, f *following, after events.Offset) {
 	defer f.stop()
 	for rec, err := range t.src.Follow(life, events.Range{After: after}) {
-		if err != nil && !isDamage(err) {
+		if err != nil && !events.IsDamage(err) {
 			t.end(f, err)
 			return
 		}

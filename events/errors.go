@@ -3,6 +3,7 @@ package events
 import (
 	"errors"
 	"fmt"
+	"iter"
 )
 
 // ErrNotFound says that there is no such record, session, document or position.
@@ -56,3 +57,21 @@ func (e *DamageError) Error() string {
 
 // Unwrap returns what was found at the offset.
 func (e *DamageError) Unwrap() error { return e.Err }
+
+// IsDamage reports whether an error is a *DamageError.
+func IsDamage(err error) bool {
+	_, is := errors.AsType[*DamageError](err)
+	return is
+}
+
+// Readable returns the records of a read without those that are damaged. The log still notes
+// each damaged record in the context of the read: see log.NoteDamage.
+func Readable[T any](read iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for rec, err := range read {
+			if !IsDamage(err) && !yield(rec, err) {
+				return
+			}
+		}
+	}
+}

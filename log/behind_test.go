@@ -84,7 +84,7 @@ func TestServerThatIsBehind(t *testing.T) {
 	if head, err := l.Head(ctx); err == nil {
 		t.Errorf("the head is %v while the server has nothing", head)
 	}
-	if rec, err := l.Record(ctx, ack.Last); err == nil || isDamage(err) {
+	if rec, err := l.Record(ctx, ack.Last); err == nil || events.IsDamage(err) {
 		t.Errorf("record %v is %v, %v while the server does not have it", ack.Last, rec, err)
 	}
 

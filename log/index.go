@@ -179,7 +179,7 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.O
 			if found[i], err = l.search(ctx, e, 0, 0); err != nil {
 				return 0, err
 			}
-		case !isDamage(err):
+		case !events.IsDamage(err):
 			return 0, err
 		}
 	}
@@ -279,10 +279,7 @@ func (l *Log) lookBelow(ctx context.Context, e events.Event, id string, upto eve
 // search looks for an identity in every record of its subject between two offsets;
 // upto 0: to the end.
 func (l *Log) search(ctx context.Context, e events.Event, after, upto events.Offset) (place, error) {
-	for rec, err := range l.Read(ctx, events.Range{Subject: e.Subject, After: after, Upto: upto, Buffered: true}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(l.Read(ctx, events.Range{Subject: e.Subject, After: after, Upto: upto, Buffered: true})) {
 		if err != nil {
 			return place{}, err
 		}

@@ -383,7 +383,7 @@ func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, err
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		for rec, err := range l.Read(ctx, events.Range{Subject: sub}) {
-			if _, damaged := errors.AsType[*events.DamageError](err); !damaged {
+			if !events.IsDamage(err) {
 				return rec.Offset, err
 			}
 		}

@@ -237,7 +237,7 @@ func (l *Log) yieldGap(ctx context.Context, at events.Offset, take func(Message)
 		return take(m)
 	case isNotFound(err):
 		return yield(item{at: at, err: l.lost(at)}, nil)
-	case isDamage(err):
+	case events.IsDamage(err):
 		return yield(item{at: at, err: err}, nil)
 	}
 	yield(item{}, err)

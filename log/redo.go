@@ -70,10 +70,7 @@ func (d redoData) parts() ([]*appending, error) {
 // later. Nobody wrote to their subjects since: a turn in them lasts until all of a unit is
 // stored, and nothing is admitted while it is not known what is on disk.
 func (l *Log) redo(ctx context.Context, after events.Offset, publish publishing) error {
-	for rec, err := range l.Read(ctx, events.Range{Kind: events.KindUnit, After: after, Buffered: true}) {
-		if isDamage(err) {
-			continue // of a unit that was acknowledged all events were stored
-		}
+	for rec, err := range events.Readable(l.Read(ctx, events.Range{Kind: events.KindUnit, After: after, Buffered: true})) { // of a unit that was acknowledged all events were stored
 		if err != nil {
 			return err
 		}

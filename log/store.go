@@ -112,7 +112,7 @@ func (l *Log) stored(parts []*appending, r Receipt) []Ack {
 // only not there yet, for those who answer, is not.
 func (l *Log) cannotRead(ctx context.Context, at events.Offset) (bool, error) {
 	_, err := l.record(ctx, at)
-	if isDamage(err) {
+	if events.IsDamage(err) {
 		return true, nil
 	}
 	if isNotFound(err) {
@@ -412,9 +412,4 @@ func sameEvent(a, b events.Event) bool {
 
 func otherEvent(e events.Event, at events.Offset) error {
 	return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is already that of another event, at %v", e.ID, at)}
-}
-
-func isDamage(err error) bool {
-	_, ok := errors.AsType[*events.DamageError](err)
-	return ok
 }

@@ -90,7 +90,7 @@ func (l *Loader) newestOf(ctx context.Context, doc events.Subject) (*Document, e
 	}
 	rec, err := src.Last(ctx, doc)
 	none := errors.Is(err, ErrNotFound)
-	if err != nil && !none && !isDamage(err) {
+	if err != nil && !none && !events.IsDamage(err) {
 		return nil, err
 	}
 	if lost, ok := l.Source.(loser); ok && lost.LostBehind(doc, rec.Offset) {
@@ -102,7 +102,7 @@ func (l *Loader) newestOf(ctx context.Context, doc events.Subject) (*Document, e
 	if err == nil {
 		rec, err = Resolve(ctx, l.Source, rec, l.maxValue())
 	}
-	if isDamage(err) {
+	if events.IsDamage(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func (l *Loader) readRevision(ctx context.Context, d *Document, rev Revision) (b
 	if err == nil {
 		rec, err = Resolve(ctx, l.Source, rec, l.maxValue())
 	}
-	if isDamage(err) || errors.Is(err, ErrNotFound) {
+	if events.IsDamage(err) || errors.Is(err, ErrNotFound) {
 		d.Damaged = append(d.Damaged, rev.Offset)
 		return false, nil
 	}
@@ -190,12 +190,12 @@ func (l *Loader) timeAt(ctx context.Context, at, last events.Offset) (time.Time,
 	}
 	for n := events.Offset(0); n < unreadable && end-n > last; n++ {
 		rec, err := l.Source.Record(ctx, end-n)
-		if err == nil || !isDamage(err) && !errors.Is(err, ErrNotFound) {
+		if err == nil || !events.IsDamage(err) && !errors.Is(err, ErrNotFound) {
 			return rec.Recorded, err
 		}
 	}
 	rec, err := l.Source.Record(ctx, last)
-	if isDamage(err) {
+	if events.IsDamage(err) {
 		return time.Time{}, nil // nobody knows
 	}
 	return rec.Recorded, err

@@ -165,7 +165,7 @@ func (k *Keeper) ages(at time.Time) {
 
 // take counts one record and writes what is due.
 func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
-	if isDamage(err) {
+	if events.IsDamage(err) {
 		return nil // the cursor stays at a record that can be recognised
 	}
 	if err != nil {
@@ -380,10 +380,7 @@ func Prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int)
 // left, is written when it is of age or changes again: a process that only looks at
 // something is not to write for others.
 func (k *Keeper) leave(ctx context.Context) error {
-	for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(k.Log.Read(ctx, events.Range{After: k.reached})) {
 		if err != nil {
 			break
 		}

@@ -35,7 +35,7 @@ func (l *Loader) First(ctx context.Context, sub events.Subject) (events.Offset, 
 		return s.First(ctx, sub)
 	}
 	for rec, err := range l.Source.Read(ctx, events.Range{Subject: sub}) {
-		if !isDamage(err) {
+		if !events.IsDamage(err) {
 			return rec.Offset, err
 		}
 	}
@@ -349,7 +349,7 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Of
 func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born events.Offset) (from events.Subject, there events.Offset, err error) {
 	from, there = sub, at
 	for rec, err := range ld.Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
-		if isDamage(err) || err == nil && rec.Offset <= at {
+		if events.IsDamage(err) || err == nil && rec.Offset <= at {
 			break
 		}
 		if err != nil {
@@ -474,10 +474,7 @@ func (ld *loading) replay(ctx context.Context, threads strands, seg segment) err
 		if from > to {
 			return nil
 		}
-		for rec, err := range ld.read(ctx, events.Range{Subject: t.subject, After: c.offsets[from] - 1, Upto: c.offsets[to]}) {
-			if isDamage(err) {
-				continue // counted when the history was read
-			}
+		for rec, err := range events.Readable(ld.read(ctx, events.Range{Subject: t.subject, After: c.offsets[from] - 1, Upto: c.offsets[to]})) { // counted when the history was read
 			if err != nil {
 				return err
 			}
@@ -596,9 +593,4 @@ func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Off
 		return nil, err
 	}
 	return from.Threads, nil
-}
-
-func isDamage(err error) bool {
-	_, damaged := errors.AsType[*events.DamageError](err)
-	return damaged
 }

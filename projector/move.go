@@ -93,7 +93,7 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 		if err == nil {
 			rec, err = kept.resolve(ctx, l.Source, rec, l.maxValue())
 		}
-		if isDamage(err) || void[rec.Offset] {
+		if events.IsDamage(err) || void[rec.Offset] {
 			continue
 		}
 		if err != nil {

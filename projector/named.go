@@ -56,10 +56,7 @@ func (l *Loader) namedBefore(ctx context.Context, sub events.Subject, at events.
 	if at <= 1 {
 		return n, nil
 	}
-	for rec, err := range l.read(ctx, events.Range{Subject: sub, Upto: at - 1}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(l.read(ctx, events.Range{Subject: sub, Upto: at - 1})) {
 		if err != nil {
 			return nil, err
 		}

@@ -130,10 +130,7 @@ func (p Pace) follow(l Follower) reading {
 
 // await returns when there is a record after an offset and the view has rested.
 func (p Pace) await(ctx context.Context, l Follower, after events.Offset) error {
-	for _, err := range p.follow(l)(ctx, events.Range{After: after}) {
-		if isDamage(err) {
-			continue
-		}
+	for _, err := range events.Readable(p.follow(l)(ctx, events.Range{After: after})) {
 		if err != nil {
 			return err
 		}

@@ -344,7 +344,7 @@ func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Recor
 			}
 			r := events.Range{Subject: src.subject, After: h.offsets[begin] - 1, Upto: h.offsets[src.end-1]}
 			for rec, err := range l.Source.Read(ctx, r) {
-				if isDamage(err) || err == nil && !own[rec.Offset] {
+				if events.IsDamage(err) || err == nil && !own[rec.Offset] {
 					continue
 				}
 				if !yield(rec, err) || err != nil {

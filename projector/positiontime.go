@@ -123,7 +123,7 @@ func (l *Loader) moments(ctx context.Context, s *Session) ([]moment, error) {
 	for rec, err := range l.Records(ctx, s) {
 		changes := err == nil && slices.Contains(types, rec.Type)
 		if changes {
-			if rec, err = kept.resolve(ctx, l.Source, rec, l.maxValue()); isDamage(err) {
+			if rec, err = kept.resolve(ctx, l.Source, rec, l.maxValue()); events.IsDamage(err) {
 				err = nil // its turns cannot be read: they say no time
 			}
 		}

@@ -118,7 +118,7 @@ func (v *veil) readAll(ctx context.Context) error {
 			rec, err = Resolve(ctx, v.Source, rec, v.maxValue())
 		}
 		switch {
-		case isDamage(err):
+		case events.IsDamage(err):
 		case err != nil:
 			return err
 		case !rec.Subject.IsSession() && isPurge(rec):
@@ -139,7 +139,7 @@ func (v *veil) lastPurge(ctx context.Context, doc events.Subject, after events.O
 			return 0, nil
 		case err == nil && isPurge(last):
 			return last.Offset, nil
-		case err != nil && !isDamage(err) && !errors.Is(err, ErrNotFound):
+		case err != nil && !events.IsDamage(err) && !errors.Is(err, ErrNotFound):
 			return 0, err
 		}
 	}
@@ -247,11 +247,11 @@ func (l *Loader) eachResolved(ctx context.Context, r events.Range, visit func(ev
 			var whole events.Record
 			if whole, err = Resolve(ctx, l.Source, rec, l.maxValue()); err == nil {
 				rec = whole
-			} else if isDamage(err) {
+			} else if events.IsDamage(err) {
 				err = nil
 			}
 		}
-		if isDamage(err) {
+		if events.IsDamage(err) {
 			continue
 		}
 		if err != nil {

@@ -260,7 +260,7 @@ func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
 		if err == nil {
 			rec, err = kept.resolve(ctx, r.Log, rec, r.MaxValue)
 		}
-		if isDamage(err) {
+		if events.IsDamage(err) {
 			continue
 		}
 		if err == nil {
@@ -392,7 +392,7 @@ func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, er
 		if err == nil {
 			d.fact, d.err = r.factOf(ctx, &kept, rec)
 		}
-		if isDamage(d.err) {
+		if events.IsDamage(d.err) {
 			r.lacks.Store(true)
 			continue // reads and verify name it; the cursor stays at a record that can be recognised
 		}

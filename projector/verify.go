@@ -54,7 +54,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 			delete(gone, rec.Subject) // its content may be gone
 		}
 		if _, err := Resolve(ctx, l.Source, rec, l.maxValue()); err != nil {
-			if !isDamage(err) {
+			if !events.IsDamage(err) {
 				return v, err
 			}
 			gone[rec.Subject] = append(gone[rec.Subject], Finding{rec.Subject.String(), rec.Offset, err.Error()})
@@ -246,10 +246,7 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 	p = p.withDefaults()
 	counts := make(map[events.Subject]int)
 	var order []events.Subject
-	for rec, err := range l.Source.Read(ctx, events.Range{Kind: events.KindSession}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(l.Source.Read(ctx, events.Range{Kind: events.KindSession})) {
 		if err != nil {
 			return 0, err
 		}

@@ -157,7 +157,7 @@ func (w *writer) flush() error {
 	}
 	expect := log.At(w.s.last)
 	ack, added, err := w.append(expect)
-	if _, lost := errors.AsType[*events.DamageError](err); lost && added == 0 {
+	if events.IsDamage(err) && added == 0 {
 		ack, added, err = w.append(log.Any) // lines are taken whatever was lost of the session
 	}
 	w.in.count(func(s *Status) { s.Events += added })

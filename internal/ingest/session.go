@@ -211,10 +211,7 @@ func (h *head) advance() (err error) {
 // readable leaves out what is damaged.
 func readable(list iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
 	return func(yield func(events.Record, error) bool) {
-		for rec, err := range list {
-			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-				continue
-			}
+		for rec, err := range events.Readable(list) {
 			if !yield(rec, err) {
 				return
 			}

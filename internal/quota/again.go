@@ -129,10 +129,7 @@ func (a *Again) reserve(ctx context.Context, r *references, sub events.Subject, 
 
 // catchUp counts the records that were stored since.
 func (a *Again) catchUp(ctx context.Context, r *references, sub events.Subject) error {
-	for rec, err := range a.src.Read(ctx, events.Range{Subject: sub, After: r.upto, Buffered: true}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(a.src.Read(ctx, events.Range{Subject: sub, After: r.upto, Buffered: true})) {
 		if err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func measure(ctx context.Context, src Source, sub events.Subject, most int64) (h
 		if found.blob != (events.Subject{}) {
 			blobs = append(blobs, found.blob)
 		}
-		if isDamage(err) {
+		if events.IsDamage(err) {
 			return false, nil
 		}
 		if decides {
@@ -79,13 +79,10 @@ func measure(ctx context.Context, src Source, sub events.Subject, most int64) (h
 		if done, err := look(rec); done || err != nil {
 			return h, blobs, err
 		}
-	} else if !isDamage(err) {
+	} else if !events.IsDamage(err) {
 		return h, nil, err
 	}
-	for rec, err := range src.ReadBack(ctx, events.Range{Subject: sub}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(src.ReadBack(ctx, events.Range{Subject: sub})) {
 		if err != nil {
 			return h, blobs, err
 		}
@@ -94,11 +91,6 @@ func measure(ctx context.Context, src Source, sub events.Subject, most int64) (h
 		}
 	}
 	return h, blobs, nil
-}
-
-func isDamage(err error) bool {
-	_, ok := errors.AsType[*events.DamageError](err)
-	return ok
 }
 
 // measured is a document and what measure found of it.
@@ -187,10 +179,7 @@ const fewRevisions = 8
 // newest of it is worth to be looked for. What is not durable yet is counted too.
 func readKind(ctx context.Context, src Source, kind string) (list []measured, left []events.Subject, err error) {
 	heads, refer := make(map[events.Subject]head), make(map[events.Subject]bool)
-	for rec, err := range src.Read(ctx, events.Range{Kind: kind, Buffered: true}) {
-		if isDamage(err) {
-			continue
-		}
+	for rec, err := range events.Readable(src.Read(ctx, events.Range{Kind: kind, Buffered: true})) {
 		if err != nil {
 			return nil, nil, err
 		}

@@ -3,7 +3,6 @@ package tend
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -146,7 +145,7 @@ func (s *Scan) read(ctx context.Context, r events.Range, changed map[events.Subj
 		if err == nil && isFolded(rec.Subject) {
 			rec, err = projector.Resolve(ctx, s.src, rec, cmp.Or(s.loader.MaxValue, events.MaxValue))
 		}
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if events.IsDamage(err) {
 			continue
 		}
 		if err != nil {
@@ -248,7 +247,7 @@ func (s *space) look(ctx context.Context, sub events.Subject) error {
 	}
 	o, err := s.loader.Peek(ctx, sub)
 	err = projector.Tolerate(err) // what is due of it is decided by those who read it
-	if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+	if events.IsDamage(err) {
 		return nil
 	}
 	if err != nil {

@@ -53,7 +53,7 @@ func (s *space) flow(ctx context.Context, sub events.Subject, l *projector.Ledge
 			continue
 		}
 		rec, err := s.src.Record(ctx, result.Offset)
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if events.IsDamage(err) {
 			continue
 		}
 		if err != nil {

@@ -52,10 +52,7 @@ func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq
 				return
 			}
 		}
-		for rec, err := range c.s.Store().Log.Follow(ctx, events.Range{Subject: c.s.Subject(), After: after}) {
-			if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-				continue // what it was is not known
-			}
+		for rec, err := range events.Readable(c.s.Store().Log.Follow(ctx, events.Range{Subject: c.s.Subject(), After: after})) { // what it was is not known
 			if err == nil {
 				rec, err = projector.Resolve(ctx, c.s.Store().Log, rec, c.s.Store().MaxValue())
 			}

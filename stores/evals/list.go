@@ -2,7 +2,6 @@ package evals
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/tallylog/tally"
@@ -81,7 +80,7 @@ func Save(ctx context.Context, st *tally.Store, id string, data *Data) (*Convers
 // record says it.
 func kindOf(ctx context.Context, st *tally.Store, sub events.Subject) (string, error) {
 	for rec, err := range st.Log.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
+		if events.IsDamage(err) {
 			break
 		}
 		if err != nil {

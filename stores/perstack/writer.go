@@ -104,10 +104,7 @@ const page = 256
 // handle's own threads are others. The caller holds writer.mu.
 func (h *Handle) catchUp(ctx context.Context) error {
 	w := &h.writer
-	for rec, err := range h.st.Log.Read(ctx, events.Range{Subject: h.session.Subject(), After: w.at}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
+	for rec, err := range events.Readable(h.st.Log.Read(ctx, events.Range{Subject: h.session.Subject(), After: w.at})) {
 		if err == nil && rec.Type == events.TypeTurnAppended {
 			rec, err = projector.Resolve(ctx, h.st.Log, rec, h.st.MaxValue())
 		}

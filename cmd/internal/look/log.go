@@ -325,10 +325,7 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.S
 		return err
 	}
 	var recs []events.Record
-	for rec, err := range st.Loader().Shown(ctx, st.Log.Read(ctx, rng)) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue
-		}
+	for rec, err := range events.Readable(st.Loader().Shown(ctx, st.Log.Read(ctx, rng))) {
 		if err != nil {
 			return err
 		}

@@ -61,10 +61,7 @@ func (v view) read(ctx context.Context, out *shown) error {
 		void[r.Offset] = true
 	}
 	r := reader{v, out, make(map[string]int)}
-	for rec, err := range v.src.Loader().Source.Read(ctx, events.Range{Subject: v.s.Subject, Upto: v.s.Offset()}) {
-		if _, damaged := errors.AsType[*events.DamageError](err); damaged {
-			continue // which the export says
-		}
+	for rec, err := range events.Readable(v.src.Loader().Source.Read(ctx, events.Range{Subject: v.s.Subject, Upto: v.s.Offset()})) { // which the export says
 		if err == nil && !void[rec.Offset] {
 			err = r.apply(ctx, rec)
 		}
