@@ -42,11 +42,11 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/testkit/storagetest", "internal/formats internal/testkit"},
 	{"internal/tree", "internal/formats log projector events internal/disk/filename"},
 	{"internal/formats/*", "internal/formats internal/disk/filename"},
-	{"stores/internal/foreign", "internal/formats log projector events internal/disk/filename internal/rawjson"},
+	{"stores/internal/sessiondir", "internal/formats log projector events internal/disk/filename internal/rawjson"},
 	{"internal/testkit/formattest", "internal/formats internal/testkit/storagetest log log/memlog internal/testkit/logtest projector events internal/testkit"},
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
-	{"stores/*/*dir", "internal/formats log projector events internal/rawjson internal/sealed stores/internal/foreign stores/$/internal/* stores/$/recipe"},
+	{"stores/*/*dir", "internal/formats log projector events internal/rawjson internal/sealed stores/internal/sessiondir stores/$/internal/* stores/$/recipe"},
 	{"stores/tavern", ". internal/agents internal/agents/claude internal/tend log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/disk/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 

@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Import brings a snapshot file into a store. It never writes into the folder.
@@ -37,7 +37,7 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 		return formats.Report{}, err
 	}
 	defer dir.Close()
-	return foreign.ImportFiles(ctx, target, stamp, dir, formats.Root{Name: at.Name, Marker: at.Marker}, o, func(in *foreign.Intake) error {
+	return sessiondir.ImportFiles(ctx, target, stamp, dir, formats.Root{Name: at.Name, Marker: at.Marker}, o, func(in *sessiondir.Intake) error {
 		im := importer{in, &snapshotFile{}}
 		in.Expect(1)
 		if err := im.read(ctx, filepath.Base(at.Root), name); err != nil {
@@ -50,7 +50,7 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 // ImportFrom implements formats.Live. Each file of the storage is a snapshot; folders are left
 // alone, and unless o.Part files that are not called so.
 func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
-	return foreign.ImportFiles(ctx, target, stamp, st, root, o, func(in *foreign.Intake) error {
+	return sessiondir.ImportFiles(ctx, target, stamp, st, root, o, func(in *sessiondir.Intake) error {
 		entries, err := in.Tree.Entries(".")
 		if err != nil {
 			return err
@@ -58,7 +58,7 @@ func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.
 		entries = slices.DeleteFunc(entries, func(e formats.Entry) bool { return e.Dir || !o.Part && !strings.HasSuffix(e.Name, suffix) })
 		in.Expect(len(entries))
 		for _, e := range entries {
-			if foreign.IsOdd(e) {
+			if sessiondir.IsOdd(e) {
 				in.Skipped(e.Name)
 				continue
 			}
@@ -76,13 +76,13 @@ func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.
 }
 
 type importer struct {
-	*foreign.Intake
+	*sessiondir.Intake
 	f *snapshotFile
 }
 
 // snapshotFile is the file to import.
 type snapshotFile struct {
-	*foreign.File
+	*sessiondir.File
 	id      string           // of the session
 	written events.Timestamp // when the file was written last
 
@@ -93,7 +93,7 @@ type snapshotFile struct {
 
 // locate finds the file that a path means, whatever links lead to it, and the name that it has
 // there.
-func locate(path string) (at foreign.Location, name string, err error) {
+func locate(path string) (at sessiondir.Location, name string, err error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return at, "", err
@@ -105,7 +105,7 @@ func locate(path string) (at foreign.Location, name string, err error) {
 	if !info.Mode().IsRegular() {
 		return at, "", fmt.Errorf("ailoop: %s: is not a file: %w", path, formats.ErrUnknownLayout)
 	}
-	at = foreign.Location{Root: abs, Name: filepath.Base(filepath.Dir(abs))}
+	at = sessiondir.Location{Root: abs, Name: filepath.Base(filepath.Dir(abs))}
 	if !utf8.ValidString(at.Name) {
 		at.Name = ""
 	}
@@ -123,7 +123,7 @@ func (im importer) read(ctx context.Context, full, name string) error {
 	if f.File, err = im.Tree.File(full); err != nil {
 		return err
 	}
-	if limit := foreign.WholeLimit(im.Target); f.Size > limit {
+	if limit := sessiondir.WholeLimit(im.Target); f.Size > limit {
 		return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%d bytes, at most %d are read", f.Size, limit)}
 	}
 	if f.written, err = im.Tree.Oldest(f.File); err != nil {
@@ -132,7 +132,7 @@ func (im importer) read(ctx context.Context, full, name string) error {
 	if f.Data, err = im.Tree.Read(f.File, math.MaxInt64); err != nil {
 		return err
 	}
-	f.Size, f.Sum = int64(len(f.Data)), foreign.SumOf(f.Data)
+	f.Size, f.Sum = int64(len(f.Data)), sessiondir.SumOf(f.Data)
 	f.Path, f.Full = name, name
 	var whole bool
 	if f.id, whole = idOf(name); !whole && im.Options.Part {
@@ -154,7 +154,7 @@ func (im importer) run(ctx context.Context) error {
 	}
 	err := events.Session(im.Target.Namespace(), im.f.id).Validate()
 	if err == nil {
-		err = foreign.Retry(ctx, func(bool) error { return im.session(ctx) })
+		err = sessiondir.Retry(ctx, func(bool) error { return im.session(ctx) })
 	}
 	return im.Settle(ctx, im.f.Path, err)
 }
@@ -163,7 +163,7 @@ func (im importer) run(ctx context.Context) error {
 // the file.
 func (f *snapshotFile) parse() error {
 	var err error
-	if f.content, f.old, err = chat.ParseAny(bytes.TrimPrefix(f.Data, []byte(foreign.BOM))); err != nil {
+	if f.content, f.old, err = chat.ParseAny(bytes.TrimPrefix(f.Data, []byte(sessiondir.BOM))); err != nil {
 		return err
 	}
 	f.Format, f.exact = spelling(f.Data, f.content)
@@ -187,11 +187,11 @@ func (im importer) session(ctx context.Context) error {
 		return err
 	}
 	v := view{im.Target, s}
-	return im.Bring(ctx, s, foreign.Work{ID: im.f.id, Place: im.f.Path, Kind: events.KindHistory,
+	return im.Bring(ctx, s, sessiondir.Work{ID: im.f.id, Place: im.f.Path, Kind: events.KindHistory,
 		Same: func() (bool, error) { return im.f.isFile(ctx, v) },
-		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+		Plan: func(origin *events.Origin) (sessiondir.Plan, error) {
 			p, err := im.plan(v, origin)
-			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error {
+			return sessiondir.Plan{Contradicts: p.contradicts, Apply: func() error {
 				if err := p.apply(ctx); err != nil {
 					return err
 				}
@@ -226,8 +226,8 @@ func (im importer) verify(ctx context.Context) error {
 
 // finish reports the session.
 func (im importer) finish(outcome *int) {
-	im.Finish(foreign.Folder{Files: []*foreign.File{im.f.File}}, outcome)
-	im.Report.Files.Add(foreign.WayOf(!im.f.exact, im.f.Format))
+	im.Finish(sessiondir.Folder{Files: []*sessiondir.File{im.f.File}}, outcome)
+	im.Report.Files.Add(sessiondir.WayOf(!im.f.exact, im.f.Format))
 	if im.f.old {
 		im.Report.Notes = append(im.Report.Notes, formats.Problem{File: im.f.Path, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
 	}

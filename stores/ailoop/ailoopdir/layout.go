@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Format is the layout's name.
@@ -55,7 +55,7 @@ func (Layout) Sniff(path string) bool {
 	if err != nil {
 		return false
 	}
-	data = bytes.TrimPrefix(data, []byte(foreign.BOM))
+	data = bytes.TrimPrefix(data, []byte(sessiondir.BOM))
 	members, err := rawjson.Object(data)
 	if err == nil {
 		return has(members, "version") && has(members, "messages") && has(members, "pinned")
@@ -76,7 +76,7 @@ func (Layout) Import(ctx context.Context, target formats.Target, path string, o 
 
 // Files implements formats.Layout: the one file of a session.
 func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	return foreign.Files(ctx, "", []string{formatKey}, func(context.Context, string) (foreign.Output, bool, error) {
+	return sessiondir.Files(ctx, "", []string{formatKey}, func(context.Context, string) (sessiondir.Output, bool, error) {
 		o, err := view{src, s}.file()
 		return o, true, err
 	})
@@ -95,7 +95,7 @@ func (Layout) Subject(ctx context.Context, src formats.Source, _, path string) (
 	if id, ok := idOf(path); ok {
 		return events.Session(src.Namespace(), id), true
 	}
-	return foreign.FindSession(ctx, src, func(id string) bool { return nameOf(id) == path })
+	return sessiondir.FindSession(ctx, src, func(id string) bool { return nameOf(id) == path })
 }
 
 // idOf returns the id of the session that a file is, and whether the name of the

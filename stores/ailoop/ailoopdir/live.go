@@ -10,11 +10,11 @@ import (
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // units are the histories. There are no files beside them.
-var units = foreign.Units{
+var units = sessiondir.Units{
 	Stamp:   stamp,
 	Exports: Layout{}.Exports,
 	Session: func(ctx context.Context, src formats.Source, root formats.Root, name string) (events.Subject, bool, bool) {
@@ -34,7 +34,7 @@ func (Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, s
 	if sub.IsSession() || sub.Kind != events.KindFile {
 		return units.Unit(ctx, src, root, sub)
 	}
-	have, err := foreign.Load(ctx, src, sub)
+	have, err := sessiondir.Load(ctx, src, sub)
 	s, ok := have.Session()
 	return s, err == nil && ok, err
 }
@@ -53,7 +53,7 @@ func (Layout) Place(ctx context.Context, src formats.Source, root formats.Root, 
 
 // UnitFiles implements formats.Live.
 func (l Layout) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
-	return foreign.SessionFiles(ctx, src, l, unit, at)
+	return sessiondir.SessionFiles(ctx, src, l, unit, at)
 }
 
 // UnitAt implements formats.Live.

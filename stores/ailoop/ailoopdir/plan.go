@@ -9,10 +9,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-var stamp = foreign.Stamp{Format: Format, Source: EventSource}
+var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
 // plan is what has to happen so that the session renders the file.
 type plan struct {
@@ -41,7 +41,7 @@ func (im importer) plan(v view, origin *events.Origin) (p *plan, err error) {
 	format := im.f.Format
 	if !im.f.exact {
 		p.doc = events.Document(v.s.Subject.Namespace, events.KindFile, docID(im.f.id))
-		format.Doc, format.Of = events.RefOf(p.doc, 0), foreign.SumOf(spell(im.f.content, format))
+		format.Doc, format.Of = events.RefOf(p.doc, 0), sessiondir.SumOf(spell(im.f.content, format))
 	} else if old := v.s.Ledger.Formats[formatKey]; old.Doc != "" {
 		if p.gone, _, err = old.Doc.Parse(v.s.Subject.Namespace); err != nil {
 			return p, err
@@ -55,7 +55,7 @@ func (im importer) plan(v view, origin *events.Origin) (p *plan, err error) {
 func docID(session string) string {
 	id := Format + "/" + session
 	if len(id) > events.MaxIDLen {
-		id = Format + "/" + prefix + foreign.SumOf([]byte(session))
+		id = Format + "/" + prefix + sessiondir.SumOf([]byte(session))
 	}
 	return id
 }
@@ -77,7 +77,7 @@ func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	if old, ok := p.base.Ledger.Formats[formatKey]; !ok || old != format {
 		c.Formats = map[string]events.FileFormat{formatKey: format}
 	}
-	created, updated, err := foreign.Head(p.base, c, set)
+	created, updated, err := sessiondir.Head(p.base, c, set)
 	if created != nil {
 		p.head = append(p.head, created)
 	}
@@ -90,7 +90,7 @@ func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 // contradicts reports whether the plan would undo what others did after the last import.
 func (p *plan) contradicts(since map[string]bool) bool {
 	undoes := p.change.Replaced || len(p.change.Pins) > 0
-	return !p.change.Nothing() && (since[events.TypeSessionRewound] || foreign.MovesThreads(since) && undoes)
+	return !p.change.Nothing() && (since[events.TypeSessionRewound] || sessiondir.MovesThreads(since) && undoes)
 }
 
 // apply carries the plan out. Each message is an event of its own, so that the session can

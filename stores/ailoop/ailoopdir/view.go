@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // indents are those by which a file can be rendered; the first one is the
@@ -24,13 +24,13 @@ type view struct {
 
 // spell writes a snapshot as a file.
 func spell(c chat.Snapshot, f events.FileFormat) []byte {
-	return foreign.SpellJSON(rawjson.AppendCompact(nil, chat.Append(nil, c)), f)
+	return sessiondir.SpellJSON(rawjson.AppendCompact(nil, chat.Append(nil, c)), f)
 }
 
 // spelling finds how a file is spelled, and whether it is what the state of the
 // session renders.
 func spelling(data []byte, c chat.Snapshot) (events.FileFormat, bool) {
-	body, marked := bytes.CutPrefix(data, []byte(foreign.BOM))
+	body, marked := bytes.CutPrefix(data, []byte(sessiondir.BOM))
 	f := events.FileFormat{BOM: marked}
 	switch rest := body[len(bytes.TrimRight(body, " \t\r\n")):]; string(rest) {
 	case "\n":
@@ -47,12 +47,12 @@ func spelling(data []byte, c chat.Snapshot) (events.FileFormat, bool) {
 }
 
 // file decides where the bytes of the session's file come from.
-func (v view) file() (foreign.Output, error) {
+func (v view) file() (sessiondir.Output, error) {
 	c, err := chat.Of(v.s)
 	if err != nil {
-		return foreign.Output{Path: fileOf(v.s)}, err
+		return sessiondir.Output{Path: fileOf(v.s)}, err
 	}
-	o, err := foreign.OutputOf(v.src, v.s, formatKey, func(f events.FileFormat) (string, error) { return foreign.SumOf(spell(c, f)), nil })
+	o, err := sessiondir.OutputOf(v.src, v.s, formatKey, func(f events.FileFormat) (string, error) { return sessiondir.SumOf(spell(c, f)), nil })
 	o.Path = fileOf(v.s)
 	if !o.Known {
 		o.Format.Indent = chat.Indent // as the original writes it

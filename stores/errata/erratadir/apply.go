@@ -7,14 +7,14 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // guards are types that would make a plan wrong.
 var guards = []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeCheckpointSaved, events.TypeCheckpointCleared}
 
 // apply carries a plan out.
-func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
+func (p *plan) apply(ctx context.Context, im *sessiondir.Intake) error {
 	if p.recipe != nil {
 		if err := p.recipe.put(ctx, im, p.origin.Root); err != nil {
 			return err
@@ -30,7 +30,7 @@ func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
 	return w.Flush(ctx)
 }
 
-func (p *plan) applyStep(ctx context.Context, w *foreign.Writer, s step) error {
+func (p *plan) applyStep(ctx context.Context, w *sessiondir.Writer, s step) error {
 	if s.waits {
 		if err := w.Flush(ctx); err != nil {
 			return err
@@ -65,9 +65,9 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 	if err != nil {
 		return err
 	}
-	e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", foreign.SumOf(e.Data))
+	e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", sessiondir.SumOf(e.Data))
 	if v.s.Ledger.CreatedAt == u.created && !im.There[u.ID] {
-		e.Time = foreign.TimeOf(u.created)
+		e.Time = sessiondir.TimeOf(u.created)
 	}
 	if err := w.Add(ctx, e); err != nil {
 		return err
@@ -94,15 +94,15 @@ func (im importer) spellings(ctx context.Context, v view, u *unit, origin *event
 		if err != nil {
 			return nil, err
 		}
-		if data == nil || foreign.SumOf(data) != f.Sum || partOf(u.ID, f.Path) == partPrompts && !format.FinalNewline { // what is appended ends with a line end
+		if data == nil || sessiondir.SumOf(data) != f.Sum || partOf(u.ID, f.Path) == partPrompts && !format.FinalNewline { // what is appended ends with a line end
 			doc := documentOf(im.Target.Namespace(), origin.Root, f.Full)
 			if err := im.Keep(ctx, doc, origin, f, events.Link{Rel: "session", To: v.s.Subject.String()}); err != nil {
 				return nil, err
 			}
 			format.Doc, format.Of = events.RefOf(doc, 0), asRendered(u, f.Path, data)
 		}
-		if have, ok := v.s.Ledger.Formats[foreign.KeyOf(f.Path)]; !ok || have != format {
-			wanted[foreign.KeyOf(f.Path)] = format
+		if have, ok := v.s.Ledger.Formats[sessiondir.KeyOf(f.Path)]; !ok || have != format {
+			wanted[sessiondir.KeyOf(f.Path)] = format
 		}
 	}
 	for _, name := range v.paths() {
@@ -115,9 +115,9 @@ func (im importer) spellings(ctx context.Context, v view, u *unit, origin *event
 			return nil, err
 		}
 		format.Of = asRendered(u, name, data)
-		have, known := v.s.Ledger.Formats[foreign.KeyOf(name)]
+		have, known := v.s.Ledger.Formats[sessiondir.KeyOf(name)]
 		if known && have != format || !known && data != nil {
-			wanted[foreign.KeyOf(name)] = format
+			wanted[sessiondir.KeyOf(name)] = format
 		}
 	}
 	return wanted, nil
@@ -129,5 +129,5 @@ func asRendered(u *unit, name string, data []byte) string {
 	if partOf(u.ID, name) == partOther {
 		return ""
 	}
-	return foreign.SumOf(data)
+	return sessiondir.SumOf(data)
 }

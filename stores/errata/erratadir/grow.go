@@ -6,7 +6,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 var _ formats.Grower = Layout{}
@@ -14,7 +14,7 @@ var _ formats.Grower = Layout{}
 // grown is what is known of the prompts.
 type grown struct {
 	format events.FileFormat
-	turns  foreign.Grown
+	turns  sessiondir.Grown
 }
 
 // Growth implements formats.Grower: prompts are appended to prompt_history.jsonl. Every other file
@@ -38,7 +38,7 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 	for i := range g.turns.Turns {
 		list = append(list, panel.RawOf(&g.turns.Turns[i]))
 	}
-	more, err := foreign.MoreLines(g.format, g.turns.Had, list, false)
+	more, err := sessiondir.MoreLines(g.format, g.turns.Had, list, false)
 	g.turns = g.turns.Known()
 	return formats.Growth{Added: []formats.Addition{{Path: at, Data: more}}, Known: g}, err == nil, err
 }
@@ -49,12 +49,12 @@ func grownSince(ctx context.Context, src formats.Source, root formats.Root, unit
 		return g, false, err
 	}
 	var spelled bool
-	if g.format, spelled = o.Ledger().Formats[foreign.KeyOf(promptsName)]; g.format.Doc != "" || g.format.Gone {
+	if g.format, spelled = o.Ledger().Formats[sessiondir.KeyOf(promptsName)]; g.format.Doc != "" || g.format.Gone {
 		return g, false, nil
 	}
 	if !spelled {
 		g.format.FinalNewline = true
 	}
-	g.turns, ok, err = foreign.GrownSince(ctx, src, o, since, promptsID)
+	g.turns, ok, err = sessiondir.GrownSince(ctx, src, o, since, promptsID)
 	return g, ok, err
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Import brings a folder into a store: errata's data folder, a folder that holds
@@ -26,15 +26,15 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.Import(ctx, target, stamp, at, o, bringer(ctx))
+	return sessiondir.Import(ctx, target, stamp, at, o, bringer(ctx))
 }
 
 // bringer brings in what a folder holds, or a storage.
-func bringer(ctx context.Context) func(*foreign.Intake) error {
-	return func(in *foreign.Intake) error { return importer{in}.run(ctx) }
+func bringer(ctx context.Context) func(*sessiondir.Intake) error {
+	return func(in *sessiondir.Intake) error { return importer{in}.run(ctx) }
 }
 
-type importer struct{ *foreign.Intake }
+type importer struct{ *sessiondir.Intake }
 
 func (im importer) run(ctx context.Context) error {
 	units, err := im.units()
@@ -56,14 +56,14 @@ func (im importer) run(ctx context.Context) error {
 }
 
 // units lists the sessions to import.
-func (im importer) units() ([]foreign.Unit, error) {
+func (im importer) units() ([]sessiondir.Unit, error) {
 	list, err := im.Units(sessions)
 	if err != nil || im.Single != "" {
 		return list, err
 	}
 	for _, id := range []string{headlessID, historyID, promptsID} {
 		if im.Wants(id) && im.isBeside(beside[id]) {
-			list = append(list, foreign.Unit{ID: id})
+			list = append(list, sessiondir.Unit{ID: id})
 		}
 	}
 	return list, nil
@@ -79,7 +79,7 @@ func (im importer) isBeside(name string) bool {
 }
 
 // birthOf reads what a folder says of its beginning.
-func (im importer) birthOf(at foreign.Unit) string {
+func (im importer) birthOf(at sessiondir.Unit) string {
 	u := im.newUnit(at)
 	f, err := im.Tree.File(path.Join(at.Dir, metadataName))
 	if _, own := beside[at.ID]; own || err != nil || u.scanFile(f, partMetadata) != nil {
@@ -88,13 +88,13 @@ func (im importer) birthOf(at foreign.Unit) string {
 	return u.birth
 }
 
-func (im importer) newUnit(at foreign.Unit) *unit { return &unit{Folder: im.Folder(at)} }
+func (im importer) newUnit(at sessiondir.Unit) *unit { return &unit{Folder: im.Folder(at)} }
 
 // unit imports one session.
-func (im importer) unit(ctx context.Context, at foreign.Unit) error {
+func (im importer) unit(ctx context.Context, at sessiondir.Unit) error {
 	err := im.unkept(ctx, beside[at.ID])
 	if err == nil {
-		err = foreign.Retry(ctx, func(bool) error { return im.try(ctx, at) })
+		err = sessiondir.Retry(ctx, func(bool) error { return im.try(ctx, at) })
 	}
 	if im.Dry != nil {
 		im.Dry.Forget(events.Session(im.Target.Namespace(), at.ID))
@@ -102,7 +102,7 @@ func (im importer) unit(ctx context.Context, at foreign.Unit) error {
 	return im.Settle(ctx, path.Join(at.Dir, beside[at.ID]), err)
 }
 
-func (im importer) try(ctx context.Context, at foreign.Unit) error {
+func (im importer) try(ctx context.Context, at sessiondir.Unit) error {
 	if file, reserved := beside[at.ID]; reserved && at.Dir != "" {
 		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is the session of %s", at.ID, file)}
 	}
@@ -148,14 +148,14 @@ func (im importer) session(ctx context.Context, u *unit) error {
 		return err
 	}
 	v := newView(im.Target, s)
-	return im.Bring(ctx, s, foreign.Work{ID: u.ID, Place: path.Join(u.Dir, beside[u.ID]), Birth: u.birth,
+	return im.Bring(ctx, s, sessiondir.Work{ID: u.ID, Place: path.Join(u.Dir, beside[u.ID]), Birth: u.birth,
 		Same: func() (bool, error) {
 			differing, err := v.differing(ctx, u)
 			return len(differing) == 0, err
 		},
-		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+		Plan: func(origin *events.Origin) (sessiondir.Plan, error) {
 			p, err := makePlan(ctx, v, u, origin)
-			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p, u, origin) }}, err
+			return sessiondir.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p, u, origin) }}, err
 		},
 		Finish: func(outcome *int) { im.Finish(u.Folder, outcome) },
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Layout is the layout of this package.
@@ -57,7 +57,7 @@ func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Sess
 	if prefix != "" {
 		prefix += "/"
 	}
-	return foreign.Files(ctx, prefix, v.paths(), v.file)
+	return sessiondir.Files(ctx, prefix, v.paths(), v.file)
 }
 
 // RootFiles implements formats.Layout.
@@ -65,12 +65,12 @@ func (l Layout) RootFiles(ctx context.Context, src formats.Source, root string) 
 	if l.Redact {
 		return func(func(formats.File, error) bool) {}
 	}
-	kept := foreign.ExportRoot(ctx, src, root, nil)
+	kept := sessiondir.ExportRoot(ctx, src, root, nil)
 	if root != formats.LiveRoot {
 		return kept
 	}
 	return func(yield func(formats.File, error) bool) {
-		_, err := foreign.RootFile(ctx, src, root, documentOf(src.Namespace(), root, recipesName))
+		_, err := sessiondir.RootFile(ctx, src, root, documentOf(src.Namespace(), root, recipesName))
 		if errors.Is(err, projector.ErrNotFound) {
 			data, err := liveRecipes(ctx, src)
 			if (data != nil || err != nil) && !yield(privateFile(recipesName, formats.Exact, data), err) {
@@ -101,7 +101,7 @@ func (Layout) Subject(ctx context.Context, src formats.Source, root, name string
 	dir, inside, below := strings.Cut(rest, "/")
 	switch {
 	case ok && below && inside != "" && formats.IsFileName(dir):
-		id, ok := foreign.SessionOf(ctx, src, dir)
+		id, ok := sessiondir.SessionOf(ctx, src, dir)
 		return events.Session(src.Namespace(), id), ok
 	case name == "" || slices.Contains(strings.Split(name, "/"), ""):
 		return events.Subject{}, false

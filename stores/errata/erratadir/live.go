@@ -14,11 +14,11 @@ import (
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // units are the sessions, with those that are a file beside them, and every other file.
-var units = foreign.Units{
+var units = sessiondir.Units{
 	Stamp:   stamp,
 	Exports: Layout{}.Exports,
 	Session: func(ctx context.Context, src formats.Source, root formats.Root, name string) (events.Subject, bool, bool) {
@@ -34,7 +34,7 @@ var units = foreign.Units{
 
 // ImportFrom implements formats.Live. What is in the storage is errata's data folder.
 func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
-	return foreign.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx))
+	return sessiondir.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx))
 }
 
 // Unit implements formats.Live. The recipes that no import brought are one file.
@@ -83,7 +83,7 @@ func (l Layout) Place(ctx context.Context, src formats.Source, root formats.Root
 
 // documentFile is the file of a unit that is a document.
 func documentFile(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.File, error) {
-	f, err := foreign.RootFile(ctx, src, root.Name, unit)
+	f, err := sessiondir.RootFile(ctx, src, root.Name, unit)
 	if err == nil || !isLiveRecipes(root, unit) {
 		return f, err
 	}
@@ -97,7 +97,7 @@ func documentFile(ctx context.Context, src formats.Source, root formats.Root, un
 // UnitFiles implements formats.Live.
 func (l Layout) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
 	if unit.IsSession() {
-		return foreign.SessionFiles(ctx, src, l, unit, at)
+		return sessiondir.SessionFiles(ctx, src, l, unit, at)
 	}
 	return func(yield func(formats.File, error) bool) { yield(documentFile(ctx, src, root, unit)) }
 }
@@ -109,7 +109,7 @@ func (Layout) UnitAt(ctx context.Context, src formats.Source, root formats.Root,
 		return sub, ok, err
 	}
 	kept := documentOf(src.Namespace(), root.Name, name)
-	have, err := foreign.Load(ctx, src, kept)
+	have, err := sessiondir.Load(ctx, src, kept)
 	if _, linked := have.Session(); have.Exists && !linked {
 		sub = kept // it could not be read as what it is called
 	}
@@ -178,7 +178,7 @@ func (im importer) liveRecipes(ctx context.Context, full string) error {
 	if err := im.recipes(ctx, f, ""); err != nil {
 		return err
 	}
-	data, err := im.Tree.Read(f, foreign.WholeLimit(im.Target))
+	data, err := im.Tree.Read(f, sessiondir.WholeLimit(im.Target))
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (im importer) unkept(ctx context.Context, full string) error {
 		return nil // it goes with those that are gone
 	}
 	doc := documentOf(im.Target.Namespace(), im.Root, full)
-	have, err := foreign.Load(ctx, im.Target, doc)
+	have, err := sessiondir.Load(ctx, im.Target, doc)
 	if _, linked := have.Session(); err != nil || !have.Exists || linked {
 		return err
 	}

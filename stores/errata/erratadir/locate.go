@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"regexp"
 
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-var shape = foreign.Shape{
+var shape = sessiondir.Shape{
 	Layout: Format, Sessions: sessions, Inside: "data",
 	IsRoot:     looksLikeRoot,
 	HasSession: looksLikeSession,
@@ -17,7 +17,7 @@ var shape = foreign.Shape{
 }
 
 // locate finds the root for a path that a user gave.
-func locate(path string) (foreign.Location, error) {
+func locate(path string) (sessiondir.Location, error) {
 	at, err := shape.Find(path)
 	if err != nil {
 		return at, err
@@ -30,15 +30,15 @@ func locate(path string) (foreign.Location, error) {
 
 // looksLikeSession reports whether a folder has one of a session's own files.
 func looksLikeSession(dir string) bool {
-	return foreign.IsFile(filepath.Join(dir, metadataName)) || foreign.IsFile(filepath.Join(dir, contentName))
+	return sessiondir.IsFile(filepath.Join(dir, metadataName)) || sessiondir.IsFile(filepath.Join(dir, contentName))
 }
 
 // looksLikeRoot reports whether a folder holds sessions, prompts, or the history
 // of the oldest form.
 func looksLikeRoot(dir string) bool {
 	history := filepath.Join(dir, historyName)
-	return foreign.Shape{HasSession: looksLikeSession}.HoldsSession(filepath.Join(dir, sessions)) ||
-		foreign.IsFile(filepath.Join(dir, promptsName)) || foreign.IsFile(history) && isHistory(os.Open(history))
+	return sessiondir.Shape{HasSession: looksLikeSession}.HoldsSession(filepath.Join(dir, sessions)) ||
+		sessiondir.IsFile(filepath.Join(dir, promptsName)) || sessiondir.IsFile(history) && isHistory(os.Open(history))
 }
 
 // historyHead is how the oldest history begins.

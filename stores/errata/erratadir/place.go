@@ -4,7 +4,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Format is the layout's name.
@@ -13,7 +13,7 @@ const Format = "errata"
 // EventSource is the CloudEvents source of every event that an import makes.
 const EventSource = panel.ImportSource
 
-var stamp = foreign.Stamp{Format: Format, Source: EventSource}
+var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
 const (
 	sessions       = "sessions"
@@ -83,5 +83,5 @@ func dirOf(id string) string {
 
 // documentOf names the document of a file that is kept whole.
 func documentOf(ns, root, full string) events.Subject {
-	return foreign.DocumentOf(ns, root, full, "")
+	return sessiondir.DocumentOf(ns, root, full, "")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // step is an event of a plan. Its payload may name the session's last offset
@@ -68,7 +68,7 @@ func makePlan(ctx context.Context, v view, u *unit, origin *events.Origin) (*pla
 // import. To add turns to what others added takes nothing away.
 func (p *plan) contradicts(since map[string]bool) bool {
 	head := since[events.TypeSessionUpdated] || since[events.TypeCheckpointSaved] || since[events.TypeCheckpointCleared]
-	return foreign.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.extends) ||
+	return sessiondir.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.extends) ||
 		(since[events.TypeRunFinished] || since[events.TypeRunAnnotated]) && p.again || head && p.head
 }
 
@@ -88,7 +88,7 @@ func (p *plan) planHead(ctx context.Context) error {
 	if p.recipe != nil {
 		c.Recipe = events.RefOf(p.recipe.doc, 0)
 	}
-	created, updated, err := foreign.Head(p.s, c, p.planFields())
+	created, updated, err := sessiondir.Head(p.s, c, p.planFields())
 	if created != nil {
 		p.add("created", p.u.created, created)
 	}
@@ -121,7 +121,7 @@ func (p *plan) planMetadata(ctx context.Context) (events.Raw, error) {
 		return nil, nil
 	}
 	want := panel.ObjectJSON(p.u.metadata)
-	have, err := foreign.Imported(ctx, p.src, p.s)
+	have, err := sessiondir.Imported(ctx, p.src, p.s)
 	if err != nil || bytes.Equal(have, want) {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func sameMember(a, b rawjson.Member) bool {
 func (p *plan) planFormats() map[string]events.FileFormat {
 	list := make(map[string]events.FileFormat)
 	for _, s := range p.u.Files {
-		key := foreign.KeyOf(s.Path)
+		key := sessiondir.KeyOf(s.Path)
 		if _, ok := p.s.Ledger.Formats[key]; ok || !s.Value {
 			continue
 		}
@@ -223,7 +223,7 @@ func (p *plan) planThread(name string, want []events.Raw, value events.Raw) {
 		if string(value) == "null" {
 			meta = value
 		}
-		p.add("thread", p.began(), foreign.KeepFirst(name, kept, meta))
+		p.add("thread", p.began(), sessiondir.KeepFirst(name, kept, meta))
 		p.rewrites = p.rewrites || th != nil
 	}
 	if kept < len(want) {

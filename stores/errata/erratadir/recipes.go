@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/errata/recipe"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // recipeDoc is a recipe on its way into the store.
@@ -31,14 +31,14 @@ func newRecipe(ns string, data []byte) *recipeDoc {
 }
 
 // put stores the recipe unless there is one under its hash: the first text stays.
-func (r *recipeDoc) put(ctx context.Context, im *foreign.Intake, root string) error {
-	return im.Change(ctx, r.doc, func(have foreign.Stored) (events.Event, bool, error) {
+func (r *recipeDoc) put(ctx context.Context, im *sessiondir.Intake, root string) error {
+	return im.Change(ctx, r.doc, func(have sessiondir.Stored) (events.Event, bool, error) {
 		meta := events.DocMeta{}
 		if root != "" {
-			meta.Attributes = map[string]string{foreign.AttrRoot: root}
+			meta.Attributes = map[string]string{sessiondir.AttrRoot: root}
 		}
 		e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: r.doc, ContentType: r.contentType, Data: r.data,
-			ID: events.DerivedID(Format, r.doc.String(), have.Last.String(), foreign.SumOf(r.data))}
+			ID: events.DerivedID(Format, r.doc.String(), have.Last.String(), sessiondir.SumOf(r.data))}
 		return e.WithExtension(events.ExtDoc, meta.String()), !have.Exists, nil
 	})
 }
@@ -46,7 +46,7 @@ func (r *recipeDoc) put(ctx context.Context, im *foreign.Intake, root string) er
 // readRecipes takes recipes.json apart: texts, or snapshots of the first
 // generation.
 func readRecipes(ns string, data []byte) ([]*recipeDoc, error) {
-	v, err := foreign.ReadJSON(data, 0)
+	v, err := sessiondir.ReadJSON(data, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func liveRecipes(ctx context.Context, src formats.Source) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if d.Last().Meta.Attributes[foreign.AttrRoot] != "" {
+		if d.Last().Meta.Attributes[sessiondir.AttrRoot] != "" {
 			continue
 		}
 		value := panel.JSON(string(d.Data))

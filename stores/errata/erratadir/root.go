@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path"
 
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // rootFiles keeps the files that belong to no session, and takes away those that
@@ -30,7 +30,7 @@ func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]b
 		case e.Dir && dir == sessions, im.isBeside(full):
 		case e.Dir:
 			err = im.rootFolder(ctx, full, seen)
-		case foreign.IsOdd(e):
+		case sessiondir.IsOdd(e):
 			im.Skipped(full)
 		default:
 			seen[full] = true
@@ -56,8 +56,8 @@ func (im importer) rootFile(ctx context.Context, full string) error {
 }
 
 // recipes stores the recipes of a file by their hashes, as those of a root.
-func (im importer) recipes(ctx context.Context, f *foreign.File, root string) error {
-	limit := foreign.WholeLimit(im.Target)
+func (im importer) recipes(ctx context.Context, f *sessiondir.File, root string) error {
+	limit := sessiondir.WholeLimit(im.Target)
 	if f.Size > limit {
 		im.Problem(f.Full, 0, fmt.Sprintf("longer than %d bytes: the recipes in it were not read", limit))
 		return nil
@@ -68,7 +68,7 @@ func (im importer) recipes(ctx context.Context, f *foreign.File, root string) er
 	}
 	list, err := readRecipes(im.Target.Namespace(), data)
 	if err != nil {
-		im.Problem(f.Full, foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, no recipes are taken from it")
+		im.Problem(f.Full, sessiondir.LineOf(data, err), sessiondir.ReasonOf(err)+": kept as it is, no recipes are taken from it")
 		return nil
 	}
 	for _, r := range list {

@@ -7,13 +7,13 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // unit is the folder of a session, or the file beside sessions/ that is one, as
 // the importer found it.
 type unit struct {
-	foreign.Folder
+	sessiondir.Folder
 
 	metadata   rawjson.Members // of session_metadata.json, its runs emptied
 	summaries  []events.Raw
@@ -42,22 +42,22 @@ func (u *unit) list() error {
 }
 
 // file returns the file of a path, nil if the unit has none.
-func (u *unit) file(name string) *foreign.File {
-	return u.find(func(f *foreign.File) bool { return f.Path == name })
+func (u *unit) file(name string) *sessiondir.File {
+	return u.find(func(f *sessiondir.File) bool { return f.Path == name })
 }
 
 // of returns the file that holds a part, nil if there is none or nothing could be
 // read from it.
-func (u *unit) of(p part) *foreign.File {
-	return u.find(func(f *foreign.File) bool { return f.Value && partOf(u.ID, f.Path) == p })
+func (u *unit) of(p part) *sessiondir.File {
+	return u.find(func(f *sessiondir.File) bool { return f.Value && partOf(u.ID, f.Path) == p })
 }
 
 // has reports whether there is a file for a part, whatever is in it.
 func (u *unit) has(p part) bool {
-	return u.find(func(f *foreign.File) bool { return partOf(u.ID, f.Path) == p }) != nil
+	return u.find(func(f *sessiondir.File) bool { return partOf(u.ID, f.Path) == p }) != nil
 }
 
-func (u *unit) find(is func(*foreign.File) bool) *foreign.File {
+func (u *unit) find(is func(*sessiondir.File) bool) *sessiondir.File {
 	if i := slices.IndexFunc(u.Files, is); i >= 0 {
 		return u.Files[i]
 	}
@@ -74,7 +74,7 @@ func (u *unit) scan() error {
 	return u.begin()
 }
 
-func (u *unit) scanFile(f *foreign.File, p part) error {
+func (u *unit) scanFile(f *sessiondir.File, p part) error {
 	if p == partOther || f.Size > int64(u.Limit) {
 		if p != partOther {
 			f.Problem(0, fmt.Sprintf("longer than %d bytes: kept as it is", u.Limit))
@@ -85,7 +85,7 @@ func (u *unit) scanFile(f *foreign.File, p part) error {
 	if err != nil {
 		return err
 	}
-	f.Sum, f.Size = foreign.SumOf(data), int64(len(data))
+	f.Sum, f.Size = sessiondir.SumOf(data), int64(len(data))
 	switch p {
 	case partRecipe:
 		u.recipe, f.Value = data, true
@@ -98,14 +98,14 @@ func (u *unit) scanFile(f *foreign.File, p part) error {
 }
 
 // scanPrompts reads the prompts, each a JSON string. Other lines are reported.
-func (u *unit) scanPrompts(f *foreign.File, data []byte) error {
+func (u *unit) scanPrompts(f *sessiondir.File, data []byte) error {
 	f.Value = true
 	defer f.EndLines()
-	return foreign.EachLineOf(data, u.Limit, func(t foreign.TurnLine) error {
+	return sessiondir.EachLineOf(data, u.Limit, func(t sessiondir.TurnLine) error {
 		t.Spells(&f.Format)
 		switch {
 		case t.Err != nil:
-			f.BadLine(t.Line, foreign.ReasonOf(t.Err))
+			f.BadLine(t.Line, sessiondir.ReasonOf(t.Err))
 		case t.Raw == nil:
 		case t.Raw[0] != '"':
 			f.BadLine(t.Line, "no prompt: want a JSON string")
@@ -118,8 +118,8 @@ func (u *unit) scanPrompts(f *foreign.File, data []byte) error {
 
 // scanJSON takes a JSON file apart. One that cannot be read is reported, and
 // nothing is taken from it.
-func (u *unit) scanJSON(f *foreign.File, p part, data []byte) {
-	v, err := foreign.ReadJSON(data, foreign.TurnInside+2)
+func (u *unit) scanJSON(f *sessiondir.File, p part, data []byte) {
+	v, err := sessiondir.ReadJSON(data, sessiondir.TurnInside+2)
 	if err == nil {
 		err = v.NoObject
 	}
@@ -127,7 +127,7 @@ func (u *unit) scanJSON(f *foreign.File, p part, data []byte) {
 		err = u.take(p, v.Raw, v.Object)
 	}
 	if err != nil {
-		f.Problem(foreign.LineOf(data, err), foreign.ReasonOf(err)+": kept as it is, nothing is taken from it")
+		f.Problem(sessiondir.LineOf(data, err), sessiondir.ReasonOf(err)+": kept as it is, nothing is taken from it")
 		return
 	}
 	f.Value, f.Format = true, v.Format

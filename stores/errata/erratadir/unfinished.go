@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/errata/recipe"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // recipe gives the text of the recipe in force: that of the session, else that of
@@ -87,7 +87,7 @@ func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
 		return nil, nil //nolint:nilerr // a field that names no document names none
 	}
 	if doc.Kind == events.KindBlob {
-		return projector.Blob(ctx, v.src.Loader().Source, doc.Namespace, doc.ID, foreign.MaxValue(v.src))
+		return projector.Blob(ctx, v.src.Loader().Source, doc.Namespace, doc.ID, sessiondir.MaxValue(v.src))
 	}
 	d, err := v.src.Loader().Document(ctx, doc, at)
 	if errors.Is(err, projector.ErrNotFound) {
@@ -110,7 +110,7 @@ func (v view) checkpoint(ctx context.Context) ([]byte, error) {
 	source := v.src.Loader().Source
 	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, After: c.Saved[0] - 1, Upto: panel.Newest(c)}) {
 		if err == nil {
-			rec, err = projector.Resolve(ctx, source, rec, foreign.MaxValue(v.src))
+			rec, err = projector.Resolve(ctx, source, rec, sessiondir.MaxValue(v.src))
 		}
 		if err != nil {
 			return nil, err

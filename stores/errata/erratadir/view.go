@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // view renders the files of a session.
@@ -26,20 +26,20 @@ func newView(src formats.Source, s *projector.Session) view {
 // paths lists the files that the session may have, sorted.
 func (v view) paths() []string {
 	if own, ok := beside[v.s.Subject.ID]; ok {
-		return foreign.Paths(v.s, own)
+		return sessiondir.Paths(v.s, own)
 	}
-	return foreign.Paths(v.s, metadataName, contentName, checkpointName, recipeName)
+	return sessiondir.Paths(v.s, metadataName, contentName, checkpointName, recipeName)
 }
 
 // file decides where the bytes of a path come from. ok is false if the session has
 // no such file.
-func (v view) file(ctx context.Context, path string) (f foreign.Output, ok bool, err error) {
-	format, known := v.s.Ledger.Formats[foreign.KeyOf(path)]
+func (v view) file(ctx context.Context, path string) (f sessiondir.Output, ok bool, err error) {
+	format, known := v.s.Ledger.Formats[sessiondir.KeyOf(path)]
 	data, err := v.render(ctx, path, format, known)
 	if err != nil {
 		return f, false, err
 	}
-	f, err = foreign.OutputOf(v.src, v.s, path, func(events.FileFormat) (string, error) { return foreign.SumOf(data), nil })
+	f, err = sessiondir.OutputOf(v.src, v.s, path, func(events.FileFormat) (string, error) { return sessiondir.SumOf(data), nil })
 	if err == nil && partOf(v.s.Subject.ID, path) == partPrompts {
 		turns := v.s.Threads.Turns(promptsID)
 		err = f.Continue(len(turns), func(n int) []byte { return panel.RawOf(&turns[n]) })
@@ -78,7 +78,7 @@ func (v view) render(ctx context.Context, path string, format events.FileFormat,
 	if err != nil || data == nil {
 		return nil, err
 	}
-	return foreign.SpellJSON(data, format), nil
+	return sessiondir.SpellJSON(data, format), nil
 }
 
 // prompts renders prompt_history.jsonl.
@@ -90,7 +90,7 @@ func (v view) prompts(format events.FileFormat, known bool) ([]byte, error) {
 		format.FinalNewline = true
 	}
 	b := bytes.NewBuffer([]byte{}) // a file without prompts is a file
-	out := foreign.LinesWriter{W: b, Format: format}
+	out := sessiondir.LinesWriter{W: b, Format: format}
 	turns := v.s.Threads.Turns(promptsID)
 	for i := range turns {
 		if err := out.Turn(panel.RawOf(&turns[i]), false); err != nil {
@@ -127,7 +127,7 @@ func (v view) records(ctx context.Context) (*shown, error) {
 	source := v.src.Loader().Source
 	for rec, err := range source.Read(ctx, events.Range{Subject: v.s.Subject, Upto: v.s.Offset()}) {
 		if err == nil && panel.Wanted(rec.Type) {
-			rec, err = projector.Resolve(ctx, source, rec, foreign.MaxValue(v.src))
+			rec, err = projector.Resolve(ctx, source, rec, sessiondir.MaxValue(v.src))
 		}
 		if err != nil {
 			return nil, err

@@ -8,11 +8,11 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // apply carries a plan out.
-func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
+func (p *plan) apply(ctx context.Context, im *sessiondir.Intake) error {
 	if err := p.applyDocuments(ctx, im); err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (p *plan) apply(ctx context.Context, im *foreign.Intake) error {
 // emitter appends what a plan comes to. The files are read again for it.
 type emitter struct {
 	p *plan
-	w *foreign.Writer
+	w *sessiondir.Writer
 }
 
 // emit makes an event of a payload.
@@ -93,9 +93,9 @@ func (g emitter) turnsAgain(ctx context.Context, s *source) error {
 	}
 	defer r.Close()
 	n := 0
-	err = foreign.EachTurn(r, g.p.f.Limit, func(t foreign.TurnLine) error {
+	err = sessiondir.EachTurn(r, g.p.f.Limit, func(t sessiondir.TurnLine) error {
 		if n++; n > s.lines.turns {
-			return foreign.ErrChanged
+			return sessiondir.ErrChanged
 		}
 		if n <= g.p.main {
 			return nil
@@ -103,7 +103,7 @@ func (g emitter) turnsAgain(ctx context.Context, s *source) error {
 		return g.turn(ctx, n, steps.Entry(t.Raw, t.Step))
 	})
 	if err == nil && n < s.lines.turns {
-		err = foreign.ErrChanged
+		err = sessiondir.ErrChanged
 	}
 	return err
 }
@@ -122,8 +122,8 @@ func (g emitter) traces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if foreign.SumOf(data) != s.Sum {
-		return foreign.ErrChanged
+	if sessiondir.SumOf(data) != s.Sum {
+		return sessiondir.ErrChanged
 	}
 	elements, err := readArray(data)
 	for n := g.p.traces; n < len(elements) && err == nil; n++ {
@@ -144,8 +144,8 @@ func (g emitter) runs(ctx context.Context) error {
 			return err
 		}
 		p := &events.RunFinished{Run: s.place.run, Result: raw, Outcome: s.outcome, FinishedAt: s.finished}
-		if format, ok := g.p.formats[foreign.KeyOf(s.Path)]; ok {
-			p.Formats = map[string]events.FileFormat{foreign.KeyOf(s.Path): format}
+		if format, ok := g.p.formats[sessiondir.KeyOf(s.Path)]; ok {
+			p.Formats = map[string]events.FileFormat{sessiondir.KeyOf(s.Path): format}
 		}
 		if err := g.emit(ctx, p, "run", p.FinishedAt); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (g emitter) runs(ctx context.Context) error {
 }
 
 // applyDocuments keeps files whole, before any event names them.
-func (p *plan) applyDocuments(ctx context.Context, im *foreign.Intake) error {
+func (p *plan) applyDocuments(ctx context.Context, im *sessiondir.Intake) error {
 	for _, s := range p.whole {
 		if err := im.Keep(ctx, p.document(s), p.origin, s.File, events.Link{Rel: "session", To: p.s.Subject.String()}); err != nil {
 			return err

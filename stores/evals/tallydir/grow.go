@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 var _ formats.Grower = Layout{}
@@ -18,7 +18,7 @@ type grown struct {
 	at      string // its folder
 	format  events.FileFormat
 	spelled bool // the format is that of an import
-	main    foreign.Grown
+	main    sessiondir.Grown
 }
 
 // Growth implements formats.Grower: steps are appended to conversation.jsonl. Where there are step
@@ -42,7 +42,7 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 	for i := range g.main.Turns {
 		list = append(list, rawOf(&g.main.Turns[i]))
 	}
-	more, err := foreign.MoreLines(g.format, g.main.Had, list, !g.spelled)
+	more, err := sessiondir.MoreLines(g.format, g.main.Had, list, !g.spelled)
 	g.main = g.main.Known()
 	return formats.Growth{Added: []formats.Addition{{Path: at + "/" + turnsName, Data: more}}, Known: g}, err == nil, err
 }
@@ -53,10 +53,10 @@ func grownSince(ctx context.Context, src formats.Source, root formats.Root, unit
 		return g, false, err
 	}
 	g.at = at
-	if g.format, g.spelled = o.Ledger().Formats[foreign.KeyOf(turnsName)]; g.format.Doc != "" || g.format.Gone {
+	if g.format, g.spelled = o.Ledger().Formats[sessiondir.KeyOf(turnsName)]; g.format.Doc != "" || g.format.Gone {
 		return g, false, nil
 	}
-	g.main, ok, err = foreign.GrownSince(ctx, src, o, since, events.MainThread, unshown...)
+	g.main, ok, err = sessiondir.GrownSince(ctx, src, o, since, events.MainThread, unshown...)
 	return g, ok, err
 }
 
@@ -65,7 +65,7 @@ var unshown = []string{events.TypeRunCreated, events.TypeRunStarted, events.Type
 
 // mayHaveTraces reports whether a session has step traces, or had some: see steps.HasTraces.
 func mayHaveTraces(o *projector.Outline) bool {
-	_, known := o.Ledger().Formats[foreign.KeyOf(tracesName)]
+	_, known := o.Ledger().Formats[sessiondir.KeyOf(tracesName)]
 	_, simulated := o.Ledger().Fields.Get("trajectory")
 	return known || simulated || slices.Contains(o.Names(), steps.TracesThread)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Import brings a folder into a store: a folder that holds conversations/ or
@@ -30,12 +30,12 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.Import(ctx, target, stamp, at, o, bringer(ctx))
+	return sessiondir.Import(ctx, target, stamp, at, o, bringer(ctx))
 }
 
 // bringer brings in what a folder holds, or a storage.
-func bringer(ctx context.Context) func(*foreign.Intake) error {
-	return func(in *foreign.Intake) error {
+func bringer(ctx context.Context) func(*sessiondir.Intake) error {
+	return func(in *sessiondir.Intake) error {
 		if in.Dry != nil {
 			in.Dry.Brief = true
 		}
@@ -45,7 +45,7 @@ func bringer(ctx context.Context) func(*foreign.Intake) error {
 
 // importer imports a root, or one of its conversations.
 type importer struct {
-	*foreign.Intake
+	*sessiondir.Intake
 	turns *turns // among its conversations; nil before they are begun
 }
 
@@ -68,7 +68,7 @@ func (im importer) run(ctx context.Context) error {
 
 // conversations imports several at the same time: while one waits for the disk,
 // others are read. What they report is put together in the order of their names.
-func (im importer) conversations(ctx context.Context, units []foreign.Unit) error {
+func (im importer) conversations(ctx context.Context, units []sessiondir.Unit) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var group sync.WaitGroup
@@ -94,7 +94,7 @@ func (im importer) conversations(ctx context.Context, units []foreign.Unit) erro
 }
 
 // birthOf reads what a folder says of its beginning.
-func (im importer) birthOf(u foreign.Unit) string {
+func (im importer) birthOf(u sessiondir.Unit) string {
 	f := &folder{Folder: im.Folder(u)}
 	file, err := im.Tree.File(path.Join(u.Dir, metaName))
 	if err != nil || f.scanJSON(&source{File: file, place: place{part: partMeta}}) != nil {
@@ -104,8 +104,8 @@ func (im importer) birthOf(u foreign.Unit) string {
 }
 
 // folder imports one conversation.
-func (im importer) folder(ctx context.Context, u foreign.Unit) error {
-	err := foreign.Retry(ctx, func(again bool) error {
+func (im importer) folder(ctx context.Context, u sessiondir.Unit) error {
+	err := sessiondir.Retry(ctx, func(again bool) error {
 		f := &folder{Folder: im.Folder(u)}
 		if err := f.list(); err != nil {
 			return err
@@ -153,14 +153,14 @@ func (im importer) session(ctx context.Context, f *folder, again bool) error {
 	if err := im.turns.scan(ctx, func() error { return f.scan(v.s.Threads) }); err != nil {
 		return err
 	}
-	return im.Bring(ctx, v.s, foreign.Work{ID: f.ID, Place: f.Dir, Birth: f.birth,
+	return im.Bring(ctx, v.s, sessiondir.Work{ID: f.ID, Place: f.Dir, Birth: f.birth,
 		Same: func() (bool, error) {
 			differing, err := v.differing(ctx, f)
 			return len(differing) == 0, err
 		},
-		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+		Plan: func(origin *events.Origin) (sessiondir.Plan, error) {
 			p, err := makePlan(ctx, v, f, origin)
-			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, f, p) }}, err
+			return sessiondir.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, f, p) }}, err
 		},
 		Finish: func(outcome *int) { im.finish(f, outcome) },
 	})
@@ -180,7 +180,7 @@ func (im importer) carryOut(ctx context.Context, f *folder, p *plan) error {
 func (im importer) finish(f *folder, outcome *int) {
 	im.Finish(f.Folder, outcome)
 	for _, s := range f.files {
-		im.Report.Files.Add(foreign.WayOf(!s.exact(), s.Format))
+		im.Report.Files.Add(sessiondir.WayOf(!s.exact(), s.Format))
 	}
 }
 
@@ -203,7 +203,7 @@ func (im importer) rootFiles(ctx context.Context) error {
 				if dir == "." && e.Name != conversations {
 					im.Report.Notes = append(im.Report.Notes, formats.Problem{File: full, Reason: "a folder that is not part of the layout: not imported"})
 				}
-			case foreign.IsOdd(e):
+			case sessiondir.IsOdd(e):
 				im.Skipped(full)
 			default:
 				seen[full] = true

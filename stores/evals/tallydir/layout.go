@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Layout is the layout of this package. It has no state.
@@ -34,13 +34,13 @@ func (Layout) Import(ctx context.Context, target formats.Target, path string, o 
 // Files implements formats.Layout.
 func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
 	v := view{src, s}
-	return foreign.Files(ctx, conversations+"/"+folderOf(s)+"/", v.paths(), v.file)
+	return sessiondir.Files(ctx, conversations+"/"+folderOf(s)+"/", v.paths(), v.file)
 }
 
 // folderOf returns the name of a session's folder: the one it was imported from,
 // else the one made of its id.
 func folderOf(s *projector.Session) string {
-	if name := foreign.PathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
+	if name := sessiondir.PathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
 		return name
 	}
 	return formats.FileName(s.Subject.ID)
@@ -48,7 +48,7 @@ func folderOf(s *projector.Session) string {
 
 // RootFiles implements formats.Layout.
 func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
-	return foreign.ExportRoot(ctx, src, root, isRootFile)
+	return sessiondir.ExportRoot(ctx, src, root, isRootFile)
 }
 
 // Subject implements formats.Layout: the session of a file in a conversation's
@@ -57,7 +57,7 @@ func (Layout) Subject(ctx context.Context, src formats.Source, root, path string
 	rest, ok := strings.CutPrefix(path, conversations+"/")
 	name, inside, below := strings.Cut(rest, "/")
 	if ok && below && inside != "" && formats.IsFileName(name) {
-		if id, ok := foreign.SessionOf(ctx, src, name); ok {
+		if id, ok := sessiondir.SessionOf(ctx, src, name); ok {
 			return events.Session(src.Namespace(), id), true
 		}
 		return events.Subject{}, false

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // lines is what a file of turns was found to be.
@@ -27,12 +27,12 @@ type lines struct {
 
 // lineScan reads a file of turns once.
 type lineScan struct {
-	file   *foreign.File                            // whose bad lines are reported
-	each   func(func(foreign.TurnLine) error) error // line of the file
-	have   []projector.Turn                         // of the session
-	render foreign.LinesWriter                      // of what the turns give when rendered
-	derive *deriver                                 // of the step traces that follow from them; nil: nobody needs them
-	keep   bool                                     // the turns, which stay valid then
+	file   *sessiondir.File                            // whose bad lines are reported
+	each   func(func(sessiondir.TurnLine) error) error // line of the file
+	have   []projector.Turn                            // of the session
+	render sessiondir.LinesWriter                      // of what the turns give when rendered
+	derive *deriver                                    // of the step traces that follow from them; nil: nobody needs them
+	keep   bool                                        // the turns, which stay valid then
 }
 
 // run finds out what is in the file, how it is spelled, and where it departs from the
@@ -40,7 +40,7 @@ type lineScan struct {
 func (sc *lineScan) run() (*lines, error) {
 	l := &lines{}
 	same := compared{exactly: true, compactly: true, dense: true}
-	err := sc.each(func(t foreign.TurnLine) error {
+	err := sc.each(func(t sessiondir.TurnLine) error {
 		t.Spells(&l.format)
 		if t.Line == 1 {
 			sc.render.Format = l.format
@@ -128,14 +128,14 @@ func isCompact(raw []byte) bool { return bytes.Equal(rawjson.AppendCompact(nil, 
 // rendered hashes what the turns give when rendered.
 func (l *lines) rendered() (string, error) {
 	h := sha256.New()
-	out := foreign.LinesWriter{W: h, Format: l.format}
+	out := sessiondir.LinesWriter{W: h, Format: l.format}
 	for _, t := range l.list {
 		if err := out.Turn(t.Turn, false); err != nil {
 			return "", err
 		}
 	}
 	err := out.End()
-	return foreign.HexSum(h), err
+	return sessiondir.HexSum(h), err
 }
 
 // wrongStep says which field of a step has a type that readers of steps do not

@@ -8,11 +8,11 @@ import (
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // units are the conversations, and the files beside them.
-var units = foreign.Units{
+var units = sessiondir.Units{
 	Stamp:   stamp,
 	Exports: func(kind string) bool { return kind == events.KindConversation },
 	Session: func(ctx context.Context, src formats.Source, _ formats.Root, path string) (events.Subject, bool, bool) {
@@ -25,7 +25,7 @@ var units = foreign.Units{
 // ImportFrom implements formats.Live. What is in the storage is the folder that holds
 // conversations/.
 func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
-	return foreign.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx))
+	return sessiondir.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx))
 }
 
 // Unit implements formats.Live.
@@ -36,7 +36,7 @@ func (Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, s
 // Place implements formats.Live: the folder of a conversation.
 func (Layout) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
 	if !unit.IsSession() {
-		return foreign.PlaceOfRootFile(ctx, src, root.Name, unit)
+		return sessiondir.PlaceOfRootFile(ctx, src, root.Name, unit)
 	}
 	o, err := units.Outline(ctx, src, root, unit)
 	if err != nil {
@@ -53,9 +53,9 @@ func pathOf(o *projector.Outline) string {
 // UnitFiles implements formats.Live.
 func (l Layout) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
 	if !unit.IsSession() {
-		return foreign.SingleFile(ctx, src, root, unit)
+		return sessiondir.SingleFile(ctx, src, root, unit)
 	}
-	return foreign.SessionFiles(ctx, src, l, unit, at)
+	return sessiondir.SessionFiles(ctx, src, l, unit, at)
 }
 
 // UnitAt implements formats.Live.

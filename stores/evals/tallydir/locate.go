@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-var shape = foreign.Shape{
+var shape = sessiondir.Shape{
 	Layout: Format, Sessions: conversations, Inside: ".tally",
 	IsRoot:     func(dir string) bool { return isDir(filepath.Join(dir, conversations)) },
 	HasSession: looksLikeConversation,
@@ -16,7 +16,7 @@ var shape = foreign.Shape{
 }
 
 // locate finds the root for a path that a user gave.
-func locate(path string) (foreign.Location, error) {
+func locate(path string) (sessiondir.Location, error) {
 	at, err := shape.Find(path)
 	if err != nil {
 		return at, err
@@ -31,6 +31,6 @@ func isDir(name string) bool {
 
 // looksLikeConversation reports whether a folder has one of a conversation's files.
 func looksLikeConversation(dir string) bool {
-	isIn := func(name string) bool { return foreign.IsFile(filepath.Join(dir, name)) }
+	isIn := func(name string) bool { return sessiondir.IsFile(filepath.Join(dir, name)) }
 	return slices.ContainsFunc([]string{metaName, turnsName, trajectoryName, tracesName}, isIn) || isDir(filepath.Join(dir, "runs"))
 }

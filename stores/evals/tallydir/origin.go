@@ -5,13 +5,13 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // contradicts reports whether the plan would undo what others did after the last
 // import. To add turns to what others added takes nothing away.
 func (p *plan) contradicts(since map[string]bool) bool {
-	if foreign.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.main >= 0 || p.traces >= 0) {
+	if sessiondir.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.main >= 0 || p.traces >= 0) {
 		return true
 	}
 	if since[events.TypeRunFinished] {
@@ -50,7 +50,7 @@ func (im importer) idIn(f *folder, name string) string {
 		if err != nil {
 			return ""
 		}
-		v, err := foreign.ReadJSON(data, 0)
+		v, err := sessiondir.ReadJSON(data, 0)
 		if err != nil {
 			return ""
 		}
@@ -62,7 +62,7 @@ func (im importer) idIn(f *folder, name string) string {
 	}
 	defer r.Close()
 	id := ""
-	_ = foreign.EachTurn(r, f.Limit, func(t foreign.TurnLine) error { // the id is a help: a file that cannot be read has none
+	_ = sessiondir.EachTurn(r, f.Limit, func(t sessiondir.TurnLine) error { // the id is a help: a file that cannot be read has none
 		id = t.Step.Text("conversationId")
 		return io.EOF // the rest is not needed
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Format is the layout's name.
@@ -17,7 +17,7 @@ const Format = "tallydir"
 const EventSource = "urn:tally:import:tallydir"
 
 // stamp is what the events of an import carry.
-var stamp = foreign.Stamp{Format: Format, Source: EventSource}
+var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
 const (
 	conversations  = "conversations"
@@ -85,7 +85,7 @@ func isRunKind(kind string) bool { return kind == steps.KindTally || kind == ste
 func runPath(run events.RunRef, known map[string]events.FileFormat) string {
 	dir := "runs/" + run.Kind + "/"
 	if literal := dir + run.ID + runSuffix; formats.IsFileName(run.ID + runSuffix) {
-		if _, ok := known[foreign.KeyOf(literal)]; ok && placeOf(literal).run == run {
+		if _, ok := known[sessiondir.KeyOf(literal)]; ok && placeOf(literal).run == run {
 			return literal
 		}
 	}
@@ -98,7 +98,7 @@ func documentOf(ns, root, path string) events.Subject {
 	if strings.HasPrefix(path, conversations+"/") && strings.Count(path, "/") > 1 {
 		dir = conversations + "/=~/" // as many folders as tell a session's file from the root's
 	}
-	return foreign.DocumentOf(ns, root, path, dir)
+	return sessiondir.DocumentOf(ns, root, path, dir)
 }
 
 // isRootFile reports whether a file is one of a root itself, not of a session.

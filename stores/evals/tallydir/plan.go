@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // plan is what has to happen so that the session renders the folder. Only small
@@ -80,7 +80,7 @@ func (p *plan) planThread(name string, n, kept int) int {
 		if have != nil {
 			meta, p.rewrites = have.Meta, true
 		}
-		p.moves = append(p.moves, foreign.KeepFirst(name, kept, meta))
+		p.moves = append(p.moves, sessiondir.KeepFirst(name, kept, meta))
 	}
 	if n == kept {
 		return -1
@@ -146,10 +146,10 @@ func (p *plan) holds(ctx context.Context, s *source) (bool, error) {
 		return false, err
 	}
 	if s.same && s.Data != nil {
-		return bytes.Equal(foreign.SpellJSON(have, s.Format), s.Data), nil
+		return bytes.Equal(sessiondir.SpellJSON(have, s.Format), s.Data), nil
 	}
 	want, err := p.f.rendered(s)
-	return foreign.SumOf(foreign.SpellJSON(have, s.Format)) == want, err
+	return sessiondir.SumOf(sessiondir.SpellJSON(have, s.Format)) == want, err
 }
 
 // planFormats decides how each file is spelled or kept, and which are gone.
@@ -161,7 +161,7 @@ func (p *plan) planFormats(ctx context.Context) error {
 			return err
 		}
 		if have, ok := p.format(s.Path); !ok || have != format {
-			p.formats[foreign.KeyOf(s.Path)] = format
+			p.formats[sessiondir.KeyOf(s.Path)] = format
 		}
 	}
 	for _, name := range p.missing() {
@@ -176,7 +176,7 @@ func (p *plan) planFormats(ctx context.Context) error {
 			return err
 		}
 		if !known || have != gone {
-			p.formats[foreign.KeyOf(name)] = gone
+			p.formats[sessiondir.KeyOf(name)] = gone
 		}
 	}
 	return nil
@@ -210,7 +210,7 @@ func (p *plan) missing() []string {
 	if p.f.file(trajectoryName) != nil {
 		others = append(others, tracesName) // they would be derived
 	}
-	return slices.DeleteFunc(foreign.Paths(p.s, others...), func(path string) bool { return p.f.file(path) != nil })
+	return slices.DeleteFunc(sessiondir.Paths(p.s, others...), func(path string) bool { return p.f.file(path) != nil })
 }
 
 // goneFormat says that a file is not there for as long as the state renders what
@@ -232,9 +232,9 @@ func (p *plan) future(ctx context.Context, at place, s *source, format events.Fi
 	case s != nil && s.Value:
 		return p.f.rendered(s)
 	case s == nil && at.part != partMeta && at.part != partRun:
-		return foreign.Nothing, nil // what holds it is taken away
+		return sessiondir.Nothing, nil // what holds it is taken away
 	case p.s.Ledger.Created == 0 && at.part == partMeta:
-		return foreign.SumOf(foreign.SpellJSON(defaultMeta(p.f.ID, p.f.created), events.FileFormat{Indent: writerStyle})), nil
+		return sessiondir.SumOf(sessiondir.SpellJSON(defaultMeta(p.f.ID, p.f.created), events.FileFormat{Indent: writerStyle})), nil
 	}
 	return p.sum(ctx, at, format, true)
 }
@@ -243,7 +243,7 @@ func (p *plan) future(ctx context.Context, at place, s *source, format events.Fi
 func (p *plan) planHead(ctx context.Context) error {
 	created := events.SessionCreated{Kind: events.KindConversation, CreatedAt: p.f.created, Origin: p.origin, Formats: maps.Clone(p.formats)}
 	for _, s := range p.runs {
-		delete(created.Formats, foreign.KeyOf(s.Path)) // it stands in the run's own event
+		delete(created.Formats, sessiondir.KeyOf(s.Path)) // it stands in the run's own event
 	}
 	var err error
 	if s := p.f.file(metaName); s != nil && s.Value {
@@ -255,7 +255,7 @@ func (p *plan) planHead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.created, p.updated, err = foreign.Head(p.s, created, set)
+	p.created, p.updated, err = sessiondir.Head(p.s, created, set)
 	return err
 }
 
@@ -276,10 +276,10 @@ func (p *plan) reread(s *source) (events.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	if foreign.SumOf(data) != s.Sum {
-		return nil, foreign.ErrChanged
+	if sessiondir.SumOf(data) != s.Sum {
+		return nil, sessiondir.ErrChanged
 	}
-	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
+	v, err := sessiondir.ReadJSON(data, insideOf(s.place.part))
 	return v.Raw, err
 }
 
@@ -303,7 +303,7 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 	if folderOf(p.s) != p.f.name() {
 		field := events.Field{Name: fieldFolder, Value: events.Raw("null")}
 		if formats.FileName(p.f.ID) != p.f.name() {
-			field.Value = rawjson.AppendString(nil, foreign.KeyOf(p.f.name()))
+			field.Value = rawjson.AppendString(nil, sessiondir.KeyOf(p.f.name()))
 		}
 		set = append(set, field)
 	}

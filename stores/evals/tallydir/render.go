@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // view renders the parts of a session.
@@ -24,7 +24,7 @@ type view struct {
 
 // format returns how a file is spelled, and whether the session says so.
 func (v *view) format(path string) (events.FileFormat, bool) {
-	f, ok := v.s.Ledger.Formats[foreign.KeyOf(path)]
+	f, ok := v.s.Ledger.Formats[sessiondir.KeyOf(path)]
 	return f, ok
 }
 
@@ -55,21 +55,21 @@ func (v *view) render(ctx context.Context, p place, f events.FileFormat, known b
 	if !known {
 		f = events.FileFormat{Indent: writerStyle}
 	}
-	return true, foreign.WriteJSON(w, raw, f)
+	return true, sessiondir.WriteJSON(w, raw, f)
 }
 
 // sum hashes what render writes; what is not there hashes as nothing.
 func (v *view) sum(ctx context.Context, p place, f events.FileFormat, known bool) (string, error) {
 	h := sha256.New()
 	_, err := v.render(ctx, p, f, known, h)
-	return foreign.HexSum(h), err
+	return sessiondir.HexSum(h), err
 }
 
 // value returns the raw value of a part that is one JSON value, nil if there is none.
 func (v *view) value(ctx context.Context, p place) (events.Raw, error) {
 	switch p.part {
 	case partMeta:
-		return foreign.Imported(ctx, v.src, v.s)
+		return sessiondir.Imported(ctx, v.src, v.s)
 	case partTrajectory:
 		raw, _ := v.s.Ledger.Fields.Get("trajectory")
 		return raw, nil
@@ -85,7 +85,7 @@ func (v *view) result(ctx context.Context, run events.RunRef) (events.Raw, error
 	if r == nil || r.Last() == nil {
 		return nil, nil
 	}
-	payload, err := foreign.Payload(ctx, v.src, r.Last().Offset)
+	payload, err := sessiondir.Payload(ctx, v.src, r.Last().Offset)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (v *view) renderTurns(f events.FileFormat, known bool, w io.Writer) (bool, 
 	if v.s.Threads[events.MainThread] == nil && !known {
 		return false, nil
 	}
-	out := foreign.LinesWriter{W: w, Format: f}
+	out := sessiondir.LinesWriter{W: w, Format: f}
 	turns := v.s.Threads.Turns(events.MainThread)
 	for i := range turns {
 		if err := out.Turn(rawOf(&turns[i]), !known); err != nil {
@@ -173,7 +173,7 @@ func (v *view) paths() []string {
 			list = append(list, runPath(r.Ref(), v.s.Ledger.Formats))
 		}
 	}
-	return foreign.Paths(v.s, list...)
+	return sessiondir.Paths(v.s, list...)
 }
 
 // place says what a file of the session holds. The name of a run with a long id
@@ -193,9 +193,9 @@ func (v *view) place(path string) place {
 
 // file decides where the bytes of a path come from. ok is false if the session
 // has no such file.
-func (v *view) file(ctx context.Context, path string) (f foreign.Output, ok bool, err error) {
+func (v *view) file(ctx context.Context, path string) (f sessiondir.Output, ok bool, err error) {
 	p := v.place(path)
-	f, err = foreign.OutputOf(v.src, v.s, path, func(format events.FileFormat) (string, error) { return v.sum(ctx, p, format, true) })
+	f, err = sessiondir.OutputOf(v.src, v.s, path, func(format events.FileFormat) (string, error) { return v.sum(ctx, p, format, true) })
 	if err != nil || f.Gone || f.Whole {
 		return f, f.Whole, err
 	}
@@ -210,7 +210,7 @@ func (v *view) file(ctx context.Context, path string) (f foreign.Output, ok bool
 }
 
 // has reports whether the state itself renders a part.
-func (v *view) has(p place, f foreign.Output) bool {
+func (v *view) has(p place, f sessiondir.Output) bool {
 	switch p.part {
 	case partMeta:
 		return true

@@ -15,13 +15,13 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // source is a file of a folder as the importer found it: hashes and lay-out, and of
 // a small folder the values in it.
 type source struct {
-	*foreign.File
+	*sessiondir.File
 	place  place
 	same   bool       // which gives the file when rendered
 	render string     // of what it gives, if that is not the file
@@ -39,7 +39,7 @@ func (s *source) exact() bool { return s.Value && s.same }
 
 // folder is a conversation's folder as the importer found it.
 type folder struct {
-	foreign.Folder
+	sessiondir.Folder
 	files   []*source        // of Files, in that order
 	size    int64            // of the files, as they were listed
 	birth   string           // createdAt of meta.json, as it stands there
@@ -110,7 +110,7 @@ func (f *folder) scanFile(s *source, have projector.Threads) error {
 // renders a file is found by comparing.
 func (f *folder) sum(s *source) (string, error) {
 	if s.Sum == "" && s.Data != nil {
-		s.Sum = foreign.SumOf(s.Data)
+		s.Sum = sessiondir.SumOf(s.Data)
 	}
 	if s.Sum == "" {
 		if err := f.Tree.Hash(s.File); err != nil {
@@ -166,7 +166,7 @@ func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileForm
 	}
 	m := &matcher{rest: s.Data}
 	sc.render.W = m
-	sc.each = func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(s.Data, f.Limit, take) }
+	sc.each = func(take func(sessiondir.TurnLine) error) error { return sessiondir.EachLineOf(s.Data, f.Limit, take) }
 	if s.lines, err = sc.run(); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileForm
 	if s.same = m.matched(); s.same {
 		return nil
 	}
-	s.Sum = foreign.SumOf(s.Data)
+	s.Sum = sessiondir.SumOf(s.Data)
 	s.render, err = s.lines.rendered()
 	return err
 }
@@ -191,17 +191,17 @@ func (f *folder) scanLargeTurns(s *source, sc *lineScan, layout *events.FileForm
 	if layout != nil {
 		sc.derive = &deriver{out: arrayWriter{w: traces, format: *layout}}
 	}
-	sc.each = func(take func(foreign.TurnLine) error) error {
-		return foreign.EachLine(io.TeeReader(r, file), f.Limit, take)
+	sc.each = func(take func(sessiondir.TurnLine) error) error {
+		return sessiondir.EachLine(io.TeeReader(r, file), f.Limit, take)
 	}
 	if s.lines, err = sc.run(); err != nil {
 		return err
 	}
-	s.Sum, s.render = foreign.HexSum(file), foreign.HexSum(render)
+	s.Sum, s.render = sessiondir.HexSum(file), sessiondir.HexSum(render)
 	s.same = s.Sum == s.render
 	if layout != nil {
 		want, err := f.sum(f.file(tracesName))
-		s.lines.traced = want == foreign.HexSum(traces) && !s.lines.format.Compact
+		s.lines.traced = want == sessiondir.HexSum(traces) && !s.lines.format.Compact
 		return err
 	}
 	return nil
@@ -280,17 +280,17 @@ func (f *folder) scanJSON(s *source) error {
 		return f.Tree.Hash(s.File)
 	}
 	s.Size = int64(len(data))
-	v, err := foreign.ReadJSON(data, insideOf(s.place.part))
+	v, err := sessiondir.ReadJSON(data, insideOf(s.place.part))
 	if err != nil || !v.Exact || !f.small() {
-		s.Sum = foreign.SumOf(data)
+		s.Sum = sessiondir.SumOf(data)
 	}
 	if err != nil {
-		s.Problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
+		s.Problem(sessiondir.LineOf(data, err), sessiondir.ReasonOf(err))
 		return nil
 	}
 	s.Value, s.Format, s.same = true, v.Format, v.Exact
 	if !v.Exact {
-		s.render = foreign.SumOf(foreign.SpellJSON(v.Raw, v.Format))
+		s.render = sessiondir.SumOf(sessiondir.SpellJSON(v.Raw, v.Format))
 	}
 	if f.small() {
 		s.Data, s.raw = data, v.Raw
@@ -346,7 +346,7 @@ func (f *folder) scanTraces() error {
 	}
 	elements, err := readArray(data)
 	if err != nil {
-		s.Problem(foreign.LineOf(data, err), foreign.ReasonOf(err))
+		s.Problem(sessiondir.LineOf(data, err), sessiondir.ReasonOf(err))
 		return nil
 	}
 	h := sha256.New()
@@ -359,19 +359,19 @@ func (f *folder) scanTraces() error {
 	if err := out.end(); err != nil {
 		return err
 	}
-	s.Value, s.render, s.Format, s.traces = true, foreign.HexSum(h), *layout, len(elements)
+	s.Value, s.render, s.Format, s.traces = true, sessiondir.HexSum(h), *layout, len(elements)
 	s.same = s.render == s.Sum
 	return nil
 }
 
 // readArray returns the elements of a file that is one array, each fit to be a turn.
 func readArray(data []byte) ([]events.Raw, error) {
-	elements, err := rawjson.Array(bytes.TrimPrefix(data, []byte(foreign.BOM)))
+	elements, err := rawjson.Array(bytes.TrimPrefix(data, []byte(sessiondir.BOM)))
 	if err != nil {
 		return nil, err
 	}
 	for i, raw := range elements {
-		if foreign.Nesting(raw) > rawjson.MaxDepth-foreign.TurnInside {
+		if sessiondir.Nesting(raw) > rawjson.MaxDepth-sessiondir.TurnInside {
 			return nil, &rawjson.FieldError{Path: fmt.Sprintf("[%d]", i), Reason: "nested too deep"}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 const writerStyle = "  " // indent of the original writer's JSON files
@@ -31,7 +31,7 @@ func (a *arrayWriter) element(raw []byte) error {
 	case a.n > 0:
 		b = append(b, ',')
 	case a.format.BOM:
-		b = append(b, foreign.BOM+"["...)
+		b = append(b, sessiondir.BOM+"["...)
 	default:
 		b = append(b, '[')
 	}
@@ -57,7 +57,7 @@ func (a *arrayWriter) end() error {
 	text := ""
 	switch {
 	case a.n == 0 && a.format.BOM:
-		text = foreign.BOM + "[]"
+		text = sessiondir.BOM + "[]"
 	case a.n == 0:
 		text = "[]"
 	case a.format.Indent != "":
@@ -65,6 +65,6 @@ func (a *arrayWriter) end() error {
 	default:
 		text = "]"
 	}
-	_, err := io.WriteString(a.w, text+foreign.Ending(a.format))
+	_, err := io.WriteString(a.w, text+sessiondir.Ending(a.format))
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // deriver writes the step traces of a list of turns. The nil deriver does nothing.
@@ -43,7 +43,7 @@ func (d *deriver) end() error {
 // wrong guess costs nothing but that the file is kept in another way.
 func arrayFormat(head, tail []byte) events.FileFormat {
 	var f events.FileFormat
-	head, f.BOM = bytes.CutPrefix(head, []byte(foreign.BOM))
+	head, f.BOM = bytes.CutPrefix(head, []byte(sessiondir.BOM))
 	if rest, ok := bytes.CutPrefix(head, []byte("[\n")); ok {
 		f.Indent = string(rest[:len(rest)-len(bytes.TrimLeft(rest, " \t"))])
 	}

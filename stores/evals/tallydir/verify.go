@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // streamBeyond is the size of a folder up to which the imported session is loaded
@@ -65,7 +65,7 @@ func (s *source) derives(by events.FileFormat) bool {
 }
 
 // same reports whether a file of a folder comes out as it is.
-func (v view) same(ctx context.Context, have foreign.Output, f *folder, s *source) (bool, error) {
+func (v view) same(ctx context.Context, have sessiondir.Output, f *folder, s *source) (bool, error) {
 	if have.Format.Mode != s.Mode {
 		return false, nil
 	}
@@ -87,7 +87,7 @@ func (v view) same(ctx context.Context, have foreign.Output, f *folder, s *sourc
 // long as to store them.
 func (im importer) verify(ctx context.Context, f *folder, p *plan) error {
 	if p.recall && p.alone {
-		recalled := foreign.Recall(im.Target, p.made)
+		recalled := sessiondir.Recall(im.Target, p.made)
 		s, err := projector.Fold(ctx, p.s.Subject, p.made)
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 	sub := events.Session(im.Target.Namespace(), f.ID)
 	turns, derived := f.file(turnsName), f.file(tracesName)
 	main, traces := sha256.New(), sha256.New()
-	out := foreign.LinesWriter{W: main}
+	out := sessiondir.LinesWriter{W: main}
 	d := deriver{out: arrayWriter{w: traces}}
 	if turns != nil {
 		out.Format = turns.Format
@@ -133,7 +133,7 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 	src := im.Target.Loader().Source
 	for rec, err := range src.Read(ctx, events.Range{Subject: sub}) {
 		if err == nil {
-			rec, err = projector.Resolve(ctx, src, rec, foreign.MaxValue(im.Target))
+			rec, err = projector.Resolve(ctx, src, rec, sessiondir.MaxValue(im.Target))
 		}
 		if err != nil {
 			return false, err
@@ -163,7 +163,7 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 		if err != nil {
 			return false, err
 		}
-		if foreign.HexSum(main) != want {
+		if sessiondir.HexSum(main) != want {
 			im.Problem(turns.Full, 0, "the store has other turns than the file: it changed while it was imported")
 		}
 	}
@@ -186,5 +186,5 @@ func (f *folder) isDerived(s *source, have hash.Hash) (bool, error) {
 		return true, nil
 	}
 	want, err := f.sum(s)
-	return foreign.HexSum(have) == want, err
+	return sessiondir.HexSum(have) == want, err
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/secret"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 	"github.com/tallylog/tally/stores/perstack/internal/share"
@@ -24,7 +24,7 @@ var writerMeta = events.Raw(`{"writer":"` + EventSource + `"}`)
 // applying carries a plan out.
 type applying struct {
 	*plan
-	w       *foreign.Writer
+	w       *sessiondir.Writer
 	known   share.Messages
 	threads map[string]string // the thread of each run that takes its messages
 	begun   map[string]bool   // threads that are, or were just, marked
@@ -125,10 +125,10 @@ func (u *unit) readAgain(v *value) (events.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	if foreign.SumOf(data) != v.Sum {
-		return nil, foreign.ErrChanged
+	if sessiondir.SumOf(data) != v.Sum {
+		return nil, sessiondir.ErrChanged
 	}
-	j, err := foreign.ReadJSON(data, foreign.TurnInside)
+	j, err := sessiondir.ReadJSON(data, sessiondir.TurnInside)
 	return j.Raw, err
 }
 
@@ -225,7 +225,7 @@ func (im importer) writeSecret(ctx context.Context, doc events.Subject, plain []
 		return err
 	}
 	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: doc, ContentType: sealed.ContentType, Data: content}
-	e.ID = events.DerivedID(Format, doc.String(), foreign.SumOf(content)) // no two seals are alike
+	e.ID = events.DerivedID(Format, doc.String(), sessiondir.SumOf(content)) // no two seals are alike
 	meta := events.DocMeta{Links: []events.Link{{Rel: "session", To: session.String()}}}
 	ack, err := im.Target.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
 	if err == nil && !ack.Duplicate {

@@ -7,14 +7,14 @@ import (
 
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
 // distinct gives the units their ids, and leaves out a second folder of one job.
-func (im importer) distinct(units []foreign.Unit) []foreign.Unit {
+func (im importer) distinct(units []sessiondir.Unit) []sessiondir.Unit {
 	dirs := make(map[string]string)
-	var list []foreign.Unit
+	var list []sessiondir.Unit
 	for _, u := range units {
 		u = im.identified(u)
 		if first, ok := dirs[u.ID]; ok {
@@ -29,21 +29,21 @@ func (im importer) distinct(units []foreign.Unit) []foreign.Unit {
 
 // identified finds out the id of the job. Its folder is called after it; where a name could
 // be an encoded one, the files say whether it is.
-func (im importer) identified(at foreign.Unit) foreign.Unit {
+func (im importer) identified(at sessiondir.Unit) sessiondir.Unit {
 	name := path.Base(at.Dir)
 	id := at.ID
 	if id != name || formats.FileName(id) != name {
 		if says, ok := im.says(at); ok && isNameOf(name, says) {
 			id = says
 		} else if !utf8.ValidString(id) {
-			id = foreign.KeyOf(name)
+			id = sessiondir.KeyOf(name)
 		}
 	}
-	return foreign.Unit{ID: shape.SessionID(id), Dir: at.Dir}
+	return sessiondir.Unit{ID: shape.SessionID(id), Dir: at.Dir}
 }
 
 // says returns the id of the job that the first file says which says any.
-func (im importer) says(at foreign.Unit) (string, bool) {
+func (im importer) says(at sessiondir.Unit) (string, bool) {
 	u := im.newUnit(at)
 	if im.quietly().list(u, "") != nil {
 		return "", false

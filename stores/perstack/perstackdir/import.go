@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/sealed"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Import implements formats.Layout. It brings a folder into a store: perstack/, the folder
@@ -32,7 +32,7 @@ func (l Layout) Import(ctx context.Context, target formats.Target, path string, 
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.Import(ctx, target, stamp, at, o, keys.bringer(ctx))
+	return sessiondir.Import(ctx, target, stamp, at, o, keys.bringer(ctx))
 }
 
 // keysFor opens the keys for an import, which may do without.
@@ -45,12 +45,12 @@ func (l Layout) keysFor(o formats.ImportOptions) (keyring, error) {
 }
 
 // bringer brings in what a folder holds, or a storage.
-func (k keyring) bringer(ctx context.Context) func(*foreign.Intake) error {
-	return func(in *foreign.Intake) error { return importer{in, k}.run(ctx) }
+func (k keyring) bringer(ctx context.Context) func(*sessiondir.Intake) error {
+	return func(in *sessiondir.Intake) error { return importer{in, k}.run(ctx) }
 }
 
 type importer struct {
-	*foreign.Intake
+	*sessiondir.Intake
 	keys keyring
 }
 
@@ -75,7 +75,7 @@ func (im importer) run(ctx context.Context) error {
 }
 
 // birthOf reads what a folder says of its beginning.
-func (im importer) birthOf(at foreign.Unit) string {
+func (im importer) birthOf(at sessiondir.Unit) string {
 	u := im.newUnit(at)
 	f, err := im.Tree.File(path.Join(at.Dir, jobName))
 	if err != nil {
@@ -94,15 +94,15 @@ func (im importer) birthOf(at foreign.Unit) string {
 }
 
 // unit imports one job.
-func (im importer) unit(ctx context.Context, at foreign.Unit) error {
-	err := foreign.Retry(ctx, func(bool) error { return im.try(ctx, at) })
+func (im importer) unit(ctx context.Context, at sessiondir.Unit) error {
+	err := sessiondir.Retry(ctx, func(bool) error { return im.try(ctx, at) })
 	if im.Dry != nil {
 		im.Dry.Forget(events.Session(im.Target.Namespace(), at.ID))
 	}
 	return im.Settle(ctx, at.Dir, err)
 }
 
-func (im importer) try(ctx context.Context, at foreign.Unit) error {
+func (im importer) try(ctx context.Context, at sessiondir.Unit) error {
 	before := len(im.Report.Problems)
 	u, err := im.scanned(at)
 	if err != nil {
@@ -130,14 +130,14 @@ func (im importer) session(ctx context.Context, u *unit) error {
 		return err
 	}
 	v := newView(im.Target, s, im.keys)
-	return im.Bring(ctx, s, foreign.Work{ID: u.ID, Place: u.Dir, Kind: events.KindJob, Birth: u.birth,
+	return im.Bring(ctx, s, sessiondir.Work{ID: u.ID, Place: u.Dir, Kind: events.KindJob, Birth: u.birth,
 		Same: func() (bool, error) {
 			differing, err := im.differing(ctx, v, u)
 			return len(differing) == 0, err
 		},
-		Plan: func(origin *events.Origin) (foreign.Plan, error) {
+		Plan: func(origin *events.Origin) (sessiondir.Plan, error) {
 			p, err := im.plan(ctx, v, u, origin)
-			return foreign.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p) }}, err
+			return sessiondir.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p) }}, err
 		},
 		Finish: func(outcome *int) { im.finish(u, outcome) }, Status: u.status(),
 	})

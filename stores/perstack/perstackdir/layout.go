@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
@@ -49,13 +49,13 @@ func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Sess
 			yield(formats.File{Path: dirOf(s)}, err)
 			return
 		}
-		foreign.Files(ctx, dirOf(s)+"/", paths, v.file)(yield)
+		sessiondir.Files(ctx, dirOf(s)+"/", paths, v.file)(yield)
 	}
 }
 
 // RootFiles implements formats.Layout: files of the folder that are in no job's.
 func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
-	return foreign.ExportRoot(ctx, src, root, nil)
+	return sessiondir.ExportRoot(ctx, src, root, nil)
 }
 
 // Subject implements formats.Layout: the session of a file in a job's folder, the document
@@ -77,7 +77,7 @@ func subjectOf(ctx context.Context, src formats.Source, dir string) (events.Subj
 	if id, ok := formats.ParseFileName(dir); ok {
 		return events.Session(src.Namespace(), shape.SessionID(id)), true
 	}
-	return foreign.FindSession(ctx, src, func(id string) bool {
+	return sessiondir.FindSession(ctx, src, func(id string) bool {
 		id, ok := shape.JobID(id)
 		return ok && isNameOf(dir, id)
 	})

@@ -10,12 +10,12 @@ import (
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
 // units are the jobs, and the files beside them. What may hold secrets has no place there.
-var units = foreign.Units{
+var units = sessiondir.Units{
 	Stamp:   stamp,
 	Exports: Layout{}.Exports,
 	Session: func(ctx context.Context, src formats.Source, root formats.Root, name string) (events.Subject, bool, bool) {
@@ -24,7 +24,7 @@ var units = foreign.Units{
 			return sub, false, ok && !isPrivate(name)
 		}
 		dir := strings.Split(name, "/")[1]
-		for _, id := range []string{dir, foreign.KeyOf(dir)} { // its files may say that it is no name that was made of an id
+		for _, id := range []string{dir, sessiondir.KeyOf(dir)} { // its files may say that it is no name that was made of an id
 			other := events.Session(src.Namespace(), shape.SessionID(id))
 			if o, err := src.Loader().Outline(ctx, other, 0); err == nil && folderOf(o) == jobsName+"/"+dir {
 				return other, true, true
@@ -45,7 +45,7 @@ func (l Layout) ImportFrom(ctx context.Context, target formats.Target, st format
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.ImportFrom(ctx, target, stamp, st, root, o, keys.bringer(ctx))
+	return sessiondir.ImportFrom(ctx, target, stamp, st, root, o, keys.bringer(ctx))
 }
 
 // Unit implements formats.Live. What is sealed is its job's.
@@ -57,7 +57,7 @@ func (Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, s
 	if sub.Kind != sealed.Kind || sub.Namespace != src.Namespace() {
 		return units.Unit(ctx, src, root, sub)
 	}
-	have, err := foreign.Load(ctx, src, sub)
+	have, err := sessiondir.Load(ctx, src, sub)
 	if s, ok := have.Session(); ok || err != nil {
 		return s, ok, err
 	}
@@ -72,7 +72,7 @@ func (Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, s
 // Place implements formats.Live: the folder of a job.
 func (Layout) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
 	if !unit.IsSession() {
-		return foreign.PlaceOfRootFile(ctx, src, root.Name, unit)
+		return sessiondir.PlaceOfRootFile(ctx, src, root.Name, unit)
 	}
 	o, err := units.Outline(ctx, src, root, unit)
 	if err != nil {
@@ -84,9 +84,9 @@ func (Layout) Place(ctx context.Context, src formats.Source, root formats.Root, 
 // UnitFiles implements formats.Live.
 func (l Layout) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
 	if !unit.IsSession() {
-		return foreign.SingleFile(ctx, src, root, unit)
+		return sessiondir.SingleFile(ctx, src, root, unit)
 	}
-	return foreign.SessionFiles(ctx, src, l, unit, at)
+	return sessiondir.SessionFiles(ctx, src, l, unit, at)
 }
 
 // UnitAt implements formats.Live.

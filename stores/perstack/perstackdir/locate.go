@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 const rootName = "perstack"
 
-var folders = foreign.Shape{
+var folders = sessiondir.Shape{
 	Layout: Format, Sessions: jobsName, Inside: rootName,
 	IsRoot:     looksLikeRoot,
 	HasSession: looksLikeJob,
@@ -19,7 +19,7 @@ var folders = foreign.Shape{
 
 // locate finds the root for a path that a user gave: perstack/, the folder around it,
 // perstack/jobs, or the folder of one job.
-func locate(path string) (foreign.Location, error) {
+func locate(path string) (sessiondir.Location, error) {
 	at, err := folders.Find(path)
 	if err != nil {
 		return at, err
@@ -31,13 +31,13 @@ func locate(path string) (foreign.Location, error) {
 }
 
 func looksLikeRoot(dir string) bool {
-	return foreign.Shape{HasSession: looksLikeJob}.HoldsSession(filepath.Join(dir, jobsName))
+	return sessiondir.Shape{HasSession: looksLikeJob}.HoldsSession(filepath.Join(dir, jobsName))
 }
 
 // looksLikeJob reports whether a folder has a file that only a job has: the runtime writes
 // neither job.json nor run-setting.json, and another program may have a job.json.
 func looksLikeJob(dir string) bool {
-	return foreign.IsFile(filepath.Join(dir, jobName)) && isJob(filepath.Join(dir, jobName)) ||
+	return sessiondir.IsFile(filepath.Join(dir, jobName)) && isJob(filepath.Join(dir, jobName)) ||
 		holds(filepath.Join(dir, checkpointsName), func(name string) bool { return strings.HasSuffix(name, suffix) }) ||
 		holdsRun(filepath.Join(dir, runsName))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
@@ -18,7 +18,7 @@ const Format = "perstack"
 // EventSource is the CloudEvents source of every event that an import makes.
 const EventSource = "urn:tally:import:perstack"
 
-var stamp = foreign.Stamp{Format: Format, Source: EventSource}
+var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
 const (
 	jobsName        = "jobs"
@@ -116,7 +116,7 @@ func isNameOf(name, id string) bool { return name == id || name == formats.FileN
 
 // dirOf is the folder of a session below the root.
 func dirOf(s *projector.Session) string {
-	if name := foreign.PathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
+	if name := sessiondir.PathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
 		return jobsName + "/" + name
 	}
 	return jobsName + "/" + formats.FileName(jobID(s.Subject))
@@ -127,5 +127,5 @@ func jobID(sub events.Subject) string { return strings.TrimPrefix(sub.ID, shape.
 
 // documentOf names the document of a file that is kept whole.
 func documentOf(ns, root, full string) events.Subject {
-	return foreign.DocumentOf(ns, root, full, "")
+	return sessiondir.DocumentOf(ns, root, full, "")
 }

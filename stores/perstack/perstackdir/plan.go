@@ -6,7 +6,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/secret"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
@@ -39,7 +39,7 @@ func (im importer) plan(ctx context.Context, v view, u *unit, origin *events.Ori
 		}
 	}
 	for name := range out.files {
-		if u.file(name) == nil && !u.isOut(name) && !v.s.Ledger.Formats[foreign.KeyOf(name)].Gone {
+		if u.file(name) == nil && !u.isOut(name) && !v.s.Ledger.Formats[sessiondir.KeyOf(name)].Gone {
 			p.undoes = true
 		}
 	}
@@ -81,7 +81,7 @@ func (p *plan) touched(st *state, w *value) *events.RunAnnotated {
 	e := shape.Touched(w.run, w.setting.UpdatedAt)
 	later := *st
 	later.touched = e.TouchedAt
-	if raw, problem := p.setting(&later); problem == "" && foreign.SumOf(raw) == w.sum {
+	if raw, problem := p.setting(&later); problem == "" && sessiondir.SumOf(raw) == w.sum {
 		return e
 	}
 	raw, err := later.current()
@@ -138,7 +138,7 @@ func (p *plan) planHead() error {
 		c.Formats = map[string]events.FileFormat{everyFile: {Mode: mode}}
 	}
 	var err error
-	p.created, p.updated, err = foreign.Head(p.s, c, set)
+	p.created, p.updated, err = sessiondir.Head(p.s, c, set)
 	return err
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
@@ -123,10 +123,10 @@ func (r reader) job(rec events.Record, raw events.Raw) {
 
 // add notes a file that holds a raw value as it stands.
 func (r reader) add(path string, st *state, raw events.Raw) {
-	st.value = foreign.SumOf(raw)
+	st.value = sessiondir.SumOf(raw)
 	st.sum = st.value
 	if f := r.format(path); f.BOM || f.Indent != "" || f.FinalNewline {
-		st.sum = foreign.SumOf(foreign.SpellJSON(raw, f))
+		st.sum = sessiondir.SumOf(sessiondir.SpellJSON(raw, f))
 	}
 	r.out.files[path] = st
 }
@@ -186,7 +186,7 @@ func (r reader) finish() error {
 		if err != nil {
 			return err
 		}
-		st.value, st.sum = sumOfSetting(raw), foreign.SumOf(foreign.SpellJSON(raw, r.format(path)))
+		st.value, st.sum = sumOfSetting(raw), sessiondir.SumOf(sessiondir.SpellJSON(raw, r.format(path)))
 	}
 	return nil
 }

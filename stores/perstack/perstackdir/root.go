@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // rootFiles keeps the files that belong to no job, and takes away those that are gone.
@@ -35,7 +35,7 @@ func (im importer) rootFolder(ctx context.Context, dir string, seen map[string]b
 		case e.Dir && dir == jobsName:
 		case e.Dir:
 			err = im.rootFolder(ctx, full, seen)
-		case foreign.IsOdd(e):
+		case sessiondir.IsOdd(e):
 			im.Skipped(full)
 		case isPrivate(full):
 			im.Problem(full, 0, "it may hold secrets, and is in no job's folder: not imported")

@@ -9,11 +9,11 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // scanned settles what the folder of a job holds.
-func (im importer) scanned(at foreign.Unit) (*unit, error) {
+func (im importer) scanned(at sessiondir.Unit) (*unit, error) {
 	u := im.newUnit(at)
 	if err := im.list(u, ""); err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func (im importer) scanned(at foreign.Unit) (*unit, error) {
 			u.files[f.Path] = f
 		}
 	}
-	u.Files = slices.DeleteFunc(u.Files, func(f *foreign.File) bool { return f.Sum == "" && !u.out[f.Path] }) // taken away meanwhile
+	u.Files = slices.DeleteFunc(u.Files, func(f *sessiondir.File) bool { return f.Sum == "" && !u.out[f.Path] }) // taken away meanwhile
 	inOrder(u.values)
 	return u, u.begin()
 }
@@ -46,7 +46,7 @@ func (im importer) list(u *unit, dir string) error {
 		switch {
 		case e.Dir:
 			err = im.list(u, rel)
-		case foreign.IsOdd(e):
+		case sessiondir.IsOdd(e):
 			u.Links = append(u.Links, path.Join(u.Dir, rel))
 		default:
 			err = u.add(e, rel)
@@ -59,7 +59,7 @@ func (im importer) list(u *unit, dir string) error {
 }
 
 func (u *unit) add(e formats.Entry, rel string) error {
-	f, err := foreign.Found(e, rel, path.Join(u.Dir, rel))
+	f, err := sessiondir.Found(e, rel, path.Join(u.Dir, rel))
 	if err == nil {
 		u.Files = append(u.Files, f)
 	}
@@ -67,7 +67,7 @@ func (u *unit) add(e formats.Entry, rel string) error {
 }
 
 // scan reads a file once. One that was taken away meanwhile gets no sum.
-func (im importer) scan(u *unit, f *foreign.File) {
+func (im importer) scan(u *unit, f *sessiondir.File) {
 	p := placeOf(f.Path)
 	data, err := im.read(u, f)
 	switch {
@@ -89,7 +89,7 @@ func (im importer) scan(u *unit, f *foreign.File) {
 	v := &value{File: f, place: p}
 	if err := v.take(u, data); err != nil {
 		f.Format = events.FileFormat{}
-		im.useless(u, f, foreign.LineOf(data, err), foreign.ReasonOf(err))
+		im.useless(u, f, sessiondir.LineOf(data, err), sessiondir.ReasonOf(err))
 		return
 	}
 	f.Value, u.byFile[f], u.values = true, v, append(u.values, v)
@@ -97,7 +97,7 @@ func (im importer) scan(u *unit, f *foreign.File) {
 }
 
 // useless reports a file that is kept as it is, because nothing can be taken from it.
-func (im importer) useless(u *unit, f *foreign.File, line int, why string) {
+func (im importer) useless(u *unit, f *sessiondir.File, line int, why string) {
 	if im.mayKeep(u, f, why) {
 		f.Problem(line, why+": kept as it is, nothing is taken from it")
 	}
@@ -105,7 +105,7 @@ func (im importer) useless(u *unit, f *foreign.File, line int, why string) {
 
 // read reads a file, and hashes it. One that is larger than what an event can hold is only
 // hashed: then data is nil.
-func (im importer) read(u *unit, f *foreign.File) (data []byte, err error) {
+func (im importer) read(u *unit, f *sessiondir.File) (data []byte, err error) {
 	if f.Size > int64(u.Limit) {
 		return nil, u.Tree.Hash(f)
 	}
@@ -115,7 +115,7 @@ func (im importer) read(u *unit, f *foreign.File) (data []byte, err error) {
 	if len(data) > u.Limit { // it grew
 		return nil, u.Tree.Hash(f)
 	}
-	f.Sum, f.Size = foreign.SumOf(data), int64(len(data))
+	f.Sum, f.Size = sessiondir.SumOf(data), int64(len(data))
 	if data == nil {
 		data = []byte{}
 	}

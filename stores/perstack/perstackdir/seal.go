@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // seal settles how each file is spelled, now that the state shows what it renders: a file
@@ -60,7 +60,7 @@ func (s sealing) settle(ctx context.Context, name string) error {
 	}
 	st, f := out.files[name], s.u.file(name)
 	if f == nil {
-		s.wanted[foreign.KeyOf(name)] = events.FileFormat{Gone: true, Of: st.rendered()}
+		s.wanted[sessiondir.KeyOf(name)] = events.FileFormat{Gone: true, Of: st.rendered()}
 		return nil
 	}
 	format := f.Format
@@ -70,8 +70,8 @@ func (s sealing) settle(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if foreign.SumOf(foreign.SpellJSON(raw, format)) == f.Sum {
-			s.wanted[foreign.KeyOf(name)] = format
+		if sessiondir.SumOf(sessiondir.SpellJSON(raw, format)) == f.Sum {
+			s.wanted[sessiondir.KeyOf(name)] = format
 			return nil
 		}
 	}
@@ -84,15 +84,15 @@ func (s sealing) settle(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if have := s.v.s.Ledger.Formats[foreign.KeyOf(name)]; have != format {
-		s.wanted[foreign.KeyOf(name)] = format
+	if have := s.v.s.Ledger.Formats[sessiondir.KeyOf(name)]; have != format {
+		s.wanted[sessiondir.KeyOf(name)] = format
 	}
 	return nil
 }
 
 // keep keeps a file whole, sealed if it may hold secrets. Where there is no key it is not
 // kept: then it returns no document.
-func (s sealing) keep(ctx context.Context, f *foreign.File) (events.DocRef, error) {
+func (s sealing) keep(ctx context.Context, f *sessiondir.File) (events.DocRef, error) {
 	doc := documentOf(s.im.Target.Namespace(), s.origin.Root, f.Full)
 	session := events.Link{Rel: "session", To: s.v.s.Subject.String()}
 	if !s.u.isSecretive(f) {
@@ -106,14 +106,14 @@ func (s sealing) keep(ctx context.Context, f *foreign.File) (events.DocRef, erro
 	if err != nil {
 		return "", err
 	}
-	if foreign.SumOf(data) != f.Sum {
-		return "", foreign.ErrChanged
+	if sessiondir.SumOf(data) != f.Sum {
+		return "", sessiondir.ErrChanged
 	}
 	box := *f
 	if box.Data, err = s.im.keys.ring.SealDocument(doc, data); err != nil {
 		return "", err
 	}
-	box.Sum, box.Size = foreign.SumOf(box.Data), int64(len(box.Data))
+	box.Sum, box.Size = sessiondir.SumOf(box.Data), int64(len(box.Data))
 	return events.RefOf(doc, 0), s.im.Keep(ctx, doc, s.origin, &box, session)
 }
 

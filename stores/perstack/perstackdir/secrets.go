@@ -7,7 +7,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/sealed"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/secret"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
@@ -43,7 +43,7 @@ func (s setting) sum() string { return sumOfSetting(s.raw) }
 
 // sumOfSetting hashes a setting with placeholders, whose numbers follow from their places.
 func sumOfSetting(raw events.Raw) string {
-	return foreign.SumOf(placeholder.ReplaceAll(raw, []byte(`"tally:secret:"`)))
+	return sessiondir.SumOf(placeholder.ReplaceAll(raw, []byte(`"tally:secret:"`)))
 }
 
 var placeholder = regexp.MustCompile(`"tally:secret:[0-9]+"`)
@@ -92,7 +92,7 @@ func (im importer) guard(u *unit, v *value) {
 
 // mayKeep reports whether a file may be kept whole. One that may hold secrets is kept sealed;
 // without a key it is reported, and left out: nothing of it is compared or taken away.
-func (im importer) mayKeep(u *unit, f *foreign.File, why string) bool {
+func (im importer) mayKeep(u *unit, f *sessiondir.File, why string) bool {
 	if !u.isSecretive(f) || im.keys.err == nil && !im.Options.NoSecrets {
 		return true
 	}
@@ -101,7 +101,7 @@ func (im importer) mayKeep(u *unit, f *foreign.File, why string) bool {
 }
 
 // leaveOut reports a file that does not go in for want of a key.
-func (im importer) leaveOut(u *unit, f *foreign.File, why string) {
+func (im importer) leaveOut(u *unit, f *sessiondir.File, why string) {
 	u.out[f.Path] = true
 	reason := "the values of secrets are to be left out"
 	if !im.Options.NoSecrets {

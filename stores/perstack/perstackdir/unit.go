@@ -5,37 +5,37 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
 // unit is the folder of a job, as the importer found it.
 type unit struct {
-	foreign.Folder
+	sessiondir.Folder
 
 	job     string // its id
 	key     string // the name of its folder, where that is not made of the id; else ""
 	values  []*value
-	files   map[string]*foreign.File // by path
-	byFile  map[*foreign.File]*value // what goes into the session
-	out     map[string]bool          // files, and folders with a slash behind them, that are not looked at: they stay as the store has them
-	notes   []string                 // paths of files that the original does not know
-	birth   string                   // what the job says of its beginning
-	created events.Timestamp         // best knowledge of the beginning
+	files   map[string]*sessiondir.File // by path
+	byFile  map[*sessiondir.File]*value // what goes into the session
+	out     map[string]bool             // files, and folders with a slash behind them, that are not looked at: they stay as the store has them
+	notes   []string                    // paths of files that the original does not know
+	birth   string                      // what the job says of its beginning
+	created events.Timestamp            // best knowledge of the beginning
 }
 
 // newUnit returns a unit of which nothing was looked at yet.
-func (im importer) newUnit(at foreign.Unit) *unit {
-	u := &unit{Folder: im.Folder(at), files: make(map[string]*foreign.File), byFile: make(map[*foreign.File]*value), out: make(map[string]bool)}
+func (im importer) newUnit(at sessiondir.Unit) *unit {
+	u := &unit{Folder: im.Folder(at), files: make(map[string]*sessiondir.File), byFile: make(map[*sessiondir.File]*value), out: make(map[string]bool)}
 	u.job, _ = shape.JobID(at.ID)
 	if name := path.Base(u.Dir); formats.FileName(u.job) != name {
-		u.key = foreign.KeyOf(name)
+		u.key = sessiondir.KeyOf(name)
 	}
 	return u
 }
 
 // file returns the file of a path, nil if the unit has none.
-func (u *unit) file(name string) *foreign.File { return u.files[name] }
+func (u *unit) file(name string) *sessiondir.File { return u.files[name] }
 
 // of returns the value of a part, nil if there is none or nothing could be read from it.
 func (u *unit) of(p part) *value {
@@ -84,7 +84,7 @@ func (u *unit) isOut(name string) bool {
 }
 
 // isSecretive reports whether a file that is kept whole is to be sealed.
-func (u *unit) isSecretive(f *foreign.File) bool {
+func (u *unit) isSecretive(f *sessiondir.File) bool {
 	v := u.byFile[f]
 	return isPrivate(f.Path) && (v == nil || len(v.setting.values)+len(v.setting.suspects) > 0)
 }

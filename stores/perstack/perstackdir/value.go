@@ -7,13 +7,13 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
 // value is what a file holds that goes into the session.
 type value struct {
-	*foreign.File
+	*sessiondir.File
 	place
 	raw events.Raw // nil: it is read again when its turn comes
 	sum string     // of the raw value
@@ -32,14 +32,14 @@ type value struct {
 // take reads the value of a file. Its name has to follow from it: otherwise it would come
 // out under another.
 func (v *value) take(u *unit, data []byte) error {
-	j, err := foreign.ReadJSON(data, foreign.TurnInside)
+	j, err := sessiondir.ReadJSON(data, sessiondir.TurnInside)
 	if err == nil {
 		err = j.NoObject
 	}
 	if err != nil {
 		return err
 	}
-	v.raw, v.Format, v.sum = j.Raw, j.Format, foreign.SumOf(j.Raw)
+	v.raw, v.Format, v.sum = j.Raw, j.Format, sessiondir.SumOf(j.Raw)
 	if err := v.read(u); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (v *value) readJob(u *unit) error {
 	compact := rawjson.AppendCompact(nil, v.raw)
 	usual := v.Format
 	usual.Indent = jobIndent
-	if foreign.SumOf(foreign.SpellJSON(compact, usual)) == v.Sum {
+	if sessiondir.SumOf(sessiondir.SpellJSON(compact, usual)) == v.Sum {
 		v.raw, v.Format = compact, usual
 	}
 	v.job = job

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/secret"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
@@ -35,7 +35,7 @@ func (v view) whole(ctx context.Context, moved bool, rec events.Record) (events.
 	if moved {
 		rec, err = v.src.Loader().Whole(ctx, rec)
 	} else {
-		rec, err = projector.Resolve(ctx, v.src.Loader().Source, rec, foreign.MaxValue(v.src))
+		rec, err = projector.Resolve(ctx, v.src.Loader().Source, rec, sessiondir.MaxValue(v.src))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -43,7 +43,7 @@ func (v view) whole(ctx context.Context, moved bool, rec events.Record) (events.
 	p := projector.Decode(rec).Payload
 	raw := rawOf(p)
 	if lists := events.ListsOf(p); len(lists) > 0 {
-		raw, err = lists.Fill(raw, foreign.MaxValue(v.src), v.piece)
+		raw, err = lists.Fill(raw, sessiondir.MaxValue(v.src), v.piece)
 		err = projector.Unfilled(rec.Offset, err)
 	}
 	return p, raw, err
@@ -74,7 +74,7 @@ func (v view) piece(p events.Piece) ([]events.Raw, error) {
 // format is how a file is spelled, if it is not kept whole: as the original does, unless the
 // session says otherwise.
 func (v view) format(path string) events.FileFormat {
-	if f, ok := v.s.Ledger.Formats[foreign.KeyOf(path)]; ok {
+	if f, ok := v.s.Ledger.Formats[sessiondir.KeyOf(path)]; ok {
 		return f
 	}
 	f := v.s.Ledger.Formats[everyFile]
@@ -94,19 +94,19 @@ func (v view) paths(ctx context.Context) ([]string, error) {
 	for name := range out.files {
 		others = append(others, name)
 	}
-	list := foreign.Paths(v.s, others...)
+	list := sessiondir.Paths(v.s, others...)
 	return slices.DeleteFunc(list, func(name string) bool { return name == everyFile }), nil
 }
 
 // file decides where the bytes of a path come from. ok is false if the session has no such
 // file.
-func (v view) file(ctx context.Context, path string) (o foreign.Output, ok bool, err error) {
+func (v view) file(ctx context.Context, path string) (o sessiondir.Output, ok bool, err error) {
 	out, err := v.records(ctx)
 	if err != nil {
 		return o, false, err
 	}
 	st := out.files[path]
-	o, err = foreign.OutputOf(v.src, v.s, path, func(events.FileFormat) (string, error) { return st.rendered(), nil })
+	o, err = sessiondir.OutputOf(v.src, v.s, path, func(events.FileFormat) (string, error) { return st.rendered(), nil })
 	if !o.Known {
 		o.Format = v.format(path)
 	}
@@ -126,7 +126,7 @@ func (v view) file(ctx context.Context, path string) (o foreign.Output, ok bool,
 // rendered is the hash of what the state renders for a file.
 func (st *state) rendered() string {
 	if st == nil {
-		return foreign.Nothing
+		return sessiondir.Nothing
 	}
 	return st.sum
 }
@@ -137,7 +137,7 @@ func (v view) render(ctx context.Context, w io.Writer, st *state, f events.FileF
 	if err != nil {
 		return err
 	}
-	return foreign.WriteJSON(w, raw, f)
+	return sessiondir.WriteJSON(w, raw, f)
 }
 
 // value returns the raw value of a file, of a setting with its secrets if there is a key.
@@ -161,13 +161,13 @@ func (v view) value(ctx context.Context, st *state) (events.Raw, error) {
 // with placeholders.
 func (v view) sumAs(ctx context.Context, st *state, f events.FileFormat) (string, error) {
 	if st == nil {
-		return foreign.Nothing, nil
+		return sessiondir.Nothing, nil
 	}
 	raw, err := st.current()
 	if st.raw == nil {
 		raw, err = v.value(ctx, st)
 	}
-	return foreign.SumOf(foreign.SpellJSON(raw, f)), err
+	return sessiondir.SumOf(sessiondir.SpellJSON(raw, f)), err
 }
 
 // setting returns a run's setting with its secrets, or with placeholders and why.

@@ -14,16 +14,16 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
 // unit is an agent of the folder.
 type unit struct {
-	file  *foreign.File
+	file  *sessiondir.File
 	node  nodefile.Node
 	id    string
-	diary *foreign.File // sessions.jsonl, nil if there is none
+	diary *sessiondir.File // sessions.jsonl, nil if there is none
 	lines []entry
 }
 
@@ -55,7 +55,7 @@ func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
 	im.seen[doc] = name
 	err = im.unkept(ctx, files...)
 	if err == nil {
-		err = foreign.Retry(ctx, func(bool) error { return im.bring(ctx, u, doc) })
+		err = sessiondir.Retry(ctx, func(bool) error { return im.bring(ctx, u, doc) })
 	}
 	return files, im.Settle(ctx, name, err)
 }
@@ -83,14 +83,14 @@ func (im *importer) read(name string) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := foreign.WholeLimit(im.Target)
+	limit := sessiondir.WholeLimit(im.Target)
 	if f.Size > limit {
 		return nil, nil // it is kept whole
 	}
 	if f.Data, err = im.Tree.Read(f, limit+1); err != nil {
 		return nil, err
 	}
-	f.Sum, f.Size = foreign.SumOf(f.Data), int64(len(f.Data))
+	f.Sum, f.Size = sessiondir.SumOf(f.Data), int64(len(f.Data))
 	u := &unit{file: f}
 	if u.node, err = nodefile.Parse(f.Data); err != nil {
 		if !im.flat { // there any document may stand
@@ -123,13 +123,13 @@ func (im *importer) readLog(u *unit, name string) error {
 	if err != nil {
 		return nil //nolint:nilerr // there is none
 	}
-	if f.Size > foreign.WholeLimit(im.Target) {
+	if f.Size > sessiondir.WholeLimit(im.Target) {
 		return nil
 	}
 	if f.Data, err = im.Tree.Read(f, f.Size+1); err != nil {
 		return err
 	}
-	f.Sum, f.Size, u.diary = foreign.SumOf(f.Data), int64(len(f.Data)), f
+	f.Sum, f.Size, u.diary = sessiondir.SumOf(f.Data), int64(len(f.Data)), f
 	u.lines = parseSessions(f.Data, f.BadLine)
 	f.EndLines()
 	return nil
@@ -141,7 +141,7 @@ func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) erro
 	if err != nil {
 		return err
 	}
-	have, err := foreign.Load(ctx, im.Target, doc)
+	have, err := sessiondir.Load(ctx, im.Target, doc)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) erro
 	if err := im.writeLog(ctx, u, s); err != nil {
 		return err
 	}
-	folder := foreign.Folder{Files: []*foreign.File{u.file}}
+	folder := sessiondir.Folder{Files: []*sessiondir.File{u.file}}
 	if u.diary != nil {
 		folder.Files = append(folder.Files, u.diary)
 	}
@@ -177,7 +177,7 @@ func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) erro
 }
 
 // refusal says why an agent that the store has must not become what the folder says.
-func (im *importer) refusal(u *unit, s *projector.Session, have foreign.Stored) string {
+func (im *importer) refusal(u *unit, s *projector.Session, have sessiondir.Stored) string {
 	ours := have.Meta.Attributes["marker"] == im.Marker
 	switch {
 	case s.Offset() == 0 && !have.Exists:
@@ -201,7 +201,7 @@ func continues(a, b []entry) bool {
 }
 
 // write has session and document say what the node file says, both or none.
-func (im *importer) write(ctx context.Context, u *unit, s *projector.Session, have foreign.Stored) error {
+func (im *importer) write(ctx context.Context, u *unit, s *projector.Session, have sessiondir.Stored) error {
 	var parts []log.Part
 	evs, err := im.session(u, s)
 	if err != nil {
@@ -314,7 +314,7 @@ func (im *importer) writeLog(ctx context.Context, u *unit, s *projector.Session)
 	if err != nil || bytes.Equal(rendered, u.diary.Data) && u.diary.Mode == 0 {
 		return err
 	}
-	doc := foreign.DocumentOf(im.Target.Namespace(), rootName, u.diary.Full, "")
+	doc := sessiondir.DocumentOf(im.Target.Namespace(), rootName, u.diary.Full, "")
 	return im.Keep(ctx, doc, &events.Origin{Root: im.Root, Marker: im.Marker}, u.diary, events.Link{Rel: "session", To: s.Subject.String()})
 }
 

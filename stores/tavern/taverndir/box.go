@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // head is the file that says of an inbox how much of it was seen, and of a queue what it is.
@@ -134,7 +134,7 @@ type boxUnit struct {
 	turns []events.Entry
 	lives []life // what became of each turn that is an item
 	head  head
-	files []*foreign.File
+	files []*sessiondir.File
 }
 
 // boxes finds the inboxes and queues of the folder. A file that is not written as theirs are
@@ -173,7 +173,7 @@ func (im *importer) boxes(files []string) ([]*boxUnit, error) {
 // kept as it is.
 func (im *importer) checkHead(u *boxUnit) {
 	name := path.Join(u.at, boxes[u.box].head)
-	at := slices.IndexFunc(u.files, func(f *foreign.File) bool { return f.Full == name })
+	at := slices.IndexFunc(u.files, func(f *sessiondir.File) bool { return f.Full == name })
 	if at < 0 || u.headFits() {
 		return
 	}
@@ -203,9 +203,9 @@ func (u *boxUnit) created() *events.SessionCreated {
 }
 
 // boxFile reads a file of a box, if the box would write it so.
-func (im *importer) boxFile(u *boxUnit, name, below string) (*foreign.File, bool, error) {
+func (im *importer) boxFile(u *boxUnit, name, below string) (*sessiondir.File, bool, error) {
 	f, err := im.Tree.File(name)
-	if err != nil || f.Size > foreign.WholeLimit(im.Target)/2 || f.Mode != 0 {
+	if err != nil || f.Size > sessiondir.WholeLimit(im.Target)/2 || f.Mode != 0 {
 		return nil, false, nil //nolint:nilerr // it is looked at once more as a file
 	}
 	if f.Data, err = im.Tree.Read(f, f.Size+1); err != nil {
@@ -293,7 +293,7 @@ func (im *importer) bringBox(ctx context.Context, u *boxUnit) error {
 	case im.Report.Events == before:
 		outcome = &im.Report.Unchanged
 	}
-	im.Finish(foreign.Folder{Files: u.files}, outcome)
+	im.Finish(sessiondir.Folder{Files: u.files}, outcome)
 	for range u.files {
 		im.Report.Files.Add(formats.Exact)
 	}
@@ -405,7 +405,7 @@ func (im *importer) importBoxes(ctx context.Context, files []string) ([]string, 
 		}
 		err := im.unkept(ctx, names...)
 		if err == nil {
-			err = foreign.Retry(ctx, func(bool) error { return im.bringBox(ctx, u) })
+			err = sessiondir.Retry(ctx, func(bool) error { return im.bringBox(ctx, u) })
 		}
 		if err := im.Settle(ctx, path.Dir(u.files[0].Full), err); err != nil {
 			return nil, err

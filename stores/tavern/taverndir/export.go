@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
@@ -44,7 +44,7 @@ func documentFile(ctx context.Context, src formats.Source, sub events.Subject, a
 		return formats.File{Path: at}, err
 	}
 	return formats.File{Path: at, Mode: modeOf(doc), Way: formats.Exact,
-		Write: func(w io.Writer) error { return foreign.WriteContent(ctx, src, doc, w) }}, nil
+		Write: func(w io.Writer) error { return sessiondir.WriteContent(ctx, src, doc, w) }}, nil
 }
 
 // modeOf is the mode of the file that a document was, or that of an ordinary one.
@@ -74,7 +74,7 @@ func agentFiles(ctx context.Context, src formats.Source, s *projector.Session, a
 			node = name
 		}
 		files = append(files, formats.File{Path: node, Mode: modeOf(doc), Way: formats.Exact,
-			Write: func(w io.Writer) error { return foreign.WriteContent(ctx, src, doc, w) }})
+			Write: func(w io.Writer) error { return sessiondir.WriteContent(ctx, src, doc, w) }})
 	}
 	text, mode, err := sessionsOf(ctx, src, s, sessionsPath(node, id))
 	if err != nil || text == nil {
@@ -105,7 +105,7 @@ func nodeDir(doc *projector.Document) string {
 // what was logged since.
 func sessionsOf(ctx context.Context, src formats.Source, s *projector.Session, name string) ([]byte, fs.FileMode, error) {
 	entries := entriesOf(s.Ledger)
-	doc, err := src.Loader().Document(ctx, foreign.DocumentOf(src.Namespace(), rootName, name, ""), 0)
+	doc, err := src.Loader().Document(ctx, sessiondir.DocumentOf(src.Namespace(), rootName, name, ""), 0)
 	if errors.Is(err, projector.ErrNotFound) || err == nil && isOfAnother(doc, s) {
 		if len(entries) == 0 {
 			return nil, 0, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 var _ formats.Grower = Layout{}
@@ -19,7 +19,7 @@ var _ formats.Grower = Layout{}
 // grownBox is what is known of a box that grows.
 type grownBox struct {
 	seen  events.Offset // up to which somebody saw it
-	turns foreign.Grown
+	turns sessiondir.Grown
 	items *itemPlaces // of a queue; nil: not looked for yet
 }
 
@@ -152,11 +152,11 @@ func (p *itemPlaces) find(id string) (n int, ok bool) {
 
 func boxGrownSince(ctx context.Context, src formats.Source, unit events.Subject, box int, since events.Offset) (g grownBox, ok bool, err error) {
 	o, err := src.Loader().Outline(ctx, unit, 0)
-	if err != nil || o.Ledger().Kind != boxes[box].kind || foreign.IsArchived(o.Ledger()) {
+	if err != nil || o.Ledger().Kind != boxes[box].kind || sessiondir.IsArchived(o.Ledger()) {
 		return g, false, err
 	}
 	g.seen = seenOf(o.Ledger(), box)
-	g.turns, ok, err = foreign.GrownSince(ctx, src, o, since, boxes[box].thread)
+	g.turns, ok, err = sessiondir.GrownSince(ctx, src, o, since, boxes[box].thread)
 	return g, ok, err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
@@ -29,24 +29,24 @@ func (l Layout) Import(ctx context.Context, target formats.Target, name string, 
 	if err != nil {
 		return formats.Report{}, err
 	}
-	return foreign.Import(ctx, target, stamp, at, o, bringer(ctx, flat))
+	return sessiondir.Import(ctx, target, stamp, at, o, bringer(ctx, flat))
 }
 
 // ImportFrom implements formats.Live. What is in the storage is .tavern, or if l says so a flat
 // folder.
 func (l Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
 	root.Name = rootName
-	return foreign.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx, l.Flat))
+	return sessiondir.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx, l.Flat))
 }
 
-func bringer(ctx context.Context, flat bool) func(*foreign.Intake) error {
-	return func(in *foreign.Intake) error {
+func bringer(ctx context.Context, flat bool) func(*sessiondir.Intake) error {
+	return func(in *sessiondir.Intake) error {
 		return (&importer{Intake: in, flat: flat, seen: make(map[events.Subject]string), whole: make(map[string]bool)}).run(ctx)
 	}
 }
 
 type importer struct {
-	*foreign.Intake
+	*sessiondir.Intake
 	flat  bool
 	seen  map[events.Subject]string // documents, with the files that they are
 	whole map[string]bool           // files that are kept
@@ -58,7 +58,7 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	if !im.Options.Part {
 		return false, nil
 	}
-	have, err := foreign.Load(ctx, im.Target, foreign.DocumentOf(im.Target.Namespace(), rootName, name, ""))
+	have, err := sessiondir.Load(ctx, im.Target, sessiondir.DocumentOf(im.Target.Namespace(), rootName, name, ""))
 	if _, linked := have.Session(); err != nil || have.Exists && !linked {
 		return false, err // it is kept already
 	}
@@ -93,7 +93,7 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	if err := files[i].Write(sum); err != nil {
 		return false, err
 	}
-	if foreign.HexSum(sum) != f.Sum {
+	if sessiondir.HexSum(sum) != f.Sum {
 		im.Problem(name, 0, fmt.Sprintf("is not one that %s can have: left as it was", unit.ID))
 	}
 	return true, nil
@@ -105,8 +105,8 @@ func (im *importer) unkept(ctx context.Context, files ...string) error {
 		return nil // it goes with those that are gone
 	}
 	for _, name := range files {
-		doc := foreign.DocumentOf(im.Target.Namespace(), rootName, name, "")
-		have, err := foreign.Load(ctx, im.Target, doc)
+		doc := sessiondir.DocumentOf(im.Target.Namespace(), rootName, name, "")
+		have, err := sessiondir.Load(ctx, im.Target, doc)
 		if _, linked := have.Session(); err == nil && have.Exists && !linked {
 			err = im.Drop(ctx, doc)
 		}
@@ -169,7 +169,7 @@ func (im *importer) list(dir string, files *[]string) error {
 			if err := im.list(name, files); err != nil {
 				return err
 			}
-		case foreign.IsOdd(e):
+		case sessiondir.IsOdd(e):
 			im.Skipped(name)
 		default:
 			*files = append(*files, name)
@@ -204,7 +204,7 @@ func (im *importer) isOfKind(ctx context.Context, name string, doc events.Subjec
 	if err != nil || reason == "" {
 		return err == nil, false, err
 	}
-	have, err := foreign.Load(ctx, im.Target, doc)
+	have, err := sessiondir.Load(ctx, im.Target, doc)
 	if err == nil && have.Exists {
 		im.seen[doc] = name
 		im.Problem(name, 0, "is no "+doc.Kind+": "+reason+": the store keeps the one that it has")
@@ -220,8 +220,8 @@ func (im *importer) wrongTemplate(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if f.Size > foreign.WholeLimit(im.Target) {
-		return fmt.Sprintf("a template has at most %d bytes", foreign.WholeLimit(im.Target)), nil
+	if f.Size > sessiondir.WholeLimit(im.Target) {
+		return fmt.Sprintf("a template has at most %d bytes", sessiondir.WholeLimit(im.Target)), nil
 	}
 	data, err := im.Tree.Read(f, f.Size+1)
 	if err != nil {
@@ -267,7 +267,7 @@ func (im *importer) file(ctx context.Context, name string) error {
 		if left, err := im.isLeft(ctx, name); left || err != nil {
 			return err
 		}
-		doc = foreign.DocumentOf(im.Target.Namespace(), rootName, name, "")
+		doc = sessiondir.DocumentOf(im.Target.Namespace(), rootName, name, "")
 		im.whole[name] = true
 	} else if err := im.unkept(ctx, name); err != nil {
 		return err
@@ -279,7 +279,7 @@ func (im *importer) file(ctx context.Context, name string) error {
 		im.Report.Files.Whole--
 		im.Report.Files.Add(formats.Exact)
 	}
-	if errors.Is(err, foreign.ErrChanged) && added == im.Report.Events {
+	if errors.Is(err, sessiondir.ErrChanged) && added == im.Report.Events {
 		im.Problem(name, 0, err.Error())
 		return nil
 	}

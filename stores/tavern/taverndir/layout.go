@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
@@ -23,7 +23,7 @@ const Format = "tavern"
 // EventSource is the CloudEvents source of every event that an import makes.
 const EventSource = "urn:tally:import:tavern"
 
-var stamp = foreign.Stamp{Format: Format, Source: EventSource}
+var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
 // rootName is the folder's name, and that of the root.
 const rootName = ".tavern"
@@ -85,15 +85,15 @@ func (Layout) HasFiles(ctx context.Context, src formats.Source) (bool, error) {
 }
 
 // locate finds the folder that a path means, and whether it is a flat one.
-func (l Layout) locate(name string) (at foreign.Location, flat bool, err error) {
-	at, err = foreign.Shape{Layout: Format, Inside: rootName, IsRoot: looksLikeRoot,
+func (l Layout) locate(name string) (at sessiondir.Location, flat bool, err error) {
+	at, err = sessiondir.Shape{Layout: Format, Inside: rootName, IsRoot: looksLikeRoot,
 		HasSession: func(string) bool { return false }, Nothing: "holds neither .tavern nor the documents of agents"}.Find(name)
 	if err != nil {
 		abs, wrong := filepath.Abs(name)
 		if wrong != nil || !isDir(abs) || !l.Flat && !holdsNode(abs) {
 			return at, false, err
 		}
-		at, flat = foreign.Location{Root: abs}, true
+		at, flat = sessiondir.Location{Root: abs}, true
 	}
 	at.Name = rootName
 	at, err = at.Settled()
@@ -192,7 +192,7 @@ func (Layout) Subject(ctx context.Context, src formats.Source, _, name string) (
 	if kind, id, ok := documentAt(name, false); ok {
 		return events.Document(src.Namespace(), kind, id), true
 	}
-	return foreign.DocumentOf(src.Namespace(), rootName, name, ""), true
+	return sessiondir.DocumentOf(src.Namespace(), rootName, name, ""), true
 }
 
 // attribute is what a document says of itself.
@@ -280,7 +280,7 @@ func (p planned) Files(ctx context.Context, src formats.Source, s *projector.Ses
 // RootFiles implements formats.Renderer.
 func (p planned) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
 	return func(yield func(formats.File, error) bool) {
-		for f, err := range foreign.ExportRoot(ctx, src, root, nil) {
+		for f, err := range sessiondir.ExportRoot(ctx, src, root, nil) {
 			if !yield(f, err) {
 				return
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // Unit implements formats.Live. An agent is its session, with its document and its log; every
@@ -43,7 +43,7 @@ func (l Layout) unitOf(ctx context.Context, src formats.Source, root formats.Roo
 
 // unitOfFile returns the unit of a file that is kept whole: the agent whose log it is, or it.
 func (l Layout) unitOfFile(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
-	have, err := foreign.Load(ctx, src, sub)
+	have, err := sessiondir.Load(ctx, src, sub)
 	if err != nil {
 		return sub, false, err
 	}
@@ -99,7 +99,7 @@ func placeOf(ctx context.Context, src formats.Source, unit events.Subject, archi
 	case unit.IsSession():
 		return placeOfSession(ctx, src, unit, archived)
 	case unit.Kind == events.KindFile && strings.HasPrefix(unit.ID, rootName+"/"):
-		return foreign.PlaceOfRootFile(ctx, src, rootName, unit)
+		return sessiondir.PlaceOfRootFile(ctx, src, rootName, unit)
 	case isDocument(unit.Kind):
 		doc, err := src.Loader().Document(ctx, unit, 0)
 		if err != nil {
@@ -118,7 +118,7 @@ func placeOf(ctx context.Context, src formats.Source, unit events.Subject, archi
 
 // imported is the path that a document had in the folder that it came from, and keeps.
 func imported(doc *projector.Document) (string, bool) {
-	name := foreign.PathOf(attribute(doc, "path"))
+	name := sessiondir.PathOf(attribute(doc, "path"))
 	return name, name != "" && attribute(doc, "root") == rootName
 }
 
@@ -132,7 +132,7 @@ func placeOfSession(ctx context.Context, src formats.Source, unit events.Subject
 	}
 	kind, id, _ := strings.Cut(unit.ID, "/")
 	ledger := o.Ledger()
-	if ledger.Kind != kind || !archived && foreign.IsArchived(ledger) {
+	if ledger.Kind != kind || !archived && sessiondir.IsArchived(ledger) {
 		return formats.Place{}, noPlace(unit)
 	}
 	if kind == events.KindAgent {
@@ -206,7 +206,7 @@ func filesAt(ctx context.Context, src formats.Source, unit events.Subject, at st
 
 func unitFiles(ctx context.Context, src formats.Source, unit events.Subject, at string, s *projector.Session) ([]formats.File, error) {
 	if unit.Kind == events.KindFile && !unit.IsSession() {
-		f, err := foreign.RootFile(ctx, src, rootName, unit)
+		f, err := sessiondir.RootFile(ctx, src, rootName, unit)
 		return []formats.File{f}, err
 	}
 	if !unit.IsSession() {
@@ -235,7 +235,7 @@ func (l Layout) UnitAt(ctx context.Context, src formats.Source, _ formats.Root, 
 		return unit, ok, err
 	}
 	if _, isOfAgent := nodeOf(name); isOfAgent && unit.Kind == events.KindFile {
-		have, err := foreign.Load(ctx, src, unit)
+		have, err := sessiondir.Load(ctx, src, unit)
 		if err != nil || !have.Exists {
 			return unit, err == nil && l.isKind(events.KindAgent), err // it would be of an agent
 		}
@@ -245,8 +245,8 @@ func (l Layout) UnitAt(ctx context.Context, src formats.Source, _ formats.Root, 
 }
 
 func (l Layout) unitAt(ctx context.Context, src formats.Source, name string) (events.Subject, bool, error) {
-	kept := foreign.DocumentOf(src.Namespace(), rootName, name, "")
-	if !foreign.IsPath(name) || slices.ContainsFunc(strings.Split(name, "/"), isSkipped) || kept.Validate() != nil {
+	kept := sessiondir.DocumentOf(src.Namespace(), rootName, name, "")
+	if !sessiondir.IsPath(name) || slices.ContainsFunc(strings.Split(name, "/"), isSkipped) || kept.Validate() != nil {
 		return events.Subject{}, false, nil
 	}
 	node, isOfAgent := nodeOf(name)
@@ -255,7 +255,7 @@ func (l Layout) unitAt(ctx context.Context, src formats.Source, name string) (ev
 			return sub, ok, err
 		}
 	}
-	have, err := foreign.Load(ctx, src, kept)
+	have, err := sessiondir.Load(ctx, src, kept)
 	if err != nil {
 		return kept, false, err
 	}
@@ -263,7 +263,7 @@ func (l Layout) unitAt(ctx context.Context, src formats.Source, name string) (ev
 		return kept, true, nil
 	}
 	if isOfAgent && !l.Flat {
-		return foreign.DocumentOf(src.Namespace(), rootName, node, ""), true, nil
+		return sessiondir.DocumentOf(src.Namespace(), rootName, node, ""), true, nil
 	}
 	if box, id, below, ok := boxAt(name); ok && !l.Flat && (numberOf(below) > 0 || below == boxes[box].head) {
 		return events.Session(src.Namespace(), boxes[box].kind+"/"+id), true, nil

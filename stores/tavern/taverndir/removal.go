@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
@@ -28,7 +28,7 @@ func (Layout) Removal(ctx context.Context, src formats.Source, unit events.Subje
 	var now time.Time
 	parts, err := stamp.Archived(ctx, src, unit, func(o *projector.Outline) (set events.Fields, err error) {
 		l := o.Ledger()
-		if now, err = foreign.Now(ctx, src, l); err != nil {
+		if now, err = sessiondir.Now(ctx, src, l); err != nil {
 			return nil, err
 		}
 		set = events.Fields{text("statusReason", "its files were removed"), text("archivedAt", string(events.TimestampOf(now)))}

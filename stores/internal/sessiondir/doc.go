@@ -1,4 +1,4 @@
-// Package foreign holds what the layouts of the stores share below their
+// Package sessiondir holds what the layouts of the stores share below their
 // exported surface.
 //
 // An import finds the place ([Shape]), opens it ([Import]), lists sessions
@@ -12,4 +12,4 @@
 //
 // Beside these: how files are read and spelled again, and how events are appended in
 // batches.
-package foreign
+package sessiondir

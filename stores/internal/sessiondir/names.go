@@ -1,4 +1,4 @@
-package foreign
+package sessiondir
 
 import "github.com/tallylog/tally/internal/disk/filename"
 

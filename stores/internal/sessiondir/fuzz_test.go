@@ -1,11 +1,11 @@
-package foreign_test
+package sessiondir_test
 
 import (
 	"bytes"
 	"testing"
 
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // A JSON file comes out of its value and its format: exactly where ReadJSON says so, else
@@ -15,20 +15,20 @@ func FuzzSpelling(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		v, err := foreign.ReadJSON(data, 1)
+		v, err := sessiondir.ReadJSON(data, 1)
 		if err != nil {
 			return
 		}
-		spelled := foreign.SpellJSON(v.Raw, v.Format)
+		spelled := sessiondir.SpellJSON(v.Raw, v.Format)
 		if bytes.Equal(spelled, data) != v.Exact {
 			t.Errorf("%q comes out as %q, exact: %v", data, spelled, v.Exact)
 		}
-		again, err := foreign.ReadJSON(spelled, 1)
+		again, err := sessiondir.ReadJSON(spelled, 1)
 		if err != nil || !again.Exact || again.Format != v.Format || !bytes.Equal(again.Raw, v.Raw) {
 			t.Errorf("%q was spelled as %q, and read as %+v, %v", data, spelled, again, err)
 		}
 		var written bytes.Buffer
-		if err := foreign.WriteJSON(&written, v.Raw, v.Format); err != nil || !bytes.Equal(written.Bytes(), spelled) {
+		if err := sessiondir.WriteJSON(&written, v.Raw, v.Format); err != nil || !bytes.Equal(written.Bytes(), spelled) {
 			t.Errorf("written as %q, spelled as %q", written.Bytes(), spelled)
 		}
 	})
@@ -37,19 +37,19 @@ func FuzzSpelling(f *testing.F) {
 // read is what a reader of lines found.
 type read struct {
 	turns [][]byte
-	seen  []foreign.TurnLine
+	seen  []sessiondir.TurnLine
 }
 
-func readLines(t *testing.T, each func(func(foreign.TurnLine) error) error) (r read, spelled []byte) {
+func readLines(t *testing.T, each func(func(sessiondir.TurnLine) error) error) (r read, spelled []byte) {
 	t.Helper()
 	var b bytes.Buffer
-	out := foreign.LinesWriter{W: &b}
-	err := each(func(l foreign.TurnLine) error {
+	out := sessiondir.LinesWriter{W: &b}
+	err := each(func(l sessiondir.TurnLine) error {
 		l.Spells(&out.Format)
 		if l.Raw != nil {
 			r.turns = append(r.turns, bytes.Clone(l.Raw))
 		}
-		r.seen = append(r.seen, foreign.TurnLine{Line: l.Line, End: l.End, BOM: l.BOM, Err: l.Err})
+		r.seen = append(r.seen, sessiondir.TurnLine{Line: l.Line, End: l.End, BOM: l.BOM, Err: l.Err})
 		return nil
 	})
 	if err != nil {
@@ -74,9 +74,9 @@ func FuzzLines(f *testing.F) {
 	}
 	const limit = 24
 	f.Fuzz(func(t *testing.T, data []byte) {
-		inMemory, spelled := readLines(t, func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(data, limit, take) })
-		fromFile, other := readLines(t, func(take func(foreign.TurnLine) error) error {
-			return foreign.EachLine(bytes.NewReader(data), limit, take)
+		inMemory, spelled := readLines(t, func(take func(sessiondir.TurnLine) error) error { return sessiondir.EachLineOf(data, limit, take) })
+		fromFile, other := readLines(t, func(take func(sessiondir.TurnLine) error) error {
+			return sessiondir.EachLine(bytes.NewReader(data), limit, take)
 		})
 		if len(inMemory.seen) != len(fromFile.seen) || !bytes.Equal(spelled, other) {
 			t.Fatalf("%q: %d lines in memory, %d in a file; %q, %q", data, len(inMemory.seen), len(fromFile.seen), spelled, other)
@@ -86,7 +86,7 @@ func FuzzLines(f *testing.F) {
 				t.Errorf("line %d of %q: %+v in memory, %+v in a file", i+1, data, a, b)
 			}
 		}
-		again, twice := readLines(t, func(take func(foreign.TurnLine) error) error { return foreign.EachLineOf(spelled, limit+5, take) })
+		again, twice := readLines(t, func(take func(sessiondir.TurnLine) error) error { return sessiondir.EachLineOf(spelled, limit+5, take) })
 		if len(again.turns) != len(inMemory.turns) || !bytes.Equal(twice, spelled) {
 			t.Fatalf("%q was written as %q, and that as %q", data, spelled, twice)
 		}

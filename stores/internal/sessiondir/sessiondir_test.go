@@ -1,4 +1,4 @@
-package foreign_test
+package sessiondir_test
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +51,7 @@ func TestRehearsal(t *testing.T) {
 	if _, err := st.Append(ctx, sub, log.Any, turn(t, "1")); err != nil {
 		t.Fatal(err)
 	}
-	r := foreign.NewRehearsal(st)
+	r := sessiondir.NewRehearsal(st)
 	ack, err := r.Append(ctx, sub, log.Any, turn(t, "2"), turn(t, "3"))
 	if err != nil || ack.Last != ack.First+1 {
 		t.Fatal(ack, err)
@@ -85,8 +85,8 @@ func TestRehearsal(t *testing.T) {
 func TestKeyLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		path := string(rapid.SliceOf(rapid.SampledFrom([]byte("a=4Fx/\xff\xc3\xa9"))).Draw(t, "path"))
-		key := foreign.KeyOf(path)
-		if back := foreign.PathOf(key); back != path || strings.ToValidUTF8(key, "") != key {
+		key := sessiondir.KeyOf(path)
+		if back := sessiondir.PathOf(key); back != path || strings.ToValidUTF8(key, "") != key {
 			t.Fatalf("%q became %q, and that %q", path, key, back)
 		}
 	})
@@ -95,13 +95,13 @@ func TestKeyLaw(t *testing.T) {
 // A file comes out of its value and its format wherever it says that it does.
 func TestSpelling(t *testing.T) {
 	for data, exact := range map[string]bool{"{}": true, "{ }\n": true, "\ufeff[1]\r\n": true, " {}": false, "{}\n\n": false, "{}\t": false} {
-		v, err := foreign.ReadJSON([]byte(data), 1)
-		if err != nil || v.Exact != exact || exact && string(foreign.SpellJSON(v.Raw, v.Format)) != data {
+		v, err := sessiondir.ReadJSON([]byte(data), 1)
+		if err != nil || v.Exact != exact || exact && string(sessiondir.SpellJSON(v.Raw, v.Format)) != data {
 			t.Errorf("%q: %+v, %v", data, v, err)
 		}
 	}
 	for _, data := range []string{"", "null", "{", "\xff", strings.Repeat("[", 1000) + strings.Repeat("]", 1000)} {
-		if v, err := foreign.ReadJSON([]byte(data), 1); err == nil {
+		if v, err := sessiondir.ReadJSON([]byte(data), 1); err == nil {
 			t.Errorf("%.20q: %+v", data, v)
 		}
 	}
@@ -115,8 +115,8 @@ func TestChangedSince(t *testing.T) {
 		if _, err := st.Append(ctx, sub, log.Any, e); err != nil {
 			t.Fatal(err)
 		}
-		types, err := foreign.ChangedSince(ctx, st, sub, "urn:test")
-		if want := i != 1; err != nil || foreign.MovesThreads(types) != want {
+		types, err := sessiondir.ChangedSince(ctx, st, sub, "urn:test")
+		if want := i != 1; err != nil || sessiondir.MovesThreads(types) != want {
 			t.Errorf("after %d: %v, %v", i, types, err)
 		}
 	}
@@ -134,14 +134,14 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	tree := foreign.NewTree(t.Context(), root, nil)
+	tree := sessiondir.NewTree(t.Context(), root, nil)
 	if list, err := tree.Entries("."); err != nil || len(list) != 2 || list[0].Name != "a" {
 		t.Error(list, err)
 	}
 	if err := os.Chtimes(dir+"/b", time.Time{}, time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	folder := foreign.Folder{Tree: tree, Dir: "."}
+	folder := sessiondir.Folder{Tree: tree, Dir: "."}
 	if err := folder.List(); err != nil || len(folder.Files) != 2 || folder.Files[1].Path != "b" {
 		t.Error(folder, err)
 	}

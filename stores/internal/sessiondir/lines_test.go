@@ -1,4 +1,4 @@
-package foreign_test
+package sessiondir_test
 
 import (
 	"io"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/stores/internal/foreign"
+	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
 // repeated reads as n bytes that are all the same.
@@ -36,7 +36,7 @@ func TestLargeLinesAreLetGo(t *testing.T) {
 		t.Run(of.name, func(t *testing.T) {
 			before := memory()
 			var behind runtime.MemStats
-			err := foreign.EachLine(io.MultiReader(line(of.size), strings.NewReader("{}\n")), limit, func(l foreign.TurnLine) error {
+			err := sessiondir.EachLine(io.MultiReader(line(of.size), strings.NewReader("{}\n")), limit, func(l sessiondir.TurnLine) error {
 				if tooLong := of.size > limit; l.Line == 1 && (l.Err != nil) != tooLong {
 					t.Errorf("line 1: %v", l.Err)
 				}
