@@ -55,7 +55,8 @@ func (e *EmptyError) Error() string {
 // used up is dead, and not handed out; nor is one whose time is over, which is ended as expired.
 //
 // When ctx is done its error is returned. Then, and if no answer came (log.ErrUnknown), an
-// item may have been claimed all the same: it is free again when the lease is over.
+// item may have been claimed all the same: it is free again when the lease is over. If files of a
+// tree do not show the claim, it comes together with a *tally.TreeError.
 func (q *Queue) Next(ctx context.Context, worker string) (*Claim, error) {
 	b, err := q.attend(ctx, worker)
 	if err != nil {
@@ -178,12 +179,12 @@ func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*
 	if errors.Is(err, log.ErrUnknown) && ctx.Err() == nil {
 		ack, err = q.claimed(ctx, c.sub, p, e.ID, err)
 	}
-	if err != nil {
+	if !events.IsStored(err) {
 		return nil, q.beaten(ctx, b, p, err)
 	}
 	b.took(p.item.ID, ack.Last)
 	c.Fence, c.last = ack.Last, ack.Last
-	return c, nil
+	return c, err
 }
 
 // lifeOf names the session that has the records of who does an item.
@@ -232,11 +233,11 @@ func (q *Queue) beaten(ctx context.Context, b *board, p picked, err error) error
 func (q *Queue) end(ctx context.Context, b *board, p picked, end Decision) error {
 	part := end.Parts[0]
 	ack, err := q.st.Append(ctx, part.Subject, part.Expect, part.Events...)
-	if err != nil {
+	if !events.IsStored(err) {
 		return q.beaten(ctx, b, p, err)
 	}
 	b.took(p.item.ID, ack.Last)
-	return nil
+	return err
 }
 
 // Resume returns the claim on an item that has a fence, whoever made it: of a worker that

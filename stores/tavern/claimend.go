@@ -164,11 +164,10 @@ func (c *Claim) say(ctx context.Context, end string, p events.Payload) error {
 		return fenced
 	}
 	ack, err := c.q.st.Append(ctx, c.sub, log.Any, e)
-	if err != nil {
-		return errors.Join(fenced, err)
+	if events.IsStored(err) {
+		late.Late = ack.Last
 	}
-	late.Late = ack.Last
-	return late
+	return errors.Join(fenced, err)
 }
 
 // append appends an event if the claim is in effect.
@@ -178,19 +177,20 @@ func (c *Claim) append(ctx context.Context, e events.Event) error {
 	e = c.q.st.Stamp(e)
 	for try := 1; ; try++ {
 		ack, err := c.q.st.Append(ctx, c.sub, c.expect(e.Type), e)
-		if err == nil && !ack.Duplicate {
+		unshown, stored := err, events.IsStored(err)
+		if stored && !ack.Duplicate {
 			c.last = ack.Last
-			return nil
+			return unshown
 		}
-		if err != nil && (!errors.Is(err, log.ErrConflict) || try == maxQueueTries) {
+		if !stored && (!errors.Is(err, log.ErrConflict) || try == maxQueueTries) {
 			return err
 		}
 		now, counts, err := c.look(ctx, ack.Last)
 		if err != nil {
 			return err
 		}
-		if ack.Duplicate {
-			return c.again(ack.Last, now, counts)
+		if stored {
+			return errors.Join(c.again(ack.Last, now, counts), unshown)
 		}
 		if now.Fence != c.Fence {
 			return c.fencedBy(now)

@@ -79,7 +79,8 @@ type worker struct {
 	done     chan worked        // of items that are under way, which are running of them
 	running  int
 	failed   bool
-	printing sync.Mutex
+	printing sync.Mutex // guards what is printed, and unshown
+	unshown  error      // files of a tree do not show all that was appended
 }
 
 // worked is what became of an item: a line of work with -o json.
@@ -130,6 +131,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 	for w.running > 0 {
 		err = errors.Join(err, w.took(<-w.done))
 	}
+	err = errors.Join(err, w.unshown)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -160,8 +162,11 @@ func (w *worker) hand(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return w.giveBack(ctx, c)
 		}
-		if err != nil {
+		if !w.isStored(err) {
 			return err
+		}
+		if c == nil { // another item was ended, and files do not show it
+			continue
 		}
 		w.running++
 		go w.do(ctx, &held{w: w, item: c.Item, fence: c.Fence, until: c.Until, attempt: c.Attempt, st: w.store.now(), claim: c})
@@ -169,6 +174,20 @@ func (w *worker) hand(ctx context.Context) error {
 			return w.took(<-w.done)
 		}
 	}
+}
+
+// isStored reports whether what was appended is in the log. It keeps the first error of a tree,
+// with which the command ends when its work is done.
+func (w *worker) isStored(err error) bool {
+	if cli.Is[*tavern.FencedError](err) || !events.IsStored(err) {
+		return false
+	}
+	w.printing.Lock()
+	defer w.printing.Unlock()
+	if w.unshown == nil {
+		w.unshown = err
+	}
+	return true
 }
 
 // next claims an item.
