@@ -21,31 +21,35 @@ const blobSource = "urn:tally:blob"
 // names it. Content that is stored already is not stored again, unless it was
 // purged or damaged meanwhile.
 func (st *Store) PutBlob(ctx context.Context, content []byte) (string, error) {
+	return st.putBlob(ctx, st.config.Namespace, content)
+}
+
+func (st *Store) putBlob(ctx context.Context, ns string, content []byte) (string, error) {
 	if err := st.checkSize(content); err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256(content)
 	id := hex.EncodeToString(sum[:])
-	known, err := st.putParts(ctx, id, content, "")
+	doc := events.Document(ns, events.KindBlob, id)
+	known, err := st.putParts(ctx, doc, content, "")
 	if err != nil || !known {
 		return events.BlobRef(id), err
 	}
-	_, err = st.Blob(ctx, id)
+	_, err = projector.Blob(ctx, st.Log, ns, id, st.config.MaxValue)
 	if _, gone := errors.AsType[*projector.BlobError](err); gone {
-		last, err := st.Log.Last(ctx, events.Document(st.config.Namespace, events.KindBlob, id))
+		last, err := st.Log.Last(ctx, doc)
 		if err != nil {
 			return "", err
 		}
-		_, err = st.putParts(ctx, id, content, "-after-"+strconv.FormatUint(uint64(last.Offset), 10))
+		_, err = st.putParts(ctx, doc, content, "-after-"+strconv.FormatUint(uint64(last.Offset), 10))
 		return events.BlobRef(id), err
 	}
 	return events.BlobRef(id), err
 }
 
-// putParts appends the parts of a blob and reports whether one of them was there.
+// putParts appends the parts of the blob doc and reports whether one of them was there.
 // again distinguishes their ids from those of an earlier time.
-func (st *Store) putParts(ctx context.Context, id string, content []byte, again string) (known bool, err error) {
-	doc := events.Document(st.config.Namespace, events.KindBlob, id)
+func (st *Store) putParts(ctx context.Context, doc events.Subject, content []byte, again string) (known bool, err error) {
 	size := min(events.MaxBlobPart, st.Log.MostData())
 	count := max(1, (len(content)+size-1)/size)
 	for i := range count {
@@ -53,7 +57,7 @@ func (st *Store) putParts(ctx context.Context, id string, content []byte, again 
 		e := events.Event{ID: fmt.Sprintf("part-%d-of-%d%s", i, count, again), Source: blobSource, Type: events.TypeDocumentWritten,
 			Subject: doc, ContentType: events.ContentTypeRaw, Data: part}
 		if count > 1 {
-			e = e.WithExtension(events.ExtDoc, events.DocMeta{Part: &events.Part{Index: i, Count: count, SHA256: id}}.String())
+			e = e.WithExtension(events.ExtDoc, events.DocMeta{Part: &events.Part{Index: i, Count: count, SHA256: doc.ID}}.String())
 		}
 		ack, err := st.put(ctx, doc, log.Any, []events.Event{st.Log.Stamp(e)})
 		if err != nil {

@@ -21,10 +21,11 @@ type Log struct {
 	*raw
 	shows   func(ctx context.Context, at events.Offset, subs ...events.Subject) error // nil: there are no trees here
 	unshown bool
+	refer   func(context.Context, events.Event) (events.Event, error) // Store.ByReference
 }
 
 // withoutTrees returns the same log, whose appends wait for no trees.
-func (l *Log) withoutTrees() *Log { return &Log{raw: l.raw, unshown: true} }
+func (l *Log) withoutTrees() *Log { return &Log{raw: l.raw, unshown: true, refer: l.refer} }
 
 // Append is [log.Log.Append].
 func (l *Log) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
@@ -39,11 +40,41 @@ func (l *Log) AppendBuffered(ctx context.Context, sub events.Subject, expect log
 	return l.shown(ctx, sub, ack, err)
 }
 
-// AppendSeries is [log.Log.AppendSeries].
+// AppendSeries is [log.Log.AppendSeries], with one difference: data that an event cannot hold
+// itself are kept by reference, as Store.Append keeps them.
 func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error) {
+	if evs, err = l.referred(ctx, sub, evs); err != nil {
+		return log.Ack{}, 0, err
+	}
 	ack, added, err = l.raw.AppendSeries(ctx, sub, expect, evs...)
 	ack, err = l.shown(ctx, sub, ack, err)
 	return ack, added, err
+}
+
+// referred returns events such as the log takes them.
+func (l *Log) referred(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
+	isLarge := func(e events.Event) bool { return len(e.Data) > l.MostData() }
+	if l.refer == nil || !slices.ContainsFunc(evs, isLarge) {
+		return evs, nil
+	}
+	evs = slices.Clone(evs)
+	for i, e := range evs {
+		if !isLarge(e) {
+			continue
+		}
+		if e.Subject == (events.Subject{}) {
+			e.Subject = sub
+		}
+		e = l.Stamp(e)
+		err := e.Validate()
+		if err == nil {
+			evs[i], err = l.refer(ctx, e)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return evs, nil
 }
 
 // AppendAll is [log.Log.AppendAll].

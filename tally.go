@@ -73,6 +73,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	}
 	st := &Store{Log: &Log{raw: l, shows: c.Host.Shows}, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
 	st.loader.Now = st.LogTime
+	st.Log.refer = st.ByReference
 	life, stop := context.WithCancel(log.NoteDamage(context.WithoutCancel(ctx), nil)) // projectors run until Close
 	st.stop = stop
 	if c.Host.Keep {
@@ -423,7 +424,7 @@ func (st *Store) ByReference(ctx context.Context, e events.Event) (events.Event,
 	if !st.isLarge(e) {
 		return e, nil
 	}
-	ref, err := st.PutBlob(ctx, e.Data)
+	ref, err := st.putBlob(ctx, cmp.Or(e.Subject.Namespace, st.config.Namespace), e.Data)
 	if err != nil {
 		return e, err
 	}

@@ -29,7 +29,7 @@ func places(t *testing.T, test func(p place)) {
 			p := place{t: t, dir: t.TempDir()}
 			p.args = []string{"--store", filepath.Join(p.dir, "store")}
 			if where == "nats" {
-				s, err := startNATS(t.TempDir())
+				s, err := startNATS(t.TempDir(), natsPayload)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -32,22 +33,30 @@ func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], port)
 }
 
+// natsPayload is the largest message of a server, unless a script says otherwise.
+const natsPayload = 16 << 20
+
 // natsServer runs a NATS server until the script ends, and sets a variable to its
-// URL: natsserver VAR
+// URL: natsserver VAR [max_payload]
 func natsServer(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: natsserver VAR")
+	maxPayload := natsPayload
+	if len(args) == 2 {
+		_, err := fmt.Sscan(args[1], &maxPayload)
+		ts.Check(err)
 	}
-	s, err := startNATS(ts.MkAbs("nats"))
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: natsserver VAR [max_payload]")
+	}
+	s, err := startNATS(ts.MkAbs("nats"), maxPayload)
 	ts.Check(err)
 	ts.Defer(func() { stopNATS(s) })
 	ts.Setenv(args[0], s.ClientURL())
 }
 
 // startNATS runs a NATS server as somebody else would.
-func startNATS(dir string) (*server.Server, error) {
+func startNATS(dir string, maxPayload int) (*server.Server, error) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir,
-		MaxPayload: 16 << 20, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
+		MaxPayload: int32(maxPayload), NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: -1}})
 	if err != nil {
 		return nil, err

@@ -241,7 +241,7 @@ func waitCaughtUp(t *testing.T, run func(string, ...string) *exec.Cmd) {
 // serveNATS runs somebody else's server.
 func serveNATS(t *testing.T) (url string) {
 	t.Helper()
-	s, err := startNATS(t.TempDir())
+	s, err := startNATS(t.TempDir(), natsPayload)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/projector"
 )
 
 // Sources of events.
@@ -155,7 +156,7 @@ func each(ctx context.Context, src Reader, subs []events.Subject, visit func(eve
 // merged reads the records of sessions after an offset up to another, until visit has enough.
 func merged(ctx context.Context, src Reader, subs []events.Subject, after, upto events.Offset, visit func(events.Record) bool) error {
 	if len(subs) == 1 {
-		for rec, err := range readable(src.Read(ctx, events.Range{Subject: subs[0], After: after, Upto: upto})) {
+		for rec, err := range readable(ctx, src, events.Range{Subject: subs[0], After: after, Upto: upto}) {
 			if err != nil {
 				return err
 			}
@@ -173,7 +174,7 @@ func merged(ctx context.Context, src Reader, subs []events.Subject, after, upto 
 	}()
 	for _, sub := range subs {
 		h := &head{}
-		h.next, h.stop = iter.Pull2(readable(src.Read(ctx, events.Range{Subject: sub, After: after, Upto: upto})))
+		h.next, h.stop = iter.Pull2(readable(ctx, src, events.Range{Subject: sub, After: after, Upto: upto}))
 		heads = append(heads, h)
 		if err := h.advance(); err != nil {
 			return err
@@ -208,15 +209,18 @@ func (h *head) advance() (err error) {
 	return err
 }
 
-// readable leaves out what is damaged.
-func readable(list iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
-	return func(yield func(events.Record, error) bool) {
-		for rec, err := range events.Readable(list) {
+// readable reads records with their data in place, and leaves out what is damaged.
+func readable(ctx context.Context, src Reader, r events.Range) iter.Seq2[events.Record, error] {
+	return events.Readable(func(yield func(events.Record, error) bool) {
+		for rec, err := range src.Read(ctx, r) {
+			if err == nil {
+				rec, err = projector.Resolve(ctx, src, rec, events.MaxValue)
+			}
 			if !yield(rec, err) {
 				return
 			}
 		}
-	}
+	})
 }
 
 // note takes a record of the session.
