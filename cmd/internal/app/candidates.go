@@ -35,7 +35,7 @@ func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		return words
 	}
 	if len(list) > 0 {
-		c.add(Last, "the session written to last")
+		c.add(Last, "the session last active")
 	}
 	for _, s := range list {
 		c.addSession(s, s.ID)

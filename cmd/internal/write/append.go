@@ -70,7 +70,7 @@ on stderr, the others go in, and the exit code is 3.`,
 					return err
 				}
 				if p.session == app.Last {
-					return cli.Usagef("%q stands for the session that was written to last, so none can have that id: give it another", app.Last)
+					return cli.Usagef("%q stands for the session last active, so no session can have that id: give it another", app.Last)
 				}
 			}
 			if p.session == "" && p.expect != nil {

@@ -142,7 +142,7 @@ func (i *importer) within(paths []string) []string {
 		}
 		below := i.below(path)
 		if len(below) > 0 {
-			fmt.Fprintf(i.app.Err, "%s holds %s to import: %s\n", plain.Printable(path), plain.Count(len(below), "folder or file"), plain.Printable(shortList(path, below)))
+			fmt.Fprintf(i.app.Err, "%s holds %s to import: %s\n", plain.Printable(path), foldersOrFiles(len(below)), plain.Printable(shortList(path, below)))
 		}
 		if isAgents || len(below) == 0 {
 			list = append(list, path)
@@ -174,6 +174,13 @@ func (i *importer) below(path string) []string {
 		}
 	}
 	return list
+}
+
+func foldersOrFiles(n int) string {
+	if n == 1 {
+		return "1 folder or file"
+	}
+	return fmt.Sprintf("%d folders or files", n)
 }
 
 // knows reports whether a folder or file can be imported.

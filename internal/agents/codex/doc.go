@@ -14,8 +14,9 @@
 // the archive and compressed, and it is what other rollouts call the file. Ids are UUIDs of
 // version 7, so stems sort as the files were begun, and files of one session are to be read
 // in that order. A file in archived_sessions is archived, and back once it is in sessions.
-// The files in SQLite beside them are indexes, and not read; nor is session_index.jsonl,
-// which has the names that were given to threads and is the file of no single one.
+// The files in SQLite beside them are indexes, and are not read. session_index.jsonl beside the
+// folders has the names that people gave to threads. A thread takes its title from there
+// (name.go).
 //
 // # What each line becomes
 //
