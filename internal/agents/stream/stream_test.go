@@ -332,3 +332,32 @@ func FuzzLine(f *testing.F) {
 		}
 	})
 }
+
+// An answer of pi whose id may be drawn twice is named by what it says: two answers are told
+// apart, and an answer that comes again is the same one. An id that cannot be drawn twice stays.
+func TestPiResponses(t *testing.T) {
+	const unique = "msg_01XFDUDYJgAACzvnptvVoYEL"
+	responses := func(answers ...[2]string) (ids []string) {
+		printed := `{"type":"session","version":3,"id":"p1","timestamp":"2026-01-02T03:04:05Z","cwd":"/srv"}` + "\n"
+		for _, a := range answers {
+			printed += fmt.Sprintf(`{"type":"message_end","message":{"role":"assistant","model":"m","responseId":%q,"content":[{"type":"text","text":%q}],"usage":{"input":3,"output":2},"stopReason":"stop"}}`+"\n", a[0], a[1])
+		}
+		name, content := recorded("pi", "p1", printed, stream.Ending{}, "pi", "--mode", "json", "x")
+		for _, c := range transcripts.Payloads[*events.CostAccrued](tell(t, name, content)) {
+			ids = append(ids, c.Response)
+		}
+		return ids
+	}
+	t.Run("B-11 answers of pi with one weak id", func(t *testing.T) {
+		ids := responses([2]string{"chatcmpl-7", "one"}, [2]string{"chatcmpl-7", "two"})
+		if len(ids) != 2 || ids[0] == ids[1] || !events.IsUnique(ids[0]) || !events.IsUnique(ids[1]) {
+			t.Fatalf("%q", ids)
+		}
+		if again := responses([2]string{"chatcmpl-7", "one"}); !slices.Equal(again, ids[:1]) {
+			t.Errorf("another time it is %q, want %q", again, ids[:1])
+		}
+		if ids := responses([2]string{unique, "one"}); !slices.Equal(ids, []string{unique}) {
+			t.Errorf("%q, want %s", ids, unique)
+		}
+	})
+}
