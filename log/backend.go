@@ -182,7 +182,7 @@ type Query struct {
 type Cursor interface {
 	// Announced is the number of messages that match the filter after After, by
 	// the backend's own index, when it is asked first or earlier. It MUST count those
-	// that cannot be read, and may count messages beyond Upto: up to a bound that
+	// that cannot be read if After is 0, SHOULD else, and may count messages beyond Upto: up to a bound that
 	// depends on Upto alone.
 	Announced(ctx context.Context) (uint64, error)
 

@@ -109,6 +109,22 @@ func (l *Log) Tell(found []Hole) {
 // Holes are the records that the backend does not have and that are known to be lost.
 func (l *Log) Holes() []Hole { return l.holes.after(0) }
 
+// Unreadable returns Holes and what reads found since. Whose a record was is not known of one
+// without a subject.
+func (l *Log) Unreadable() []Hole {
+	l.holes.mu.Lock()
+	defer l.holes.mu.Unlock()
+	list := slices.Clone(l.holes.known)
+	for at, told := range l.holes.found {
+		if told == nil {
+			told = &Hole{Offset: at}
+		}
+		list = append(list, *told)
+	}
+	slices.SortFunc(list, byOffset)
+	return list
+}
+
 // Lost is the number of records that are known to be lost, whenever they were.
 // Reading everything finds the others.
 func (l *Log) Lost() int {

@@ -26,6 +26,11 @@ const (
 // or kind that misses a record names every unreadable offset of the stretch, as
 // nobody can tell any more whose those were. Any other error is the last thing
 // yielded. A read never ends early in silence.
+//
+// A read of one subject or kind counts what comes. A server's count is that of its index from the
+// beginning of the log on, or from the beginning of one of its blocks. Behind an offset inside a block
+// it leaves lost records out. Such a read notices a lost record that is not known yet only if
+// Range.Seen says how many records of the subject come before.
 func (l *Log) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 	return l.readBy(ctx, r, "read", l.scan)
 }
@@ -68,6 +73,7 @@ type stretch struct {
 	after, upto events.Offset // upto is never beyond head
 	head        events.Offset // of the log, some time before the scan
 	want        int           // about how many will be taken; 0: all
+	seen        int           // records of the filter up to after; 0: not known
 }
 
 // stretchOf returns the stretch of a range, and so fixes where a read ends.
@@ -78,6 +84,9 @@ func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 	}
 	// The watermark is asked first: it is never inside a unit, and the head may be.
 	s := stretch{filter: filter, after: r.After, upto: events.MaxOffset, want: r.Limit}
+	if r.Subject != (events.Subject{}) && r.After > 0 {
+		s.seen = r.Seen
+	}
 	if l.safe != nil && !r.Buffered {
 		if s.upto, err = l.safe.durable(ctx); err != nil {
 			return stretch{}, err
@@ -284,6 +293,9 @@ func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) b
 			if err == nil && !complete {
 				complete, err = l.recount(ctx, s, got)
 			}
+			if err == nil && complete && s.seen > 0 {
+				complete, err = l.recountAll(ctx, s, uint64(s.seen)+got)
+			}
 		} else {
 			// Provisional: one damaged record and one that arrived look like none.
 			// The count at the end tells.
@@ -321,19 +333,36 @@ const maxRecounts = 3
 // recount reports whether n is the number of records of a stretch.
 func (l *Log) recount(ctx context.Context, s stretch, n uint64) (bool, error) {
 	for range maxRecounts {
-		beyond, err := l.count(ctx, s.filter, s.upto, s.upto)
-		if err != nil {
-			return false, err
-		}
-		all, err := l.count(ctx, s.filter, s.after, s.upto)
-		if err != nil {
-			return false, err
-		}
-		if all == n+beyond {
-			return true, nil
+		beyond, all, err := l.counts(ctx, s)
+		if err != nil || all == n+beyond {
+			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// recountAll reports whether all records of a filter up to the end of a stretch are no more than n.
+// From the beginning of the log a server counts by an index, which has what is lost. Behind an
+// offset inside one of its blocks, it counts the records that it can read.
+func (l *Log) recountAll(ctx context.Context, s stretch, n uint64) (bool, error) {
+	s.after = 0
+	all, err := l.count(ctx, s.filter, s.after, s.upto)
+	for try := 0; err == nil && all > n && try < maxRecounts; try++ {
+		var beyond uint64
+		beyond, all, err = l.counts(ctx, s)
+		all -= min(all, beyond)
+	}
+	return err == nil && all <= n, err
+}
+
+// counts returns the number of records of a stretch's filter behind the stretch, and behind its
+// beginning.
+func (l *Log) counts(ctx context.Context, s stretch) (beyond, all uint64, err error) {
+	if beyond, err = l.count(ctx, s.filter, s.upto, s.upto); err != nil {
+		return 0, 0, err
+	}
+	all, err = l.count(ctx, s.filter, s.after, s.upto)
+	return beyond, all, err
 }
 
 // count asks how many records of a filter there are after an offset, up to a bound

@@ -41,7 +41,7 @@ func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 		}
 		for s.upto > s.after {
 			part := s
-			part.want = 0
+			part.want, part.seen = 0, 0
 			if s.upto-s.after > span {
 				part.after = s.upto - span
 			}

@@ -99,6 +99,7 @@ func (s *scan) count(ctx context.Context, i int) (uint64, error) {
 	case s.lacks(i):
 	case i == s.place && s.consumer().q.After == s.begin(i):
 		n, err = s.consumer().count(ctx)
+	case s.line.segments[i].last != 0 && s.indexed(i) > 0: // which is added below
 	default:
 		q := s.part(i)
 		q.After = s.begin(i)

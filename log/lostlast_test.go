@@ -1,0 +1,131 @@
+package log_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
+)
+
+// headless is a Backend as a server whose last record of a subject is lost: an append that expects
+// another record is refused with offset 0, as the server cannot read the one that it counts from.
+type headless struct {
+	*memlog.Backend
+	lost events.Offset
+}
+
+func (h headless) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
+	w := &p.Writes[0]
+	if h.lost > 0 && w.Expect.Set {
+		if w.Expect.At != 0 {
+			sub, _ := events.ParseNATS(w.Subject)
+			return log.Receipt{}, &log.ConflictError{Subject: sub, Want: w.Expect.At}
+		}
+		w.Expect.At = h.lost
+	}
+	return h.Backend.Publish(ctx, p)
+}
+
+// An append goes on behind a last record that is lost and that the server does not name in its
+// refusal. One that was decided on by what the subject was names the record and writes nothing.
+func TestAppendBehindALostLastRecordThatTheServerDoesNotName(t *testing.T) {
+	for name, expect := range map[string]log.Expect{"not decided": log.Any, "decided": log.Since(1, events.TypeSessionRewound)} {
+		t.Run(name, func(t *testing.T) {
+			h := &headless{Backend: memlog.New(memlog.Config{})}
+			l, err := log.OpenOn(t.Context(), h, log.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			a := events.Session("", "a")
+			for _, id := range []string{"one", "two"} {
+				if _, err := l.Append(t.Context(), a, log.Any, note(id, id)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.lost = 2
+			h.Damage(h.lost)
+			again, err := log.OpenOn(t.Context(), h, log.Config{}) // which knows nothing of the subject
+			if err != nil {
+				t.Fatal(err)
+			}
+			ack, err := again.Append(t.Context(), a, expect, note("three", "three"))
+			if expect == log.Any {
+				if err != nil || ack.Last != 3 {
+					t.Errorf("the append: %+v, %v", ack, err)
+				}
+				return
+			}
+			if damage, is := errors.AsType[*events.DamageError](err); !is || damage.Offset != 2 {
+				t.Errorf("the append: %+v, %v; want the damage of 2", ack, err)
+			}
+		})
+	}
+}
+
+// A server counts the records behind an offset by reading them: one that is lost is not counted. A
+// read that says how many records come before notices it all the same.
+func TestReadBehindAnOffsetNoticesALostRecord(t *testing.T) {
+	dir, a := t.TempDir(), events.Session("", "a")
+	s := mustServe(t, dir, nil)
+	l := mustOpen(t, mustDial(t, s), log.Config{})
+	for _, id := range []string{"1", "2", "3", "4", "5"} {
+		if _, err := l.Append(t.Context(), a, log.Any, note(id, id)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Append(t.Context(), events.Session("", "b"), log.Any, note(id, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Shutdown()
+	s.WaitForShutdown()
+	spoil(t, natsfile.Path(natsfile.Messages(dir, "TALLY_1"), 1), 7)
+
+	l = mustOpen(t, mustDial(t, mustServe(t, dir, nil)), log.Config{})
+	for _, r := range []events.Range{{}, {After: 1, Seen: 1}, {After: 3, Seen: 2}, {After: 4, Seen: 2}, {After: 5, Seen: 3}, {After: 6, Seen: 3}} {
+		r.Subject = a
+		lost := 0
+		for _, err := range l.Read(t.Context(), r) {
+			if damage, is := errors.AsType[*events.DamageError](err); is && damage.Offset == 7 {
+				lost++
+			} else if err != nil {
+				t.Errorf("%+v: %v", r, err)
+			}
+		}
+		if lost != 1 {
+			t.Errorf("a read behind %v reports the lost record %d times", r.After, lost)
+		}
+	}
+	if got := show(t, l, events.Range{Subject: a, After: 7, Seen: 4}); len(got) != 1 {
+		t.Errorf("behind the lost record: %v", got)
+	}
+}
+
+// spoil flips bits of a record's payload in a block, whose time stays.
+func spoil(t *testing.T, path string, at uint64) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, _ := natsfile.Scan("TALLY_1", 1, data)
+	for _, r := range records {
+		if uint64(r.Seq) == at {
+			data[r.End-12] ^= 4
+		}
+	}
+	err = errors.Join(os.WriteFile(path, data, 0o600), os.Chtimes(path, info.ModTime(), info.ModTime()))
+	if err != nil {
+		t.Fatal(filepath.Base(path), err)
+	}
+}
