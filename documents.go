@@ -23,25 +23,22 @@ func (d *Documents) List(ctx context.Context, q projector.DocumentQuery) (list [
 		return nil, "", err
 	}
 	if q.After == "" {
-		err = d.lostOf(q, list)
+		err = d.lostOf(ctx, q)
 	}
 	return list, next, err
 }
 
 // lostOf returns a *projector.HoleError of the documents that a query selects, if a record is lost
 // that a list does not show: a document may be missing of it.
-func (d *Documents) lostOf(q projector.DocumentQuery, list []projector.DocumentListed) error {
-	var lost []events.Offset
-	for _, h := range d.st.Log.Holes() {
-		sub, err := events.ParseNATS(h.Subject)
-		if err != nil || sub.IsSession() || sub.Namespace != q.Namespace || q.Kind != "" && sub.Kind != q.Kind || !strings.HasPrefix(sub.ID, q.Prefix) {
-			continue
-		}
-		if !slices.ContainsFunc(list, func(l projector.DocumentListed) bool { return l.Subject == sub && l.Last >= h.Offset }) {
-			lost = append(lost, h.Offset)
-		}
-	}
-	return projector.HoleOf(events.Document(q.Namespace, cmp.Or(q.Kind, "any"), "any"), lost)
+func (d *Documents) lostOf(ctx context.Context, q projector.DocumentQuery) error {
+	return d.st.Lacks(ctx, "catalog", q.Namespace, func(sub events.Subject) bool {
+		return (q.Kind == "" && isDocument(sub) || sub.Kind == q.Kind) && strings.HasPrefix(sub.ID, q.Prefix)
+	})
+}
+
+// isDocument reports whether a subject is a document that a list of all kinds has.
+func isDocument(sub events.Subject) bool {
+	return !sub.IsSession() && sub.Kind != events.KindBlob && sub.Kind != events.KindUnit
 }
 
 // viewed lists documents from the catalog, and where there is none, or it is behind, from

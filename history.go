@@ -93,7 +93,7 @@ func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Doc
 	}
 	list, err := d.st.history(ctx, sub)
 	if projector.Tolerate(err) != nil || err != nil && !p.IsOffset() { // with one missing, none has its number
-		return nil, err
+		return nil, projector.Refuse(err)
 	}
 	revisions := make([]projector.Revision, len(list))
 	for i, c := range list {

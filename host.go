@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -46,6 +47,10 @@ type Host struct {
 
 	// Lister lists documents as the view "catalog" has them; nil: lists are read from the log.
 	Lister func(ctx context.Context, q projector.DocumentQuery) (list []projector.DocumentListed, next string, err error)
+
+	// Lacks returns the lost records that a view does not show: of those that the log knows of, and of
+	// others that the process knows. nil: those that the log knows of.
+	Lacks func(ctx context.Context, view string, lost []log.Hole) ([]log.Hole, error)
 
 	// Queue returns a queue as the view "work" has it, without finished items and with at
 	// most that many of the free ones, all if most is 0, and the offset up to which the

@@ -32,6 +32,29 @@ func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 	return err == nil, err
 }
 
+// Lacks returns a *projector.HoleError of the lost records that a view, such as "catalog", does not
+// show: of a namespace, "" for all, and of subjects that about selects, nil for all. A record counts
+// of which nobody knows whose it was. Without views the error is of all lost records that the log
+// knows of; nil: the view shows everything.
+func (st *Store) Lacks(ctx context.Context, view, namespace string, about func(events.Subject) bool) error {
+	lost := st.Log.Unreadable()
+	if st.config.Host.Lacks != nil {
+		var err error
+		if lost, err = st.config.Host.Lacks(ctx, view, lost); err != nil {
+			return err
+		}
+	}
+	var at []events.Offset
+	for _, h := range lost {
+		sub, err := events.ParseNATS(h.Subject)
+		if err != nil || (namespace == "" || sub.Namespace == namespace) && (about == nil || about(sub)) {
+			at = append(at, h.Offset)
+			_ = log.Noted(ctx, &events.DamageError{Offset: h.Offset}) // which is returned below
+		}
+	}
+	return projector.HoleOf(events.Subject{Namespace: namespace, Kind: "view", ID: view}, at)
+}
+
 // QueueView returns a queue as the view "work" has it, without what is done, and the offset up
 // to which that is so, which may be behind the log. Whoever goes on from there reads what is to
 // be done, and not all that ever was. Of the items that are free it has the first ones, so many
@@ -51,9 +74,24 @@ func (st *Store) Sessions(ctx context.Context, kind string) ([]projector.Listed,
 
 // SessionList lists the sessions that a query selects: from the catalog, and where there is
 // none, or it is behind, from the log, which folds each. Everything that is acknowledged
-// when it is called is in it.
+// when it is called is in it. If a record of a session is lost that the list does not show, it comes
+// with a *projector.HoleError.
 func (st *Store) SessionList(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
+	list, err := st.sessionList(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return list, st.Lacks(ctx, "catalog", q.Namespace, func(sub events.Subject) bool {
+		if !sub.IsSession() || q.Kind == "" {
+			return sub.IsSession()
+		}
+		o, err := st.loader.Peek(ctx, sub)
+		return projector.Tolerate(err) != nil || o.Ledger().Created == 0 || o.Ledger().Kind == q.Kind // else it is of another kind
+	})
+}
+
+func (st *Store) sessionList(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 	if st.config.Host.Catalog != nil {
 		if shown, err := st.Shows(ctx, "catalog"); err == nil && shown {
 			if list, err := st.config.Host.Catalog(ctx, q); err == nil {
@@ -79,7 +117,8 @@ func (st *Store) SessionList(ctx context.Context, q projector.SessionQuery) ([]p
 var ErrNoCatalog = errors.New("there is no catalog that shows everything")
 
 // Progress lists what happened in runs of a session, in the order of the log, from the
-// catalog. Everything that is acknowledged when it is called is in it. Without a catalog it is
+// catalog. Everything that is acknowledged when it is called is in it; if a record of the session is
+// lost, it comes with a *projector.HoleError. Without a catalog it is
 // ErrNoCatalog: who needs it reads the session, and projector.ProgressOf says what happened.
 func (st *Store) Progress(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
 	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
@@ -90,7 +129,7 @@ func (st *Store) Progress(ctx context.Context, q projector.ProgressQuery) ([]pro
 	if err == nil && shown {
 		var list []projector.Progress
 		if list, err = st.config.Host.Progress(ctx, q); err == nil {
-			return list, nil
+			return list, st.Lacks(ctx, "catalog", q.Namespace, func(sub events.Subject) bool { return sub == events.Session(q.Namespace, q.Session) })
 		}
 	}
 	if ctx.Err() != nil {

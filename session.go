@@ -59,7 +59,7 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 	}
 	head, err := s.st.loader.Outline(ctx, s.sub, 0)
 	if hole := err; projector.Tolerate(err) != nil || err != nil && !p.IsOffset() {
-		return nil, hole
+		return nil, projector.Refuse(hole)
 	}
 	at, err := head.Resolve(ctx, p)
 	switch {
@@ -80,11 +80,11 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 func (s *Session) inherited(ctx context.Context, at events.Offset) (*projector.Session, error) {
 	head, err := s.st.loader.Session(ctx, s.sub, 0)
 	if err != nil {
-		return nil, err
+		return nil, projector.Refuse(err)
 	}
 	threads, err := s.st.loader.InheritedThreads(ctx, head, at)
 	if err != nil {
-		return nil, err
+		return nil, projector.Refuse(err)
 	}
 	early := projector.NewSession(s.sub)
 	early.Threads = threads

@@ -263,12 +263,17 @@ func (st *Store) Unshown() *Store {
 }
 
 // Usage returns how many bytes of documents can be read now: of the store, then of owners and
-// of kinds, over all namespaces, with their limits.
+// of kinds, over all namespaces, with their limits. If a record of a document is lost that a view does
+// not show, they come with a *projector.HoleError.
 func (st *Store) Usage(ctx context.Context) ([]projector.Usage, error) {
 	if st.config.Host.Usage == nil {
 		return nil, fmt.Errorf("usage: %w", ErrNoLimits)
 	}
-	return st.config.Host.Usage(ctx)
+	list, err := st.config.Host.Usage(ctx)
+	if err == nil {
+		err = st.Lacks(ctx, "catalog", "", isDocument)
+	}
+	return list, err
 }
 
 // SetLimit limits the bytes of documents that can be read at a time: of "store", of

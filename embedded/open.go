@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -213,6 +214,17 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 // reads has a store list what the catalog in a directory has.
 func reads(st *tally.Config, dir string) {
 	st.Host.ViewsDir, st.Host.Lister = dir, documents(dir)
+	st.Host.Lacks = func(ctx context.Context, view string, lost []log.Hole) ([]log.Hole, error) {
+		known, err := readHoles(dir) // of the owner, which this process need not be
+		if err != nil || len(known)+len(lost) == 0 {
+			return nil, err
+		}
+		s, err := catalog.StandingOf(ctx, dir, view)
+		if errors.Is(err, catalog.ErrNoView) { // the log was read instead
+			s, err = catalog.Standing{Lacks: true}, nil
+		}
+		return Lacking(s, append(known, lost...)), err
+	}
 	st.Host.Catalog = func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 		return catalog.Listed(ctx, dir, q)
 	}
@@ -227,6 +239,11 @@ func reads(st *tally.Config, dir string) {
 	st.Host.Progress = func(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
 		return catalog.ProgressIn(ctx, dir, q)
 	}
+}
+
+// Lacking returns those lost records that a view does not show.
+func Lacking(s catalog.Standing, lost []log.Hole) []log.Hole {
+	return slices.DeleteFunc(slices.Clone(lost), func(h log.Hole) bool { return !s.Lacks && h.Offset <= s.Cursor.Offset })
 }
 
 // documents lists the documents of the catalog in a directory.

@@ -350,7 +350,7 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	}
 	m, err := l.backend.Last(ctx, sub.NATS())
 	if err == nil || isNotFound(err) {
-		err = cmp.Or(noted(ctx, l.lostBehind(sub, m.Offset)), err)
+		err = cmp.Or(Noted(ctx, l.lostBehind(sub, m.Offset)), err)
 	}
 	if isNotFound(err) {
 		err = cmp.Or(l.unreadable(ctx, sub), err)
@@ -467,7 +467,7 @@ func (l *Log) RecordsRead() int64 { return l.took.Load() }
 func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, error) {
 	rec, err := l.record(ctx, at)
 	if err != nil {
-		return rec, noted(ctx, err)
+		return rec, Noted(ctx, err)
 	}
 	if err := l.awaitSafe(ctx, at); err != nil {
 		return events.Record{}, fmt.Errorf("log: record %v: %w", at, err)

@@ -19,8 +19,8 @@ func NoteDamage(ctx context.Context, note func(*events.DamageError)) context.Con
 	return context.WithValue(ctx, noteKey{}, note)
 }
 
-// noted reports an error to the context's note, if it is about a lost record, and returns it.
-func noted(ctx context.Context, err error) error {
+// Noted reports an error to the context's note, if it is about a lost record, and returns it.
+func Noted(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

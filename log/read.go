@@ -54,7 +54,7 @@ func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func
 			if it.err == nil {
 				n++
 			}
-			if !yield(it.rec, noted(ctx, it.err)) || n == r.Limit && n > 0 {
+			if !yield(it.rec, Noted(ctx, it.err)) || n == r.Limit && n > 0 {
 				return
 			}
 		}

@@ -36,6 +36,22 @@ func HoleOf(sub events.Subject, damaged []events.Offset) error {
 	return &HoleError{sub, slices.Compact(list)}
 }
 
+// Refuse returns a *HoleError in a form that Tolerate does not take for one: there is nothing beside
+// it to go on with. It unwraps to the *events.DamageError of the first record; any other error stays
+// as it is.
+func Refuse(err error) error {
+	if hole, is := errors.AsType[*HoleError](err); is {
+		return &refused{hole}
+	}
+	return err
+}
+
+type refused struct{ hole *HoleError }
+
+func (e *refused) Error() string { return e.hole.Error() }
+
+func (e *refused) Unwrap() error { return e.hole.Unwrap() }
+
 // Tolerate returns nil for a *HoleError, for a caller that goes on with what could be read and
 // names the damaged records itself; any other error as it is.
 func Tolerate(err error) error {

@@ -81,7 +81,8 @@ func missingIn(other, have Threads) []TurnAt {
 }
 
 // Gone lists the turns of a session's history that are not in its threads:
-// rewound, late, truncated or replaced. A turn of a void record never was one.
+// rewound, late, truncated or replaced. A turn of a void record never was one. If records cannot be
+// read that the session was made with, the others come with a *HoleError.
 func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 	void := make(map[events.Offset]bool)
 	for _, v := range s.Ledger.Void {
@@ -89,11 +90,16 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 	}
 	ever := make(Threads) // every turn that any record brought
 	var kept blobs
+	var lost []events.Offset
 	for rec, err := range l.Records(ctx, s) {
 		if err == nil {
 			rec, err = kept.resolve(ctx, l.Source, rec, l.maxValue())
 		}
-		if events.IsDamage(err) || void[rec.Offset] {
+		if damage, is := errors.AsType[*events.DamageError](err); is {
+			lost = append(lost, damage.Offset)
+			continue
+		}
+		if void[rec.Offset] {
 			continue
 		}
 		if err != nil {
@@ -103,5 +109,5 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 			ever.thread(name).Turns = append(ever.thread(name).Turns, brought.Turns...)
 		}
 	}
-	return missingIn(s.Threads, ever), nil
+	return missingIn(s.Threads, ever), HoleOf(s.Subject, lost)
 }

@@ -67,6 +67,23 @@ func (o *Outline) Before(ctx context.Context, at events.Offset) (events.Offset, 
 	return o.At(ctx, at-1)
 }
 
+// Count returns how many of the session's own records are at or below an offset, the lost ones that
+// the outline knows included: events.Range takes it as Seen.
+func (o *Outline) Count(ctx context.Context, at events.Offset) (n int, err error) {
+	err = o.with(ctx, func(s *state) error {
+		h := o.history(ctx, s)
+		n, err = h.numberAt(at)
+		n = max(0, n+1-h.inherited())
+		return err
+	})
+	for _, lost := range o.s.damaged {
+		if lost <= at {
+			n++
+		}
+	}
+	return n, err
+}
+
 // IsLive reports whether the record at an offset is in effect after the last one.
 func (o *Outline) IsLive(ctx context.Context, at events.Offset) (live bool, err error) {
 	err = o.with(ctx, func(s *state) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -309,8 +310,11 @@ func (r resolver) list() string {
 // eventNamed finds the record of an event by its id.
 func (l *Loader) eventNamed(ctx context.Context, s *Session, p Position) (events.Offset, error) {
 	var matches []events.Offset
+	var lost error
 	for rec, err := range l.Records(ctx, s) {
 		switch {
+		case events.IsDamage(err):
+			lost = cmp.Or(lost, err)
 		case err != nil:
 			return 0, err
 		case rec.ID == p.id:
@@ -319,17 +323,20 @@ func (l *Loader) eventNamed(ctx context.Context, s *Session, p Position) (events
 			matches = append(matches, rec.Offset)
 		}
 	}
-	switch len(matches) {
-	case 0:
+	switch {
+	case lost != nil: // it may be the one
+		return 0, lost
+	case len(matches) == 0:
 		return 0, &PositionError{s.Subject, p.String(), "no event has such an id"}
-	case 1:
+	case len(matches) == 1:
 		return matches[0], nil
 	}
 	return 0, &PositionError{s.Subject, p.String(), fmt.Sprintf("%d events have ids that begin so", len(matches))}
 }
 
 // Records yields the records of a session's history: those of the live list that
-// a fork inherited, then its own. Damaged ones are left out.
+// a fork inherited, then its own. In the place of one that cannot be read there is an
+// *events.DamageError, and the loop goes on; those that History lacks are left out.
 func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Record, error) bool) {
 	return func(yield func(events.Record, error) bool) {
 		h := s.History
@@ -338,20 +345,48 @@ func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Recor
 			if src.end == begin {
 				continue
 			}
-			own := make(map[events.Offset]bool, src.end-begin)
-			for _, at := range h.offsets[begin:src.end] {
-				own[at] = true
-			}
-			r := events.Range{Subject: src.subject, After: h.offsets[begin] - 1, Upto: h.offsets[src.end-1]}
-			for rec, err := range l.Source.Read(ctx, r) {
-				if events.IsDamage(err) || err == nil && !own[rec.Offset] {
-					continue
-				}
-				if !yield(rec, err) || err != nil {
+			for rec, err := range Known(ctx, l.Source, src.subject, h.offsets[begin:src.end]) {
+				if !yield(rec, err) || err != nil && !events.IsDamage(err) {
 					return
 				}
 			}
 			begin = src.end
 		}
+	}
+}
+
+// Known yields the records of a subject at offsets that are known to be its own, in their order.
+// In the place of one that the source does not return there is an *events.DamageError: a read
+// behind an offset need not notice that a record is lost.
+func Known(ctx context.Context, src Source, sub events.Subject, offsets []events.Offset) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		if len(offsets) == 0 {
+			return
+		}
+		left := offsets
+		upto := func(at events.Offset) bool { // yields what did not come before an offset
+			for len(left) > 0 && left[0] < at {
+				next := left[0]
+				if left = left[1:]; !yield(src.Record(ctx, next)) {
+					return false
+				}
+			}
+			return true
+		}
+		for rec, err := range src.Read(ctx, events.Range{Subject: sub, After: offsets[0] - 1, Upto: offsets[len(offsets)-1]}) {
+			switch {
+			case events.IsDamage(err): // that of an offset which is known is yielded in its place
+			case err != nil:
+				yield(rec, err)
+				return
+			case !upto(rec.Offset):
+				return
+			case len(left) > 0 && left[0] == rec.Offset:
+				if left = left[1:]; !yield(rec, nil) {
+					return
+				}
+			}
+		}
+		upto(events.MaxOffset)
 	}
 }

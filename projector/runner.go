@@ -364,17 +364,17 @@ func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, p
 		if err != nil {
 			return err
 		}
+		if v, is := r.View.(lacking); is && r.lacks.Swap(false) { // before those who wait for the cursor read
+			if err := v.Lacks(ctx); err != nil {
+				return err
+			}
+		}
 		if c.Offset != r.Cursor().Offset {
 			if err := r.commit(ctx, c); err != nil {
 				return err
 			}
 			if progress != nil {
 				progress(c)
-			}
-		}
-		if v, is := r.View.(lacking); is && r.lacks.Swap(false) {
-			if err := v.Lacks(ctx); err != nil {
-				return err
 			}
 		}
 		if !more || ctx.Err() != nil {

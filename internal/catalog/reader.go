@@ -26,6 +26,7 @@ type Standing struct {
 	Cursor      projector.Cursor
 	Updated     time.Time
 	Quarantined []projector.Quarantine
+	Lacks       bool // it was made without records that cannot be read
 }
 
 // reader reads a file of a view while another process may write it.
@@ -105,15 +106,12 @@ func (r *reader) Standing(ctx context.Context) (Standing, error) {
 		return s, r.wrap(err)
 	}
 	s.Updated, _ = time.Parse(time.RFC3339Nano, updated)
-	s.Quarantined, err = readQuarantine(ctx, r.db, current)
+	if s.Quarantined, err = readQuarantine(ctx, r.db, current); err == nil {
+		var id int
+		err = r.db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id)
+		s.Lacks = id == lacking
+	}
 	return s, r.wrap(err)
-}
-
-// Lacks reports whether the view was made without records that cannot be read.
-func (r *reader) Lacks(ctx context.Context) (bool, error) {
-	var id int
-	err := r.db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id)
-	return id == lacking, r.wrap(err)
 }
 
 // Close closes the file.

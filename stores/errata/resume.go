@@ -222,9 +222,10 @@ func (s *Session) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
 // those saved since it was cleared last.
 func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Checkpoint, error) {
 	cp := &Checkpoint{Run: c.ID, At: panel.Newest(c)}
-	parts := make(map[string]ResponseSnapshot)
+	parts, lost := make(map[string]ResponseSnapshot), slices.Clone(c.Saved)
 	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: c.Saved[0] - 1, Upto: panel.Newest(c)}) {
 		saved := slices.Contains(c.Saved, rec.Offset)
+		lost = slices.DeleteFunc(lost, func(at events.Offset) bool { return at == rec.Offset })
 		if err == nil && saved {
 			rec, err = projector.Resolve(ctx, s.Store().Log, rec, s.Store().MaxValue())
 		}
@@ -244,6 +245,9 @@ func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Check
 		if err := cp.add(rec, parts); err != nil {
 			return nil, &CheckpointError{rec.Offset, err}
 		}
+	}
+	if len(lost) > 0 { // a read behind an offset need not notice it
+		return nil, &CheckpointError{lost[0], &events.DamageError{Offset: lost[0]}}
 	}
 	for _, id := range cp.AdapterIDs {
 		if part, ok := parts[id]; ok {

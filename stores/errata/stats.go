@@ -8,6 +8,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
 )
 
 // Stats is how a model did, over runs that are not withdrawn.
@@ -37,11 +38,10 @@ type Filter struct {
 
 // StatsOf counts, by model, how the panels of the namespace did.
 func StatsOf(ctx context.Context, st *tally.Store, f Filter) (map[string]Stats, error) {
-	ids := []string{f.Session}
+	ids, hole := []string{f.Session}, error(nil)
 	if f.Session == "" {
-		var err error
-		if ids, err = sessionIDs(ctx, st); err != nil {
-			return nil, err
+		if ids, hole = sessionIDs(ctx, st); projector.Tolerate(hole) != nil {
+			return nil, hole
 		}
 	}
 	t := make(statsTable)
@@ -56,7 +56,7 @@ func StatsOf(ctx context.Context, st *tally.Store, f Filter) (map[string]Stats, 
 			}
 		}
 	}
-	return t.finish(), nil
+	return t.finish(), hole
 }
 
 // counted returns the runs that count: those not rewound.
@@ -141,9 +141,9 @@ func sessionIDs(ctx context.Context, st *tally.Store) ([]string, error) {
 
 // List lists the panel sessions, the one that was active last first.
 func List(ctx context.Context, st *tally.Store) ([]Metadata, error) {
-	ids, err := sessionIDs(ctx, st)
-	if err != nil {
-		return nil, err
+	ids, hole := sessionIDs(ctx, st)
+	if projector.Tolerate(hole) != nil {
+		return nil, hole
 	}
 	var list []Metadata
 	for _, id := range ids {
@@ -155,7 +155,7 @@ func List(ctx context.Context, st *tally.Store) ([]Metadata, error) {
 		list = append(list, m)
 	}
 	slices.SortStableFunc(list, func(a, b Metadata) int { return b.LastActiveAt.Compare(a.LastActiveAt) })
-	return list, nil
+	return list, hole
 }
 
 // Latest returns the id of the panel session that was active last. If there is
@@ -174,12 +174,12 @@ func Latest(ctx context.Context, st *tally.Store) (string, error) {
 // Resolve returns the id of the panel session that is called so, or else of
 // the only one whose id begins so. None, or several, is an *AmbiguousError.
 func Resolve(ctx context.Context, st *tally.Store, prefix string) (string, error) {
-	ids, err := sessionIDs(ctx, st)
-	if err != nil {
-		return "", err
-	}
-	if slices.Contains(ids, prefix) {
+	ids, hole := sessionIDs(ctx, st)
+	if projector.Tolerate(hole) == nil && slices.Contains(ids, prefix) {
 		return prefix, nil
+	}
+	if hole != nil {
+		return "", hole
 	}
 	matches := slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, prefix) })
 	if len(matches) != 1 {

@@ -176,7 +176,7 @@ type Summary struct {
 // Summaries lists the conversations with the number of their runs.
 func Summaries(ctx context.Context, st *tally.Store) ([]Summary, error) {
 	list, err := st.Sessions(ctx, events.KindConversation)
-	if err != nil {
+	if projector.Tolerate(err) != nil {
 		return nil, err
 	}
 	sums := make([]Summary, len(list))
@@ -186,7 +186,7 @@ func Summaries(ctx context.Context, st *tally.Store) ([]Summary, error) {
 			sums[i].RunCount += s.Results[string(t)]
 		}
 	}
-	return sums, nil
+	return sums, err
 }
 
 // NewestFirst sorts runs as viewers show them: by the time in the id, newest first;

@@ -29,8 +29,9 @@ type Query struct {
 func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
 	for most := q.Limit; ; most *= 4 {
 		found, err := st.SessionList(ctx, projector.SessionQuery{Kind: events.KindJob, Stored: true, Newest: true, Limit: most})
-		if err != nil {
-			return nil, err
+		hole := err
+		if projector.Tolerate(hole) != nil {
+			return nil, hole
 		}
 		list, err := readJobs(ctx, st, found, q.Status)
 		if err != nil {
@@ -40,7 +41,7 @@ func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
 			list = list[:q.Limit]
 		}
 		if len(list) == q.Limit || len(found) < most || most <= 0 {
-			return list, nil
+			return list, hole
 		}
 	}
 }
@@ -80,8 +81,9 @@ func isMissing(err error) bool {
 // job is opened first.
 func Runs(ctx context.Context, st *tally.Store) ([]RunSetting, error) {
 	found, err := st.SessionList(ctx, projector.SessionQuery{Kind: events.KindJob, Settings: true})
-	if err != nil {
-		return nil, err
+	hole := err
+	if projector.Tolerate(hole) != nil {
+		return nil, hole
 	}
 	var list []RunSetting
 	for _, s := range found {
@@ -96,7 +98,7 @@ func Runs(ctx context.Context, st *tally.Store) ([]RunSetting, error) {
 		list = append(list, more...)
 	}
 	sortByUpdate(list)
-	return list, nil
+	return list, hole
 }
 
 func sortByUpdate(list []RunSetting) {

@@ -112,10 +112,27 @@ func (s *FlowState) Incomplete() []FlowStep {
 // records cannot be read comes with a *projector.HoleError. It reads all records of the flow.
 func (f *Flow) State(ctx context.Context) (*FlowState, error) {
 	s, err := f.now(ctx)
-	if err == nil && s.Damaged > 0 {
+	switch {
+	case err != nil:
+	case s.Damaged > 0:
 		err = projector.HoleOf(f.sub, []events.Offset{s.Damaged})
+	case s.Workflow == nil:
+		err = f.template(ctx, s.Run.Template)
 	}
 	return s, err
+}
+
+// template returns a *projector.HoleError if the revision cannot be read that a flow was started with.
+func (f *Flow) template(ctx context.Context, ref events.DocRef) error {
+	sub, at, err := ref.Parse(f.st.Namespace())
+	if err != nil || at == 0 {
+		return nil // as pinned says
+	}
+	_, err = f.st.Log.Record(ctx, at)
+	if _, damaged := errors.AsType[*events.DamageError](err); !damaged {
+		return nil
+	}
+	return projector.HoleOf(sub, []events.Offset{at})
 }
 
 // now is State for a decision, which asks itself whether what is lost matters to it.

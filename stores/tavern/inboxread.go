@@ -16,7 +16,20 @@ import (
 // errors are the last thing yielded, as of [tally.Session.Follow]. An inbox that is not
 // there yet is waited for.
 func (in *Inbox) Follow(ctx context.Context, after events.Offset) iter.Seq2[Message, error] {
-	return in.messages(ctx, in.st.Log.Follow(ctx, events.Range{Subject: in.subject(), After: after}))
+	return in.messages(ctx, in.st.Log.Follow(ctx, in.behind(ctx, after)))
+}
+
+// behind returns the range of the inbox's records behind an offset. If the inbox has snapshots, it
+// says how many are before: then a read notices a lost one.
+func (in *Inbox) behind(ctx context.Context, after events.Offset) events.Range {
+	r := events.Range{Subject: in.subject(), After: after}
+	if after == 0 || in.st.Snapshots() == nil {
+		return r
+	}
+	if o, err := in.st.Loader().Outline(ctx, r.Subject, 0); projector.Tolerate(err) == nil {
+		r.Seen, _ = o.Count(ctx, after) // 0: not known
+	}
+	return r
 }
 
 // messages yields the messages of records. A body that is kept as a blob is read.
@@ -103,17 +116,15 @@ func (in *Inbox) List(ctx context.Context, p Page) (list []Message, next events.
 // pages yields the messages of a list record by record, and an *events.DamageError in the place of
 // a record that cannot be read.
 func (in *Inbox) pages(ctx context.Context, p Page) iter.Seq2[[]Message, error] {
-	records := in.st.Log.Read(ctx, events.Range{Subject: in.subject(), After: p.After})
-	if p.Newest {
-		r := events.Range{Subject: in.subject()}
-		if p.After > 0 {
-			r.Upto = p.After - 1
-		}
-		records = in.st.Log.ReadBack(ctx, r)
-	}
 	return func(yield func([]Message, error) bool) {
 		if p.Newest && p.After == 1 {
 			return // nothing is before the first record
+		}
+		var records iter.Seq2[events.Record, error]
+		if p.Newest {
+			records = in.st.Log.ReadBack(ctx, events.Range{Subject: in.subject(), Upto: max(p.After, 1) - 1})
+		} else {
+			records = in.st.Log.Read(ctx, in.behind(ctx, p.After))
 		}
 		for rec, err := range records {
 			var list []Message

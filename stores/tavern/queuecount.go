@@ -13,6 +13,7 @@ func (q *Queue) Counts(ctx context.Context) (map[ItemState]int, error) {
 	if err := b.catchUp(ctx); err != nil {
 		return nil, err
 	}
+	hole := b.hole(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire()
@@ -21,5 +22,11 @@ func (q *Queue) Counts(ctx context.Context) (map[ItemState]int, error) {
 		counts[b.state(i)]++
 	}
 	delete(counts, ItemDone)
-	return counts, nil
+	return counts, hole
+}
+
+// hole returns a *projector.HoleError of lost records of the queue that the view lacks with which
+// boards begin.
+func (b *board) hole(ctx context.Context) error {
+	return b.st.Lacks(ctx, "work", b.queue.sub.Namespace, b.about)
 }

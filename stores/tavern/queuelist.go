@@ -1,6 +1,7 @@
 package tavern
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (q *Queue) List(ctx context.Context, query ListQuery) (list []ItemStatus, n
 			err = q.fill(ctx, &list[n])
 		}
 	}
-	return list, next, err
+	return list, next, cmp.Or(err, b.hole(ctx))
 }
 
 // fill reads what a list says of an item that is not in the state.
@@ -525,7 +526,7 @@ func (q *Queue) Requeue(ctx context.Context, id string) error {
 		}
 		if !f.item.IsDead() {
 			s, err := q.statusAt(ctx, f.b, &f.item)
-			return errors.Join(err, &ItemStateError{q.id, id, s.State, ItemDead})
+			return cmp.Or(err, f.b.hole(ctx), error(&ItemStateError{q.id, id, s.State, ItemDead}))
 		}
 		p := picked{item: f.item, queue: f.queue}
 		e, err := events.New(queueSource, q.lifeOf(id, f.queue.Settings.Serial), &events.RunProgressed{Run: f.item.Run, Kind: projector.ItemRequeued, LeaseUntil: new(int64)})

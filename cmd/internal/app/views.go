@@ -75,7 +75,7 @@ func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Confi
 // withOpen calls f with the views of a store that is opened, or attached to.
 func (a *App) withOpen(ctx context.Context, c config.Config, needs []string, f func(config.Config, Views) error) error {
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		return a.shown(ctx, st, needs, func(dir string) error { return a.withFiles(ctx, c, dir, st.Log.Holes(), 0, f) })
+		return a.shown(ctx, st, needs, func(dir string) error { return a.withFiles(ctx, c, dir, st.Log.Unreadable(), 0, f) })
 	})
 }
 
@@ -126,6 +126,9 @@ func (a *App) WithWork(ctx context.Context, st *tally.Store, f func(catalog.Work
 			return err
 		}
 		defer r.Close()
+		if err := projector.Tolerate(st.Lacks(ctx, "work", st.Namespace(), nil)); err != nil { // the command names it at its end
+			return err
+		}
 		return f(r)
 	})
 }
@@ -179,10 +182,10 @@ func (a *App) remarkLost(lost []log.Hole) {
 
 // noteLost has the command end with the code of damage, as what it shows was made without the
 // records of its namespace that are lost.
-func (a *App) noteLost(c config.Config, lost []log.Hole) {
+func (a *App) noteLost(namespace string, lost []log.Hole) {
 	for _, h := range lost {
 		sub, err := events.ParseNATS(h.Subject)
-		if a.lost != nil && (err != nil || sub.Namespace == c.Namespace) {
+		if a.lost != nil && (err != nil || sub.Namespace == namespace) {
 			a.lost.note(&events.DamageError{Offset: h.Offset})
 		}
 	}
@@ -203,11 +206,11 @@ func (a *App) withFiles(ctx context.Context, c config.Config, dir string, lost [
 		return err
 	}
 	defer r.Close()
-	if lacks, err := r.Lacks(ctx); err != nil {
+	standing, err := r.Standing(ctx)
+	if err != nil {
 		return err
-	} else if lacks {
-		a.noteLost(c, lost)
 	}
+	a.noteLost(c.Namespace, embedded.Lacking(standing, lost))
 	return f(c, Views{dir, r, durable})
 }
 

@@ -42,6 +42,7 @@ func (p pages) Files(ctx context.Context, src formats.Source, s *projector.Sessi
 		var err error
 		if p.gone {
 			content.Gone, err = src.Loader().Gone(ctx, s)
+			err = projector.Tolerate(err) // export names what is damaged
 		}
 		f.Write = content.WriteHTML
 		if p.form == markdown {

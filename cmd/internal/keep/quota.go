@@ -2,6 +2,7 @@ package keep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -72,9 +73,13 @@ func setLimit(ctx context.Context, a *app.App, scope, text string) error {
 // showUsage shows what scopes use, all or those that are named.
 func showUsage(ctx context.Context, a *app.App, st *tally.Store, scopes []string) error {
 	list, err := usageOf(ctx, st)
-	if err != nil {
+	if projector.Tolerate(err) != nil {
 		return err
 	}
+	return errors.Join(printUsage(a, list, scopes), err)
+}
+
+func printUsage(a *app.App, list []usage, scopes []string) error {
 	for _, scope := range scopes {
 		list = only(list, scope)
 	}

@@ -189,6 +189,7 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 // limitsOf says what is live of the store, and of each scope that has a limit.
 func limitsOf(ctx context.Context, st *tally.Store) ([]usage, error) {
 	list, err := usageOf(ctx, st)
+	err = projector.Tolerate(err) // status names what is lost
 	return slices.DeleteFunc(list, func(u usage) bool { return u.Scope != "store" && u.Limit == 0 }), err
 }
 

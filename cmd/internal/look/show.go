@@ -133,9 +133,10 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 		return v.showFollowed(ctx, handle, s)
 	}
 	var gone []projector.TurnAt
+	var hole error
 	if v.all {
-		if gone, err = st.Loader().Gone(ctx, s); err != nil {
-			return err
+		if gone, hole = st.Loader().Gone(ctx, s); projector.Tolerate(hole) != nil {
+			return hole
 		}
 	}
 	switch {
@@ -148,7 +149,7 @@ func (v *viewer) show(ctx context.Context, st *tally.Store, arg string) error {
 	default:
 		err = v.writeText(s, gone)
 	}
-	return errors.Join(err, v.app.WarnDamaged(s))
+	return errors.Join(err, hole, v.app.WarnDamaged(s))
 }
 
 // load returns the session, with --last without the turns before.
