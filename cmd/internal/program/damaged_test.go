@@ -2,12 +2,15 @@ package program_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -79,25 +82,32 @@ func command(line string, decides bool) question {
 	}}
 }
 
+// yielded is what an iterator yields: its values, and the first error.
+func yielded(v reflect.Value) (list []any, err error) {
+	yield := reflect.MakeFunc(v.Type().In(0), func(in []reflect.Value) []reflect.Value {
+		for _, x := range in {
+			switch x := x.Interface().(type) {
+			case nil:
+			case error:
+				err = cmp.Or(err, x)
+			default:
+				list = append(list, x)
+			}
+		}
+		return []reflect.Value{reflect.ValueOf(len(list) < 1<<16)}
+	})
+	v.Call([]reflect.Value{yield})
+	return list, err
+}
+
 // dump writes a value so that two of them can be compared.
 func dump(v reflect.Value) string {
-	if v.Kind() == reflect.Func && !v.IsNil() && v.Type().NumIn() == 1 { // an iterator
-		var b strings.Builder
-		yield := reflect.MakeFunc(v.Type().In(0), func(in []reflect.Value) []reflect.Value {
-			for _, x := range in {
-				fmt.Fprintf(&b, "%s ", dump(x))
-			}
-			return []reflect.Value{reflect.ValueOf(b.Len() < 1<<20)}
-		})
-		v.Call([]reflect.Value{yield})
-		return b.String()
-	}
 	if v.IsValid() && v.CanInterface() {
 		switch x := v.Interface().(type) {
 		case error:
 			return x.Error()
 		case *projector.Outline:
-			return fmt.Sprintf("%v %v %v %s", x.Offset(), x.Damaged(), x.Len("main"), dump(reflect.ValueOf(x.Ledger())))
+			return fmt.Sprintf("%v damaged %v %v %s", x.Offset(), x.Damaged(), x.Len("main"), dump(reflect.ValueOf(x.Ledger())))
 		case *evals.Conversation, *evals.Run, *tally.Store, *tally.Session:
 			return "handle"
 		}
@@ -113,11 +123,18 @@ func call(name string, decides bool, f func(ctx context.Context, st *tally.Store
 	return question{name: name, decides: decides, ask: func(ctx context.Context, st *tally.Store) answered {
 		var a answered
 		for _, v := range f(ctx, st) {
-			if err, is := v.(error); is {
-				a.err, a.code = settled(err.Error()), cli.ExitCode(err)
-				continue
+			each, err := []any{v}, error(nil)
+			if f := reflect.ValueOf(v); f.Kind() == reflect.Func && !f.IsNil() && f.Type().NumIn() == 1 {
+				each, err = yielded(f)
+			} else if failed, is := v.(error); is {
+				each, err = nil, failed
 			}
-			a.text += settled(dump(reflect.ValueOf(v))) + "\n"
+			if err != nil {
+				a.err, a.code = settled(err.Error()), cli.ExitCode(err)
+			}
+			for _, v := range each {
+				a.text += settled(dump(reflect.ValueOf(v))) + "\n"
+			}
 		}
 		return a
 	}}
@@ -302,10 +319,13 @@ func questions(probe *tally.Store) []question {
 // not end is answered by that.
 func answersOf(t *testing.T, dir string, list []question) []answered {
 	t.Helper()
+	if len(list) == 0 {
+		return nil
+	}
 	t.Setenv("TALLY_STORE", dir)
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local", Source: "urn:test", Kinds: tavern.Kinds(), Own: true})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil { // which is the answer to all of them
+		return slices.Repeat([]answered{{err: settled(err.Error()), code: cli.ExitCode(err)}}, len(list))
 	}
 	defer st.Close()
 	if os.Getenv("TALLY_SHOW") != "" {
@@ -333,24 +353,37 @@ func answersOf(t *testing.T, dir string, list []question) []answered {
 	return all
 }
 
-// silent reports what is wrong with an answer of a damaged store, "" if nothing is: it is the
-// answer before, or an error that names the record.
-func silent(q question, before, now answered, at events.Offset) string {
-	same := now.code == before.code && (q.decides || now.text == before.text)
-	named := names(now.err, at) || names(now.text, at)
-	switch {
+// tallied counts the answers of damaged stores.
+type tallied struct{ damages, equal, named, silent int }
+
+func (c *tallied) String() string {
+	return fmt.Sprintf("%d damages, %d answers: %d as before, %d errors that name the place and end with 5, %d silent", c.damages, c.equal+c.named+c.silent, c.equal, c.named, c.silent)
+}
+
+// listed finds an offset in the list of damaged ones that status prints.
+var listed = regexp.MustCompile(`\n {4}(\d+)\b`)
+
+// judge counts an answer of a damaged store, and reports what is wrong with it, "" if nothing is: it
+// is the answer before, or an error that names the place, of which the code is 5.
+func (c *tallied) judge(q question, before, now answered, names func(string) bool) string {
+	switch same := now.code == before.code && (q.decides || now.text == before.text); {
 	case same && now.code >= 0:
+		c.equal++
 		return ""
-	case !named:
-		return "not named"
-	case now.code != cli.Integrity && (q.commands || now.err != ""):
-		return "named, and the code is not 5"
+	case now.code == cli.Integrity && (names(now.err) || names(listed.ReplaceAllString(now.text, "@$1"))):
+		c.named++
+		return ""
+	case now.code == cli.Integrity:
+		c.silent++
+		return "the place is not named"
 	}
-	return ""
+	c.silent++
+	return "another answer, and the code is not 5"
 }
 
 // Each record of a store that has all kinds is damaged in turn. Every command and every call that
-// reads a subject answers as before, or names the record and ends with code 5.
+// reads a subject answers as before, or names the record and ends with code 5. A snapshot or a view
+// may have what the record said, so the same is asked of a store that has lost both.
 func TestDamagedRecords(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -362,7 +395,21 @@ func TestDamagedRecords(t *testing.T) {
 	}
 	defer probe.Close()
 	list := questions(probe)
-	before := answersOf(t, s.copy(t), list)
+	t.Run("B-02 every record of every kind, every command and call", func(t *testing.T) {
+		s.damageEach(t, list, func(*testing.T, string) {})
+	})
+	t.Run("B-02 every record of every kind, without snapshots and views", func(t *testing.T) {
+		s.damageEach(t, list, forget)
+	})
+}
+
+// damageEach damages each of the chosen records in a copy of the store that was prepared, and asks
+// all questions of it.
+func (s *allStore) damageEach(t *testing.T, list []question, prepare func(*testing.T, string)) {
+	t.Helper()
+	healthy := s.copy(t)
+	prepare(t, healthy)
+	before := answersOf(t, healthy, list)
 	for i, a := range before {
 		if a.code < 0 || strings.Contains(a.err, "panic") {
 			t.Errorf("%s: %v", list[i].name, a)
@@ -371,20 +418,34 @@ func TestDamagedRecords(t *testing.T) {
 			t.Logf("%s: code %d, %.300s %.300s", list[i].name, a.code, a.text, a.err)
 		}
 	}
-	t.Run("B-02 every record of every kind, every command and call", func(t *testing.T) {
-		for i, r := range s.chosen() {
-			at := events.Offset(r.Seq)
-			dir := s.damaged(t, r)
-			for j, now := range answersOf(t, dir, list) {
-				if fault := silent(list[j], before[j], now, at); fault != "" {
-					t.Errorf("%d: %v (%s) is damaged: %s: %s\n   before: %.300s\n   now:    %.300s", i, at, s.types[at], list[j].name, fault, strings.ReplaceAll(before[j].String(), "\n", "⏎"), strings.ReplaceAll(now.String(), "\n", "⏎"))
-				}
-			}
-			if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
-				t.Error(err)
+	var sum tallied
+	for _, r := range s.chosen() {
+		at := events.Offset(r.Seq)
+		dir := s.damaged(t, r)
+		sum.damages++
+		prepare(t, dir)
+		for j, now := range answersOf(t, dir, list) {
+			if fault := sum.judge(list[j], before[j], now, named(at)); fault != "" {
+				t.Errorf("%v (%s) is damaged: %s: %s\n   before: %.300s\n   now:    %.300s", at, s.types[at], list[j].name, fault, strings.ReplaceAll(before[j].String(), "\n", "⏎"), strings.ReplaceAll(now.String(), "\n", "⏎"))
 			}
 		}
-	})
+		if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Log(&sum)
+}
+
+// forget removes what a store can make of its records again: snapshots and views.
+func forget(t *testing.T, dir string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.db*"))
+	for _, name := range append(names, filepath.Join(dir, "snapshots")) {
+		err = errors.Join(err, os.RemoveAll(name))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // chosen are the records that are damaged: all in a long campaign, else the last of some types.

@@ -3,12 +3,18 @@ package program_test
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -16,6 +22,45 @@ import (
 var afterDamage = []string{
 	"ls -o json", "search plum", "show trip --all -o json", "show trip-fork", "log trip -o jsonl", "cat doc/a", "cat doc/b", "docs ls -o json", "docs history doc/a -o json", "cost -o json", "stats --by model",
 	"runs trip -o json", "runs ses_1", "agents -o json", "inbox " + bob + " -o jsonl", "queue build -o jsonl --state done", "queue build v3", "flows --all -o jsonl", "quota", "jobs -o json", "show history/chat",
+}
+
+// A damage is what was done to a copy of a store that was stopped cleanly.
+type damage struct {
+	what   string
+	file   string
+	at     int  // the first byte that may change
+	length int  // of what is damaged
+	bare   bool // the copy has lost its snapshots and views as well
+}
+
+// drawn draws a damage: every second one of a record of any kind, the others of any kind of file
+// that is not the log itself.
+func (s *allStore) drawn(random *rand.Rand, round int, kinds [][]natsfile.Record, files []string) damage {
+	if round%2 == 1 {
+		name := files[random.IntN(len(files))]
+		return damage{what: name, file: name}
+	}
+	kind := kinds[random.IntN(len(kinds))]
+	r := kind[random.IntN(len(kind))]
+	return damage{what: fmt.Sprintf("@%d (%s)", r.Seq, s.types[events.Offset(r.Seq)]), file: s.path, at: r.Begin, length: r.End - r.Begin, bare: random.IntN(2) == 1}
+}
+
+// do flips up to 24 bits in four bytes.
+func (d *damage) do(t *testing.T, dir string, random *rand.Rand) {
+	t.Helper()
+	flip(t, filepath.Join(dir, d.file), func(data []byte) {
+		if d.length == 0 {
+			d.length = len(data)
+		}
+		at, bits := random.IntN(d.length), 1+random.IntN(24)
+		for range bits {
+			data[d.at+min(at+random.IntN(4), d.length-1)] ^= 1 << random.IntN(8)
+		}
+		d.what += fmt.Sprintf(", byte %d of %d, %d flips", at, d.length, bits)
+	})
+	if d.bare {
+		forget(t, dir)
+	}
 }
 
 // Bits are flipped anywhere in a store that was stopped cleanly: in records, in what the server
@@ -31,40 +76,72 @@ func TestDamagedAnywhere(t *testing.T) {
 			rounds = 300
 		}
 		s := newAllStore(t)
-		ask := func(dir string) (list []answered) {
+		list := afterDamages(t)
+		ask := func(dir string) []answered {
 			t.Setenv("TALLY_STORE", dir)
-			for _, line := range afterDamage {
-				list = append(list, command(line, false).ask(t.Context(), nil))
+			all := make([]answered, 0, len(list))
+			for _, q := range list[:len(afterDamage)] {
+				all = append(all, q.ask(t.Context(), nil))
 			}
-			return list
+			return append(all, answersOf(t, dir, list[len(afterDamage):])...)
 		}
-		before := ask(s.copy(t))
-		files, random := filesOf(t, s.dir), rand.New(rand.NewPCG(2, 300))
-		equal, named, silent := 0, 0, 0
+		before := map[bool][]answered{}
+		for _, bare := range []bool{false, true} {
+			dir := s.copy(t)
+			if bare {
+				forget(t, dir)
+			}
+			before[bare] = ask(dir)
+		}
+		kinds, files := s.kinds(), slices.DeleteFunc(filesOf(t, s.dir), func(name string) bool { return name == s.path })
+		var sum tallied
 		for round := range rounds {
-			dir, name := s.copy(t), files[random.IntN(len(files))]
-			where := ""
-			flip(t, filepath.Join(dir, name), func(data []byte) {
-				at, bits := random.IntN(len(data)), 1+random.IntN(24)
-				for range bits {
-					data[min(at+random.IntN(4), len(data)-1)] ^= 1 << random.IntN(8)
-				}
-				where = fmt.Sprintf("round %d, %s, byte %d of %d, %d flips", round, name, at, len(data), bits)
-			})
+			random := rand.New(rand.NewPCG(2, uint64(300+round)))
+			dir, d := s.copy(t), s.drawn(random, round, kinds, files)
+			d.do(t, dir, random)
+			sum.damages++
 			for i, now := range ask(dir) {
-				switch {
-				case now.code == before[i].code && now.text == before[i].text:
-					equal++
-				case isPlace.MatchString(now.err+now.text) && now.code == 5:
-					named++
-				default:
-					silent++
-					t.Errorf("%s: %s\n   before: %.400s\n   now:    %.400s", where, afterDamage[i], strings.ReplaceAll(before[i].String(), "\n", "⏎"), strings.ReplaceAll(now.String(), "\n", "⏎"))
+				was := before[d.bare][i]
+				if fault := sum.judge(list[i], was, now, isPlace.MatchString); fault != "" {
+					t.Errorf("round %d, %s: %s: %s\n   before: %.400s\n   now:    %.400s", round, d.what, list[i].name, fault, strings.ReplaceAll(was.String(), "\n", "⏎"), strings.ReplaceAll(now.String(), "\n", "⏎"))
 				}
 			}
+			if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+				t.Error(err)
+			}
 		}
-		t.Logf("%d damages, %d answers: %d as before, %d errors with the place, %d silent", rounds, rounds*len(afterDamage), equal, named, silent)
+		t.Log(&sum)
 	})
+}
+
+// afterDamages are the questions about a damaged store: commands, and in a long campaign every call.
+func afterDamages(t *testing.T) (list []question) {
+	t.Helper()
+	for _, line := range afterDamage {
+		list = append(list, command(line, false))
+	}
+	if !testkit.Soak() {
+		return list
+	}
+	probe, err := embedded.Open(t.Context(), embedded.Options{Backend: "memory"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Close()
+	return append(list, slices.DeleteFunc(questions(probe), func(q question) bool { return q.commands })...)
+}
+
+// kinds groups the records by the kinds of their subjects and their types.
+func (s *allStore) kinds() (list [][]natsfile.Record) {
+	by := make(map[string][]natsfile.Record)
+	for _, r := range s.records {
+		typ := s.types[events.Offset(r.Seq)]
+		by[typ] = append(by[typ], r)
+	}
+	for _, typ := range slices.Sorted(maps.Keys(by)) {
+		list = append(list, by[typ])
+	}
+	return list
 }
 
 // isPlace finds a place in a text: an offset, or a file.

@@ -416,8 +416,7 @@ var passing = regexp.MustCompile(`20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z
 
 func settled(text string) string { return passing.ReplaceAllString(text, "~") }
 
-// names reports whether a text names an offset, as @17, or among what is damaged.
-func names(text string, at events.Offset) bool {
-	n := strconv.FormatUint(uint64(at), 10)
-	return regexp.MustCompile(`@` + n + `\b|(?i)damaged[^\]⏎]*\b` + n + `\b`).MatchString(text)
+// named returns what reports whether a text names an offset.
+func named(at events.Offset) func(string) bool {
+	return regexp.MustCompile(`@` + strconv.FormatUint(uint64(at), 10) + `\b`).MatchString
 }
