@@ -59,6 +59,7 @@ var writers = []struct{ file, why string }{
 	{"internal/ingest/tail/state.go", "how far files were read, in the folder of states"},
 	{"internal/ingest/tail/tail.go", "the folder of states"},
 	{"internal/testkit/*.go", "for tests"},
+	{"internal/testkit/faults/*.go", "a test's temporary folder"},
 	{"log/roll.go", "the store's own folder"},
 	{"internal/catalog/seal.go", "beside the file of a view"},
 	{"internal/catalog/file.go", "a view's file, which the configuration names"},

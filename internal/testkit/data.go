@@ -16,7 +16,7 @@ func DataRoot(t testing.TB) (string, bool) {
 	t.Helper()
 	root := os.Getenv(DataVar)
 	if root == "" {
-		root = filepath.Join(module(t), "..", "shared", "data")
+		root = filepath.Join(Module(t), "..", "shared", "data")
 	}
 	_, err := os.Stat(root)
 	return root, err == nil || os.Getenv(DataVar) != ""
@@ -37,8 +37,8 @@ func Data(t testing.TB, name ...string) string {
 	return path
 }
 
-// module returns the folder of the module that is tested.
-func module(t testing.TB) string {
+// Module returns the folder of the module that is tested.
+func Module(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {

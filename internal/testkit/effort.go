@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // raceShare is how much slower a test is under the race detector, about.
@@ -50,6 +51,15 @@ func OnlySoak(t testing.TB) {
 	if !Soak() {
 		t.Skip("another test plays its parts together; make soak runs it")
 	}
+}
+
+// Patience is how long a test waits for what must happen: d, or what TALLY_PATIENCE says. A fault
+// because of which it never happens is noticed sooner with little of it.
+func Patience(d time.Duration) time.Duration {
+	if said, err := time.ParseDuration(os.Getenv("TALLY_PATIENCE")); err == nil {
+		return said
+	}
+	return d
 }
 
 // Checks has the laws that rapid draws play n times each, and a fifth of that under the race

@@ -35,7 +35,7 @@ func Node(t testing.TB, stdin io.Reader, args ...string) []byte {
 // the test.
 func TypeScript(t testing.TB, name string) string {
 	t.Helper()
-	modules := filepath.Join(module(t), "cmd", "testdata", "node", "node_modules")
+	modules := filepath.Join(Module(t), "cmd", "testdata", "node", "node_modules")
 	compiler := filepath.Join(modules, "typescript", "bin", "tsc")
 	_, err := os.Stat(compiler)
 	Needs(t, err == nil, "typescript: npm ci in cmd/testdata/node")

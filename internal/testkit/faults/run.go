@@ -1,0 +1,135 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Var is the environment variable that says which faults are tried.
+const Var = "TALLY_FAULTS"
+
+// What Test returns of a test that does not fail.
+var (
+	ErrSurvived = errors.New("the test passes")
+	ErrSkipped  = errors.New("the test is skipped")
+)
+
+// A Result says how a test failed.
+type Result struct {
+	Took time.Duration // the test's own running
+	Said string        // by the test, or why it is not a catch
+}
+
+// Test runs a test with an overlay, "" for none, and returns how it failed. A build that fails
+// is an error, and so is a panic unless it counts: neither is a test that noticed.
+func (f *Fault) Test(ctx context.Context, r Run, overlay string) (Result, error) {
+	args := slices.Concat([]string{"test", "-json", "-vet=off", "-count=1", "-ldflags=-w", "-timeout=2m", "-run", pattern(r.Test), r.Package}, f.rapid(r), r.Args)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = f.root, environment(r, overlay)
+	var warnings bytes.Buffer
+	cmd.Stderr = &warnings
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		return Result{}, err
+	}
+	var got outcome
+	test := regexp.MustCompile("^((" + strings.ReplaceAll(r.Test, "/", ")/(") + "))(/.*)?$")
+	for line := range bytes.Lines(out) {
+		got.read(line, test)
+	}
+	return got.judge(f.Panics, warnings.String())
+}
+
+// pattern returns what -run takes for the whole name of a test.
+func pattern(test string) string {
+	return "^(" + strings.ReplaceAll(test, "/", ")$/^(") + ")$"
+}
+
+// environment has programs that the test builds have the fault, too. CI would have a test fail
+// on a machine that lacks something, which is not what the fault does, and the long campaigns
+// go on after a law was broken.
+func environment(r Run, overlay string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "CI=") || strings.HasPrefix(v, "TALLY_SOAK=") || strings.HasPrefix(v, Var+"=")
+	})
+	if overlay != "" {
+		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
+	}
+	return append(env, r.Env...)
+}
+
+// rapid returns the flags by which random histories are not made shorter and not kept, if the
+// tests of a package have any.
+func (f *Fault) rapid(r Run) []string {
+	files, _ := filepath.Glob(filepath.Join(f.root, filepath.FromSlash(r.Package), "*_test.go"))
+	if slices.ContainsFunc(files, func(name string) bool {
+		text, err := os.ReadFile(name)
+		return err == nil && bytes.Contains(text, []byte(`"pgregory.net/rapid"`))
+	}) {
+		return []string{"-rapid.nofailfile", "-rapid.shrinktime=0s"}
+	}
+	return nil
+}
+
+// An outcome is what go test -json said.
+type outcome struct {
+	took                    time.Duration
+	failed, passed, skipped bool   // the test that was asked for
+	said, all               string // by it and its subtests, and by all
+	broken                  bool   // the build
+	panicked, timedOut      bool
+}
+
+func (o *outcome) read(line []byte, test *regexp.Regexp) {
+	var e struct {
+		Action, Test, Output, FailedBuild string
+		Elapsed                           float64
+	}
+	if json.Unmarshal(line, &e) != nil {
+		o.all += string(line)
+		return
+	}
+	o.all += e.Output
+	o.broken = o.broken || e.Action == "build-fail" || e.FailedBuild != ""
+	o.panicked = o.panicked || strings.HasPrefix(e.Output, "panic: ") || strings.HasPrefix(e.Output, "fatal error: ")
+	o.timedOut = o.timedOut || strings.HasPrefix(e.Output, "panic: test timed out")
+	if e.Action == "output" && e.Test != "" && !strings.HasPrefix(strings.TrimSpace(e.Output), "=== ") {
+		o.said += e.Output
+	}
+	match := test.FindStringSubmatch(e.Test)
+	if match == nil {
+		return
+	}
+	o.took = max(o.took, time.Duration(e.Elapsed*float64(time.Second))) // subtests that run side by side are no part of their test's time
+	if match[1] == e.Test {
+		o.failed, o.passed, o.skipped = o.failed || e.Action == "fail", o.passed || e.Action == "pass", o.skipped || e.Action == "skip"
+	}
+}
+
+// judge returns how the test failed, or why it did not.
+func (o *outcome) judge(panics bool, warnings string) (Result, error) {
+	switch r := (Result{o.took, o.said}); {
+	case o.broken:
+		return Result{Said: o.all + warnings}, errors.New("it does not build")
+	case o.timedOut:
+		return Result{o.took, o.all}, errors.New("the test ran out of time")
+	case o.panicked && !panics:
+		return Result{o.took, o.all}, errors.New("the test panics, which does not count")
+	case o.failed || o.panicked:
+		return r, nil
+	case o.passed:
+		return r, ErrSurvived
+	case o.skipped:
+		return r, ErrSkipped
+	}
+	return Result{Said: o.all + warnings}, errors.New("no such test was run")
+}
