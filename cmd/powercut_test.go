@@ -24,8 +24,7 @@ import (
 
 // What was acknowledged survives a power cut: the store is on an ext4 image whose
 // writeback is held back, the process is killed, and what is in the image at that
-// moment is all that the next process gets. And the test would notice if it did
-// not: builds that sync nothing, or the newest block file alone, lose events.
+// moment is all that the next process gets.
 func TestPowerCut(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -46,7 +45,7 @@ func TestPowerCut(t *testing.T) {
 				runs = append(runs, 50*time.Millisecond+rand.N(most))
 			}
 			had := len(d.acked)
-			d.cut(t, bin, runs...)
+			d.cut(t, runs...)
 			if len(d.lost) > 0 {
 				t.Fatalf("cut %d: %d of %d acknowledged events are gone, the first is %s", i, len(d.lost), len(d.acked), d.lost[0])
 			}
@@ -64,21 +63,6 @@ func TestPowerCut(t *testing.T) {
 		}
 		t.Logf("%d cuts, %d events acknowledged, up to %d segments", cuts, acked, segments)
 	})
-	faulty := buildWith(t, "tally_sync_faulty")
-	for _, synced := range []string{"nothing", "newest"} {
-		t.Run(synced, func(t *testing.T) {
-			for range 5 {
-				d := newDisk(t)
-				d.env = []string{"TALLY_TEST_SYNC=" + synced}
-				d.cut(t, faulty, 800*time.Millisecond)
-				if len(d.acked) > 0 && len(d.lost) > 0 {
-					t.Logf("caught: %d of %d acknowledged events are gone", len(d.lost), len(d.acked))
-					return
-				}
-			}
-			t.Error("a build that does not sync lost nothing: this test cannot tell")
-		})
-	}
 }
 
 // needImages skips a test that cannot mount images here, and holds writeback back.
@@ -90,17 +74,6 @@ func needImages(t *testing.T) {
 		testkit.Needs(t, err == nil, tool)
 	}
 	holdWriteback(t)
-}
-
-// buildWith builds the ingest command with a tag.
-func buildWith(t *testing.T, tag string) string {
-	t.Helper()
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-tags", tag, "-o", dir, "./tally")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
 }
 
 // holders are the tests that need writeback held back.
@@ -251,7 +224,6 @@ func TestWritebackIsRestored(t *testing.T) {
 // cutDisk is an image with a file system, and what was acknowledged on it.
 type cutDisk struct {
 	image    string
-	env      []string // of who appends
 	round    int
 	acked    map[string]uint64
 	lost     []string // what the last cut took
@@ -287,17 +259,15 @@ func mount(t *testing.T, image string) (dir string, unmount func()) {
 // cut appends for a while, once or several times the same, kills the process each
 // time, takes what the image holds at that moment for all there is, and looks for what
 // was acknowledged.
-func (d *cutDisk) cut(t *testing.T, ingest string, runs ...time.Duration) {
+func (d *cutDisk) cut(t *testing.T, runs ...time.Duration) {
 	t.Helper()
 	d.round++
 	d.power(t, func(store string) {
 		for _, after := range runs {
-			d.run(t, store, ingest, after)
+			d.run(t, store, after)
 		}
 	})
-	if ingest == bin {
-		d.verify(t)
-	}
+	d.verify(t)
 	d.look(t)
 }
 
@@ -316,11 +286,10 @@ func (d *cutDisk) power(t *testing.T, use func(store string)) {
 }
 
 // run appends until the process is killed.
-func (d *cutDisk) run(t *testing.T, store, ingest string, after time.Duration) {
+func (d *cutDisk) run(t *testing.T, store string, after time.Duration) {
 	t.Helper()
 	c := command(t.Context(), store, "tally", "append", "-o", "jsonl", "--log-level", "error")
-	c.Path = filepath.Join(ingest, "tally")
-	c.Env = append(append(c.Env, "TALLY_SEGMENT=2MiB"), d.env...)
+	c.Env = append(c.Env, "TALLY_SEGMENT=2MiB")
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -357,7 +326,7 @@ func (d *cutDisk) verify(t *testing.T) {
 	c.Stderr = &said
 	out, err := c.Output()
 	if jerr := json.Unmarshal(out, &v); jerr != nil {
-		t.Fatalf("verify: %v, %v\n%s", err, jerr, said.String())
+		t.Errorf("verify: %v, %v\n%s", err, jerr, said.String()) // what was acknowledged is looked for all the same
 	}
 	for _, f := range v.Findings {
 		if f.Subject == "catalog" || f.Subject == "search" || f.Subject == "work" {

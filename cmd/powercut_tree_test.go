@@ -18,7 +18,7 @@ import (
 )
 
 // The power goes where the files of a tree in mode sync are: what was acknowledged is in its
-// file. And the test would notice: a build that does not sync files loses some.
+// file.
 func TestPowerCutOfTrees(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestPowerCutOfTrees(t *testing.T) {
 			cuts = 300
 		}
 		for range cuts {
-			n, lost := cutTree(t, bin, "")
+			n, lost := cutTree(t)
 			if acked += n; len(lost) > 0 {
 				t.Fatalf("of %d that were acknowledged these are not in their files: %v", n, lost)
 			}
@@ -38,28 +38,16 @@ func TestPowerCutOfTrees(t *testing.T) {
 			t.Error("nothing was acknowledged: the test showed nothing")
 		}
 	})
-	t.Run("nofsync", func(t *testing.T) {
-		testkit.OnlySoak(t) // a test of formats.Dir shows it in each run
-		faulty := buildWith(t, "tally_tree_broken")
-		for range 5 {
-			if n, lost := cutTree(t, faulty, "TALLY_TEST_BROKEN=nofsync"); len(lost) > 0 {
-				t.Logf("caught: %d of %d are not in their files", len(lost), n)
-				return
-			}
-		}
-		t.Error("a build that does not sync lost nothing: this test cannot tell")
-	})
 }
 
 // cutTree has documents written, in a store on this disk, whose files are on an image, and takes
 // what the image holds at some moment for all there is.
-func cutTree(t *testing.T, program, env string) (acked int, lost []string) {
+func cutTree(t *testing.T) (acked int, lost []string) {
 	t.Helper()
 	d := newDisk(t)
 	dir, unmount := mount(t, d.image)
 	k := newKept(t)
-	k.bin, k.project, k.folder = program, dir, filepath.Join(dir, "tree")
-	k.env = append(k.env, env)
+	k.project, k.folder = dir, filepath.Join(dir, "tree")
 	if err := os.MkdirAll(k.folder, 0o755); err != nil {
 		t.Fatal(err)
 	}

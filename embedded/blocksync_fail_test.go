@@ -1,4 +1,4 @@
-//go:build linux && !tally_sync_faulty
+//go:build linux
 
 package embedded
 

@@ -55,7 +55,7 @@ func checkKeeps(path string, items []Item) error {
 		}
 		kept = append(kept, i)
 	}
-	if sorted || isBroken("keeps") {
+	if sorted {
 		return nil
 	}
 	slices.SortStableFunc(kept, func(a, b int) int { return items[a].Keep[0] - items[b].Keep[0] })

@@ -88,7 +88,7 @@ func (l Lists) checkBounds() error {
 			turns += max(p.To-p.From, 0)
 		}
 	}
-	if turns > MaxListed && !isBroken("lists") {
+	if turns > MaxListed {
 		return wrong("lists", "they name turns %d times, at most %d times are allowed in one event", turns, MaxListed)
 	}
 	return checkReferences("lists", pieces)
@@ -185,7 +185,7 @@ func (f *filling) add(turns []Raw) error {
 		if f.count++; f.count > 1 {
 			f.whole = append(f.whole, ',')
 		}
-		if f.room -= int64(len(raw)) + 1; f.room < 0 && !isBroken("lists") {
+		if f.room -= int64(len(raw)) + 1; f.room < 0 {
 			return wrong("lists", "the value has more than %d bytes with its turns in place", f.limit)
 		}
 		f.whole = append(f.whole, raw...)

@@ -243,11 +243,6 @@ func (h *hostile) name(id, ref string, n int) {
 	h.log = append(h.log, events.Record{Offset: events.Offset(len(h.log) + 1), Event: e.WithExtension(events.ExtDataRef, ref)})
 }
 
-// The law notices each bound that a build lacks.
-func TestBroken(t *testing.T) {
-	testkit.Broken(t, "tally_bounds_broken", map[string]string{"TestBounds/B-01_keeps_that_double": "keeps", "TestBounds/B-01_memory_of_a_fold": "keeps", "TestBounds/B-01_lists_of_one_thread": "lists"}, "-rapid.nofailfile", "-rapid.shrinktime=0s")
-}
-
 const (
 	perByte  = 24       // bytes of memory, or of snapshots, for a byte of the records
 	atLeast  = 64 << 10 // that a fold takes however short it is

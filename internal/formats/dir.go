@@ -257,7 +257,7 @@ func (d *Dir) fill(f *os.File, mode fs.FileMode, content func(io.Writer) error) 
 }
 
 func (d *Dir) sync(f *os.File) error {
-	if !d.Durable || isBroken("nofsync") {
+	if !d.Durable {
 		return nil
 	}
 	return durable.SyncFile(f)
@@ -304,9 +304,6 @@ var errBusy = errors.New("somebody changes it again and again")
 
 // trade has a temporary file take its place. What was there has the name that is returned then.
 func (d *Dir) trade(p place, temporary, base string) (displaced string, err error) {
-	if isBroken("overwrite") {
-		return "", p.rename(temporary, base)
-	}
 	for range tries {
 		if err = p.moveNew(p, temporary, base); !errors.Is(err, fs.ErrExist) {
 			return "", err
@@ -494,9 +491,6 @@ func (d *Dir) Sync(_ context.Context, folders ...string) error {
 }
 
 func (d *Dir) syncFolder(name string) error {
-	if isBroken("nofsync") {
-		return nil
-	}
 	if name != "" {
 		if err := CheckPath(name); err != nil {
 			return err

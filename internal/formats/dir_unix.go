@@ -38,13 +38,7 @@ func (p place) sync() error { return durable.SyncDir(p.dir) }
 func (p place) names() ([]string, error) { return p.dir.Readdirnames(-1) }
 
 // noFollow are the flags of everything that is opened.
-func noFollow() int {
-	flags := unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK
-	if isBroken("follow") {
-		flags &^= unix.O_NOFOLLOW
-	}
-	return flags
-}
+const noFollow = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK
 
 // open opens a folder, "" the Dir itself.
 func (d *Dir) open(op, name string, making bool) (place, error) {
@@ -99,7 +93,7 @@ func again(call func() error) error {
 func openAt(dir int, base string, flags int, mode uint32, full string) (*os.File, error) {
 	var fd int
 	err := again(func() (err error) {
-		fd, err = unix.Openat(dir, base, flags|noFollow(), mode)
+		fd, err = unix.Openat(dir, base, flags|noFollow, mode)
 		return err
 	})
 	if err != nil {
@@ -131,11 +125,7 @@ func (p place) openFile(base string, flags int, mode fs.FileMode) (*os.File, inf
 
 func (p place) stat(base string) (info, error) {
 	var st unix.Stat_t
-	flags := unix.AT_SYMLINK_NOFOLLOW
-	if isBroken("follow") {
-		flags = 0
-	}
-	err := again(func() error { return unix.Fstatat(p.fd(), base, &st, flags) })
+	err := again(func() error { return unix.Fstatat(p.fd(), base, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	if err != nil {
 		return info{}, err
 	}

@@ -118,10 +118,7 @@ func (w *writer) fact(f *file, n following) error {
 		return err
 	}
 	if w.s.has(n.id) {
-		if !brokenFacts {
-			return nil
-		}
-		n.id = events.DerivedID(n.id, w.s.last.String())
+		return nil
 	}
 	if cost, ok := n.Payload.(*events.CostAccrued); ok && cost.Response == "" && f.past[n.sum] {
 		return nil // counted when the line stood elsewhere

@@ -165,9 +165,7 @@ func New(o Options) (*Ingester, error) {
 		t.Resume = in.resume
 	}
 	t.Follows = in.follows
-	if !brokenOrder {
-		t.Order = in.order
-	}
+	t.Order = in.order
 	t.Wants = in.wants
 	t.Roots = nil
 	for _, s := range o.Sources {

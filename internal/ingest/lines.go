@@ -211,9 +211,6 @@ func (w *writer) fresh(f *file, l *line, rest []line) error {
 			id = m.ID
 		}
 	}
-	if brokenIDs {
-		id = events.DerivedID(string(l.body))
-	}
 	f.lastID = id
 	for i := range f.follow {
 		f.follow[i].id = idOf(id + "/" + f.follow[i].Key)
@@ -283,9 +280,6 @@ func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line
 	e = e.WithExtension(extLine, spell(f.Name, l.Span))
 	if w.s != w.own {
 		e = e.WithExtension(extOwner, clean(w.own.sub.ID))
-	}
-	if brokenIDs && w.s.has(id) {
-		return nil
 	}
 	if err := w.event(e); err != nil {
 		return err

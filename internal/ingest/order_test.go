@@ -2,13 +2,11 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"reflect"
@@ -242,19 +240,5 @@ func TestOrderOfTheLost(t *testing.T) {
 	}
 	if len(r.problems) == 0 {
 		t.Errorf("nobody is told of what is not there")
-	}
-}
-
-// The laws notice what they are for: builds that are broken on purpose fail them.
-func TestBrokenBuilds(t *testing.T) {
-	t.Parallel()
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the builds are not
-	for tag, test := range map[string]string{"broken_order": "TestOrder"} {
-		args := []string{"test", "-vet=off", "-tags", tag, "-run", "^" + test + "$", ".", "-rapid.nofailfile", "-rapid.shrinktime=0s", "-rapid.checks=400"}
-		out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
-		if _, failed := errors.AsType[*exec.ExitError](err); !failed || !strings.Contains(string(out), "--- FAIL: "+test) {
-			t.Errorf("%s passes a build with %s: %v\n%s", test, tag, err, out)
-		}
 	}
 }

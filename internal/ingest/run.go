@@ -137,7 +137,7 @@ type late struct {
 
 // isBehind reports whether a file is new and one of its session waits that is read before it.
 func (in *Ingester) isBehind(b *tail.Batch) bool {
-	if brokenOrder || b.Kind != tail.Lines || !isFirst(b) {
+	if b.Kind != tail.Lines || !isFirst(b) {
 		return false
 	}
 	is, ok := in.fileOf(b.File, b)
@@ -158,9 +158,6 @@ func isFirst(b *tail.Batch) bool {
 // settle deals with a batch and acknowledges it, as often as somebody else's appends make
 // that necessary.
 func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error {
-	if brokenAck {
-		in.tailer.Ack(b)
-	}
 	for try := 0; ; try++ {
 		err := in.do(ctx, b, force)
 		switch {

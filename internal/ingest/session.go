@@ -134,7 +134,7 @@ func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subjec
 		if f.isOld {
 			err = errors.Join(err, s.refold(ctx, src, f))
 		}
-		f.follow = slices.DeleteFunc(f.follow, func(n following) bool { return s.has(n.id) && !brokenFacts })
+		f.follow = slices.DeleteFunc(f.follow, func(n following) bool { return s.has(n.id) })
 	}
 	return s, err
 }

@@ -249,7 +249,7 @@ func (l *Loop) once(ctx context.Context, d *tended) (now time.Time, res Looked, 
 		return now, res, err
 	}
 	l.compare(now)
-	res, err = d.Look(ctx, l.o.Work, lookTime(now))
+	res, err = d.Look(ctx, l.o.Work, now)
 	return now, res, err
 }
 

@@ -47,7 +47,7 @@ func (t *Tree) texts() map[string]*edit {
 // holdTexts has the log have what was saved while the tree asks or waits. The caller holds mu.
 func (t *Tree) holdTexts(ctx context.Context, now time.Time) (next time.Time) {
 	list := t.texts()
-	if len(list) == 0 || t.asking != nil && t.asking.Moved || forgets {
+	if len(list) == 0 || t.asking != nil && t.asking.Moved {
 		return time.Time{}
 	}
 	if t.asking != nil && !t.asking.many && !t.isMany(len(list)+len(t.lately(now))) {
@@ -136,7 +136,7 @@ func (t *Tree) overtaken(ctx context.Context, e, next *edit) {
 		next.kept, next.asked, next.since = e.kept, e.asked, e.since
 		return
 	}
-	if e.dropped || e.gone || e.sum == nothing || forgets {
+	if e.dropped || e.gone || e.sum == nothing {
 		return
 	}
 	isBack := next == nil || next.gone && t.files[e.path] == nil // as it was before the edit

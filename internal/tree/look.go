@@ -204,8 +204,6 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		return nil, settleLarge
 	case info.Size == 0 && (have == nil || have.size > 0) && n.settle < settleGone:
 		return nil, settleGone
-	case trustsTime && have != nil && info.Size == have.size:
-		return nil, 0
 	}
 	e, err = t.read(ctx, p, info)
 	if err == nil {
@@ -226,7 +224,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 			t.again = t.c.Now()
 		}
 	}
-	if have != nil && e.sum == have.sum && formats.ModeOf(e.mode) == formats.ModeOf(have.mode) && !echoes {
+	if have != nil && e.sum == have.sum && formats.ModeOf(e.mode) == formats.ModeOf(have.mode) {
 		if have.version != e.version {
 			have.version = e.version
 			t.changed.file(p)

@@ -62,11 +62,7 @@ func (r *real) put(id, text string, at events.Offset) (events.Offset, error) {
 // until waits until something is so.
 func (r *real) until(what string, so func() bool) {
 	r.t.Helper()
-	patience := 20 * time.Second
-	if os.Getenv("TALLY_TEST_BROKEN") != "" {
-		patience = 2 * time.Second // it is expected not to be
-	}
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience(20 * time.Second)); !so(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("it is not so that %s; the tree is %+v", what, r.tree.Status())
 		}

@@ -14,8 +14,7 @@ import (
 )
 
 // Delegates that work at the same time, each with a handle of its own or one with others, as
-// the processes of a machine have: nothing is lost, and the totals are exact. A build with
-// the tag tally_perstack_blind fails it.
+// the processes of a machine have: nothing is lost, and the totals are exact.
 func TestDelegates(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("P-31 P-15 32 delegates by 8 handles lose nothing", func(t *testing.T) { delegates(t, st) })

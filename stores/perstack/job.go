@@ -86,7 +86,7 @@ func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events
 		return jobEvents(now.Ledger(), j, old), nil
 	}
 	err = h.again(ctx, func() error {
-		ack, err = h.decideAndAppend(ctx, next)
+		ack, err = h.session.Update(ctx, decides, next)
 		return err
 	})
 	return ack, err

@@ -18,10 +18,7 @@ import (
 const delegatesOf = "TALLY_TEST_PERSTACK_DELEGATES"
 
 // Delegates in many processes work on one job at the same time: checkpoints, events, updates
-// of the job. Nothing is lost, the totals are exact, and each run keeps its order. A build
-// that appends what it decided whatever came in between must fail it:
-//
-//	go test -tags tally_perstack_blind -run TestDelegateProcesses ./stores/perstack
+// of the job. Nothing is lost, the totals are exact, and each run keeps its order.
 func TestDelegateProcesses(t *testing.T) {
 	const processes, each = 8, 4
 	steps := int64(2)

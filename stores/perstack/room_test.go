@@ -23,11 +23,6 @@ import (
 //
 // Snapshots and the view that is searched are caches, with the text of each turn once more:
 // they are bounded by what is new too, not by that sum.
-//
-// A build that does not take lists out of what it stores must fail it, for which it writes
-// 0.8 GB:
-//
-//	go test -tags tally_perstack_whole -run TestRoom ./stores/perstack
 func TestRoom(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)

@@ -14,7 +14,7 @@ import (
 )
 
 // A log grows with what is new: of a job whose checkpoints and events repeat all messages
-// each is stored once. A build with the tag tally_perstack_whole fails it.
+// each is stored once.
 func TestSize(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{})

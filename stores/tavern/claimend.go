@@ -59,9 +59,6 @@ func (c *Claim) Renew(ctx context.Context) (until time.Time, err error) {
 
 // renew has the log know of a longer lease.
 func (c *Claim) renew(ctx context.Context, p *events.RunProgressed) error {
-	if isBroken("forgetful") { // in memory only
-		return nil
-	}
 	e, err := events.New(c.q.st.Source(), c.sub, p)
 	if err != nil {
 		return err
@@ -176,7 +173,7 @@ func (c *Claim) append(ctx context.Context, e events.Event) error {
 	defer c.mu.Unlock()
 	e = c.q.st.Stamp(e)
 	for try := 1; ; try++ {
-		ack, err := c.q.st.Append(ctx, c.sub, c.expect(e.Type), e)
+		ack, err := c.q.st.Append(ctx, c.sub, c.expect(), e)
 		unshown, stored := err, events.IsStored(err)
 		if stored && !ack.Duplicate {
 			c.last = ack.Last
@@ -213,10 +210,7 @@ func (c *Claim) again(at events.Offset, now projector.QueueItem, counts bool) er
 
 // expect is what a worker's word on its item rests on: that nobody has said anything of the
 // item that it does not know.
-func (c *Claim) expect(typ string) log.Expect {
-	if isBroken("blind") && typ == events.TypeRunFinished { // whatever came in between
-		return log.Any
-	}
+func (c *Claim) expect() log.Expect {
 	if c.isSerial() {
 		return log.Since(c.last, runTypes...)
 	}

@@ -26,7 +26,7 @@ func (d Decision) Make(ctx context.Context, st *tally.Store) (bool, error) {
 	if len(d.Parts) == 0 {
 		return false, nil
 	}
-	acks, err := st.AppendAll(ctx, d.guarded()...)
+	acks, err := st.AppendAll(ctx, d.Parts...)
 	wrong, invalid := errors.AsType[*events.InvalidError](err)
 	switch {
 	case errors.Is(err, log.ErrConflict), invalid && wrong.Field == "id":
@@ -35,22 +35,6 @@ func (d Decision) Make(ctx context.Context, st *tally.Store) (bool, error) {
 		return false, err
 	}
 	return !slices.ContainsFunc(acks, func(a log.Ack) bool { return a.Duplicate }), nil
-}
-
-// guarded are the parts as they are appended.
-func (d Decision) guarded() []log.Part {
-	if !isBroken("daemons blind") {
-		return d.Parts
-	}
-	blind := make([]log.Part, len(d.Parts)) // whatever happened meanwhile, under ids that say nothing
-	for i, p := range d.Parts {
-		blind[i] = log.Part{Subject: p.Subject, Expect: log.Since(1<<62, events.TypeUnitAppended)}
-		for _, e := range p.Events {
-			e.ID = ""
-			blind[i].Events = append(blind[i].Events, e)
-		}
-	}
-	return blind
 }
 
 // maxDecisions bounds how often a change is decided anew because somebody else wrote

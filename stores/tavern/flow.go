@@ -89,18 +89,9 @@ func movedOn(err error) bool {
 	return conflict || ok && invalid.Field == "id"
 }
 
-// part is what is appended to the flow if it is as it was at s.
+// part returns what is appended to the flow if nothing came behind the record at s.
 func (f *Flow) part(s *FlowState, evs ...events.Event) log.Part {
-	return log.Part{Subject: f.sub, Expect: flowUnchanged(s.Offset), Events: evs}
-}
-
-// flowUnchanged is what every change of a flow rests on: that nothing came behind the record at
-// an offset.
-func flowUnchanged(at events.Offset) log.Expect {
-	if isBroken("flow blind") { // whatever came in between
-		return log.Any
-	}
-	return log.At(at)
+	return log.Part{Subject: f.sub, Expect: log.At(s.Offset), Events: evs}
 }
 
 // event makes an event of the flow whose id follows from what it does.

@@ -199,19 +199,11 @@ func (f *Flow) pinned(ctx context.Context, ref events.DocRef) (*Workflow, error)
 	if err != nil || at == 0 {
 		return nil, nil // somebody else's event, or the record that says it is damaged
 	}
-	w, err := WorkflowsOf(f.st).readPinned(ctx, sub.ID, at)
+	w, err := WorkflowsOf(f.st).ReadAt(ctx, sub.ID, at)
 	_, invalid := errors.AsType[*events.InvalidError](err)
 	_, damaged := errors.AsType[*events.DamageError](err)
 	if invalid || damaged || isNotThere(err) {
 		return nil, nil
 	}
 	return w, err
-}
-
-// readPinned returns the revision that a flow was started with.
-func (w *Workflows) readPinned(ctx context.Context, id string, at events.Offset) (*Workflow, error) {
-	if isBroken("flow newest") { // the template as it is now
-		return w.Read(ctx, id)
-	}
-	return w.ReadAt(ctx, id, at)
 }

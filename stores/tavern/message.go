@@ -1,7 +1,6 @@
 package tavern
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"time"
 
@@ -132,9 +131,6 @@ func eventID(id string) string {
 
 // derivedID is the id of a message that its sender has an id of its own for.
 func derivedID(from, key string) string {
-	if isBroken("inbox random") { // each time another one
-		return rand.Text()
-	}
 	return events.DerivedID("message", from, key)
 }
 

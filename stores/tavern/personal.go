@@ -212,9 +212,6 @@ const hashedPath = "sha256:"
 // keyOfProject is the key of a project's setting. Unlike [ProjectKey] it is of this project
 // alone.
 func keyOfProject(path string) (string, error) {
-	if isBroken("collide") { // by the key that the original had
-		return ProjectKey(path), nil
-	}
 	switch {
 	case path == "":
 		return "", &events.InvalidError{Field: "path", Reason: "it is empty"}

@@ -122,9 +122,5 @@ func (t *Tailer) give(f *file, b *Batch) *Batch {
 	f.outLines += len(b.Lines)
 	f.outBytes += b.bytes
 	t.ready.bytes += b.bytes
-	if brokenAck && b.Kind == Lines {
-		f.acked, f.ackedTurn = b.to, b.turn
-		t.dirty[f] = true
-	}
 	return b
 }

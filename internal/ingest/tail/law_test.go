@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -307,17 +306,4 @@ func (r *rig) ackSome(n int) {
 		r.tail.Ack(b)
 	}
 	r.held = slices.Clone(r.held[n:])
-}
-
-// The law notices what it is for: builds that are broken on purpose fail it.
-func TestBrokenBuilds(t *testing.T) {
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the builds are not
-	for _, tag := range []string{"tally_tail_early", "tally_tail_headless"} {
-		args := []string{"test", "-vet=off", "-tags", tag, "-run", "^TestLaw$", ".", "-rapid.nofailfile", "-rapid.shrinktime=0s", "-rapid.checks=400"}
-		out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
-		if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: TestLaw") {
-			t.Errorf("the law passes a build with %s: %v\n%s", tag, err, out)
-		}
-	}
 }

@@ -97,7 +97,7 @@ func (p *prints) check(m mark, r io.ReaderAt, whole bool) (before []byte, err er
 	if p.print(print{}, before) != m.Tail {
 		return nil, errChanged
 	}
-	if m.Offset <= span || brokenHead {
+	if m.Offset <= span {
 		return before, nil
 	}
 	if whole && !m.Weak && m.Offset <= wholeCheck {

@@ -95,8 +95,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 	})
 }
 
-// A log grows with what is new in a folder too. A build with the tag tally_perstack_whole fails
-// it.
+// A log grows with what is new in a folder too.
 func TestImportSize(t *testing.T) { mustStaySmall(t, openStore(t)) }
 
 // mustStaySmall imports a job that repeats all its messages, and wants each in the log once.

@@ -1,5 +1,3 @@
-//go:build !tally_perstack_whole
-
 package share
 
 // places are in the order in which they are looked at: whole histories first, so that the

@@ -1,5 +1,3 @@
-//go:build !tally_tavern_rendered
-
 package nodefile
 
 import "slices"

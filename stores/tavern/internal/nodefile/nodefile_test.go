@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
@@ -287,16 +285,6 @@ func TestInPlace(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Builds that are broken on purpose fail the law.
-func TestBrokenBuilds(t *testing.T) {
-	testkit.Long(t)
-	testkit.NotUnderRace(t) // which the builds are not
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-tags", "tally_tavern_rendered", "-run", "^TestInPlace$", ".").CombinedOutput()
-	if _, failed := err.(*exec.ExitError); !failed || !strings.Contains(string(out), "--- FAIL: TestInPlace") {
-		t.Errorf("a file made anew passes: %v\n%s", err, out)
 	}
 }
 
