@@ -38,7 +38,7 @@ bench:
 # a thousand jobs in and out of the folder, the views of ten million events,
 # teams whose messages are delivered by who dies, two thousand damaged stores, each record of a store
 # damaged under every command, a transcript of two gigabytes, secrets in every spelling, ten gigabytes opened after a kill, a cluster whose nodes
-# are killed, what the log promises on every kind of owner, three thousand programs of
+# are killed, what the log promises on every kind of owner, every fault that a test must notice, three thousand programs of
 # panels, stores on somebody else's server under the race detector, builds for other
 # systems, many more random histories, those of files among them, and the live tree: its
 # figures beside its peers (TestTreeFigures, whose parts run by themselves), very many files,
@@ -54,6 +54,7 @@ soak:
 	TALLY_SOAK=1 $(GO) test -timeout 60m -run 'Oracle|ImportWhileWritten' -v ./stores/perstack/perstackdir
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'KilledInAnyCall|KilledOnServer|DelegateProcesses' -v ./stores/perstack
 	TALLY_SOAK=1 $(GO) test -timeout 120m -run 'Inbox(Team|OfMany)|Campaign|JanitorLives|Restart|QueueFencing|Hostile|Killed|Transcript' -v ./stores/tavern
+	TALLY_SOAK=1 $(GO) test -timeout 90m -run 'TestFaults$$' -v ./internal/testkit/faults
 	.ci/fuzz 60s
 	TALLY_SOAK=1 $(GO) test -race -short -timeout 60m . ./stores/...
 	GOOS=darwin $(GO) build ./...
