@@ -8,45 +8,48 @@ import (
 // The shapes of the Vercel AI SDK: a UIMessage, of which its parts have a type; the parts
 // of a ModelMessage; and the result of generateText as a program logs it.
 
+// A UIMessage is {role, parts} of the AI SDK.
+var UIMessage = Shape{"ai-sdk", isUIMessage, readUIMessage}
+
 // isUIMessage recognises {role, parts}.
-func isUIMessage(o *object) bool {
-	parts, ok := o.elements("parts")
-	return ok && o.word("role") != "" && all(parts, func(p *object) bool { return p.word("type") != "" })
+func isUIMessage(o *Object) bool {
+	parts, ok := o.Elements("parts")
+	return ok && o.Word("role") != "" && All(parts, func(p *Object) bool { return p.Word("type") != "" })
 }
 
-func readUIMessage(r *reading, o *object) {
-	r.by("ai-sdk")
-	role := roleOf(o.text("role"))
-	parts := o.list("parts")
-	readBlocks(r, role, parts)
+func readUIMessage(r *Reading, o *Object) {
+	r.By("ai-sdk")
+	role := RoleOf(o.Text("role"))
+	parts := o.List("parts")
+	ReadBlocks(r, role, parts)
 	if len(parts) == 0 { // else they stand there a second time
 		readInvocations(r, role, o)
 	}
 	readAttachments(r, role, o)
-	r.leave(role, o)
+	r.Leave(role, o)
 }
 
 // readInvocations reads the calls that older versions had beside the content of a message.
-func readInvocations(r *reading, role string, o *object) {
-	if list := o.list("toolInvocations"); len(list) > 0 {
-		r.by("ai-sdk")
-		readElements(r, role, list, readToolState)
+func readInvocations(r *Reading, role string, o *Object) {
+	if list := o.List("toolInvocations"); len(list) > 0 {
+		r.By("ai-sdk")
+		ReadElements(r, role, list, readToolState)
 	}
 }
 
 // readAttachments reads the files that older versions had there.
-func readAttachments(r *reading, role string, o *object) {
-	if list := o.list("experimental_attachments"); len(list) > 0 {
-		r.by("ai-sdk")
-		readElements(r, role, list, func(r *reading, role string, b *object) { r.add(mediaOf(role, "file", b)) })
+func readAttachments(r *Reading, role string, o *Object) {
+	if list := o.List("experimental_attachments"); len(list) > 0 {
+		r.By("ai-sdk")
+		ReadElements(r, role, list, func(r *Reading, role string, b *Object) { r.Add(MediaOf(role, "file", b)) })
 	}
 }
 
 // sdkBlock is for the parts of a message that only the AI SDK has.
-func sdkBlock(kind string, b *object) readBlock {
+func sdkBlock(kind string, b *Object) ReadBlock {
 	switch kind {
 	case "step-start":
-		return func(*reading, string, *object) {}
+		return func(*Reading, string, *Object) {}
 	case "tool-call":
 		return readCall
 	case "tool-result":
@@ -62,77 +65,80 @@ func sdkBlock(kind string, b *object) readBlock {
 	case "reasoning-file", "image-data", "image-url", "file-data", "file-url", "file-id", "media":
 		return readMedia
 	}
-	if strings.HasPrefix(kind, "tool-") && b.has("toolCallId") && b.has("state") {
+	if strings.HasPrefix(kind, "tool-") && b.Has("toolCallId") && b.Has("state") {
 		return readToolState
 	}
 	return nil
 }
 
 // readToolError reads the error with which a tool answered, where it stands as a part.
-func readToolError(r *reading, role string, b *object) {
-	p := Part{Role: role, Name: b.text("toolName"), ID: b.text("toolCallId"), Error: true}
-	r.result(p, b.take("error"))
+func readToolError(r *Reading, role string, b *Object) {
+	p := Part{Role: role, Name: b.Text("toolName"), ID: b.Text("toolCallId"), Error: true}
+	r.Result(p, b.Take("error"))
 }
 
 // readInvocation reads {toolInvocation: {...}}.
-func readInvocation(r *reading, role string, b *object) {
-	if inner, ok := b.object("toolInvocation"); ok {
+func readInvocation(r *Reading, role string, b *Object) {
+	if inner, ok := b.Object("toolInvocation"); ok {
 		readToolState(r, role, inner)
 	}
 }
 
 // readToolState reads a call and, once it is there, its result.
-func readToolState(r *reading, role string, b *object) {
-	p := Part{Role: role, ID: b.text("toolCallId"), Text: b.value("input", "rawInput", "args")}
-	p.Name = cmp.Or(b.text("toolName"), strings.TrimPrefix(b.word("type"), "tool-"))
-	r.call(p)
+func readToolState(r *Reading, role string, b *Object) {
+	p := Part{Role: role, ID: b.Text("toolCallId"), Text: b.Value("input", "rawInput", "args")}
+	p.Name = cmp.Or(b.Text("toolName"), strings.TrimPrefix(b.Word("type"), "tool-"))
+	r.Call(p)
 	answer := Part{Role: "tool", Name: p.Name, ID: p.ID}
 	switch {
-	case b.has("errorText"):
+	case b.Has("errorText"):
 		answer.Error = true
-		r.result(answer, b.take("errorText"))
-	case b.has("output", "result"):
-		r.result(answer, b.take("output", "result"))
+		r.Result(answer, b.Take("errorText"))
+	case b.Has("output", "result"):
+		r.Result(answer, b.Take("output", "result"))
 	}
 }
 
 // readSource reads a page or a document on which an answer rests.
-func readSource(r *reading, role string, b *object) {
-	r.add(mediaOf(role, "source", b))
+func readSource(r *Reading, role string, b *Object) {
+	r.Add(MediaOf(role, "source", b))
 }
+
+// A GenerateResult is what generateText returns.
+var GenerateResult = Shape{"ai-sdk", isGenerateResult, readGenerateResult}
 
 // isGenerateResult recognises what generateText returns, and what onFinish is given.
-func isGenerateResult(o *object) bool {
-	return o.word("finishReason") != "" && !o.has("role", "type") && o.has("text", "content", "toolCalls", "steps")
+func isGenerateResult(o *Object) bool {
+	return o.Word("finishReason") != "" && !o.Has("role", "type") && o.Has("text", "content", "toolCalls", "steps")
 }
 
-func readGenerateResult(r *reading, o *object) {
+func readGenerateResult(r *Reading, o *Object) {
 	const role = "assistant"
-	r.by("ai-sdk")
-	r.usage(o)
-	if response, ok := o.object("response"); ok {
-		r.turn.Response, r.turn.Model = response.text("id"), response.text("modelId")
+	r.By("ai-sdk")
+	r.Usage(o)
+	if response, ok := o.Object("response"); ok {
+		r.Turn.Response, r.Turn.Model = response.Text("id"), response.Text("modelId")
 	}
-	if content := o.list("content"); len(content) > 0 {
-		readBlocks(r, role, content)
+	if content := o.List("content"); len(content) > 0 {
+		ReadBlocks(r, role, content)
 	} else {
 		readByKind(r, role, o)
 	}
-	if o.word("finishReason") == "content-filter" {
-		r.add(Part{Kind: Refusal, Role: role, Text: o.text("finishReason")})
+	if o.Word("finishReason") == "content-filter" {
+		r.Add(Part{Kind: Refusal, Role: role, Text: o.Text("finishReason")})
 	}
-	r.leave(role, o)
+	r.Leave(role, o)
 }
 
 // readByKind reads a result that has no content: what the model thought and said, calls
 // and results.
-func readByKind(r *reading, role string, o *object) {
-	if thought := o.text("reasoningText", "reasoning"); thought != "" {
-		r.add(Part{Kind: Reasoning, Role: role, Text: thought})
+func readByKind(r *Reading, role string, o *Object) {
+	if thought := o.Text("reasoningText", "reasoning"); thought != "" {
+		r.Add(Part{Kind: Reasoning, Role: role, Text: thought})
 	}
-	if text := o.text("text"); text != "" {
-		r.add(Part{Role: role, Text: text})
+	if text := o.Text("text"); text != "" {
+		r.Add(Part{Role: role, Text: text})
 	}
-	readElements(r, role, o.list("toolCalls"), readCall)
-	readElements(r, role, o.list("toolResults"), readToolResult)
+	ReadElements(r, role, o.List("toolCalls"), readCall)
+	ReadElements(r, role, o.List("toolResults"), readToolResult)
 }

@@ -9,27 +9,27 @@ import (
 // The shapes of Anthropic's Messages.
 
 // readStop reads why a message ended, which Anthropic's have.
-func readStop(r *reading, role string, o *object) {
-	stop := o.word("stop_reason")
-	if stop == "" && (o.word("type") != "message" || r.turn.Usage == (events.Tokens{})) { // while it is streamed no reason is said
+func readStop(r *Reading, role string, o *Object) {
+	stop := o.Word("stop_reason")
+	if stop == "" && (o.Word("type") != "message" || r.Turn.Usage == (events.Tokens{})) { // while it is streamed no reason is said
 		return
 	}
-	r.by("anthropic")
-	if r.turn.Response == "" {
-		r.turn.Response = o.text("id")
+	r.By("anthropic")
+	if r.Turn.Response == "" {
+		r.Turn.Response = o.Text("id")
 	}
 	if stop != "refusal" {
 		return
 	}
 	p := Part{Kind: Refusal, Role: role}
-	if details, ok := o.object("stop_details"); ok {
-		p.Text = details.text("explanation")
+	if details, ok := o.Object("stop_details"); ok {
+		p.Text = details.Text("explanation")
 	}
-	r.add(p)
+	r.Add(p)
 }
 
 // anthropicBlock is for the parts of a message that only Anthropic has.
-func anthropicBlock(kind string, _ *object) readBlock {
+func anthropicBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "redacted_thinking":
 		return readWithheld
@@ -49,31 +49,31 @@ func anthropicBlock(kind string, _ *object) readBlock {
 }
 
 // withhold takes what only the maker can read.
-func withhold(b *object) {
-	if isData(b.word("data")) {
-		b.take("data")
+func withhold(b *Object) {
+	if isData(b.Word("data")) {
+		b.Take("data")
 	}
 }
 
-func readWithheld(r *reading, role string, b *object) {
+func readWithheld(r *Reading, role string, b *Object) {
 	withhold(b)
-	r.add(Part{Kind: Reasoning, Role: role})
+	r.Add(Part{Kind: Reasoning, Role: role})
 }
 
 // readServerResult reads what a tool answered that Anthropic runs; it has its name in the
 // type.
-func readServerResult(r *reading, role string, b *object) {
-	p := Part{Role: role, Name: strings.TrimSuffix(b.word("type"), "_tool_result"), ID: b.text("tool_use_id")}
-	r.result(p, b.take("content"))
+func readServerResult(r *Reading, role string, b *Object) {
+	p := Part{Role: role, Name: strings.TrimSuffix(b.Word("type"), "_tool_result"), ID: b.Text("tool_use_id")}
+	r.Result(p, b.Take("content"))
 }
 
 // readFound reads a page that a search has found.
-func readFound(r *reading, role string, b *object) {
+func readFound(r *Reading, role string, b *Object) {
 	found := []string{}
 	for _, name := range []string{"title", "url", "page_age"} {
-		if text := b.text(name); text != "" {
+		if text := b.Text(name); text != "" {
 			found = append(found, text)
 		}
 	}
-	r.add(Part{Role: role, Text: strings.Join(found, ", ")})
+	r.Add(Part{Role: role, Text: strings.Join(found, ", ")})
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// readBlock reads a part of a message, an object with a type.
-type readBlock func(r *reading, role string, b *object)
+// ReadBlock reads a part of a message, an object with a type.
+type ReadBlock func(r *Reading, role string, b *Object)
 
 // blockOf returns how a part of a type is read, and who has parts of that type: "" if
 // several makers do. It returns nil for an unknown type.
-func blockOf(b *object) (maker string, read readBlock) {
-	kind := b.word("type")
+func blockOf(b *Object) (maker string, read ReadBlock) {
+	kind := b.Word("type")
 	for _, m := range []struct {
 		name string
-		read func(kind string, b *object) readBlock
+		read func(kind string, b *Object) ReadBlock
 	}{
 		{"", commonBlock}, {"ai-sdk", sdkBlock}, {"openai", chatBlock}, {"openai-responses", itemBlock}, {"anthropic", anthropicBlock}, {"langchain", chainBlock}, {"perstack", perstackBlock}, {"pi", piBlock},
 	} {
@@ -27,10 +27,10 @@ func blockOf(b *object) (maker string, read readBlock) {
 }
 
 // commonBlock is for the types that several makers have, or nobody who is known here.
-func commonBlock(kind string, _ *object) readBlock {
+func commonBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "text":
-		return readText
+		return ReadText
 	case "thinking", "reasoning":
 		return readReasoning
 	case "image", "file", "document", "audio", "video":
@@ -43,90 +43,98 @@ func commonBlock(kind string, _ *object) readBlock {
 	return nil
 }
 
-// readBlocks reads the parts of a message.
-func readBlocks(r *reading, role string, list []json.RawMessage) {
+// piBlock is for the parts of a message that only pi has.
+func piBlock(kind string, _ *Object) ReadBlock {
+	if kind == "toolCall" {
+		return readCall
+	}
+	return nil
+}
+
+// ReadBlocks reads the parts of a message.
+func ReadBlocks(r *Reading, role string, list []json.RawMessage) {
 	for _, raw := range list {
-		b, ok := open("", raw)
+		b, ok := Open("", raw)
 		if !ok {
 			if text, err := rawjson.String(raw); err == nil {
-				r.add(Part{Role: role, Text: text})
+				r.Add(Part{Role: role, Text: text})
 			} else {
-				r.keep(role, raw)
+				r.Keep(role, raw)
 			}
 			continue
 		}
 		maker, read := blockOf(b)
 		if read == nil {
-			r.keep(role, raw)
+			r.Keep(role, raw)
 			continue
 		}
 		if maker != "" {
-			r.by(maker)
+			r.By(maker)
 		}
 		read(r, role, b)
-		r.leave(role, b)
+		r.Leave(role, b)
 	}
 }
 
-// readElements reads objects that say in no type what they are, and keeps what is none.
-func readElements(r *reading, role string, list []json.RawMessage, read readBlock) {
+// ReadElements reads objects that say in no type what they are, and keeps what is none.
+func ReadElements(r *Reading, role string, list []json.RawMessage, read ReadBlock) {
 	for _, raw := range list {
-		b, ok := open("", raw)
+		b, ok := Open("", raw)
 		if !ok {
-			r.keep(role, raw)
+			r.Keep(role, raw)
 			continue
 		}
 		read(r, role, b)
-		r.leave(role, b)
+		r.Leave(role, b)
 	}
 }
 
 // areBlocks reports whether a list is one of parts, all of known types.
 func areBlocks(list []json.RawMessage) bool {
-	return len(list) > 0 && all(list, func(b *object) bool {
+	return len(list) > 0 && All(list, func(b *Object) bool {
 		_, read := blockOf(b)
 		return read != nil
 	})
 }
 
-func readText(r *reading, role string, b *object) {
-	r.add(Part{Role: role, Text: b.text("text")})
+func ReadText(r *Reading, role string, b *Object) {
+	r.Add(Part{Role: role, Text: b.Text("text")})
 }
 
 // readReasoning reads what a model thought, whole, in a summary or withheld.
-func readReasoning(r *reading, role string, b *object) {
-	text := b.text("thinking", "text", "reasoning")
+func readReasoning(r *Reading, role string, b *Object) {
+	text := b.Text("thinking", "text", "reasoning")
 	for _, name := range []string{"summary", "content"} {
-		for _, raw := range b.list(name) {
-			if part, ok := open("", raw); ok {
-				text = join(text, part.text("text"))
-				r.leave(role, part)
+		for _, raw := range b.List(name) {
+			if part, ok := Open("", raw); ok {
+				text = Join(text, part.Text("text"))
+				r.Leave(role, part)
 			} else {
-				text = join(text, words(raw))
+				text = Join(text, TextOf(raw))
 			}
 		}
 	}
-	r.add(Part{Kind: Reasoning, Role: role, Text: text})
+	r.Add(Part{Kind: Reasoning, Role: role, Text: text})
 }
 
-// join puts a text behind another, an empty line between them.
-func join(text, more string) string {
+// Join puts a text behind another, an empty line between them.
+func Join(text, more string) string {
 	if text == "" || more == "" {
 		return text + more
 	}
 	return text + "\n\n" + more
 }
 
-// callOf takes what there is of a call; makers differ in the names only.
-func callOf(role string, b *object) Part {
-	return Part{Role: role, Name: b.text("toolName", "name"), ID: b.text("toolCallId", "call_id", "id"), Text: b.value("input", "args", "arguments")}
+// CallOf takes what there is of a call; makers differ in the names only.
+func CallOf(role string, b *Object) Part {
+	return Part{Role: role, Name: b.Text("toolName", "name"), ID: b.Text("toolCallId", "call_id", "id"), Text: b.Value("input", "args", "arguments")}
 }
 
-func readCall(r *reading, role string, b *object) { r.call(callOf(role, b)) }
+func readCall(r *Reading, role string, b *Object) { r.Call(CallOf(role, b)) }
 
 // readToolResult reads what a tool answered, as a part of a message.
-func readToolResult(r *reading, role string, b *object) {
-	p := Part{Role: role, Name: b.text("toolName", "name"), ID: b.text("toolCallId", "tool_use_id", "tool_call_id", "call_id", "id")}
-	p.Error = b.isTrue("is_error", "isError") || b.word("status") == "error"
-	r.result(p, b.take("output", "content", "result", "contents"))
+func readToolResult(r *Reading, role string, b *Object) {
+	p := Part{Role: role, Name: b.Text("toolName", "name"), ID: b.Text("toolCallId", "tool_use_id", "tool_call_id", "call_id", "id")}
+	p.Error = b.IsTrue("is_error", "isError") || b.Word("status") == "error"
+	r.Result(p, b.Take("output", "content", "result", "contents"))
 }

@@ -13,37 +13,38 @@ import (
 // The lines of Claude Code's transcripts: around a message of Anthropic, or what the
 // program notes, stand members that say where and when it was.
 
-// claudeLine is the name under which [quietNames] has the members of a line.
-const claudeLine = "claude-line"
+// claudeQuiet are the members of a line in which nobody says anything.
+var claudeQuiet = Names(`
+	parentUuid logicalParentUuid leafUuid sourceToolAssistantUUID toolUseID parentToolUseID sourceToolUseID
+	toolUseResult cwd gitBranch version slug userType entrypoint permissionMode level thinkingMetadata todos
+	origin tool_use_result modelUsage terminal_reason fast_mode_state forkedFrom snapshot compactMetadata`)
 
 // isClaudeLine recognises a line by its type and by what such a line must have.
-func isClaudeLine(o *object) bool {
-	switch o.word("type") {
+func isClaudeLine(o *Object) bool {
+	switch o.Word("type") {
 	case "user", "assistant":
-		return o.isObject("message") && o.has("uuid", "sessionId", "session_id")
+		return o.IsObject("message") && o.Has("uuid", "sessionId", "session_id")
 	case "system":
-		return o.word("subtype") != "" && o.has("uuid")
+		return o.Word("subtype") != "" && o.Has("uuid")
 	case "progress":
-		return o.isObject("data") && o.has("uuid")
+		return o.IsObject("data") && o.Has("uuid")
 	case "attachment":
-		return o.isObject("attachment") && o.has("uuid")
+		return o.IsObject("attachment") && o.Has("uuid")
 	case "file-history-snapshot":
-		return o.isObject("snapshot")
+		return o.IsObject("snapshot")
 	case "result": // of what was printed
-		return o.word("subtype") != "" && o.has("session_id")
+		return o.Word("subtype") != "" && o.Has("session_id")
 	case "queue-operation":
-		return o.word("operation") != "" && o.has("sessionId")
+		return o.Word("operation") != "" && o.Has("sessionId")
 	}
-	return claudeWords[o.word("type")] != "" && o.has("sessionId", "leafUuid")
+	return claudeWords[o.Word("type")] != "" && o.Has("sessionId", "leafUuid")
 }
 
 // readClaudeLine reads a line, or one inside of one, which has fewer members around it.
-func readClaudeLine(r *reading, o *object) {
-	r.by("claude-code")
-	if o.name == "" {
-		o.name = claudeLine
-	}
-	kind := o.word("type")
+func readClaudeLine(r *Reading, o *Object) {
+	r.By("claude-code")
+	o.Quieten(claudeQuiet)
+	kind := o.Word("type")
 	switch kind {
 	case "user", "assistant":
 		readClaudeMessage(r, kind, o)
@@ -58,20 +59,20 @@ func readClaudeLine(r *reading, o *object) {
 	case "result":
 		readClaudeResult(r, o)
 	case "queue-operation":
-		r.add(unnamed(Part{Role: "queue", Name: o.text("operation"), Text: o.value("content")}))
+		r.Add(unnamed(Part{Role: "queue", Name: o.Text("operation"), Text: o.Value("content")}))
 	default:
-		r.add(Part{Role: kind, Text: o.text(claudeWords[kind])})
+		r.Add(Part{Role: kind, Text: o.Text(claudeWords[kind])})
 	}
-	r.leave(kind, o)
+	r.Leave(kind, o)
 }
 
 // readClaudeResult reads how a run ended, as is printed.
-func readClaudeResult(r *reading, o *object) {
-	p := Part{Role: "result", Name: o.text("subtype"), Text: o.text("result")}
-	if o.isTrue("is_error") || p.Name != "success" {
+func readClaudeResult(r *Reading, o *Object) {
+	p := Part{Role: "result", Name: o.Text("subtype"), Text: o.Text("result")}
+	if o.IsTrue("is_error") || p.Name != "success" {
 		p.Role = "error"
 	}
-	r.add(unnamed(p))
+	r.Add(unnamed(p))
 }
 
 // claudeWords are the members of lines that say one thing.
@@ -81,37 +82,37 @@ var claudeWords = map[string]string{
 
 // readClaudeMessage reads what the person, the model or a tool said. What the program
 // wrote in the person's place is said by nobody: meta, or the summary of a conversation.
-func readClaudeMessage(r *reading, kind string, o *object) {
+func readClaudeMessage(r *Reading, kind string, o *Object) {
 	role := kind
 	switch {
-	case o.isTrue("isCompactSummary"):
+	case o.IsTrue("isCompactSummary"):
 		role = "summary"
-	case o.isTrue("isMeta", "isVisibleInTranscriptOnly"):
+	case o.IsTrue("isMeta", "isVisibleInTranscriptOnly"):
 		role = "meta"
 	}
-	start := len(r.turn.Parts)
-	m, _ := open("", o.take("message"))
-	m.take("role")
-	if r.turn.Response == "" {
-		r.turn.Response = m.text("id")
+	start := len(r.Turn.Parts)
+	m, _ := Open("", o.Take("message"))
+	m.Take("role")
+	if r.Turn.Response == "" {
+		r.Turn.Response = m.Text("id")
 	}
-	readSpoken(r, role, m)
-	r.separate(start, "meta")
-	for i, p := range r.turn.Parts[start:] {
+	ReadSpoken(r, role, m)
+	r.Separate(start, "meta")
+	for i, p := range r.Turn.Parts[start:] {
 		if p.Kind == Said && role == "user" {
-			r.turn.Parts[start+i] = local(p)
+			r.Turn.Parts[start+i] = local(p)
 		}
 	}
 }
 
 // readClaudeSystem reads what the program says: a text, how long a turn took, or that
 // something happened.
-func readClaudeSystem(r *reading, o *object) {
-	p := Part{Role: "system", Name: o.text("subtype"), Text: o.text("content")}
-	if took := o.count("durationMs"); took > 0 && p.Text == "" {
+func readClaudeSystem(r *Reading, o *Object) {
+	p := Part{Role: "system", Name: o.Text("subtype"), Text: o.Text("content")}
+	if took := o.Count("durationMs"); took > 0 && p.Text == "" {
 		p.Text = (time.Duration(min(took, maxMilliseconds)) * time.Millisecond).String()
 	}
-	r.add(local(unnamed(p)))
+	r.Add(local(unnamed(p)))
 }
 
 // maxMilliseconds is the longest time that is shown as one.
@@ -127,49 +128,49 @@ func unnamed(p Part) Part {
 
 // readClaudeProgress reads what a tool, a hook or a sub-agent reports while it works. What
 // a response of a sub-agent took stands in its own transcript.
-func readClaudeProgress(r *reading, o *object) {
-	data, _ := open("", o.take("data"))
-	p := Part{Role: "progress", Name: data.text("type"), Text: data.text("fullOutput", "output", "command")}
-	r.add(unnamed(p))
-	if line, ok := open("message", data.peek("message")); ok && isClaudeLine(line) && r.depth < maxDepth {
-		data.take("message")
-		r.depth++
-		readClaudeLine(r, line)
-		r.depth--
-		r.turn.Response, r.turn.Usage, r.turn.Terms = "", events.Tokens{}, events.Terms{}
+func readClaudeProgress(r *Reading, o *Object) {
+	data, _ := Open("", o.Take("data"))
+	p := Part{Role: "progress", Name: data.Text("type"), Text: data.Text("fullOutput", "output", "command")}
+	r.Add(unnamed(p))
+	if line, ok := Open("message", data.Peek("message")); ok && isClaudeLine(line) {
+		r.Nest(func() {
+			data.Take("message")
+			readClaudeLine(r, line)
+			r.Turn.Response, r.Turn.Usage, r.Turn.Terms = "", events.Tokens{}, events.Terms{}
+		})
 	}
-	r.leave("progress", data)
+	r.Leave("progress", data)
 }
 
 // readClaudeAttachment reads what the program gave the model beside what was said. A prompt
 // that waited until the model could take it is the person's.
-func readClaudeAttachment(r *reading, o *object) {
-	a, _ := open("attachment", o.take("attachment"))
-	name := a.text("type")
-	if name == "queued_command" && a.has("prompt") {
-		prompt, start := a.take("prompt"), len(r.turn.Parts)
+func readClaudeAttachment(r *Reading, o *Object) {
+	a, _ := Open("attachment", o.Take("attachment"))
+	name := a.Text("type")
+	if name == "queued_command" && a.Has("prompt") {
+		prompt, start := a.Take("prompt"), len(r.Turn.Parts)
 		if list, err := rawjson.Array(prompt); err == nil {
-			readBlocks(r, "user", list)
+			ReadBlocks(r, "user", list)
 		} else {
-			r.add(Part{Role: "user", Text: words(prompt)})
+			r.Add(Part{Role: "user", Text: TextOf(prompt)})
 		}
-		r.separate(start, "meta")
+		r.Separate(start, "meta")
 	} else {
-		r.add(unnamed(Part{Role: "attachment", Name: name, Text: a.text("content", "text")}))
+		r.Add(unnamed(Part{Role: "attachment", Name: name, Text: a.Text("content", "text")}))
 	}
-	r.leave("attachment", a)
+	r.Leave("attachment", a)
 }
 
 // readClaudeSnapshot reads of which files there are copies as they were before a prompt.
-func readClaudeSnapshot(r *reading, o *object) {
-	snapshot, _ := open("", o.peek("snapshot"))
-	files, _ := rawjson.Object(snapshot.peek("trackedFileBackups"))
+func readClaudeSnapshot(r *Reading, o *Object) {
+	snapshot, _ := Open("", o.Peek("snapshot"))
+	files, _ := rawjson.Object(snapshot.Peek("trackedFileBackups"))
 	names := make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Name
 	}
 	slices.Sort(names)
-	r.add(Part{Role: "snapshot", Text: cmp.Or(strings.Join(names, ", "), "no files")})
+	r.Add(Part{Role: "snapshot", Text: cmp.Or(strings.Join(names, ", "), "no files")})
 }
 
 // local reads what stands for a command that the program ran itself, and for what that
@@ -189,7 +190,7 @@ func local(p Part) Part {
 		return p // of no command
 	default:
 		p.Kind = Result
-		p.Text = join(tags["local-command-stdout"]+tags["bash-stdout"], tags["local-command-stderr"]+tags["bash-stderr"])
+		p.Text = Join(tags["local-command-stdout"]+tags["bash-stdout"], tags["local-command-stderr"]+tags["bash-stderr"])
 	}
 	return p
 }
@@ -236,10 +237,4 @@ func cutTag(text string, set []string) (name, inside, rest string, ok bool) {
 		}
 	}
 	return "", "", "", false
-}
-
-// isObject reports whether a member is an object.
-func (o *object) isObject(name string) bool {
-	_, err := rawjson.Object(o.peek(name))
-	return err == nil
 }

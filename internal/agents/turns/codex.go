@@ -10,95 +10,95 @@ import (
 // saw is an item of OpenAI's Responses inside; what the screen showed is an event, and
 // says the same again.
 
-func isRollout(o *object) bool {
-	_, isObject := open("", o.peek("payload"))
-	return isObject && o.word("timestamp") != "" && o.word("type") != ""
+func isRollout(o *Object) bool {
+	_, isObject := Open("", o.Peek("payload"))
+	return isObject && o.Word("timestamp") != "" && o.Word("type") != ""
 }
 
-func readRollout(r *reading, o *object) {
-	r.by("codex")
-	kind, raw := o.word("type"), o.take("payload")
-	p, _ := open("payload", raw)
+func readRollout(r *Reading, o *Object) {
+	r.By("codex")
+	kind, raw := o.Word("type"), o.Take("payload")
+	p, _ := Open("payload", raw)
 	switch kind {
 	case "response_item":
 		readRolloutItem(r, p, raw)
 	case "event_msg":
 		readRolloutEvent(r, p, raw)
 	case "compacted":
-		r.add(Part{Role: "system", Name: kind, Text: p.text("message")})
-		r.leave("system", p)
+		r.Add(Part{Role: "system", Name: kind, Text: p.Text("message")})
+		r.Leave("system", p)
 	default:
-		r.keep(kind, raw)
+		r.Keep(kind, raw)
 	}
-	r.leave(kind, o)
+	r.Leave(kind, o)
 }
 
 // readRolloutItem reads what the model saw or said.
-func readRolloutItem(r *reading, p *object, raw json.RawMessage) {
-	start := len(r.turn.Parts)
-	space := p.word("namespace")
+func readRolloutItem(r *Reading, p *Object, raw json.RawMessage) {
+	start := len(r.Turn.Parts)
+	space := p.Word("namespace")
 	switch {
 	case isItem(p):
-		p.take("namespace")
+		p.Take("namespace")
 		readItem(r, p)
 	case isMessage(p):
-		role := roleOf(p.text("role"))
+		role := RoleOf(p.Text("role"))
 		if role == "user" && isInjected(p) {
 			role = "system"
 		}
-		readSpoken(r, role, p)
-		r.separate(start, "system")
+		ReadSpoken(r, role, p)
+		r.Separate(start, "system")
 	default:
-		r.keep(p.word("type"), raw)
+		r.Keep(p.Word("type"), raw)
 		return
 	}
-	if space != "" && start < len(r.turn.Parts) {
-		r.turn.Parts[start].Name = space + "/" + r.turn.Parts[start].Name
+	if space != "" && start < len(r.Turn.Parts) {
+		r.Turn.Parts[start].Name = space + "/" + r.Turn.Parts[start].Name
 	}
 }
 
 // readRolloutEvent reads what the screen showed.
-func readRolloutEvent(r *reading, p *object, raw json.RawMessage) {
-	switch kind := p.word("type"); kind {
+func readRolloutEvent(r *Reading, p *Object, raw json.RawMessage) {
+	switch kind := p.Word("type"); kind {
 	case "user_message":
-		r.add(Part{Role: "user", Text: p.text("message")})
-		r.separate(len(r.turn.Parts)-1, "system")
+		r.Add(Part{Role: "user", Text: p.Text("message")})
+		r.Separate(len(r.Turn.Parts)-1, "system")
 	case "agent_message":
-		r.add(Part{Role: "assistant", Text: p.text("message")})
+		r.Add(Part{Role: "assistant", Text: p.Text("message")})
 	case "agent_reasoning", "agent_reasoning_raw_content":
-		r.add(Part{Kind: Reasoning, Role: "assistant", Text: p.text("text")})
+		r.Add(Part{Kind: Reasoning, Role: "assistant", Text: p.Text("text")})
 	case "task_complete", "turn_complete", "turn_aborted":
-		r.add(Part{Role: "system", Name: kind, Text: p.text("last_agent_message", "reason")})
+		r.Add(Part{Role: "system", Name: kind, Text: p.Text("last_agent_message", "reason")})
 	case "item_completed":
 		readRolloutShown(r, p)
 	default:
-		r.keep(kind, raw)
+		r.Keep(kind, raw)
 		return
 	}
-	r.leave(p.word("type"), p)
+	r.Leave(p.Word("type"), p)
 }
 
 // readRolloutShown reads an item of the screen that is complete.
-func readRolloutShown(r *reading, p *object) {
-	item, ok := open("item", p.peek("item"))
+func readRolloutShown(r *Reading, p *Object) {
+	item, ok := Open("item", p.Peek("item"))
 	if !ok {
 		return
 	}
-	raw := p.take("item")
-	switch kind := item.word("type"); kind {
+	raw := p.Take("item")
+	switch kind := item.Word("type"); kind {
 	case "UserMessage":
-		start := len(r.turn.Parts)
-		readElements(r, "user", item.list("content"), readText)
-		r.separate(start, "system")
+		start := len(r.Turn.Parts)
+		ReadElements(r, "user", item.List("content"), ReadText)
+		r.Separate(start, "system")
 	case "AgentMessage":
-		readElements(r, "assistant", item.list("content"), readText)
+		ReadElements(r, "assistant", item.List("content"), ReadText)
 	case "Plan":
-		r.add(Part{Role: "assistant", Text: item.text("text")})
+		r.Add(Part{Role: "assistant", Text: item.Text("text")})
 	default:
-		r.keep(kind, raw)
+		r.Keep(kind, raw)
 		return
 	}
-	r.leave(item.word("type"), item)
+	r.Leave(item.Word("type"), item)
 }
 
 // injections are how texts begin that Codex puts into messages of the user. Newer ones say
@@ -110,19 +110,19 @@ var injections = []string{
 
 // isInjected reports whether a message of the user is none: Codex wrote it, to tell the
 // model where it is and what it is to heed.
-func isInjected(p *object) bool {
-	if meta, ok := open("", p.peek("internal_chat_message_metadata_passthrough")); ok {
-		if kinds, ok := meta.elements("content_item_kinds"); ok && len(kinds) > 0 {
+func isInjected(p *Object) bool {
+	if meta, ok := Open("", p.Peek("internal_chat_message_metadata_passthrough")); ok {
+		if kinds, ok := meta.Elements("content_item_kinds"); ok && len(kinds) > 0 {
 			return !slices.ContainsFunc(kinds, func(raw json.RawMessage) bool {
-				kind := words(raw)
+				kind := TextOf(raw)
 				return kind == "unknown" || strings.HasPrefix(kind, "user.")
 			})
 		}
 	}
-	list, _ := p.elements("content")
+	list, _ := p.Elements("content")
 	if len(list) == 0 {
 		return false
 	}
-	first, ok := open("", list[0])
-	return ok && slices.ContainsFunc(injections, func(begin string) bool { return strings.HasPrefix(first.word("text"), begin) })
+	first, ok := Open("", list[0])
+	return ok && slices.ContainsFunc(injections, func(begin string) bool { return strings.HasPrefix(first.Word("text"), begin) })
 }

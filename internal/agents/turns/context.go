@@ -117,25 +117,25 @@ func trailing(text string) (rest string, context []string) {
 	}
 }
 
-// separate gives those parts of a message of the user another role that programs wrote. start
+// Separate gives those parts of a message of the user another role that programs wrote. start
 // is where its parts begin.
-func (r *reading) separate(start int, role string) {
-	if !slices.ContainsFunc(r.turn.Parts[start:], func(p Part) bool { return p.Kind == Said && p.Role == "user" }) {
+func (r *Reading) Separate(start int, role string) {
+	if !slices.ContainsFunc(r.Turn.Parts[start:], func(p Part) bool { return p.Kind == Said && p.Role == "user" }) {
 		return
 	}
-	parts := slices.Clone(r.turn.Parts[start:])
-	r.turn.Parts = r.turn.Parts[:start]
+	parts := slices.Clone(r.Turn.Parts[start:])
+	r.Turn.Parts = r.Turn.Parts[:start]
 	for _, p := range parts {
 		if p.Kind != Said || p.Role != "user" {
-			r.add(p)
+			r.Add(p)
 			continue
 		}
 		context, words := spoken(p.Text)
 		for _, piece := range context {
-			r.add(Part{Role: role, Text: strings.TrimSpace(piece)})
+			r.Add(Part{Role: role, Text: strings.TrimSpace(piece)})
 		}
 		if p.Text = words; words != "" || len(context) == 0 {
-			r.add(p)
+			r.Add(p)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package turns
 
-// Quiet is quiet, and ClaudeLine the name of a line in what it is asked, for tests.
-var Quiet = quiet
+// Quiet says in which members nobody says anything, for tests.
+func Quiet(object, name string) bool {
+	return quiet(object, name) || object == ClaudeLine && claudeQuiet[name]
+}
 
-const ClaudeLine = claudeLine
+// ClaudeLine stands for a line of Claude Code in what Quiet is asked.
+const ClaudeLine = "claude-line"

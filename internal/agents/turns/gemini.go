@@ -6,33 +6,33 @@ import "cmp"
 // parts have no type. Its clients in Python write the names with underscores.
 
 // isGenerated recognises a whole answer.
-func isGenerated(o *object) bool {
-	candidates, _ := o.elements("candidates")
-	return (len(candidates) > 0 || o.has("promptFeedback", "prompt_feedback") || o.has("usageMetadata", "usage_metadata") && o.has("modelVersion", "model_version")) &&
-		all(candidates, func(c *object) bool { return c.has("content", "finishReason", "finish_reason") })
+func isGenerated(o *Object) bool {
+	candidates, _ := o.Elements("candidates")
+	return (len(candidates) > 0 || o.Has("promptFeedback", "prompt_feedback") || o.Has("usageMetadata", "usage_metadata") && o.Has("modelVersion", "model_version")) &&
+		All(candidates, func(c *Object) bool { return c.Has("content", "finishReason", "finish_reason") })
 }
 
-func readGenerated(r *reading, o *object) {
-	r.by("gemini")
-	r.turn.Response, r.turn.Model = o.text("responseId", "response_id"), o.text("modelVersion", "model_version")
-	r.usage(o)
-	readElements(r, "assistant", o.list("candidates"), readCandidate)
-	if feedback, ok := o.object("promptFeedback", "prompt_feedback"); ok {
-		if reason := feedback.text("blockReason", "block_reason"); reason != "" {
-			r.add(Part{Kind: Refusal, Role: "assistant", Text: colon(reason, feedback.text("blockReasonMessage", "block_reason_message"))})
+func readGenerated(r *Reading, o *Object) {
+	r.By("gemini")
+	r.Turn.Response, r.Turn.Model = o.Text("responseId", "response_id"), o.Text("modelVersion", "model_version")
+	r.Usage(o)
+	ReadElements(r, "assistant", o.List("candidates"), readCandidate)
+	if feedback, ok := o.Object("promptFeedback", "prompt_feedback"); ok {
+		if reason := feedback.Text("blockReason", "block_reason"); reason != "" {
+			r.Add(Part{Kind: Refusal, Role: "assistant", Text: colon(reason, feedback.Text("blockReasonMessage", "block_reason_message"))})
 		}
 	}
-	r.leave("assistant", o)
+	r.Leave("assistant", o)
 }
 
-func readCandidate(r *reading, role string, c *object) {
-	if content, ok := c.object("content"); ok {
-		readParts(r, cmp.Or(roleOf(content.text("role")), role), content)
+func readCandidate(r *Reading, role string, c *Object) {
+	if content, ok := c.Object("content"); ok {
+		readParts(r, cmp.Or(RoleOf(content.Text("role")), role), content)
 	}
-	switch reason := c.word("finishReason") + c.word("finish_reason"); reason {
+	switch reason := c.Word("finishReason") + c.Word("finish_reason"); reason {
 	case "", "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED":
 	default:
-		r.add(Part{Kind: Refusal, Role: role, Text: colon(reason, c.text("finishMessage", "finish_message"))})
+		r.Add(Part{Kind: Refusal, Role: role, Text: colon(reason, c.Text("finishMessage", "finish_message"))})
 	}
 }
 
@@ -44,79 +44,75 @@ func colon(reason, message string) string {
 }
 
 // isContent recognises {role, parts}, with parts as Gemini has them.
-func isContent(o *object) bool {
-	parts, _ := o.elements("parts")
-	return len(parts) > 0 && all(parts, func(p *object) bool {
-		return !p.has("type") && p.has("text", "functionCall", "function_call", "functionResponse", "function_response", "inlineData", "inline_data",
+func isContent(o *Object) bool {
+	parts, _ := o.Elements("parts")
+	return len(parts) > 0 && All(parts, func(p *Object) bool {
+		return !p.Has("type") && p.Has("text", "functionCall", "function_call", "functionResponse", "function_response", "inlineData", "inline_data",
 			"fileData", "file_data", "executableCode", "executable_code", "codeExecutionResult", "code_execution_result")
 	})
 }
 
-func readContent(r *reading, o *object) {
-	r.by("gemini")
-	readParts(r, cmp.Or(roleOf(o.text("role")), "user"), o)
-	r.leave("", o)
+func readContent(r *Reading, o *Object) {
+	r.By("gemini")
+	readParts(r, cmp.Or(RoleOf(o.Text("role")), "user"), o)
+	r.Leave("", o)
 }
 
-func readParts(r *reading, role string, o *object) {
-	readElements(r, role, o.list("parts"), readGeminiPart)
+func readParts(r *Reading, role string, o *Object) {
+	ReadElements(r, role, o.List("parts"), readGeminiPart)
 }
 
-func readGeminiPart(r *reading, role string, p *object) {
-	thought := p.isTrue("thought")
-	if p.word("text") != "" || len(p.members) == 1 && p.has("text") {
+func readGeminiPart(r *Reading, role string, p *Object) {
+	thought := p.IsTrue("thought")
+	if p.Word("text") != "" || len(p.Members) == 1 && p.Has("text") {
 		kind := Said
 		if thought {
 			kind = Reasoning
 		}
-		r.add(Part{Kind: kind, Role: role, Text: p.text("text")})
+		r.Add(Part{Kind: kind, Role: role, Text: p.Text("text")})
 	}
-	if call, ok := p.object("functionCall", "function_call"); ok {
-		r.call(callOf(role, call))
+	if call, ok := p.Object("functionCall", "function_call"); ok {
+		r.Call(CallOf(role, call))
 	}
-	if answer, ok := p.object("functionResponse", "function_response"); ok {
+	if answer, ok := p.Object("functionResponse", "function_response"); ok {
 		readFunctionResponse(r, role, answer)
 	}
-	if blob, ok := p.object("inlineData", "inline_data", "fileData", "file_data"); ok {
-		r.add(mediaOf(role, "file", blob))
+	if blob, ok := p.Object("inlineData", "inline_data", "fileData", "file_data"); ok {
+		r.Add(MediaOf(role, "file", blob))
 	}
 	readExecution(r, role, p)
 }
 
 // readFunctionResponse reads what a function answered: the member output of the response,
 // its member error, or all of it.
-func readFunctionResponse(r *reading, role string, o *object) {
-	p := Part{Role: role, Name: o.text("name"), ID: o.text("id")}
-	inner, ok := open("response", o.peek("response"))
+func readFunctionResponse(r *Reading, role string, o *Object) {
+	p := Part{Role: role, Name: o.Text("name"), ID: o.Text("id")}
+	inner, ok := Open("response", o.Peek("response"))
 	switch {
-	case ok && len(inner.members) == 1 && inner.has("error"):
+	case ok && len(inner.Members) == 1 && inner.Has("error"):
 		p.Error = true
 		fallthrough
-	case ok && len(inner.members) == 1 && inner.has("output", "result"):
-		o.take("response")
-		r.result(p, inner.take("error", "output", "result"))
+	case ok && len(inner.Members) == 1 && inner.Has("output", "result"):
+		o.Take("response")
+		r.Result(p, inner.Take("error", "output", "result"))
 	default:
-		r.result(p, o.take("response"))
+		r.Result(p, o.Take("response"))
 	}
-	if r.depth < maxDepth {
-		r.depth++
-		readParts(r, role, o)
-		r.depth--
-	}
+	r.Nest(func() { readParts(r, role, o) })
 }
 
 // readExecution reads code that the model wrote and Gemini ran, and what came of it.
-func readExecution(r *reading, role string, p *object) {
+func readExecution(r *Reading, role string, p *Object) {
 	const name = "code_execution"
-	if code, ok := p.object("executableCode", "executable_code"); ok {
-		r.call(Part{Role: role, Name: name, ID: code.text("id"), Text: code.text("code")})
+	if code, ok := p.Object("executableCode", "executable_code"); ok {
+		r.Call(Part{Role: role, Name: name, ID: code.Text("id"), Text: code.Text("code")})
 	}
-	if done, ok := p.object("codeExecutionResult", "code_execution_result"); ok {
-		outcome := done.text("outcome")
-		answer := Part{Role: role, Name: name, ID: done.text("id"), Error: outcome != "OUTCOME_OK" && outcome != ""}
+	if done, ok := p.Object("codeExecutionResult", "code_execution_result"); ok {
+		outcome := done.Text("outcome")
+		answer := Part{Role: role, Name: name, ID: done.Text("id"), Error: outcome != "OUTCOME_OK" && outcome != ""}
 		if answer.Error {
 			answer.Text = outcome + " "
 		}
-		r.result(answer, done.take("output"))
+		r.Result(answer, done.Take("output"))
 	}
 }

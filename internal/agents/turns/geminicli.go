@@ -12,8 +12,8 @@ import (
 // The shape of Gemini CLI's session files: {id, timestamp, type, content}, and beside an
 // answer what was thought, which tools were called and what they answered.
 
-func isGeminiMessage(o *object) bool {
-	return geminiRole(o.word("type")) != "" && o.word("id") != "" && o.word("timestamp") != "" && o.has("content") && !o.has("role", "message")
+func isGeminiMessage(o *Object) bool {
+	return geminiRole(o.Word("type")) != "" && o.Word("id") != "" && o.Word("timestamp") != "" && o.Has("content") && !o.Has("role", "message")
 }
 
 // geminiRole returns who speaks in a message of a type, "" if it is none.
@@ -27,50 +27,53 @@ func geminiRole(kind string) string {
 	return ""
 }
 
-func readGeminiMessage(r *reading, o *object) {
-	r.by("gemini-cli")
-	role := geminiRole(o.word("type"))
-	r.turn.Model = o.text("model")
-	if u, ok := o.object("tokens"); ok {
-		r.turn.Response, r.turn.Usage = o.text("id"), geminiCounts(u)
+func readGeminiMessage(r *Reading, o *Object) {
+	r.By("gemini-cli")
+	role := geminiRole(o.Word("type"))
+	r.Turn.Model = o.Text("model")
+	if u, ok := o.Object("tokens"); ok {
+		r.Turn.Response, r.Turn.Usage = o.Text("id"), geminiCounts(u)
 	}
-	readElements(r, role, o.list("thoughts"), readGeminiThought)
-	start := len(r.turn.Parts)
+	ReadElements(r, role, o.List("thoughts"), readGeminiThought)
+	start := len(r.Turn.Parts)
 	readGeminiParts(r, geminiSpeaker(role, o), o)
-	r.separate(start, "meta")
-	for _, raw := range o.list("toolCalls") {
-		if call, ok := open("toolCalls", raw); ok {
+	r.Separate(start, "meta")
+	for _, raw := range o.List("toolCalls") {
+		if call, ok := Open("toolCalls", raw); ok {
 			readGeminiTool(r, role, call)
-			r.leave(role, call)
+			r.Leave(role, call)
 		} else {
-			r.keep(role, raw)
+			r.Keep(role, raw)
 		}
 	}
-	r.leave(role, o)
+	r.Leave(role, o)
 }
 
 // geminiCounts: the input includes what was cached; what was thought and what tools brought
 // stand beside.
-func geminiCounts(u *object) events.Tokens {
-	thoughts := u.count("thoughts")
-	t := disjoint(u.count("input"), 0, 0, u.count("cached"), 0)
-	t.Input += u.count("tool")
-	t.Output, t.Reasoning = u.count("output")+thoughts, thoughts
+func geminiCounts(u *Object) events.Tokens {
+	thoughts := u.Count("thoughts")
+	t := events.Tokens{Input: u.Count("input"), CacheRead: u.Count("cached")}
+	if t.CacheRead <= t.Input {
+		t.Input -= t.CacheRead
+	}
+	t.Input += u.Count("tool")
+	t.Output, t.Reasoning = u.Count("output")+thoughts, thoughts
 	return t
 }
 
-func readGeminiThought(r *reading, role string, t *object) {
-	r.add(Part{Kind: Reasoning, Role: role, Text: join(t.text("subject"), t.text("description"))})
+func readGeminiThought(r *Reading, role string, t *Object) {
+	r.Add(Part{Kind: Reasoning, Role: role, Text: Join(t.Text("subject"), t.Text("description"))})
 }
 
 // geminiSpeaker returns who says the content: what the program tells the model in the
 // person's place is said by nobody.
-func geminiSpeaker(role string, o *object) string {
-	list, _ := o.elements("content")
-	first := o.word("content")
+func geminiSpeaker(role string, o *Object) string {
+	list, _ := o.Elements("content")
+	first := o.Word("content")
 	if len(list) > 0 {
-		if p, ok := open("", list[0]); ok {
-			first = p.word("text")
+		if p, ok := Open("", list[0]); ok {
+			first = p.Word("text")
 		}
 	}
 	if begin := strings.TrimSpace(first); role == "user" && (strings.HasPrefix(begin, "<session_context>") || strings.HasPrefix(begin, "<hook_context>")) {
@@ -80,43 +83,43 @@ func geminiSpeaker(role string, o *object) string {
 }
 
 // readGeminiParts reads the content: a text, a part, or several.
-func readGeminiParts(r *reading, role string, o *object) {
-	raw := o.take("content")
+func readGeminiParts(r *Reading, role string, o *Object) {
+	raw := o.Take("content")
 	list, err := rawjson.Array(raw)
 	if err != nil {
 		list = []json.RawMessage{raw}
 	}
 	for _, raw := range list {
-		p, ok := open("", raw)
+		p, ok := Open("", raw)
 		switch text, err := rawjson.String(raw); {
 		case err == nil && (text != "" || len(list) > 1):
-			r.add(Part{Role: role, Text: text})
+			r.Add(Part{Role: role, Text: text})
 		case ok:
 			readGeminiPart(r, role, p)
-			r.leave(role, p)
+			r.Leave(role, p)
 		case err != nil:
-			r.keep(role, raw)
+			r.Keep(role, raw)
 		}
 	}
 }
 
 // readGeminiTool reads a call with what came of it.
-func readGeminiTool(r *reading, role string, o *object) {
-	call := callOf(role, o)
-	r.call(call)
-	if !o.has("result") {
+func readGeminiTool(r *Reading, role string, o *Object) {
+	call := CallOf(role, o)
+	r.Call(call)
+	if !o.Has("result") {
 		return
 	}
-	answer := Part{Role: "tool", Name: call.Name, ID: call.ID, Error: slices.Contains([]string{"error", "cancelled"}, o.word("status"))}
-	raw := o.take("result")
+	answer := Part{Role: "tool", Name: call.Name, ID: call.ID, Error: slices.Contains([]string{"error", "cancelled"}, o.Word("status"))}
+	raw := o.Take("result")
 	list, err := rawjson.Array(raw)
-	if err != nil || !all(list, func(p *object) bool { return p.isObject("functionResponse") }) || len(list) == 0 {
-		r.result(answer, raw)
+	if err != nil || !All(list, func(p *Object) bool { return p.IsObject("functionResponse") }) || len(list) == 0 {
+		r.Result(answer, raw)
 		return
 	}
-	start := len(r.turn.Parts)
-	readElements(r, answer.Role, list, readGeminiPart)
-	for i := range r.turn.Parts[start:] {
-		r.turn.Parts[start+i].Error = r.turn.Parts[start+i].Error || answer.Error
+	start := len(r.Turn.Parts)
+	ReadElements(r, answer.Role, list, readGeminiPart)
+	for i := range r.Turn.Parts[start:] {
+		r.Turn.Parts[start+i].Error = r.Turn.Parts[start+i].Error || answer.Error
 	}
 }

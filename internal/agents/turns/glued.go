@@ -7,7 +7,7 @@ import (
 )
 
 // lineShapes are the shapes of lines in agents' own files.
-var lineShapes = []shape{
+var lineShapes = []Shape{
 	{"claude-code", isClaudeLine, readClaudeLine},
 	{"gemini-cli", isGeminiMessage, readGeminiMessage},
 	{"pi", isPiEntry, readPiEntry},
@@ -23,26 +23,26 @@ func ReadGlued(line []byte) (Turn, bool) {
 	if len(whole)+len(ending) == 0 || len(ending) == 0 && (len(whole) < 2 || len(rest) > 0) {
 		return Turn{}, false
 	}
-	r := &reading{}
+	r := &Reading{}
 	for _, o := range whole {
 		if !readLine(r, o) {
 			return Turn{}, false
 		}
 	}
 	if len(torn) > 0 {
-		r.add(Part{Kind: Other, Role: "torn", Text: string(torn)})
+		r.Add(Part{Kind: Other, Role: "torn", Text: string(torn)})
 	}
 	for _, o := range ending {
 		readLine(r, o)
 	}
-	return r.finish(), true
+	return r.Finish(), true
 }
 
 // endings returns the lines with which a text ends, and what stands before them.
 func endings(b []byte) (list []rawjson.Members, rest []byte) {
 	for {
 		o, before, ok := rawjson.Ending(b)
-		if !ok || !slices.ContainsFunc(lineShapes, func(s shape) bool { return s.is(newObject("", o)) }) {
+		if !ok || !slices.ContainsFunc(lineShapes, func(s Shape) bool { return s.Is(NewObject("", o)) }) {
 			slices.Reverse(list)
 			return list, b
 		}
@@ -51,12 +51,12 @@ func endings(b []byte) (list []rawjson.Members, rest []byte) {
 }
 
 // readLine reads a line of an agent's file; false: it is none.
-func readLine(r *reading, members rawjson.Members) bool {
-	o := newObject("", members)
+func readLine(r *Reading, members rawjson.Members) bool {
+	o := NewObject("", members)
 	for _, s := range lineShapes {
-		if s.is(o) {
-			r.by(s.name)
-			s.read(r, o)
+		if s.Is(o) {
+			r.By(s.Name)
+			s.Read(r, o)
 			return true
 		}
 	}

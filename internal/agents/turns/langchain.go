@@ -29,12 +29,12 @@ func chainRole(kind string) string {
 
 // chainBody returns who speaks, and the member that holds the message: "" for the object
 // itself.
-func chainBody(o *object) (role, member string) {
-	kind := o.word("type")
-	if kind == "constructor" && o.has("lc") {
-		return chainRole(className(o.peek("id"))), "kwargs"
+func chainBody(o *Object) (role, member string) {
+	kind := o.Word("type")
+	if kind == "constructor" && o.Has("lc") {
+		return chainRole(className(o.Peek("id"))), "kwargs"
 	}
-	if o.has("data") {
+	if o.Has("data") {
 		return chainRole(kind), "data"
 	}
 	return chainRole(kind), ""
@@ -47,67 +47,70 @@ func className(id []byte) string {
 	if err != nil || len(names) == 0 {
 		return ""
 	}
-	name := words(names[len(names)-1])
+	name := TextOf(names[len(names)-1])
 	if !strings.HasSuffix(strings.TrimSuffix(name, "Chunk"), "Message") {
 		return ""
 	}
 	return name
 }
 
-func isChainMessage(o *object) bool {
+// A ChainMessage is a message of LangChain.
+var ChainMessage = Shape{"langchain", isChainMessage, readChainMessage}
+
+func isChainMessage(o *Object) bool {
 	role, member := chainBody(o)
 	body := o
 	if member != "" {
 		var ok bool
-		if body, ok = open(member, o.peek(member)); !ok {
+		if body, ok = Open(member, o.Peek(member)); !ok {
 			return false
 		}
-	} else if o.has("role") && role != "chat" {
+	} else if o.Has("role") && role != "chat" {
 		return false
 	}
-	return role != "" && body.has("content")
+	return role != "" && body.Has("content")
 }
 
-func readChainMessage(r *reading, o *object) {
-	r.by("langchain")
+func readChainMessage(r *Reading, o *Object) {
+	r.By("langchain")
 	role, member := chainBody(o)
 	if member == "" {
 		readChainBody(r, role, o)
 		return
 	}
-	body, _ := o.object(member)
+	body, _ := o.Object(member)
 	readChainBody(r, role, body)
-	r.leave(role, o)
+	r.Leave(role, o)
 }
 
-func readChainBody(r *reading, role string, o *object) {
+func readChainBody(r *Reading, role string, o *Object) {
 	if role == "chat" {
-		role = cmp.Or(roleOf(o.text("role")), role)
+		role = cmp.Or(RoleOf(o.Text("role")), role)
 	}
-	r.usage(o)
-	if meta, ok := open("response_metadata", o.peek("response_metadata")); ok {
-		r.turn.Model = meta.text("model_name", "model", "model_id")
-		r.turn.Response = meta.text("id", "response_id")
-		r.usage(meta)
+	r.Usage(o)
+	if meta, ok := Open("response_metadata", o.Peek("response_metadata")); ok {
+		r.Turn.Model = meta.Text("model_name", "model", "model_id")
+		r.Turn.Response = meta.Text("id", "response_id")
+		r.Usage(meta)
 	}
-	readElements(r, role, o.list("invalid_tool_calls"), readToolCall)
-	more, ok := o.object("additional_kwargs")
+	ReadElements(r, role, o.List("invalid_tool_calls"), readToolCall)
+	more, ok := o.Object("additional_kwargs")
 	if !ok {
-		readSpoken(r, role, o)
+		ReadSpoken(r, role, o)
 		return
 	}
-	if thought := more.text("reasoning_content"); thought != "" {
-		r.add(Part{Kind: Reasoning, Role: role, Text: thought})
+	if thought := more.Text("reasoning_content"); thought != "" {
+		r.Add(Part{Kind: Reasoning, Role: role, Text: thought})
 	}
-	calls, _ := o.elements("tool_calls")
-	readSpoken(r, role, o)
+	calls, _ := o.Elements("tool_calls")
+	ReadSpoken(r, role, o)
 	if len(calls) == 0 { // else they stand there a second time
 		readChatMembers(r, role, more)
 	}
 }
 
 // chainBlock is for the parts of a message that only LangChain has.
-func chainBlock(kind string, _ *object) readBlock {
+func chainBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "tool_call", "tool_call_chunk", "server_tool_call", "invalid_tool_call":
 		return readCall
@@ -121,16 +124,16 @@ func chainBlock(kind string, _ *object) readBlock {
 	return nil
 }
 
-func readChainServerResult(r *reading, role string, b *object) {
-	p := Part{Role: role, ID: b.text("tool_call_id"), Error: b.word("status") == "error"}
-	r.result(p, b.take("output"))
+func readChainServerResult(r *Reading, role string, b *Object) {
+	p := Part{Role: role, ID: b.Text("tool_call_id"), Error: b.Word("status") == "error"}
+	r.Result(p, b.Take("output"))
 }
 
-func readNonStandard(r *reading, role string, b *object) {
-	if r.depth == maxDepth || !b.has("value") {
+func readNonStandard(r *Reading, role string, b *Object) {
+	if r.depth == maxDepth || !b.Has("value") {
 		return
 	}
 	r.depth++
-	readBlocks(r, role, []json.RawMessage{b.take("value")})
+	ReadBlocks(r, role, []json.RawMessage{b.Take("value")})
 	r.depth--
 }

@@ -12,7 +12,7 @@ import (
 // that a response repeats; turns that a compaction does; what a tool's answer is to the program
 // that ran it. With a dot it is a member of an object of that name. So is
 // every name that ends in id, as id, call_id and toolCallId do.
-var quietNames = names(`
+var quietNames = Names(`
 	type object role Role status state phase lc index finish_reason finishReason stop_reason stop_sequence
 	created_at createdAt timestamp expires_at createTime system_fingerprint service_tier serviceTier language
 	signature thoughtSignature thought_signature encrypted_content encrypted_index encrypted_stdout logprobs logprobsResult
@@ -24,17 +24,13 @@ var quietNames = names(`
 	tools tool_choice truncation prompt_cache_key prompt_cache_retention
 	text.format text.verbosity reasoning.effort reasoning.summary reasoning.mode response.headers response.body request.body
 	RedactedReasoning.data codeExecutionResult.outcome code_execution_result.outcome
-	uuid claude-line.parentUuid claude-line.logicalParentUuid claude-line.leafUuid claude-line.sourceToolAssistantUUID message.toolUseResult attachment.commandMode
-	claude-line.toolUseID claude-line.parentToolUseID claude-line.sourceToolUseID claude-line.toolUseResult
-	claude-line.cwd claude-line.gitBranch claude-line.version claude-line.slug claude-line.userType claude-line.entrypoint
-	claude-line.permissionMode claude-line.level claude-line.thinkingMetadata claude-line.todos claude-line.origin
-	claude-line.tool_use_result claude-line.modelUsage claude-line.terminal_reason claude-line.fast_mode_state
-	claude-line.forkedFrom claude-line.snapshot claude-line.compactMetadata
+	uuid message.toolUseResult attachment.commandMode
 	toolCalls.displayName toolCalls.description toolCalls.resultDisplay
 	jsonrpc message.method message.api message.provider message.stopReason message.details thinkingSignature textSignature
 	updates.sessionUpdate updates.kind updates.locations updates.rawOutput content.path params._meta updates._meta stopReason entries.priority`)
 
-func names(list string) map[string]bool {
+// Names makes a set of names that stand in a text.
+func Names(list string) map[string]bool {
 	set := make(map[string]bool)
 	for _, name := range strings.Fields(list) {
 		set[name] = true
@@ -93,7 +89,7 @@ func texts(at spot, raw []byte, visit func(text string) bool) {
 			at, outer = outer[len(outer)-1], outer[:len(outer)-1]
 		case '"':
 			end := rawjson.StringEnd(raw, i)
-			text := words(raw[i:end])
+			text := TextOf(raw[i:end])
 			i = end - 1
 			if isName(raw[end:]) {
 				at.name = text
@@ -134,7 +130,7 @@ func Plain(text string) string {
 			continue
 		}
 		end := rawjson.StringEnd(raw, i)
-		if said := words(raw[i:end]); !binary(said) {
+		if said := TextOf(raw[i:end]); !binary(said) {
 			out = append(append(append(out, '"'), said...), '"')
 		}
 		i = end
@@ -182,12 +178,12 @@ func (h heard) news(at spot, raw json.RawMessage) bool {
 
 // rest returns the members that are left over and say something new, as an object; nil if
 // none does.
-func (o *object) rest(h heard) []byte {
+func (o *Object) rest(h heard) []byte {
 	var out []byte
-	for i, m := range o.members {
+	for i, m := range o.Members {
 		var value []byte
 		switch {
-		case quiet(o.name, m.Name):
+		case quiet(o.name, m.Name), o.quiet[m.Name]:
 		case o.inner[i] != nil:
 			value = o.inner[i].rest(h)
 		case !o.taken[i] && h.news(spot{object: o.name, name: m.Name}, m.Value):

@@ -7,25 +7,25 @@ import (
 
 // readMedia reads an image, a file, a sound or a document. What it is and where it is
 // stand in the part or in a member of it, as the maker has it.
-func readMedia(r *reading, role string, b *object) {
-	kind := b.word("type")
+func readMedia(r *Reading, role string, b *Object) {
+	kind := b.Word("type")
 	for _, word := range []string{"image", "audio", "video", "file"} { // image_url, input_audio, file-data
 		if strings.Contains(kind, word) {
 			kind = word
 		}
 	}
-	r.add(mediaOf(role, kind, b))
+	r.Add(MediaOf(role, kind, b))
 }
 
-// mediaOf takes what there is of an image or a file that is called kind.
-func mediaOf(role, kind string, b *object) Part {
+// MediaOf takes what there is of an image or a file that is called kind.
+func MediaOf(role, kind string, b *Object) Part {
 	p := Part{Kind: Media, Role: role}
 	p.describe(b)
-	format := b.text("format")
+	format := b.Text("format")
 	for _, name := range []string{"source", "image_url", "file", "input_audio", "data", "image"} {
-		if inner, ok := b.object(name); ok {
+		if inner, ok := b.Object(name); ok {
 			p.describe(inner)
-			format = cmp.Or(format, inner.text("format"))
+			format = cmp.Or(format, inner.Text("format"))
 		}
 	}
 	if p.Media == "" {
@@ -35,16 +35,16 @@ func mediaOf(role, kind string, b *object) Part {
 }
 
 // describe adds what an object says of an image or a file and is not known yet.
-func (p *Part) describe(o *object) {
+func (p *Part) describe(o *Object) {
 	if p.Media == "" {
-		p.Media = o.text("media_type", "mediaType", "mimeType", "mime_type", "contentType")
+		p.Media = o.Text("media_type", "mediaType", "mimeType", "mime_type", "contentType")
 	}
 	if p.Name == "" {
-		p.Name = o.text("filename", "fileName", "displayName", "display_name", "title", "name")
+		p.Name = o.Text("filename", "fileName", "displayName", "display_name", "title", "name")
 	}
 	for _, name := range []string{"url", "file_url", "image_url", "image", "data", "file_data", "encodedData", "base64", "fileUri", "file_uri", "file_id", "fileId"} {
-		if text := o.text(name); text != "" {
-			p.hold(text, o.word("type") == "text")
+		if text := o.Text(name); text != "" {
+			p.hold(text, o.Word("type") == "text")
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (p *Part) hold(content string, isText bool) {
 	case !isText && isData(content):
 		p.Bytes = decodedLen(content)
 	default:
-		p.Text = join(p.Text, content)
+		p.Text = Join(p.Text, content)
 	}
 }
 

@@ -4,27 +4,30 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
+// A Step is {input: message, output: [message...]}, a step of tally-evals.
+var Step = Shape{"step", isStep, readStep}
+
 // isStep recognises {input: message, output: [message...]}, a step of tally-evals.
-func isStep(o *object) bool {
-	messages, ok := o.elements("output")
-	return ok && all(append(messages, o.peek("input")), isMember)
+func isStep(o *Object) bool {
+	messages, ok := o.Elements("output")
+	return ok && All(append(messages, o.Peek("input")), isMember)
 }
 
-func readStep(r *reading, o *object) {
-	readMember(r, o.take("input"))
-	for _, raw := range o.list("output") {
+func readStep(r *Reading, o *Object) {
+	readMember(r, o.Take("input"))
+	for _, raw := range o.List("output") {
 		readMember(r, raw)
 	}
-	r.leave("step", o)
-	r.turn.Shape = "step" // whoever made its messages
+	r.Leave("step", o)
+	r.Turn.Shape = "step" // whoever made its messages
 }
 
 // isMember recognises a message inside a turn.
-func isMember(o *object) bool { return isVariant(o) || isUIMessage(o) || isMessage(o) }
+func isMember(o *Object) bool { return isVariant(o) || isUIMessage(o) || isMessage(o) }
 
 // readMember reads what isMember recognised.
-func readMember(r *reading, raw []byte) {
-	switch o, _ := open("", raw); {
+func readMember(r *Reading, raw []byte) {
+	switch o, _ := Open("", raw); {
 	case isVariant(o):
 		readVariant(r, o)
 	case isUIMessage(o):
@@ -34,13 +37,16 @@ func readMember(r *reading, raw []byte) {
 	}
 }
 
+// A Message is {role, content} of any maker.
+var Message = Shape{"message", isMessage, readMessage}
+
 // isMessage recognises {role, content}, also with the names that an older Go encoder
 // wrote, and a message that has something instead of the content.
-func isMessage(o *object) bool {
-	if o.word("role") == "" && o.word("Role") == "" {
+func isMessage(o *Object) bool {
+	if o.Word("role") == "" && o.Word("Role") == "" {
 		return false
 	}
-	for _, m := range o.members {
+	for _, m := range o.Members {
 		switch m.Name {
 		case "content", "Content", "tool_calls", "function_call", "refusal", "toolInvocations":
 			return true
@@ -50,10 +56,10 @@ func isMessage(o *object) bool {
 }
 
 // readMessage reads a message of any maker.
-func readMessage(r *reading, o *object) { readSpoken(r, roleOf(o.text("role", "Role")), o) }
+func readMessage(r *Reading, o *Object) { ReadSpoken(r, RoleOf(o.Text("role", "Role")), o) }
 
-// roleOf is a maker's word for who speaks in the word that most use.
-func roleOf(role string) string {
+// RoleOf is a maker's word for who speaks in the word that most use.
+func RoleOf(role string) string {
 	switch role {
 	case "human":
 		return "user"
@@ -65,16 +71,16 @@ func roleOf(role string) string {
 	return role
 }
 
-// readSpoken reads what somebody says in a message: what one maker has and another has
+// ReadSpoken reads what somebody says in a message: what one maker has and another has
 // not is looked for in each.
-func readSpoken(r *reading, role string, o *object) {
-	start := len(r.turn.Parts)
-	if r.turn.Model == "" {
-		r.turn.Model = o.text("model")
+func ReadSpoken(r *Reading, role string, o *Object) {
+	start := len(r.Turn.Parts)
+	if r.Turn.Model == "" {
+		r.Turn.Model = o.Text("model")
 	}
-	r.usage(o)
-	if thought := o.text("reasoning_content", "reasoning"); thought != "" {
-		r.add(Part{Kind: Reasoning, Role: role, Text: thought})
+	r.Usage(o)
+	if thought := o.Text("reasoning_content", "reasoning"); thought != "" {
+		r.Add(Part{Kind: Reasoning, Role: role, Text: thought})
 	}
 	if isAnswer(role, o) {
 		readAnswer(r, role, o)
@@ -85,18 +91,18 @@ func readSpoken(r *reading, role string, o *object) {
 	readInvocations(r, role, o)
 	readAttachments(r, role, o)
 	readStop(r, role, o)
-	if len(r.turn.Parts) == start && !o.has("content", "Content") && !isEmpty(o) {
-		r.add(Part{Role: role})
+	if len(r.Turn.Parts) == start && !o.Has("content", "Content") && !isEmpty(o) {
+		r.Add(Part{Role: role})
 	}
-	if start < len(r.turn.Parts) && r.turn.Parts[start].Kind == Said && r.turn.Parts[start].Name == "" {
-		r.turn.Parts[start].Name = o.text("name")
+	if start < len(r.Turn.Parts) && r.Turn.Parts[start].Kind == Said && r.Turn.Parts[start].Name == "" {
+		r.Turn.Parts[start].Name = o.Text("name")
 	}
-	r.leave(role, o)
+	r.Leave(role, o)
 }
 
 // isEmpty reports whether the content is a list of no parts.
-func isEmpty(o *object) bool {
-	for _, m := range o.members {
+func isEmpty(o *Object) bool {
+	for _, m := range o.Members {
 		if m.Name == "content" || m.Name == "Content" {
 			list, err := rawjson.Array(m.Value)
 			return err == nil && len(list) == 0
@@ -106,37 +112,37 @@ func isEmpty(o *object) bool {
 }
 
 // readContents reads the content of a message: a text, parts, or something else.
-func readContents(r *reading, role string, o *object) {
-	raw := o.take("content", "Content")
+func readContents(r *Reading, role string, o *Object) {
+	raw := o.Take("content", "Content")
 	if raw == nil {
 		return
 	}
 	if text, err := rawjson.String(raw); err == nil {
-		if text != "" || !o.has("tool_calls", "function_call", "refusal", "parts", "toolInvocations") {
-			r.add(Part{Role: role, Text: text})
+		if text != "" || !o.Has("tool_calls", "function_call", "refusal", "parts", "toolInvocations") {
+			r.Add(Part{Role: role, Text: text})
 		}
 		return
 	}
 	list, err := rawjson.Array(raw)
 	if err != nil {
-		r.keep(role, raw)
+		r.Keep(role, raw)
 		return
 	}
-	readBlocks(r, role, list)
+	ReadBlocks(r, role, list)
 }
 
 // isAnswer reports whether a message is what a tool answered, and not a list of such.
-func isAnswer(role string, o *object) bool {
-	_, isList := o.elements("content")
-	return o.word("tool_call_id") != "" || role == "tool" && o.has("content") && !isList
+func isAnswer(role string, o *Object) bool {
+	_, isList := o.Elements("content")
+	return o.Word("tool_call_id") != "" || role == "tool" && o.Has("content") && !isList
 }
 
 // readAnswer reads a message that is what a tool answered.
-func readAnswer(r *reading, role string, o *object) {
-	if o.has("tool_call_id") {
-		r.by("openai")
+func readAnswer(r *Reading, role string, o *Object) {
+	if o.Has("tool_call_id") {
+		r.By("openai")
 	}
-	p := Part{Role: role, Name: o.text("name", "tool_name"), ID: o.text("tool_call_id")}
-	p.Error = o.isTrue("is_error") || o.word("status") == "error"
-	r.result(p, o.take("content"))
+	p := Part{Role: role, Name: o.Text("name", "tool_name"), ID: o.Text("tool_call_id")}
+	p.Error = o.IsTrue("is_error") || o.Word("status") == "error"
+	r.Result(p, o.Take("content"))
 }

@@ -9,30 +9,39 @@ import (
 
 // An object is read member by member: what is read is taken, once, and what nobody takes
 // is left over. A member that is null is not there.
-type object struct {
+type Object struct {
 	name    string // of the member that it is, "" if it is none
-	members rawjson.Members
+	Members rawjson.Members
 	taken   []bool
-	inner   map[int]*object // members that are read as objects
+	inner   map[int]*Object // members that are read as objects
+	quiet   map[string]bool // members in which nobody says anything; see Quieten
 }
 
-// open returns the object that stands in a member called name.
-func open(name string, raw []byte) (*object, bool) {
+// Open returns the object that stands in a member called name.
+func Open(name string, raw []byte) (*Object, bool) {
 	members, err := rawjson.Object(raw)
 	if err != nil {
 		return nil, false
 	}
-	return newObject(name, members), true
+	return NewObject(name, members), true
 }
 
-func newObject(name string, members rawjson.Members) *object {
-	return &object{name: name, members: members, taken: make([]bool, len(members))}
+func NewObject(name string, members rawjson.Members) *Object {
+	return &Object{name: name, Members: members, taken: make([]bool, len(members))}
 }
 
-// all reports whether a list is of objects, all of which are what is asked for.
-func all(list []json.RawMessage, is func(*object) bool) bool {
+// Quieten names the members in which a maker's line says nothing. A line that is a member of
+// another object has fewer of them, and stays as it is.
+func (o *Object) Quieten(members map[string]bool) {
+	if o.name == "" {
+		o.quiet = members
+	}
+}
+
+// All reports whether a list is of objects, all of which are what is asked for.
+func All(list []json.RawMessage, is func(*Object) bool) bool {
 	for _, raw := range list {
-		if o, ok := open("", raw); !ok || !is(o) {
+		if o, ok := Open("", raw); !ok || !is(o) {
 			return false
 		}
 	}
@@ -40,8 +49,8 @@ func all(list []json.RawMessage, is func(*object) bool) bool {
 }
 
 // find returns the place of a member that is there and not taken, -1 if there is none.
-func (o *object) find(name string) int {
-	for i, m := range o.members {
+func (o *Object) find(name string) int {
+	for i, m := range o.Members {
 		if m.Name == name && !o.taken[i] && string(m.Value) != "null" {
 			return i
 		}
@@ -49,8 +58,8 @@ func (o *object) find(name string) int {
 	return -1
 }
 
-// has reports whether one of several members is there.
-func (o *object) has(names ...string) bool {
+// Has reports whether one of several members is there.
+func (o *Object) Has(names ...string) bool {
 	for _, name := range names {
 		if o.find(name) >= 0 {
 			return true
@@ -59,72 +68,72 @@ func (o *object) has(names ...string) bool {
 	return false
 }
 
-// peek returns a member and leaves it where it is.
-func (o *object) peek(name string) json.RawMessage {
+// Peek returns a member and leaves it where it is.
+func (o *Object) Peek(name string) json.RawMessage {
 	if i := o.find(name); i >= 0 {
-		return o.members[i].Value
+		return o.Members[i].Value
 	}
 	return nil
 }
 
-// word returns a text and leaves it where it is, "" if there is none.
-func (o *object) word(name string) string {
-	text, err := rawjson.String(o.peek(name))
+// Word returns a text and leaves it where it is, "" if there is none.
+func (o *Object) Word(name string) string {
+	text, err := rawjson.String(o.Peek(name))
 	if err != nil {
 		return ""
 	}
 	return text
 }
 
-// elements returns a list and leaves it where it is; false if there is none.
-func (o *object) elements(name string) ([]json.RawMessage, bool) {
-	list, err := rawjson.Array(o.peek(name))
+// Elements returns a list and leaves it where it is; false if there is none.
+func (o *Object) Elements(name string) ([]json.RawMessage, bool) {
+	list, err := rawjson.Array(o.Peek(name))
 	return list, err == nil
 }
 
-// take returns the first of several members that is there, nil if none is.
-func (o *object) take(names ...string) json.RawMessage {
+// Take returns the first of several members that is there, nil if none is.
+func (o *Object) Take(names ...string) json.RawMessage {
 	for _, name := range names {
 		if i := o.find(name); i >= 0 {
 			o.taken[i] = true
-			return o.members[i].Value
+			return o.Members[i].Value
 		}
 	}
 	return nil
 }
 
-// text takes the first of several members that is a text, "" if none is.
-func (o *object) text(names ...string) string {
+// Text takes the first of several members that is a text, "" if none is.
+func (o *Object) Text(names ...string) string {
 	for _, name := range names {
-		if text, err := rawjson.String(o.peek(name)); err == nil {
-			o.take(name)
+		if text, err := rawjson.String(o.Peek(name)); err == nil {
+			o.Take(name)
 			return text
 		}
 	}
 	return ""
 }
 
-// value takes the first of several members that is there: a text as it reads, all else as
+// Value takes the first of several members that is there: a text as it reads, all else as
 // JSON.
-func (o *object) value(names ...string) string { return words(o.take(names...)) }
+func (o *Object) Value(names ...string) string { return TextOf(o.Take(names...)) }
 
-// list takes a member that is a list.
-func (o *object) list(name string) []json.RawMessage {
-	list, ok := o.elements(name)
+// List takes a member that is a list.
+func (o *Object) List(name string) []json.RawMessage {
+	list, ok := o.Elements(name)
 	if ok {
-		o.take(name)
+		o.Take(name)
 	}
 	return list
 }
 
-// object takes the first of several members that is an object; what is left over of that
+// Object takes the first of several members that is an object; what is left over of that
 // is left over of this.
-func (o *object) object(names ...string) (*object, bool) {
+func (o *Object) Object(names ...string) (*Object, bool) {
 	for _, name := range names {
 		if i := o.find(name); i >= 0 {
-			if inner, ok := open(name, o.members[i].Value); ok {
+			if inner, ok := Open(name, o.Members[i].Value); ok {
 				if o.inner == nil {
-					o.inner = make(map[int]*object)
+					o.inner = make(map[int]*Object)
 				}
 				o.taken[i], o.inner[i] = true, inner
 				return inner, true
@@ -134,37 +143,53 @@ func (o *object) object(names ...string) (*object, bool) {
 	return nil, false
 }
 
-// isTrue takes a member that is true.
-func (o *object) isTrue(names ...string) bool {
+// Data takes a member that is base64, and returns how many bytes it has; 0 if it is not.
+func (o *Object) Data(name string) int64 {
+	text := o.Word(name)
+	if !isData(text) {
+		return 0
+	}
+	o.Take(name)
+	return decodedLen(text)
+}
+
+// IsTrue takes a member that is true.
+func (o *Object) IsTrue(names ...string) bool {
 	for _, name := range names {
-		if string(o.peek(name)) == "true" {
-			o.take(name)
+		if string(o.Peek(name)) == "true" {
+			o.Take(name)
 			return true
 		}
 	}
 	return false
 }
 
+// IsObject reports whether a member is an object.
+func (o *Object) IsObject(name string) bool {
+	_, err := rawjson.Object(o.Peek(name))
+	return err == nil
+}
+
 // maxCount is the largest number that is exact in every language.
 const maxCount = 1 << 53
 
-// count returns the first of several members that is a whole number, 0 if none is.
-func (o *object) count(names ...string) int64 {
+// Count returns the first of several members that is a whole number, 0 if none is.
+func (o *Object) Count(names ...string) int64 {
 	for _, name := range names {
-		if n, err := strconv.ParseInt(string(o.peek(name)), 10, 64); err == nil && n >= 0 && n <= maxCount {
+		if n, err := strconv.ParseInt(string(o.Peek(name)), 10, 64); err == nil && n >= 0 && n <= maxCount {
 			return n
 		}
 	}
 	return 0
 }
 
-// words is a value for people: a text as it reads, all else as JSON, "" for nil.
-func words(raw []byte) string {
+// TextOf is a value for people: a text as it reads, all else as JSON, "" for nil.
+func TextOf(raw []byte) string {
 	if text, err := rawjson.String(raw); err == nil {
 		return text
 	}
-	return spell(raw)
+	return Compact(raw)
 }
 
-// spell is a value without white space.
-func spell(raw []byte) string { return string(rawjson.AppendCompact(nil, raw)) }
+// Compact is a value without white space.
+func Compact(raw []byte) string { return string(rawjson.AppendCompact(nil, raw)) }

@@ -4,68 +4,71 @@ import "cmp"
 
 // The shapes of OpenAI's Chat Completions, which many others serve too.
 
+// A Completion is an answer of Chat Completions, or a piece of one.
+var Completion = Shape{"openai", isCompletion, readCompletion}
+
 // isCompletion recognises a whole answer, or a piece of one that streams.
-func isCompletion(o *object) bool {
-	choices, ok := o.elements("choices")
-	return ok && (len(choices) > 0 || o.has("object")) && all(choices, func(c *object) bool {
-		return c.has("message", "delta") || c.word("text") != "" && c.has("finish_reason", "index")
+func isCompletion(o *Object) bool {
+	choices, ok := o.Elements("choices")
+	return ok && (len(choices) > 0 || o.Has("object")) && All(choices, func(c *Object) bool {
+		return c.Has("message", "delta") || c.Word("text") != "" && c.Has("finish_reason", "index")
 	})
 }
 
-func readCompletion(r *reading, o *object) {
-	r.by("openai")
-	r.turn.Response, r.turn.Model = o.text("id"), o.text("model")
-	r.usage(o)
-	readElements(r, "assistant", o.list("choices"), readChoice)
-	r.leave("assistant", o)
+func readCompletion(r *Reading, o *Object) {
+	r.By("openai")
+	r.Turn.Response, r.Turn.Model = o.Text("id"), o.Text("model")
+	r.Usage(o)
+	ReadElements(r, "assistant", o.List("choices"), readChoice)
+	r.Leave("assistant", o)
 }
 
-func readChoice(r *reading, role string, c *object) {
-	if m, ok := c.object("message", "delta"); ok {
-		readSpoken(r, cmp.Or(roleOf(m.text("role")), role), m)
-	} else if text := c.text("text"); text != "" {
-		r.add(Part{Role: role, Text: text})
+func readChoice(r *Reading, role string, c *Object) {
+	if m, ok := c.Object("message", "delta"); ok {
+		ReadSpoken(r, cmp.Or(RoleOf(m.Text("role")), role), m)
+	} else if text := c.Text("text"); text != "" {
+		r.Add(Part{Role: role, Text: text})
 	}
-	if c.word("finish_reason") == "content_filter" {
-		r.add(Part{Kind: Refusal, Role: role, Text: c.text("finish_reason")})
+	if c.Word("finish_reason") == "content_filter" {
+		r.Add(Part{Kind: Refusal, Role: role, Text: c.Text("finish_reason")})
 	}
 }
 
 // readChatMembers reads what stands beside the content of a message.
-func readChatMembers(r *reading, role string, o *object) {
-	if o.has("refusal", "function_call", "audio") {
-		r.by("openai")
+func readChatMembers(r *Reading, role string, o *Object) {
+	if o.Has("refusal", "function_call", "audio") {
+		r.By("openai")
 	}
-	if text := o.text("refusal"); text != "" {
-		r.add(Part{Kind: Refusal, Role: role, Text: text})
+	if text := o.Text("refusal"); text != "" {
+		r.Add(Part{Kind: Refusal, Role: role, Text: text})
 	}
-	if audio, ok := o.object("audio"); ok {
-		r.add(mediaOf(role, "audio", audio))
-		if text := audio.text("transcript"); text != "" {
-			r.add(Part{Role: role, Text: text})
+	if audio, ok := o.Object("audio"); ok {
+		r.Add(MediaOf(role, "audio", audio))
+		if text := audio.Text("transcript"); text != "" {
+			r.Add(Part{Role: role, Text: text})
 		}
 	}
-	readElements(r, role, o.list("tool_calls"), readToolCall)
-	if f, ok := o.object("function_call"); ok {
-		r.call(callOf(role, f))
+	ReadElements(r, role, o.List("tool_calls"), readToolCall)
+	if f, ok := o.Object("function_call"); ok {
+		r.Call(CallOf(role, f))
 	}
 }
 
 // readToolCall reads an element of tool_calls: {id, function: {name, arguments}},
 // {id, custom: {name, input}}, or {id, name, args} of LangChain.
-func readToolCall(r *reading, role string, c *object) {
-	p := Part{Role: role, ID: c.text("id")}
-	if f, ok := c.object("function", "custom"); ok {
-		r.by("openai")
-		p.Name, p.Text = f.text("name"), f.value("arguments", "input")
+func readToolCall(r *Reading, role string, c *Object) {
+	p := Part{Role: role, ID: c.Text("id")}
+	if f, ok := c.Object("function", "custom"); ok {
+		r.By("openai")
+		p.Name, p.Text = f.Text("name"), f.Value("arguments", "input")
 	} else {
-		p.Name, p.Text = c.text("name"), c.value("args", "arguments", "input")
+		p.Name, p.Text = c.Text("name"), c.Value("args", "arguments", "input")
 	}
-	r.call(p)
+	r.Call(p)
 }
 
 // chatBlock is for the parts of a message that only Chat Completions has.
-func chatBlock(kind string, _ *object) readBlock {
+func chatBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "image_url", "input_audio", "video_url":
 		return readMedia
@@ -75,6 +78,6 @@ func chatBlock(kind string, _ *object) readBlock {
 	return nil
 }
 
-func readRefusal(r *reading, role string, b *object) {
-	r.add(Part{Kind: Refusal, Role: role, Text: b.text("refusal")})
+func readRefusal(r *Reading, role string, b *Object) {
+	r.Add(Part{Kind: Refusal, Role: role, Text: b.Text("refusal")})
 }

@@ -18,41 +18,47 @@ func perstackRole(kind string) string {
 	return ""
 }
 
-func isPerstackMessage(o *object) bool {
-	_, ok := o.elements("contents")
-	return ok && perstackRole(o.word("type")) != ""
+// A PerstackMessage is a message of perstack.
+var PerstackMessage = Shape{"perstack", isPerstackMessage, readPerstackMessage}
+
+func isPerstackMessage(o *Object) bool {
+	_, ok := o.Elements("contents")
+	return ok && perstackRole(o.Word("type")) != ""
 }
 
-func readPerstackMessage(r *reading, o *object) {
-	r.by("perstack")
-	role := perstackRole(o.word("type"))
-	readBlocks(r, role, o.list("contents"))
-	r.leave(role, o)
+func readPerstackMessage(r *Reading, o *Object) {
+	r.By("perstack")
+	role := perstackRole(o.Word("type"))
+	ReadBlocks(r, role, o.List("contents"))
+	r.Leave(role, o)
 }
+
+// A SkillItem is a call of a skill's tool, or its result.
+var SkillItem = Shape{"perstack", isSkillItem, readSkillItem}
 
 // isSkillItem recognises a call of a skill's tool, or what it answered.
-func isSkillItem(o *object) bool {
-	return o.word("skillName") != "" && o.word("toolName") != "" && o.has("args", "result")
+func isSkillItem(o *Object) bool {
+	return o.Word("skillName") != "" && o.Word("toolName") != "" && o.Has("args", "result")
 }
 
-func readSkillItem(r *reading, o *object) {
-	r.by("perstack")
-	role, name, start := "assistant", o.text("skillName")+"/"+o.word("toolName"), len(r.turn.Parts)
-	if o.has("result") {
+func readSkillItem(r *Reading, o *Object) {
+	r.By("perstack")
+	role, name, start := "assistant", o.Text("skillName")+"/"+o.Word("toolName"), len(r.Turn.Parts)
+	if o.Has("result") {
 		role = "tool"
 		readToolResult(r, role, o)
 	} else {
 		readCall(r, role, o)
 	}
-	r.turn.Parts[start].Name = name
-	r.leave(role, o)
+	r.Turn.Parts[start].Name = name
+	r.Leave(role, o)
 }
 
 // perstackBlock is for the parts of a message that only perstack has.
-func perstackBlock(kind string, _ *object) readBlock {
+func perstackBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "textPart":
-		return readText
+		return ReadText
 	case "thinkingPart":
 		return readReasoning
 	case "imageUrlPart", "imageInlinePart", "imageBinaryPart", "fileUrlPart", "fileInlinePart", "fileBinaryPart":

@@ -9,65 +9,65 @@ import (
 // The entries of pi's session files: {type, id, parentId, timestamp}, around a message or
 // what happened to the session.
 
-func isPiEntry(o *object) bool {
-	if o.word("timestamp") == "" || o.has("role", "sessionId", "uuid", "payload") {
+func isPiEntry(o *Object) bool {
+	if o.Word("timestamp") == "" || o.Has("role", "sessionId", "uuid", "payload") {
 		return false
 	}
-	switch o.word("type") {
+	switch o.Word("type") {
 	case "message":
-		m, ok := open("", o.peek("message"))
-		return ok && m.word("role") != ""
+		m, ok := Open("", o.Peek("message"))
+		return ok && m.Word("role") != ""
 	case "compaction", "branch_summary":
-		return o.word("summary") != "" && o.word("id") != ""
+		return o.Word("summary") != "" && o.Word("id") != ""
 	case "custom_message":
-		return o.word("customType") != "" && o.has("content")
+		return o.Word("customType") != "" && o.Has("content")
 	}
 	return false
 }
 
-func readPiEntry(r *reading, o *object) {
-	r.by("pi")
-	kind := o.word("type")
+func readPiEntry(r *Reading, o *Object) {
+	r.By("pi")
+	kind := o.Word("type")
 	switch kind {
 	case "message":
-		m, _ := open("message", o.take("message"))
+		m, _ := Open("message", o.Take("message"))
 		readPiMessage(r, m)
 	case "custom_message":
-		readPiSpoken(r, "custom", o.text("customType"), o)
+		readPiSpoken(r, "custom", o.Text("customType"), o)
 	default:
-		r.add(Part{Role: "summary", Name: kind, Text: o.text("summary")})
+		r.Add(Part{Role: "summary", Name: kind, Text: o.Text("summary")})
 	}
-	r.leave(kind, o)
+	r.Leave(kind, o)
 }
 
-func readPiMessage(r *reading, m *object) {
-	r.usage(m)
-	r.turn.Model, r.turn.Response = m.text("model"), m.text("responseId")
-	switch role := m.text("role"); role {
+func readPiMessage(r *Reading, m *Object) {
+	r.Usage(m)
+	r.Turn.Model, r.Turn.Response = m.Text("model"), m.Text("responseId")
+	switch role := m.Text("role"); role {
 	case "toolResult":
-		p := Part{Role: "tool", Name: m.text("toolName"), ID: m.text("toolCallId"), Error: m.isTrue("isError")}
-		r.result(p, m.take("content"))
+		p := Part{Role: "tool", Name: m.Text("toolName"), ID: m.Text("toolCallId"), Error: m.IsTrue("isError")}
+		r.Result(p, m.Take("content"))
 	case "bashExecution":
-		r.call(Part{Role: "user", Name: "bash", Text: m.text("command")})
-		r.result(Part{Role: "tool", Name: "bash", Error: m.count("exitCode") != 0}, m.take("output"))
+		r.Call(Part{Role: "user", Name: "bash", Text: m.Text("command")})
+		r.Result(Part{Role: "tool", Name: "bash", Error: m.Count("exitCode") != 0}, m.Take("output"))
 	case "custom":
-		readPiSpoken(r, role, m.text("customType"), m)
+		readPiSpoken(r, role, m.Text("customType"), m)
 	case "branchSummary", "compactionSummary":
-		r.add(Part{Role: "summary", Text: m.text("summary")})
+		r.Add(Part{Role: "summary", Text: m.Text("summary")})
 	default:
-		start := len(r.turn.Parts)
+		start := len(r.Turn.Parts)
 		readPiSpoken(r, role, "", m)
-		r.separate(start, "meta")
+		r.Separate(start, "meta")
 	}
-	if text := m.text("errorMessage"); text != "" {
-		r.add(Part{Role: "error", Text: text})
+	if text := m.Text("errorMessage"); text != "" {
+		r.Add(Part{Role: "error", Text: text})
 	}
-	r.leave("message", m)
+	r.Leave("message", m)
 }
 
 // readPiSpoken reads the content of a message: a text or parts.
-func readPiSpoken(r *reading, role, name string, o *object) {
-	raw := o.take("content")
+func readPiSpoken(r *Reading, role, name string, o *Object) {
+	raw := o.Take("content")
 	if raw == nil {
 		return
 	}
@@ -75,17 +75,9 @@ func readPiSpoken(r *reading, role, name string, o *object) {
 	if err != nil {
 		list = []json.RawMessage{raw}
 	}
-	start := len(r.turn.Parts)
-	readBlocks(r, role, list)
-	if name != "" && start < len(r.turn.Parts) {
-		r.turn.Parts[start].Name = name
+	start := len(r.Turn.Parts)
+	ReadBlocks(r, role, list)
+	if name != "" && start < len(r.Turn.Parts) {
+		r.Turn.Parts[start].Name = name
 	}
-}
-
-// piBlock is for the parts of a message that only pi has.
-func piBlock(kind string, _ *object) readBlock {
-	if kind == "toolCall" {
-		return readCall
-	}
-	return nil
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // A reading is a turn while it is read.
-type reading struct {
-	turn  Turn
+type Reading struct {
+	Turn  Turn
 	left  []leftover
 	depth int // of parts in parts
 	calls map[Part]bool
@@ -19,22 +19,31 @@ type reading struct {
 type leftover struct {
 	at   int // how many parts stand before it
 	role string
-	o    *object
+	o    *Object
+}
+
+// Nest reads parts of a part, unless they lie too deep.
+func (r *Reading) Nest(read func()) {
+	if r.depth < maxDepth {
+		r.depth++
+		read()
+		r.depth--
+	}
 }
 
 // maxDepth is how deep parts of parts are read. No maker nests them, and each floor is
 // read again for those below.
 const maxDepth = 4
 
-func (r *reading) add(p Part) { r.turn.Parts = append(r.turn.Parts, p) }
+func (r *Reading) Add(p Part) { r.Turn.Parts = append(r.Turn.Parts, p) }
 
-// call adds a call, unless it stands there already, whatever the white space of its
+// Call adds a call, unless it stands there already, whatever the white space of its
 // arguments: some write theirs twice.
-func (r *reading) call(p Part) {
+func (r *Reading) Call(p Part) {
 	p.Kind = Call
 	key := Part{ID: p.ID, Name: p.Name, Text: p.Text}
 	if raw := []byte(p.Text); IsJSON(raw) {
-		key.Text = spell(raw)
+		key.Text = Compact(raw)
 	}
 	if p.ID != "" && r.calls[key] {
 		return
@@ -43,32 +52,32 @@ func (r *reading) call(p Part) {
 		r.calls = make(map[Part]bool)
 	}
 	r.calls[key] = true
-	r.add(p)
+	r.Add(p)
 }
 
-// by says who made the turn; who is named first did.
-func (r *reading) by(maker string) {
-	if r.turn.Shape == "" {
-		r.turn.Shape = maker
+// By says who made the turn; who is named first did.
+func (r *Reading) By(maker string) {
+	if r.Turn.Shape == "" {
+		r.Turn.Shape = maker
 	}
 }
 
-// leave says that an object was read.
-func (r *reading) leave(role string, o *object) {
-	r.left = append(r.left, leftover{len(r.turn.Parts), role, o})
+// Leave says that an object was read.
+func (r *Reading) Leave(role string, o *Object) {
+	r.left = append(r.left, leftover{len(r.Turn.Parts), role, o})
 }
 
-// keep adds a value that is a part of an unknown kind.
-func (r *reading) keep(role string, raw []byte) {
-	r.add(Part{Kind: Other, Role: role, Text: spell(raw)})
+// Keep adds a value that is a part of an unknown kind.
+func (r *Reading) Keep(role string, raw []byte) {
+	r.Add(Part{Kind: Other, Role: role, Text: Compact(raw)})
 }
 
-// finish returns the turn. What is left over of an object stands behind its parts.
-func (r *reading) finish() Turn {
-	t := r.turn
+// Finish returns the turn. What is left over of an object stands behind its parts.
+func (r *Reading) Finish() Turn {
+	t := r.Turn
 	t.Parts = nil
 	var h heard // made only if something is left
-	for i := range len(r.turn.Parts) + 1 {
+	for i := range len(r.Turn.Parts) + 1 {
 		for ; len(r.left) > 0 && r.left[0].at == i; r.left = r.left[1:] {
 			l := r.left[0]
 			if l.o.rest(nil) == nil {
@@ -82,42 +91,42 @@ func (r *reading) finish() Turn {
 				h.hear(string(rest))
 			}
 		}
-		if i < len(r.turn.Parts) {
-			t.Parts = append(t.Parts, r.turn.Parts[i])
+		if i < len(r.Turn.Parts) {
+			t.Parts = append(t.Parts, r.Turn.Parts[i])
 		}
 	}
 	return t
 }
 
 // heard returns what the parts say.
-func (r *reading) heard() heard {
+func (r *Reading) heard() heard {
 	h := make(heard)
-	h[r.turn.Model], h[r.turn.Response] = true, true
-	for _, p := range r.turn.Parts {
+	h[r.Turn.Model], h[r.Turn.Response] = true, true
+	for _, p := range r.Turn.Parts {
 		h.hear(p.Text)
 		h[p.Name], h[p.ID], h[p.Media] = true, true, true
 	}
 	return h
 }
 
-// result adds what a tool answered. Text in it that is in blocks is the text of the
+// Result adds what a tool answered. Text in it that is in blocks is the text of the
 // result, and its images and files are parts that follow.
-func (r *reading) result(p Part, raw json.RawMessage) {
+func (r *Reading) Result(p Part, raw json.RawMessage) {
 	p.Kind = Result
 	raw = r.unwrap(&p, raw)
 	list, err := rawjson.Array(raw)
 	if err != nil || !areBlocks(list) || r.depth == maxDepth {
-		p.Text += words(raw)
-		r.add(p)
+		p.Text += TextOf(raw)
+		r.Add(p)
 		return
 	}
-	start, left := len(r.turn.Parts), len(r.left)
+	start, left := len(r.Turn.Parts), len(r.left)
 	r.depth++
-	readBlocks(r, p.Role, list)
+	ReadBlocks(r, p.Role, list)
 	r.depth--
 	var texts []string
 	rest := []Part{{}}
-	for _, q := range r.turn.Parts[start:] {
+	for _, q := range r.Turn.Parts[start:] {
 		if q.Kind == Said && q.Name == "" {
 			texts = append(texts, q.Text)
 		} else {
@@ -126,31 +135,31 @@ func (r *reading) result(p Part, raw json.RawMessage) {
 	}
 	p.Text += strings.Join(texts, "\n")
 	rest[0] = p
-	r.turn.Parts = append(r.turn.Parts[:start], rest...)
+	r.Turn.Parts = append(r.Turn.Parts[:start], rest...)
 	for i := range r.left[left:] {
-		r.left[left+i].at = len(r.turn.Parts)
+		r.left[left+i].at = len(r.Turn.Parts)
 	}
 }
 
 // unwrap takes away what says of which kind an answer is, as in {type, value}.
-func (r *reading) unwrap(p *Part, raw json.RawMessage) json.RawMessage {
-	o, ok := open("", raw)
+func (r *Reading) unwrap(p *Part, raw json.RawMessage) json.RawMessage {
+	o, ok := Open("", raw)
 	if !ok {
 		return raw
 	}
-	kind := o.word("type")
+	kind := o.Word("type")
 	switch {
 	case strings.HasSuffix(kind, "_error"):
 		p.Error = true
-	case kind == "execution-denied" && !o.has("value"):
+	case kind == "execution-denied" && !o.Has("value"):
 		p.Error = true
-		p.Text = strings.TrimSuffix("execution denied: "+o.text("reason"), ": ")
-		r.leave(p.Role, o)
+		p.Text = strings.TrimSuffix("execution denied: "+o.Text("reason"), ": ")
+		r.Leave(p.Role, o)
 		return nil
-	case kind != "" && o.has("value"):
+	case kind != "" && o.Has("value"):
 		p.Error = p.Error || strings.HasPrefix(kind, "error-")
-		value := o.take("value")
-		r.leave(p.Role, o)
+		value := o.Take("value")
+		r.Leave(p.Role, o)
 		return value
 	}
 	return raw

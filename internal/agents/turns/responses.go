@@ -8,52 +8,58 @@ import (
 // The shapes of OpenAI's Responses: a whole response, and the items that it and the
 // next request list.
 
-func isResponse(o *object) bool {
-	_, ok := o.elements("output")
-	return ok && o.word("object") == "response"
+// A Response is an answer of Responses.
+var Response = Shape{"openai-responses", isResponse, readResponse}
+
+func isResponse(o *Object) bool {
+	_, ok := o.Elements("output")
+	return ok && o.Word("object") == "response"
 }
 
-func readResponse(r *reading, o *object) {
-	r.by("openai-responses")
-	r.turn.Response, r.turn.Model = o.text("id"), o.text("model")
-	r.usage(o)
-	if text := o.text("instructions"); text != "" {
-		r.add(Part{Role: "system", Text: text})
+func readResponse(r *Reading, o *Object) {
+	r.By("openai-responses")
+	r.Turn.Response, r.Turn.Model = o.Text("id"), o.Text("model")
+	r.Usage(o)
+	if text := o.Text("instructions"); text != "" {
+		r.Add(Part{Role: "system", Text: text})
 	}
-	for _, raw := range o.list("output") {
+	for _, raw := range o.List("output") {
 		readOutput(r, raw)
 	}
-	r.leave("assistant", o)
+	r.Leave("assistant", o)
 }
 
 // readOutput reads an item of a response.
-func readOutput(r *reading, raw json.RawMessage) {
-	o, ok := open("", raw)
+func readOutput(r *Reading, raw json.RawMessage) {
+	o, ok := Open("", raw)
 	switch {
 	case ok && isItem(o):
 		readItem(r, o)
 	case ok && isMessage(o):
 		readMessage(r, o)
 	default:
-		r.keep("assistant", raw)
+		r.Keep("assistant", raw)
 	}
 }
 
+// An Item is an item of a response that is not a message.
+var Item = Shape{"openai-responses", isItem, readItem}
+
 // isItem recognises an item that is not a message.
-func isItem(o *object) bool {
-	kind := o.word("type")
+func isItem(o *Object) bool {
+	kind := o.Word("type")
 	if kind == "reasoning" {
-		_, ok := o.elements("summary")
+		_, ok := o.Elements("summary")
 		return ok
 	}
-	return !o.has("role") && (o.has("id", "call_id", "status") && strings.HasSuffix(kind, "_call") || o.has("id", "call_id") && isItemOutput(kind))
+	return !o.Has("role") && (o.Has("id", "call_id", "status") && strings.HasSuffix(kind, "_call") || o.Has("id", "call_id") && isItemOutput(kind))
 }
 
 func isItemOutput(kind string) bool { return strings.HasSuffix(kind, "_call_output") }
 
-func readItem(r *reading, o *object) {
-	r.by("openai-responses")
-	switch kind := o.word("type"); {
+func readItem(r *Reading, o *Object) {
+	r.By("openai-responses")
+	switch kind := o.Word("type"); {
 	case kind == "reasoning":
 		readReasoning(r, "assistant", o)
 	case isItemOutput(kind):
@@ -61,57 +67,57 @@ func readItem(r *reading, o *object) {
 	default:
 		readItemCall(r, "assistant", o)
 	}
-	r.leave("assistant", o)
+	r.Leave("assistant", o)
 }
 
 // readItemCall reads a call. The tools that OpenAI runs itself are named after the type,
 // and what they found stands in the call.
-func readItemCall(r *reading, role string, o *object) {
-	kind := strings.TrimSuffix(o.word("type"), "_call")
-	p := Part{Role: role, Name: o.text("name"), ID: o.text("call_id", "id")}
+func readItemCall(r *Reading, role string, o *Object) {
+	kind := strings.TrimSuffix(o.Word("type"), "_call")
+	p := Part{Role: role, Name: o.Text("name"), ID: o.Text("call_id", "id")}
 	if p.Name == "" {
 		p.Name = kind
 	}
-	p.Text = o.value("arguments", "input", "action", "queries", "code", "operation", "revised_prompt")
-	r.call(p)
-	answer := Part{Role: "tool", Name: p.Name, ID: p.ID, Error: o.has("error")}
+	p.Text = o.Value("arguments", "input", "action", "queries", "code", "operation", "revised_prompt")
+	r.Call(p)
+	answer := Part{Role: "tool", Name: p.Name, ID: p.ID, Error: o.Has("error")}
 	switch {
-	case kind == "image_generation" && o.has("result"):
+	case kind == "image_generation" && o.Has("result"):
 		image := Part{Kind: Media, Role: role, Media: "image"}
-		if format := o.text("output_format"); format != "" {
+		if format := o.Text("output_format"); format != "" {
 			image.Media = "image/" + format
 		}
-		image.hold(o.text("result"), false)
-		r.add(image)
-	case o.has("error"):
-		r.result(answer, o.take("error"))
-	case o.has("output", "outputs", "results"):
-		r.result(answer, o.take("output", "outputs", "results"))
+		image.hold(o.Text("result"), false)
+		r.Add(image)
+	case o.Has("error"):
+		r.Result(answer, o.Take("error"))
+	case o.Has("output", "outputs", "results"):
+		r.Result(answer, o.Take("output", "outputs", "results"))
 	}
 }
 
 // readItemOutput reads what a tool answered. Who calls has given the id a name.
-func readItemOutput(r *reading, role string, o *object) {
-	p := Part{Role: role, ID: o.text("call_id", "id")}
-	kind := strings.TrimSuffix(o.word("type"), "_call_output")
+func readItemOutput(r *Reading, role string, o *Object) {
+	p := Part{Role: role, ID: o.Text("call_id", "id")}
+	kind := strings.TrimSuffix(o.Word("type"), "_call_output")
 	if kind != "function" && kind != "custom_tool" {
 		p.Name = kind
 	}
-	p.Error = o.word("status") == "failed"
-	if shot, ok := open("", o.peek("output")); ok && shot.word("type") == "computer_screenshot" {
-		inner, _ := o.object("output")
-		r.result(p, nil)
-		r.add(mediaOf(role, "screenshot", inner))
+	p.Error = o.Word("status") == "failed"
+	if shot, ok := Open("", o.Peek("output")); ok && shot.Word("type") == "computer_screenshot" {
+		inner, _ := o.Object("output")
+		r.Result(p, nil)
+		r.Add(MediaOf(role, "screenshot", inner))
 		return
 	}
-	r.result(p, o.take("output"))
+	r.Result(p, o.Take("output"))
 }
 
 // itemBlock is for the parts of a message that only Responses has.
-func itemBlock(kind string, _ *object) readBlock {
+func itemBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "input_text", "output_text", "summary_text", "reasoning_text":
-		return readText
+		return ReadText
 	case "input_image", "input_file", "computer_screenshot":
 		return readMedia
 	case "function_call":

@@ -11,90 +11,90 @@ import (
 // CLI its messages as most do; what is here is Codex' items, Gemini CLI's tools, pi's events.
 
 // isFrame recognises a line of the recorder's: what was run, or how it ended.
-func isFrame(o *object) bool { return o.word("type") == "tally.exec" }
+func isFrame(o *Object) bool { return o.Word("type") == "tally.exec" }
 
-func readFrame(r *reading, o *object) {
-	list, begins := o.elements("command")
+func readFrame(r *Reading, o *Object) {
+	list, begins := o.Elements("command")
 	words := make([]string, len(list))
 	for i, raw := range list {
 		words[i], _ = rawjson.String(raw)
 	}
 	switch {
 	case begins:
-		o.take("command")
-		r.add(Part{Role: "command", Name: o.text("cwd"), Text: strings.Join(words, " ")})
-	case o.word("signal") != "":
-		r.add(Part{Role: "exit", Text: o.text("signal")})
+		o.Take("command")
+		r.Add(Part{Role: "command", Name: o.Text("cwd"), Text: strings.Join(words, " ")})
+	case o.Word("signal") != "":
+		r.Add(Part{Role: "exit", Text: o.Text("signal")})
 	default:
-		r.add(Part{Role: "exit", Text: o.value("exit")})
+		r.Add(Part{Role: "exit", Text: o.Value("exit")})
 	}
-	r.leave("command", o)
+	r.Leave("command", o)
 }
 
 // isStreamItem recognises what codex exec prints: an item, or an error.
-func isStreamItem(o *object) bool {
-	switch o.word("type") {
+func isStreamItem(o *Object) bool {
+	switch o.Word("type") {
 	case "item.started", "item.updated", "item.completed":
-		return o.isObject("item")
+		return o.IsObject("item")
 	case "turn.failed":
-		return o.isObject("error")
+		return o.IsObject("error")
 	case "error":
-		return o.word("message") != "" && !o.has("timestamp")
+		return o.Word("message") != "" && !o.Has("timestamp")
 	}
 	return false
 }
 
-func readStreamItem(r *reading, o *object) {
-	r.by("codex")
-	switch o.word("type") {
+func readStreamItem(r *Reading, o *Object) {
+	r.By("codex")
+	switch o.Word("type") {
 	case "error":
-		r.add(Part{Role: "error", Text: o.text("message")})
+		r.Add(Part{Role: "error", Text: o.Text("message")})
 	case "turn.failed":
-		e, _ := o.object("error")
-		r.add(Part{Role: "error", Text: e.text("message")})
+		e, _ := o.Object("error")
+		r.Add(Part{Role: "error", Text: e.Text("message")})
 	default:
-		raw := o.take("item")
-		item, _ := open("codex-item", raw)
+		raw := o.Take("item")
+		item, _ := Open("codex-item", raw)
 		if readCodexItem(r, item) {
-			r.leave(item.word("type"), item)
+			r.Leave(item.Word("type"), item)
 		} else {
-			r.keep(item.word("type"), raw)
+			r.Keep(item.Word("type"), raw)
 		}
 	}
-	r.leave("error", o)
+	r.Leave("error", o)
 }
 
 // readCodexItem reads an item; false if it is of no known type.
-func readCodexItem(r *reading, item *object) bool {
-	call := Part{Role: "assistant", Name: item.word("type"), ID: item.word("id")}
-	answer := Part{Role: "tool", Name: call.Name, ID: call.ID, Error: item.word("status") == "failed"}
+func readCodexItem(r *Reading, item *Object) bool {
+	call := Part{Role: "assistant", Name: item.Word("type"), ID: item.Word("id")}
+	answer := Part{Role: "tool", Name: call.Name, ID: call.ID, Error: item.Word("status") == "failed"}
 	switch call.Name {
 	case "agent_message":
-		r.add(Part{Role: "assistant", Text: item.text("text")})
+		r.Add(Part{Role: "assistant", Text: item.Text("text")})
 	case "reasoning":
-		r.add(Part{Kind: Reasoning, Role: "assistant", Text: item.text("text")})
+		r.Add(Part{Kind: Reasoning, Role: "assistant", Text: item.Text("text")})
 	case "error":
-		r.add(Part{Role: "error", Text: item.text("message")})
+		r.Add(Part{Role: "error", Text: item.Text("message")})
 	case "command_execution":
-		call.Text = item.text("command")
-		r.call(call)
-		if item.word("status") != "in_progress" {
-			answer.Error = answer.Error || item.count("exit_code") != 0
-			r.result(answer, item.take("aggregated_output"))
+		call.Text = item.Text("command")
+		r.Call(call)
+		if item.Word("status") != "in_progress" {
+			answer.Error = answer.Error || item.Count("exit_code") != 0
+			r.Result(answer, item.Take("aggregated_output"))
 		}
 	case "file_change":
-		call.Text = item.value("changes")
-		r.call(call)
+		call.Text = item.Value("changes")
+		r.Call(call)
 		if answer.Error {
-			r.result(answer, nil)
+			r.Result(answer, nil)
 		}
 	case "mcp_tool_call":
 		readCodexTool(r, item, call, answer)
 	case "web_search":
-		call.Text = item.text("query")
-		r.call(call)
+		call.Text = item.Text("query")
+		r.Call(call)
 	case "todo_list":
-		readElements(r, "plan", item.list("items"), readTodo)
+		ReadElements(r, "plan", item.List("items"), readTodo)
 	default:
 		return false
 	}
@@ -102,79 +102,79 @@ func readCodexItem(r *reading, item *object) bool {
 }
 
 // readCodexTool reads a call of a server's tool with what came of it.
-func readCodexTool(r *reading, item *object, call, answer Part) {
-	call.Name = strings.Trim(item.text("server")+"/"+item.text("tool"), "/")
-	call.Text, answer.Name = item.value("arguments"), call.Name
-	r.call(call)
-	if e, ok := item.object("error"); ok {
+func readCodexTool(r *Reading, item *Object, call, answer Part) {
+	call.Name = strings.Trim(item.Text("server")+"/"+item.Text("tool"), "/")
+	call.Text, answer.Name = item.Value("arguments"), call.Name
+	r.Call(call)
+	if e, ok := item.Object("error"); ok {
 		answer.Error = true
-		answer.Text = e.text("message")
-		r.result(answer, nil)
+		answer.Text = e.Text("message")
+		r.Result(answer, nil)
 		return
 	}
-	if result, ok := item.object("result"); ok {
-		r.result(answer, result.take("content"))
+	if result, ok := item.Object("result"); ok {
+		r.Result(answer, result.Take("content"))
 	}
 }
 
 // readTodo reads a thing to do.
-func readTodo(r *reading, role string, e *object) {
+func readTodo(r *Reading, role string, e *Object) {
 	name := "pending"
-	if e.isTrue("completed") {
+	if e.IsTrue("completed") {
 		name = "completed"
 	}
-	r.add(Part{Role: role, Name: name, Text: e.text("text")})
+	r.Add(Part{Role: role, Name: name, Text: e.Text("text")})
 }
 
 // isGeminiEvent recognises what Gemini CLI prints of tools, errors and the end.
-func isGeminiEvent(o *object) bool {
-	if o.word("timestamp") == "" {
+func isGeminiEvent(o *Object) bool {
+	if o.Word("timestamp") == "" {
 		return false
 	}
-	switch o.word("type") {
+	switch o.Word("type") {
 	case "tool_use":
-		return o.word("tool_name") != ""
+		return o.Word("tool_name") != ""
 	case "tool_result":
-		return o.word("tool_id") != ""
+		return o.Word("tool_id") != ""
 	case "error":
-		return o.word("message") != ""
+		return o.Word("message") != ""
 	case "result":
-		return o.word("status") != "" && o.isObject("error")
+		return o.Word("status") != "" && o.IsObject("error")
 	}
 	return false
 }
 
-func readGeminiEvent(r *reading, o *object) {
-	r.by("gemini-cli")
-	kind := o.word("type")
+func readGeminiEvent(r *Reading, o *Object) {
+	r.By("gemini-cli")
+	kind := o.Word("type")
 	switch kind {
 	case "tool_use":
-		r.call(Part{Role: "assistant", Name: o.text("tool_name"), ID: o.text("tool_id"), Text: o.value("parameters")})
+		r.Call(Part{Role: "assistant", Name: o.Text("tool_name"), ID: o.Text("tool_id"), Text: o.Value("parameters")})
 	case "tool_result":
-		p := Part{Role: "tool", ID: o.text("tool_id"), Error: o.word("status") == "error"}
-		raw := o.take("output")
-		if e, ok := o.object("error"); ok && raw == nil {
-			p.Text = e.text("message")
+		p := Part{Role: "tool", ID: o.Text("tool_id"), Error: o.Word("status") == "error"}
+		raw := o.Take("output")
+		if e, ok := o.Object("error"); ok && raw == nil {
+			p.Text = e.Text("message")
 		}
-		r.result(p, raw)
+		r.Result(p, raw)
 	case "error":
-		r.add(Part{Role: "error", Name: o.text("severity"), Text: o.text("message")})
+		r.Add(Part{Role: "error", Name: o.Text("severity"), Text: o.Text("message")})
 	default:
-		e, _ := o.object("error")
-		r.add(Part{Role: "error", Text: e.text("message")})
+		e, _ := o.Object("error")
+		r.Add(Part{Role: "error", Text: e.Text("message")})
 	}
-	r.leave(kind, o)
+	r.Leave(kind, o)
 }
 
 // isPiEvent recognises the end of a message that pi prints.
-func isPiEvent(o *object) bool {
-	m, ok := open("", o.peek("message"))
-	return ok && o.word("type") == "message_end" && m.word("role") != ""
+func isPiEvent(o *Object) bool {
+	m, ok := Open("", o.Peek("message"))
+	return ok && o.Word("type") == "message_end" && m.Word("role") != ""
 }
 
-func readPiEvent(r *reading, o *object) {
-	r.by("pi")
-	m, _ := open("message", o.take("message"))
+func readPiEvent(r *Reading, o *Object) {
+	r.By("pi")
+	m, _ := Open("message", o.Take("message"))
 	readPiMessage(r, m)
-	r.leave("message", o)
+	r.Leave("message", o)
 }

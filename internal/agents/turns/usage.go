@@ -2,31 +2,31 @@ package turns
 
 import "github.com/tallylog/tally/events"
 
-// usage reads how many tokens a response took, if it says so and no other did before.
-func (r *reading) usage(o *object) {
-	terms := events.TermsOf(events.Raw(o.peek("usage")))
-	u, ok := o.object("usage", "usageMetadata", "usage_metadata", "token_usage", "totalUsage")
-	if ok && r.turn.Usage == (events.Tokens{}) {
-		r.turn.Usage, r.turn.Terms = tokens(u), terms
+// Usage reads how many tokens a response took, if it says so and no other did before.
+func (r *Reading) Usage(o *Object) {
+	terms := events.TermsOf(events.Raw(o.Peek("usage")))
+	u, ok := o.Object("usage", "usageMetadata", "usage_metadata", "token_usage", "totalUsage")
+	if ok && r.Turn.Usage == (events.Tokens{}) {
+		r.Turn.Usage, r.Turn.Terms = tokens(u), terms
 	}
 }
 
 // tokens reads a count. Each maker has names of its own, so that a count is known by them.
-func tokens(u *object) events.Tokens {
+func tokens(u *Object) events.Tokens {
 	switch {
-	case u.has("prompt_tokens", "completion_tokens"):
+	case u.Has("prompt_tokens", "completion_tokens"):
 		return openaiTokens(u, "prompt_tokens", "completion_tokens")
-	case u.has("promptTokenCount", "prompt_token_count", "totalTokenCount", "total_token_count"):
+	case u.Has("promptTokenCount", "prompt_token_count", "totalTokenCount", "total_token_count"):
 		return geminiTokens(u)
-	case u.has("inputTokens", "outputTokens"):
+	case u.Has("inputTokens", "outputTokens"):
 		return sdkTokens(u)
-	case u.has("promptTokens", "completionTokens"):
-		return events.Tokens{Input: u.count("promptTokens"), Output: u.count("completionTokens")}
-	case u.has("input_token_details", "output_token_details"):
+	case u.Has("promptTokens", "completionTokens"):
+		return events.Tokens{Input: u.Count("promptTokens"), Output: u.Count("completionTokens")}
+	case u.Has("input_token_details", "output_token_details"):
 		return chainTokens(u)
-	case u.has("cacheRead", "cacheWrite"): // pi
-		return events.Tokens{Input: u.count("input"), Output: u.count("output"), CacheRead: u.count("cacheRead"), CacheWrite: u.count("cacheWrite")}
-	case u.has("input_tokens_details"):
+	case u.Has("cacheRead", "cacheWrite"): // pi
+		return events.Tokens{Input: u.Count("input"), Output: u.Count("output"), CacheRead: u.Count("cacheRead"), CacheWrite: u.Count("cacheWrite")}
+	case u.Has("input_tokens_details"):
 		return openaiTokens(u, "input_tokens", "output_tokens")
 	}
 	return anthropicTokens(u)
@@ -46,55 +46,55 @@ func disjoint(input, output, reasoning, read, write int64) events.Tokens {
 }
 
 // inside returns the counts in a member, none if it is not there.
-func inside(u *object, name string) *object {
-	if inner, ok := u.object(name); ok {
+func inside(u *Object, name string) *Object {
+	if inner, ok := u.Object(name); ok {
 		return inner
 	}
-	return &object{}
+	return &Object{}
 }
 
 // openaiTokens: the input includes cached_tokens, the output includes reasoning_tokens.
 // Chat Completions and Responses differ in the names only.
-func openaiTokens(u *object, input, output string) events.Tokens {
+func openaiTokens(u *Object, input, output string) events.Tokens {
 	in, out := inside(u, input+"_details"), inside(u, output+"_details")
-	return disjoint(u.count(input), u.count(output), out.count("reasoning_tokens"), in.count("cached_tokens"), in.count("cache_write_tokens"))
+	return disjoint(u.Count(input), u.Count(output), out.Count("reasoning_tokens"), in.Count("cached_tokens"), in.Count("cache_write_tokens"))
 }
 
 // anthropicTokens: input_tokens excludes what was read from and written to the cache, and
 // output_tokens includes thinking without saying how much.
-func anthropicTokens(u *object) events.Tokens {
+func anthropicTokens(u *Object) events.Tokens {
 	return events.Tokens{
-		Input: u.count("input_tokens"), Output: u.count("output_tokens"),
-		CacheRead: u.count("cache_read_input_tokens"), CacheWrite: u.count("cache_creation_input_tokens"),
+		Input: u.Count("input_tokens"), Output: u.Count("output_tokens"),
+		CacheRead: u.Count("cache_read_input_tokens"), CacheWrite: u.Count("cache_creation_input_tokens"),
 	}
 }
 
 // geminiTokens: the prompt includes cached content, the results of tools that Gemini runs
 // come on top; the candidates exclude thoughts.
-func geminiTokens(u *object) events.Tokens {
-	thoughts := u.count("thoughtsTokenCount", "thoughts_token_count")
-	t := disjoint(u.count("promptTokenCount", "prompt_token_count"), 0, 0, u.count("cachedContentTokenCount", "cached_content_token_count"), 0)
-	t.Input += u.count("toolUsePromptTokenCount", "tool_use_prompt_token_count")
-	t.Output, t.Reasoning = u.count("candidatesTokenCount", "candidates_token_count")+thoughts, thoughts
+func geminiTokens(u *Object) events.Tokens {
+	thoughts := u.Count("thoughtsTokenCount", "thoughts_token_count")
+	t := disjoint(u.Count("promptTokenCount", "prompt_token_count"), 0, 0, u.Count("cachedContentTokenCount", "cached_content_token_count"), 0)
+	t.Input += u.Count("toolUsePromptTokenCount", "tool_use_prompt_token_count")
+	t.Output, t.Reasoning = u.Count("candidatesTokenCount", "candidates_token_count")+thoughts, thoughts
 	return t
 }
 
 // sdkTokens: since version 6 of the AI SDK what was not cached is counted by itself;
 // before it is part of all input tokens.
-func sdkTokens(u *object) events.Tokens {
+func sdkTokens(u *Object) events.Tokens {
 	in, out := inside(u, "inputTokenDetails"), inside(u, "outputTokenDetails")
-	read, write := max(in.count("cacheReadTokens"), u.count("cachedInputTokens")), in.count("cacheWriteTokens")
-	t := disjoint(u.count("inputTokens"), u.count("outputTokens"), max(out.count("reasoningTokens"), u.count("reasoningTokens")), read, write)
-	if in.has("noCacheTokens") {
-		t.Input = in.count("noCacheTokens")
+	read, write := max(in.Count("cacheReadTokens"), u.Count("cachedInputTokens")), in.Count("cacheWriteTokens")
+	t := disjoint(u.Count("inputTokens"), u.Count("outputTokens"), max(out.Count("reasoningTokens"), u.Count("reasoningTokens")), read, write)
+	if in.Has("noCacheTokens") {
+		t.Input = in.Count("noCacheTokens")
 	}
 	return t
 }
 
 // chainTokens: both sums of LangChain include their details. Of what was written to
 // Anthropic's cache, either one figure is there or one for each time that it is kept.
-func chainTokens(u *object) events.Tokens {
+func chainTokens(u *Object) events.Tokens {
 	in, out := inside(u, "input_token_details"), inside(u, "output_token_details")
-	write := in.count("cache_creation") + in.count("ephemeral_5m_input_tokens") + in.count("ephemeral_1h_input_tokens")
-	return disjoint(u.count("input_tokens"), u.count("output_tokens"), out.count("reasoning"), in.count("cache_read"), write)
+	write := in.Count("cache_creation") + in.Count("ephemeral_5m_input_tokens") + in.Count("ephemeral_1h_input_tokens")
+	return disjoint(u.Count("input_tokens"), u.Count("output_tokens"), out.Count("reasoning"), in.Count("cache_read"), write)
 }

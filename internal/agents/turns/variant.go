@@ -6,73 +6,76 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
+// A Variant is a message of errata.
+var Variant = Shape{"variant", isVariant, readVariant}
+
 // isVariant recognises a message whose one member is named after who speaks, and holds
 // blocks of which each has one member named after its kind. errata writes them.
-func isVariant(o *object) bool {
-	if len(o.members) != 1 || o.members[0].Name != "User" && o.members[0].Name != "Assistant" {
+func isVariant(o *Object) bool {
+	if len(o.Members) != 1 || o.Members[0].Name != "User" && o.Members[0].Name != "Assistant" {
 		return false
 	}
-	body, ok := open("", o.members[0].Value)
+	body, ok := Open("", o.Members[0].Value)
 	if !ok {
 		return false
 	}
-	_, ok = body.elements("blocks")
+	_, ok = body.Elements("blocks")
 	return ok
 }
 
-func readVariant(r *reading, o *object) {
-	name := o.members[0].Name
+func readVariant(r *Reading, o *Object) {
+	name := o.Members[0].Name
 	role := strings.ToLower(name)
-	body, _ := o.object(name)
-	blocks := body.list("blocks")
+	body, _ := o.Object(name)
+	blocks := body.List("blocks")
 	for _, raw := range blocks {
 		readVariantBlock(r, role, raw)
 	}
 	if len(blocks) == 0 {
-		r.add(Part{Role: role})
+		r.Add(Part{Role: role})
 	}
-	r.leave(role, o)
+	r.Leave(role, o)
 }
 
-func readVariantBlock(r *reading, role string, raw []byte) {
+func readVariantBlock(r *Reading, role string, raw []byte) {
 	kinds, err := rawjson.Object(raw)
 	if err != nil || len(kinds) != 1 {
-		r.keep(role, raw)
+		r.Keep(role, raw)
 		return
 	}
-	b, ok := open(kinds[0].Name, kinds[0].Value)
+	b, ok := Open(kinds[0].Name, kinds[0].Value)
 	if !ok {
-		r.keep(role, raw)
+		r.Keep(role, raw)
 		return
 	}
 	switch kind := kinds[0].Name; kind {
 	case "Text":
-		r.add(Part{Role: role, Text: b.text("text")})
+		r.Add(Part{Role: role, Text: b.Text("text")})
 	case "Reasoning":
-		r.add(Part{Kind: Reasoning, Role: role, Text: b.text("text")})
+		r.Add(Part{Kind: Reasoning, Role: role, Text: b.Text("text")})
 	case "RedactedReasoning":
-		r.add(Part{Kind: Reasoning, Role: role})
+		r.Add(Part{Kind: Reasoning, Role: role})
 	case "ToolCall":
-		r.call(Part{Role: role, Name: b.text("name"), ID: b.text("id"), Text: b.value("args")})
+		r.Call(Part{Role: role, Name: b.Text("name"), ID: b.Text("id"), Text: b.Value("args")})
 	case "ToolResult":
 		readVariantResult(r, role, b)
 	case "Image", "Document":
-		r.add(mediaOf(role, strings.ToLower(kind), b))
+		r.Add(MediaOf(role, strings.ToLower(kind), b))
 	default:
-		r.keep(role, raw)
+		r.Keep(role, raw)
 		return
 	}
-	r.leave(role, b)
+	r.Leave(role, b)
 }
 
 // readVariantResult reads what a tool answered: {content: {blocks, is_error}}.
-func readVariantResult(r *reading, role string, b *object) {
-	p := Part{Role: role, ID: b.text("call_id", "id")}
-	content, ok := b.object("content")
+func readVariantResult(r *Reading, role string, b *Object) {
+	p := Part{Role: role, ID: b.Text("call_id", "id")}
+	content, ok := b.Object("content")
 	if !ok {
-		r.result(p, b.take("content"))
+		r.Result(p, b.Take("content"))
 		return
 	}
-	p.Error = content.isTrue("is_error")
-	r.result(p, content.take("blocks"))
+	p.Error = content.IsTrue("is_error")
+	r.Result(p, content.Take("blocks"))
 }
