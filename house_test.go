@@ -33,8 +33,9 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/tend", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
 
 	{"internal/agents", "events internal/rawjson"},
-	{"internal/agents/turns", "events internal/rawjson"},
-	{"internal/agents/*", "internal/agents events internal/rawjson internal/agents/turns"}, // pure: what files say, not where they are read
+	{"internal/agents/shapes", "events internal/rawjson"},
+	{"internal/agents/turns", "internal/agents/shapes internal/rawjson"},
+	{"internal/agents/*", "internal/agents events internal/rawjson internal/agents/shapes internal/agents/turns"}, // pure: what files say, not where they are read
 	{"internal/ingest/redact", "internal/rawjson"},                                         // pure: no I/O, no clock
 	{"internal/ingest", "internal/agents events internal/rawjson internal/ingest/tail log projector internal/ingest/redact"},
 
@@ -71,11 +72,11 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/disk/lines", ""},
 	{"internal/disk/lockfile", ""},
 	{"internal/metrics", ". log"},
-	{"internal/render/page", "events projector internal/render/plain internal/rawjson internal/render internal/agents/turns"},
+	{"internal/render/page", "events projector internal/render/plain internal/rawjson internal/render internal/agents/shapes internal/agents/turns"},
 	{"internal/render/plain", ""},
 	{"internal/quota", "log projector events internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
 	{"internal/rawjson", ""},
-	{"internal/render", "projector events internal/render/plain internal/rawjson internal/agents/turns"},
+	{"internal/render", "projector events internal/render/plain internal/rawjson internal/agents/shapes internal/agents/turns"},
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/nats/segindex", "internal/disk/durable"},
 	{"internal/disk/statefile", "internal/disk/durable"},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
@@ -256,7 +257,7 @@ func said(t *testing.T, homes map[string]*rig, session, turn string) (list []str
 		for _, entry := range s.Threads.Turns("main") {
 			read, _ := turns.Read(entry.Raw)
 			for _, p := range read.Parts {
-				if p.Kind == turns.Said && p.Name != "compacted" && (p.Role == "user" || p.Role == "assistant") {
+				if p.Kind == shapes.Said && p.Name != "compacted" && (p.Role == "user" || p.Role == "assistant") {
 					list = append(list, p.Role+": "+p.Text)
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/agents/turns"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
@@ -46,7 +46,7 @@ func OpeningOf(list []projector.Turn) string {
 func asked(t projector.Turn) string {
 	read, _ := Read(t) // of what has no known shape it is not known who speaks
 	for _, p := range read.Parts {
-		if p.Kind == turns.Said && (strings.EqualFold(p.Role, "user") || read.Shape == "text") {
+		if p.Kind == shapes.Said && (strings.EqualFold(p.Role, "user") || read.Shape == "text") {
 			if text := firstLine(p.Text); text != "" && !(read.Shape == "claude-code" && isOfProgram(text)) {
 				return text
 			}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallylog/tally/internal/agents/turns"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -17,7 +17,7 @@ func Said(t projector.Turn) projector.Said {
 	case !ok && t.Raw == nil:
 		return projector.Said{}
 	case !ok:
-		return projector.Said{Roles: "json", Text: turns.Plain(string(t.Raw))}
+		return projector.Said{Roles: "json", Text: shapes.Plain(string(t.Raw))}
 	}
 	s := projector.Said{Model: read.Model, Response: read.Response, Usage: read.Usage, Terms: read.Terms}
 	var who, said []string
@@ -25,13 +25,13 @@ func Said(t projector.Turn) projector.Said {
 		if role := speaker(p); !slices.Contains(who, role) {
 			who = append(who, role)
 		}
-		for _, text := range []string{p.Name, turns.Plain(p.Text)} {
+		for _, text := range []string{p.Name, shapes.Plain(p.Text)} {
 			if text != "" {
 				said = append(said, text)
 			}
 		}
-		if p.Kind == turns.Call || p.Kind == turns.Result && p.Error {
-			s.Tools = append(s.Tools, projector.ToolUse{Tool: p.Name, Call: p.ID, Error: p.Kind == turns.Result})
+		if p.Kind == shapes.Call || p.Kind == shapes.Result && p.Error {
+			s.Tools = append(s.Tools, projector.ToolUse{Tool: p.Name, Call: p.ID, Error: p.Kind == shapes.Result})
 		}
 	}
 	s.Roles, s.Text = strings.Join(who, " "), strings.Join(said, "\n")

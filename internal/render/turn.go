@@ -11,6 +11,7 @@ import (
 
 	"github.com/rivo/uniseg"
 
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -54,7 +55,7 @@ func (c *Calls) Turn(t projector.Turn) []Line {
 func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
 // Read returns what a turn says, false if it has no known shape.
-func Read(t projector.Turn) (turns.Turn, bool) {
+func Read(t projector.Turn) (shapes.Turn, bool) {
 	if t.Raw == nil {
 		return turns.ReadGlued(t.Bytes)
 	}
@@ -63,55 +64,55 @@ func Read(t projector.Turn) (turns.Turn, bool) {
 
 // name remembers the calls among the parts of a turn, and gives results the names of
 // theirs.
-func (c *Calls) name(parts []turns.Part) {
+func (c *Calls) name(parts []shapes.Part) {
 	for i, p := range parts {
 		switch {
 		case p.ID == "":
-		case p.Kind == turns.Call:
+		case p.Kind == shapes.Call:
 			if c.tools == nil {
 				c.tools = make(map[string]string)
 			}
 			c.tools[p.ID] = p.Name
-		case p.Kind == turns.Result && p.Name == "":
+		case p.Kind == shapes.Result && p.Name == "":
 			parts[i].Name = c.tools[p.ID]
 		}
 	}
 }
 
 // part says one part of a turn in a line.
-func part(p turns.Part) Line {
-	return Line{Role: speaker(p), Text: spoken(p), Thought: p.Kind == turns.Reasoning}
+func part(p shapes.Part) Line {
+	return Line{Role: speaker(p), Text: spoken(p), Thought: p.Kind == shapes.Reasoning}
 }
 
 // speaker is who speaks, or that a tool is called or answers.
-func speaker(p turns.Part) string {
+func speaker(p shapes.Part) string {
 	switch p.Kind {
-	case turns.Call:
+	case shapes.Call:
 		return "call"
-	case turns.Result:
+	case shapes.Result:
 		return "result"
 	}
 	return p.Role
 }
 
 // spoken is what is said, with a word for what it is if it is more than said.
-func spoken(p turns.Part) string {
+func spoken(p shapes.Part) string {
 	switch p.Kind {
-	case turns.Reasoning:
+	case shapes.Reasoning:
 		if p.Text == "" {
 			return "(thinking, withheld)"
 		}
 		return "(thinking) " + p.Text
-	case turns.Call:
+	case shapes.Call:
 		return strings.TrimSpace(p.Name + " " + p.Text)
-	case turns.Result:
+	case shapes.Result:
 		if p.Error {
 			p.Text = "error: " + p.Text
 		}
 		return strings.TrimSpace(p.Name + " " + p.Text)
-	case turns.Media:
+	case shapes.Media:
 		return "(" + Media(p) + ")"
-	case turns.Refusal:
+	case shapes.Refusal:
 		return strings.TrimSpace("(refusal) " + p.Text)
 	}
 	switch {
@@ -124,7 +125,7 @@ func spoken(p turns.Part) string {
 }
 
 // Media says what an image or a file is: its name, what it is, where it is, its size.
-func Media(p turns.Part) string {
+func Media(p shapes.Part) string {
 	var list []string
 	for _, word := range []string{p.Name, p.Media, p.Text} {
 		if word != "" {

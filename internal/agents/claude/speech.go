@@ -3,7 +3,7 @@ package claude
 import (
 	"strings"
 
-	"github.com/tallylog/tally/internal/agents/turns"
+	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
 // speech is what somebody does with a line of the conversation.
@@ -48,7 +48,7 @@ func speechOf(e *entry) speech {
 			said = said + b.Text("text")
 		}
 	}
-	words := strings.TrimSpace(turns.Words(said))
+	words := strings.TrimSpace(shapes.Words(said))
 	if words == "" && (said != "" || len(blocks) == 0) {
 		return nothing // or what an editor put before a prompt
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/codex"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
@@ -150,11 +151,11 @@ func (s *stored) main(session *projector.Session) []string {
 		}
 		for _, p := range read.Parts {
 			switch {
-			case p.Kind == turns.Call:
+			case p.Kind == shapes.Call:
 				list = append(list, "call")
-			case p.Kind == turns.Said && p.Name == "compacted":
+			case p.Kind == shapes.Said && p.Name == "compacted":
 				list = append(list, "compacted")
-			case p.Kind == turns.Said:
+			case p.Kind == shapes.Said:
 				list = append(list, p.Role+": "+p.Text)
 			}
 		}

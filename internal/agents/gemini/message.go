@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/agents/turns"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -141,7 +141,7 @@ func (m message) isPrompt() bool {
 		return false
 	}
 	words := m.words()
-	said := strings.TrimSpace(turns.Words(words))
+	said := strings.TrimSpace(shapes.Words(words))
 	for _, begin := range []string{"/", "?", "<session_context>", "<hook_context>"} {
 		if strings.HasPrefix(said, begin) {
 			return false

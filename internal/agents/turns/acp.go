@@ -2,43 +2,45 @@ package turns
 
 import (
 	"encoding/json"
+
+	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
 // The shapes of the Agent Client Protocol: what the person says, as the request that a
 // recorder kept, {toAgent, message: {method: "session/prompt"}}; and what the agent answered,
 // {sessionId, updates}.
 
-func isACPPrompt(o *Object) bool {
-	m, ok := Open("", o.Peek("message"))
+func isACPPrompt(o *shapes.Object) bool {
+	m, ok := shapes.Open("", o.Peek("message"))
 	return ok && o.Has("toAgent") && m.Word("method") == "session/prompt" && m.IsObject("params")
 }
 
-func readACPPrompt(r *Reading, o *Object) {
+func readACPPrompt(r *shapes.Reading, o *shapes.Object) {
 	r.By("acp")
-	m, _ := Open("message", o.Take("message"))
-	params, _ := Open("params", m.Take("params"))
+	m, _ := shapes.Open("message", o.Take("message"))
+	params, _ := shapes.Open("params", m.Take("params"))
 	readACPBlocks(r, "user", params.List("prompt"))
-	for _, left := range []*Object{params, m, o} {
+	for _, left := range []*shapes.Object{params, m, o} {
 		r.Leave("user", left)
 	}
 }
 
-func isACPTurn(o *Object) bool {
+func isACPTurn(o *shapes.Object) bool {
 	list, ok := o.Elements("updates")
-	return ok && o.Has("sessionId") && All(list, func(u *Object) bool { return u.Word("sessionUpdate") != "" })
+	return ok && o.Has("sessionId") && shapes.All(list, func(u *shapes.Object) bool { return u.Word("sessionUpdate") != "" })
 }
 
-func readACPTurn(r *Reading, o *Object) {
+func readACPTurn(r *shapes.Reading, o *shapes.Object) {
 	r.By("acp")
 	for _, raw := range o.List("updates") {
-		u, _ := Open("updates", raw)
+		u, _ := shapes.Open("updates", raw)
 		readACPUpdate(r, u)
 		r.Leave("assistant", u)
 	}
 	r.Leave("assistant", o)
 }
 
-func readACPUpdate(r *Reading, u *Object) {
+func readACPUpdate(r *shapes.Reading, u *shapes.Object) {
 	start := len(r.Turn.Parts)
 	switch u.Word("sessionUpdate") {
 	case "agent_message_chunk", "agent_thought_chunk":
@@ -48,12 +50,12 @@ func readACPUpdate(r *Reading, u *Object) {
 	case "tool_call", "tool_call_update":
 		readACPCall(r, u)
 	case "plan":
-		ReadElements(r, "plan", u.List("entries"), readACPStep)
+		shapes.ReadElements(r, "plan", u.List("entries"), readACPStep)
 	}
 	if u.Word("sessionUpdate") == "agent_thought_chunk" {
 		for i := range r.Turn.Parts[start:] {
-			if p := &r.Turn.Parts[start+i]; p.Kind == Said {
-				p.Kind = Reasoning
+			if p := &r.Turn.Parts[start+i]; p.Kind == shapes.Said {
+				p.Kind = shapes.Reasoning
 			}
 		}
 	}
@@ -61,19 +63,19 @@ func readACPUpdate(r *Reading, u *Object) {
 
 // readACPCall reads a call with what came of it: its title is for people, its input for
 // the tool.
-func readACPCall(r *Reading, u *Object) {
-	call := Part{Role: "assistant", Name: u.Text("title"), ID: u.Text("toolCallId"), Text: u.Value("rawInput")}
+func readACPCall(r *shapes.Reading, u *shapes.Object) {
+	call := shapes.Part{Role: "assistant", Name: u.Text("title"), ID: u.Text("toolCallId"), Text: u.Value("rawInput")}
 	if call.Name == "" || len(call.Name) < 2 {
 		call.Name = u.Text("kind") + " " + call.Name
 	}
 	r.Call(call)
-	answer := Part{Role: "tool", Name: call.Name, ID: call.ID, Error: u.Word("status") == "failed"}
+	answer := shapes.Part{Role: "tool", Name: call.Name, ID: call.ID, Error: u.Word("status") == "failed"}
 	content := u.List("content")
 	switch {
 	case len(content) > 0:
-		answer.Kind = Result
+		answer.Kind = shapes.Result
 		r.Add(answer)
-		ReadElements(r, "tool", content, readACPContent)
+		shapes.ReadElements(r, "tool", content, readACPContent)
 		u.Take("rawOutput")
 	case u.Has("rawOutput"):
 		r.Result(answer, u.Take("rawOutput"))
@@ -81,30 +83,30 @@ func readACPCall(r *Reading, u *Object) {
 }
 
 // readACPContent reads a piece of what a tool made: content, a difference, a terminal.
-func readACPContent(r *Reading, role string, c *Object) {
+func readACPContent(r *shapes.Reading, role string, c *shapes.Object) {
 	switch c.Word("type") {
 	case "content":
 		if content := c.Take("content"); content != nil {
 			readACPBlocks(r, role, []json.RawMessage{content})
 		}
 	case "diff":
-		r.Add(Part{Role: role, Name: c.Text("path"), Text: c.Text("newText")})
+		r.Add(shapes.Part{Role: role, Name: c.Text("path"), Text: c.Text("newText")})
 	}
 }
 
 // readACPBlocks reads blocks of content: text and media are others', resources its own.
-func readACPBlocks(r *Reading, role string, list []json.RawMessage) {
+func readACPBlocks(r *shapes.Reading, role string, list []json.RawMessage) {
 	for _, raw := range list {
-		b, ok := Open("", raw)
+		b, ok := shapes.Open("", raw)
 		if !ok || b.Word("type") != "resource" && b.Word("type") != "resource_link" {
-			ReadBlocks(r, role, []json.RawMessage{raw})
+			shapes.ReadBlocks(r, role, []json.RawMessage{raw})
 			continue
 		}
 		inner := b
 		if res, ok := b.Object("resource"); ok {
 			inner = res
 		}
-		p := Part{Kind: Media, Role: role, Media: inner.Text("mimeType"), Name: inner.Text("name", "title"), Text: Join(inner.Text("uri"), inner.Text("text"))}
+		p := shapes.Part{Kind: shapes.Media, Role: role, Media: inner.Text("mimeType"), Name: inner.Text("name", "title"), Text: shapes.Join(inner.Text("uri"), inner.Text("text"))}
 		p.Bytes = inner.Data("blob")
 		if p.Media == "" {
 			p.Media = "file"
@@ -115,7 +117,7 @@ func readACPBlocks(r *Reading, role string, list []json.RawMessage) {
 }
 
 // readACPStep reads a step of a plan. How urgent it is, is for programs.
-func readACPStep(r *Reading, role string, e *Object) {
+func readACPStep(r *shapes.Reading, role string, e *shapes.Object) {
 	e.Take("priority")
-	r.Add(Part{Role: role, Name: e.Word("status"), Text: e.Text("content")})
+	r.Add(shapes.Part{Role: role, Name: e.Word("status"), Text: e.Text("content")})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -14,13 +15,13 @@ import (
 // program notes, stand members that say where and when it was.
 
 // claudeQuiet are the members of a line in which nobody says anything.
-var claudeQuiet = Names(`
+var claudeQuiet = shapes.Names(`
 	parentUuid logicalParentUuid leafUuid sourceToolAssistantUUID toolUseID parentToolUseID sourceToolUseID
 	toolUseResult cwd gitBranch version slug userType entrypoint permissionMode level thinkingMetadata todos
 	origin tool_use_result modelUsage terminal_reason fast_mode_state forkedFrom snapshot compactMetadata`)
 
 // isClaudeLine recognises a line by its type and by what such a line must have.
-func isClaudeLine(o *Object) bool {
+func isClaudeLine(o *shapes.Object) bool {
 	switch o.Word("type") {
 	case "user", "assistant":
 		return o.IsObject("message") && o.Has("uuid", "sessionId", "session_id")
@@ -41,7 +42,7 @@ func isClaudeLine(o *Object) bool {
 }
 
 // readClaudeLine reads a line, or one inside of one, which has fewer members around it.
-func readClaudeLine(r *Reading, o *Object) {
+func readClaudeLine(r *shapes.Reading, o *shapes.Object) {
 	r.By("claude-code")
 	o.Quieten(claudeQuiet)
 	kind := o.Word("type")
@@ -59,16 +60,16 @@ func readClaudeLine(r *Reading, o *Object) {
 	case "result":
 		readClaudeResult(r, o)
 	case "queue-operation":
-		r.Add(unnamed(Part{Role: "queue", Name: o.Text("operation"), Text: o.Value("content")}))
+		r.Add(unnamed(shapes.Part{Role: "queue", Name: o.Text("operation"), Text: o.Value("content")}))
 	default:
-		r.Add(Part{Role: kind, Text: o.Text(claudeWords[kind])})
+		r.Add(shapes.Part{Role: kind, Text: o.Text(claudeWords[kind])})
 	}
 	r.Leave(kind, o)
 }
 
 // readClaudeResult reads how a run ended, as is printed.
-func readClaudeResult(r *Reading, o *Object) {
-	p := Part{Role: "result", Name: o.Text("subtype"), Text: o.Text("result")}
+func readClaudeResult(r *shapes.Reading, o *shapes.Object) {
+	p := shapes.Part{Role: "result", Name: o.Text("subtype"), Text: o.Text("result")}
 	if o.IsTrue("is_error") || p.Name != "success" {
 		p.Role = "error"
 	}
@@ -82,7 +83,7 @@ var claudeWords = map[string]string{
 
 // readClaudeMessage reads what the person, the model or a tool said. What the program
 // wrote in the person's place is said by nobody: meta, or the summary of a conversation.
-func readClaudeMessage(r *Reading, kind string, o *Object) {
+func readClaudeMessage(r *shapes.Reading, kind string, o *shapes.Object) {
 	role := kind
 	switch {
 	case o.IsTrue("isCompactSummary"):
@@ -91,15 +92,15 @@ func readClaudeMessage(r *Reading, kind string, o *Object) {
 		role = "meta"
 	}
 	start := len(r.Turn.Parts)
-	m, _ := Open("", o.Take("message"))
+	m, _ := shapes.Open("", o.Take("message"))
 	m.Take("role")
 	if r.Turn.Response == "" {
 		r.Turn.Response = m.Text("id")
 	}
-	ReadSpoken(r, role, m)
+	shapes.ReadSpoken(r, role, m)
 	r.Separate(start, "meta")
 	for i, p := range r.Turn.Parts[start:] {
-		if p.Kind == Said && role == "user" {
+		if p.Kind == shapes.Said && role == "user" {
 			r.Turn.Parts[start+i] = local(p)
 		}
 	}
@@ -107,8 +108,8 @@ func readClaudeMessage(r *Reading, kind string, o *Object) {
 
 // readClaudeSystem reads what the program says: a text, how long a turn took, or that
 // something happened.
-func readClaudeSystem(r *Reading, o *Object) {
-	p := Part{Role: "system", Name: o.Text("subtype"), Text: o.Text("content")}
+func readClaudeSystem(r *shapes.Reading, o *shapes.Object) {
+	p := shapes.Part{Role: "system", Name: o.Text("subtype"), Text: o.Text("content")}
 	if took := o.Count("durationMs"); took > 0 && p.Text == "" {
 		p.Text = (time.Duration(min(took, maxMilliseconds)) * time.Millisecond).String()
 	}
@@ -119,7 +120,7 @@ func readClaudeSystem(r *Reading, o *Object) {
 const maxMilliseconds = int64(1<<63-1) / int64(time.Millisecond)
 
 // unnamed lets the name of something that has no text be its text.
-func unnamed(p Part) Part {
+func unnamed(p shapes.Part) shapes.Part {
 	if p.Text == "" {
 		p.Name, p.Text = "", p.Name
 	}
@@ -128,11 +129,11 @@ func unnamed(p Part) Part {
 
 // readClaudeProgress reads what a tool, a hook or a sub-agent reports while it works. What
 // a response of a sub-agent took stands in its own transcript.
-func readClaudeProgress(r *Reading, o *Object) {
-	data, _ := Open("", o.Take("data"))
-	p := Part{Role: "progress", Name: data.Text("type"), Text: data.Text("fullOutput", "output", "command")}
+func readClaudeProgress(r *shapes.Reading, o *shapes.Object) {
+	data, _ := shapes.Open("", o.Take("data"))
+	p := shapes.Part{Role: "progress", Name: data.Text("type"), Text: data.Text("fullOutput", "output", "command")}
 	r.Add(unnamed(p))
-	if line, ok := Open("message", data.Peek("message")); ok && isClaudeLine(line) {
+	if line, ok := shapes.Open("message", data.Peek("message")); ok && isClaudeLine(line) {
 		r.Nest(func() {
 			data.Take("message")
 			readClaudeLine(r, line)
@@ -144,39 +145,39 @@ func readClaudeProgress(r *Reading, o *Object) {
 
 // readClaudeAttachment reads what the program gave the model beside what was said. A prompt
 // that waited until the model could take it is the person's.
-func readClaudeAttachment(r *Reading, o *Object) {
-	a, _ := Open("attachment", o.Take("attachment"))
+func readClaudeAttachment(r *shapes.Reading, o *shapes.Object) {
+	a, _ := shapes.Open("attachment", o.Take("attachment"))
 	name := a.Text("type")
 	if name == "queued_command" && a.Has("prompt") {
 		prompt, start := a.Take("prompt"), len(r.Turn.Parts)
 		if list, err := rawjson.Array(prompt); err == nil {
-			ReadBlocks(r, "user", list)
+			shapes.ReadBlocks(r, "user", list)
 		} else {
-			r.Add(Part{Role: "user", Text: TextOf(prompt)})
+			r.Add(shapes.Part{Role: "user", Text: shapes.TextOf(prompt)})
 		}
 		r.Separate(start, "meta")
 	} else {
-		r.Add(unnamed(Part{Role: "attachment", Name: name, Text: a.Text("content", "text")}))
+		r.Add(unnamed(shapes.Part{Role: "attachment", Name: name, Text: a.Text("content", "text")}))
 	}
 	r.Leave("attachment", a)
 }
 
 // readClaudeSnapshot reads of which files there are copies as they were before a prompt.
-func readClaudeSnapshot(r *Reading, o *Object) {
-	snapshot, _ := Open("", o.Peek("snapshot"))
+func readClaudeSnapshot(r *shapes.Reading, o *shapes.Object) {
+	snapshot, _ := shapes.Open("", o.Peek("snapshot"))
 	files, _ := rawjson.Object(snapshot.Peek("trackedFileBackups"))
 	names := make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Name
 	}
 	slices.Sort(names)
-	r.Add(Part{Role: "snapshot", Text: cmp.Or(strings.Join(names, ", "), "no files")})
+	r.Add(shapes.Part{Role: "snapshot", Text: cmp.Or(strings.Join(names, ", "), "no files")})
 }
 
 // local reads what stands for a command that the program ran itself, and for what that
 // printed: Claude Code writes both as messages, in tags. A text with anything beside the
 // tags stays as it is.
-func local(p Part) Part {
+func local(p shapes.Part) shapes.Part {
 	tags, ok := tagged(p.Text)
 	if !ok {
 		return p
@@ -189,8 +190,8 @@ func local(p Part) Part {
 	case tags["command-message"]+tags["command-args"] != "":
 		return p // of no command
 	default:
-		p.Kind = Result
-		p.Text = Join(tags["local-command-stdout"]+tags["bash-stdout"], tags["local-command-stderr"]+tags["bash-stderr"])
+		p.Kind = shapes.Result
+		p.Text = shapes.Join(tags["local-command-stdout"]+tags["bash-stdout"], tags["local-command-stderr"]+tags["bash-stderr"])
 	}
 	return p
 }

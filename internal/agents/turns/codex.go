@@ -4,28 +4,30 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
 // The shape of Codex CLI: a line of a rollout, {timestamp, type, payload}. What the model
 // saw is an item of OpenAI's Responses inside; what the screen showed is an event, and
 // says the same again.
 
-func isRollout(o *Object) bool {
-	_, isObject := Open("", o.Peek("payload"))
+func isRollout(o *shapes.Object) bool {
+	_, isObject := shapes.Open("", o.Peek("payload"))
 	return isObject && o.Word("timestamp") != "" && o.Word("type") != ""
 }
 
-func readRollout(r *Reading, o *Object) {
+func readRollout(r *shapes.Reading, o *shapes.Object) {
 	r.By("codex")
 	kind, raw := o.Word("type"), o.Take("payload")
-	p, _ := Open("payload", raw)
+	p, _ := shapes.Open("payload", raw)
 	switch kind {
 	case "response_item":
 		readRolloutItem(r, p, raw)
 	case "event_msg":
 		readRolloutEvent(r, p, raw)
 	case "compacted":
-		r.Add(Part{Role: "system", Name: kind, Text: p.Text("message")})
+		r.Add(shapes.Part{Role: "system", Name: kind, Text: p.Text("message")})
 		r.Leave("system", p)
 	default:
 		r.Keep(kind, raw)
@@ -34,19 +36,19 @@ func readRollout(r *Reading, o *Object) {
 }
 
 // readRolloutItem reads what the model saw or said.
-func readRolloutItem(r *Reading, p *Object, raw json.RawMessage) {
+func readRolloutItem(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	start := len(r.Turn.Parts)
 	space := p.Word("namespace")
 	switch {
-	case isItem(p):
+	case shapes.Item.Is(p):
 		p.Take("namespace")
-		readItem(r, p)
-	case isMessage(p):
-		role := RoleOf(p.Text("role"))
+		shapes.Item.Read(r, p)
+	case shapes.Message.Is(p):
+		role := shapes.RoleOf(p.Text("role"))
 		if role == "user" && isInjected(p) {
 			role = "system"
 		}
-		ReadSpoken(r, role, p)
+		shapes.ReadSpoken(r, role, p)
 		r.Separate(start, "system")
 	default:
 		r.Keep(p.Word("type"), raw)
@@ -58,17 +60,17 @@ func readRolloutItem(r *Reading, p *Object, raw json.RawMessage) {
 }
 
 // readRolloutEvent reads what the screen showed.
-func readRolloutEvent(r *Reading, p *Object, raw json.RawMessage) {
+func readRolloutEvent(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	switch kind := p.Word("type"); kind {
 	case "user_message":
-		r.Add(Part{Role: "user", Text: p.Text("message")})
+		r.Add(shapes.Part{Role: "user", Text: p.Text("message")})
 		r.Separate(len(r.Turn.Parts)-1, "system")
 	case "agent_message":
-		r.Add(Part{Role: "assistant", Text: p.Text("message")})
+		r.Add(shapes.Part{Role: "assistant", Text: p.Text("message")})
 	case "agent_reasoning", "agent_reasoning_raw_content":
-		r.Add(Part{Kind: Reasoning, Role: "assistant", Text: p.Text("text")})
+		r.Add(shapes.Part{Kind: shapes.Reasoning, Role: "assistant", Text: p.Text("text")})
 	case "task_complete", "turn_complete", "turn_aborted":
-		r.Add(Part{Role: "system", Name: kind, Text: p.Text("last_agent_message", "reason")})
+		r.Add(shapes.Part{Role: "system", Name: kind, Text: p.Text("last_agent_message", "reason")})
 	case "item_completed":
 		readRolloutShown(r, p)
 	default:
@@ -79,8 +81,8 @@ func readRolloutEvent(r *Reading, p *Object, raw json.RawMessage) {
 }
 
 // readRolloutShown reads an item of the screen that is complete.
-func readRolloutShown(r *Reading, p *Object) {
-	item, ok := Open("item", p.Peek("item"))
+func readRolloutShown(r *shapes.Reading, p *shapes.Object) {
+	item, ok := shapes.Open("item", p.Peek("item"))
 	if !ok {
 		return
 	}
@@ -88,12 +90,12 @@ func readRolloutShown(r *Reading, p *Object) {
 	switch kind := item.Word("type"); kind {
 	case "UserMessage":
 		start := len(r.Turn.Parts)
-		ReadElements(r, "user", item.List("content"), ReadText)
+		shapes.ReadElements(r, "user", item.List("content"), shapes.ReadText)
 		r.Separate(start, "system")
 	case "AgentMessage":
-		ReadElements(r, "assistant", item.List("content"), ReadText)
+		shapes.ReadElements(r, "assistant", item.List("content"), shapes.ReadText)
 	case "Plan":
-		r.Add(Part{Role: "assistant", Text: item.Text("text")})
+		r.Add(shapes.Part{Role: "assistant", Text: item.Text("text")})
 	default:
 		r.Keep(kind, raw)
 		return
@@ -110,11 +112,11 @@ var injections = []string{
 
 // isInjected reports whether a message of the user is none: Codex wrote it, to tell the
 // model where it is and what it is to heed.
-func isInjected(p *Object) bool {
-	if meta, ok := Open("", p.Peek("internal_chat_message_metadata_passthrough")); ok {
+func isInjected(p *shapes.Object) bool {
+	if meta, ok := shapes.Open("", p.Peek("internal_chat_message_metadata_passthrough")); ok {
 		if kinds, ok := meta.Elements("content_item_kinds"); ok && len(kinds) > 0 {
 			return !slices.ContainsFunc(kinds, func(raw json.RawMessage) bool {
-				kind := TextOf(raw)
+				kind := shapes.TextOf(raw)
 				return kind == "unknown" || strings.HasPrefix(kind, "user.")
 			})
 		}
@@ -123,6 +125,6 @@ func isInjected(p *Object) bool {
 	if len(list) == 0 {
 		return false
 	}
-	first, ok := Open("", list[0])
+	first, ok := shapes.Open("", list[0])
 	return ok && slices.ContainsFunc(injections, func(begin string) bool { return strings.HasPrefix(first.Word("text"), begin) })
 }

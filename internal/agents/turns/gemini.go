@@ -1,38 +1,42 @@
 package turns
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/tallylog/tally/internal/agents/shapes"
+)
 
 // The shapes of Gemini: a whole answer of generateContent, and a Content, of which its
 // parts have no type. Its clients in Python write the names with underscores.
 
 // isGenerated recognises a whole answer.
-func isGenerated(o *Object) bool {
+func isGenerated(o *shapes.Object) bool {
 	candidates, _ := o.Elements("candidates")
 	return (len(candidates) > 0 || o.Has("promptFeedback", "prompt_feedback") || o.Has("usageMetadata", "usage_metadata") && o.Has("modelVersion", "model_version")) &&
-		All(candidates, func(c *Object) bool { return c.Has("content", "finishReason", "finish_reason") })
+		shapes.All(candidates, func(c *shapes.Object) bool { return c.Has("content", "finishReason", "finish_reason") })
 }
 
-func readGenerated(r *Reading, o *Object) {
+func readGenerated(r *shapes.Reading, o *shapes.Object) {
 	r.By("gemini")
 	r.Turn.Response, r.Turn.Model = o.Text("responseId", "response_id"), o.Text("modelVersion", "model_version")
 	r.Usage(o)
-	ReadElements(r, "assistant", o.List("candidates"), readCandidate)
+	shapes.ReadElements(r, "assistant", o.List("candidates"), readCandidate)
 	if feedback, ok := o.Object("promptFeedback", "prompt_feedback"); ok {
 		if reason := feedback.Text("blockReason", "block_reason"); reason != "" {
-			r.Add(Part{Kind: Refusal, Role: "assistant", Text: colon(reason, feedback.Text("blockReasonMessage", "block_reason_message"))})
+			r.Add(shapes.Part{Kind: shapes.Refusal, Role: "assistant", Text: colon(reason, feedback.Text("blockReasonMessage", "block_reason_message"))})
 		}
 	}
 	r.Leave("assistant", o)
 }
 
-func readCandidate(r *Reading, role string, c *Object) {
+func readCandidate(r *shapes.Reading, role string, c *shapes.Object) {
 	if content, ok := c.Object("content"); ok {
-		readParts(r, cmp.Or(RoleOf(content.Text("role")), role), content)
+		readParts(r, cmp.Or(shapes.RoleOf(content.Text("role")), role), content)
 	}
 	switch reason := c.Word("finishReason") + c.Word("finish_reason"); reason {
 	case "", "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED":
 	default:
-		r.Add(Part{Kind: Refusal, Role: role, Text: colon(reason, c.Text("finishMessage", "finish_message"))})
+		r.Add(shapes.Part{Kind: shapes.Refusal, Role: role, Text: colon(reason, c.Text("finishMessage", "finish_message"))})
 	}
 }
 
@@ -44,50 +48,50 @@ func colon(reason, message string) string {
 }
 
 // isContent recognises {role, parts}, with parts as Gemini has them.
-func isContent(o *Object) bool {
+func isContent(o *shapes.Object) bool {
 	parts, _ := o.Elements("parts")
-	return len(parts) > 0 && All(parts, func(p *Object) bool {
+	return len(parts) > 0 && shapes.All(parts, func(p *shapes.Object) bool {
 		return !p.Has("type") && p.Has("text", "functionCall", "function_call", "functionResponse", "function_response", "inlineData", "inline_data",
 			"fileData", "file_data", "executableCode", "executable_code", "codeExecutionResult", "code_execution_result")
 	})
 }
 
-func readContent(r *Reading, o *Object) {
+func readContent(r *shapes.Reading, o *shapes.Object) {
 	r.By("gemini")
-	readParts(r, cmp.Or(RoleOf(o.Text("role")), "user"), o)
+	readParts(r, cmp.Or(shapes.RoleOf(o.Text("role")), "user"), o)
 	r.Leave("", o)
 }
 
-func readParts(r *Reading, role string, o *Object) {
-	ReadElements(r, role, o.List("parts"), readGeminiPart)
+func readParts(r *shapes.Reading, role string, o *shapes.Object) {
+	shapes.ReadElements(r, role, o.List("parts"), readGeminiPart)
 }
 
-func readGeminiPart(r *Reading, role string, p *Object) {
+func readGeminiPart(r *shapes.Reading, role string, p *shapes.Object) {
 	thought := p.IsTrue("thought")
 	if p.Word("text") != "" || len(p.Members) == 1 && p.Has("text") {
-		kind := Said
+		kind := shapes.Said
 		if thought {
-			kind = Reasoning
+			kind = shapes.Reasoning
 		}
-		r.Add(Part{Kind: kind, Role: role, Text: p.Text("text")})
+		r.Add(shapes.Part{Kind: kind, Role: role, Text: p.Text("text")})
 	}
 	if call, ok := p.Object("functionCall", "function_call"); ok {
-		r.Call(CallOf(role, call))
+		r.Call(shapes.CallOf(role, call))
 	}
 	if answer, ok := p.Object("functionResponse", "function_response"); ok {
 		readFunctionResponse(r, role, answer)
 	}
 	if blob, ok := p.Object("inlineData", "inline_data", "fileData", "file_data"); ok {
-		r.Add(MediaOf(role, "file", blob))
+		r.Add(shapes.MediaOf(role, "file", blob))
 	}
 	readExecution(r, role, p)
 }
 
 // readFunctionResponse reads what a function answered: the member output of the response,
 // its member error, or all of it.
-func readFunctionResponse(r *Reading, role string, o *Object) {
-	p := Part{Role: role, Name: o.Text("name"), ID: o.Text("id")}
-	inner, ok := Open("response", o.Peek("response"))
+func readFunctionResponse(r *shapes.Reading, role string, o *shapes.Object) {
+	p := shapes.Part{Role: role, Name: o.Text("name"), ID: o.Text("id")}
+	inner, ok := shapes.Open("response", o.Peek("response"))
 	switch {
 	case ok && len(inner.Members) == 1 && inner.Has("error"):
 		p.Error = true
@@ -102,14 +106,14 @@ func readFunctionResponse(r *Reading, role string, o *Object) {
 }
 
 // readExecution reads code that the model wrote and Gemini ran, and what came of it.
-func readExecution(r *Reading, role string, p *Object) {
+func readExecution(r *shapes.Reading, role string, p *shapes.Object) {
 	const name = "code_execution"
 	if code, ok := p.Object("executableCode", "executable_code"); ok {
-		r.Call(Part{Role: role, Name: name, ID: code.Text("id"), Text: code.Text("code")})
+		r.Call(shapes.Part{Role: role, Name: name, ID: code.Text("id"), Text: code.Text("code")})
 	}
 	if done, ok := p.Object("codeExecutionResult", "code_execution_result"); ok {
 		outcome := done.Text("outcome")
-		answer := Part{Role: role, Name: name, ID: done.Text("id"), Error: outcome != "OUTCOME_OK" && outcome != ""}
+		answer := shapes.Part{Role: role, Name: name, ID: done.Text("id"), Error: outcome != "OUTCOME_OK" && outcome != ""}
 		if answer.Error {
 			answer.Text = outcome + " "
 		}

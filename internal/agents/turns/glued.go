@@ -3,11 +3,12 @@ package turns
 import (
 	"slices"
 
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // lineShapes are the shapes of lines in agents' own files.
-var lineShapes = []Shape{
+var lineShapes = []shapes.Shape{
 	{"claude-code", isClaudeLine, readClaudeLine},
 	{"gemini-cli", isGeminiMessage, readGeminiMessage},
 	{"pi", isPiEntry, readPiEntry},
@@ -17,20 +18,20 @@ var lineShapes = []Shape{
 // ReadGlued is Read for what is no JSON because lines of an agent's file stand in one, as real
 // files have them: whole ones, or half of one and behind it the next one. Half a line is a
 // part of which only the text is known. It is false for everything else.
-func ReadGlued(line []byte) (Turn, bool) {
+func ReadGlued(line []byte) (shapes.Turn, bool) {
 	whole, rest := rawjson.Objects(line)
 	ending, torn := endings(rest)
 	if len(whole)+len(ending) == 0 || len(ending) == 0 && (len(whole) < 2 || len(rest) > 0) {
-		return Turn{}, false
+		return shapes.Turn{}, false
 	}
-	r := &Reading{}
+	r := &shapes.Reading{}
 	for _, o := range whole {
 		if !readLine(r, o) {
-			return Turn{}, false
+			return shapes.Turn{}, false
 		}
 	}
 	if len(torn) > 0 {
-		r.Add(Part{Kind: Other, Role: "torn", Text: string(torn)})
+		r.Add(shapes.Part{Kind: shapes.Other, Role: "torn", Text: string(torn)})
 	}
 	for _, o := range ending {
 		readLine(r, o)
@@ -42,7 +43,7 @@ func ReadGlued(line []byte) (Turn, bool) {
 func endings(b []byte) (list []rawjson.Members, rest []byte) {
 	for {
 		o, before, ok := rawjson.Ending(b)
-		if !ok || !slices.ContainsFunc(lineShapes, func(s Shape) bool { return s.Is(NewObject("", o)) }) {
+		if !ok || !slices.ContainsFunc(lineShapes, func(s shapes.Shape) bool { return s.Is(shapes.NewObject("", o)) }) {
 			slices.Reverse(list)
 			return list, b
 		}
@@ -51,8 +52,8 @@ func endings(b []byte) (list []rawjson.Members, rest []byte) {
 }
 
 // readLine reads a line of an agent's file; false: it is none.
-func readLine(r *Reading, members rawjson.Members) bool {
-	o := NewObject("", members)
+func readLine(r *shapes.Reading, members rawjson.Members) bool {
+	o := shapes.NewObject("", members)
 	for _, s := range lineShapes {
 		if s.Is(o) {
 			r.By(s.Name)

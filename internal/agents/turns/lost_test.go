@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/agents/turns"
 )
 
@@ -29,7 +30,7 @@ func TestLost(t *testing.T) {
 		`{"role":"user","content":"hi","arguments":"{\"a\":\"hi\"}"}`: ``,
 		`{"role":"user","content":"hi","arguments":"{\"a\":\"ho\"}"}`: `{"a":"ho"}`,
 	} {
-		if got := lost([]byte(turn), turns.Turn{Parts: []turns.Part{{Text: "hi"}}}); got != want {
+		if got := lost([]byte(turn), shapes.Turn{Parts: []shapes.Part{{Text: "hi"}}}); got != want {
 			t.Errorf("%s: %q, want %q", turn, got, want)
 		}
 	}
@@ -57,7 +58,7 @@ func TestDeep(t *testing.T) {
 			turn := nested(n)
 			check(t, []byte(turn))
 			read, _ := turns.Read([]byte(turn))
-			if got := slices.ContainsFunc(read.Parts, func(p turns.Part) bool { return p.Text == "hi" }); got != deep {
+			if got := slices.ContainsFunc(read.Parts, func(p shapes.Part) bool { return p.Text == "hi" }); got != deep {
 				t.Errorf("%d floors of %s:\n%s", n, floor, tell(read))
 			}
 		}
@@ -102,14 +103,14 @@ func check(t interface {
 		t.Fatalf("%s\nhas the usage %+v", turn, u)
 	}
 	for _, p := range read.Parts {
-		if !utf8.ValidString(turns.Plain(p.Text)) {
+		if !utf8.ValidString(shapes.Plain(p.Text)) {
 			t.Fatalf("%q is not UTF-8 for search", p.Text)
 		}
 	}
 }
 
 // lost returns a text of a turn that is not in what was read of it, "" if there is none.
-func lost(turn []byte, read turns.Turn) string {
+func lost(turn []byte, read shapes.Turn) string {
 	said := []string{read.Model, read.Response}
 	for _, p := range read.Parts {
 		said = append(said, p.Text, p.Name, p.ID, p.Media)

@@ -3,6 +3,7 @@ package turns
 import (
 	"strings"
 
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -11,9 +12,9 @@ import (
 // CLI its messages as most do; what is here is Codex' items, Gemini CLI's tools, pi's events.
 
 // isFrame recognises a line of the recorder's: what was run, or how it ended.
-func isFrame(o *Object) bool { return o.Word("type") == "tally.exec" }
+func isFrame(o *shapes.Object) bool { return o.Word("type") == "tally.exec" }
 
-func readFrame(r *Reading, o *Object) {
+func readFrame(r *shapes.Reading, o *shapes.Object) {
 	list, begins := o.Elements("command")
 	words := make([]string, len(list))
 	for i, raw := range list {
@@ -22,17 +23,17 @@ func readFrame(r *Reading, o *Object) {
 	switch {
 	case begins:
 		o.Take("command")
-		r.Add(Part{Role: "command", Name: o.Text("cwd"), Text: strings.Join(words, " ")})
+		r.Add(shapes.Part{Role: "command", Name: o.Text("cwd"), Text: strings.Join(words, " ")})
 	case o.Word("signal") != "":
-		r.Add(Part{Role: "exit", Text: o.Text("signal")})
+		r.Add(shapes.Part{Role: "exit", Text: o.Text("signal")})
 	default:
-		r.Add(Part{Role: "exit", Text: o.Value("exit")})
+		r.Add(shapes.Part{Role: "exit", Text: o.Value("exit")})
 	}
 	r.Leave("command", o)
 }
 
 // isStreamItem recognises what codex exec prints: an item, or an error.
-func isStreamItem(o *Object) bool {
+func isStreamItem(o *shapes.Object) bool {
 	switch o.Word("type") {
 	case "item.started", "item.updated", "item.completed":
 		return o.IsObject("item")
@@ -44,17 +45,17 @@ func isStreamItem(o *Object) bool {
 	return false
 }
 
-func readStreamItem(r *Reading, o *Object) {
+func readStreamItem(r *shapes.Reading, o *shapes.Object) {
 	r.By("codex")
 	switch o.Word("type") {
 	case "error":
-		r.Add(Part{Role: "error", Text: o.Text("message")})
+		r.Add(shapes.Part{Role: "error", Text: o.Text("message")})
 	case "turn.failed":
 		e, _ := o.Object("error")
-		r.Add(Part{Role: "error", Text: e.Text("message")})
+		r.Add(shapes.Part{Role: "error", Text: e.Text("message")})
 	default:
 		raw := o.Take("item")
-		item, _ := Open("codex-item", raw)
+		item, _ := shapes.Open("codex-item", raw)
 		if readCodexItem(r, item) {
 			r.Leave(item.Word("type"), item)
 		} else {
@@ -65,16 +66,16 @@ func readStreamItem(r *Reading, o *Object) {
 }
 
 // readCodexItem reads an item; false if it is of no known type.
-func readCodexItem(r *Reading, item *Object) bool {
-	call := Part{Role: "assistant", Name: item.Word("type"), ID: item.Word("id")}
-	answer := Part{Role: "tool", Name: call.Name, ID: call.ID, Error: item.Word("status") == "failed"}
+func readCodexItem(r *shapes.Reading, item *shapes.Object) bool {
+	call := shapes.Part{Role: "assistant", Name: item.Word("type"), ID: item.Word("id")}
+	answer := shapes.Part{Role: "tool", Name: call.Name, ID: call.ID, Error: item.Word("status") == "failed"}
 	switch call.Name {
 	case "agent_message":
-		r.Add(Part{Role: "assistant", Text: item.Text("text")})
+		r.Add(shapes.Part{Role: "assistant", Text: item.Text("text")})
 	case "reasoning":
-		r.Add(Part{Kind: Reasoning, Role: "assistant", Text: item.Text("text")})
+		r.Add(shapes.Part{Kind: shapes.Reasoning, Role: "assistant", Text: item.Text("text")})
 	case "error":
-		r.Add(Part{Role: "error", Text: item.Text("message")})
+		r.Add(shapes.Part{Role: "error", Text: item.Text("message")})
 	case "command_execution":
 		call.Text = item.Text("command")
 		r.Call(call)
@@ -94,7 +95,7 @@ func readCodexItem(r *Reading, item *Object) bool {
 		call.Text = item.Text("query")
 		r.Call(call)
 	case "todo_list":
-		ReadElements(r, "plan", item.List("items"), readTodo)
+		shapes.ReadElements(r, "plan", item.List("items"), readTodo)
 	default:
 		return false
 	}
@@ -102,7 +103,7 @@ func readCodexItem(r *Reading, item *Object) bool {
 }
 
 // readCodexTool reads a call of a server's tool with what came of it.
-func readCodexTool(r *Reading, item *Object, call, answer Part) {
+func readCodexTool(r *shapes.Reading, item *shapes.Object, call, answer shapes.Part) {
 	call.Name = strings.Trim(item.Text("server")+"/"+item.Text("tool"), "/")
 	call.Text, answer.Name = item.Value("arguments"), call.Name
 	r.Call(call)
@@ -118,16 +119,16 @@ func readCodexTool(r *Reading, item *Object, call, answer Part) {
 }
 
 // readTodo reads a thing to do.
-func readTodo(r *Reading, role string, e *Object) {
+func readTodo(r *shapes.Reading, role string, e *shapes.Object) {
 	name := "pending"
 	if e.IsTrue("completed") {
 		name = "completed"
 	}
-	r.Add(Part{Role: role, Name: name, Text: e.Text("text")})
+	r.Add(shapes.Part{Role: role, Name: name, Text: e.Text("text")})
 }
 
 // isGeminiEvent recognises what Gemini CLI prints of tools, errors and the end.
-func isGeminiEvent(o *Object) bool {
+func isGeminiEvent(o *shapes.Object) bool {
 	if o.Word("timestamp") == "" {
 		return false
 	}
@@ -144,37 +145,37 @@ func isGeminiEvent(o *Object) bool {
 	return false
 }
 
-func readGeminiEvent(r *Reading, o *Object) {
+func readGeminiEvent(r *shapes.Reading, o *shapes.Object) {
 	r.By("gemini-cli")
 	kind := o.Word("type")
 	switch kind {
 	case "tool_use":
-		r.Call(Part{Role: "assistant", Name: o.Text("tool_name"), ID: o.Text("tool_id"), Text: o.Value("parameters")})
+		r.Call(shapes.Part{Role: "assistant", Name: o.Text("tool_name"), ID: o.Text("tool_id"), Text: o.Value("parameters")})
 	case "tool_result":
-		p := Part{Role: "tool", ID: o.Text("tool_id"), Error: o.Word("status") == "error"}
+		p := shapes.Part{Role: "tool", ID: o.Text("tool_id"), Error: o.Word("status") == "error"}
 		raw := o.Take("output")
 		if e, ok := o.Object("error"); ok && raw == nil {
 			p.Text = e.Text("message")
 		}
 		r.Result(p, raw)
 	case "error":
-		r.Add(Part{Role: "error", Name: o.Text("severity"), Text: o.Text("message")})
+		r.Add(shapes.Part{Role: "error", Name: o.Text("severity"), Text: o.Text("message")})
 	default:
 		e, _ := o.Object("error")
-		r.Add(Part{Role: "error", Text: e.Text("message")})
+		r.Add(shapes.Part{Role: "error", Text: e.Text("message")})
 	}
 	r.Leave(kind, o)
 }
 
 // isPiEvent recognises the end of a message that pi prints.
-func isPiEvent(o *Object) bool {
-	m, ok := Open("", o.Peek("message"))
+func isPiEvent(o *shapes.Object) bool {
+	m, ok := shapes.Open("", o.Peek("message"))
 	return ok && o.Word("type") == "message_end" && m.Word("role") != ""
 }
 
-func readPiEvent(r *Reading, o *Object) {
+func readPiEvent(r *shapes.Reading, o *shapes.Object) {
 	r.By("pi")
-	m, _ := Open("message", o.Take("message"))
+	m, _ := shapes.Open("message", o.Take("message"))
 	readPiMessage(r, m)
 	r.Leave("message", o)
 }

@@ -1,11 +1,7 @@
 // Package turns reads what a turn says. Makers of models, and frameworks on top of them,
-// each write turns in a shape of their own; one table knows the shapes, and each turn is
-// recognised for itself. What is read is for people and for search: the bytes of a turn
+// each write turns in a shape of their own; package shapes and the agents' packages have the
+// shapes, one table lists them, and each turn is recognised for itself. What is read is for people and for search: the bytes of a turn
 // stay what they are, and a turn of no known shape is its JSON.
-//
-// Nothing that was said is lost. A part of an unknown kind is kept as its JSON, and so are
-// members of a known one that nobody reads, if there is text in them that is nowhere else
-// in the turn. Identifiers, types and what is base64 are no text; [quiet] lists them.
 //
 // The package is pure: it knows bytes, no log and no files.
 package turns
@@ -13,11 +9,12 @@ package turns
 import (
 	"cmp"
 
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // table lists the shapes; they are asked in this order; the first that recognises a turn has it.
-var table = []Shape{
+var table = []shapes.Shape{
 	{"claude-code", isClaudeLine, readClaudeLine},
 	{"gemini-cli", isGeminiMessage, readGeminiMessage},
 	{"pi", isPiEntry, readPiEntry},
@@ -27,41 +24,41 @@ var table = []Shape{
 	{"gemini-cli", isGeminiEvent, readGeminiEvent},
 	{"acp", isACPPrompt, readACPPrompt},
 	{"acp", isACPTurn, readACPTurn},
-	Step,
-	Variant,
+	shapes.Step,
+	shapes.Variant,
 	{"codex", isRollout, readRollout},
-	Completion,
-	Response,
+	shapes.Completion,
+	shapes.Response,
 	{"gemini", isGenerated, readGenerated},
 	{"gemini", isContent, readContent},
-	UIMessage,
-	GenerateResult,
-	ChainMessage,
-	PerstackMessage,
-	SkillItem,
-	Item,
-	Message,
+	shapes.UIMessage,
+	shapes.GenerateResult,
+	shapes.ChainMessage,
+	shapes.PerstackMessage,
+	shapes.SkillItem,
+	shapes.Item,
+	shapes.Message,
 }
 
 // Read returns what a turn says. It is false if the turn has no known shape: it is not an
 // object or a string, or an object of which nothing is known.
-func Read(raw []byte) (Turn, bool) {
-	o, ok := Open("", raw)
+func Read(raw []byte) (shapes.Turn, bool) {
+	o, ok := shapes.Open("", raw)
 	if !ok {
 		text, err := rawjson.String(raw)
 		if err != nil {
-			return Turn{}, false
+			return shapes.Turn{}, false
 		}
-		return Turn{Shape: "text", Parts: []Part{{Role: "text", Text: text}}}, true
+		return shapes.Turn{Shape: "text", Parts: []shapes.Part{{Role: "text", Text: text}}}, true
 	}
 	for _, s := range table {
 		if s.Is(o) {
-			r := &Reading{}
+			r := &shapes.Reading{}
 			s.Read(r, o)
 			t := r.Finish()
 			t.Shape = cmp.Or(t.Shape, s.Name)
 			return t, true
 		}
 	}
-	return Turn{}, false
+	return shapes.Turn{}, false
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/agents/turns"
 )
 
@@ -46,10 +47,10 @@ func examples(t testing.TB) []example {
 	return list
 }
 
-var kinds = []string{turns.Said: "said", turns.Reasoning: "reasoning", turns.Call: "call", turns.Result: "result", turns.Media: "media", turns.Refusal: "refusal", turns.Other: "other"}
+var kinds = []string{shapes.Said: "said", shapes.Reasoning: "reasoning", shapes.Call: "call", shapes.Result: "result", shapes.Media: "media", shapes.Refusal: "refusal", shapes.Other: "other"}
 
 // tell writes what a turn says as testdata has it.
-func tell(t turns.Turn) string {
+func tell(t shapes.Turn) string {
 	b := &strings.Builder{}
 	fmt.Fprintln(b, strings.Join(strings.Fields(t.Shape+" "+t.Model+" "+t.Response), " "))
 	if u := t.Usage; u != (events.Tokens{}) {
@@ -68,7 +69,7 @@ func tell(t turns.Turn) string {
 			words = append(words, fmt.Sprintf("%d bytes", p.Bytes))
 		}
 		head := strings.Join(strings.Fields(strings.Join(words, " ")), " ")
-		if p.Kind == turns.Media && p.Text == "" {
+		if p.Kind == shapes.Media && p.Text == "" {
 			fmt.Fprintln(b, head)
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/agents/turns"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -93,10 +93,10 @@ func (t turn) Said() said {
 		if utf8.Valid(b) {
 			text = string(b)
 		}
-		return said{Parts: []part{newPart(turns.Part{Role: "bytes", Text: text})}}
+		return said{Parts: []part{newPart(shapes.Part{Role: "bytes", Text: text})}}
 	}
 	if !ok {
-		return said{Parts: []part{newPart(turns.Part{Kind: turns.Other, Role: "json", Text: string(t.turn.Raw)})}}
+		return said{Parts: []part{newPart(shapes.Part{Kind: shapes.Other, Role: "json", Text: string(t.turn.Raw)})}}
 	}
 	list := make([]part, len(read.Parts))
 	for i, p := range read.Parts {
@@ -105,30 +105,30 @@ func (t turn) Said() said {
 	return said{inline(read.Model), list}
 }
 
-func newPart(p turns.Part) part {
+func newPart(p shapes.Part) part {
 	is := part{Class: classOf(p.Role), Label: inline(cmp.Or(p.Role, "nobody")), Name: inline(p.Name), ID: inline(p.ID)}
 	text := p.Text
 	switch p.Kind {
-	case turns.Reasoning:
+	case shapes.Reasoning:
 		is.Class, is.Label, is.Fold = "thought", is.Label+", reasoning", true
 		text = cmp.Or(text, "(withheld)")
-	case turns.Call:
+	case shapes.Call:
 		is.Class, is.Label, is.Fold = "tool", "call", true
-	case turns.Result:
+	case shapes.Result:
 		is.Class, is.Label, is.Fold = "tool", "result", true
 		if p.Error {
 			is.Class, is.Label = "error", "error"
 		}
-	case turns.Media:
+	case shapes.Media:
 		// A page has none of their bytes: what decodes them is the least safe part of a program that shows a page.
 		text, is.Name = render.Media(p)+", not shown", ""
-	case turns.Refusal:
+	case shapes.Refusal:
 		is.Class, is.Label = "error", is.Label+", refusal"
 	}
-	if indented, ok := indent(text); ok && (is.Class == "tool" || is.Class == "error" || p.Kind == turns.Other) {
+	if indented, ok := indent(text); ok && (is.Class == "tool" || is.Class == "error" || p.Kind == shapes.Other) {
 		text, is.JSON = indented, true
 	}
-	if p.Kind == turns.Said && isInstruction(p) {
+	if p.Kind == shapes.Said && isInstruction(p) {
 		is.Fold = true
 	}
 	is.Text = cmp.Or(visible(text), "(nothing)")
@@ -137,7 +137,7 @@ func newPart(p turns.Part) part {
 
 // isInstruction reports whether a part is what a program tells the model, and so long that it
 // would hide the conversation.
-func isInstruction(p turns.Part) bool {
+func isInstruction(p shapes.Part) bool {
 	role := strings.ToLower(p.Role)
 	isProgram := slices.Contains([]string{"system", "developer", "meta", "attachment"}, role)
 	return isProgram && (len(p.Text) > longInstruction || strings.Count(p.Text, "\n") > longLines)
@@ -160,7 +160,7 @@ func classOf(role string) string {
 // indent spreads a JSON object or array over lines; ok is false for any other text.
 func indent(text string) (indented string, ok bool) {
 	raw := []byte(text)
-	if !turns.IsJSON(raw) {
+	if !shapes.IsJSON(raw) {
 		return "", false
 	}
 	return string(rawjson.AppendIndent(nil, raw, "  ")), true

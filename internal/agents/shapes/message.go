@@ -1,4 +1,4 @@
-package turns
+package shapes
 
 import (
 	"github.com/tallylog/tally/internal/rawjson"

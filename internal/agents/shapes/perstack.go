@@ -1,4 +1,4 @@
-package turns
+package shapes
 
 // The shapes of perstack: a message {type, contents}, whose parts have types of their own,
 // and the calls and results of tools as a step lists them beside its messages.

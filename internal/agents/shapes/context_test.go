@@ -1,9 +1,9 @@
-package turns_test
+package shapes_test
 
 import (
 	"testing"
 
-	"github.com/tallylog/tally/internal/agents/turns"
+	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
 // What editors and agents put into a message of the user is no word of the person, wherever
@@ -27,7 +27,7 @@ func TestWords(t *testing.T) {
 		{"blank", " \n", " \n"},
 	} {
 		t.Run("B-23 "+c.name, func(t *testing.T) {
-			if got := turns.Words(c.text); got != c.words {
+			if got := shapes.Words(c.text); got != c.words {
 				t.Errorf("%q, want %q", got, c.words)
 			}
 		})

@@ -1,4 +1,4 @@
-package turns
+package shapes
 
 import (
 	"encoding/json"
@@ -38,8 +38,8 @@ func Names(list string) map[string]bool {
 	return set
 }
 
-// quiet reports whether nobody says anything in a member, whatever is in it.
-func quiet(object, name string) bool {
+// Quiet reports whether nobody says anything in a member, whatever is in it.
+func Quiet(object, name string) bool {
 	return quietNames[name] || quietNames[object+"."+name] || name == "id" || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "Id")
 }
 
@@ -93,7 +93,7 @@ func texts(at spot, raw []byte, visit func(text string) bool) {
 			i = end - 1
 			if isName(raw[end:]) {
 				at.name = text
-				at.quiet = outer[len(outer)-1].quiet || quiet(at.object, text)
+				at.quiet = outer[len(outer)-1].quiet || Quiet(at.object, text)
 			} else if text != "" && !at.quiet && !binary(text) && !visit(text) {
 				return
 			}
@@ -183,7 +183,7 @@ func (o *Object) rest(h heard) []byte {
 	for i, m := range o.Members {
 		var value []byte
 		switch {
-		case quiet(o.name, m.Name), o.quiet[m.Name]:
+		case Quiet(o.name, m.Name), o.quiet[m.Name]:
 		case o.inner[i] != nil:
 			value = o.inner[i].rest(h)
 		case !o.taken[i] && h.news(spot{object: o.name, name: m.Name}, m.Value):
