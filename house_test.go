@@ -34,9 +34,10 @@ var arrows = []struct{ pkg, may string }{
 
 	{"internal/agents", "events internal/rawjson"},
 	{"internal/agents/shapes", "events internal/rawjson"},
-	{"internal/agents/turns", "internal/agents/shapes internal/rawjson"},
+	{"internal/agents/turns", "internal/agents/* internal/rawjson"},                                               // the table of all shapes
+	{"internal/agents/stream", "internal/agents internal/agents/claude events internal/rawjson"},                  // what agents print, whose files their own packages read
 	{"internal/agents/*", "internal/agents events internal/rawjson internal/agents/shapes internal/agents/turns"}, // pure: what files say, not where they are read
-	{"internal/ingest/redact", "internal/rawjson"},                                         // pure: no I/O, no clock
+	{"internal/ingest/redact", "internal/rawjson"},                                                                // pure: no I/O, no clock
 	{"internal/ingest", "internal/agents events internal/rawjson internal/ingest/tail log projector internal/ingest/redact"},
 
 	{"internal/formats", "log projector events internal/disk/durable internal/disk/filename"},
@@ -81,8 +82,8 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/nats/segindex", "internal/disk/durable"},
 	{"internal/disk/statefile", "internal/disk/durable"},
 	{"internal/testkit/storetest", ". embedded internal/formats log log/memlog internal/testkit/logtest events internal/config internal/testkit"}, // for tests
+	{"internal/testkit", "events"}, // for tests
 	{"internal/testkit/faults", ""},
-	{"internal/testkit", "events"},                                                                         // for tests
 	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"}, // for tests
 	{"internal/ingest/tail", "internal/disk/durable internal/disk/lockfile"},
 }

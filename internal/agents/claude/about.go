@@ -106,13 +106,13 @@ func (a *about) call(f *fold, e *entry, add func(string, json.RawMessage)) {
 	case "summary":
 		a.summarize(f, e, add)
 	case "ai-title":
-		a.entitle(2, e.Text("aiTitle"), add)
+		a.entitle(2, e.word(), add)
 	case "custom-title":
-		a.entitle(3, e.Text("customTitle"), add)
+		a.entitle(3, e.word(), add)
 	case "tag":
-		changed(&a.tag, e.Text("tag"), "tag", add)
+		changed(&a.tag, e.word(), "tag", add)
 	case "agent-name":
-		changed(&a.name, e.Text("agentName"), "agentName", add)
+		changed(&a.name, e.word(), "agentName", add)
 	}
 }
 
@@ -124,7 +124,7 @@ func (a *about) summarize(f *fold, e *entry, add func(string, json.RawMessage)) 
 		return
 	}
 	a.leaf = leaf
-	a.entitle(1, e.Text("summary"), add)
+	a.entitle(1, e.word(), add)
 }
 
 // entitle takes a title, unless a better one is known.

@@ -69,7 +69,7 @@ func (r *response) tell() []agents.Fact {
 // responseOf returns what a line says that its response took, nil if that is nothing.
 func responseOf(e *entry, thread string, run *events.RunRef) *response {
 	usage, _ := e.message.Get("usage")
-	tokens, usd := tokensOf(e.message.Object("usage")), agents.USD(e.Members, "costUSD")
+	tokens, usd := Tokens(e.message.Object("usage")), agents.USD(e.Members, "costUSD")
 	if tokens == (events.Tokens{}) && usd == "" {
 		return nil
 	}
@@ -82,9 +82,9 @@ func responseOf(e *entry, thread string, run *events.RunRef) *response {
 	return r
 }
 
-// tokensOf reads a usage. What the model thought is part of the output, and no line says
+// Tokens reads a usage. What the model thought is part of the output, and no line says
 // how much it is.
-func tokensOf(usage rawjson.Members) events.Tokens {
+func Tokens(usage rawjson.Members) events.Tokens {
 	parts := usage.Object("cache_creation")
 	written := agents.Count(parts, "ephemeral_5m_input_tokens") + agents.Count(parts, "ephemeral_1h_input_tokens")
 	return events.Tokens{Input: agents.Count(usage, "input_tokens"), Output: agents.Count(usage, "output_tokens"),

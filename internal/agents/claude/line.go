@@ -43,7 +43,7 @@ func newEntry(v rawjson.Members) entry {
 	e := entry{Members: v, kind: v.Text("type"), subtype: v.Text("subtype"), uuid: v.Text("uuid"), parent: v.Text("parentUuid"), agent: v.Text("agentId")}
 	parent, says := v.Get("parentUuid")
 	e.root = says && string(parent) == "null"
-	e.side = e.isTrue("isSidechain")
+	e.side = isTrue(v, "isSidechain")
 	e.spelled = events.Timestamp(v.Text("timestamp"))
 	if e.kind == "file-history-snapshot" && e.spelled == "" { // which has it inside
 		e.spelled = events.Timestamp(v.Object("snapshot").Text("timestamp"))
@@ -59,22 +59,40 @@ func newEntry(v rawjson.Members) entry {
 	return e
 }
 
-func (e *entry) isTrue(name string) bool {
-	raw, _ := e.Get(name)
+func isTrue(v rawjson.Members, name string) bool {
+	raw, _ := v.Get(name)
 	return string(raw) == "true"
+}
+
+// wordOf names the member of lines that say one thing, by their type.
+var wordOf = map[string]string{
+	"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle", "tag": "tag", "agent-name": "agentName", "last-prompt": "lastPrompt",
+}
+
+// word returns the one thing that the entry says, "" if it says none or more.
+func (e *entry) word() string { return e.Text(wordOf[e.kind]) }
+
+// instead returns the role of a text that the program wrote in the place of the person: the
+// summary of a conversation, or meta. It returns "" if the line does not say so.
+func instead(v rawjson.Members) string {
+	switch {
+	case isTrue(v, "isCompactSummary"):
+		return "summary"
+	case isTrue(v, "isMeta"), isTrue(v, "isVisibleInTranscriptOnly"):
+		return "meta"
+	}
+	return ""
 }
 
 // isMessage reports whether somebody says something in the entry: the person, the model
 // or a tool.
 func (e *entry) isMessage() bool {
-	return e.kind == "user" || e.kind == "assistant" || e.isQueued()
+	return e.kind == "user" || e.kind == "assistant" || e.kind == "attachment" && isQueued(e.Object("attachment"))
 }
 
-// isQueued reports whether the entry is a prompt that the person wrote while the model
+// isQueued reports whether an attachment is a prompt that the person wrote while the model
 // worked, and that it was given with what a tool answered.
-func (e *entry) isQueued() bool {
-	return e.kind == "attachment" && e.Object("attachment").Text("type") == "queued_command"
-}
+func isQueued(attachment rawjson.Members) bool { return attachment.Text("type") == "queued_command" }
 
 // blocks returns the parts of the message, nil if it is a text.
 func (e *entry) blocks() []rawjson.Members {

@@ -93,7 +93,7 @@ func (r *run) hear(e *entry) {
 // answer notes what the model said.
 func (r *run) answer(e *entry) []agents.Fact {
 	r.hear(e)
-	r.failed = e.isTrue("isApiErrorMessage")
+	r.failed = isTrue(e.Members, "isApiErrorMessage")
 	switch e.message.Text("stop_reason") {
 	case "", "end_turn", "stop_sequence", "max_tokens", "refusal":
 		blocks := e.blocks()

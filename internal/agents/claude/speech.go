@@ -31,11 +31,11 @@ func speechOf(e *entry) speech {
 	switch {
 	case e.message == nil:
 		return nothing
-	case e.kind == "assistant" && !isModel(e.message.Text("model")) && !e.isTrue("isApiErrorMessage"):
+	case e.kind == "assistant" && !isModel(e.message.Text("model")) && !isTrue(e.Members, "isApiErrorMessage"):
 		return nothing // "No response requested." and the like
 	case e.kind == "assistant":
 		return answered
-	case e.isTrue("isMeta"), e.isTrue("isCompactSummary"), e.isTrue("isVisibleInTranscriptOnly"), isMachine(e):
+	case instead(e.Members) != "", isMachine(e):
 		return nothing
 	}
 	blocks := e.blocks()

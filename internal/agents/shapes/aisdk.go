@@ -9,7 +9,7 @@ import (
 // of a ModelMessage; and the result of generateText as a program logs it.
 
 // A UIMessage is {role, parts} of the AI SDK.
-var UIMessage = Shape{"ai-sdk", isUIMessage, readUIMessage}
+var UIMessage = Shape{Name: "ai-sdk", Is: isUIMessage, Read: readUIMessage}
 
 // isUIMessage recognises {role, parts}.
 func isUIMessage(o *Object) bool {
@@ -105,7 +105,7 @@ func readSource(r *Reading, role string, b *Object) {
 }
 
 // A GenerateResult is what generateText returns.
-var GenerateResult = Shape{"ai-sdk", isGenerateResult, readGenerateResult}
+var GenerateResult = Shape{Name: "ai-sdk", Is: isGenerateResult, Read: readGenerateResult}
 
 // isGenerateResult recognises what generateText returns, and what onFinish is given.
 func isGenerateResult(o *Object) bool {

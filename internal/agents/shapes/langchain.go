@@ -55,7 +55,7 @@ func className(id []byte) string {
 }
 
 // A ChainMessage is a message of LangChain.
-var ChainMessage = Shape{"langchain", isChainMessage, readChainMessage}
+var ChainMessage = Shape{Name: "langchain", Is: isChainMessage, Read: readChainMessage}
 
 func isChainMessage(o *Object) bool {
 	role, member := chainBody(o)

@@ -5,7 +5,7 @@ import (
 )
 
 // A Step is {input: message, output: [message...]}, a step of tally-evals.
-var Step = Shape{"step", isStep, readStep}
+var Step = Shape{Name: "step", Is: isStep, Read: readStep}
 
 // isStep recognises {input: message, output: [message...]}, a step of tally-evals.
 func isStep(o *Object) bool {
@@ -38,7 +38,7 @@ func readMember(r *Reading, raw []byte) {
 }
 
 // A Message is {role, content} of any maker.
-var Message = Shape{"message", isMessage, readMessage}
+var Message = Shape{Name: "message", Is: isMessage, Read: readMessage}
 
 // isMessage recognises {role, content}, also with the names that an older Go encoder
 // wrote, and a message that has something instead of the content.

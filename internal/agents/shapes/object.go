@@ -14,7 +14,7 @@ type Object struct {
 	Members rawjson.Members
 	taken   []bool
 	inner   map[int]*Object // members that are read as objects
-	quiet   map[string]bool // members in which nobody says anything; see Quieten
+	quiet   map[string]bool // members in which nobody says anything; see Shape.Quiet
 }
 
 // Open returns the object that stands in a member called name.
@@ -28,14 +28,6 @@ func Open(name string, raw []byte) (*Object, bool) {
 
 func NewObject(name string, members rawjson.Members) *Object {
 	return &Object{name: name, Members: members, taken: make([]bool, len(members))}
-}
-
-// Quieten names the members in which a maker's line says nothing. A line that is a member of
-// another object has fewer of them, and stays as it is.
-func (o *Object) Quieten(members map[string]bool) {
-	if o.name == "" {
-		o.quiet = members
-	}
 }
 
 // All reports whether a list is of objects, all of which are what is asked for.

@@ -5,7 +5,7 @@ import "cmp"
 // The shapes of OpenAI's Chat Completions, which many others serve too.
 
 // A Completion is an answer of Chat Completions, or a piece of one.
-var Completion = Shape{"openai", isCompletion, readCompletion}
+var Completion = Shape{Name: "openai", Is: isCompletion, Read: readCompletion}
 
 // isCompletion recognises a whole answer, or a piece of one that streams.
 func isCompletion(o *Object) bool {

@@ -19,7 +19,7 @@ func perstackRole(kind string) string {
 }
 
 // A PerstackMessage is a message of perstack.
-var PerstackMessage = Shape{"perstack", isPerstackMessage, readPerstackMessage}
+var PerstackMessage = Shape{Name: "perstack", Is: isPerstackMessage, Read: readPerstackMessage}
 
 func isPerstackMessage(o *Object) bool {
 	_, ok := o.Elements("contents")
@@ -34,7 +34,7 @@ func readPerstackMessage(r *Reading, o *Object) {
 }
 
 // A SkillItem is a call of a skill's tool, or its result.
-var SkillItem = Shape{"perstack", isSkillItem, readSkillItem}
+var SkillItem = Shape{Name: "perstack", Is: isSkillItem, Read: readSkillItem}
 
 // isSkillItem recognises a call of a skill's tool, or what it answered.
 func isSkillItem(o *Object) bool {

@@ -9,7 +9,7 @@ import (
 // next request list.
 
 // A Response is an answer of Responses.
-var Response = Shape{"openai-responses", isResponse, readResponse}
+var Response = Shape{Name: "openai-responses", Is: isResponse, Read: readResponse}
 
 func isResponse(o *Object) bool {
 	_, ok := o.Elements("output")
@@ -43,7 +43,7 @@ func readOutput(r *Reading, raw json.RawMessage) {
 }
 
 // An Item is an item of a response that is not a message.
-var Item = Shape{"openai-responses", isItem, readItem}
+var Item = Shape{Name: "openai-responses", Is: isItem, Read: readItem}
 
 // isItem recognises an item that is not a message.
 func isItem(o *Object) bool {

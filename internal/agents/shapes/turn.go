@@ -54,4 +54,6 @@ type Shape struct {
 	Name string             // of its maker; see Turn.Shape
 	Is   func(*Object) bool // takes nothing
 	Read func(*Reading, *Object)
+
+	Quiet map[string]bool // members of the turn itself in which nobody says anything
 }

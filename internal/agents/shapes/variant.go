@@ -7,7 +7,7 @@ import (
 )
 
 // A Variant is a message of errata.
-var Variant = Shape{"variant", isVariant, readVariant}
+var Variant = Shape{Name: "variant", Is: isVariant, Read: readVariant}
 
 // isVariant recognises a message whose one member is named after who speaks, and holds
 // blocks of which each has one member named after its kind. errata writes them.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -48,7 +49,7 @@ func (f *fold) claudeMessage(s *saying) {
 		f.speaks(s, m.Text("model"))
 	}
 	raw, _ := m.Get("usage")
-	f.spend(s, "", cmp.Or(cut(m.Text("model")), "unknown"), f.claudeResponse(m.Text("id"), s.Text("uuid")), claudeTokens(m.Object("usage")), clone(raw))
+	f.spend(s, "", cmp.Or(cut(m.Text("model")), "unknown"), f.claudeResponse(m.Text("id"), s.Text("uuid")), claude.Tokens(m.Object("usage")), clone(raw))
 }
 
 // claudeResponse returns the id of a response as the files that Claude Code keeps have it. The
@@ -93,11 +94,4 @@ func (f *fold) claudeResult(s *saying) {
 		s.main("")
 		f.finish(s, "failed", failure(s.Text("result")), raw)
 	}
-}
-
-func claudeTokens(u rawjson.Members) events.Tokens {
-	parts := u.Object("cache_creation")
-	written := agents.Count(parts, "ephemeral_5m_input_tokens") + agents.Count(parts, "ephemeral_1h_input_tokens")
-	return events.Tokens{Input: agents.Count(u, "input_tokens"), Output: agents.Count(u, "output_tokens"),
-		CacheRead: agents.Count(u, "cache_read_input_tokens"), CacheWrite: max(agents.Count(u, "cache_creation_input_tokens"), written)}
 }

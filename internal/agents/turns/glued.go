@@ -3,16 +3,17 @@ package turns
 import (
 	"slices"
 
+	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // lineShapes are the shapes of lines in agents' own files.
 var lineShapes = []shapes.Shape{
-	{"claude-code", isClaudeLine, readClaudeLine},
-	{"gemini-cli", isGeminiMessage, readGeminiMessage},
-	{"pi", isPiEntry, readPiEntry},
-	{"codex", isRollout, readRollout},
+	claude.Line,
+	{Name: "gemini-cli", Is: isGeminiMessage, Read: readGeminiMessage},
+	{Name: "pi", Is: isPiEntry, Read: readPiEntry},
+	{Name: "codex", Is: isRollout, Read: readRollout},
 }
 
 // ReadGlued is Read for what is no JSON because lines of an agent's file stand in one, as real
@@ -57,7 +58,7 @@ func readLine(r *shapes.Reading, members rawjson.Members) bool {
 	for _, s := range lineShapes {
 		if s.Is(o) {
 			r.By(s.Name)
-			s.Read(r, o)
+			r.Take(s, o)
 			return true
 		}
 	}

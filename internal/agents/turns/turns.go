@@ -9,28 +9,29 @@ package turns
 import (
 	"cmp"
 
+	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // table lists the shapes; they are asked in this order; the first that recognises a turn has it.
 var table = []shapes.Shape{
-	{"claude-code", isClaudeLine, readClaudeLine},
-	{"gemini-cli", isGeminiMessage, readGeminiMessage},
-	{"pi", isPiEntry, readPiEntry},
-	{"pi", isPiEvent, readPiEvent},
-	{"exec", isFrame, readFrame},
-	{"codex", isStreamItem, readStreamItem},
-	{"gemini-cli", isGeminiEvent, readGeminiEvent},
-	{"acp", isACPPrompt, readACPPrompt},
-	{"acp", isACPTurn, readACPTurn},
+	claude.Line,
+	{Name: "gemini-cli", Is: isGeminiMessage, Read: readGeminiMessage},
+	{Name: "pi", Is: isPiEntry, Read: readPiEntry},
+	{Name: "pi", Is: isPiEvent, Read: readPiEvent},
+	{Name: "exec", Is: isFrame, Read: readFrame},
+	{Name: "codex", Is: isStreamItem, Read: readStreamItem},
+	{Name: "gemini-cli", Is: isGeminiEvent, Read: readGeminiEvent},
+	{Name: "acp", Is: isACPPrompt, Read: readACPPrompt},
+	{Name: "acp", Is: isACPTurn, Read: readACPTurn},
 	shapes.Step,
 	shapes.Variant,
-	{"codex", isRollout, readRollout},
+	{Name: "codex", Is: isRollout, Read: readRollout},
 	shapes.Completion,
 	shapes.Response,
-	{"gemini", isGenerated, readGenerated},
-	{"gemini", isContent, readContent},
+	{Name: "gemini", Is: isGenerated, Read: readGenerated},
+	{Name: "gemini", Is: isContent, Read: readContent},
 	shapes.UIMessage,
 	shapes.GenerateResult,
 	shapes.ChainMessage,
@@ -54,7 +55,7 @@ func Read(raw []byte) (shapes.Turn, bool) {
 	for _, s := range table {
 		if s.Is(o) {
 			r := &shapes.Reading{}
-			s.Read(r, o)
+			r.Take(s, o)
 			t := r.Finish()
 			t.Shape = cmp.Or(t.Shape, s.Name)
 			return t, true

@@ -1,4 +1,4 @@
-package turns
+package claude
 
 import (
 	"cmp"
@@ -14,14 +14,17 @@ import (
 // The lines of Claude Code's transcripts: around a message of Anthropic, or what the
 // program notes, stand members that say where and when it was.
 
-// claudeQuiet are the members of a line in which nobody says anything.
-var claudeQuiet = shapes.Names(`
+// Line is the shape of a line.
+var Line = shapes.Shape{Name: "claude-code", Is: isLine, Read: readLine, Quiet: quiet}
+
+// quiet are the members of a line in which nobody says anything.
+var quiet = shapes.Names(`
 	parentUuid logicalParentUuid leafUuid sourceToolAssistantUUID toolUseID parentToolUseID sourceToolUseID
 	toolUseResult cwd gitBranch version slug userType entrypoint permissionMode level thinkingMetadata todos
 	origin tool_use_result modelUsage terminal_reason fast_mode_state forkedFrom snapshot compactMetadata`)
 
-// isClaudeLine recognises a line by its type and by what such a line must have.
-func isClaudeLine(o *shapes.Object) bool {
+// isLine recognises a line by its type and by what such a line must have.
+func isLine(o *shapes.Object) bool {
 	switch o.Word("type") {
 	case "user", "assistant":
 		return o.IsObject("message") && o.Has("uuid", "sessionId", "session_id")
@@ -38,37 +41,36 @@ func isClaudeLine(o *shapes.Object) bool {
 	case "queue-operation":
 		return o.Word("operation") != "" && o.Has("sessionId")
 	}
-	return claudeWords[o.Word("type")] != "" && o.Has("sessionId", "leafUuid")
+	return wordOf[o.Word("type")] != "" && o.Has("sessionId", "leafUuid")
 }
 
-// readClaudeLine reads a line, or one inside of one, which has fewer members around it.
-func readClaudeLine(r *shapes.Reading, o *shapes.Object) {
+// readLine reads a line, or one inside of one, which has fewer members around it.
+func readLine(r *shapes.Reading, o *shapes.Object) {
 	r.By("claude-code")
-	o.Quieten(claudeQuiet)
 	kind := o.Word("type")
 	switch kind {
 	case "user", "assistant":
-		readClaudeMessage(r, kind, o)
+		readMessage(r, kind, o)
 	case "system":
-		readClaudeSystem(r, o)
+		readSystem(r, o)
 	case "progress":
-		readClaudeProgress(r, o)
+		readProgress(r, o)
 	case "attachment":
-		readClaudeAttachment(r, o)
+		readAttachment(r, o)
 	case "file-history-snapshot":
-		readClaudeSnapshot(r, o)
+		readSnapshot(r, o)
 	case "result":
-		readClaudeResult(r, o)
+		readResult(r, o)
 	case "queue-operation":
 		r.Add(unnamed(shapes.Part{Role: "queue", Name: o.Text("operation"), Text: o.Value("content")}))
 	default:
-		r.Add(shapes.Part{Role: kind, Text: o.Text(claudeWords[kind])})
+		r.Add(shapes.Part{Role: kind, Text: o.Text(wordOf[kind])})
 	}
 	r.Leave(kind, o)
 }
 
-// readClaudeResult reads how a run ended, as is printed.
-func readClaudeResult(r *shapes.Reading, o *shapes.Object) {
+// readResult reads how a run ended, as is printed.
+func readResult(r *shapes.Reading, o *shapes.Object) {
 	p := shapes.Part{Role: "result", Name: o.Text("subtype"), Text: o.Text("result")}
 	if o.IsTrue("is_error") || p.Name != "success" {
 		p.Role = "error"
@@ -76,21 +78,10 @@ func readClaudeResult(r *shapes.Reading, o *shapes.Object) {
 	r.Add(unnamed(p))
 }
 
-// claudeWords are the members of lines that say one thing.
-var claudeWords = map[string]string{
-	"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle", "tag": "tag", "agent-name": "agentName", "last-prompt": "lastPrompt",
-}
-
-// readClaudeMessage reads what the person, the model or a tool said. What the program
+// readMessage reads what the person, the model or a tool said. What the program
 // wrote in the person's place is said by nobody: meta, or the summary of a conversation.
-func readClaudeMessage(r *shapes.Reading, kind string, o *shapes.Object) {
-	role := kind
-	switch {
-	case o.IsTrue("isCompactSummary"):
-		role = "summary"
-	case o.IsTrue("isMeta", "isVisibleInTranscriptOnly"):
-		role = "meta"
-	}
+func readMessage(r *shapes.Reading, kind string, o *shapes.Object) {
+	role := cmp.Or(instead(o.Members), kind)
 	start := len(r.Turn.Parts)
 	m, _ := shapes.Open("", o.Take("message"))
 	m.Take("role")
@@ -106,9 +97,9 @@ func readClaudeMessage(r *shapes.Reading, kind string, o *shapes.Object) {
 	}
 }
 
-// readClaudeSystem reads what the program says: a text, how long a turn took, or that
+// readSystem reads what the program says: a text, how long a turn took, or that
 // something happened.
-func readClaudeSystem(r *shapes.Reading, o *shapes.Object) {
+func readSystem(r *shapes.Reading, o *shapes.Object) {
 	p := shapes.Part{Role: "system", Name: o.Text("subtype"), Text: o.Text("content")}
 	if took := o.Count("durationMs"); took > 0 && p.Text == "" {
 		p.Text = (time.Duration(min(took, maxMilliseconds)) * time.Millisecond).String()
@@ -127,28 +118,28 @@ func unnamed(p shapes.Part) shapes.Part {
 	return p
 }
 
-// readClaudeProgress reads what a tool, a hook or a sub-agent reports while it works. What
+// readProgress reads what a tool, a hook or a sub-agent reports while it works. What
 // a response of a sub-agent took stands in its own transcript.
-func readClaudeProgress(r *shapes.Reading, o *shapes.Object) {
+func readProgress(r *shapes.Reading, o *shapes.Object) {
 	data, _ := shapes.Open("", o.Take("data"))
 	p := shapes.Part{Role: "progress", Name: data.Text("type"), Text: data.Text("fullOutput", "output", "command")}
 	r.Add(unnamed(p))
-	if line, ok := shapes.Open("message", data.Peek("message")); ok && isClaudeLine(line) {
+	if line, ok := shapes.Open("message", data.Peek("message")); ok && isLine(line) {
 		r.Nest(func() {
 			data.Take("message")
-			readClaudeLine(r, line)
+			readLine(r, line)
 			r.Turn.Response, r.Turn.Usage, r.Turn.Terms = "", events.Tokens{}, events.Terms{}
 		})
 	}
 	r.Leave("progress", data)
 }
 
-// readClaudeAttachment reads what the program gave the model beside what was said. A prompt
+// readAttachment reads what the program gave the model beside what was said. A prompt
 // that waited until the model could take it is the person's.
-func readClaudeAttachment(r *shapes.Reading, o *shapes.Object) {
+func readAttachment(r *shapes.Reading, o *shapes.Object) {
 	a, _ := shapes.Open("attachment", o.Take("attachment"))
 	name := a.Text("type")
-	if name == "queued_command" && a.Has("prompt") {
+	if isQueued(a.Members) && a.Has("prompt") {
 		prompt, start := a.Take("prompt"), len(r.Turn.Parts)
 		if list, err := rawjson.Array(prompt); err == nil {
 			shapes.ReadBlocks(r, "user", list)
@@ -162,8 +153,8 @@ func readClaudeAttachment(r *shapes.Reading, o *shapes.Object) {
 	r.Leave("attachment", a)
 }
 
-// readClaudeSnapshot reads of which files there are copies as they were before a prompt.
-func readClaudeSnapshot(r *shapes.Reading, o *shapes.Object) {
+// readSnapshot reads of which files there are copies as they were before a prompt.
+func readSnapshot(r *shapes.Reading, o *shapes.Object) {
 	snapshot, _ := shapes.Open("", o.Peek("snapshot"))
 	files, _ := rawjson.Object(snapshot.Peek("trackedFileBackups"))
 	names := make([]string, len(files))
