@@ -102,12 +102,12 @@ func isOthers(line []byte) bool {
 		return false
 	}
 	kind := v.Text("type")
-	return strings.Contains(kind, ".") || slices.Contains(othersTypes, kind)
+	return strings.Contains(kind, ".") || slices.Contains(othersTypes, kind) || kind != "" && v.Object("payload") != nil
 }
 
-// othersTypes are types of the first lines of other agents' files: of Codex, pi and
-// descendants of these. What has a point in its type, as of Copilot CLI, is none of ours.
-var othersTypes = []string{"session_meta", "response_item", "event_msg", "turn_context", "session", "session_start", "model_change"}
+// othersTypes are types of the first lines of the files of pi and of its descendants. Codex
+// has a payload in all its lines, Copilot CLI a point in all its types.
+var othersTypes = []string{"session", "session_start", "model_change"}
 
 func has(v rawjson.Members, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {

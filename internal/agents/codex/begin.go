@@ -16,7 +16,7 @@ func (f *fold) beginning(list []entry) []agents.Fact {
 	var meta rawjson.Members
 	first := entry{}
 	for _, e := range list {
-		if first = e; e.kind == "session_meta" {
+		if first = e; e.kind == metaLine {
 			meta = e.payload
 			break
 		}

@@ -74,7 +74,7 @@ func (Agent) Recognises(beginning []byte) bool {
 
 func isOurs(e entry) bool {
 	switch e.kind {
-	case "session_meta", "response_item", "event_msg", "turn_context", "compacted", "token_usage_record":
+	case metaLine, itemLine, eventLine, contextLine, compactedLine, usageLine:
 		return !e.time.IsZero() && e.payload != nil
 	}
 	return false
@@ -106,7 +106,7 @@ func renamed(name string, first []byte) (rollout, bool) {
 	base := strings.TrimSuffix(path.Base(name), ".jsonl")
 	for _, e := range entriesOf(first) {
 		id := e.payload.Text("id")
-		if e.kind != "session_meta" || !isUUID(id) {
+		if e.kind != metaLine || !isUUID(id) {
 			continue
 		}
 		if isRevision(e.payload) {

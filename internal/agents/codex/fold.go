@@ -7,7 +7,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
-	"github.com/tallylog/tally/internal/agents/turns"
+	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -86,21 +86,21 @@ func (s *saying) main(id string) {
 func (f *fold) entry(s *saying) {
 	f.copied.last = s.ordinal
 	switch s.kind {
-	case "session_meta":
+	case metaLine:
 		f.items = s.payload.Text("history_mode") == "paginated"
 		f.copied.meta(f.name.thread, s)
-	case "response_item":
+	case itemLine:
 		f.item(s)
-	case "compacted":
+	case compactedLine:
 		if !f.copied.hidden() {
 			s.main("")
 		}
-	case "turn_context":
+	case contextLine:
 		f.copied.turn(f.name.thread, s)
 		f.speaks(s, s.payload.Text("model"))
-	case "token_usage_record":
+	case usageLine:
 		f.record(s)
-	case "event_msg":
+	case eventLine:
 		f.event(s)
 	}
 }
@@ -175,9 +175,12 @@ func (f *fold) item(s *saying) {
 // speaker returns who speaks in a line that is a message: the person, if anything of it is
 // theirs.
 func speaker(raw []byte) string {
-	t, _ := turns.Read(raw)
+	o, ok := shapes.Open("", raw)
+	if !ok || !Line.Is(o) {
+		return ""
+	}
 	who := ""
-	for _, p := range t.Parts {
+	for _, p := range Line.Turn(o).Parts {
 		if who == "" || p.Role == "user" {
 			who = p.Role
 		}

@@ -20,6 +20,16 @@ type entry struct {
 	event   string // the type of the payload
 }
 
+// The types of lines.
+const (
+	metaLine      = "session_meta"
+	itemLine      = "response_item"
+	eventLine     = "event_msg"
+	contextLine   = "turn_context"
+	compactedLine = "compacted"
+	usageLine     = "token_usage_record"
+)
+
 // maxGlued bounds of how many pieces a line is taken to be that is not one JSON value.
 const maxGlued = 8
 

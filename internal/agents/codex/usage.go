@@ -27,6 +27,12 @@ func countsOf(m rawjson.Members) (c tokenCounts, ok bool) {
 	return c, ok
 }
 
+// Tokens reads a usage, as codex exec prints it too.
+func Tokens(usage rawjson.Members) events.Tokens {
+	c, _ := countsOf(usage)
+	return *c.tokens()
+}
+
 // tokens are tally's words. What is larger than what should include it stands beside it.
 func (c tokenCounts) tokens() *events.Tokens {
 	t := &events.Tokens{Input: c.input, Output: c.output, Reasoning: c.reasoning, CacheRead: c.cached, CacheWrite: c.written}

@@ -44,7 +44,7 @@ func (r Reference) Name(zone *time.Location) string { return nameFor(r.Thread, r
 // version that numbers its lines.
 func IsReferable(first []byte) bool {
 	list := entriesOf(first)
-	return len(list) == 1 && list[0].kind == "session_meta" && list[0].payload.Text("history_mode") == "paginated"
+	return len(list) == 1 && list[0].kind == metaLine && list[0].payload.Text("history_mode") == "paginated"
 }
 
 // Base returns the stem of the file that a file with a first line continues, "" for none.
@@ -65,9 +65,9 @@ func IsToldAgain(line, next []byte) bool {
 		return false
 	}
 	e, n := told[len(told)-1], again[0]
-	isPrompt := e.kind == "response_item" && e.event == "message" && e.payload.Text("role") == "user"
+	isPrompt := e.kind == itemLine && e.event == "message" && e.payload.Text("role") == "user"
 	isItem := n.event == "item_completed" && n.payload.Object("item").Text("type") == "UserMessage"
-	return isPrompt && n.kind == "event_msg" && (n.event == "user_message" || isItem)
+	return isPrompt && n.kind == eventLine && (n.event == "user_message" || isItem)
 }
 
 // Append appends the file.
@@ -140,9 +140,9 @@ type writer struct {
 
 func (w *writer) entry(e entry) error {
 	switch {
-	case e.kind == "session_meta" && w.begun, e.kind == "event_msg" && e.event == "thread_rolled_back":
+	case e.kind == metaLine && w.begun, e.kind == eventLine && e.event == "thread_rolled_back":
 		return nil
-	case e.kind == "session_meta":
+	case e.kind == metaLine:
 		w.begun, w.plain = true, e.payload.Text("history_mode") != "paginated"
 		raw, err := w.meta(e)
 		if err != nil {

@@ -22,12 +22,6 @@ type leftover struct {
 	o    *Object
 }
 
-// Take reads a turn that a shape has recognised.
-func (r *Reading) Take(s Shape, o *Object) {
-	o.quiet = s.Quiet
-	s.Read(r, o)
-}
-
 // Nest reads parts of a part, unless they lie too deep.
 func (r *Reading) Nest(read func()) {
 	if r.depth < maxDepth {

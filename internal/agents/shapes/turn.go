@@ -11,7 +11,11 @@
 // The package is pure: it knows bytes, no log and no files.
 package shapes
 
-import "github.com/tallylog/tally/events"
+import (
+	"cmp"
+
+	"github.com/tallylog/tally/events"
+)
 
 // Turn is what a turn says.
 type Turn struct {
@@ -56,4 +60,19 @@ type Shape struct {
 	Read func(*Reading, *Object)
 
 	Quiet map[string]bool // members of the turn itself in which nobody says anything
+}
+
+// Into reads a turn that the shape has recognised.
+func (s Shape) Into(r *Reading, o *Object) {
+	o.quiet = s.Quiet
+	s.Read(r, o)
+}
+
+// Turn returns what a turn says that the shape has recognised.
+func (s Shape) Turn(o *Object) Turn {
+	r := &Reading{}
+	s.Into(r, o)
+	t := r.Finish()
+	t.Shape = cmp.Or(t.Shape, s.Name)
+	return t
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/codex"
 )
 
 // codexKind is codex exec --json. It says what happens as items, which begin, change and are
@@ -35,11 +36,5 @@ func (f *fold) codexLine(s *saying) {
 // codexCost adds what the thread took so far. Of several such sums the largest counts, which
 // is the last: they have one response, the thread.
 func (f *fold) codexCost(s *saying, raw events.Raw) {
-	u := s.Object("usage")
-	t := events.Tokens{Input: agents.Count(u, "input_tokens"), Output: agents.Count(u, "output_tokens"), Reasoning: agents.Count(u, "reasoning_output_tokens"),
-		CacheRead: agents.Count(u, "cached_input_tokens"), CacheWrite: agents.Count(u, "cache_write_input_tokens")}
-	if cached := t.CacheRead + t.CacheWrite; cached <= t.Input {
-		t.Input -= cached
-	}
-	f.spend(s, "", cmp.Or(f.model, "unknown"), agents.Response("exec/codex/"+cmp.Or(f.thread, f.file.Stem), cmp.Or(f.thread, f.file.Stem)), t, raw)
+	f.spend(s, "", cmp.Or(f.model, "unknown"), agents.Response("exec/codex/"+cmp.Or(f.thread, f.file.Stem), cmp.Or(f.thread, f.file.Stem)), codex.Tokens(s.Object("usage")), raw)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/agents/codex"
 	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -13,7 +14,7 @@ var lineShapes = []shapes.Shape{
 	claude.Line,
 	{Name: "gemini-cli", Is: isGeminiMessage, Read: readGeminiMessage},
 	{Name: "pi", Is: isPiEntry, Read: readPiEntry},
-	{Name: "codex", Is: isRollout, Read: readRollout},
+	codex.Line,
 }
 
 // ReadGlued is Read for what is no JSON because lines of an agent's file stand in one, as real
@@ -58,7 +59,7 @@ func readLine(r *shapes.Reading, members rawjson.Members) bool {
 	for _, s := range lineShapes {
 		if s.Is(o) {
 			r.By(s.Name)
-			r.Take(s, o)
+			s.Into(r, o)
 			return true
 		}
 	}

@@ -7,9 +7,8 @@
 package turns
 
 import (
-	"cmp"
-
 	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/agents/codex"
 	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -21,13 +20,13 @@ var table = []shapes.Shape{
 	{Name: "pi", Is: isPiEntry, Read: readPiEntry},
 	{Name: "pi", Is: isPiEvent, Read: readPiEvent},
 	{Name: "exec", Is: isFrame, Read: readFrame},
-	{Name: "codex", Is: isStreamItem, Read: readStreamItem},
+	codex.Printed,
 	{Name: "gemini-cli", Is: isGeminiEvent, Read: readGeminiEvent},
 	{Name: "acp", Is: isACPPrompt, Read: readACPPrompt},
 	{Name: "acp", Is: isACPTurn, Read: readACPTurn},
 	shapes.Step,
 	shapes.Variant,
-	{Name: "codex", Is: isRollout, Read: readRollout},
+	codex.Line,
 	shapes.Completion,
 	shapes.Response,
 	{Name: "gemini", Is: isGenerated, Read: readGenerated},
@@ -54,11 +53,7 @@ func Read(raw []byte) (shapes.Turn, bool) {
 	}
 	for _, s := range table {
 		if s.Is(o) {
-			r := &shapes.Reading{}
-			r.Take(s, o)
-			t := r.Finish()
-			t.Shape = cmp.Or(t.Shape, s.Name)
-			return t, true
+			return s.Turn(o), true
 		}
 	}
 	return shapes.Turn{}, false

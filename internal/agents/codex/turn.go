@@ -1,4 +1,4 @@
-package turns
+package codex
 
 import (
 	"encoding/json"
@@ -12,21 +12,19 @@ import (
 // saw is an item of OpenAI's Responses inside; what the screen showed is an event, and
 // says the same again.
 
-func isRollout(o *shapes.Object) bool {
-	_, isObject := shapes.Open("", o.Peek("payload"))
-	return isObject && o.Word("timestamp") != "" && o.Word("type") != ""
-}
+// Line is the shape of a line.
+var Line = shapes.Shape{Name: name, Is: func(o *shapes.Object) bool { return isRecord(o.Members) }, Read: readLine}
 
-func readRollout(r *shapes.Reading, o *shapes.Object) {
-	r.By("codex")
+func readLine(r *shapes.Reading, o *shapes.Object) {
+	r.By(name)
 	kind, raw := o.Word("type"), o.Take("payload")
 	p, _ := shapes.Open("payload", raw)
 	switch kind {
-	case "response_item":
-		readRolloutItem(r, p, raw)
-	case "event_msg":
-		readRolloutEvent(r, p, raw)
-	case "compacted":
+	case itemLine:
+		readItem(r, p, raw)
+	case eventLine:
+		readEvent(r, p, raw)
+	case compactedLine:
 		r.Add(shapes.Part{Role: "system", Name: kind, Text: p.Text("message")})
 		r.Leave("system", p)
 	default:
@@ -35,8 +33,8 @@ func readRollout(r *shapes.Reading, o *shapes.Object) {
 	r.Leave(kind, o)
 }
 
-// readRolloutItem reads what the model saw or said.
-func readRolloutItem(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
+// readItem reads what the model saw or said.
+func readItem(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	start := len(r.Turn.Parts)
 	space := p.Word("namespace")
 	switch {
@@ -59,8 +57,8 @@ func readRolloutItem(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	}
 }
 
-// readRolloutEvent reads what the screen showed.
-func readRolloutEvent(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
+// readEvent reads what the screen showed.
+func readEvent(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	switch kind := p.Word("type"); kind {
 	case "user_message":
 		r.Add(shapes.Part{Role: "user", Text: p.Text("message")})
@@ -72,7 +70,7 @@ func readRolloutEvent(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) 
 	case "task_complete", "turn_complete", "turn_aborted":
 		r.Add(shapes.Part{Role: "system", Name: kind, Text: p.Text("last_agent_message", "reason")})
 	case "item_completed":
-		readRolloutShown(r, p)
+		readShown(r, p)
 	default:
 		r.Keep(kind, raw)
 		return
@@ -80,8 +78,8 @@ func readRolloutEvent(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) 
 	r.Leave(p.Word("type"), p)
 }
 
-// readRolloutShown reads an item of the screen that is complete.
-func readRolloutShown(r *shapes.Reading, p *shapes.Object) {
+// readShown reads an item of the screen that is complete.
+func readShown(r *shapes.Reading, p *shapes.Object) {
 	item, ok := shapes.Open("item", p.Peek("item"))
 	if !ok {
 		return
