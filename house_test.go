@@ -34,10 +34,10 @@ var arrows = []struct{ pkg, may string }{
 
 	{"internal/agents", "events internal/rawjson"},
 	{"internal/agents/shapes", "events internal/rawjson"},
-	{"internal/agents/turns", "internal/agents/* internal/rawjson"},                                               // the table of all shapes
-	{"internal/agents/stream", "internal/agents internal/agents/claude events internal/rawjson"},                  // what agents print, whose files their own packages read
-	{"internal/agents/*", "internal/agents events internal/rawjson internal/agents/shapes internal/agents/turns"}, // pure: what files say, not where they are read
-	{"internal/ingest/redact", "internal/rawjson"},                                                                // pure: no I/O, no clock
+	{"internal/agents/turns", "internal/agents internal/agents/* internal/rawjson"}, // the table of the shapes of all
+	{"internal/agents/stream", "internal/agents internal/agents/shapes internal/agents/claude internal/agents/codex internal/agents/pi events internal/rawjson"}, // what agents print beside their files
+	{"internal/agents/*", "internal/agents internal/agents/shapes events internal/rawjson"},                                                                      // pure: what files say, not where they are read
+	{"internal/ingest/redact", "internal/rawjson"}, // pure: no I/O, no clock
 	{"internal/ingest", "internal/agents events internal/rawjson internal/ingest/tail log projector internal/ingest/redact"},
 
 	{"internal/formats", "log projector events internal/disk/durable internal/disk/filename"},

@@ -29,15 +29,19 @@ func Values(line []byte, isRecord func(rawjson.Members) bool) []Value {
 	if len(whole) == 1 {
 		list[0].Raw = rawjson.Trim(line[:len(line)-len(rest)])
 	}
-	var ending []Value
-	for {
+	ending, _ := Endings(rest, isRecord)
+	return append(list, ending...)
+}
+
+// Endings returns the records with which a text ends, and what stands before them.
+func Endings(text []byte, isRecord func(rawjson.Members) bool) (list []Value, rest []byte) {
+	for rest = text; ; {
 		o, before, ok := rawjson.Ending(rest)
 		if !ok || !isRecord(o) {
-			break
+			slices.Reverse(list)
+			return list, rest
 		}
-		ending = append(ending, Value{o, rest[len(before):]})
+		list = append(list, Value{o, rest[len(before):]})
 		rest = before
 	}
-	slices.Reverse(ending)
-	return append(list, ending...)
 }

@@ -25,14 +25,6 @@ type turn struct {
 	seq     int64
 }
 
-// update is a session update, or several that are one.
-type update struct {
-	kind string
-	id   string // of a call, or of a message
-	text []byte // what pieces of a text say; nil: raw is it
-	raw  json.RawMessage
-}
-
 func (t *turn) ref() events.RunRef { return events.RunRef{Kind: "turn", ID: t.id} }
 
 // prompt begins a turn. One that was not answered is over.
@@ -49,7 +41,7 @@ func (f *fold) prompt(s *saying, t *talk) {
 // update reads what the agent tells of a session.
 func (f *fold) update(s *saying, t *talk, params rawjson.Members) {
 	u := params.Object("update")
-	switch kind := u.Text("sessionUpdate"); kind {
+	switch kind := u.Text(kindMember); kind {
 	case "usage_update":
 		f.paid(s, t, u.Object("cost"))
 	case "session_info_update":
@@ -119,35 +111,6 @@ func (t *turn) put(u update) {
 		}
 	}
 	t.updates = append(t.updates, u)
-}
-
-// merged is a call with members of what was said of it later.
-func merged(call json.RawMessage, u rawjson.Members) json.RawMessage {
-	for _, m := range u {
-		if m.Name == "sessionUpdate" || string(m.Value) == "null" {
-			continue
-		}
-		if with, err := rawjson.SetMember(call, m.Name, m.Value); err == nil {
-			call = with
-		}
-	}
-	return call
-}
-
-// spell spells an update as the protocol has it.
-func (u update) spell() json.RawMessage {
-	if u.text == nil {
-		return u.raw
-	}
-	type content struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	return spell(struct {
-		Kind    string  `json:"sessionUpdate"`
-		Message string  `json:"messageId,omitempty"`
-		Content content `json:"content"`
-	}{u.kind, u.id, content{"text", string(u.text)}})
 }
 
 // finish ends a turn: what the agent said is one.

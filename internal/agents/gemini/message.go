@@ -80,12 +80,8 @@ type part struct {
 // partsOf reads the content: a text, a part, or several.
 func partsOf(m rawjson.Members) []part {
 	content, _ := m.Get("content")
-	list, err := rawjson.Array(content)
-	if err != nil {
-		list = []json.RawMessage{content}
-	}
 	var parts []part
-	for _, raw := range list {
+	for _, raw := range shapes.Several(content) {
 		if text, err := rawjson.String(raw); err == nil {
 			if text != "" {
 				parts = append(parts, part{text: text})
@@ -131,7 +127,16 @@ func (m message) words() string {
 
 // isAnswered reports whether the message only has what tools answered.
 func (m message) isAnswered() bool {
-	return len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(p part) bool { return !p.has("functionResponse") })
+	return len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(p part) bool { return !p.has(functionResponse) })
+}
+
+// told is how what the program tells the model in the place of the person begins.
+var told = []string{"<session_context>", "<hook_context>"}
+
+// isTold reports whether a text begins so.
+func isTold(text string) bool {
+	text = strings.TrimSpace(text)
+	return slices.ContainsFunc(told, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
 
 // isPrompt reports whether the person asks the model something: Gemini CLI's own rule, less
@@ -142,7 +147,7 @@ func (m message) isPrompt() bool {
 	}
 	words := m.words()
 	said := strings.TrimSpace(shapes.Words(words))
-	for _, begin := range []string{"/", "?", "<session_context>", "<hook_context>"} {
+	for _, begin := range append([]string{"/", "?"}, told...) {
 		if strings.HasPrefix(said, begin) {
 			return false
 		}
@@ -155,7 +160,7 @@ func (m message) isPrompt() bool {
 func (m message) calls() []string {
 	var ids []string
 	for _, p := range m.parts {
-		if call := p.Object("functionCall"); call != nil {
+		if call := p.Object(functionCall); call != nil {
 			ids = append(ids, call.Text("id"))
 		}
 	}
@@ -191,7 +196,7 @@ func (m message) digest() digest {
 	text := ""
 	for _, p := range m.parts {
 		switch {
-		case p.isThought(), p.has("functionCall"):
+		case p.isThought(), p.has(functionCall):
 		case p.isText():
 			text += p.text
 		default:

@@ -15,14 +15,12 @@ import (
 // it does not say. It was spent before the answer could be written; so who goes back to the
 // answer goes back to what it took, too.
 func (f *fold) spend(s *saying, copied bool) {
-	usage := s.message.Object("usage")
-	t := events.Tokens{Input: agents.Count(usage, "input"), Output: agents.Count(usage, "output"), CacheRead: agents.Count(usage, "cacheRead"), CacheWrite: agents.Count(usage, "cacheWrite")}
-	usd := agents.USD(usage.Object("cost"), "total")
+	t, usd := Usage(s.message)
 	if t == (events.Tokens{}) && usd == "" {
 		return
 	}
 	raw, _ := s.message.Get("usage")
-	p := &events.CostAccrued{Model: cmp.Or(s.message.Text("model"), "unknown"), USD: usd, Tokens: &t, Response: responseOf(s.entry),
+	p := &events.CostAccrued{Model: cmp.Or(s.message.Text("model"), "unknown"), USD: usd, Tokens: &t, Response: Response(s.entry.Members, s.message),
 		Purpose: "run", Source: "reported", Raw: slices.Clone(raw)}
 	if f.run.id != "" && !copied {
 		ref := f.run.ref()
@@ -33,13 +31,20 @@ func (f *fold) spend(s *saying, copied bool) {
 	}
 }
 
-// responseOf returns the id of an answer: the provider's if it cannot be drawn twice, or one
+// Usage returns what a message says that it took.
+func Usage(message rawjson.Members) (events.Tokens, events.Amount) {
+	u := message.Object("usage")
+	return events.Tokens{Input: agents.Count(u, "input"), Output: agents.Count(u, "output"), CacheRead: agents.Count(u, "cacheRead"), CacheWrite: agents.Count(u, "cacheWrite")},
+		agents.USD(u.Object("cost"), "total")
+}
+
+// Response returns the id of an answer: the provider's if it cannot be drawn twice, or one
 // that every copy of the message has, as it has the time in it.
-func responseOf(e entry) string {
-	if id := e.message.Text("responseId"); events.IsUnique(id) && len(id) <= events.MaxResponse {
+func Response(line, message rawjson.Members) string {
+	if id := message.Text("responseId"); events.IsUnique(id) && len(id) <= events.MaxResponse {
 		return id
 	}
-	raw, _ := e.Get("message")
+	raw, _ := line.Get("message")
 	hash := sha256.Sum256(rawjson.AppendCompact(nil, raw))
 	return name + "/" + hex.EncodeToString(hash[:16])
 }

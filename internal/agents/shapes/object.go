@@ -30,6 +30,15 @@ func NewObject(name string, members rawjson.Members) *Object {
 	return &Object{name: name, Members: members, taken: make([]bool, len(members))}
 }
 
+// Several returns the values of a list, or the one that stands in its place.
+func Several(raw json.RawMessage) []json.RawMessage {
+	list, err := rawjson.Array(raw)
+	if err != nil {
+		return []json.RawMessage{raw}
+	}
+	return list
+}
+
 // All reports whether a list is of objects, all of which are what is asked for.
 func All(list []json.RawMessage, is func(*Object) bool) bool {
 	for _, raw := range list {

@@ -46,8 +46,8 @@
 // # A new program
 //
 // One file with a [kind]: how its command is known, where it says its session, what each line
-// means; its place in kinds; a shape in internal/agents/turns for lines that none reads yet; a
-// section here and in docs/agents.md.
+// means; its place in kinds; a shape for its lines, in the package of the agent, and its place in
+// the table of internal/agents/turns; a section here and in docs/agents.md.
 //
 // # What was seen
 //

@@ -2,12 +2,10 @@ package stream
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/pi"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -46,20 +44,8 @@ func (f *fold) piMessage(s *saying, m rawjson.Members) {
 	f.speaks(s, m.Text("model"))
 	f.stop = m.Text("stopReason")
 	raw, _ := m.Get("usage")
-	u := m.Object("usage")
-	t := events.Tokens{Input: agents.Count(u, "input"), Output: agents.Count(u, "output"), CacheRead: agents.Count(u, "cacheRead"), CacheWrite: agents.Count(u, "cacheWrite")}
-	f.pay(s, cmp.Or(f.model, "unknown"), piResponse(s.Members, m), t, agents.USD(u.Object("cost"), "total"), clone(raw))
-}
-
-// piResponse returns the id of an answer as the files that pi keeps have it: the provider's
-// if it cannot be drawn twice, or one of the message itself.
-func piResponse(line, m rawjson.Members) string {
-	if id := m.Text("responseId"); events.IsUnique(id) && len(id) <= events.MaxResponse {
-		return id
-	}
-	raw, _ := line.Get("message")
-	hash := sha256.Sum256(rawjson.AppendCompact(nil, raw))
-	return "pi/" + hex.EncodeToString(hash[:16])
+	t, usd := pi.Usage(m)
+	f.pay(s, cmp.Or(f.model, "unknown"), pi.Response(s.Members, m), t, usd, clone(raw))
 }
 
 // piOutcome says how a run ended whose model stopped for a reason.

@@ -3,26 +3,24 @@ package turns
 import (
 	"slices"
 
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/agents/codex"
+	"github.com/tallylog/tally/internal/agents/gemini"
+	"github.com/tallylog/tally/internal/agents/pi"
 	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// lineShapes are the shapes of lines in agents' own files.
-var lineShapes = []shapes.Shape{
-	claude.Line,
-	{Name: "gemini-cli", Is: isGeminiMessage, Read: readGeminiMessage},
-	{Name: "pi", Is: isPiEntry, Read: readPiEntry},
-	codex.Line,
-}
+// lines are the shapes of lines in agents' own files.
+var lines = []shapes.Shape{claude.Line, gemini.Line, pi.Line, codex.Line}
 
 // ReadGlued is Read for what is no JSON because lines of an agent's file stand in one, as real
 // files have them: whole ones, or half of one and behind it the next one. Half a line is a
 // part of which only the text is known. It is false for everything else.
 func ReadGlued(line []byte) (shapes.Turn, bool) {
 	whole, rest := rawjson.Objects(line)
-	ending, torn := endings(rest)
+	ending, torn := agents.Endings(rest, isLine)
 	if len(whole)+len(ending) == 0 || len(ending) == 0 && (len(whole) < 2 || len(rest) > 0) {
 		return shapes.Turn{}, false
 	}
@@ -36,27 +34,20 @@ func ReadGlued(line []byte) (shapes.Turn, bool) {
 		r.Add(shapes.Part{Kind: shapes.Other, Role: "torn", Text: string(torn)})
 	}
 	for _, o := range ending {
-		readLine(r, o)
+		readLine(r, o.Members)
 	}
 	return r.Finish(), true
 }
 
-// endings returns the lines with which a text ends, and what stands before them.
-func endings(b []byte) (list []rawjson.Members, rest []byte) {
-	for {
-		o, before, ok := rawjson.Ending(b)
-		if !ok || !slices.ContainsFunc(lineShapes, func(s shapes.Shape) bool { return s.Is(shapes.NewObject("", o)) }) {
-			slices.Reverse(list)
-			return list, b
-		}
-		list, b = append(list, o), before
-	}
+// isLine reports whether an object is a line of an agent's file.
+func isLine(m rawjson.Members) bool {
+	return slices.ContainsFunc(lines, func(s shapes.Shape) bool { return s.Is(shapes.NewObject("", m)) })
 }
 
 // readLine reads a line of an agent's file; false: it is none.
 func readLine(r *shapes.Reading, members rawjson.Members) bool {
 	o := shapes.NewObject("", members)
-	for _, s := range lineShapes {
+	for _, s := range lines {
 		if s.Is(o) {
 			r.By(s.Name)
 			s.Into(r, o)

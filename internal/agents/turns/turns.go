@@ -1,36 +1,42 @@
-// Package turns reads what a turn says. Makers of models, and frameworks on top of them,
-// each write turns in a shape of their own; package shapes and the agents' packages have the
-// shapes, one table lists them, and each turn is recognised for itself. What is read is for people and for search: the bytes of a turn
-// stay what they are, and a turn of no known shape is its JSON.
+// Package turns reads what a turn says. Makers of models, frameworks on top of them and agents
+// each write turns in a shape of their own. One table lists the shapes, and each turn is
+// recognised for itself. Package shapes has those of makers and frameworks, and each agent's
+// package has its own. What is read is for people and for search: the bytes of a turn stay what
+// they are, and a turn of no known shape is its JSON.
 //
 // The package is pure: it knows bytes, no log and no files.
 package turns
 
 import (
+	"github.com/tallylog/tally/internal/agents/acp"
 	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/agents/codex"
+	"github.com/tallylog/tally/internal/agents/gemini"
+	"github.com/tallylog/tally/internal/agents/pi"
 	"github.com/tallylog/tally/internal/agents/shapes"
+	"github.com/tallylog/tally/internal/agents/stream"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// table lists the shapes; they are asked in this order; the first that recognises a turn has it.
+// table lists the shapes in the order in which they are asked. The first one that recognises a
+// turn reads it.
 var table = []shapes.Shape{
 	claude.Line,
-	{Name: "gemini-cli", Is: isGeminiMessage, Read: readGeminiMessage},
-	{Name: "pi", Is: isPiEntry, Read: readPiEntry},
-	{Name: "pi", Is: isPiEvent, Read: readPiEvent},
-	{Name: "exec", Is: isFrame, Read: readFrame},
+	gemini.Line,
+	pi.Line,
+	pi.Printed,
+	stream.Frame,
 	codex.Printed,
-	{Name: "gemini-cli", Is: isGeminiEvent, Read: readGeminiEvent},
-	{Name: "acp", Is: isACPPrompt, Read: readACPPrompt},
-	{Name: "acp", Is: isACPTurn, Read: readACPTurn},
+	gemini.Printed,
+	acp.Prompt,
+	acp.Answer,
 	shapes.Step,
 	shapes.Variant,
 	codex.Line,
 	shapes.Completion,
 	shapes.Response,
-	{Name: "gemini", Is: isGenerated, Read: readGenerated},
-	{Name: "gemini", Is: isContent, Read: readContent},
+	gemini.Generated,
+	gemini.Content,
 	shapes.UIMessage,
 	shapes.GenerateResult,
 	shapes.ChainMessage,

@@ -1,16 +1,14 @@
-package turns
+package pi
 
-import (
-	"encoding/json"
-
-	"github.com/tallylog/tally/internal/agents/shapes"
-	"github.com/tallylog/tally/internal/rawjson"
-)
+import "github.com/tallylog/tally/internal/agents/shapes"
 
 // The entries of pi's session files: {type, id, parentId, timestamp}, around a message or
 // what happened to the session.
 
-func isPiEntry(o *shapes.Object) bool {
+// Line is the shape of an entry.
+var Line = shapes.Shape{Name: name, Is: isLine, Read: readLine}
+
+func isLine(o *shapes.Object) bool {
 	if o.Word("timestamp") == "" || o.Has("role", "sessionId", "uuid", "payload") {
 		return false
 	}
@@ -26,22 +24,22 @@ func isPiEntry(o *shapes.Object) bool {
 	return false
 }
 
-func readPiEntry(r *shapes.Reading, o *shapes.Object) {
-	r.By("pi")
+func readLine(r *shapes.Reading, o *shapes.Object) {
+	r.By(name)
 	kind := o.Word("type")
 	switch kind {
 	case "message":
 		m, _ := shapes.Open("message", o.Take("message"))
-		readPiMessage(r, m)
+		readMessage(r, m)
 	case "custom_message":
-		readPiSpoken(r, "custom", o.Text("customType"), o)
+		readSpoken(r, "custom", o.Text("customType"), o)
 	default:
 		r.Add(shapes.Part{Role: "summary", Name: kind, Text: o.Text("summary")})
 	}
 	r.Leave(kind, o)
 }
 
-func readPiMessage(r *shapes.Reading, m *shapes.Object) {
+func readMessage(r *shapes.Reading, m *shapes.Object) {
 	r.Usage(m)
 	r.Turn.Model, r.Turn.Response = m.Text("model"), m.Text("responseId")
 	switch role := m.Text("role"); role {
@@ -52,12 +50,12 @@ func readPiMessage(r *shapes.Reading, m *shapes.Object) {
 		r.Call(shapes.Part{Role: "user", Name: "bash", Text: m.Text("command")})
 		r.Result(shapes.Part{Role: "tool", Name: "bash", Error: m.Count("exitCode") != 0}, m.Take("output"))
 	case "custom":
-		readPiSpoken(r, role, m.Text("customType"), m)
+		readSpoken(r, role, m.Text("customType"), m)
 	case "branchSummary", "compactionSummary":
 		r.Add(shapes.Part{Role: "summary", Text: m.Text("summary")})
 	default:
 		start := len(r.Turn.Parts)
-		readPiSpoken(r, role, "", m)
+		readSpoken(r, role, "", m)
 		r.Separate(start, "meta")
 	}
 	if text := m.Text("errorMessage"); text != "" {
@@ -66,19 +64,31 @@ func readPiMessage(r *shapes.Reading, m *shapes.Object) {
 	r.Leave("message", m)
 }
 
-// readPiSpoken reads the content of a message: a text or parts.
-func readPiSpoken(r *shapes.Reading, role, name string, o *shapes.Object) {
+// readSpoken reads the content of a message: a text or parts.
+func readSpoken(r *shapes.Reading, role, kind string, o *shapes.Object) {
 	raw := o.Take("content")
 	if raw == nil {
 		return
 	}
-	list, err := rawjson.Array(raw)
-	if err != nil {
-		list = []json.RawMessage{raw}
-	}
 	start := len(r.Turn.Parts)
-	shapes.ReadBlocks(r, role, list)
-	if name != "" && start < len(r.Turn.Parts) {
-		r.Turn.Parts[start].Name = name
+	shapes.ReadBlocks(r, role, shapes.Several(raw))
+	if kind != "" && start < len(r.Turn.Parts) {
+		r.Turn.Parts[start].Name = kind
 	}
+}
+
+// Printed is the shape of what pi --mode json prints.
+var Printed = shapes.Shape{Name: name, Is: isPrinted, Read: readPrinted}
+
+// isPrinted recognises the end of a message that pi prints.
+func isPrinted(o *shapes.Object) bool {
+	m, ok := shapes.Open("", o.Peek("message"))
+	return ok && o.Word("type") == "message_end" && m.Word("role") != ""
+}
+
+func readPrinted(r *shapes.Reading, o *shapes.Object) {
+	r.By(name)
+	m, _ := shapes.Open("message", o.Take("message"))
+	readMessage(r, m)
+	r.Leave("message", o)
 }

@@ -1,4 +1,4 @@
-package turns
+package gemini
 
 import (
 	"cmp"
@@ -9,6 +9,18 @@ import (
 // The shapes of Gemini: a whole answer of generateContent, and a Content, of which its
 // parts have no type. Its clients in Python write the names with underscores.
 
+// Generated is the shape of a whole answer, Content that of a Content.
+var (
+	Generated = shapes.Shape{Name: name, Is: isGenerated, Read: readGenerated}
+	Content   = shapes.Shape{Name: name, Is: isContent, Read: readContent}
+)
+
+// Members of a part that others ask for too.
+const (
+	functionCall     = "functionCall"
+	functionResponse = "functionResponse"
+)
+
 // isGenerated recognises a whole answer.
 func isGenerated(o *shapes.Object) bool {
 	candidates, _ := o.Elements("candidates")
@@ -17,7 +29,7 @@ func isGenerated(o *shapes.Object) bool {
 }
 
 func readGenerated(r *shapes.Reading, o *shapes.Object) {
-	r.By("gemini")
+	r.By(name)
 	r.Turn.Response, r.Turn.Model = o.Text("responseId", "response_id"), o.Text("modelVersion", "model_version")
 	r.Usage(o)
 	shapes.ReadElements(r, "assistant", o.List("candidates"), readCandidate)
@@ -51,22 +63,22 @@ func colon(reason, message string) string {
 func isContent(o *shapes.Object) bool {
 	parts, _ := o.Elements("parts")
 	return len(parts) > 0 && shapes.All(parts, func(p *shapes.Object) bool {
-		return !p.Has("type") && p.Has("text", "functionCall", "function_call", "functionResponse", "function_response", "inlineData", "inline_data",
+		return !p.Has("type") && p.Has("text", functionCall, "function_call", functionResponse, "function_response", "inlineData", "inline_data",
 			"fileData", "file_data", "executableCode", "executable_code", "codeExecutionResult", "code_execution_result")
 	})
 }
 
 func readContent(r *shapes.Reading, o *shapes.Object) {
-	r.By("gemini")
+	r.By(name)
 	readParts(r, cmp.Or(shapes.RoleOf(o.Text("role")), "user"), o)
 	r.Leave("", o)
 }
 
 func readParts(r *shapes.Reading, role string, o *shapes.Object) {
-	shapes.ReadElements(r, role, o.List("parts"), readGeminiPart)
+	shapes.ReadElements(r, role, o.List("parts"), readPart)
 }
 
-func readGeminiPart(r *shapes.Reading, role string, p *shapes.Object) {
+func readPart(r *shapes.Reading, role string, p *shapes.Object) {
 	thought := p.IsTrue("thought")
 	if p.Word("text") != "" || len(p.Members) == 1 && p.Has("text") {
 		kind := shapes.Said
@@ -75,10 +87,10 @@ func readGeminiPart(r *shapes.Reading, role string, p *shapes.Object) {
 		}
 		r.Add(shapes.Part{Kind: kind, Role: role, Text: p.Text("text")})
 	}
-	if call, ok := p.Object("functionCall", "function_call"); ok {
+	if call, ok := p.Object(functionCall, "function_call"); ok {
 		r.Call(shapes.CallOf(role, call))
 	}
-	if answer, ok := p.Object("functionResponse", "function_response"); ok {
+	if answer, ok := p.Object(functionResponse, "function_response"); ok {
 		readFunctionResponse(r, role, answer)
 	}
 	if blob, ok := p.Object("inlineData", "inline_data", "fileData", "file_data"); ok {

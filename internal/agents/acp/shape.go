@@ -1,4 +1,4 @@
-package turns
+package acp
 
 import (
 	"encoding/json"
@@ -10,49 +10,55 @@ import (
 // recorder kept, {toAgent, message: {method: "session/prompt"}}; and what the agent answered,
 // {sessionId, updates}.
 
-func isACPPrompt(o *shapes.Object) bool {
+// Prompt is the shape of what the person says, Answer that of what the agent answers.
+var (
+	Prompt = shapes.Shape{Name: name, Is: isPrompt, Read: readPrompt}
+	Answer = shapes.Shape{Name: name, Is: isAnswer, Read: readAnswer}
+)
+
+func isPrompt(o *shapes.Object) bool {
 	m, ok := shapes.Open("", o.Peek("message"))
 	return ok && o.Has("toAgent") && m.Word("method") == "session/prompt" && m.IsObject("params")
 }
 
-func readACPPrompt(r *shapes.Reading, o *shapes.Object) {
-	r.By("acp")
+func readPrompt(r *shapes.Reading, o *shapes.Object) {
+	r.By(name)
 	m, _ := shapes.Open("message", o.Take("message"))
 	params, _ := shapes.Open("params", m.Take("params"))
-	readACPBlocks(r, "user", params.List("prompt"))
+	readBlocks(r, "user", params.List("prompt"))
 	for _, left := range []*shapes.Object{params, m, o} {
 		r.Leave("user", left)
 	}
 }
 
-func isACPTurn(o *shapes.Object) bool {
+func isAnswer(o *shapes.Object) bool {
 	list, ok := o.Elements("updates")
-	return ok && o.Has("sessionId") && shapes.All(list, func(u *shapes.Object) bool { return u.Word("sessionUpdate") != "" })
+	return ok && o.Has("sessionId") && shapes.All(list, func(u *shapes.Object) bool { return u.Word(kindMember) != "" })
 }
 
-func readACPTurn(r *shapes.Reading, o *shapes.Object) {
-	r.By("acp")
+func readAnswer(r *shapes.Reading, o *shapes.Object) {
+	r.By(name)
 	for _, raw := range o.List("updates") {
 		u, _ := shapes.Open("updates", raw)
-		readACPUpdate(r, u)
+		readUpdate(r, u)
 		r.Leave("assistant", u)
 	}
 	r.Leave("assistant", o)
 }
 
-func readACPUpdate(r *shapes.Reading, u *shapes.Object) {
+func readUpdate(r *shapes.Reading, u *shapes.Object) {
 	start := len(r.Turn.Parts)
-	switch u.Word("sessionUpdate") {
+	switch u.Word(kindMember) {
 	case "agent_message_chunk", "agent_thought_chunk":
 		if content := u.Take("content"); content != nil {
-			readACPBlocks(r, "assistant", []json.RawMessage{content})
+			readBlocks(r, "assistant", []json.RawMessage{content})
 		}
 	case "tool_call", "tool_call_update":
-		readACPCall(r, u)
+		readCall(r, u)
 	case "plan":
-		shapes.ReadElements(r, "plan", u.List("entries"), readACPStep)
+		shapes.ReadElements(r, "plan", u.List("entries"), readStep)
 	}
-	if u.Word("sessionUpdate") == "agent_thought_chunk" {
+	if u.Word(kindMember) == "agent_thought_chunk" {
 		for i := range r.Turn.Parts[start:] {
 			if p := &r.Turn.Parts[start+i]; p.Kind == shapes.Said {
 				p.Kind = shapes.Reasoning
@@ -61,9 +67,9 @@ func readACPUpdate(r *shapes.Reading, u *shapes.Object) {
 	}
 }
 
-// readACPCall reads a call with what came of it: its title is for people, its input for
+// readCall reads a call with what came of it: its title is for people, its input for
 // the tool.
-func readACPCall(r *shapes.Reading, u *shapes.Object) {
+func readCall(r *shapes.Reading, u *shapes.Object) {
 	call := shapes.Part{Role: "assistant", Name: u.Text("title"), ID: u.Text("toolCallId"), Text: u.Value("rawInput")}
 	if call.Name == "" || len(call.Name) < 2 {
 		call.Name = u.Text("kind") + " " + call.Name
@@ -75,27 +81,27 @@ func readACPCall(r *shapes.Reading, u *shapes.Object) {
 	case len(content) > 0:
 		answer.Kind = shapes.Result
 		r.Add(answer)
-		shapes.ReadElements(r, "tool", content, readACPContent)
+		shapes.ReadElements(r, "tool", content, readContent)
 		u.Take("rawOutput")
 	case u.Has("rawOutput"):
 		r.Result(answer, u.Take("rawOutput"))
 	}
 }
 
-// readACPContent reads a piece of what a tool made: content, a difference, a terminal.
-func readACPContent(r *shapes.Reading, role string, c *shapes.Object) {
+// readContent reads a piece of what a tool made: content, a difference, a terminal.
+func readContent(r *shapes.Reading, role string, c *shapes.Object) {
 	switch c.Word("type") {
 	case "content":
 		if content := c.Take("content"); content != nil {
-			readACPBlocks(r, role, []json.RawMessage{content})
+			readBlocks(r, role, []json.RawMessage{content})
 		}
 	case "diff":
 		r.Add(shapes.Part{Role: role, Name: c.Text("path"), Text: c.Text("newText")})
 	}
 }
 
-// readACPBlocks reads blocks of content: text and media are others', resources its own.
-func readACPBlocks(r *shapes.Reading, role string, list []json.RawMessage) {
+// readBlocks reads blocks of content: text and media are others', resources its own.
+func readBlocks(r *shapes.Reading, role string, list []json.RawMessage) {
 	for _, raw := range list {
 		b, ok := shapes.Open("", raw)
 		if !ok || b.Word("type") != "resource" && b.Word("type") != "resource_link" {
@@ -116,8 +122,8 @@ func readACPBlocks(r *shapes.Reading, role string, list []json.RawMessage) {
 	}
 }
 
-// readACPStep reads a step of a plan. How urgent it is, is for programs.
-func readACPStep(r *shapes.Reading, role string, e *shapes.Object) {
+// readStep reads a step of a plan. How urgent it is, is for programs.
+func readStep(r *shapes.Reading, role string, e *shapes.Object) {
 	e.Take("priority")
 	r.Add(shapes.Part{Role: role, Name: e.Word("status"), Text: e.Text("content")})
 }

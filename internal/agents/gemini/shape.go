@@ -1,0 +1,112 @@
+package gemini
+
+import (
+	"slices"
+
+	"github.com/tallylog/tally/internal/agents/shapes"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// The shape of Gemini CLI's session files: {id, timestamp, type, content}, and beside an
+// answer what was thought, which tools were called and what they answered.
+
+// Line is the shape of a message.
+var Line = shapes.Shape{Name: program, Is: isLine, Read: readLine}
+
+// program names the shapes of Gemini CLI, to tell them from those of the service.
+const program = "gemini-cli"
+
+func isLine(o *shapes.Object) bool {
+	return roleOf(o.Word("type")) != "" && o.Word("id") != "" && o.Word("timestamp") != "" && o.Has("content") && !o.Has("role", "message")
+}
+
+// roleOf returns who speaks in a message of a type, "" if it is none.
+func roleOf(kind string) string {
+	switch kind {
+	case "gemini":
+		return "assistant"
+	case "user", "info", "warning", "error":
+		return kind
+	}
+	return ""
+}
+
+func readLine(r *shapes.Reading, o *shapes.Object) {
+	r.By(program)
+	role := roleOf(o.Word("type"))
+	r.Turn.Model = o.Text("model")
+	if u, ok := o.Object("tokens"); ok {
+		r.Turn.Response, r.Turn.Usage = o.Text("id"), *countsOf(u.Members).tokens()
+	}
+	shapes.ReadElements(r, role, o.List("thoughts"), readThought)
+	start := len(r.Turn.Parts)
+	readContents(r, speaker(role, o), o)
+	r.Separate(start, "meta")
+	for _, raw := range o.List("toolCalls") {
+		if call, ok := shapes.Open("toolCalls", raw); ok {
+			readTool(r, role, call)
+			r.Leave(role, call)
+		} else {
+			r.Keep(role, raw)
+		}
+	}
+	r.Leave(role, o)
+}
+
+func readThought(r *shapes.Reading, role string, t *shapes.Object) {
+	r.Add(shapes.Part{Kind: shapes.Reasoning, Role: role, Text: shapes.Join(t.Text("subject"), t.Text("description"))})
+}
+
+// speaker returns who says the content: what the program tells the model in the
+// person's place is said by nobody.
+func speaker(role string, o *shapes.Object) string {
+	list, _ := o.Elements("content")
+	first := o.Word("content")
+	if len(list) > 0 {
+		if p, ok := shapes.Open("", list[0]); ok {
+			first = p.Word("text")
+		}
+	}
+	if role == "user" && isTold(first) {
+		return "meta"
+	}
+	return role
+}
+
+// readContents reads the content: a text, a part, or several.
+func readContents(r *shapes.Reading, role string, o *shapes.Object) {
+	list := shapes.Several(o.Take("content"))
+	for _, raw := range list {
+		p, ok := shapes.Open("", raw)
+		switch text, err := rawjson.String(raw); {
+		case err == nil && (text != "" || len(list) > 1):
+			r.Add(shapes.Part{Role: role, Text: text})
+		case ok:
+			readPart(r, role, p)
+			r.Leave(role, p)
+		case err != nil:
+			r.Keep(role, raw)
+		}
+	}
+}
+
+// readTool reads a call with what came of it.
+func readTool(r *shapes.Reading, role string, o *shapes.Object) {
+	call := shapes.CallOf(role, o)
+	r.Call(call)
+	if !o.Has("result") {
+		return
+	}
+	answer := shapes.Part{Role: "tool", Name: call.Name, ID: call.ID, Error: slices.Contains([]string{"error", "cancelled"}, o.Word("status"))}
+	raw := o.Take("result")
+	list, err := rawjson.Array(raw)
+	if err != nil || !shapes.All(list, func(p *shapes.Object) bool { return p.IsObject(functionResponse) }) || len(list) == 0 {
+		r.Result(answer, raw)
+		return
+	}
+	start := len(r.Turn.Parts)
+	shapes.ReadElements(r, answer.Role, list, readPart)
+	for i := range r.Turn.Parts[start:] {
+		r.Turn.Parts[start+i].Error = r.Turn.Parts[start+i].Error || answer.Error
+	}
+}
