@@ -93,17 +93,8 @@ func saidIn(line []byte) (said, bool) {
 	return s, ok && s.Members != nil
 }
 
-// token reports whether a text can be part of an id: it is short and of letters, digits
-// and a few signs.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._:-", c) >= 0) {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= 128
-}
+// token reports whether a text can be part of an id.
+func token(s string) bool { return agents.IsToken(s, "._:-") }
 
 // sessionOf returns the id that an agent's session has in tally, "" if it can have none.
 func sessionOf(agent, id string) string {

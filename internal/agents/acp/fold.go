@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"github.com/tallylog/tally/events"
@@ -83,9 +82,9 @@ func (f *fold) begin(s *saying) {
 		return
 	}
 	f.begun[id] = true
-	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: s.cwd, Project: agents.Project("", s.cwd), Settings: spell(settings{f.agent, f.version})}
+	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: s.cwd, Project: agents.Project("", s.cwd), Settings: agents.Spell(settings{f.agent, f.version})}
 	if s.Session == "" {
-		p.Settings, p.Title = spell(settings{Agent: name}), connection
+		p.Settings, p.Title = agents.Spell(settings{Agent: name}), connection
 	}
 	s.Before = append([]agents.Fact{{Key: "created", Payload: p}}, s.Before...)
 }
@@ -175,19 +174,10 @@ func (f *fold) introduced(s *saying, result rawjson.Members) {
 	info := result.Object("agentInfo")
 	if id := info.Text("name"); token(id) && len(f.talks) == 0 {
 		f.agent = id
-		s.after("title", &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: spell(connection + " to " + id)}}})
+		s.after("title", agents.Titled(connection+" to "+id))
 	}
 	f.version = info.Text("version")
 }
 
 // connection is the title of a connection's own session.
 const connection = "Connection"
-
-// spell spells a value that has been read.
-func spell(v any) json.RawMessage {
-	raw, err := rawjson.Marshal(v)
-	if err != nil {
-		panic("acp: " + err.Error()) // only what was read from JSON is written
-	}
-	return raw
-}

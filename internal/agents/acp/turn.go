@@ -47,7 +47,7 @@ func (f *fold) update(s *saying, t *talk, params rawjson.Members) {
 	case "session_info_update":
 		if title := u.Text("title"); title != "" && title != t.title {
 			t.title = title
-			s.after("title", &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: spell(title)}}})
+			s.after("title", agents.Titled(title))
 		}
 	case "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan":
 		raw, _ := params.Get("update")
@@ -81,7 +81,7 @@ func (t *turn) say(s *saying, kind string, u rawjson.Members, raw json.RawMessag
 		return
 	}
 	t.seq++
-	s.after("delta", &events.RunProgressed{Run: t.ref(), Kind: kind, Thread: agents.Main, Turn: t.id, Seq: t.seq, Delta: spell(text)})
+	s.after("delta", &events.RunProgressed{Run: t.ref(), Kind: kind, Thread: agents.Main, Turn: t.id, Seq: t.seq, Delta: agents.Spell(text)})
 	id := u.Text("messageId")
 	if last := len(t.updates) - 1; last >= 0 && t.updates[last].kind == kind && t.updates[last].id == id && t.updates[last].text != nil {
 		t.updates[last].text = append(t.updates[last].text, text...)
@@ -127,7 +127,7 @@ func (f *fold) finish(s *saying, t *talk, m said) {
 			list[i] = u.spell()
 		}
 		ref := done.ref()
-		s.after("turn", &events.TurnAppended{Entries: []events.Entry{{Thread: agents.Main, ID: done.id, Run: &ref, Turn: spell(struct {
+		s.after("turn", &events.TurnAppended{Entries: []events.Entry{{Thread: agents.Main, ID: done.id, Run: &ref, Turn: agents.Spell(struct {
 			Session string          `json:"sessionId"`
 			Updates json.RawMessage `json:"updates"`
 			Stop    string          `json:"stopReason,omitempty"`
@@ -135,7 +135,7 @@ func (f *fold) finish(s *saying, t *talk, m said) {
 	}
 	end := &events.RunFinished{Run: done.ref(), Outcome: outcomeOf(stop, m), Result: events.Raw("{}")}
 	if raw, ok := m.Get("error"); ok {
-		end.Result = spell(struct {
+		end.Result = agents.Spell(struct {
 			Error json.RawMessage `json:"error"`
 		}{bytes.Clone(raw)})
 	}

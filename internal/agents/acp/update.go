@@ -3,6 +3,7 @@ package acp
 import (
 	"encoding/json"
 
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -39,7 +40,7 @@ func (u update) spell() json.RawMessage {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
-	return spell(struct {
+	return agents.Spell(struct {
 		Kind    string  `json:"sessionUpdate"`
 		Message string  `json:"messageId,omitempty"`
 		Content content `json:"content"`

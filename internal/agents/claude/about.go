@@ -2,7 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/events"
@@ -16,14 +15,11 @@ const parser = 1
 // about is what was told of the session as such.
 type about struct {
 	cwd, version, forked string
-	models               []string
+	models               agents.Models
 	title, tag, name     string
 	rank                 int   // of the title: the person's own word is above the model's, and that above a summary
 	leaf                 int64 // where the entry stands that a summary is of
 }
-
-// maxModels is how many models of a session are listed.
-const maxModels = 64
 
 // beginning is the session as its first line says it is; nil: that says nothing. The time
 // is "" if the line has none.
@@ -47,7 +43,7 @@ func (f *fold) beginning(e *entry) agents.Fact {
 
 // settings are those of the session.
 func settings(version string) json.RawMessage {
-	return spell(struct {
+	return agents.Spell(struct {
 		Agent   string `json:"agent"`
 		Version string `json:"version,omitempty"`
 		Parser  int    `json:"parser"`
@@ -85,9 +81,8 @@ func (a *about) update(f *fold, e *entry, n noted) []agents.Fact {
 		a.forked = from
 		add("forkedFrom", text(f.sessionBeside(from)))
 	}
-	if model := e.message.Text("model"); n.thread == agents.Main && model != "" && isModel(model) && !slices.Contains(a.models, model) && len(a.models) < maxModels {
-		a.models = append(a.models, model)
-		add("models", spell(a.models))
+	if model := e.message.Text("model"); n.thread == agents.Main && model != "" && isModel(model) && a.models.Add(model) {
+		add("models", agents.Spell(a.models))
 	}
 	a.call(f, e, add)
 	if set == nil {

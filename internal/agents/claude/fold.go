@@ -7,7 +7,6 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
-	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // fold is what is known of a transcript.
@@ -187,13 +186,4 @@ func prefixed(prefix string, list []agents.Fact) []agents.Fact {
 		list[i].Key = prefix + list[i].Key
 	}
 	return list
-}
-
-// spell spells a value that has been read.
-func spell(v any) json.RawMessage {
-	raw, err := rawjson.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("claude: %v", err)) // only what was read from JSON is written
-	}
-	return raw
 }

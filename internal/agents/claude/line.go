@@ -110,17 +110,8 @@ func (e *entry) blocks() []rawjson.Members {
 	return blocks
 }
 
-// token reports whether a text can be part of an identity: it is short and of letters,
-// digits and a few signs.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._:-", c) >= 0) {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= 128
-}
+// token reports whether a text can be part of an id.
+func token(s string) bool { return agents.IsToken(s, "._:-") }
 
 // keyed is an id as part of a key: itself, or a hash of it.
 func keyed(id string) string {

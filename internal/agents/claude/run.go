@@ -76,9 +76,7 @@ func (r *run) create() []agents.Fact {
 	}
 	r.created = true
 	p := &events.RunCreated{Run: r.ref()}
-	if !r.begun.IsZero() {
-		p.CreatedAt = events.TimestampOf(r.begun)
-	}
+	p.CreatedAt = agents.Stamp(r.begun)
 	return []agents.Fact{{Key: "run", Time: r.begun, Payload: p}}
 }
 
@@ -139,8 +137,6 @@ func (r *run) finish(outcome string, measured *entry) []agents.Fact {
 			p.Result = append(append([]byte(`{"durationMs":`), took...), '}')
 		}
 	}
-	if !r.last.IsZero() {
-		p.FinishedAt = events.TimestampOf(r.last)
-	}
+	p.FinishedAt = agents.Stamp(r.last)
 	return []agents.Fact{{Key: "end/" + keyed(r.id), Time: r.last, Payload: p}}
 }

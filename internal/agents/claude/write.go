@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -91,7 +92,7 @@ func (t Transcript) entry(raw []byte) ([]byte, bool) {
 		}
 	}
 	if id := v.Text("uuid"); id != "" && err == nil {
-		raw, err = rawjson.SetMember(raw, "forkedFrom", spell(struct {
+		raw, err = rawjson.SetMember(raw, "forkedFrom", agents.Spell(struct {
 			Session string `json:"sessionId"`
 			Message string `json:"messageUuid"`
 		}{t.From, id}))

@@ -78,7 +78,10 @@ func (f *fold) created(meta rawjson.Members, at time.Time) *events.SessionCreate
 		at = f.name.began
 	}
 	p.CreatedAt = events.TimestampOf(at)
-	p.Settings = object("agent", name, "version", meta.Text("cli_version"))
+	p.Settings = agents.Spell(struct {
+		Agent   string `json:"agent"`
+		Version string `json:"version,omitempty"`
+	}{name, meta.Text("cli_version")})
 	if id := parent(meta); id != "" && id != f.name.thread {
 		p.Parent = &events.Lineage{Session: session(id)}
 	}
@@ -98,32 +101,4 @@ func parent(meta rawjson.Members) string {
 		}
 	}
 	return ""
-}
-
-// object returns an object of texts, without those that are "".
-func object(pairs ...string) []byte {
-	out := []byte{'{'}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] == "" {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(rawjson.AppendString(out, pairs[i]), ':')
-		out = rawjson.AppendString(out, pairs[i+1])
-	}
-	return append(out, '}')
-}
-
-// texts returns an array of texts.
-func texts(list []string) []byte {
-	out := []byte{'['}
-	for i, text := range list {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = rawjson.AppendString(out, text)
-	}
-	return append(out, ']')
 }

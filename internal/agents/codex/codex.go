@@ -125,14 +125,8 @@ func isRevision(meta rawjson.Members) bool {
 	return refers && !forks && meta.Text("forked_from_id") != base.Stem
 }
 
-// isToken reports whether a text can be part of an id: it is short and of letters, digits
-// and a few signs.
-func isToken(s string) bool {
-	isOther := func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-", r))
-	}
-	return 0 < len(s) && len(s) <= 128 && !strings.ContainsFunc(s, isOther)
-}
+// isToken reports whether a text can be part of an id.
+func isToken(s string) bool { return agents.IsToken(s, "._-") }
 
 // Fold implements agents.Agent.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }

@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -11,9 +10,6 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// maxID bounds the ids that are taken from lines.
-const maxID = 256
-
 // fold is what is known of a file.
 type fold struct {
 	file   agents.File
@@ -21,15 +17,15 @@ type fold struct {
 	begun  bool // the first line was read
 	copied copies
 	spent  spending
-	model  string   // that speaks, "" if that is not said yet
-	models []string // that spoke, in the order in which they first did
-	run    string   // the turn that is not at its end, "" if none is
-	task   int64    // where the line stands that began the turn, -1 once the person has spoken in it
-	asked  []int64  // where each turn of the person begins: what a rollback counts
-	items  bool     // the screen shows what is told as items
-	shown  string   // the message of the model that was told last
-	unsaid string   // the one that was not told when it came
-	title  string   // as the person calls the thread
+	model  string        // that speaks, "" if that is not said yet
+	models agents.Models // that spoke, in the order in which they first did
+	run    string        // the turn that is not at its end, "" if none is
+	task   int64         // where the line stands that began the turn, -1 once the person has spoken in it
+	asked  []int64       // where each turn of the person begins: what a rollback counts
+	items  bool          // the screen shows what is told as items
+	shown  string        // the message of the model that was told last
+	unsaid string        // the one that was not told when it came
+	title  string        // as the person calls the thread
 }
 
 func newFold(f agents.File) *fold {
@@ -78,7 +74,7 @@ func (s *saying) after(key string, p events.Payload) {
 // main says that the entry is of the conversation.
 func (s *saying) main(id string) {
 	s.Thread = agents.Main
-	if len(id) <= maxID {
+	if len(id) <= agents.MaxID {
 		s.Turn = id
 	}
 }
@@ -188,18 +184,14 @@ func speaker(raw []byte) string {
 	return who
 }
 
-// maxModels bounds how many models of a session are remembered.
-const maxModels = 64
-
 // speaks hears which model speaks from here on. Which ones spoke is a fact of the session.
 func (f *fold) speaks(s *saying, model string) {
-	if model == "" || len(model) > maxID {
+	if model == "" || len(model) > agents.MaxID {
 		return
 	}
 	f.model = model
-	if f.copied.now() || slices.Contains(f.models, model) || len(f.models) == maxModels {
+	if f.copied.now() || !f.models.Add(model) {
 		return
 	}
-	f.models = append(f.models, model)
-	s.after("models", &events.SessionUpdated{Set: events.Fields{{Name: "models", Value: texts(f.models)}}})
+	s.after("models", &events.SessionUpdated{Set: events.Fields{f.models.Field()}})
 }

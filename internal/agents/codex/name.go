@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -35,9 +34,5 @@ func (f *fold) named(s *saying) {
 		return
 	}
 	f.title = title
-	value := []byte("null")
-	if title != "" {
-		value = rawjson.AppendString(nil, title)
-	}
-	s.after("title", &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: value}}})
+	s.after("title", agents.Titled(title))
 }

@@ -18,14 +18,14 @@ func (f *fold) started(s *saying) {
 		return
 	}
 	id := s.payload.Text("turn_id")
-	if id == "" || len(id) > maxID {
+	if id == "" || len(id) > agents.MaxID {
 		id = f.name.id + "@" + strconv.FormatInt(s.at, 10)
 	}
 	if f.run != "" && f.run != id {
 		f.end(s, "lost", f.run, "interrupted", nil)
 	}
 	f.run = id
-	s.after("run", &events.RunCreated{Run: runOf(id), CreatedAt: stampOf(s)})
+	s.after("run", &events.RunCreated{Run: runOf(id), CreatedAt: agents.Stamp(s.time)})
 }
 
 // finished ends a turn.
@@ -35,7 +35,7 @@ func (f *fold) finished(s *saying, outcome string) {
 		return
 	}
 	id := s.payload.Text("turn_id")
-	if id == "" || len(id) > maxID {
+	if id == "" || len(id) > agents.MaxID {
 		id = f.run
 	}
 	if id == "" {
@@ -60,15 +60,7 @@ func (f *fold) end(s *saying, key, id, outcome string, said rawjson.Members) {
 	if err != nil {
 		raw = []byte("{}") // cannot be: the values were read
 	}
-	s.after(key, &events.RunFinished{Run: runOf(id), Outcome: outcome, Result: raw, FinishedAt: stampOf(s)})
-}
-
-// stampOf is the time of an entry, "" if it says none.
-func stampOf(s *saying) events.Timestamp {
-	if s.time.IsZero() {
-		return ""
-	}
-	return events.TimestampOf(s.time)
+	s.after(key, &events.RunFinished{Run: runOf(id), Outcome: outcome, Result: raw, FinishedAt: agents.Stamp(s.time)})
 }
 
 // rolledBack takes back turns of the person, the newest ones: to before the line that

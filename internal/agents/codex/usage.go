@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -104,7 +105,7 @@ func (f *fold) pay(s *saying, tokens *events.Tokens, response, run string) {
 	if len(response) <= events.MaxResponse {
 		p.Response = response
 	}
-	if run != "" && len(run) <= maxID {
+	if run != "" && len(run) <= agents.MaxID {
 		ref := runOf(run)
 		p.Run = &ref
 	}

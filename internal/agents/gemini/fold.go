@@ -2,8 +2,6 @@ package gemini
 
 import (
 	"bytes"
-	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,9 +10,6 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 )
-
-// maxID bounds the ids that are taken from lines.
-const maxID = 256
 
 // fold is what is known of a file.
 type fold struct {
@@ -232,7 +227,7 @@ func (f *fold) Quiet() []agents.Fact {
 // timeOf returns the first of several members that is a time, zero if none is.
 func timeOf(m rawjson.Members, names ...string) time.Time {
 	for _, name := range names {
-		if at, ok := events.Timestamp(m.Text(name)).Time(); ok && isSpelled(at) {
+		if at, ok := agents.ParseTime(m.Text(name)); ok {
 			return at
 		}
 	}
@@ -241,14 +236,12 @@ func timeOf(m rawjson.Members, names ...string) time.Time {
 
 // beginning is the session as the first line says it is.
 func (f *fold) beginning(m rawjson.Members) agents.Fact {
-	p := &events.SessionCreated{Kind: events.KindTranscript, Project: f.name.project, Settings: spell(settings{name})}
+	p := &events.SessionCreated{Kind: events.KindTranscript, Project: f.name.project, Settings: agents.Spell(settings{name})}
 	began := timeOf(m, "startTime", "timestamp")
 	if began.IsZero() {
 		began = f.name.began
 	}
-	if !began.IsZero() {
-		p.CreatedAt = events.TimestampOf(began)
-	}
+	p.CreatedAt = agents.Stamp(began)
 	return agents.Fact{Key: "created", Time: began, Payload: p}
 }
 
@@ -259,11 +252,8 @@ type settings struct {
 // about is what was told of the session as such.
 type about struct {
 	title, cwd string
-	models     []string
+	models     agents.Models
 }
-
-// maxModels bounds how many models of a session are remembered.
-const maxModels = 64
 
 // told takes what a record says of the session.
 func (a *about) told(f *fold, s *saying, m rawjson.Members) {
@@ -273,7 +263,7 @@ func (a *about) told(f *fold, s *saying, m rawjson.Members) {
 	var set events.Fields
 	if title := m.Text("summary"); title != "" && title != a.title {
 		a.title = title
-		set = append(set, events.Field{Name: "title", Value: spell(title)})
+		set = append(set, events.Field{Name: "title", Value: agents.Spell(title)})
 	}
 	raw, _ := m.Get("directories")
 	if list, err := rawjson.Array(raw); err == nil && len(list) > 0 {
@@ -292,9 +282,9 @@ func (a *about) in(f *fold, dir string) events.Fields {
 		return nil
 	}
 	a.cwd = dir
-	set := events.Fields{{Name: "cwd", Value: spell(dir)}}
+	set := events.Fields{{Name: "cwd", Value: agents.Spell(dir)}}
 	if project := agents.Project("", dir); project != f.name.project {
-		set = append(set, events.Field{Name: "project", Value: spell(project)})
+		set = append(set, events.Field{Name: "project", Value: agents.Spell(project)})
 	}
 	return set
 }
@@ -306,9 +296,8 @@ func (a *about) place(f *fold, s *saying, m message) {
 		return
 	}
 	var set events.Fields
-	if model := m.Text("model"); m.kind == "gemini" && model != "" && len(model) <= maxID && !slices.Contains(a.models, model) && len(a.models) < maxModels {
-		a.models = append(a.models, model)
-		set = append(set, events.Field{Name: "models", Value: spell(a.models)})
+	if model := m.Text("model"); m.kind == "gemini" && model != "" && len(model) <= agents.MaxID && a.models.Add(model) {
+		set = append(set, a.models.Field())
 	}
 	if m.kind == "user" && a.cwd == "" {
 		set = append(set, a.in(f, folderIn(m.words()))...)
@@ -316,13 +305,4 @@ func (a *about) place(f *fold, s *saying, m message) {
 	if set != nil {
 		s.after("place", &events.SessionUpdated{Set: set}, m.time)
 	}
-}
-
-// spell spells a value that has been read.
-func spell(v any) json.RawMessage {
-	raw, err := rawjson.Marshal(v)
-	if err != nil {
-		panic("gemini: " + err.Error()) // only what was read from JSON is written
-	}
-	return raw
 }

@@ -190,14 +190,5 @@ func sessionIn(line []byte) string {
 	return ""
 }
 
-// token reports whether a text can be part of an id: it is short and of letters, digits
-// and a few signs.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._-", c) >= 0) {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= 128
-}
+// token reports whether a text can be part of an id.
+func token(s string) bool { return agents.IsToken(s, "._-") }

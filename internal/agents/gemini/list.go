@@ -81,7 +81,7 @@ func stretch(items []events.Item, from, to int) []events.Item {
 
 func (m message) item() events.Item {
 	it := events.Item{Turn: events.Raw(m.raw), Timestamp: m.spelled}
-	if len(m.id) <= maxID {
+	if len(m.id) <= agents.MaxID {
 		it.ID = m.id
 	}
 	return it
@@ -117,7 +117,7 @@ func (f *fold) put(s *saying, m message) {
 		f.list.floor = s.at.End
 	}
 	s.Thread = f.file.Thread
-	if len(m.id) <= maxID {
+	if len(m.id) <= agents.MaxID {
 		s.Turn = m.id
 	}
 }

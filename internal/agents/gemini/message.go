@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
@@ -37,9 +38,8 @@ func messageOf(raw json.RawMessage, m rawjson.Members) (message, bool) {
 	}
 	msg := message{Members: m, raw: raw, id: id, kind: m.Text("type"), parts: partsOf(m)}
 	msg.spelled = events.Timestamp(m.Text("timestamp"))
-	if at, ok := msg.spelled.Time(); ok && isSpelled(at) {
-		msg.time = at
-	} else {
+	var ok bool
+	if msg.time, ok = agents.ParseTime(string(msg.spelled)); !ok {
 		msg.spelled = ""
 	}
 	return msg, true
@@ -229,10 +229,4 @@ func textOf(m rawjson.Members, name string) (string, bool) {
 	}
 	text, err := rawjson.String(raw)
 	return text, err == nil
-}
-
-// isSpelled reports whether a time can be spelled as events spell theirs.
-func isSpelled(at time.Time) bool {
-	year := at.UTC().Year()
-	return 0 < year && year < 10000
 }

@@ -53,15 +53,13 @@ const cancelled = "Request cancelled."
 
 // prompt begins a turn: the one before it is over.
 func (f *fold) prompt(s *saying, m message) {
-	if m.id == f.run.id || m.id == "" || len(m.id) > maxID {
+	if m.id == f.run.id || m.id == "" || len(m.id) > agents.MaxID {
 		return
 	}
 	s.After = append(s.After, f.end(f.run.outcome(), "end"+s.key)...)
 	f.run = run{id: m.id, last: m.time}
 	p := &events.RunCreated{Run: f.run.ref()}
-	if !m.time.IsZero() {
-		p.CreatedAt = events.TimestampOf(m.time)
-	}
+	p.CreatedAt = agents.Stamp(m.time)
 	s.after("run", p, m.time)
 }
 
@@ -90,8 +88,6 @@ func (r *run) finish(outcome, key string) []agents.Fact {
 	}
 	r.told = outcome
 	p := &events.RunFinished{Run: r.ref(), Outcome: outcome, Result: events.Raw("{}")}
-	if !r.last.IsZero() {
-		p.FinishedAt = events.TimestampOf(r.last)
-	}
+	p.FinishedAt = agents.Stamp(r.last)
 	return []agents.Fact{{Key: key, Time: r.last, Payload: p}}
 }

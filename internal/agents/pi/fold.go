@@ -12,9 +12,6 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// maxID bounds the ids that are taken from lines.
-const maxID = 256
-
 // fold is what is known of a file.
 type fold struct {
 	file   agents.File
@@ -25,7 +22,7 @@ type fold struct {
 	places map[string]int64
 	copied time.Time // entries that are older are copies of the parent's; zero: there are none
 	title  string
-	models []string
+	models agents.Models
 	run    run
 }
 
@@ -50,9 +47,7 @@ type entry struct {
 
 func entryOf(m rawjson.Members) entry {
 	e := entry{Members: m, kind: m.Text("type"), id: m.Text("id"), parent: m.Text("parentId"), message: m.Object("message")}
-	if at, ok := events.Timestamp(m.Text("timestamp")).Time(); ok && isSpelled(at) {
-		e.time = at
-	}
+	e.time, _ = agents.ParseTime(m.Text("timestamp"))
 	return e
 }
 
@@ -136,7 +131,7 @@ func (f *fold) entry(s *saying) {
 	case "session_info":
 		f.called(s, strings.TrimSpace(s.Text("name")))
 	}
-	if s.Thread == agents.Main && s.id != "" && len(s.id) <= maxID {
+	if s.Thread == agents.Main && s.id != "" && len(s.id) <= agents.MaxID {
 		s.Turn = s.id
 	}
 }
@@ -167,7 +162,7 @@ func links(e entry) events.Raw {
 	if e.parent == "" {
 		parent = nil
 	}
-	return spell(struct {
+	return agents.Spell(struct {
 		ID     string  `json:"id"`
 		Parent *string `json:"parentId"`
 	}{e.id, parent})
@@ -186,16 +181,12 @@ func (f *fold) message(s *saying, copied bool) {
 	}
 }
 
-// maxModels bounds how many models of a session are remembered.
-const maxModels = 64
-
 // speaks hears which model speaks from here on. Which ones did is a fact of the session.
 func (f *fold) speaks(s *saying, model string) {
-	if model == "" || len(model) > maxID || slices.Contains(f.models, model) || len(f.models) == maxModels {
+	if model == "" || len(model) > agents.MaxID || !f.models.Add(model) {
 		return
 	}
-	f.models = append(f.models, model)
-	s.after("models", &events.SessionUpdated{Set: events.Fields{{Name: "models", Value: spell(f.models)}}})
+	s.after("models", &events.SessionUpdated{Set: events.Fields{f.models.Field()}})
 }
 
 // called takes what the person calls the session; nothing takes the name away.
@@ -204,11 +195,7 @@ func (f *fold) called(s *saying, title string) {
 		return
 	}
 	f.title = title
-	value := json.RawMessage("null")
-	if title != "" {
-		value = spell(title)
-	}
-	s.after("title", &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: value}}})
+	s.after("title", agents.Titled(title))
 }
 
 // beginning is the session as its first line says it is.
@@ -220,7 +207,7 @@ func (f *fold) beginning(e entry) agents.Fact {
 	cwd := e.Text("cwd")
 	p := &events.SessionCreated{Kind: events.KindTranscript, CreatedAt: events.TimestampOf(began), CWD: cwd, Project: agents.Project("", cwd)}
 	version, _ := e.Get("version")
-	p.Settings = spell(struct {
+	p.Settings = agents.Spell(struct {
 		Agent   string          `json:"agent"`
 		Version json.RawMessage `json:"version,omitempty"`
 	}{name, version})
@@ -228,19 +215,4 @@ func (f *fold) beginning(e entry) agents.Fact {
 		p.Parent = &events.Lineage{Session: session(parent.id)}
 	}
 	return agents.Fact{Key: "created", Time: began, Payload: p}
-}
-
-// spell spells a value that has been read.
-func spell(v any) json.RawMessage {
-	raw, err := rawjson.Marshal(v)
-	if err != nil {
-		panic("pi: " + err.Error()) // only what was read from JSON is written
-	}
-	return raw
-}
-
-// isSpelled reports whether a time can be spelled as events spell theirs.
-func isSpelled(at time.Time) bool {
-	year := at.UTC().Year()
-	return 0 < year && year < 10000
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
 )
 
 // run is the turn that is under way: from what the person says to the answer that stops.
@@ -30,7 +31,7 @@ func (f *fold) turn(s *saying, role string) {
 // ids, turns have them by where they begin.
 func (f *fold) prompt(s *saying) {
 	id := s.id
-	if id == "" || len(id) > maxID {
+	if id == "" || len(id) > agents.MaxID {
 		id = f.file.Stem + "@" + strconv.FormatInt(s.at.Start, 10)
 	}
 	if id == f.run.id {
@@ -40,7 +41,7 @@ func (f *fold) prompt(s *saying) {
 		f.finish(s, "lost", "stopped:unfinished")
 	}
 	f.run = run{id: id, last: s.time}
-	s.after("run", &events.RunCreated{Run: f.run.ref(), CreatedAt: stampOf(s.time)})
+	s.after("run", &events.RunCreated{Run: f.run.ref(), CreatedAt: agents.Stamp(s.time)})
 }
 
 // answer reads why the model stopped.
@@ -65,18 +66,10 @@ func (r *run) ref() events.RunRef { return events.RunRef{Kind: "turn", ID: r.id}
 func (f *fold) finish(s *saying, key, outcome string) {
 	result := []byte("{}")
 	if text := s.message.Text("errorMessage"); text != "" && key == "end" {
-		result = spell(struct {
+		result = agents.Spell(struct {
 			Error string `json:"error"`
 		}{text})
 	}
 	f.run.over = true
-	s.after(key, &events.RunFinished{Run: f.run.ref(), Outcome: outcome, Result: result, FinishedAt: stampOf(f.run.last)})
-}
-
-// stampOf is a time as events have it, "" if there is none.
-func stampOf(at time.Time) events.Timestamp {
-	if at.IsZero() {
-		return ""
-	}
-	return events.TimestampOf(at)
+	s.after(key, &events.RunFinished{Run: f.run.ref(), Outcome: outcome, Result: result, FinishedAt: agents.Stamp(f.run.last)})
 }

@@ -1,8 +1,6 @@
 package shapes
 
-import (
-	"github.com/tallylog/tally/internal/rawjson"
-)
+import "github.com/tallylog/tally/internal/rawjson"
 
 // A Step is {input: message, output: [message...]}, a step of tally-evals.
 var Step = Shape{Name: "step", Is: isStep, Read: readStep}

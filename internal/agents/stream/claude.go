@@ -81,7 +81,7 @@ func (f *fold) claudeResult(s *saying) {
 	}
 	var raw events.Raw
 	if len(usage) > 0 {
-		raw = spell(usage)
+		raw = agents.Spell(usage)
 	}
 	failed, _ := s.Get("is_error")
 	switch sub := s.Text("subtype"); {

@@ -3,18 +3,13 @@ package stream
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 )
-
-// maxID bounds the ids that are taken from lines.
-const maxID = 256
 
 // fold is what is known of a file.
 type fold struct {
@@ -23,7 +18,7 @@ type fold struct {
 	thread string // id of the agent's session; "": it says none
 	begun  bool   // the first line was read
 	model  string // as the command or a line says
-	models []string
+	models agents.Models
 	run    run
 	runs   int
 	text   pieces
@@ -70,7 +65,7 @@ func (s *saying) after(key string, p events.Payload) {
 // main lets the line be a turn of main, with an id that the line says, or "".
 func (s *saying) main(id string) {
 	s.Thread = agents.Main
-	if len(id) <= maxID {
+	if len(id) <= agents.MaxID {
 		s.Turn = id
 	}
 }
@@ -81,7 +76,7 @@ func (f *fold) Line(_ agents.Span, line []byte) agents.Meaning {
 	m, err := rawjson.Object(line)
 	if err == nil {
 		s.Members, s.kind = m, m.Text("type")
-		s.Time = timeOf(m)
+		s.Time, _ = agents.ParseTime(m.Text("timestamp"))
 	}
 	first := !f.begun
 	if first {
@@ -104,13 +99,11 @@ func (f *fold) Line(_ agents.Span, line []byte) agents.Meaning {
 func (f *fold) begin(s *saying) {
 	cwd, command := s.Text("cwd"), commandIn(s.Members)
 	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: cwd, Project: agents.Project("", cwd)}
-	if !s.Time.IsZero() {
-		p.CreatedAt = events.TimestampOf(s.Time)
-	}
+	p.CreatedAt = agents.Stamp(s.Time)
 	if f.kind.silent {
 		p.Title = title(command)
 	}
-	p.Settings = spell(struct {
+	p.Settings = agents.Spell(struct {
 		Agent   string   `json:"agent"`
 		Command []string `json:"command,omitempty"`
 	}{agentOf(f.kind, command), command})
@@ -169,7 +162,7 @@ func modelIn(command []string) string {
 
 // cut returns a text that is short enough to be a name, else "".
 func cut(text string) string {
-	if len(text) > maxID {
+	if len(text) > agents.MaxID {
 		return ""
 	}
 	return text
@@ -193,9 +186,7 @@ func (f *fold) start(s *saying, kind string) {
 	f.runs++
 	f.run = run{events.RunRef{Kind: kind, ID: f.file.Stem + "/" + strconv.Itoa(f.runs)}}
 	p := &events.RunCreated{Run: f.run.RunRef}
-	if !s.Time.IsZero() {
-		p.CreatedAt = events.TimestampOf(s.Time)
-	}
+	p.CreatedAt = agents.Stamp(s.Time)
 	s.after("run", p)
 }
 
@@ -205,9 +196,7 @@ func (f *fold) finish(s *saying, outcome string, result, usage events.Raw) {
 		return
 	}
 	p := &events.RunFinished{Run: f.run.RunRef, Outcome: outcome, Result: result, Usage: usage}
-	if !s.Time.IsZero() {
-		p.FinishedAt = events.TimestampOf(s.Time)
-	}
+	p.FinishedAt = agents.Stamp(s.Time)
 	f.run = run{}
 	s.after("end", p)
 }
@@ -217,11 +206,8 @@ func failure(message string) events.Raw {
 	if message == "" {
 		return events.Raw("{}")
 	}
-	return spell(map[string]string{"error": message})
+	return agents.Spell(map[string]string{"error": message})
 }
-
-// maxModels bounds how many models of a session are remembered.
-const maxModels = 64
 
 // speaks hears which model speaks from here on.
 func (f *fold) speaks(s *saying, model string) {
@@ -229,11 +215,9 @@ func (f *fold) speaks(s *saying, model string) {
 		return
 	}
 	f.model = model
-	if slices.Contains(f.models, model) || len(f.models) == maxModels {
-		return
+	if f.models.Add(model) {
+		s.after("models", &events.SessionUpdated{Set: events.Fields{f.models.Field()}})
 	}
-	f.models = append(f.models, model)
-	s.after("models", &events.SessionUpdated{Set: events.Fields{{Name: "models", Value: spell(f.models)}}})
 }
 
 // about says where the program works, if the recorder does not.
@@ -275,7 +259,7 @@ func (f *fold) piece(s *saying, text, turn string) {
 		return
 	}
 	t.seq++
-	s.after("delta", &events.RunProgressed{Run: f.run.RunRef, Kind: "text", Thread: agents.Main, Turn: turn, Seq: t.seq, Delta: spell(valid(string(t.text[t.sent:])))})
+	s.after("delta", &events.RunProgressed{Run: f.run.RunRef, Kind: "text", Thread: agents.Main, Turn: turn, Seq: t.seq, Delta: agents.Spell(valid(string(t.text[t.sent:])))})
 	t.sent = len(t.text)
 }
 
@@ -289,13 +273,4 @@ func (f *fold) whole(s *saying) {
 		f.text.said++
 	}
 	f.done()
-}
-
-// timeOf returns the time that a line says, zero if it says none.
-func timeOf(m rawjson.Members) time.Time {
-	at, ok := events.Timestamp(m.Text("timestamp")).Time()
-	if year := at.UTC().Year(); !ok || year < 1 || year > 9999 {
-		return time.Time{}
-	}
-	return at
 }

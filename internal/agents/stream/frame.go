@@ -1,12 +1,12 @@
 package stream
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
@@ -15,7 +15,7 @@ const frame = "tally.exec"
 
 // Begin returns the first line of a file, without its end: what is run, where, and when.
 func Begin(command []string, cwd string, at time.Time) []byte {
-	return spell(struct {
+	return agents.Spell(struct {
 		Type    string           `json:"type"`
 		Time    events.Timestamp `json:"timestamp"`
 		CWD     string           `json:"cwd,omitempty"`
@@ -47,7 +47,7 @@ func End(e Ending, at time.Time) []byte {
 	if !e.Cut {
 		l.Exit = &e.Exit
 	}
-	return spell(l)
+	return agents.Spell(l)
 }
 
 // IsEnd reports whether a line is what End returned.
@@ -70,7 +70,7 @@ func ending(m rawjson.Members) (outcome string, result events.Raw) {
 	exit, hasExit := m.Get("exit")
 	switch {
 	case m.Text("signal") != "":
-		return "interrupted", spell(map[string]string{"signal": m.Text("signal")})
+		return "interrupted", agents.Spell(map[string]string{"signal": m.Text("signal")})
 	case !hasExit:
 		return "stopped:unrecorded", events.Raw("{}")
 	case string(exit) == "0":
@@ -80,7 +80,7 @@ func ending(m rawjson.Members) (outcome string, result events.Raw) {
 	if err != nil {
 		code = 1
 	}
-	return "failed", spell(map[string]int{"exit": code})
+	return "failed", agents.Spell(map[string]int{"exit": code})
 }
 
 // commandIn reads the command of a first line.
@@ -110,13 +110,4 @@ func validAll(list []string) []string {
 		out[i] = valid(s)
 	}
 	return out
-}
-
-// spell spells a value that is made of texts and numbers alone.
-func spell(v any) json.RawMessage {
-	raw, err := rawjson.Marshal(v)
-	if err != nil {
-		panic("stream: " + err.Error()) // only what was read from JSON is written
-	}
-	return raw
 }

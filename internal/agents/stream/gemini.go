@@ -47,7 +47,7 @@ func (f *fold) saidID() string { return f.file.Stem + "/said/" + strconv.Itoa(f.
 
 // said is the turn that pieces are: a message as the program writes one that is whole.
 func (f *fold) said() events.Entry {
-	e := events.Entry{Thread: agents.Main, ID: f.saidID(), Turn: spell(struct {
+	e := events.Entry{Thread: agents.Main, ID: f.saidID(), Turn: agents.Spell(struct {
 		Type    string          `json:"type"`
 		Time    json.RawMessage `json:"timestamp,omitempty"`
 		Role    string          `json:"role"`

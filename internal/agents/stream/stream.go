@@ -185,17 +185,8 @@ func (n named) session() string {
 	return name + "/" + n.kind.name + "/" + n.stem
 }
 
-// token reports whether a text can be part of an id and of a file's name: it is short and of
-// letters, digits and a few signs.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._-+", c) >= 0) {
-			return false
-		}
-	}
-	return 0 < len(s) && len(s) <= 128 && s[0] != '.'
-}
+// token reports whether a text can be part of an id.
+func token(s string) bool { return agents.IsToken(s, "._-+") && s[0] != '.' }
 
 // baseOf is the last part of a path, whatever system it is of.
 func baseOf(dir string) string {

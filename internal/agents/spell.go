@@ -1,0 +1,79 @@
+package agents
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+)
+
+// MaxID bounds the ids and names that are taken from lines.
+const MaxID = 256
+
+// IsToken reports whether a text can be part of an id: it is short and of letters, digits
+// and the given signs.
+func IsToken(s, signs string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(signs, c) >= 0) {
+			return false
+		}
+	}
+	return 0 < len(s) && len(s) <= 128
+}
+
+// Spell returns the JSON of a value that has texts, numbers and what was read from JSON.
+func Spell(v any) json.RawMessage {
+	raw, err := rawjson.Marshal(v)
+	if err != nil {
+		panic("agents: " + err.Error()) // such a value can always be spelled
+	}
+	return raw
+}
+
+// ParseTime reads a time that events can spell.
+func ParseTime(text string) (time.Time, bool) {
+	at, ok := events.Timestamp(text).Time()
+	if year := at.UTC().Year(); !ok || year < 1 || year > 9999 {
+		return time.Time{}, false
+	}
+	return at, true
+}
+
+// Stamp returns a time as events spell it, "" for the zero time.
+func Stamp(at time.Time) events.Timestamp {
+	if at.IsZero() {
+		return ""
+	}
+	return events.TimestampOf(at)
+}
+
+// Titled returns the event that changes the title of a session. The title "" takes it away.
+func Titled(title string) *events.SessionUpdated {
+	value := json.RawMessage("null")
+	if title != "" {
+		value = Spell(title)
+	}
+	return &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: value}}}
+}
+
+// Models are the models that spoke in a session, in the order in which they first did.
+type Models []string
+
+// maxModels bounds how many models of a session are remembered.
+const maxModels = 64
+
+// Add adds a model; false: it is known already, or there are too many.
+func (m *Models) Add(model string) bool {
+	if slices.Contains(*m, model) || len(*m) == maxModels {
+		return false
+	}
+	*m = append(*m, model)
+	return true
+}
+
+// Field is the field of a session that lists the models.
+func (m Models) Field() events.Field { return events.Field{Name: "models", Value: Spell(m)} }
