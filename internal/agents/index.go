@@ -19,15 +19,16 @@ type Name struct {
 // Wrapper is an Agent that has another one do most of what it does.
 type Wrapper interface{ Unwrap() Agent }
 
-// IndexerOf returns the Indexer that an agent is, or that it wraps.
-func IndexerOf(a Agent) (Indexer, bool) {
+// As returns the T that an agent is, or that it wraps.
+func As[T any](a Agent) (T, bool) {
 	for {
-		if i, ok := a.(Indexer); ok {
-			return i, true
+		if t, ok := a.(T); ok {
+			return t, true
 		}
 		w, ok := a.(Wrapper)
 		if !ok {
-			return nil, false
+			var none T
+			return none, false
 		}
 		a = w.Unwrap()
 	}

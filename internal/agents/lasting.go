@@ -7,17 +7,3 @@ type Lasting interface {
 	// has it. "": nothing does.
 	Lasts(session string) string
 }
-
-// LastingOf returns the Lasting that an agent is, or that it wraps.
-func LastingOf(a Agent) (Lasting, bool) {
-	for {
-		if l, ok := a.(Lasting); ok {
-			return l, true
-		}
-		w, ok := a.(Wrapper)
-		if !ok {
-			return nil, false
-		}
-		a = w.Unwrap()
-	}
-}

@@ -19,14 +19,14 @@ func (in *Ingester) wants(root, rel string) bool {
 	if agent.Wants(rel) {
 		return true
 	}
-	i, ok := agents.IndexerOf(agent)
+	i, ok := agents.As[agents.Indexer](agent)
 	return ok && i.IsIndex(rel)
 }
 
 // indexOf returns what reads a file that says how sessions are called; false: it is none.
 func (in *Ingester) indexOf(f tail.File) (agents.Indexer, bool) {
 	agent := in.sources[f.Root].Agent
-	i, ok := agents.IndexerOf(agent)
+	i, ok := agents.As[agents.Indexer](agent)
 	return i, ok && i.IsIndex(f.Rel) && !agent.Wants(f.Rel)
 }
 

@@ -24,7 +24,7 @@ type renamed struct {
 
 // original returns the session of a file as the log calls it.
 func (in *Ingester) original(f tail.File, is agents.File) string {
-	lasting, ok := agents.LastingOf(in.sources[f.Root].Agent)
+	lasting, ok := agents.As[agents.Lasting](in.sources[f.Root].Agent)
 	if !ok || in.o.Sessions == nil {
 		return is.Session
 	}
@@ -98,7 +98,7 @@ func (in *Ingester) movedFrom(f tail.File, is agents.File, ids []string) string 
 // isRenamed reports whether a file is called otherwise than the log has it, in a folder that
 // was renamed: then all of it is read, as its lines may name the folder.
 func (in *Ingester) isRenamed(t tail.File, f *file) bool {
-	_, ok := agents.LastingOf(in.sources[t.Root].Agent)
+	_, ok := agents.As[agents.Lasting](in.sources[t.Root].Agent)
 	return ok && in.o.Sessions != nil && f.called != clean(t.Rel)
 }
 

@@ -2,6 +2,7 @@ package codex
 
 import (
 	"bytes"
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -30,10 +31,8 @@ func (Agent) Roots(env func(string) string) []string {
 	if home := env("CODEX_HOME"); home != "" {
 		return []string{home}
 	}
-	for _, v := range []string{"HOME", "USERPROFILE"} {
-		if home := env(v); home != "" {
-			return []string{path.Join(home, ".codex")}
-		}
+	if home := cmp.Or(env("HOME"), env("USERPROFILE")); home != "" {
+		return []string{path.Join(home, ".codex")}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package pi
 
 import (
 	"bytes"
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -28,10 +29,7 @@ func (Agent) Format() string { return name }
 // Roots returns the folder of sessions that PI_CODING_AGENT_SESSION_DIR names, and the one
 // in pi's own folder.
 func (Agent) Roots(env func(string) string) []string {
-	home := env("HOME")
-	if home == "" {
-		home = env("USERPROFILE")
-	}
+	home := cmp.Or(env("HOME"), env("USERPROFILE"))
 	var roots []string
 	if dir := expand(env("PI_CODING_AGENT_SESSION_DIR"), home); dir != "" {
 		roots = append(roots, dir)
