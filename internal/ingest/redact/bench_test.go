@@ -18,8 +18,8 @@ func goroot(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-func benchLines(b *testing.B, lines [][]byte) {
-	r := mustNew(b, redact.Options{})
+func benchLines(b *testing.B, lines [][]byte, patterns ...redact.Pattern) {
+	r := mustNew(b, redact.Options{Patterns: patterns})
 	size := 0
 	for _, line := range lines {
 		size += len(line) + 1
@@ -35,6 +35,12 @@ func benchLines(b *testing.B, lines [][]byte) {
 
 func BenchmarkLine(b *testing.B) {
 	b.Run("agents", func(b *testing.B) { benchLines(b, agentLines(b)) })
+	ticket := redact.Pattern{Name: "ticket", Regexp: `TICKET-[0-9]{6,}`}
+	key := redact.Pattern{Name: "key", Regexp: `(?i)internal[_-]key["':= ]+([a-z0-9]{20,})`}
+	number := redact.Pattern{Name: "number", Regexp: `\b[0-9]{4}-[0-9]{4}-[0-9]{4}\b`}
+	b.Run("one pattern", func(b *testing.B) { benchLines(b, agentLines(b), ticket) })
+	b.Run("two patterns", func(b *testing.B) { benchLines(b, agentLines(b), ticket, key) })
+	b.Run("without literals", func(b *testing.B) { benchLines(b, agentLines(b), number) })
 	b.Run("source", func(b *testing.B) {
 		var lines [][]byte
 		eachLine(b, filepath.Join(goroot(b), "src", "net"), func(_ string, line []byte) { lines = append(lines, line) }, ".go")
