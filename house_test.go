@@ -82,8 +82,8 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/nats/segindex", "internal/disk/durable"},
 	{"internal/disk/statefile", "internal/disk/durable"},
 	{"internal/testkit/storetest", ". embedded internal/formats log log/memlog internal/testkit/logtest events internal/config internal/testkit"}, // for tests
-	{"internal/testkit", "events"}, // for tests
 	{"internal/testkit/faults", ""},
+	{"internal/testkit", "events"}, // for tests
 	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"}, // for tests
 	{"internal/ingest/tail", "internal/disk/durable internal/disk/lockfile"},
 }
