@@ -205,7 +205,7 @@ func testProjects(t *testing.T, st *tally.Store) {
 	formattest.MustEqual(t, files("second"), export(t, two))
 	// Into the same namespace the second is refused, and the first stays.
 	dir := formattest.WriteTree(t, t.TempDir(), 0o644, files("three"))
-	if r, err := tallydir.Import(t.Context(), one, dir, formats.ImportOptions{}); err != nil || len(r.Refused) != 1 {
+	if r, err := (tallydir.Layout{}).Import(t.Context(), one, dir, formats.ImportOptions{}); err != nil || len(r.Refused) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	formattest.MustEqual(t, files("one"), export(t, one))

@@ -41,7 +41,7 @@ func export(t *testing.T, st *tally.Store) map[string]string {
 func bring(t *testing.T, st *tally.Store, files map[string]string) formats.Report {
 	t.Helper()
 	dir := formattest.WriteTree(t, filepath.Join(t.TempDir(), "project"), 0o644, files)
-	r, err := tallydir.Import(t.Context(), st, dir, formats.ImportOptions{})
+	r, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 	for _, root := range []string{"travel", "cashflow"} {
 		dir := testkit.Data(t, "tally", root)
 		own := need(st.In(st.Namespace() + "-" + root))
-		if r, err := tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}); err != nil || len(r.Problems) > 0 {
+		if r, err := (tallydir.Layout{}).Import(t.Context(), own, dir, formats.ImportOptions{}); err != nil || len(r.Problems) > 0 {
 			t.Fatalf("%v, %v", r.Problems, err)
 		}
 		files := formattest.ReadTree(t, dir)
@@ -175,9 +175,9 @@ func TestGeneratedFolders(t *testing.T) {
 				t.Fatal(err)
 			}
 			own := need(st.In(fmt.Sprint("folder-", seed)))
-			need(tallydir.Import(t.Context(), own, dir, formats.ImportOptions{}))
+			need((tallydir.Layout{}).Import(t.Context(), own, dir, formats.ImportOptions{}))
 			formattest.MustEqual(t, formattest.ReadTree(t, dir), export(t, own))
-			if again := need(tallydir.Import(t.Context(), own, dir, formats.ImportOptions{})); again.Events != 0 {
+			if again := need((tallydir.Layout{}).Import(t.Context(), own, dir, formats.ImportOptions{})); again.Events != 0 {
 				t.Errorf("a second import added %d events", again.Events)
 			}
 		})

@@ -189,9 +189,9 @@ func (im importer) session(ctx context.Context) error {
 	v := view{im.Target, s}
 	return im.Bring(ctx, s, sessiondir.Work{ID: im.f.id, Place: im.f.Path, Kind: events.KindHistory,
 		Same: func() (bool, error) { return im.f.isFile(ctx, v) },
-		Plan: func(origin *events.Origin) (sessiondir.Plan, error) {
+		Plan: func(origin *events.Origin) (sessiondir.Steps, error) {
 			p, err := im.plan(v, origin)
-			return sessiondir.Plan{Contradicts: p.contradicts, Apply: func() error {
+			return sessiondir.Steps{Contradicts: p.contradicts, Apply: func() error {
 				if err := p.apply(ctx); err != nil {
 					return err
 				}

@@ -153,9 +153,9 @@ func (im importer) session(ctx context.Context, u *unit) error {
 			differing, err := v.differing(ctx, u)
 			return len(differing) == 0, err
 		},
-		Plan: func(origin *events.Origin) (sessiondir.Plan, error) {
+		Plan: func(origin *events.Origin) (sessiondir.Steps, error) {
 			p, err := makePlan(ctx, v, u, origin)
-			return sessiondir.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p, u, origin) }}, err
+			return sessiondir.Steps{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p, u, origin) }}, err
 		},
 		Finish: func(outcome *int) { im.Finish(u.Folder, outcome) },
 	})

@@ -11,12 +11,13 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// apply carries a plan out.
-func (p *plan) apply(ctx context.Context, im *sessiondir.Intake) error {
-	if err := p.applyDocuments(ctx, im); err != nil {
+// Apply implements sessiondir.Plan.
+func (p *plan) Apply(ctx context.Context) error {
+	p.recall = p.fresh && p.f.small() && p.f.In.Dry == nil
+	if err := p.applyDocuments(ctx); err != nil {
 		return err
 	}
-	g := emitter{p: p, w: im.Writer(p.s.Subject, p.base, events.TypeRunFinished)}
+	g := emitter{p: p, w: p.f.In.Writer(p.s.Subject, p.base, events.TypeRunFinished)}
 	g.w.Rewrites = p.rewrites
 	for _, emit := range []func(context.Context) error{g.head, g.turns, g.traces, g.runs, g.w.Flush} {
 		if err := emit(ctx); err != nil {
@@ -155,14 +156,14 @@ func (g emitter) runs(ctx context.Context) error {
 }
 
 // applyDocuments keeps files whole, before any event names them.
-func (p *plan) applyDocuments(ctx context.Context, im *sessiondir.Intake) error {
+func (p *plan) applyDocuments(ctx context.Context) error {
 	for _, s := range p.whole {
-		if err := im.Keep(ctx, p.document(s), p.origin, s.File, events.Link{Rel: "session", To: p.s.Subject.String()}); err != nil {
+		if err := p.f.In.Keep(ctx, p.document(s), p.origin, s.File, events.Link{Rel: "session", To: p.s.Subject.String()}); err != nil {
 			return err
 		}
 	}
 	for _, doc := range p.gone {
-		if err := im.Drop(ctx, doc); err != nil {
+		if err := p.f.In.Drop(ctx, doc); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func BenchmarkImportAgain(b *testing.B) {
 	events := mustImport(b, st, dir).Events
 	began, n := time.Now(), 0
 	for b.Loop() {
-		if r, err := tallydir.Import(b.Context(), st, dir, formats.ImportOptions{}); err != nil || r.Events != 0 {
+		if r, err := (tallydir.Layout{}).Import(b.Context(), st, dir, formats.ImportOptions{}); err != nil || r.Events != 0 {
 			b.Fatal(r, err)
 		}
 		n++

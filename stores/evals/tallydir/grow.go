@@ -48,8 +48,8 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 }
 
 func grownSince(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset) (g grown, ok bool, err error) {
-	o, err := units.Outline(ctx, src, root, unit)
-	if err != nil || pathOf(o) != at || mayHaveTraces(o) {
+	o, err := sessiondir.Outline(ctx, src, store{}, root, unit)
+	if err != nil || dirOf(o) != at || mayHaveTraces(o) {
 		return g, false, err
 	}
 	g.at = at
@@ -68,4 +68,10 @@ func mayHaveTraces(o *projector.Outline) bool {
 	_, known := o.Ledger().Formats[sessiondir.KeyOf(tracesName)]
 	_, simulated := o.Ledger().Fields.Get("trajectory")
 	return known || simulated || slices.Contains(o.Names(), steps.TracesThread)
+}
+
+// dirOf is the folder of a session that was opened.
+func dirOf(o *projector.Outline) string {
+	v := view{s: &projector.Session{Subject: o.Subject(), Ledger: o.Ledger()}}
+	return v.Dir()
 }

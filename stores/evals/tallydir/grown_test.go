@@ -73,7 +73,7 @@ func TestRewoundMeanwhile(t *testing.T) {
 						other()
 						m.Called = true
 					}
-					r, err := tallydir.Import(t.Context(), m, dir, formats.ImportOptions{})
+					r, err := (tallydir.Layout{}).Import(t.Context(), m, dir, formats.ImportOptions{})
 					if err != nil || !m.Called {
 						t.Fatalf("nobody came between: %v, %v", m.Called, err)
 					}

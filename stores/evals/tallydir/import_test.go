@@ -168,7 +168,7 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("problem %q", reason)
 		}
 		mustEqual(t, with(a, "conversations/c2/notes", "x"), exported(t, st))
-		if _, err := tallydir.Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil {
+		if _, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil {
 			t.Fatal(err)
 		}
 		mustEqual(t, b, exported(t, st))
@@ -239,7 +239,7 @@ func TestLiveChanges(t *testing.T) {
 			if c.refused && (r.Events != 0 || load(t, st, "c1").Threads.Hash() != before) {
 				t.Errorf("a refused session was changed: %+v", r)
 			}
-			if r, err := tallydir.Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+			if r, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 				t.Fatal(r, err)
 			}
 			got := exported(t, st)
@@ -260,7 +260,7 @@ func TestLiveChanges(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	st, dir := openStore(t), filepath.Join(t.TempDir(), "p")
 	writeTree(t, dir, with(smallTree(), conv+"notes", "x", "README", "y", conv+"conversation.jsonl", "{\n"+step(1)))
-	dry, err := tallydir.Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true})
+	dry, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,9 @@ func TestConcurrentImports(t *testing.T) {
 	errs := make([]error, len(reports))
 	var all sync.WaitGroup
 	for i := range reports {
-		all.Go(func() { reports[i], errs[i] = tallydir.Import(t.Context(), st, dir, formats.ImportOptions{}) })
+		all.Go(func() {
+			reports[i], errs[i] = (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
+		})
 	}
 	all.Wait()
 	added := 0
@@ -329,7 +331,7 @@ func TestCutOff(t *testing.T) {
 		st := openStore(t)
 		c := &cut{store: st}
 		c.left.Store(left)
-		_, err := tallydir.Import(t.Context(), c, dir, formats.ImportOptions{})
+		_, err := (tallydir.Layout{}).Import(t.Context(), c, dir, formats.ImportOptions{})
 		if err == nil {
 			break
 		}
@@ -372,7 +374,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	for _, path := range []string{base, filepath.Join(base, "none"), filepath.Join(base, "proj", "main.go")} {
-		if _, err := tallydir.Import(t.Context(), openStore(t), path, formats.ImportOptions{}); err == nil {
+		if _, err := (tallydir.Layout{}).Import(t.Context(), openStore(t), path, formats.ImportOptions{}); err == nil {
 			t.Errorf("%s was imported", path)
 		}
 		if (tallydir.Layout{}).Sniff(path) {
@@ -380,7 +382,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	st := openStore(t)
-	r, err := tallydir.Import(t.Context(), st, filepath.Join(base, "proj"), formats.ImportOptions{Only: []string{"c2"}})
+	r, err := (tallydir.Layout{}).Import(t.Context(), st, filepath.Join(base, "proj"), formats.ImportOptions{Only: []string{"c2"}})
 	if err != nil || r.Sessions != 1 || fmt.Sprint(load(t, st, "c2").Subject) != "session/c2" {
 		t.Errorf("only c2: %+v, %v", r, err)
 	}

@@ -24,7 +24,7 @@ func openStore(t testing.TB) store { return formattest.OpenStore(t) }
 
 func mustImport(t testing.TB, st store, dir string) formats.Report {
 	t.Helper()
-	r, err := tallydir.Import(t.Context(), st, dir, formats.ImportOptions{})
+	r, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,11 @@ package tallydir
 
 import (
 	"context"
-	"iter"
-	"strings"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
@@ -12,58 +15,101 @@ import (
 )
 
 // Layout is the layout of this package. It has no state.
-type Layout struct{}
-
-var _ formats.Live = Layout{}
-
-// Name implements formats.Layout.
-func (Layout) Name() string { return Format }
-
-// Sniff implements formats.Layout: a folder that holds conversations/ or
-// .tally/conversations/, or the folder of one conversation.
-func (Layout) Sniff(path string) bool {
-	_, err := locate(path)
-	return err == nil
+//
+// Its Import brings a folder into a store that holds conversations/ or .tally/conversations/, or
+// the folder of one conversation.
+type Layout struct {
+	sessiondir.Layout[store, *folder, *view]
 }
 
-// Import implements formats.Layout, see [Import].
-func (Layout) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
-	return Import(ctx, target, path, o)
+var (
+	_ formats.Live    = Layout{}
+	_ formats.Chooser = Layout{}
+)
+
+// store is what the layout knows of conversations.
+type store struct {
+	sessiondir.Defaults
+	turns *turns // among the conversations of an import
 }
 
-// Files implements formats.Layout.
-func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	v := view{src, s}
-	return sessiondir.Files(ctx, conversations+"/"+folderOf(s)+"/", v.paths(), v.file)
-}
+// Stamp implements sessiondir.Store.
+func (store) Stamp() sessiondir.Stamp { return stamp }
 
-// folderOf returns the name of a session's folder: the one it was imported from,
-// else the one made of its id.
-func folderOf(s *projector.Session) string {
-	if name := sessiondir.PathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
-		return name
+// Shape implements sessiondir.Store.
+func (store) Shape() sessiondir.Shape {
+	return sessiondir.Shape{
+		Layout: Format, Sessions: conversations, Inside: ".tally", Flat: true,
+		IsRoot:     holdsConversations,
+		HasSession: looksLikeConversation,
+		Nothing:    "holds neither conversations/ nor a conversation",
 	}
-	return formats.FileName(s.Subject.ID)
 }
 
-// RootFiles implements formats.Layout.
-func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
-	return sessiondir.ExportRoot(ctx, src, root, isRootFile)
+func holdsConversations(dir string) bool { return isDir(filepath.Join(dir, conversations)) }
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
-// Subject implements formats.Layout: the session of a file in a conversation's
-// folder, the document of any other.
-func (Layout) Subject(ctx context.Context, src formats.Source, root, path string) (events.Subject, bool) {
-	rest, ok := strings.CutPrefix(path, conversations+"/")
-	name, inside, below := strings.Cut(rest, "/")
-	if ok && below && inside != "" && formats.IsFileName(name) {
-		if id, ok := sessiondir.SessionOf(ctx, src, name); ok {
-			return events.Session(src.Namespace(), id), true
-		}
-		return events.Subject{}, false
+// looksLikeConversation reports whether a folder has one of a conversation's files.
+func looksLikeConversation(dir string) bool {
+	isIn := func(name string) bool { return sessiondir.IsFile(filepath.Join(dir, name)) }
+	return slices.ContainsFunc([]string{metaName, turnsName, trajectoryName, tracesName}, isIn) || isDir(filepath.Join(dir, "runs"))
+}
+
+// Exports implements sessiondir.Store: conversations that no import brought.
+func (store) Exports(kind string) bool { return kind == events.KindConversation }
+
+// Document implements sessiondir.Store.
+func (store) Document(ns, root, path string) events.Subject { return documentOf(ns, root, path) }
+
+// View implements sessiondir.Store.
+func (store) View(src formats.Source, s *projector.Session) *view { return &view{src, s} }
+
+// Begin implements sessiondir.Store. What a dry run appends is not read back.
+func (store) Begin(in *sessiondir.Intake) (store, error) {
+	if in.Dry != nil {
+		in.Dry.Brief = true
 	}
-	if path == "" || strings.Contains(path, "/") && (!ok || below) {
-		return events.Subject{}, false
+	return store{turns: newTurns()}, nil
+}
+
+// Parallel implements sessiondir.Store.
+func (store) Parallel() int { return most }
+
+// Birth implements sessiondir.Store: meta.json says it.
+func (store) Birth(in *sessiondir.Intake, u sessiondir.Unit) string {
+	f := &folder{Folder: in.Folder(u)}
+	file, err := in.Tree.File(path.Join(u.Dir, metaName))
+	if err != nil || f.scanJSON(&source{File: file, place: place{part: partMeta}}) != nil {
+		return ""
 	}
-	return documentOf(src.Namespace(), root, path), true
+	return f.birth
+}
+
+// List implements sessiondir.Store. It returns when there is room in memory for the folder.
+func (st store) List(ctx context.Context, at sessiondir.Folder) (*folder, error) {
+	f := &folder{Folder: at, turns: st.turns, release: func() {}}
+	if err := f.list(); err != nil || len(f.files) == 0 {
+		return f, err
+	}
+	if err := f.identify(); err != nil {
+		return nil, err
+	}
+	var err error
+	f.release, err = st.turns.hold(ctx, f.size)
+	return f, err
+}
+
+// identify finds the id of the session that a folder is.
+func (f *folder) identify() error {
+	if formats.IsShortened(f.name()) {
+		f.ID = f.fullID()
+	}
+	if other := formats.FileName(f.ID); other != f.name() && f.Tree.IsDir(path.Join(conversations, other)) {
+		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q and %q are folders of the same session", f.name(), other)}
+	}
+	return nil
 }

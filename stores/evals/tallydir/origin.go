@@ -8,9 +8,8 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// contradicts reports whether the plan would undo what others did after the last
-// import. To add turns to what others added takes nothing away.
-func (p *plan) contradicts(since map[string]bool) bool {
+// Contradicts implements sessiondir.Plan. To add turns to what others added takes nothing away.
+func (p *plan) Contradicts(since map[string]bool) bool {
 	if sessiondir.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.main >= 0 || p.traces >= 0) {
 		return true
 	}
@@ -30,9 +29,9 @@ func (p *plan) contradicts(since map[string]bool) bool {
 
 // fullID finds the id of which a folder's name is the shortened form: its files
 // say it.
-func (im importer) fullID(f *folder) string {
+func (f *folder) fullID() string {
 	for _, name := range []string{metaName, turnsName} {
-		if id := im.idIn(f, name); formats.FileName(id) == f.name() {
+		if id := f.idIn(name); formats.FileName(id) == f.name() {
 			return id
 		}
 	}
@@ -40,7 +39,7 @@ func (im importer) fullID(f *folder) string {
 }
 
 // idIn reads the id from meta.json or from the first line of a conversation.
-func (im importer) idIn(f *folder, name string) string {
+func (f *folder) idIn(name string) string {
 	s := f.file(name)
 	if s == nil {
 		return ""

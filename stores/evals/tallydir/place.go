@@ -100,9 +100,3 @@ func documentOf(ns, root, path string) events.Subject {
 	}
 	return sessiondir.DocumentOf(ns, root, path, dir)
 }
-
-// isRootFile reports whether a file is one of a root itself, not of a session.
-func isRootFile(path string) bool {
-	rest, _ := strings.CutPrefix(path, conversations+"/")
-	return !strings.Contains(rest, "/")
-}

@@ -17,7 +17,7 @@ import (
 // plan is what has to happen so that the session renders the folder. Only small
 // things stand in it: turns and results are read again when their turn comes.
 type plan struct {
-	view
+	*view
 	f      *folder
 	fresh  bool           // the session has no record yet
 	base   events.Offset  // the head that the plan was made on
@@ -40,8 +40,8 @@ type plan struct {
 	alone  bool             // they are all that the session has, and this import added them
 }
 
-// makePlan compares a scanned folder with a session.
-func makePlan(ctx context.Context, v view, f *folder, origin *events.Origin) (*plan, error) {
+// Plan implements sessiondir.Found.
+func (f *folder) Plan(ctx context.Context, v *view, origin *events.Origin) (sessiondir.Plan, error) {
 	p := &plan{view: v, f: f, base: v.s.Offset(), fresh: v.s.Offset() == 0, origin: origin, main: -1, traces: -1}
 	p.planThreads()
 	if err := p.planRuns(ctx); err != nil {
@@ -300,7 +300,7 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 			set = append(set, events.Field{Name: "trajectory", Value: raw})
 		}
 	}
-	if folderOf(p.s) != p.f.name() {
+	if p.Dir() != p.f.Dir {
 		field := events.Field{Name: fieldFolder, Value: events.Raw("null")}
 		if formats.FileName(p.f.ID) != p.f.name() {
 			field.Value = rawjson.AppendString(nil, sessiondir.KeyOf(p.f.name()))

@@ -165,15 +165,25 @@ func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool,
 	return true, d.out.end()
 }
 
-// paths lists the files that the session may have, sorted.
-func (v *view) paths() []string {
+// Dir implements sessiondir.View: the folder that a conversation was imported from, else the one
+// made of its id.
+func (v *view) Dir() string {
+	name := sessiondir.PathOf(v.s.Ledger.Text(fieldFolder))
+	if !formats.IsFileName(name) {
+		name = formats.FileName(v.s.Subject.ID)
+	}
+	return conversations + "/" + name
+}
+
+// Paths implements sessiondir.View.
+func (v *view) Paths(context.Context) ([]string, error) {
 	list := []string{metaName, turnsName, trajectoryName, tracesName}
 	for _, r := range v.s.Ledger.Runs {
 		if isRunKind(r.Kind) && r.Last() != nil {
 			list = append(list, runPath(r.Ref(), v.s.Ledger.Formats))
 		}
 	}
-	return sessiondir.Paths(v.s, list...)
+	return sessiondir.Paths(v.s, list...), nil
 }
 
 // place says what a file of the session holds. The name of a run with a long id
@@ -191,9 +201,8 @@ func (v *view) place(path string) place {
 	return p
 }
 
-// file decides where the bytes of a path come from. ok is false if the session
-// has no such file.
-func (v *view) file(ctx context.Context, path string) (f sessiondir.Output, ok bool, err error) {
+// File implements sessiondir.View.
+func (v *view) File(ctx context.Context, path string) (f sessiondir.Output, ok bool, err error) {
 	p := v.place(path)
 	f, err = sessiondir.OutputOf(v.src, v.s, path, func(format events.FileFormat) (string, error) { return v.sum(ctx, p, format, true) })
 	if err != nil || f.Gone || f.Whole {

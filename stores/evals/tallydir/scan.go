@@ -2,6 +2,7 @@ package tallydir
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -44,6 +45,31 @@ type folder struct {
 	size    int64            // of the files, as they were listed
 	birth   string           // createdAt of meta.json, as it stands there
 	created events.Timestamp // best knowledge of the beginning
+
+	turns     *turns // among the conversations of the import
+	release   func() // gives back the room in memory
+	stepsSame bool   // the session has the steps as conversation.jsonl has them
+}
+
+// Birth implements sessiondir.Found.
+func (f *folder) Birth() string { return f.birth }
+
+// IsAt implements sessiondir.Found.
+func (f *folder) IsAt(dir string) bool { return dir == f.Dir }
+
+// Close implements sessiondir.Found.
+func (f *folder) Close() { f.release() }
+
+// Finish implements sessiondir.Found.
+func (f *folder) Finish() {
+	for _, s := range f.files {
+		f.In.Report.Files.Add(sessiondir.WayOf(!s.exact(), s.Format))
+	}
+}
+
+// Scan implements sessiondir.Found.
+func (f *folder) Scan(ctx context.Context, v *view) error {
+	return f.turns.scan(ctx, func() error { return f.scan(v.s.Threads) })
 }
 
 // name returns the name of the folder, which need not be the one made of the id.

@@ -16,45 +16,29 @@ import (
 // to be compared with it. Larger ones are compared record by record.
 const streamBeyond = 16 << 20
 
-// differing lists the files whose bytes the session would not give back, and those
-// that only one of both has. Runs that were never in a folder are the session's
-// own. A session without threads is compared without what follows from them.
-func (v view) differing(ctx context.Context, f *folder) ([]string, error) {
-	var list []string
-	found, stepsSame := 0, false
-	for _, name := range v.paths() {
-		have, ok, err := v.file(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		s := f.file(name)
-		at := v.place(name).part
-		switch {
-		case v.s.Threads == nil && s != nil && (at == partTurns || at == partTraces):
-			found++
-		case !ok && s == nil:
-		case s == nil && at == partRun && !have.Known:
-		case !ok, s == nil:
-			list = append(list, name)
-		default:
-			found++
-			if at == partTraces && stepsSame && s.derives(have.Format) {
-				continue // they follow from the steps, and the scan has seen that they do
-			}
-			same, err := v.same(ctx, have, f, s)
-			if err != nil {
-				return nil, err
-			}
-			if !same {
-				list = append(list, name)
-			}
-			stepsSame = stepsSame || same && at == partTurns && s.exact()
-		}
+// Same implements sessiondir.Found. Runs that were never in a folder are the session's own. A
+// session without threads is compared without what follows from them.
+func (f *folder) Same(ctx context.Context, v *view, name string) (bool, error) {
+	have, ok, err := v.File(ctx, name)
+	if err != nil {
+		return false, err
 	}
-	if len(list) == 0 && (found < len(f.files) || folderOf(v.s) != f.name()) {
-		list = append(list, ".")
+	s, at := f.file(name), v.place(name).part
+	switch {
+	case v.s.Threads == nil && s != nil && (at == partTurns || at == partTraces):
+		return true, nil
+	case s == nil:
+		return !ok || at == partRun && !have.Known, nil
+	case !ok:
+		return false, nil
+	case at == partTraces && f.stepsSame && s.derives(have.Format):
+		return true, nil // they follow from the steps, and the scan has seen that they do
 	}
-	return list, nil
+	same, err := v.same(ctx, have, f, s)
+	if at == partTurns {
+		f.stepsSame = same && s.exact()
+	}
+	return same, err
 }
 
 // derives reports whether a file follows from the steps by a format.
@@ -65,7 +49,7 @@ func (s *source) derives(by events.FileFormat) bool {
 }
 
 // same reports whether a file of a folder comes out as it is.
-func (v view) same(ctx context.Context, have sessiondir.Output, f *folder, s *source) (bool, error) {
+func (v *view) same(ctx context.Context, have sessiondir.Output, f *folder, s *source) (bool, error) {
 	if have.Format.Mode != s.Mode {
 		return false, nil
 	}
@@ -81,43 +65,27 @@ func (v view) same(ctx context.Context, have sessiondir.Output, f *folder, s *so
 	return have.Holds(ctx, want)
 }
 
-// verify compares what the store has now with the folder. Of a new session that
-// nobody else has written to it is known what that is: the events that were
-// acknowledged. They are folded as they are at hand; to read them back would take as
-// long as to store them.
-func (im importer) verify(ctx context.Context, f *folder, p *plan) error {
+// Recall implements sessiondir.Recaller. Of a new session that nobody else has written to
+// is known what it is: the events that were acknowledged. They are folded as they are at hand; to
+// read them back would take as long as to store them.
+func (p *plan) Recall(ctx context.Context) (v *view, known bool, err error) {
 	if p.recall && p.alone {
-		recalled := sessiondir.Recall(im.Target, p.made)
+		recalled := sessiondir.Recall(p.f.In.Target, p.made) // gives them their offsets
 		s, err := projector.Fold(ctx, p.s.Subject, p.made)
-		if err != nil {
-			return err
-		}
-		return im.reportDiffering(ctx, view{recalled, s}, f)
+		return &view{recalled, s}, true, err
 	}
-	if p.fresh && f.size > streamBeyond {
-		done, err := im.verifyStream(ctx, f)
-		if done || err != nil {
-			return err
-		}
+	if p.fresh && p.f.size > streamBeyond {
+		return p.f.streamed(ctx)
 	}
-	s, err := im.Load(ctx, f.ID)
-	if err != nil {
-		return err
-	}
-	return im.reportDiffering(ctx, view{im.Target, s}, f)
+	return nil, false, nil
 }
 
-func (im importer) reportDiffering(ctx context.Context, v view, f *folder) error {
-	list, err := v.differing(ctx, f)
-	im.NotAsItIs(f.Dir, list)
-	return err
-}
-
-// verifyStream folds the records of a new session without keeping its turns. done
-// is false if something moved the threads otherwise than by appending: then only
+// streamed folds the records of a new session without keeping its turns, and compares these as
+// they come. known is false if something moved the threads otherwise than by appending: then only
 // a load can tell.
-func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err error) {
-	sub := events.Session(im.Target.Namespace(), f.ID)
+func (f *folder) streamed(ctx context.Context) (v *view, known bool, err error) {
+	target := f.In.Target
+	sub := events.Session(target.Namespace(), f.ID)
 	turns, derived := f.file(turnsName), f.file(tracesName)
 	main, traces := sha256.New(), sha256.New()
 	out := sessiondir.LinesWriter{W: main}
@@ -130,53 +98,53 @@ func (im importer) verifyStream(ctx context.Context, f *folder) (done bool, err 
 	}
 	s := projector.NewSession(sub)
 	s.Threads = nil
-	src := im.Target.Loader().Source
+	src := target.Loader().Source
 	for rec, err := range src.Read(ctx, events.Range{Subject: sub}) {
 		if err == nil {
-			rec, err = projector.Resolve(ctx, src, rec, sessiondir.MaxValue(im.Target))
+			rec, err = projector.Resolve(ctx, src, rec, sessiondir.MaxValue(target))
 		}
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		if rec.Type == events.TypeSessionRewound || events.IsThread(rec.Type) && rec.Type != events.TypeTurnAppended {
-			return false, nil
+			return nil, false, nil
 		}
 		fact := projector.Decode(rec)
 		s.Apply(fact)
 		if p, ok := fact.Payload.(*events.TurnAppended); ok {
 			for _, e := range p.Entries {
 				if e.Thread != events.MainThread {
-					return false, nil
+					return nil, false, nil
 				}
 				step, err := rawjson.Object(e.Turn)
 				if err := errors.Join(out.Turn(e.Turn, false), d.turn(step, err == nil)); err != nil {
-					return false, err
+					return nil, false, err
 				}
 			}
 		}
 	}
 	if err := errors.Join(out.End(), d.out.end()); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if turns != nil {
 		want, err := f.rendered(turns)
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		if sessiondir.HexSum(main) != want {
-			im.Problem(turns.Full, 0, "the store has other turns than the file: it changed while it was imported")
+			f.In.Problem(turns.Full, 0, "the store has other turns than the file: it changed while it was imported")
 		}
 	}
 	if same, err := f.isDerived(derived, traces); !same || err != nil {
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
-		im.Problem(derived.Full, 0, "does not follow from the turns in the store: it changed while it was imported")
+		f.In.Problem(derived.Full, 0, "does not follow from the turns in the store: it changed while it was imported")
 	}
 	if s.History.Len() == 0 {
-		return false, nil
+		return nil, false, nil
 	}
-	return true, im.reportDiffering(ctx, view{im.Target, s}, f)
+	return &view{target, s}, true, nil
 }
 
 // isDerived reports whether a hash is that of step traces that follow from the steps.

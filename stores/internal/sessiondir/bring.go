@@ -19,13 +19,13 @@ type Work struct {
 
 	Status events.Raw // what the files say of its status; nil: nothing
 
-	Same   func() (bool, error)                      // reports whether the session gives the files back as they are
-	Plan   func(origin *events.Origin) (Plan, error) // compares the files with the session
-	Finish func(outcome *int)                        // reports what was read, and counts the session
+	Same   func() (bool, error)                       // reports whether the session gives the files back as they are
+	Plan   func(origin *events.Origin) (Steps, error) // compares the files with the session
+	Finish func(outcome *int)                         // reports what was read, and counts the session
 }
 
-// Plan is what has to happen so that a session gives its files back.
-type Plan struct {
+// Steps is what has to happen so that a session gives its files back.
+type Steps struct {
 	// Contradicts reports whether that would undo what others did after the last import:
 	// events of these types.
 	Contradicts func(since map[string]bool) bool
@@ -55,7 +55,7 @@ func (in *Intake) Bring(ctx context.Context, s *projector.Session, w Work) error
 		return err
 	}
 	if !fresh && !in.Options.Merge {
-		reason, err := in.refusal(ctx, s, w, p)
+		reason, err := in.refusal(ctx, s, w.Kind, w.Birth, contradicts(p.Contradicts))
 		if err != nil {
 			return err
 		}
@@ -99,14 +99,14 @@ func (in *Intake) revive(ctx context.Context, s *projector.Session, status event
 }
 
 // refusal says why a session must not be changed by what is imported, "" if it may.
-func (in *Intake) refusal(ctx context.Context, s *projector.Session, w Work, p Plan) (string, error) {
+func (in *Intake) refusal(ctx context.Context, s *projector.Session, kind, birth string, p interface{ Contradicts(map[string]bool) bool }) (string, error) {
 	have := s.Ledger.Origin()
 	switch {
-	case w.Kind != "" && s.Ledger.Kind != w.Kind:
+	case kind != "" && s.Ledger.Kind != kind:
 		return "the session exists and is of kind " + s.Ledger.Kind, nil
 	case have == nil:
 		return "the session exists, was not imported and differs from the " + in.unit, nil
-	case !in.isSameOrigin(have, w.Birth):
+	case !in.isSameOrigin(have, birth):
 		return fmt.Sprintf("the session exists, was imported from %s and differs from this one", in.another(have.Root)), nil
 	}
 	since, err := ChangedSince(ctx, in.Target, s.Subject, in.Source)
@@ -127,3 +127,8 @@ func (in *Intake) another(root string) string {
 func (in *Intake) wayOut() string {
 	return "import into another namespace (--namespace), or take the " + in.unit + "'s content over it (--merge)"
 }
+
+// contradicts is Steps' until no store has closures.
+type contradicts func(map[string]bool) bool
+
+func (c contradicts) Contradicts(since map[string]bool) bool { return c(since) }

@@ -52,8 +52,8 @@ func (f *File) EndLines() {
 	}
 }
 
-// Found returns a file.
-func Found(e formats.Entry, rel, full string) (*File, error) {
+// FileOf returns a file that was listed.
+func FileOf(e formats.Entry, rel, full string) (*File, error) {
 	if e.Dir || IsOdd(e) {
 		return nil, &fs.PathError{Op: "import", Path: full, Err: fs.ErrInvalid}
 	}
@@ -66,7 +66,7 @@ func (t Tree) File(full string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Found(e, full, full)
+	return FileOf(e, full, full)
 }
 
 // Hash reads a file for its hash and size.
@@ -101,17 +101,17 @@ func (t Tree) Read(f *File, limit int64) ([]byte, error) {
 
 // Folder is the folder of a session, as it was found.
 type Folder struct {
+	Unit
+	In    *Intake // the import that looks at it
 	Tree  Tree
 	Limit int     // bytes that a value may have: the event around it must fit too
-	ID    string  // of the session
-	Dir   string  // below the root
 	Files []*File // sorted by path
 	Links []string
 }
 
 // Folder returns a folder of which nothing was looked at yet.
 func (in *Intake) Folder(u Unit) Folder {
-	return Folder{Tree: in.Tree, Limit: int(WholeLimit(in.Target)) - 64<<10, ID: u.ID, Dir: u.Dir}
+	return Folder{Unit: u, In: in, Tree: in.Tree, Limit: int(WholeLimit(in.Target)) - 64<<10}
 }
 
 // List finds the files of the folder and of those in it.
@@ -144,7 +144,7 @@ func (f *Folder) list(dir string) error {
 }
 
 func (f *Folder) add(e formats.Entry, rel string) error {
-	file, err := Found(e, rel, path.Join(f.Dir, rel))
+	file, err := FileOf(e, rel, path.Join(f.Dir, rel))
 	if err == nil {
 		f.Files = append(f.Files, file)
 	}
@@ -154,14 +154,21 @@ func (f *Folder) add(e formats.Entry, rel string) error {
 // Oldest returns the time at which the first of the files was changed last, see [Tree.Oldest].
 func (f *Folder) Oldest() (events.Timestamp, error) { return f.Tree.Oldest(f.Files...) }
 
-// Unit is a session to import: its id, and its folder below the root.
-type Unit struct{ ID, Dir string }
+// Unit is a session to import.
+type Unit struct {
+	ID   string
+	Dir  string // its folder below the root
+	File string // the one file there that it is; "": every file there is its own
+}
+
+// place is where the unit is, for a report.
+func (u Unit) place() string { return path.Join(u.Dir, u.File) }
 
 // Units lists the sessions whose folders are in one of the root, or the one that was
 // asked for.
 func (in *Intake) Units(dir string) ([]Unit, error) {
 	if in.Single != "" {
-		return []Unit{{idOf(in.Single), path.Join(dir, in.Single)}}, nil
+		return []Unit{{ID: idOf(in.Single), Dir: path.Join(dir, in.Single)}}, nil
 	}
 	entries, err := in.Tree.Entries(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +177,7 @@ func (in *Intake) Units(dir string) ([]Unit, error) {
 	var list []Unit
 	for _, e := range entries {
 		if id := idOf(e.Name); e.Dir && (in.Wants(id) || in.Wants(e.Name)) {
-			list = append(list, Unit{id, path.Join(dir, e.Name)})
+			list = append(list, Unit{ID: id, Dir: path.Join(dir, e.Name)})
 		}
 	}
 	return list, nil

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tallylog/tally/internal/formats"
 )
@@ -17,11 +18,14 @@ type Location struct {
 	Marker string // hash of the place
 }
 
-// Shape says how the folders of a layout are known.
+// Shape says how the folders of a layout are called and known.
 type Shape struct {
 	Layout     string
 	Sessions   string // name of the folder that holds the sessions' folders
 	Inside     string // where the root may stand in the folder that a user names
+	Usual      string // name of most roots: then the folder around it tells more
+	Kind       string // that a session must have to be changed by an import; "": any
+	Flat       bool   // folders beside those of the sessions are not part of the layout
 	IsRoot     func(dir string) bool
 	HasSession func(dir string) bool // the folder of one
 	Nothing    string                // what is wrong with any other folder
@@ -55,6 +59,24 @@ func (s Shape) Find(path string) (Location, error) {
 		return at, fmt.Errorf("%s: %s: %s: %w", s.Layout, path, s.Nothing, formats.ErrUnknownLayout)
 	}
 	return at, nil
+}
+
+// Locate is Find with a name that files can have, and the marker of the place.
+func (s Shape) Locate(path string) (Location, error) {
+	at, err := s.Find(path)
+	if err != nil {
+		return at, err
+	}
+	if at.Name == s.Usual {
+		at.Name = filepath.Base(filepath.Dir(at.Root))
+	}
+	return at.Settled()
+}
+
+// isRootFile reports whether a file can be one beside the sessions, as far as its path tells.
+func (s Shape) isRootFile(path string) bool {
+	rest, _ := strings.CutPrefix(path, s.Sessions+"/")
+	return !s.Flat || !strings.Contains(rest, "/")
 }
 
 // HoldsSession reports whether a folder holds one of a session.

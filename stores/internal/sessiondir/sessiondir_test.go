@@ -141,7 +141,7 @@ func TestTree(t *testing.T) {
 	if err := os.Chtimes(dir+"/b", time.Time{}, time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	folder := sessiondir.Folder{Tree: tree, Dir: "."}
+	folder := sessiondir.Folder{Tree: tree, Unit: sessiondir.Unit{Dir: "."}}
 	if err := folder.List(); err != nil || len(folder.Files) != 2 || folder.Files[1].Path != "b" {
 		t.Error(folder, err)
 	}

@@ -46,9 +46,6 @@ func (u Units) Unit(ctx context.Context, src formats.Source, root formats.Root, 
 	return events.Subject{}, false, nil
 }
 
-// isLive reports whether a root is the folder of a tree, which shows the sessions of every root.
-func isLive(root formats.Root) bool { return root.Name == formats.LiveRoot }
-
 // Outline opens the session that a unit is. One that has no files in the root is
 // projector.ErrNotFound, and a *formats.LeftOutError if it is not archived.
 func (u Units) Outline(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (*projector.Outline, error) {

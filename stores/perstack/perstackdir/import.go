@@ -135,9 +135,9 @@ func (im importer) session(ctx context.Context, u *unit) error {
 			differing, err := im.differing(ctx, v, u)
 			return len(differing) == 0, err
 		},
-		Plan: func(origin *events.Origin) (sessiondir.Plan, error) {
+		Plan: func(origin *events.Origin) (sessiondir.Steps, error) {
 			p, err := im.plan(ctx, v, u, origin)
-			return sessiondir.Plan{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p) }}, err
+			return sessiondir.Steps{Contradicts: p.contradicts, Apply: func() error { return im.carryOut(ctx, p) }}, err
 		},
 		Finish: func(outcome *int) { im.finish(u, outcome) }, Status: u.status(),
 	})

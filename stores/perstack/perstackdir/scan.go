@@ -59,7 +59,7 @@ func (im importer) list(u *unit, dir string) error {
 }
 
 func (u *unit) add(e formats.Entry, rel string) error {
-	f, err := sessiondir.Found(e, rel, path.Join(u.Dir, rel))
+	f, err := sessiondir.FileOf(e, rel, path.Join(u.Dir, rel))
 	if err == nil {
 		u.Files = append(u.Files, f)
 	}

@@ -1,0 +1,265 @@
+package sessiondir
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/projector"
+)
+
+// importer is one import of a root, or of a part of it.
+type importer[S Store[S, F, V], F Found[V], V View] struct {
+	*Intake
+	store S
+	shape Shape
+}
+
+func (im importer[S, F, V]) run(ctx context.Context) error {
+	units, err := im.store.Units(im.Intake, im.shape.Sessions)
+	if err != nil {
+		return err
+	}
+	birthOf := func(u Unit) string { return im.store.Birth(im.Intake, u) }
+	if err := im.Begin(ctx, units, birthOf); err != nil {
+		return err
+	}
+	if err := im.sessions(ctx, units); err != nil || im.IsPart() {
+		return cmp.Or(err, ctx.Err())
+	}
+	return im.rootFiles(ctx)
+}
+
+// sessions imports several at the same time: while one waits for the disk, others are read. The
+// report lists them in the order of their units.
+func (im importer[S, F, V]) sessions(ctx context.Context, units []Unit) error {
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var group sync.WaitGroup
+	var next atomic.Int64
+	reports := make([]formats.Report, len(units))
+	for range min(im.store.Parallel(), len(units)) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(units); i = int(next.Add(1)) - 1 {
+				one := importer[S, F, V]{im.Part(), im.store, im.shape}
+				if err := one.session(work, units[i]); err != nil {
+					stop(err) // the others end by it
+				}
+				reports[i] = one.Report
+			}
+		})
+	}
+	group.Wait()
+	for _, r := range reports {
+		im.Report.Add(r)
+	}
+	return cmp.Or(ctx.Err(), context.Cause(work))
+}
+
+// session imports one session.
+func (im importer[S, F, V]) session(ctx context.Context, u Unit) error {
+	err := Retry(ctx, func(again bool) error {
+		before := len(im.Report.Problems)
+		err := im.try(ctx, u, again)
+		if err != nil {
+			im.Report.Problems = im.Report.Problems[:before] // it is tried again, or the error says it
+		}
+		return err
+	})
+	if im.Dry != nil {
+		im.Dry.Forget(events.Session(im.Target.Namespace(), u.ID))
+	}
+	return im.Settle(ctx, u.place(), err)
+}
+
+func (im importer[S, F, V]) try(ctx context.Context, u Unit, again bool) error {
+	f, err := im.store.List(ctx, im.Folder(u))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if im.isEmpty(f) {
+		return nil
+	}
+	sub := events.Session(im.Target.Namespace(), f.Base().ID)
+	if err := sub.Validate(); err != nil {
+		return err
+	}
+	s := projector.NewSession(sub)
+	if again || sub.ID != u.ID || im.There[sub.ID] {
+		if s, err = im.Load(ctx, sub.ID); err != nil {
+			return err
+		}
+	}
+	v := im.store.View(im.Target, s)
+	if err := f.Scan(ctx, v); err != nil || im.isEmpty(f) {
+		return err
+	}
+	return im.compare(ctx, s, v, f)
+}
+
+// isEmpty reports whether a folder has no files (any more). Then only its links are reported.
+func (im importer[S, F, V]) isEmpty(f F) bool {
+	at := f.Base()
+	if len(at.Files) > 0 {
+		return false
+	}
+	im.Skipped(at.Links...)
+	return true
+}
+
+// compare brings one session in, which is as it was loaded. Nothing is added if it gives the
+// files back already, or if it must not be changed by them: that is reported.
+func (im importer[S, F, V]) compare(ctx context.Context, s *projector.Session, v V, f F) error {
+	if im.Options.Part && IsArchived(s.Ledger) {
+		return im.revive(ctx, s, f.Status())
+	}
+	fresh := s.Offset() == 0
+	if !fresh {
+		list, err := im.differing(ctx, v, f)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			im.finish(f, &im.Report.Unchanged)
+			return nil
+		}
+	}
+	origin := im.Origin(s, f.Birth())
+	p, err := f.Plan(ctx, v, origin)
+	if err != nil {
+		return err
+	}
+	if !fresh && !im.Options.Merge {
+		if refused, err := im.refuses(ctx, s, p, f); refused || err != nil {
+			return err
+		}
+	}
+	before := im.Report.Events
+	if err := im.carryOut(ctx, p, f, origin); err != nil {
+		return err
+	}
+	outcome := &im.Report.Changed
+	switch {
+	case fresh:
+		outcome = &im.Report.Added
+	case im.Report.Events == before:
+		outcome = &im.Report.Unchanged // somebody else brought it in meanwhile
+	}
+	im.finish(f, outcome)
+	return nil
+}
+
+// refuses reports a session that must not be changed by a folder.
+func (im importer[S, F, V]) refuses(ctx context.Context, s *projector.Session, p Plan, f F) (bool, error) {
+	reason, err := im.refusal(ctx, s, im.shape.Kind, f.Birth(), p)
+	if err != nil || reason == "" {
+		return false, err
+	}
+	im.Report.Sessions++
+	im.Report.Refused = append(im.Report.Refused, f.Base().ID)
+	im.Problem(f.Base().place(), 0, reason+": "+im.wayOut())
+	return true, nil
+}
+
+// carryOut does what a plan comes to, settles how the files are spelled, and compares what the
+// store has then with the folder. What a brief rehearsal appends cannot be read back.
+func (im importer[S, F, V]) carryOut(ctx context.Context, p Plan, f F, origin *events.Origin) error {
+	if err := p.Apply(ctx); err != nil || im.Dry != nil && im.Dry.Brief {
+		return err
+	}
+	v, err := im.behind(ctx, p, f)
+	if err != nil {
+		return err
+	}
+	sealer, seals := any(f).(Sealer[V])
+	if seals {
+		if err := sealer.Seal(ctx, v, origin); err != nil {
+			return err
+		}
+		if v, err = im.load(ctx, f); err != nil {
+			return err
+		}
+	}
+	list, err := im.differing(ctx, v, f)
+	if err != nil {
+		return err
+	}
+	im.NotAsItIs(f.Base().Dir, list)
+	if seals {
+		return im.count(ctx, v, f)
+	}
+	return nil
+}
+
+// count reports how each file is kept.
+func (im importer[S, F, V]) count(ctx context.Context, v V, f F) error {
+	for _, file := range f.Base().Files {
+		out, _, err := v.File(ctx, file.Path)
+		if err != nil {
+			return err
+		}
+		if !f.Leaves(file.Path) {
+			im.Report.Files.Add(out.Way())
+		}
+	}
+	return nil
+}
+
+// behind returns the session as it is behind a plan.
+func (im importer[S, F, V]) behind(ctx context.Context, p Plan, f F) (V, error) {
+	if r, ok := p.(Recaller[V]); ok {
+		if v, known, err := r.Recall(ctx); known || err != nil {
+			return v, err
+		}
+	}
+	return im.load(ctx, f)
+}
+
+func (im importer[S, F, V]) load(ctx context.Context, f F) (v V, err error) {
+	s, err := im.Load(ctx, f.Base().ID)
+	if err != nil {
+		return v, err
+	}
+	return im.store.View(im.Target, s), nil
+}
+
+// finish reports a session that was dealt with.
+func (im importer[S, F, V]) finish(f F, outcome *int) {
+	im.Finish(*f.Base(), outcome)
+	f.Finish()
+}
+
+// differing lists the files whose bytes the session would not give back, and those that only one
+// of both has.
+func (im importer[S, F, V]) differing(ctx context.Context, v V, f F) ([]string, error) {
+	names, err := v.Paths(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range f.Base().Files {
+		names = append(names, file.Path)
+	}
+	slices.Sort(names)
+	var list []string
+	for _, name := range slices.Compact(names) {
+		if f.Leaves(name) {
+			continue
+		}
+		same, err := f.Same(ctx, v, name)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
+			list = append(list, name)
+		}
+	}
+	if len(list) == 0 && !f.IsAt(v.Dir()) {
+		list = []string{"."}
+	}
+	return list, nil
+}

@@ -1,0 +1,221 @@
+package sessiondir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Layout is the layout of a store whose sessions are folders below a root. Each session is a unit,
+// with all files that are kept for it, and so is each file beside them. A layout embeds it.
+type Layout[S Store[S, F, V], F Found[V], V View] struct{ Store S }
+
+// Name implements formats.Renderer.
+func (l Layout[S, F, V]) Name() string { return l.Store.Stamp().Format }
+
+// Exports implements formats.Chooser.
+func (l Layout[S, F, V]) Exports(kind string) bool { return l.Store.Exports(kind) }
+
+// Sniff implements formats.Layout: the root, the folder around it, that of the sessions, and the
+// folder of one session.
+func (l Layout[S, F, V]) Sniff(path string) bool {
+	_, err := l.Store.Shape().Locate(path)
+	return err == nil
+}
+
+// Import implements formats.Layout. It brings in what Sniff recognises, and never writes into the
+// folder.
+//
+// Importing again adds what has changed and nothing else. A session that is in the store already,
+// differs from the folder, and came from another place or was changed since its last import is
+// refused, unless o.Merge: it is left as it is and the rest goes in. Malformed pieces are problems
+// of the report, with file and line. An error means that the import ended early; importing again
+// goes on from there.
+func (l Layout[S, F, V]) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
+	at, err := l.Store.Shape().Locate(path)
+	if err != nil {
+		return formats.Report{}, err
+	}
+	return Import(ctx, target, l.Store.Stamp(), at, o, func(in *Intake) error { return l.bring(ctx, in) })
+}
+
+// ImportFrom implements formats.Layout. What is in the storage is the root.
+func (l Layout[S, F, V]) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
+	return ImportFrom(ctx, target, l.Store.Stamp(), st, root, o, func(in *Intake) error { return l.bring(ctx, in) })
+}
+
+// bring brings in what a folder holds, or a storage.
+func (l Layout[S, F, V]) bring(ctx context.Context, in *Intake) error {
+	store, err := l.Store.Begin(in)
+	if err != nil {
+		return err
+	}
+	return importer[S, F, V]{in, store, store.Shape()}.run(ctx)
+}
+
+// Files implements formats.Renderer.
+func (l Layout[S, F, V]) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		v := l.Store.View(src, s)
+		paths, err := v.Paths(ctx)
+		if err != nil {
+			yield(formats.File{Path: v.Dir()}, err)
+			return
+		}
+		prefix := v.Dir()
+		if prefix != "" {
+			prefix += "/"
+		}
+		Files(ctx, prefix, paths, v.File)(yield)
+	}
+}
+
+// RootFiles implements formats.Renderer.
+func (l Layout[S, F, V]) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
+	return ExportRoot(ctx, src, root, l.Store.Shape().isRootFile)
+}
+
+// Subject implements formats.Layout: the session of a file in a session's folder, the document of
+// any other.
+func (l Layout[S, F, V]) Subject(ctx context.Context, src formats.Source, root, path string) (events.Subject, bool) {
+	shape := l.Store.Shape()
+	rest, in := strings.CutPrefix(path, shape.Sessions+"/")
+	dir, inside, below := strings.Cut(rest, "/")
+	switch {
+	case in && below && inside != "" && formats.IsFileName(dir):
+		return l.Store.Named(ctx, src, dir)
+	case slices.Contains(strings.Split(path, "/"), "") || !shape.isRootFile(path):
+		return events.Subject{}, false
+	}
+	return l.Store.Document(src.Namespace(), root, path), true
+}
+
+// Unit implements formats.Layout.
+func (l Layout[S, F, V]) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+	switch {
+	case sub.Namespace != src.Namespace():
+	case sub.IsSession():
+		return sub, true, nil
+	case sub.Kind == events.KindFile && (isLive(root) || strings.HasPrefix(sub.ID, root.Name+"/")):
+		have, err := Load(ctx, src, sub)
+		if err != nil {
+			return sub, false, err
+		}
+		if s, ok := have.Session(); ok {
+			return s, true, nil
+		}
+		if strings.HasPrefix(sub.ID, root.Name+"/") {
+			return l.UnitAt(ctx, src, root, have.pathIn(root.Name))
+		}
+	}
+	return events.Subject{}, false, nil
+}
+
+// isLive reports whether a root is the folder of a tree, which shows the sessions of every root.
+func isLive(root formats.Root) bool { return root.Name == formats.LiveRoot }
+
+// Place implements formats.Layout: the folder of a session.
+func (l Layout[S, F, V]) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
+	if !unit.IsSession() {
+		return PlaceOfRootFile(ctx, src, root.Name, unit)
+	}
+	o, err := Outline(ctx, src, l.Store, root, unit)
+	if err != nil {
+		return formats.Place{}, err
+	}
+	v := l.Store.View(src, &projector.Session{Subject: o.Subject(), Ledger: o.Ledger()})
+	return formats.Place{Path: v.Dir(), Folder: true}, nil
+}
+
+// UnitFiles implements formats.Layout.
+func (l Layout[S, F, V]) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+	return func(yield func(formats.File, error) bool) {
+		if !unit.IsSession() {
+			yield(RootFile(ctx, src, root.Name, unit))
+			return
+		}
+		s, err := src.Loader().Session(ctx, unit, 0)
+		if err != nil {
+			yield(formats.File{Path: at}, err)
+			return
+		}
+		l.Files(ctx, src, s)(yield)
+	}
+}
+
+// UnitAt implements formats.Layout.
+func (l Layout[S, F, V]) UnitAt(ctx context.Context, src formats.Source, root formats.Root, path string) (events.Subject, bool, error) {
+	if !IsPath(path) {
+		return events.Subject{}, false, nil
+	}
+	sub, ok := l.Subject(ctx, src, root.Name, path)
+	if ok {
+		sub, ok = l.Store.At(ctx, src, path, sub)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return events.Subject{}, false, ctx.Err()
+	case !ok, sub.Validate() != nil:
+		return events.Subject{}, false, nil
+	case !sub.IsSession():
+		return sub, true, nil
+	}
+	o, err := src.Loader().Outline(ctx, sub, 0)
+	if errors.Is(err, projector.ErrNotFound) {
+		return sub, true, nil
+	}
+	return sub, err == nil && outside(o.Ledger(), l.Store, root) == "", err
+}
+
+// Removal implements formats.Layout. A session is archived.
+func (l Layout[S, F, V]) Removal(ctx context.Context, src formats.Source, unit events.Subject) ([]log.Part, error) {
+	if unit.IsSession() {
+		return l.Store.Stamp().Archived(ctx, src, unit, nil)
+	}
+	return l.Store.Stamp().Removed(ctx, src, unit)
+}
+
+// chooser is the part of a Store that says which sessions have files.
+type chooser interface {
+	Stamp() Stamp
+	Exports(kind string) bool
+}
+
+// Outline opens the session that a unit is. One that has no files in the root is
+// projector.ErrNotFound, and a *formats.LeftOutError if it is not archived.
+func Outline(ctx context.Context, src formats.Source, c chooser, root formats.Root, unit events.Subject) (*projector.Outline, error) {
+	o, err := src.Loader().Outline(ctx, unit, 0)
+	switch {
+	case err != nil:
+	case unit.Namespace != src.Namespace() || IsArchived(o.Ledger()):
+		err = fmt.Errorf("%s has no files in %s: %w", unit, root.Name, projector.ErrNotFound)
+	default:
+		if reason := outside(o.Ledger(), c, root); reason != "" {
+			err = &formats.LeftOutError{Unit: unit, Reason: reason}
+		}
+	}
+	return o, err
+}
+
+// outside returns why a session is not shown in a root, "" if it is: one that was imported from
+// there, and one that no import brought. A tree shows every session that this layout imported, too.
+func outside(l *projector.Ledger, c chooser, root formats.Root) string {
+	format := c.Stamp().Format
+	switch o := l.Origin(); {
+	case o != nil && o.Format != format:
+		return "it was imported as " + o.Format
+	case o != nil && o.Root != "" && o.Root != root.Name && !isLive(root):
+		return "it was imported from another folder"
+	case (o == nil || o.Root == "") && !c.Exports(l.Kind):
+		return "layout " + format + " has no files for sessions of kind " + l.Kind
+	}
+	return ""
+}
