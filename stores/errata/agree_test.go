@@ -162,7 +162,7 @@ func (a *agreement) edit(note string) {
 	files[name] = string(data)
 	dir := formattest.WriteTree(a.test, filepath.Join(a.test.TempDir(), "p"), 0o600, files)
 	defer os.RemoveAll(dir)
-	r, err := erratadir.Import(a.test.Context(), a.st, dir, formats.ImportOptions{Merge: true})
+	r, err := (erratadir.Layout{}).Import(a.test.Context(), a.st, dir, formats.ImportOptions{Merge: true})
 	a.must(err)
 	if len(r.Refused) > 0 {
 		a.t.Fatalf("refused: %+v", r)

@@ -89,13 +89,13 @@ func (o *ourPanels) tear(id string) {
 	defer d.Close()
 	need(formats.Export(ctx, o.st, erratadir.Layout{}, d, formats.ExportOptions{Session: id}))
 	o.st = need(o.st.In(o.st.Namespace() + "-imported"))
-	if r := need(erratadir.Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) > 0 {
+	if r := need((erratadir.Layout{}).Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) > 0 {
 		panic(r.Problems)
 	}
 	name := "sessions/" + id + "/session_content.json"
 	content := formattest.ReadTree(o.t, dir)[name]
 	writeTree(o.t, dir, map[string]string{name: content[:len(content)/2]})
-	if r := need(erratadir.Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) != 1 || r.Problems[0].File != name {
+	if r := need((erratadir.Layout{}).Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) != 1 || r.Problems[0].File != name {
 		panic(fmt.Sprintf("the torn file is not named: %v", r.Problems))
 	}
 }

@@ -147,7 +147,7 @@ func TestExportedViews(t *testing.T) {
 		t.Errorf("checkpoint %+v, want %+v", again, cp)
 	}
 	// The store that it came from finds nothing new in it but the files themselves.
-	if r, err := erratadir.Import(ctx, st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+	if r, err := (erratadir.Layout{}).Import(ctx, st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if after, err := s.Metadata(ctx); err != nil || marshal(after) != marshal(meta) {

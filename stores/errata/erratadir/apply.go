@@ -13,14 +13,14 @@ import (
 // guards are types that would make a plan wrong.
 var guards = []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeCheckpointSaved, events.TypeCheckpointCleared}
 
-// apply carries a plan out.
-func (p *plan) apply(ctx context.Context, im *sessiondir.Intake) error {
+// Apply implements sessiondir.Plan.
+func (p *plan) Apply(ctx context.Context) error {
 	if p.recipe != nil {
-		if err := p.recipe.put(ctx, im, p.origin.Root); err != nil {
+		if err := p.recipe.put(ctx, p.u.In, p.origin.Root); err != nil {
 			return err
 		}
 	}
-	w := im.Writer(p.s.Subject, p.base, guards...)
+	w := p.u.In.Writer(p.s.Subject, p.base, guards...)
 	w.Rewrites = p.rewrites
 	for _, s := range p.steps {
 		if err := p.applyStep(ctx, w, s); err != nil {
@@ -45,11 +45,11 @@ func (p *plan) applyStep(ctx context.Context, w *sessiondir.Writer, s step) erro
 	return w.Add(ctx, e)
 }
 
-// seal settles how each file is spelled, now that the state shows what it renders:
+// Seal implements sessiondir.Sealer. It settles how each file is spelled, now that the state shows what it renders:
 // a file that does not come out is kept whole for as long as the state renders
 // that, and one that is gone stays away for as long.
-func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Origin) error {
-	wanted, err := im.spellings(ctx, v, u, origin)
+func (u *unit) Seal(ctx context.Context, v view, origin *events.Origin) error {
+	wanted, err := u.spellings(ctx, v, origin)
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
@@ -60,13 +60,13 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 			gone = append(gone, doc)
 		}
 	}
-	w := im.Writer(v.s.Subject, v.s.Offset(), guards...)
+	w := u.In.Writer(v.s.Subject, v.s.Offset(), guards...)
 	e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: wanted})
 	if err != nil {
 		return err
 	}
 	e.ID = events.DerivedID(Format, v.s.Subject.ID, v.s.Offset().String(), "formats", sessiondir.SumOf(e.Data))
-	if v.s.Ledger.CreatedAt == u.created && !im.There[u.ID] {
+	if v.s.Ledger.CreatedAt == u.created && !u.In.There[u.ID] {
 		e.Time = sessiondir.TimeOf(u.created)
 	}
 	if err := w.Add(ctx, e); err != nil {
@@ -76,7 +76,7 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 		return err
 	}
 	for _, doc := range gone {
-		if err := im.Drop(ctx, doc); err != nil {
+		if err := u.In.Drop(ctx, doc); err != nil {
 			return err
 		}
 	}
@@ -85,7 +85,7 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 
 // spellings returns the formats that the session does not have yet. Files that must
 // be kept whole are kept.
-func (im importer) spellings(ctx context.Context, v view, u *unit, origin *events.Origin) (map[string]events.FileFormat, error) {
+func (u *unit) spellings(ctx context.Context, v view, origin *events.Origin) (map[string]events.FileFormat, error) {
 	wanted := make(map[string]events.FileFormat)
 	for _, f := range u.Files {
 		format := f.Format
@@ -95,8 +95,8 @@ func (im importer) spellings(ctx context.Context, v view, u *unit, origin *event
 			return nil, err
 		}
 		if data == nil || sessiondir.SumOf(data) != f.Sum || partOf(u.ID, f.Path) == partPrompts && !format.FinalNewline { // what is appended ends with a line end
-			doc := documentOf(im.Target.Namespace(), origin.Root, f.Full)
-			if err := im.Keep(ctx, doc, origin, f, events.Link{Rel: "session", To: v.s.Subject.String()}); err != nil {
+			doc := documentOf(u.In.Target.Namespace(), origin.Root, f.Full)
+			if err := u.In.Keep(ctx, doc, origin, f, events.Link{Rel: "session", To: v.s.Subject.String()}); err != nil {
 				return nil, err
 			}
 			format.Doc, format.Of = events.RefOf(doc, 0), asRendered(u, f.Path, data)

@@ -44,7 +44,7 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 }
 
 func grownSince(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, since events.Offset) (g grown, ok bool, err error) {
-	o, err := units.Outline(ctx, src, root, unit)
+	o, err := sessiondir.Outline(ctx, src, store{}, root, unit)
 	if err != nil {
 		return g, false, err
 	}

@@ -253,7 +253,7 @@ func TestOrigins(t *testing.T) {
 		t.Errorf("problem %q", reason)
 	}
 	mustEqual(t, formattest.Change(a, "sessions/ses_2/session_metadata.json", "{}"), exported(t, st))
-	if r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+	if r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 		t.Fatal(r, err)
 	}
 	mustEqual(t, b, exported(t, st))
@@ -309,7 +309,7 @@ func TestLiveChanges(t *testing.T) {
 			if c.refused && (r.Events != 0 || load(t, st, "ses_1").Threads.Hash() != before) {
 				t.Errorf("a refused session was changed: %+v", r)
 			}
-			if r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+			if r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 				t.Fatal(r, err)
 			}
 			mustEqual(t, c.next, exported(t, st))
@@ -330,7 +330,7 @@ func TestConcurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{})
+			r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
 			if err != nil || len(r.Problems) > 0 {
 				t.Errorf("%v, %v", err, r.Problems)
 			}
@@ -354,7 +354,7 @@ func TestConcurrent(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	dir := folder(t, formattest.Change(rootTree(), "sessions/ses_9/session_content.json", "{"))
 	st := openStore(t)
-	dry, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true})
+	dry, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestDryRun(t *testing.T) {
 	if dry.Events != real.Events || dry.Added != real.Added || len(dry.Problems) != len(real.Problems) || dry.Files != real.Files {
 		t.Errorf("dry %+v\nreal %+v", dry, real)
 	}
-	if again, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true}); err != nil || again.Events != 0 {
+	if again, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true}); err != nil || again.Events != 0 {
 		t.Errorf("again %+v, %v", again, err)
 	}
 }
@@ -373,14 +373,14 @@ func TestDryRun(t *testing.T) {
 func TestSome(t *testing.T) {
 	st, dir := openStore(t), folder(t, rootTree())
 	var last formats.Progress
-	r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{Only: []string{"ses_2"}, Progress: func(p formats.Progress) { last = p }})
+	r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Only: []string{"ses_2"}, Progress: func(p formats.Progress) { last = p }})
 	if err != nil || r.Sessions != 1 || last.Of != 1 || last.Sessions != 1 || last.Events != r.Events {
 		t.Errorf("report %+v, progress %+v, %v", r, last, err)
 	}
 	mustEqual(t, newSession("ses_2", "m").ask("second", "x").files(), exported(t, st))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := erratadir.Import(ctx, openStore(t), dir, formats.ImportOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := (erratadir.Layout{}).Import(ctx, openStore(t), dir, formats.ImportOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

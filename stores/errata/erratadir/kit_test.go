@@ -24,7 +24,7 @@ func openStore(t testing.TB) store { return formattest.OpenStore(t) }
 
 func mustImport(t testing.TB, st formats.Target, dir string) formats.Report {
 	t.Helper()
-	r, err := erratadir.Import(t.Context(), st, dir, formats.ImportOptions{})
+	r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestChangedMeanwhile(t *testing.T) {
 						other()
 						m.Called = true
 					}
-					r, err := erratadir.Import(t.Context(), m, dir, formats.ImportOptions{})
+					r, err := (erratadir.Layout{}).Import(t.Context(), m, dir, formats.ImportOptions{})
 					if err != nil || !m.Called {
 						t.Fatalf("nobody came between: %v, %v", m.Called, err)
 					}

@@ -51,8 +51,8 @@ func (p *plan) addAfter(what string, at events.Timestamp, payload func(last even
 	p.steps = append(p.steps, step{payload: payload, waits: true, what: what, at: at})
 }
 
-// makePlan compares a scanned unit with a session.
-func makePlan(ctx context.Context, v view, u *unit, origin *events.Origin) (*plan, error) {
+// Plan implements sessiondir.Found.
+func (u *unit) Plan(ctx context.Context, v view, origin *events.Origin) (sessiondir.Plan, error) {
 	p := &plan{view: v, u: u, base: v.s.Offset(), origin: origin, pending: make(map[string][]events.Raw)}
 	if err := p.planHead(ctx); err != nil {
 		return nil, err
@@ -64,9 +64,8 @@ func makePlan(ctx context.Context, v view, u *unit, origin *events.Origin) (*pla
 	return p, p.planCheckpoint(ctx)
 }
 
-// contradicts reports whether the plan would undo what others did after the last
-// import. To add turns to what others added takes nothing away.
-func (p *plan) contradicts(since map[string]bool) bool {
+// Contradicts implements sessiondir.Plan. To add turns to what others added takes nothing away.
+func (p *plan) Contradicts(since map[string]bool) bool {
 	head := since[events.TypeSessionUpdated] || since[events.TypeCheckpointSaved] || since[events.TypeCheckpointCleared]
 	return sessiondir.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.extends) ||
 		(since[events.TypeRunFinished] || since[events.TypeRunAnnotated]) && p.again || head && p.head

@@ -219,7 +219,7 @@ func TestGenerated(t *testing.T) {
 	if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != n {
 		t.Errorf("a second import: %+v", again)
 	}
-	if dry, err := erratadir.Import(t.Context(), openStore(t), dir, formats.ImportOptions{DryRun: true}); err != nil || dry.Events != report.Events {
+	if dry, err := (erratadir.Layout{}).Import(t.Context(), openStore(t), dir, formats.ImportOptions{DryRun: true}); err != nil || dry.Events != report.Events {
 		t.Errorf("a dry run says %d events, %v; there were %d", dry.Events, err, report.Events)
 	}
 }

@@ -1,6 +1,7 @@
 package erratadir
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -64,8 +65,11 @@ func (u *unit) find(is func(*sessiondir.File) bool) *sessiondir.File {
 	return nil
 }
 
-// scan reads every file once.
-func (u *unit) scan() error {
+// Birth implements sessiondir.Found.
+func (u *unit) Birth() string { return u.birth }
+
+// Scan implements sessiondir.Found.
+func (u *unit) Scan(context.Context, view) error {
 	for _, f := range u.Files {
 		if err := u.scanFile(f, partOf(u.ID, f.Path)); err != nil {
 			return err
@@ -216,4 +220,17 @@ func (u *unit) begin() error {
 	var err error
 	u.created, err = u.Oldest()
 	return err
+}
+
+// Same implements sessiondir.Found.
+func (u *unit) Same(ctx context.Context, v view, name string) (bool, error) {
+	out, ok, err := v.File(ctx, name)
+	f := u.file(name)
+	if err != nil || !ok || f == nil {
+		return !ok && f == nil, err
+	}
+	if out.Format.Mode != f.Mode {
+		return false, nil
+	}
+	return out.Holds(ctx, f.Sum)
 }

@@ -23,7 +23,12 @@ func newView(src formats.Source, s *projector.Session) view {
 	return view{src: src, s: s, known: new(shown)}
 }
 
-// paths lists the files that the session may have, sorted.
+// Dir implements sessiondir.View.
+func (v view) Dir() string { return dirOf(v.s.Subject.ID) }
+
+// Paths implements sessiondir.View.
+func (v view) Paths(context.Context) ([]string, error) { return v.paths(), nil }
+
 func (v view) paths() []string {
 	if own, ok := beside[v.s.Subject.ID]; ok {
 		return sessiondir.Paths(v.s, own)
@@ -31,9 +36,8 @@ func (v view) paths() []string {
 	return sessiondir.Paths(v.s, metadataName, contentName, checkpointName, recipeName)
 }
 
-// file decides where the bytes of a path come from. ok is false if the session has
-// no such file.
-func (v view) file(ctx context.Context, path string) (f sessiondir.Output, ok bool, err error) {
+// File implements sessiondir.View.
+func (v view) File(ctx context.Context, path string) (f sessiondir.Output, ok bool, err error) {
 	format, known := v.s.Ledger.Formats[sessiondir.KeyOf(path)]
 	data, err := v.render(ctx, path, format, known)
 	if err != nil {

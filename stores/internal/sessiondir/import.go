@@ -3,7 +3,6 @@ package sessiondir
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -120,7 +119,7 @@ func (im importer[S, F, V]) compare(ctx context.Context, s *projector.Session, v
 	}
 	fresh := s.Offset() == 0
 	if !fresh {
-		list, err := im.differing(ctx, v, f)
+		list, err := Differing(ctx, v, f)
 		if err != nil {
 			return err
 		}
@@ -185,7 +184,7 @@ func (im importer[S, F, V]) carryOut(ctx context.Context, p Plan, f F, origin *e
 			return err
 		}
 	}
-	list, err := im.differing(ctx, v, f)
+	list, err := Differing(ctx, v, f)
 	if err != nil {
 		return err
 	}
@@ -232,34 +231,4 @@ func (im importer[S, F, V]) load(ctx context.Context, f F) (v V, err error) {
 func (im importer[S, F, V]) finish(f F, outcome *int) {
 	im.Finish(*f.Base(), outcome)
 	f.Finish()
-}
-
-// differing lists the files whose bytes the session would not give back, and those that only one
-// of both has.
-func (im importer[S, F, V]) differing(ctx context.Context, v V, f F) ([]string, error) {
-	names, err := v.Paths(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range f.Base().Files {
-		names = append(names, file.Path)
-	}
-	slices.Sort(names)
-	var list []string
-	for _, name := range slices.Compact(names) {
-		if f.Leaves(name) {
-			continue
-		}
-		same, err := f.Same(ctx, v, name)
-		if err != nil {
-			return nil, err
-		}
-		if !same {
-			list = append(list, name)
-		}
-	}
-	if len(list) == 0 && !f.IsAt(v.Dir()) {
-		list = []string{"."}
-	}
-	return list, nil
 }

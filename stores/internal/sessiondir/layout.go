@@ -86,6 +86,9 @@ func (l Layout[S, F, V]) RootFiles(ctx context.Context, src formats.Source, root
 // Subject implements formats.Layout: the session of a file in a session's folder, the document of
 // any other.
 func (l Layout[S, F, V]) Subject(ctx context.Context, src formats.Source, root, path string) (events.Subject, bool) {
+	if id, ok := l.Store.Beside(path); ok {
+		return events.Session(src.Namespace(), id), true
+	}
 	shape := l.Store.Shape()
 	rest, in := strings.CutPrefix(path, shape.Sessions+"/")
 	dir, inside, below := strings.Cut(rest, "/")
@@ -137,18 +140,10 @@ func (l Layout[S, F, V]) Place(ctx context.Context, src formats.Source, root for
 
 // UnitFiles implements formats.Layout.
 func (l Layout[S, F, V]) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
-		if !unit.IsSession() {
-			yield(RootFile(ctx, src, root.Name, unit))
-			return
-		}
-		s, err := src.Loader().Session(ctx, unit, 0)
-		if err != nil {
-			yield(formats.File{Path: at}, err)
-			return
-		}
-		l.Files(ctx, src, s)(yield)
+	if unit.IsSession() {
+		return SessionFiles(ctx, src, l, unit, at)
 	}
+	return func(yield func(formats.File, error) bool) { yield(RootFile(ctx, src, root.Name, unit)) }
 }
 
 // UnitAt implements formats.Layout.

@@ -35,6 +35,8 @@ type Store[S any, F Found[V], V View] interface {
 	Parallel() int
 	// Named returns the session whose folder has a name.
 	Named(ctx context.Context, src formats.Source, name string) (events.Subject, bool)
+	// Beside returns the id of the session that a file beside the sessions' folders is.
+	Beside(path string) (id string, ok bool)
 	// At checks what a path belongs to by its name. It returns another subject where the store
 	// knows better, and false where an import would not read a file.
 	At(ctx context.Context, src formats.Source, path string, sub events.Subject) (events.Subject, bool)
@@ -115,6 +117,9 @@ func (Defaults) Named(ctx context.Context, src formats.Source, name string) (eve
 	id, ok := SessionOf(ctx, src, name)
 	return events.Session(src.Namespace(), id), ok
 }
+
+// Beside implements Store: each session has a folder.
+func (Defaults) Beside(string) (string, bool) { return "", false }
 
 // At implements Store: the name is right.
 func (Defaults) At(_ context.Context, _ formats.Source, _ string, sub events.Subject) (events.Subject, bool) {

@@ -30,8 +30,9 @@ type applying struct {
 	begun   map[string]bool   // threads that are, or were just, marked
 }
 
-func (p *plan) apply(ctx context.Context) error {
-	a := applying{plan: p, w: p.im.Writer(p.s.Subject, p.s.Offset(), guards...), threads: make(map[string]string), begun: make(map[string]bool)}
+// Apply implements sessiondir.Plan.
+func (p *plan) Apply(ctx context.Context) error {
+	a := applying{plan: p, w: p.u.In.Writer(p.s.Subject, p.s.Offset(), guards...), threads: make(map[string]string), begun: make(map[string]bool)}
 	for _, name := range p.s.Threads.Names() {
 		a.known.Add(name, rawsOf(p.s.Threads.Turns(name))...)
 	}
@@ -197,11 +198,11 @@ func (a *applying) model(run string) string {
 func (a *applying) putSetting(ctx context.Context, v *value) error {
 	st := a.shown.files[settingPath(v.run)]
 	var ref events.DocRef
-	if len(v.setting.values) > 0 && !a.im.Options.NoSecrets {
+	if len(v.setting.values) > 0 && !a.u.In.Options.NoSecrets {
 		doc := a.secretOf(v.run)
 		ref = events.RefOf(doc, 0)
 		if st == nil || st.value == v.setting.sum() && a.lacksValues(st, v) {
-			if err := a.im.writeSecret(ctx, doc, secret.Pack(v.setting.values), a.s.Subject); err != nil {
+			if err := a.u.writeSecret(ctx, doc, secret.Pack(v.setting.values), a.s.Subject); err != nil {
 				return err
 			}
 		}
@@ -219,17 +220,17 @@ func (a *applying) putSetting(ctx context.Context, v *value) error {
 }
 
 // writeSecret writes a document that is sealed.
-func (im importer) writeSecret(ctx context.Context, doc events.Subject, plain []byte, session events.Subject) error {
-	content, err := im.keys.ring.SealDocument(doc, plain)
+func (u *unit) writeSecret(ctx context.Context, doc events.Subject, plain []byte, session events.Subject) error {
+	content, err := u.keys.ring.SealDocument(doc, plain)
 	if err != nil {
 		return err
 	}
 	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: doc, ContentType: sealed.ContentType, Data: content}
 	e.ID = events.DerivedID(Format, doc.String(), sessiondir.SumOf(content)) // no two seals are alike
 	meta := events.DocMeta{Links: []events.Link{{Rel: "session", To: session.String()}}}
-	ack, err := im.Target.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
+	ack, err := u.In.Target.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
 	if err == nil && !ack.Duplicate {
-		im.Added(1)
+		u.In.Added(1)
 	}
 	return err
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // distinct gives the units their ids, and leaves out a second folder of one job.
-func (im importer) distinct(units []sessiondir.Unit) []sessiondir.Unit {
+func distinct(in *sessiondir.Intake, units []sessiondir.Unit) []sessiondir.Unit {
 	dirs := make(map[string]string)
 	var list []sessiondir.Unit
 	for _, u := range units {
-		u = im.identified(u)
+		u = identified(in, u)
 		if first, ok := dirs[u.ID]; ok {
-			im.Problem(u.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
+			in.Problem(u.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
 			continue
 		}
 		dirs[u.ID] = u.Dir
@@ -29,11 +29,11 @@ func (im importer) distinct(units []sessiondir.Unit) []sessiondir.Unit {
 
 // identified finds out the id of the job. Its folder is called after it; where a name could
 // be an encoded one, the files say whether it is.
-func (im importer) identified(at sessiondir.Unit) sessiondir.Unit {
+func identified(in *sessiondir.Intake, at sessiondir.Unit) sessiondir.Unit {
 	name := path.Base(at.Dir)
 	id := at.ID
 	if id != name || formats.FileName(id) != name {
-		if says, ok := im.says(at); ok && isNameOf(name, says) {
+		if says, ok := says(in, at); ok && isNameOf(name, says) {
 			id = says
 		} else if !utf8.ValidString(id) {
 			id = sessiondir.KeyOf(name)
@@ -43,9 +43,9 @@ func (im importer) identified(at sessiondir.Unit) sessiondir.Unit {
 }
 
 // says returns the id of the job that the first file says which says any.
-func (im importer) says(at sessiondir.Unit) (string, bool) {
-	u := im.newUnit(at)
-	if im.quietly().list(u, "") != nil {
+func says(in *sessiondir.Intake, at sessiondir.Unit) (string, bool) {
+	u := newUnit(in.Part().Folder(at), keyring{}) // nobody reads what this reports
+	if u.list("") != nil {
 		return "", false
 	}
 	for _, f := range u.Files {
@@ -67,6 +67,3 @@ func (im importer) says(at sessiondir.Unit) (string, bool) {
 	}
 	return "", false
 }
-
-// quietly returns an importer whose report nobody reads.
-func (im importer) quietly() importer { return importer{im.Part(), im.keys} }

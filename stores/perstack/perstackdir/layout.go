@@ -3,7 +3,6 @@ package perstackdir
 import (
 	"context"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/tallylog/tally/events"
@@ -20,65 +19,63 @@ type Layout struct {
 	// that is sealed.ErrNoKey: there are none. Any other error ends an import, and is a
 	// problem of the files of an export that have secrets.
 	Keys func() (*sealed.Ring, error)
+
+	withoutKeys
 }
+
+// withoutKeys is what the layout does that needs no keys.
+type withoutKeys = sessiondir.Layout[store, *unit, view]
 
 var (
 	_ formats.Live    = Layout{}
 	_ formats.Chooser = Layout{}
 )
 
-// Name implements formats.Layout.
-func (Layout) Name() string { return Format }
-
-// Exports implements formats.Chooser: jobs that no import brought.
-func (Layout) Exports(kind string) bool { return kind == events.KindJob }
-
-// Sniff implements formats.Layout: the folder perstack, the one around it, that of the jobs,
-// or the folder of one job.
-func (Layout) Sniff(path string) bool {
-	_, err := locate(path)
-	return err == nil
+// opened returns the layout with its keys, which are read now.
+func (l Layout) opened() sessiondir.Layout[store, *unit, view] {
+	return sessiondir.Layout[store, *unit, view]{Store: store{keys: l.open()}}
 }
 
-// Files implements formats.Layout.
+// Import implements formats.Layout. It brings a folder into a store: perstack/, the folder that
+// holds it, that of the jobs, or the folder of one job. The original may go on writing meanwhile.
+// Files that cannot be read are problems of the report; they are kept as they are. A setting with
+// secrets does not go in without a key, nor is it kept.
+func (l Layout) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
+	return l.opened().Import(ctx, target, path, o)
+}
+
+// ImportFrom implements formats.Layout.
+func (l Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
+	return l.opened().ImportFrom(ctx, target, st, root, o)
+}
+
+// Files implements formats.Renderer.
 func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
-		v := newView(src, s, l.open())
-		paths, err := v.paths(ctx)
-		if err != nil {
-			yield(formats.File{Path: dirOf(s)}, err)
-			return
-		}
-		sessiondir.Files(ctx, dirOf(s)+"/", paths, v.file)(yield)
-	}
+	return l.opened().Files(ctx, src, s)
 }
 
-// RootFiles implements formats.Layout: files of the folder that are in no job's.
-func (Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
-	return sessiondir.ExportRoot(ctx, src, root, nil)
+// UnitFiles implements formats.Layout.
+func (l Layout) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+	return l.opened().UnitFiles(ctx, src, root, unit, at)
 }
 
-// Subject implements formats.Layout: the session of a file in a job's folder, the document
-// of any other.
-func (Layout) Subject(ctx context.Context, src formats.Source, root, name string) (events.Subject, bool) {
-	rest, ok := strings.CutPrefix(name, jobsName+"/")
-	dir, inside, below := strings.Cut(rest, "/")
-	switch {
-	case ok && below && inside != "" && formats.IsFileName(dir):
-		return subjectOf(ctx, src, dir)
-	case name == "" || slices.Contains(strings.Split(name, "/"), ""):
-		return events.Subject{}, false
+// Unit implements formats.Layout. What is sealed is its job's.
+func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+	if sub.IsSession() {
+		_, ok := shape.JobID(sub.ID)
+		return sub, ok && sub.Namespace == src.Namespace(), nil
 	}
-	return documentOf(src.Namespace(), root, name), true
-}
-
-// subjectOf returns the session whose folder has a name.
-func subjectOf(ctx context.Context, src formats.Source, dir string) (events.Subject, bool) {
-	if id, ok := formats.ParseFileName(dir); ok {
-		return events.Session(src.Namespace(), shape.SessionID(id)), true
+	if sub.Kind != sealed.Kind || sub.Namespace != src.Namespace() {
+		return l.withoutKeys.Unit(ctx, src, root, sub)
 	}
-	return sessiondir.FindSession(ctx, src, func(id string) bool {
-		id, ok := shape.JobID(id)
-		return ok && isNameOf(dir, id)
-	})
+	have, err := sessiondir.Load(ctx, src, sub)
+	if s, ok := have.Session(); ok || err != nil {
+		return s, ok, err
+	}
+	if path, ok := strings.CutPrefix(sub.ID, root.Name+"/"+jobsName+"/"); ok {
+		return l.UnitAt(ctx, src, root, jobsName+"/"+path)
+	}
+	escaped, _, _ := strings.Cut(sub.ID, "/")
+	job, err := events.UnescapeID(escaped)
+	return events.Session(src.Namespace(), shape.SessionID(job)), err == nil, nil //nolint:nilerr // it is no job's
 }

@@ -15,7 +15,6 @@ import (
 // spelled is settled afterwards, when it shows what the state renders.
 type plan struct {
 	view
-	im     importer
 	u      *unit
 	shown  *shown
 	origin *events.Origin
@@ -26,20 +25,20 @@ type plan struct {
 	undoes  bool     // what the session has is overwritten or taken away
 }
 
-// plan compares a scanned unit with a session.
-func (im importer) plan(ctx context.Context, v view, u *unit, origin *events.Origin) (*plan, error) {
+// Plan implements sessiondir.Found.
+func (u *unit) Plan(ctx context.Context, v view, origin *events.Origin) (sessiondir.Plan, error) {
 	out, err := v.records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{view: v, im: im, u: u, shown: out, origin: origin}
+	p := &plan{view: v, u: u, shown: out, origin: origin}
 	for _, w := range u.values {
-		if !u.isOut(w.Path) && w.Value && p.isNew(w) {
+		if !u.Leaves(w.Path) && w.Value && p.isNew(w) {
 			p.todo = append(p.todo, w)
 		}
 	}
 	for name := range out.files {
-		if u.file(name) == nil && !u.isOut(name) && !v.s.Ledger.Formats[sessiondir.KeyOf(name)].Gone {
+		if u.file(name) == nil && !u.Leaves(name) && !v.s.Ledger.Formats[sessiondir.KeyOf(name)].Gone {
 			p.undoes = true
 		}
 	}
@@ -85,7 +84,7 @@ func (p *plan) touched(st *state, w *value) *events.RunAnnotated {
 		return e
 	}
 	raw, err := later.current()
-	if leftOut := p.im.Options.NoSecrets || p.im.keys.err != nil; leftOut && err == nil && sumOfSetting(raw) == w.setting.sum() {
+	if leftOut := p.u.In.Options.NoSecrets || p.keys.err != nil; leftOut && err == nil && sumOfSetting(raw) == w.setting.sum() {
 		return e
 	}
 	return nil
@@ -94,7 +93,7 @@ func (p *plan) touched(st *state, w *value) *events.RunAnnotated {
 // lacksValues reports whether the store is to be given the values of a file's secrets: it has
 // others, or none, for the same placeholders.
 func (p *plan) lacksValues(st *state, w *value) bool {
-	if len(w.setting.values) == 0 || p.im.Options.NoSecrets || p.im.keys.err != nil {
+	if len(w.setting.values) == 0 || p.u.In.Options.NoSecrets || p.keys.err != nil {
 		return false
 	}
 	if have, err := p.keys.values(p.secretOf(w.run), st.secrets); err == nil && bytes.Equal(secret.Pack(have), secret.Pack(w.setting.values)) {
@@ -109,9 +108,8 @@ func (v view) secretOf(run string) events.Subject {
 	return secretOf(v.s.Subject.Namespace, jobID(v.s.Subject), run)
 }
 
-// contradicts reports whether the plan would undo what others did after the last import. To
-// add to what they added takes nothing away.
-func (p *plan) contradicts(since map[string]bool) bool {
+// Contradicts implements sessiondir.Plan. To add to what they added takes nothing away.
+func (p *plan) Contradicts(since map[string]bool) bool {
 	for typ := range since {
 		if typ != events.TypeCostAccrued && p.undoes {
 			return true

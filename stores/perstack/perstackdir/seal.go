@@ -9,15 +9,15 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// seal settles how each file is spelled, now that the state shows what it renders: a file
+// Seal implements sessiondir.Sealer. It settles how each file is spelled, now that the state shows what it renders: a file
 // that does not come out is kept whole for as long as the state renders that, and one that is
 // gone stays away for as long.
-func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Origin) error {
-	names, err := im.differing(ctx, v, u)
+func (u *unit) Seal(ctx context.Context, v view, origin *events.Origin) error {
+	names, err := sessiondir.Differing(ctx, v, u)
 	if err != nil {
 		return err
 	}
-	s := sealing{im, v, u, origin, make(map[string]events.FileFormat)}
+	s := sealing{v, u, origin, make(map[string]events.FileFormat)}
 	for _, name := range names {
 		if err := s.settle(ctx, name); err != nil {
 			return err
@@ -26,13 +26,13 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 	if len(s.wanted) == 0 {
 		return nil
 	}
-	w := im.Writer(v.s.Subject, v.s.Offset(), guards...)
+	w := u.In.Writer(v.s.Subject, v.s.Offset(), guards...)
 	e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: s.wanted})
 	if err != nil {
 		return err
 	}
 	at := events.Timestamp("")
-	if !im.There[u.ID] {
+	if !u.In.There[u.ID] {
 		at = u.created
 	}
 	if err := w.Add(ctx, stamp.Named(e, v.s.Offset(), "formats", at)); err != nil {
@@ -45,7 +45,6 @@ func (im importer) seal(ctx context.Context, v view, u *unit, origin *events.Ori
 }
 
 type sealing struct {
-	im     importer
 	v      view
 	u      *unit
 	origin *events.Origin
@@ -93,12 +92,12 @@ func (s sealing) settle(ctx context.Context, name string) error {
 // keep keeps a file whole, sealed if it may hold secrets. Where there is no key it is not
 // kept: then it returns no document.
 func (s sealing) keep(ctx context.Context, f *sessiondir.File) (events.DocRef, error) {
-	doc := documentOf(s.im.Target.Namespace(), s.origin.Root, f.Full)
+	doc := documentOf(s.u.In.Target.Namespace(), s.origin.Root, f.Full)
 	session := events.Link{Rel: "session", To: s.v.s.Subject.String()}
 	if !s.u.isSecretive(f) {
-		return events.RefOf(doc, 0), s.im.Keep(ctx, doc, s.origin, f, session)
+		return events.RefOf(doc, 0), s.u.In.Keep(ctx, doc, s.origin, f, session)
 	}
-	if !s.im.mayKeep(s.u, f, "it is not what the run was started with, and it holds secrets") {
+	if !s.u.mayKeep(f, "it is not what the run was started with, and it holds secrets") {
 		return "", nil
 	}
 	doc = privateOf(doc)
@@ -110,11 +109,11 @@ func (s sealing) keep(ctx context.Context, f *sessiondir.File) (events.DocRef, e
 		return "", sessiondir.ErrChanged
 	}
 	box := *f
-	if box.Data, err = s.im.keys.ring.SealDocument(doc, data); err != nil {
+	if box.Data, err = s.u.keys.ring.SealDocument(doc, data); err != nil {
 		return "", err
 	}
 	box.Sum, box.Size = sessiondir.SumOf(box.Data), int64(len(box.Data))
-	return events.RefOf(doc, 0), s.im.Keep(ctx, doc, s.origin, &box, session)
+	return events.RefOf(doc, 0), s.u.In.Keep(ctx, doc, s.origin, &box, session)
 }
 
 // drop takes away the documents of files that are not kept whole any more.
@@ -125,7 +124,7 @@ func (s sealing) drop(ctx context.Context) error {
 		if have == "" || err != nil || s.wanted[key].Doc == have {
 			continue
 		}
-		if err := s.im.Drop(ctx, doc); err != nil {
+		if err := s.u.In.Drop(ctx, doc); err != nil {
 			return err
 		}
 	}

@@ -76,36 +76,36 @@ func privateOf(doc events.Subject) events.Subject {
 }
 
 // guard decides what becomes of a setting with secrets.
-func (im importer) guard(u *unit, v *value) {
+func (u *unit) guard(v *value) {
 	switch {
 	case len(v.setting.suspects) > 0:
 		why := "what looks like a key stands where none is expected, at " + strings.Join(v.setting.suspects, ", ")
 		v.Value = false
-		im.useless(u, v.File, 0, why)
+		u.useless(v.File, 0, why)
 	case len(v.setting.values) == 0:
-	case im.Options.NoSecrets:
+	case u.In.Options.NoSecrets:
 		v.Problem(0, fmt.Sprintf("%s left out, placeholders stand in the place: %s", count(len(v.setting.values), "secret"), v.setting.names()))
-	case im.keys.err != nil:
-		im.leaveOut(u, v.File, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
+	case u.keys.err != nil:
+		u.leaveOut(v.File, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
 	}
 }
 
 // mayKeep reports whether a file may be kept whole. One that may hold secrets is kept sealed;
 // without a key it is reported, and left out: nothing of it is compared or taken away.
-func (im importer) mayKeep(u *unit, f *sessiondir.File, why string) bool {
-	if !u.isSecretive(f) || im.keys.err == nil && !im.Options.NoSecrets {
+func (u *unit) mayKeep(f *sessiondir.File, why string) bool {
+	if !u.isSecretive(f) || u.keys.err == nil && !u.In.Options.NoSecrets {
 		return true
 	}
-	im.leaveOut(u, f, why)
+	u.leaveOut(f, why)
 	return false
 }
 
 // leaveOut reports a file that does not go in for want of a key.
-func (im importer) leaveOut(u *unit, f *sessiondir.File, why string) {
+func (u *unit) leaveOut(f *sessiondir.File, why string) {
 	u.out[f.Path] = true
 	reason := "the values of secrets are to be left out"
-	if !im.Options.NoSecrets {
-		reason = im.keys.err.Error()
+	if !u.In.Options.NoSecrets {
+		reason = u.keys.err.Error()
 	}
 	f.Problem(0, fmt.Sprintf("%s; not imported: %s", why, reason))
 }

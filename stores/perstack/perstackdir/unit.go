@@ -1,6 +1,8 @@
 package perstackdir
 
 import (
+	"context"
+	"fmt"
 	"path"
 
 	"github.com/tallylog/tally/events"
@@ -12,6 +14,7 @@ import (
 // unit is the folder of a job, as the importer found it.
 type unit struct {
 	sessiondir.Folder
+	keys keyring
 
 	job     string // its id
 	key     string // the name of its folder, where that is not made of the id; else ""
@@ -25,8 +28,8 @@ type unit struct {
 }
 
 // newUnit returns a unit of which nothing was looked at yet.
-func (im importer) newUnit(at sessiondir.Unit) *unit {
-	u := &unit{Folder: im.Folder(at), files: make(map[string]*sessiondir.File), byFile: make(map[*sessiondir.File]*value), out: make(map[string]bool)}
+func newUnit(at sessiondir.Folder, keys keyring) *unit {
+	u := &unit{Folder: at, keys: keys, files: make(map[string]*sessiondir.File), byFile: make(map[*sessiondir.File]*value), out: make(map[string]bool)}
 	u.job, _ = shape.JobID(at.ID)
 	if name := path.Base(u.Dir); formats.FileName(u.job) != name {
 		u.key = sessiondir.KeyOf(name)
@@ -40,15 +43,15 @@ func (u *unit) file(name string) *sessiondir.File { return u.files[name] }
 // of returns the value of a part, nil if there is none or nothing could be read from it.
 func (u *unit) of(p part) *value {
 	for _, v := range u.values {
-		if v.part == p && v.Value && !u.isOut(v.Path) {
+		if v.part == p && v.Value && !u.Leaves(v.Path) {
 			return v
 		}
 	}
 	return nil
 }
 
-// status is what the job says of itself, nil if there is none.
-func (u *unit) status() events.Raw {
+// Status implements sessiondir.Found.
+func (u *unit) Status() events.Raw {
 	w := u.of(partJob)
 	if w == nil {
 		return nil
@@ -70,8 +73,11 @@ func (u *unit) setting(run string) *value {
 	return nil
 }
 
-// isOut reports whether a file is not looked at.
-func (u *unit) isOut(name string) bool {
+// Birth implements sessiondir.Found.
+func (u *unit) Birth() string { return u.birth }
+
+// Leaves implements sessiondir.Found.
+func (u *unit) Leaves(name string) bool {
 	if u.out[name] {
 		return true
 	}
@@ -103,4 +109,43 @@ func (u *unit) begin() error {
 	var err error
 	u.created, err = u.Oldest()
 	return err
+}
+
+const maxNotes = 20 // listed for one job
+
+// Finish implements sessiondir.Found.
+func (u *unit) Finish() {
+	for i, name := range u.notes {
+		reason := "is not a file of the original's: kept as it is"
+		switch {
+		case i == maxNotes:
+			name, reason = "", fmt.Sprintf("and %d more such files", len(u.notes)-maxNotes)
+		case i > maxNotes:
+			return
+		case isVariant(name):
+			reason = "is a checkpoint where the original does not look for one: kept as it is, nothing is taken from it"
+		}
+		u.In.Report.Notes = append(u.In.Report.Notes, formats.Problem{File: path.Join(u.Dir, name), Reason: reason})
+	}
+}
+
+// Same implements sessiondir.Found.
+func (u *unit) Same(ctx context.Context, v view, name string) (bool, error) {
+	o, ok, err := v.File(ctx, name)
+	f := u.file(name)
+	if err != nil || !ok || f == nil {
+		return !ok && f == nil && !o.Moved, err
+	}
+	if o.Format.Mode != f.Mode || o.Moved {
+		return false, nil
+	}
+	st := v.known.files[name]
+	if !o.Whole && st.part != partSetting {
+		return st.sum == f.Sum, nil
+	}
+	same, err := o.Holds(ctx, f.Sum)
+	if w := u.byFile[f]; err == nil && !same && !o.Whole && w != nil && u.In.Options.NoSecrets {
+		same = st.value == w.setting.sum() // what is left out is not compared
+	}
+	return same, err
 }

@@ -84,8 +84,11 @@ func (v view) format(path string) events.FileFormat {
 	return f
 }
 
-// paths lists the files that the session may have, sorted.
-func (v view) paths(ctx context.Context) ([]string, error) {
+// Dir implements sessiondir.View.
+func (v view) Dir() string { return dirOf(v.s) }
+
+// Paths implements sessiondir.View.
+func (v view) Paths(ctx context.Context) ([]string, error) {
 	out, err := v.records(ctx)
 	if err != nil {
 		return nil, err
@@ -98,9 +101,8 @@ func (v view) paths(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(list, func(name string) bool { return name == everyFile }), nil
 }
 
-// file decides where the bytes of a path come from. ok is false if the session has no such
-// file.
-func (v view) file(ctx context.Context, path string) (o sessiondir.Output, ok bool, err error) {
+// File implements sessiondir.View.
+func (v view) File(ctx context.Context, path string) (o sessiondir.Output, ok bool, err error) {
 	out, err := v.records(ctx)
 	if err != nil {
 		return o, false, err
