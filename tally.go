@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -59,6 +60,7 @@ type Store struct {
 	bases  *bases
 	clock  *logClock
 	tail   *tail
+	kept   *kept
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -71,7 +73,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
 		return nil, err
 	}
-	st := &Store{Log: &Log{raw: l, shows: c.Host.Shows}, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
+	st := &Store{Log: &Log{raw: l, shows: c.Host.Shows}, config: c, bases: new(bases), clock: new(logClock), tail: &tail{src: l}, kept: &kept{of: make(map[reflect.Type]closer)}, loader: &projector.Loader{Source: l, Snapshots: c.Snapshots, Logger: c.Logger, MaxValue: c.MaxValue}}
 	st.loader.Now = st.LogTime
 	st.Log.refer = st.ByReference
 	life, stop := context.WithCancel(log.NoteDamage(context.WithoutCancel(ctx), nil)) // projectors run until Close
@@ -117,6 +119,7 @@ func (st *Store) Close() error {
 	st.running.Wait()
 	err := st.Log.Close()
 	st.tail.wait()
+	st.kept.close()
 	if st.config.Host.OnClose != nil {
 		err = errors.Join(err, st.config.Host.OnClose())
 	}
@@ -143,7 +146,7 @@ func (st *Store) In(namespace string) (*Store, error) {
 
 // twin returns the same store, which is not closed with this one.
 func (st *Store) twin() *Store {
-	other := &Store{Log: st.Log, config: st.config, loader: st.loader, bases: st.bases, clock: st.clock, tail: st.tail, stop: func() {}, runners: st.runners}
+	other := &Store{Log: st.Log, config: st.config, loader: st.loader, bases: st.bases, clock: st.clock, tail: st.tail, kept: st.kept, stop: func() {}, runners: st.runners}
 	other.config.Host.OnClose = nil
 	return other
 }

@@ -147,7 +147,7 @@ func TestHostileEvents(t *testing.T) {
 		if taken := hostileEvents(t, st, me); taken < 300 {
 			t.Errorf("the log took %d events: it is not asked what they do", taken)
 		}
-		tavern.ForgetQueues()
+		tavern.ForgetQueues(st)
 		begun := time.Now()
 		hostileReads(ctx, t, st, me, q, in)
 		work := daemonScan(st)

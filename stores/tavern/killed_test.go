@@ -58,7 +58,7 @@ func killedRound(ctx context.Context, st *tally.Store, n int) {
 func killedCheck(t *testing.T, st *tally.Store, rounds []int) {
 	t.Helper()
 	ctx := t.Context()
-	tavern.ForgetQueues()
+	tavern.ForgetQueues(st)
 	for _, n := range rounds {
 		id := fmt.Sprint("n", n)
 		if s := need(tavern.QueueOf(st, "killed").Get(ctx, id)); s.State != tavern.ItemDone || string(s.Tries[len(s.Tries)-1].Result) != `"done"` {

@@ -89,7 +89,7 @@ func lineMergeOrder(t *testing.T, st *tally.Store) {
 		need(k.m.Propose(ctx, tavern.Changeset{ID: id, Changes: []tavern.Change{k.change("order/"+id, 0, id)}}))
 	}
 	seen := func() (ids []string) {
-		tavern.ForgetQueues()
+		tavern.ForgetQueues(st)
 		list, _, err := tavern.ChangesetsOf(st, "order of merging").List(ctx, tavern.ListQuery{})
 		must(t, err)
 		for _, s := range list {

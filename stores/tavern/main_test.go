@@ -1,8 +1,11 @@
 package tavern_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally/internal/testkit/storetest"
 )
@@ -11,5 +14,20 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(memberPlay); text != "" {
 		playMember(text)
 	}
-	storetest.Main(m)
+	storetest.Main(leakless{m})
+}
+
+// leakless are tests behind which no goroutine runs.
+type leakless struct{ *testing.M }
+
+func (m leakless) Run() int {
+	code := m.M.Run()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }

@@ -25,6 +25,7 @@ import (
 // they were told.
 type crew struct {
 	t  *testing.T
+	st *tally.Store
 	q  *tavern.Queue
 	mu sync.Mutex // guards what follows
 
@@ -93,7 +94,7 @@ func (c *crew) work(ctx context.Context, name string, seed uint64) {
 		case 4: // takes long
 			c.linger(ctx, claim)
 		case 5: // forgets what the process knows
-			tavern.ForgetQueues()
+			tavern.ForgetQueues(c.st)
 			fallthrough
 		default:
 			c.finish(ctx, claim)
@@ -141,7 +142,7 @@ func TestQueueLaw(t *testing.T) {
 func queueLaw(t *testing.T, st *tally.Store, n int) {
 	q := tavern.QueueOf(st, "law")
 	must(t, q.Create(t.Context(), tavern.QueueSettings{Lease: lawLease, MaxAttempts: 1000}))
-	c := &crew{t: t, q: q, accepted: make(map[string]int), fences: make(map[string][]int64), held: make(map[string]time.Time)}
+	c := &crew{t: t, st: st, q: q, accepted: make(map[string]int), fences: make(map[string][]int64), held: make(map[string]time.Time)}
 	ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
 	defer stop()
 	var wg sync.WaitGroup
@@ -178,7 +179,7 @@ func (c *crew) comeBack(ctx context.Context) {
 
 func (c *crew) check(n int) {
 	ctx := c.t.Context()
-	tavern.ForgetQueues()
+	tavern.ForgetQueues(c.st)
 	done, _, err := c.q.List(ctx, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemDone}})
 	must(c.t, err)
 	if len(done) != n {
@@ -265,7 +266,7 @@ func TestQueuePassesNothingOver(t *testing.T) {
 	const rounds = 1500
 	var order []string
 	for n := range rounds {
-		tavern.ContestQueues(64)
+		tavern.ContestQueues(st, 64)
 		c := need(q.TryClaim(ctx, "w"))
 		order = append(order, c.Item.ID)
 		must(t, c.Finish(ctx, nil))

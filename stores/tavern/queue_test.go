@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -229,7 +231,7 @@ func queueOrder(t *testing.T, st *tally.Store) {
 		c := need(q.TryClaim(ctx, "w"))
 		had = append(had, c.Item.ID)
 		must(t, c.Finish(ctx, nil))
-		tavern.ForgetQueues()
+		tavern.ForgetQueues(st)
 	}
 	c := need(q.TryClaim(ctx, "w"))
 	had = append(had, c.Item.ID)
@@ -253,7 +255,7 @@ func queueOrder(t *testing.T, st *tally.Store) {
 		if got := queueIDs(list); !slices.Equal(got, []string{"low claimed", "high done", "mid done", "mid2 done"}) {
 			t.Errorf("done: %q", got)
 		}
-		tavern.ForgetQueues()
+		tavern.ForgetQueues(st)
 	}
 }
 
@@ -268,7 +270,7 @@ func queueList(t *testing.T, q *tavern.Queue, query tavern.ListQuery) ([]tavern.
 func queueForgotten(t *testing.T, st *tally.Store) {
 	ctx := queueSoon(t)
 	handle := func() *tavern.Queue {
-		tavern.ForgetQueues()
+		tavern.ForgetQueues(st)
 		return tavern.QueueOf(st, "forgotten")
 	}
 	must(t, handle().Create(ctx, tavern.QueueSettings{MaxAttempts: 2, OnEmpty: "sleep"}))
@@ -291,7 +293,7 @@ func queueForgotten(t *testing.T, st *tally.Store) {
 	if c.Attempt != 2 || queueNone(t, handle()).Waiting != 1 {
 		t.Errorf("attempt %d", c.Attempt)
 	}
-	tavern.ForgetQueues()
+	tavern.ForgetQueues(st)
 	must(t, c.Fail(ctx, "second", true))
 	if empty := queueNone(t, handle()); empty.Dead != 1 || empty.Waiting != 1 || empty.OnEmpty != "sleep" {
 		t.Errorf("%+v", empty)
@@ -433,7 +435,7 @@ func queueSerial(t *testing.T, st *tally.Store) {
 	}
 	need(q.Enqueue(ctx, tavern.Item{ID: "d"})) // is in nobody's way
 	must(t, fast.Finish(ctx, nil))
-	tavern.ForgetQueues()
+	tavern.ForgetQueues(st)
 	for _, id := range []string{"b", "c", "d"} {
 		c := need(q.Next(ctx, "w"))
 		if c.Item.ID != id {
@@ -516,4 +518,35 @@ func TestQueueFaults(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// After Close no timer of a queue is set, and whoever waits or comes later learns that the store
+// is closed.
+func TestQueueClosed(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	l := need(log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{}))
+	st := need(tally.Open(t.Context(), l, tally.Config{}))
+	ctx, q := queueSoon(t), tavern.QueueOf(st, "closed")
+	need(q.Enqueue(ctx, tavern.Item{ID: "a"}))
+	need(q.TryClaim(ctx, "w")) // until its lease is over a timer is set, and one for the time when nobody uses the board
+	stop := tavern.Timers(q)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := q.Next(ctx, "waits")
+		waiting <- err
+	}()
+	tavern.AwaitWaiting(t, q, 1)
+	must(t, st.Close())
+	if err := <-waiting; !errors.Is(err, log.ErrUnavailable) {
+		t.Errorf("a worker that waited: %v", err)
+	}
+	_, claimed := q.TryClaim(ctx, "late")
+	_, put := q.Enqueue(ctx, tavern.Item{})
+	if !errors.Is(claimed, log.ErrUnavailable) || !errors.Is(put, log.ErrUnavailable) {
+		t.Errorf("after Close: %v, %v", claimed, put)
+	}
+	if set := stop(); set != 0 {
+		t.Errorf("%d timers are set after Close", set)
+	}
+	goleak.VerifyNone(t, before)
 }

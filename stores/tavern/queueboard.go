@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -17,13 +18,14 @@ import (
 
 // board is what a process knows of a queue: the fold of what the log has of it, kept up to
 // date by following, without what is done, and in the order in which items are handed out.
-// All handles on the queue share it. Nothing rests on it: a claim is decided by the log, and
-// whoever was mistaken is told.
+// All handles on the queue share it. The board is a hint: the log decides each claim, and a
+// worker that lost gets an error.
 type board struct {
 	st    *tally.Store
 	queue *Queue
+	all   *boards
 	about func(events.Subject) bool // whether records of a subject say something of the queue
-	users int                       // guarded by boards
+	users int                       // guarded by all.mu
 	idle  *time.Timer               // likewise: closes the board if nobody uses it for a while
 	gone  chan struct{}             // closed when nothing is followed any more
 
@@ -47,6 +49,7 @@ type board struct {
 	contest  int                      // how often others were faster, lately
 	timer    *time.Timer
 	stop     context.CancelFunc // of the follow; nil: none
+	over     bool               // timers are not set any more
 	followed error              // why it ended
 }
 
@@ -59,15 +62,28 @@ const (
 	mostFirst  = 8 * mostChoice // items that are free with which a board begins that only hands out
 )
 
-// boards are those of this process.
-var boards = struct {
-	sync.Mutex
-	of map[boardKey]*board
-}{of: make(map[boardKey]*board)}
+// boards are those of a store, which closes them.
+type boards struct {
+	running sync.WaitGroup // boards that follow the log
 
-type boardKey struct {
-	store *tally.Log
-	sub   events.Subject
+	mu     sync.Mutex // guards what follows
+	closed bool
+	of     map[events.Subject]*board
+}
+
+func boardsOf(st *tally.Store) *boards {
+	return tally.Kept(st, func() *boards { return &boards{of: make(map[events.Subject]*board)} })
+}
+
+// Close returns when no board follows the log and no timer of one is set.
+func (all *boards) Close() {
+	all.mu.Lock()
+	all.closed = true
+	for _, b := range all.of {
+		b.forget()
+	}
+	all.mu.Unlock()
+	all.running.Wait()
 }
 
 // enter returns the board of a queue as of some time after the call began, with all that is to
@@ -90,15 +106,15 @@ func (q *Queue) enterFirst(ctx context.Context) (*board, error) {
 	if err := q.sub.Validate(); err != nil {
 		return nil, err
 	}
-	key := boardKey{q.st.Log, q.sub}
-	boards.Lock()
-	b := boards.of[key]
+	all := boardsOf(q.st)
+	all.mu.Lock()
+	b := all.of[q.sub]
 	if b == nil {
-		b = newBoard(q)
-		boards.of[key] = b
+		b = newBoard(q, all)
+		all.of[q.sub] = b
 	}
 	b.users++
-	boards.Unlock()
+	all.mu.Unlock()
 	if err := b.start(ctx); err != nil {
 		b.leave()
 		return nil, err
@@ -106,8 +122,8 @@ func (q *Queue) enterFirst(ctx context.Context) (*board, error) {
 	return b, nil
 }
 
-func newBoard(q *Queue) *board {
-	b := &board{st: q.st, queue: q, gone: make(chan struct{}), slots: make(map[string]*slot), flight: make(map[string]events.Offset), ask: make(map[string]bool),
+func newBoard(q *Queue, all *boards) *board {
+	b := &board{st: q.st, queue: q, all: all, gone: make(chan struct{}), slots: make(map[string]*slot), flight: make(map[string]events.Offset), ask: make(map[string]bool),
 		bodies: make(map[string]Item), room: mostBodies, work: projector.NewWork(q.sub.Namespace, q.id, true)}
 	b.about = b.work.Concerns
 	b.ready.less = func(x, y *slot) bool { return b.work.Queue.CompareTurn(x.item, y.item) < 0 }
@@ -119,9 +135,9 @@ func newBoard(q *Queue) *board {
 
 // leave says that a caller does not use the board any more.
 func (b *board) leave() {
-	boards.Lock()
-	defer boards.Unlock()
-	if b.users--; b.users > 0 {
+	b.all.mu.Lock()
+	defer b.all.mu.Unlock()
+	if b.users--; b.users > 0 || b.all.closed {
 		return
 	}
 	if b.idle == nil {
@@ -133,21 +149,25 @@ func (b *board) leave() {
 
 // close forgets the board if nobody uses it.
 func (b *board) close() {
-	boards.Lock()
-	defer boards.Unlock()
+	b.all.mu.Lock()
+	defer b.all.mu.Unlock()
 	if b.users == 0 {
 		b.forget()
 	}
 }
 
-// forget takes the board from those of this process. The caller holds boards.
+// forget takes the board from those of the store, and ends what runs for it. The caller holds
+// all.mu.
 func (b *board) forget() {
-	key := boardKey{b.st.Log, b.queue.sub}
-	if boards.of[key] == b {
-		delete(boards.of, key)
+	if b.all.of[b.queue.sub] == b {
+		delete(b.all.of, b.queue.sub)
+	}
+	if b.idle != nil {
+		b.idle.Stop()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.over = true
 	if b.stop != nil {
 		b.stop()
 	}
@@ -171,13 +191,19 @@ func (b *board) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.all.mu.Lock()
+	defer b.all.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.all.closed {
+		return fmt.Errorf("queue %q: %w: the store is closed", b.queue.id, log.ErrUnavailable)
+	}
 	if b.stop == nil {
 		b.from, b.begun = from, time.Now()
 		var life context.Context
-		life, b.stop = context.WithCancel(context.Background()) // until nobody uses it, or the log is closed
-		go b.follow(life, b.at)
+		life, b.stop = context.WithCancel(log.NoteDamage(context.WithoutCancel(ctx), nil)) // until forget
+		after := b.at
+		b.all.running.Go(func() { b.follow(life, after) })
 	}
 	return nil
 }
@@ -221,9 +247,12 @@ func (b *board) catchUp(ctx context.Context) error {
 func (b *board) follow(life context.Context, after events.Offset) {
 	r := events.Range{Namespace: b.queue.sub.Namespace, Kind: events.KindSession, After: after}
 	err := b.fold(life, b.st.Log.Follow(life, r))
-	boards.Lock()
+	if life.Err() != nil {
+		err = nil // nobody waits for the board but after Close
+	}
+	b.all.mu.Lock()
 	b.forget()
-	boards.Unlock()
+	b.all.mu.Unlock()
 	b.mu.Lock()
 	b.followed = cmp.Or(err, error(log.ErrUnavailable))
 	b.mu.Unlock()
@@ -405,7 +434,7 @@ func (b *board) settle(ctx context.Context) error {
 // arm sets the timer to when something is due next. The caller holds mu.
 func (b *board) arm() {
 	first := b.timed.first()
-	if first == nil {
+	if first == nil || b.over {
 		return
 	}
 	wait := waitFor(time.UnixMilli(first.due), b.nowLocked())

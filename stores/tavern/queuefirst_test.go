@@ -40,7 +40,7 @@ func longQueue(t *testing.T, stays bool) {
 	last := &left[count-1] // behind all that are first
 	last.Priority = 0
 	need(q.EnqueueMany(ctx, left...))
-	tavern.ForgetQueues()
+	tavern.ForgetQueues(st)
 	again := fmt.Appendf(nil, `{"id":%q,"priority":9}`, last.ID)
 	must(t, st.Wait(ctx, "work", need(st.Log.Durable(ctx))))
 	is := func(id string) func(tavern.Item) bool { return func(i tavern.Item) bool { return i.ID == id } }
@@ -69,7 +69,7 @@ func longQueue(t *testing.T, stays bool) {
 			}
 		case n%150 == 120 && !stays:
 			must(t, st.Wait(ctx, "work", need(st.Log.Durable(ctx))))
-			tavern.ForgetQueues()
+			tavern.ForgetQueues(st)
 		}
 		c, err := q.TryClaim(ctx, "w")
 		must(t, err)

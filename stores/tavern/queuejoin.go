@@ -22,19 +22,34 @@ const (
 	joinedSize = 32 << 10 // bytes of the items that go in together
 )
 
-// joins are the queues to which this process appends items right now.
-var joins = struct {
-	sync.Mutex
-	of map[joinKey]*join
-}{of: make(map[joinKey]*join)}
+// joins are the queues of a store to which items are appended right now.
+type joins struct {
+	running sync.WaitGroup // appends, counted under mu
 
-// joinKey has the store, whose handles say who puts the items in.
-type joinKey struct {
-	store *tally.Store
-	sub   events.Subject
+	mu     sync.Mutex // guards what follows
+	closed bool
+	of     map[joinKey]*join
 }
 
-// join is what is under way to a queue. joins guards it.
+// joinKey has the log, which says whether an append waits for trees.
+type joinKey struct {
+	log *tally.Log
+	sub events.Subject
+}
+
+func joinsOf(st *tally.Store) *joins {
+	return tally.Kept(st, func() *joins { return &joins{of: make(map[joinKey]*join)} })
+}
+
+// Close returns when no append is under way.
+func (all *joins) Close() {
+	all.mu.Lock()
+	all.closed = true
+	all.mu.Unlock()
+	all.running.Wait()
+}
+
+// join is what is under way to a queue. The mu of joins guards it.
 type join struct {
 	apart   int // appends
 	waiting []*joiner
@@ -53,22 +68,27 @@ func (j *joiner) size() int { return len(j.entry.Turn) + len(j.entry.Bytes) + le
 
 // put appends an item's entry, by itself or with others, and returns the record's offset.
 func (q *Queue) put(ctx context.Context, entry events.Entry) (events.Offset, error) {
-	key := joinKey{q.st, q.sub}
+	all, key := joinsOf(q.st), joinKey{q.st.Log, q.sub}
 	j := &joiner{ctx: ctx, entry: entry, done: make(chan struct{})}
-	joins.Lock()
-	under := joins.of[key]
+	all.mu.Lock()
+	if all.closed {
+		all.mu.Unlock()
+		return q.putEntries(ctx, entry) // which the log refuses
+	}
+	under := all.of[key]
 	if under == nil {
 		under = &join{}
-		joins.of[key] = under
+		all.of[key] = under
 	}
 	if under.apart < mostApart || j.size() > joinedSize {
 		under.apart++
-		joins.Unlock()
-		defer q.putWaiting(key)
+		all.running.Add(1)
+		all.mu.Unlock()
+		defer q.putWaiting(all, key)
 		return q.putEntries(ctx, entry)
 	}
 	under.waiting = append(under.waiting, j)
-	joins.Unlock()
+	all.mu.Unlock()
 	select {
 	case <-j.done:
 		return j.at, j.err
@@ -78,25 +98,25 @@ func (q *Queue) put(ctx context.Context, entry events.Entry) (events.Offset, err
 }
 
 // putWaiting says that an append is over, and has those go on that waited for it.
-func (q *Queue) putWaiting(key joinKey) {
-	joins.Lock()
-	defer joins.Unlock()
-	under := joins.of[key]
+func (q *Queue) putWaiting(all *joins, key joinKey) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	under := all.of[key]
 	list := under.take()
-	switch {
-	case len(list) > 0:
-		go func() { // the caller has its answer
+	if len(list) > 0 {
+		go func() { // the caller has its answer, and running counts this append in the place of its own
 			q.putTogether(list)
-			q.putWaiting(key)
+			q.putWaiting(all, key)
 		}()
-	case under.apart > 1:
-		under.apart--
-	default:
-		delete(joins.of, key)
+		return
+	}
+	all.running.Done()
+	if under.apart--; under.apart == 0 {
+		delete(all.of, key)
 	}
 }
 
-// take removes those that go in together from those that wait. The caller holds joins.
+// take removes those that go in together from those that wait. The caller holds the mu of joins.
 func (u *join) take() (list []*joiner) {
 	n, size := 0, 0
 	for n < min(len(u.waiting), mostJoined) && size+u.waiting[n].size() <= joinedSize {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"testing"
 
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/testkit"
@@ -16,7 +15,7 @@ const home = "TALLY_TEST_HOME"
 
 // Main runs the tests of a package that opens stores, in a process that knows nothing of
 // the user's: see Alone. Under the race detector laws play fewer programs: see testkit.Checks.
-func Main(m *testing.M) {
+func Main(m interface{ Run() int }) {
 	if dir := os.Getenv(serverDir); dir != "" {
 		serve(dir)
 	}
