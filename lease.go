@@ -3,6 +3,7 @@ package tally
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,17 +14,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Lease says that somebody works on a document. It keeps nobody from writing: it is shown
-// to others, also with each conflict, and ends by itself. The zero Lease is nobody's.
+// Lease says who has something, and until when: it ends by itself. The zero Lease is nobody's.
 type Lease struct {
 	Holder string
 	Until  time.Time // by the log's time
 }
 
-// LeaseError says that somebody else has the lease on a document. It matches
-// log.ErrConflict.
+// LeaseError reports that somebody else has what was asked for. It matches log.ErrConflict.
 type LeaseError struct {
-	Subject events.Subject // of the document
+	Subject events.Subject // what they have
 	Lease   Lease
 }
 
@@ -34,45 +33,145 @@ func (e *LeaseError) Error() string {
 // Is reports whether target is log.ErrConflict.
 func (e *LeaseError) Is(target error) bool { return target == log.ErrConflict }
 
-// Lease takes the lease on a document for a while, or longer if the holder has it already.
-// The document need not be there. If somebody else has it, the error is *LeaseError.
+// Lease takes the lease on a document for a while, or longer if the holder has it already. It
+// keeps nobody from writing the document: it is shown to others, also with each conflict.
+// What the holder appends by the claim is refused once somebody else has the lease. The
+// document need not be there. If somebody else has the lease, the error is *LeaseError.
 //
 // Time is the log's: that of its newest record, and what passed since this store was first
 // asked for it. So a lease ends early only if the clock that records are dated by is set forth.
-func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while time.Duration) (Lease, error) {
-	if holder == "" || !utf8.ValidString(holder) {
-		return Lease{}, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}
-	}
-	if while <= 0 {
-		return Lease{}, &events.InvalidError{Field: "while", Reason: fmt.Sprintf("%v is no time at all", while)}
-	}
-	var l Lease
-	from, err := d.st.LeaseTime(ctx)
+func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while time.Duration) (*Claim, error) {
+	sub, err := d.subject(kind, id)
 	if err != nil {
-		return l, err
+		return nil, err
 	}
-	err = d.change(ctx, kind, id, func(have Lease) (*Lease, error) {
-		if have.Holder != "" && have.Holder != holder {
-			return nil, &LeaseError{events.Document(d.st.config.Namespace, kind, id), have}
-		}
-		l = Lease{holder, from.Add(while)}
-		return &l, nil
-	})
-	return l, err
+	return d.lockOf(sub).leaseTo(ctx, sub, holder, while, nil)
 }
 
-// Release gives a lease back. If somebody else has it, the error is *LeaseError; if
-// nobody has, nothing is to be done.
+// Release ends the lease on a document. If somebody else has it, the error is *LeaseError; if
+// nobody has, nothing is written.
 func (d *Documents) Release(ctx context.Context, kind, id, holder string) error {
-	return d.change(ctx, kind, id, func(have Lease) (*Lease, error) {
-		switch have.Holder {
-		case "":
-			return nil, nil
-		case holder:
-			return &Lease{}, nil
+	sub, err := d.subject(kind, id)
+	if err != nil {
+		return err
+	}
+	return d.lockOf(sub).releaseOf(ctx, sub, holder, nil)
+}
+
+// Lease takes the lease on the session for a while, as Documents.Lease does that on a
+// document. check, if it is not nil, may refuse that for the session as it is then.
+func (s *Session) Lease(ctx context.Context, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
+	return s.leaseTo(ctx, s.sub, holder, while, check)
+}
+
+// Release ends the lease on the session, as Documents.Release does that on a document.
+func (s *Session) Release(ctx context.Context, holder string, check func(*projector.Outline) error) error {
+	return s.releaseOf(ctx, s.sub, holder, check)
+}
+
+// leaseTo takes the lease on a subject, which the session has.
+func (s *Session) leaseTo(ctx context.Context, of events.Subject, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
+	if while <= 0 {
+		return nil, &events.InvalidError{Field: "while", Reason: fmt.Sprintf("%v is no time at all", while)}
+	}
+	from, err := s.st.LeaseTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := Lease{holder, from.Add(while)}
+	ack, err := s.relet(ctx, of, holder, l, check)
+	if !events.IsStored(err) {
+		return nil, err
+	}
+	return s.st.Hold(of, l, ack.Last, s.terms(of, holder, ack.Last, while)), err
+}
+
+func (s *Session) releaseOf(ctx context.Context, of events.Subject, holder string, check func(*projector.Outline) error) error {
+	_, err := s.relet(ctx, of, holder, Lease{}, check)
+	return err
+}
+
+// leaseTypes are those of records that say who has the lease on a session.
+var leaseTypes = []string{events.TypeSessionUpdated}
+
+// relet replaces the lease of a holder, or nobody's, by another.
+func (s *Session) relet(ctx context.Context, of events.Subject, holder string, next Lease, check func(*projector.Outline) error) (log.Ack, error) {
+	if holder == "" || !utf8.ValidString(holder) {
+		return log.Ack{}, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}
+	}
+	own := s.st.Session(s.sub.ID) // what is known of leases says nothing of turns
+	return own.Update(ctx, leaseTypes, func(o *projector.Outline) ([]events.Payload, error) {
+		if check != nil {
+			if err := check(o); err != nil {
+				return nil, err
+			}
 		}
-		return nil, &LeaseError{events.Document(d.st.config.Namespace, kind, id), have}
+		have := leaseOf(o.Ledger().Fields)
+		now, err := s.st.LogTime(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case have.Holder != holder && have.Until.After(now):
+			return nil, &LeaseError{of, have}
+		case have.Holder != holder && next.Holder == "":
+			return nil, nil
+		}
+		p, err := next.payload()
+		return []events.Payload{p}, err
 	})
+}
+
+// terms are those of a claim that the session has of a holder.
+func (s *Session) terms(of events.Subject, holder string, fence events.Offset, while time.Duration) ClaimTerms {
+	return ClaimTerms{In: s.sub, Types: leaseTypes, While: while,
+		Until: func(_ context.Context, at time.Time) (events.Event, error) {
+			l := Lease{holder, at}
+			if at.IsZero() {
+				l = Lease{}
+			}
+			p, err := l.payload()
+			if err != nil {
+				return events.Event{}, err
+			}
+			return events.New(s.st.config.Source, s.sub, p)
+		},
+		Look: func(ctx context.Context) (events.Offset, error) { return s.look(ctx, of, holder, fence) },
+	}
+}
+
+// look returns the newest record of the session, and *FencedError if somebody else has had the
+// lease since the holder took it at an offset.
+func (s *Session) look(ctx context.Context, of events.Subject, holder string, fence events.Offset) (last events.Offset, err error) {
+	last = fence
+	var fenced *FencedError
+	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: fence}) {
+		if damage, is := errors.AsType[*events.DamageError](err); is {
+			last = damage.Offset
+			continue
+		}
+		if err != nil {
+			return last, err
+		}
+		last = rec.Offset
+		f := projector.Decode(rec)
+		p, is := f.Payload.(*events.SessionUpdated)
+		if !is || f.Invalid != nil {
+			continue
+		}
+		if _, said := p.Set.Get("lease"); !said {
+			continue
+		}
+		if now := leaseOf(p.Set).Holder; fenced != nil || now != holder {
+			fenced = &FencedError{Subject: of, Fence: fence, Have: last, Holder: now}
+		}
+		if fenced != nil && fenced.Holder == "" {
+			fenced.Have = 0
+		}
+	}
+	if fenced != nil {
+		return last, fenced
+	}
+	return last, nil
 }
 
 // Holder returns the lease on a document, the zero Lease if nobody has it.
@@ -102,28 +201,37 @@ func (d *Documents) lease(ctx context.Context, sub events.Subject) (Lease, error
 	return d.leaseIn(ctx, o)
 }
 
-// leaseIn returns the lease that a session holds, if it is not over.
+// leaseIn returns the lease on a session, if it is not over.
 func (d *Documents) leaseIn(ctx context.Context, o *projector.Outline) (Lease, error) {
-	raw, _ := o.Ledger().Fields.Get("lease")
-	var stored *storedLease
-	if len(raw) == 0 || json.Unmarshal(raw, &stored) != nil || stored == nil {
-		return Lease{}, nil
+	l := leaseOf(o.Ledger().Fields)
+	if l.Holder == "" {
+		return l, nil
 	}
 	now, err := d.st.LogTime(ctx)
-	until, ok := stored.Until.Time()
-	if err != nil || !ok || !until.After(now) {
+	if err != nil || !l.Until.After(now) {
 		return Lease{}, err
 	}
-	return Lease{stored.Holder, until}, nil
+	return l, nil
 }
 
-// storedLease is the session's field: null once it is released.
+// leaseOf reads a session's field lease: it is null when nobody has it.
+func leaseOf(fields events.Fields) Lease {
+	raw, _ := fields.Get("lease")
+	var stored *storedLease
+	if len(raw) == 0 || json.Unmarshal(raw, &stored) != nil || stored == nil {
+		return Lease{}
+	}
+	until, _ := stored.Until.Time()
+	return Lease{stored.Holder, until}
+}
+
+// storedLease is the field lease of a session.
 type storedLease struct {
 	Holder string           `json:"holder"`
 	Until  events.Timestamp `json:"until"`
 }
 
-// payload is the event by which a lease is taken, or given back.
+// payload is the event by which a lease is taken, or ended.
 func (l Lease) payload() (*events.SessionUpdated, error) {
 	value := events.Raw("null")
 	if l.Holder != "" {
@@ -133,27 +241,6 @@ func (l Lease) payload() (*events.SessionUpdated, error) {
 		}
 	}
 	return &events.SessionUpdated{Set: events.Fields{{Name: "lease", Value: value}}}, nil
-}
-
-// change lets a function say what becomes of a lease; nil: it stays as it is.
-func (d *Documents) change(ctx context.Context, kind, id string, decide func(have Lease) (*Lease, error)) error {
-	sub, err := d.subject(kind, id)
-	if err != nil {
-		return err
-	}
-	_, err = d.lockOf(sub).Update(ctx, nil, func(o *projector.Outline) ([]events.Payload, error) {
-		have, err := d.leaseIn(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		next, err := decide(have)
-		if err != nil || next == nil {
-			return nil, err
-		}
-		p, err := next.payload()
-		return []events.Payload{p}, err
-	})
-	return err
 }
 
 // logClock is what a process knows of the log's time.

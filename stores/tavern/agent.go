@@ -95,10 +95,10 @@ func NewAgent(ctx context.Context, st *tally.Store, o NewAgentOptions) (*Agent, 
 	if errors.Is(err, log.ErrConflict) {
 		return a, fmt.Errorf("%s: %w", a.session.Subject().Name(), tally.ErrExists)
 	}
-	if err != nil {
+	if !events.IsStored(err) {
 		return nil, err
 	}
-	return a, nil
+	return a, err
 }
 
 // CheckNode is what documents of the kind agent are held to, for tally.Kind: the file of an

@@ -14,8 +14,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
@@ -277,43 +277,29 @@ func countsField(list []nodefile.Commitment) events.Field {
 	return events.Field{Name: "commitments", Value: value}
 }
 
-// Lease says that somebody works for the agent, for a while, or longer if the holder has
-// the lease already. If somebody else has it, the error is *tally.LeaseError. An agent that
-// is at work and whose lease is over is lost: see DecideAgent. Time is the log's.
-func (a *Agent) Lease(ctx context.Context, holder string, while time.Duration) (tally.Lease, error) {
-	if holder == "" || while <= 0 {
-		return tally.Lease{}, &events.InvalidError{Field: "lease", Reason: fmt.Sprintf("%q for %v is no lease", holder, while)}
+// Lease takes the lease on the agent for a while, or longer if the holder has it already: it
+// says who works for the agent. If somebody else has it, the error is *tally.LeaseError. An
+// agent that is at work and whose lease is over is lost: see DecideAgent. Time is the log's.
+func (a *Agent) Lease(ctx context.Context, holder string, while time.Duration) (*tally.Claim, error) {
+	if err := a.session.Subject().Validate(); err != nil {
+		return nil, err
 	}
-	return a.relet(ctx, holder, while)
+	return a.session.Lease(ctx, holder, while, a.isThere)
 }
 
-// Release gives the lease back. If somebody else has it, the error is *tally.LeaseError; if
-// nobody has, nothing is written.
+// Release ends the lease on the agent. If somebody else has it, the error is
+// *tally.LeaseError; if nobody has, nothing is written.
 func (a *Agent) Release(ctx context.Context, holder string) error {
-	_, err := a.relet(ctx, holder, 0)
-	return err
+	if err := a.session.Subject().Validate(); err != nil {
+		return err
+	}
+	return a.session.Release(ctx, holder, a.isThere)
 }
 
-// relet gives somebody the lease for a while, or takes it from them, 0, unless somebody else
-// has it.
-func (a *Agent) relet(ctx context.Context, holder string, while time.Duration) (l tally.Lease, err error) {
-	now, err := a.times(ctx)
-	if err != nil {
-		return l, err
+// isThere refuses a session that is not that of an agent, or of one that was purged.
+func (a *Agent) isThere(o *projector.Outline) error {
+	if err := tally.CheckKind(o.Subject(), o.Ledger(), events.KindAgent); err != nil {
+		return err
 	}
-	err = a.change(ctx, func(i *AgentInfo) (agentChange, error) {
-		value := []byte("null")
-		var err error
-		switch taken := i.Lease.Holder != "" && i.Lease.Until.After(now.by); {
-		case taken && i.Lease.Holder != holder:
-			return agentChange{}, &tally.LeaseError{Subject: i.subject, Lease: i.Lease}
-		case while > 0:
-			l = tally.Lease{Holder: holder, Until: now.from.Add(while)}
-			value, err = rawjson.Marshal(events.Lease{Holder: holder, Until: events.TimestampOf(l.Until)})
-		case i.Lease.Holder != holder:
-			return agentChange{}, nil
-		}
-		return agentChange{set: events.Fields{{Name: "lease", Value: value}}}, err
-	})
-	return l, err
+	return infoOf(a.id, o, &projector.Document{}).there()
 }

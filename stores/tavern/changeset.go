@@ -181,14 +181,14 @@ func (m *Changesets) TryClaim(ctx context.Context, worker string) (*Merge, error
 func (m *Changesets) next(ctx context.Context, claim func() (*Claim, error)) (*Merge, error) {
 	for {
 		c, err := claim()
-		if err != nil {
+		if !events.IsStored(err) {
 			return nil, err
 		}
 		cs, wrong := ChangesetIn(m.q.sub.Namespace, c.Item)
 		if wrong == nil {
-			return &Merge{c, cs, m.q.st}, nil
+			return &Merge{c, cs, m.q.st}, err
 		}
-		if err := c.Fail(ctx, wrong.Error(), false); err != nil && !errors.Is(err, log.ErrConflict) {
+		if err := c.Fail(ctx, wrong.Error(), false); !events.IsStored(err) && !errors.Is(err, log.ErrConflict) {
 			return nil, err
 		}
 	}
@@ -220,7 +220,7 @@ func (e *ChangesetConflictError) Is(target error) bool { return target == log.Er
 
 // Apply makes the changes and finishes the changeset, all in one: each document is what the
 // change was made on, or nothing is written and the error is *ChangesetConflictError. If the
-// changeset went on to another worker, it is *FencedError. A document keeps its owner and
+// changeset went on to another worker, it is *tally.FencedError. A document keeps its owner and
 // layer; content, media type, title, attributes and links are the overlay's, without the
 // attributes that begin with "overlay.", which say what it lies over. The same call again,
 // after one of which the outcome is not known, finds it applied.
@@ -230,23 +230,17 @@ func (m *Merge) Apply(ctx context.Context) error {
 		return err
 	}
 	err = m.st.Documents().Tx(ctx, func(tx *tally.Tx) error {
-		now, _, err := m.look(ctx, 0)
-		if err == nil && now.Fence != m.Fence {
-			err = m.fencedBy(now)
-		}
+		part, err := m.Part(ctx, done)
 		if err != nil {
 			return err
 		}
-		if err := m.write(ctx, tx); err != nil {
-			return err
-		}
-		tx.Append(log.Part{Subject: m.sub, Expect: log.Since(now.Last, runTypes...), Events: []events.Event{done}})
-		return nil
+		tx.Append(part)
+		return m.write(ctx, tx)
 	})
-	if over, ok := errors.AsType[*FencedError](err); ok && over.Outcome == "completed" {
+	if over, ok := errors.AsType[*tally.FencedError](err); ok && over.Outcome == "completed" {
 		ack, again := m.st.Append(ctx, m.sub, log.Since(m.Fence, runTypes...), done)
-		if again == nil && ack.Duplicate {
-			return nil // it was this claim by which it was applied
+		if events.IsStored(again) && ack.Duplicate {
+			return again // it was this claim by which it was applied
 		}
 	}
 	return err
@@ -264,8 +258,7 @@ func (m *Merge) finish() (events.Event, error) {
 	if err != nil {
 		return events.Event{}, err
 	}
-	e, err := events.New(queueSource, m.sub, &events.RunFinished{Run: m.run, Outcome: "completed", Result: result, Fence: m.Fence})
-	e.ID = events.DerivedID("completed", m.run.String(), m.Fence.String())
+	e, err := m.word("completed", &events.RunFinished{Run: m.run, Outcome: "completed", Result: result, Fence: m.Fence})
 	return m.st.Stamp(e), err
 }
 

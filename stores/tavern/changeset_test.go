@@ -170,11 +170,11 @@ func TestChangesetLate(t *testing.T) {
 	slow := need(k.m.Next(ctx, "slow"))
 	queueJump(t, st, clock, 2*time.Minute)
 	fast := need(k.m.Next(ctx, "fast"))
-	if fenced, ok := errors.AsType[*tavern.FencedError](slow.Apply(ctx)); !ok || fenced.Worker != "fast" || k.read("a") != "-" {
+	if fenced, ok := errors.AsType[*tally.FencedError](slow.Apply(ctx)); !ok || fenced.Holder != "fast" || k.read("a") != "-" {
 		t.Errorf("%+v, and a is %q", fenced, k.read("a"))
 	}
 	must(t, fast.Apply(ctx))
-	if fenced, ok := errors.AsType[*tavern.FencedError](slow.Apply(ctx)); !ok || fenced.Outcome != "completed" {
+	if fenced, ok := errors.AsType[*tally.FencedError](slow.Apply(ctx)); !ok || fenced.Outcome != "completed" {
 		t.Errorf("%+v", fenced)
 	}
 	expire := func(at time.Time) (made bool, next time.Time) {

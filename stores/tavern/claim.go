@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -17,17 +17,13 @@ import (
 // is safe for concurrent use. It holds nothing that the log has not: [Queue.Resume] makes
 // it again of the item and the fence.
 type Claim struct {
+	*tally.Claim
 	Item    Item
-	Attempt int           // from 1, since the item was queued, or queued again
-	Fence   events.Offset // of the run.started that is the claim; later ones are higher
-	Until   time.Time     // when the lease is over by the log's time, as it was claimed
+	Attempt int // from 1, since the item was queued, or queued again
 
 	q   *Queue
 	run events.RunRef
 	sub events.Subject // whose records are about the item: its own session, or a serial queue's
-
-	mu   sync.Mutex
-	last events.Offset // the newest of them that this worker knows
 }
 
 // runTypes are the types of events that change who has an item.
@@ -168,9 +164,9 @@ func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*
 			return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
 		}
 	}
-	c := &Claim{Item: *p.body, Attempt: p.item.Attempts + 1, Until: p.from.Add(p.queue.Settings.LeaseTime()).Truncate(time.Millisecond), q: q, run: p.item.Run}
-	c.sub = q.lifeOf(p.item.ID, p.queue.Settings.Serial)
-	e, err := events.New(q.st.Source(), c.sub, &events.RunStarted{Run: c.run, Worker: worker, Attempt: int64(c.Attempt), LeaseUntil: c.Until.UnixMilli()})
+	c := &Claim{Item: *p.body, Attempt: p.item.Attempts + 1, q: q, run: p.item.Run, sub: q.lifeOf(p.item.ID, p.queue.Settings.Serial)}
+	l := tally.Lease{Holder: worker, Until: p.from.Add(p.queue.Settings.LeaseTime()).Truncate(time.Millisecond)}
+	e, err := events.New(q.st.Source(), c.sub, &events.RunStarted{Run: c.run, Worker: worker, Attempt: int64(c.Attempt), LeaseUntil: l.Until.UnixMilli()})
 	if err != nil {
 		return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
 	}
@@ -183,8 +179,17 @@ func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*
 		return nil, q.beaten(ctx, b, p, err)
 	}
 	b.took(p.item.ID, ack.Last)
-	c.Fence, c.last = ack.Last, ack.Last
+	c.hold(l, ack.Last, p.queue.Settings)
 	return c, err
+}
+
+// hold makes the claim that a record is.
+func (c *Claim) hold(l tally.Lease, fence events.Offset, s projector.QueueSettings) {
+	terms := tally.ClaimTerms{In: c.sub, While: s.LeaseTime(), Until: c.until, Look: c.inEffect}
+	if s.Serial {
+		terms.Types = runTypes
+	}
+	c.Claim = c.q.st.Hold(c.q.itemSubject(c.run.ID), l, fence, terms)
 }
 
 // lifeOf names the session that has the records of who does an item.
@@ -237,18 +242,18 @@ func (q *Queue) end(ctx context.Context, b *board, p picked, end Decision) error
 		return q.beaten(ctx, b, p, err)
 	}
 	b.took(p.item.ID, ack.Last)
-	return err
+	return nil // it is due whoever looks: no caller is told that a file does not show it
 }
 
 // Resume returns the claim on an item that has a fence, whoever made it: of a worker that
-// began anew. If it is not in effect any more, the error is *FencedError, and what is
+// began anew. If it is not in effect any more, the error is *tally.FencedError, and what is
 // reported by the claim is kept as late, unless it was reported before.
 func (q *Queue) Resume(ctx context.Context, item string, fence events.Offset) (*Claim, error) {
 	found, err := q.find(ctx, item)
 	if err != nil {
 		return nil, err
 	}
-	c := &Claim{Fence: fence, q: q, run: found.item.Run, sub: q.lifeOf(item, found.queue.Settings.Serial)}
+	c := &Claim{q: q, run: found.item.Run, sub: q.lifeOf(item, found.queue.Settings.Serial)}
 	if c.Item, err = q.readItem(ctx, found.item); err != nil {
 		return nil, err
 	}
@@ -260,7 +265,8 @@ func (q *Queue) Resume(ctx context.Context, item string, fence events.Offset) (*
 	if !ok || rec.Subject != c.sub || started.Run != c.run {
 		return nil, &events.InvalidError{Field: "fence", Reason: fmt.Sprintf("%v is not a claim on item %q of queue %q", fence, item, q.id)}
 	}
-	c.Attempt, c.Until = int(started.Attempt), time.UnixMilli(started.LeaseUntil)
+	c.Attempt = int(started.Attempt)
+	c.hold(tally.Lease{Holder: started.Worker, Until: time.UnixMilli(started.LeaseUntil)}, fence, found.queue.Settings)
 	now, _, err := c.look(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -268,6 +274,6 @@ func (q *Queue) Resume(ctx context.Context, item string, fence events.Offset) (*
 	if now.Fence != fence {
 		return c, c.fencedBy(now)
 	}
-	c.last, c.Until = now.Last, time.UnixMilli(now.Until)
+	c.Until = time.UnixMilli(now.Until)
 	return c, nil
 }

@@ -46,7 +46,7 @@ func deploy(ctx context.Context, dir string) {
 	f := need(w.Start(ctx, "deploy", tavern.FlowOptions{ID: "deploy", Owner: "agent/ada"}))
 
 	first := need(f.Claim(ctx, "worker-1", time.Nanosecond))
-	fmt.Println("lost:", first.Worker)
+	fmt.Println("lost:", first.Holder)
 	fmt.Println("recovered:", need(f.Recover(ctx))) // as a daemon does, when the lease is over
 	fmt.Println("late:", first.Move(ctx, "test") != nil)
 

@@ -106,7 +106,7 @@ func (f *Flow) eventID(what ...string) string {
 }
 
 // Move moves the flow to another state, by hand. If the state that it is in does not lead
-// there, the error is *TransitionError; if a worker drives the flow, *FlowHeldError; if the
+// there, the error is *TransitionError; if a worker drives the flow, *tally.LeaseError; if the
 // state's own flow is not over, *FlowChildError; if this one is, *FlowOverError.
 func (f *Flow) Move(ctx context.Context, to string) error {
 	for try := 1; ; try++ {
@@ -176,11 +176,15 @@ func (f *Flow) move(ctx context.Context, at place, fence events.Offset, to strin
 func (f *Flow) allows(s *FlowState, fence events.Offset) error {
 	switch {
 	case fence != 0 && (!s.Held || s.Run.Claim != fence) && !s.Over():
-		return &FlowFencedError{Flow: f.id, Fence: fence, Have: s.Offset}
+		e := &tally.FencedError{Subject: f.sub, Fence: fence}
+		if s.Held {
+			e.Have, e.Holder = s.Run.Claim, s.Run.Worker
+		}
+		return e
 	case s.Over():
 		return &FlowOverError{Flow: f.id, Outcome: s.Outcome()}
 	case fence == 0 && s.Held:
-		return &FlowHeldError{Flow: f.id, Worker: s.Run.Worker, Until: time.UnixMilli(s.Run.LeaseUntil)}
+		return &tally.LeaseError{Subject: f.sub, Lease: tally.Lease{Holder: s.Run.Worker, Until: time.UnixMilli(s.Run.LeaseUntil)}}
 	case s.Damaged > s.Entered:
 		return fmt.Errorf("flow %q: %w", f.id, &events.DamageError{Offset: s.Damaged})
 	}

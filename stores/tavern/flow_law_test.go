@@ -256,7 +256,7 @@ func (r *lawRun) late() {
 	m := r.flows[r.oldOf[k]]
 	for _, to := range m.machine.to[m.state] {
 		err := r.old[k].Move(r.t.Context(), flowStateName(to))
-		_, fenced := errors.AsType[*tavern.FlowFencedError](err)
+		_, fenced := errors.AsType[*tally.FencedError](err)
 		_, over := errors.AsType[*tavern.FlowOverError](err)
 		if !fenced && !over || over != (m.outcome != "") {
 			r.rt.Fatalf("a worker that lost its claim moves to s%d: %v", to, err)

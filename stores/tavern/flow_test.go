@@ -167,7 +167,7 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 		}
 	}
 	flowLost(t, f, "w")
-	flowRefused[*tavern.FlowHeldError](t, st, "a move of what waits for its recovery", func() error { return f.Move(ctx, "test") })
+	flowRefused[*tally.LeaseError](t, st, "a move of what waits for its recovery", func() error { return f.Move(ctx, "test") })
 	if why := need(f.Recover(ctx)); why != `worker "w" was lost, in attempt 3 of 3` {
 		t.Errorf("it fails as %q", why)
 	}
@@ -226,31 +226,31 @@ func flowFences(t *testing.T, st *tally.Store) {
 	stopped := flowLost(t, f, "stopped")
 	late := func(c *tavern.FlowClaim) map[string]func() error {
 		return map[string]func() error{
-			"move": func() error { return c.Move(ctx, "test") }, "renew": func() error { return c.Renew(ctx) }, "release": func() error { return c.Release(ctx) },
+			"move": func() error { return c.Move(ctx, "test") }, "renew": func() error { return second(c.Renew(ctx)) }, "release": func() error { return c.Release(ctx) },
 			"end": func() error { return c.End(ctx, nil) }, "fail": func() error { return c.Fail(ctx, "no") }, "recover": func() error { return c.Recover(ctx, "no") },
 		}
 	}
-	must(t, stopped.Renew(ctx)) // it is over, and nobody has noticed
-	flowRefused[*tavern.FlowHeldError](t, st, "a move by hand", func() error { return f.Move(ctx, "test") })
+	must(t, second(stopped.Renew(ctx))) // it is over, and nobody has noticed
+	flowRefused[*tally.LeaseError](t, st, "a move by hand", func() error { return f.Move(ctx, "test") })
 	need(f.Recover(ctx))
 	for what, do := range late(stopped) {
-		flowRefused[*tavern.FlowFencedError](t, st, what+" after recovery", do)
+		flowRefused[*tally.FencedError](t, st, what+" after recovery", do)
 	}
 	c := need(f.Claim(ctx, "w", time.Hour))
-	held := flowRefused[*tavern.FlowHeldError](t, st, "a second worker", func() error { return second(f.Claim(ctx, "stopped", 0)) })
-	if held != nil && (held.Worker != "w" || !held.Until.Equal(c.Until)) {
+	held := flowRefused[*tally.LeaseError](t, st, "a second worker", func() error { return second(f.Claim(ctx, "stopped", 0)) })
+	if held != nil && (held.Lease.Holder != "w" || !held.Lease.Until.Equal(c.Until)) {
 		t.Errorf("it is held by %+v, to %v", held, c.Until)
 	}
 	for what, do := range late(stopped) {
-		flowRefused[*tavern.FlowFencedError](t, st, what+" after another claim", do)
+		flowRefused[*tally.FencedError](t, st, what+" after another claim", do)
 	}
 	again := need(f.Claim(ctx, "w", time.Hour)) // it was started again
 	for what, do := range late(c) {
-		flowRefused[*tavern.FlowFencedError](t, st, what+" of its earlier life", do)
+		flowRefused[*tally.FencedError](t, st, what+" of its earlier life", do)
 	}
 	must(t, again.Release(ctx))
 	for what, do := range late(again) {
-		flowRefused[*tavern.FlowFencedError](t, st, what+" after its release", do)
+		flowRefused[*tally.FencedError](t, st, what+" after its release", do)
 	}
 	must(t, f.Move(ctx, "test"))
 
@@ -354,7 +354,7 @@ func TestFlowFaults(t *testing.T) {
 		call("the same End", 0, func() error { return child.End(ctx, nil) })
 		var c *tavern.FlowClaim
 		call("Claim", 1, func() (err error) { c, err = f.Claim(ctx, "w", time.Hour); return err })
-		call("Renew", 1, func() error { return c.Renew(ctx) })
+		call("Renew", 1, func() error { return second(c.Renew(ctx)) })
 		call("Move", 1, func() error { return c.Move(ctx, "ship") })
 		call("Recover", 1, func() error { return c.Recover(ctx, "no net") })
 		call("Release", 1, func() error { return c.Release(ctx) })
@@ -380,7 +380,7 @@ func TestFlowDamaged(t *testing.T) {
 	damaged := func(id string) (*tavern.Flow, *tavern.FlowClaim) {
 		f := flowStart(t, st, "suite", id)
 		c := flowLost(t, f, "w")
-		must(t, c.Renew(ctx))
+		must(t, second(c.Renew(ctx)))
 		mem.Damage(need(f.State(ctx)).Offset)
 		if s, err := f.State(ctx); s == nil || s.Damaged == 0 || !isHole(err) {
 			t.Errorf("a damaged flow is %+v, %v", s, err)
@@ -388,7 +388,7 @@ func TestFlowDamaged(t *testing.T) {
 		return f, c
 	}
 	f, c := damaged("d1")
-	for what, do := range map[string]func() error{"move": func() error { return c.Move(ctx, "ran") }, "renew": func() error { return c.Renew(ctx) }} {
+	for what, do := range map[string]func() error{"move": func() error { return c.Move(ctx, "ran") }, "renew": func() error { return second(c.Renew(ctx)) }} {
 		flowRefusedRaw[*events.DamageError](t, what, do)
 	}
 	if why := need(f.Recover(ctx)); !strings.Contains(why, "cannot be read") {
@@ -461,7 +461,7 @@ func TestFlowRenewed(t *testing.T) {
 	renewals := func() int64 {
 		before := int64(st.Log.RecordsRead())
 		for range 50 {
-			must(t, c.Renew(t.Context()))
+			must(t, second(c.Renew(t.Context())))
 		}
 		return int64(st.Log.RecordsRead()) - before
 	}
@@ -489,13 +489,12 @@ func TestFlowRenewalLost(t *testing.T) {
 	for need(st.LogTime(t.Context())).Sub(begun) < 2*time.Millisecond {
 	}
 	down = true
-	if err := c.Renew(t.Context()); !errors.Is(err, log.ErrUnknown) || !c.Until.Equal(until) {
-		t.Errorf("%v, and it has the flow until %v, not %v", err, c.Until, until)
+	if renewed, err := c.Renew(t.Context()); !errors.Is(err, log.ErrUnknown) || !renewed.IsZero() {
+		t.Errorf("%v, and it has the flow until %v", err, renewed)
 	}
 	down = false
-	must(t, c.Renew(t.Context()))
-	if !c.Until.After(until) {
-		t.Errorf("renewed it has the flow until %v", c.Until)
+	if renewed := need(c.Renew(t.Context())); !renewed.After(until) {
+		t.Errorf("renewed it has the flow until %v", renewed)
 	}
 }
 

@@ -129,7 +129,7 @@ func workTeam(ctx context.Context, m member) error {
 			if mine != nil && (err == nil || errors.Is(err, log.ErrConflict)) {
 				err = workOn(ctx, mine, random)
 			}
-			if _, fenced := errors.AsType[*tavern.FencedError](err); fenced || err == nil {
+			if _, fenced := errors.AsType[*tally.FencedError](err); fenced || err == nil {
 				mine, err = nil, nil
 			}
 		}

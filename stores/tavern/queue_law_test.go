@@ -233,8 +233,8 @@ func TestQueueFencing(t *testing.T) {
 	}
 	refused := 0
 	for _, c := range slow {
-		fenced, ok := errors.AsType[*tavern.FencedError](c.Finish(ctx, []byte(`"slow"`)))
-		if ok && fenced.Worker == "fast" && fenced.Late != 0 {
+		fenced, ok := errors.AsType[*tally.FencedError](c.Finish(ctx, []byte(`"slow"`)))
+		if ok && fenced.Holder == "fast" && fenced.Late != 0 {
 			refused++
 		}
 	}

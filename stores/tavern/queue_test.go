@@ -319,13 +319,13 @@ func queueLate(t *testing.T, st *tally.Store) {
 	must(t, q.Configure(ctx, tavern.QueueSettings{}))
 	fast := need(q.Next(ctx, "fast"))
 	for range 2 { // the second time is the same event
-		fenced, ok := errors.AsType[*tavern.FencedError](slow.Finish(ctx, []byte(`"slow"`)))
-		if !ok || fenced.Have != fast.Fence || fenced.Worker != "fast" || fenced.Fence != slow.Fence || fenced.Late == 0 {
+		fenced, ok := errors.AsType[*tally.FencedError](slow.Finish(ctx, []byte(`"slow"`)))
+		if !ok || fenced.Have != fast.Fence || fenced.Holder != "fast" || fenced.Fence != slow.Fence || fenced.Late == 0 {
 			t.Errorf("%+v", fenced)
 		}
 	}
 	must(t, fast.Finish(ctx, []byte(`"fast"`)))
-	if fenced, ok := errors.AsType[*tavern.FencedError](slow.Fail(ctx, "after all", false)); !ok || fenced.Outcome != "completed" {
+	if fenced, ok := errors.AsType[*tally.FencedError](slow.Fail(ctx, "after all", false)); !ok || fenced.Outcome != "completed" {
 		t.Errorf("%+v", fenced)
 	}
 	s := need(q.Get(ctx, "a"))
@@ -430,7 +430,7 @@ func queueSerial(t *testing.T, st *tally.Store) {
 	if fast.Item.ID != "a" || fast.Attempt != 2 {
 		t.Errorf("%+v", fast)
 	}
-	if fenced, ok := errors.AsType[*tavern.FencedError](slow.Finish(ctx, nil)); !ok || fenced.Worker != "w2" || fenced.Late == 0 {
+	if fenced, ok := errors.AsType[*tally.FencedError](slow.Finish(ctx, nil)); !ok || fenced.Holder != "w2" || fenced.Late == 0 {
 		t.Errorf("%+v", fenced)
 	}
 	need(q.Enqueue(ctx, tavern.Item{ID: "d"})) // is in nobody's way

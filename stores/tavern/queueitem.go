@@ -1,6 +1,7 @@
 package tavern
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +57,8 @@ func (q *Queue) Enqueue(ctx context.Context, it Item) (Item, error) {
 		return it, err
 	}
 	ack, err := q.st.Append(ctx, q.sub, log.Any, e)
-	if err != nil {
-		return it, q.itemError(it, err)
-	}
 	it.Offset = ack.First
-	return it, nil
+	return it, q.itemError(it, err)
 }
 
 // enqueueNew puts an item in of which nobody else knows the id.
@@ -90,6 +88,7 @@ const (
 // are looked at before any is put in; then they go in by the hundreds, each lot all or
 // none. The same call again, with ids, puts in what is missing.
 func (q *Queue) EnqueueMany(ctx context.Context, items ...Item) ([]Item, error) {
+	var unshown error // files do not show all of what is stored
 	list, evs := make([]Item, len(items)), make([]events.Event, len(items))
 	for i, it := range items {
 		var err error
@@ -103,12 +102,14 @@ func (q *Queue) EnqueueMany(ctx context.Context, items ...Item) ([]Item, error) 
 		for ; n < len(evs) && n-from < manyItems && (n == from || size+len(evs[n].Data) <= manyBytes); n++ {
 			size += len(evs[n].Data)
 		}
-		if err := q.putMany(ctx, evs[from:n]); err != nil {
+		err := q.putMany(ctx, evs[from:n])
+		if !events.IsStored(err) {
 			return nil, err
 		}
+		unshown = cmp.Or(unshown, err)
 		from = n
 	}
-	return list, nil
+	return list, unshown
 }
 
 // putMany puts in a lot, but for what is there already.

@@ -31,9 +31,9 @@ type joins struct {
 	of     map[joinKey]*join
 }
 
-// joinKey has the log, which says whether an append waits for trees.
+// joinKey has the log, by which an append waits for trees or does not.
 type joinKey struct {
-	log *tally.Log
+	by  *tally.Log
 	sub events.Subject
 }
 
@@ -137,7 +137,7 @@ func (q *Queue) putTogether(list []*joiner) {
 	at, err := q.putEntries(context.WithoutCancel(list[0].ctx), entries...)
 	for _, j := range list {
 		j.at, j.err = at, err
-		if err != nil && !errors.Is(err, log.ErrUnknown) {
+		if !events.IsStored(err) && !errors.Is(err, log.ErrUnknown) {
 			j.at, j.err = q.putEntries(j.ctx, j.entry)
 		}
 		close(j.done)

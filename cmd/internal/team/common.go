@@ -29,7 +29,7 @@ func refused(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case cli.Is[*tavern.FlowHeldError](err):
+	case cli.Is[*tally.LeaseError](err):
 		return conflict("Its worker moves it. When the lease is over, " + app.Program() + " flow recover does what the template says.")
 	case cli.Is[*tavern.TransitionError](err), cli.Is[*tavern.FlowOverError](err), cli.Is[*tavern.FlowChildError](err), cli.Is[*log.ConflictError](err), errors.Is(err, tally.ErrExists):
 		return conflict("Nothing was written.")

@@ -165,9 +165,6 @@ func (w *worker) hand(ctx context.Context) error {
 		if !w.isStored(err) {
 			return err
 		}
-		if c == nil { // another item was ended, and files do not show it
-			continue
-		}
 		w.running++
 		go w.do(ctx, &held{w: w, item: c.Item, fence: c.Fence, until: c.Until, attempt: c.Attempt, st: w.store.now(), claim: c})
 		if w.once {
@@ -179,7 +176,7 @@ func (w *worker) hand(ctx context.Context) error {
 // isStored reports whether what was appended is in the log. It keeps the first error of a tree,
 // with which the command ends when its work is done.
 func (w *worker) isStored(err error) bool {
-	if cli.Is[*tavern.FencedError](err) || !events.IsStored(err) {
+	if cli.Is[*tally.FencedError](err) || !events.IsStored(err) {
 		return false
 	}
 	w.printing.Lock()

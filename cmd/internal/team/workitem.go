@@ -50,7 +50,7 @@ func (h *held) of(ctx context.Context, st *tally.Store) (*tavern.Claim, error) {
 		return h.claim, nil
 	}
 	c, err := tavern.QueueOf(st, h.w.queue).Resume(ctx, h.item.ID, h.fence)
-	if err != nil && !(cli.Is[*tavern.FencedError](err) && c != nil) { // over or not: what is reported says which
+	if err != nil && !(cli.Is[*tally.FencedError](err) && c != nil) { // over or not: what is reported says which
 		return nil, err
 	}
 	h.st, h.claim = st, c
@@ -90,7 +90,7 @@ func (w *worker) attempt(ctx context.Context, h *held, row *worked) {
 	c := child{command: w.command, stdin: h.item.Body, stdout: out, stderr: w.app.Err, env: []variable{{"TALLY_QUEUE", w.queue}, {"TALLY_ITEM", h.item.ID},
 		{"TALLY_ATTEMPT", strconv.Itoa(h.attempt)}, {"TALLY_FENCE", strconv.FormatUint(uint64(h.fence), 10)}}}
 	e, err := c.run(life)
-	gone := cli.Is[*tavern.FencedError](context.Cause(life))
+	gone := cli.Is[*tally.FencedError](context.Cause(life))
 	lost(nil)
 	renewing.Wait()
 	last, cancel := lastWord(ctx)
@@ -130,7 +130,7 @@ func (w *worker) report(ctx context.Context, h *held, row *worked, outcome strin
 // fenced notes an error: that the item is somebody else's is what became of it, any other
 // one ends the command.
 func (w *worker) fenced(row *worked, outcome string, err error) {
-	fenced, ok := errors.AsType[*tavern.FencedError](err)
+	fenced, ok := errors.AsType[*tally.FencedError](err)
 	if !ok {
 		row.err = err
 		return
@@ -196,7 +196,7 @@ func (h *held) keep(ctx context.Context, lost context.CancelCauseFunc) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case cli.Is[*tavern.FencedError](err):
+		case cli.Is[*tally.FencedError](err):
 			lost(err)
 			return
 		case err != nil:

@@ -100,7 +100,7 @@ func (w *worked) step() {
 		}
 	}
 	_, empty := errors.AsType[*tavern.EmptyError](err)
-	_, fenced := errors.AsType[*tavern.FencedError](err)
+	_, fenced := errors.AsType[*tally.FencedError](err)
 	if err != nil && !empty && !fenced {
 		w.t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestB42(t *testing.T) {
 		if r := bring(); len(r.Problems) > 0 {
 			t.Errorf("%+v", r.Problems)
 		}
-		_, fenced := errors.AsType[*tavern.FencedError](here.Finish(ctx, []byte(`"late"`)))
+		_, fenced := errors.AsType[*tally.FencedError](here.Finish(ctx, []byte(`"late"`)))
 		one, two := need(other.Get(ctx, "one")), need(other.Get(ctx, "two"))
 		if !fenced || one.State != tavern.ItemDone || string(one.Tries[1].Result) != `"done there"` {
 			t.Errorf("fenced %v, %+v", fenced, one)
