@@ -69,6 +69,7 @@ func TestPager(t *testing.T) {
 // Ctrl-C is for the pager: what it showed stays on the screen until the user leaves it,
 // and the command ends as if it had been left alone.
 func TestInterruptedPager(t *testing.T) {
+	testkit.OnlyFull(t, "TestPager pages")
 	_, err := exec.LookPath("less")
 	testkit.Needs(t, err == nil, "less")
 	store := goldenStore(t)

@@ -17,7 +17,7 @@ import (
 // none that was acknowledged is lost. And the test would notice: who appends the parts one
 // after the other leaves halves.
 func TestPowerCutOfUnits(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestPowerCut cuts the power")
 	t.Parallel()
 	needImages(t)
 	t.Run("product", func(t *testing.T) {

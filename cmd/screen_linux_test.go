@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // A mark says whether a terminal got what is stored.
@@ -26,6 +27,7 @@ func TestMarkOfADocument(t *testing.T) {
 // On a terminal colours are the only control sequences, whatever is in the store: as
 // text, as JSON, as the bytes that were stored, and by way of the pager.
 func TestNothingMovesTheCursorOfATerminal(t *testing.T) {
+	testkit.OnlyFull(t, "TestNothingMovesTheCursor prints the same to a pipe")
 	store := filepath.Join(t.TempDir(), "store")
 	id := events.EscapeID(evilStore(t, store))
 	panel := events.EscapeID("p" + evil)

@@ -167,8 +167,8 @@ func (f *fates) settle(list []*sentBatch) {
 // there is all or nothing, what was acknowledged is there, and the same messages again settle
 // what was not. A batch whose commit comes to the next leader is refused.
 func TestClusterBatchesSettle(t *testing.T) {
+	testkit.OnlyFull(t, "TestClusterLosesNothing kills a leader")
 	testkit.NotUnderRace(t) // nothing of the log runs here, only the server and its client
-	testkit.Long(t)
 	c := mustCluster(t)
 	nc := c.mustConnect(c.urls())
 	var list []*batches

@@ -24,7 +24,7 @@ const purses = 6
 // Amounts are moved between documents on a cluster whose leader is killed: the sum stays,
 // for whoever reads meanwhile too, and what was acknowledged is there.
 func TestClusterUnits(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestClusterLosesNothing kills a leader, and the units of one machine are played in package log")
 	testkit.NotUnderRace(t) // the servers are other processes, and the log's part runs there elsewhere
 	home(t, nil)
 	rounds := 1

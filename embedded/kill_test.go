@@ -190,7 +190,7 @@ func runChild(t *testing.T, o embedded.ServerOptions, fill int64, n int) (acked 
 // However much was written: after a crash the server reads no more than a few
 // segments again. The others have its index.
 func TestStartAfterAKillIsBounded(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKilledOwner opens a store after a kill")
 	testkit.NotUnderRace(t)
 	sizes, segment := []int64{10 << 20, 40 << 20}, uint64(4<<20)
 	if testkit.Soak() {

@@ -30,8 +30,8 @@ func misread(t *testing.T, key, block string) {
 // what looks damaged is not touched, every record stays readable, and nothing is
 // acknowledged without a sync. So it is, whether or not the version is said to be known.
 func TestForeignLayoutIsNotDamage(t *testing.T) {
+	testkit.OnlyFull(t, "the layouts of blocks are those of the fixtures of natsfile")
 	testkit.NotUnderRace(t) // nothing runs beside it
-	testkit.Long(t)
 	const n = 3000
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir, SegmentBytes: 200_000})

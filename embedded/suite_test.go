@@ -47,7 +47,7 @@ func TestSegmentsKeepThePromises(t *testing.T) {
 }
 
 func TestAttachedToSegmentsKeepsThePromises(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestOwnerKeepsThePromises plays the suite, on one segment")
 	t.Parallel()
 	logtest.Run(t, func(t *testing.T) *log.Log {
 		dir := t.TempDir()

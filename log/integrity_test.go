@@ -24,6 +24,7 @@ import (
 )
 
 func TestJetStreamFaults(t *testing.T) {
+	testkit.OnlyFull(t, "the same calls run on the backend in memory")
 	testkit.NotUnderRace(t) // the same calls run there on the backend in memory, and those that meet in TestJetStream
 	logtest.RunFaults(t, func(t *testing.T) log.Backend {
 		s := mustServe(t, filepath.Join(t.TempDir(), "js"), nil)

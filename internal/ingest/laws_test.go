@@ -310,6 +310,7 @@ func (r *rig) inPieces(dir, name, content string, versions int, seed uint64) {
 // Real sessions of each agent, in pieces that end anywhere: after each the log is what an
 // import of the file is, and gives it back.
 func TestRecordedPieces(t *testing.T) {
+	testkit.OnlyFull(t, "TestRecordedGrowth reads recorded sessions, too")
 	t.Parallel()
 	testkit.NotUnderRace(t) // one file, read by one worker
 	versions := 4

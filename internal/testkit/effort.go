@@ -41,6 +41,25 @@ func Long(t testing.TB) {
 	}
 }
 
+// Tests have three tiers. go test ./... is for everybody: it plays each law, and each
+// promise on one backend. TALLY_TESTS=full is CI's: every backend, every suite, and laws
+// defaultShare times as long. TALLY_SOAK=1 is for an idle machine: the long campaigns.
+
+// defaultShare is the share of the random histories that go test ./... plays by itself.
+const defaultShare = 4
+
+// Full reports whether CI's tests are asked for, or the long campaigns.
+func Full() bool { return os.Getenv("TALLY_TESTS") == "full" || Soak() }
+
+// OnlyFull skips a test unless CI's tests are asked for. The reason names the test of
+// everybody's tier that holds the same promise, or says why no cheap test can.
+func OnlyFull(t testing.TB, reason string) {
+	t.Helper()
+	if !Full() {
+		t.Skipf("TALLY_TESTS=full runs it: %s", reason)
+	}
+}
+
 // Soak reports whether the long campaigns are asked for: make soak.
 func Soak() bool { return os.Getenv("TALLY_SOAK") != "" }
 
@@ -62,9 +81,8 @@ func Patience(d time.Duration) time.Duration {
 	return d
 }
 
-// Checks has the laws that rapid draws play n times each, and a fifth of that under the race
-// detector, unless somebody says how often or the long campaigns are asked for. It is for a
-// TestMain.
+// Checks makes the laws that rapid draws play Times(n) times each, unless the flag
+// rapid.checks or the long campaigns ask for another number. It is for a TestMain.
 func Checks(n int) {
 	flag.Parse()
 	isSaid := Soak()
@@ -74,11 +92,14 @@ func Checks(n int) {
 	}
 }
 
-// Times is how often a random test plays: n times, and a fifth of that under the
-// race detector. CI runs the tests with it and without.
+// Times is how often a random test plays: n times in CI, a share of that in everybody's
+// tier, and a fifth of either under the race detector. CI runs the tests with it and without.
 func Times(n int) int {
-	if race {
-		return max(n/raceShare, 1)
+	if !Full() {
+		n /= defaultShare
 	}
-	return n
+	if race {
+		n /= raceShare
+	}
+	return max(n, 1)
 }

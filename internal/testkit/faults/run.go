@@ -64,7 +64,7 @@ func environment(r Run, overlay string) []string {
 	if overlay != "" {
 		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}
-	return append(env, r.Env...)
+	return slices.Concat(env, []string{"TALLY_TESTS=full"}, r.Env) // as many random histories as CI plays
 }
 
 // rapid returns the flags by which random histories are not made shorter and not kept, if the

@@ -58,8 +58,8 @@ func canary(t *testing.T) (store, url string, visits *atomic.Int64) {
 // The tests of a package touch neither the store that the user's variables name, nor the
 // server, nor the home directory.
 func TestUserIsLeftAlone(t *testing.T) {
+	testkit.OnlyFull(t, "it builds a test program and runs it three times")
 	testkit.NotUnderRace(t)
-	testkit.Long(t)
 	store, url, visits := canary(t)
 	user := t.TempDir()
 	before := contents(t, store) + contents(t, user)

@@ -21,7 +21,8 @@ import (
 )
 
 // Each runs a test against every backend, chosen by a configuration file alone: in
-// memory, on a directory of this machine, on somebody else's server.
+// memory, on a directory of this machine, on somebody else's server. Above the log all of
+// them do the same: everybody's tier takes the directory alone, CI's takes all.
 func Each(t *testing.T, test func(t *testing.T, st *tally.Store)) {
 	t.Helper()
 	EachWith(t, embedded.Options{}, test)
@@ -32,7 +33,7 @@ func EachWith(t *testing.T, o embedded.Options, test func(t *testing.T, st *tall
 	t.Helper()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
-			notBothUnderRace(t, backend)
+			skipBackend(t, backend)
 			st, _ := open(t, backend, o)
 			test(t, st)
 		})
@@ -41,9 +42,13 @@ func EachWith(t *testing.T, o embedded.Options, test func(t *testing.T, st *tall
 
 var backends = []string{"memory", "local", "nats"}
 
-// notBothUnderRace leaves somebody else's server out under the race detector: what is above the
-// log does the same there, and the log's own tests run with one.
-func notBothUnderRace(t *testing.T, backend string) {
+// skipBackend skips a backend that a tier leaves out. The race detector leaves out somebody
+// else's server: the log's own tests run with one.
+func skipBackend(t *testing.T, backend string) {
+	t.Helper()
+	if backend != "local" {
+		testkit.OnlyFull(t, "the same test runs on a directory of this machine")
+	}
 	if backend == "nats" && !testkit.Soak() {
 		testkit.NotUnderRace(t)
 	}
@@ -55,7 +60,7 @@ func EachDir(t *testing.T, test func(t *testing.T, st *tally.Store, dir string))
 	t.Helper()
 	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
-			notBothUnderRace(t, backend)
+			skipBackend(t, backend)
 			st, dir := open(t, backend, embedded.Options{})
 			test(t, st, dir)
 		})
