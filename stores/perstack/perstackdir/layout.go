@@ -20,11 +20,8 @@ type Layout struct {
 	// problem of the files of an export that have secrets.
 	Keys func() (*sealed.Ring, error)
 
-	withoutKeys
+	sessiondir.Layout[store, *unit, view]
 }
-
-// withoutKeys is what the layout does that needs no keys.
-type withoutKeys = sessiondir.Layout[store, *unit, view]
 
 var (
 	_ formats.Live    = Layout{}
@@ -33,7 +30,8 @@ var (
 
 // opened returns the layout with its keys, which are read now.
 func (l Layout) opened() sessiondir.Layout[store, *unit, view] {
-	return sessiondir.Layout[store, *unit, view]{Store: store{keys: l.open()}}
+	l.Store.keys = l.open()
+	return l.Layout
 }
 
 // Import implements formats.Layout. It brings a folder into a store: perstack/, the folder that
@@ -66,7 +64,7 @@ func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root,
 		return sub, ok && sub.Namespace == src.Namespace(), nil
 	}
 	if sub.Kind != sealed.Kind || sub.Namespace != src.Namespace() {
-		return l.withoutKeys.Unit(ctx, src, root, sub)
+		return l.Layout.Unit(ctx, src, root, sub)
 	}
 	have, err := sessiondir.Load(ctx, src, sub)
 	if s, ok := have.Session(); ok || err != nil {
