@@ -395,7 +395,7 @@ func (k *kept) waits(most, every time.Duration, what string, so func() bool) {
 // of the machine than what is measured.
 func (k *kept) state() embedded.TreeStatus {
 	k.t.Helper()
-	said, err := embedded.AskTree(k.t.Context(), k.store, config.Tree{Name: "tavern", Target: config.TreeDir, Dir: k.folder}, embedded.TreeState, embedded.TreeAsk{})
+	said, err := embedded.AskTree(k.t.Context(), config.Config{Backend: config.Local, Store: k.store}, config.Tree{Name: "tavern", Target: config.TreeDir, Dir: k.folder}, embedded.TreeState, embedded.TreeAsk{})
 	if err != nil {
 		k.t.Fatal(err)
 	}

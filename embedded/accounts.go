@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -35,6 +36,7 @@ const (
 type service struct {
 	subject  string
 	streamed bool // more than one message answers
+	ownUser  bool // processes of this user alone may ask
 	byDesk   bool // the desk looks through what is asked, and asks the server
 }
 
@@ -52,6 +54,7 @@ var services = []service{
 	{subject: "tally.api.v1.append"},
 	{subject: "tally.api.v1.watermark"},
 	{subject: "tally.api.v1.holes"},
+	{subject: treeSubject + "*", streamed: true, ownUser: true},
 	{subject: "$SRV.*"},
 	{subject: "$SRV.*.tally"},
 	{subject: "$SRV.*.tally.*"},
@@ -63,11 +66,25 @@ var notices = []string{"tally.api.v1.watermark.moved", "tally.api.v1.segments"}
 // inboxes are where others may have answers sent to. They are those of their account.
 const inboxes = "_INBOX.>"
 
-// rights are those of everybody but this process, in their own account.
-func rights() *server.Permissions {
+// servicesFor are the services at which an account of others may ask. The trees of the store are
+// files of this machine: users have no part in them.
+func servicesFor(user string) []service {
+	if user == userAttached {
+		return services
+	}
+	return slices.DeleteFunc(slices.Clone(services), func(v service) bool { return v.ownUser })
+}
+
+// rights are those of an account of others. Beside the services, a user has a subject that leads
+// out of no account: there the keeper of a tree on the user's machine is asked.
+func rights(user string) *server.Permissions {
 	p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{Allow: append([]string{inboxes}, notices...)}}
-	for _, s := range services {
+	for _, s := range servicesFor(user) {
 		p.Publish.Allow = append(p.Publish.Allow, s.subject)
+	}
+	if user != userAttached {
+		p.Publish.Allow = append(p.Publish.Allow, besideSubject+">")
+		p.Subscribe.Allow = append(p.Subscribe.Allow, besideSubject+">")
 	}
 	return p
 }
@@ -143,18 +160,18 @@ func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
 	}
 	account, err := s.RegisterAccount(g.name)
 	if err == nil {
-		err = importAll(account, a.own, n)
+		err = importAll(account, a.own, n, servicesFor(of.Name))
 	}
 	if err != nil {
 		return guest{}, fmt.Errorf("account of user %s: %w", of.Name, err)
 	}
 	a.number[of.Name] = n
-	a.users[g.name] = &server.User{Username: g.name, Account: account, Permissions: rights()}
+	a.users[g.name] = &server.User{Username: g.name, Account: account, Permissions: rights(of.Name)}
 	return g, nil
 }
 
-// importAll has the n-th account of others reach what the owner's exports.
-func importAll(to, own *server.Account, n int) error {
+// importAll has the n-th account of others reach services of the owner's.
+func importAll(to, own *server.Account, n int, services []service) error {
 	for _, v := range services {
 		at := v.subject
 		if v.byDesk {

@@ -160,8 +160,9 @@ func TestRightsAreAsDocumented(t *testing.T) {
 				if name == "attached" {
 					word = r.attached
 				}
-				asks := strings.HasPrefix(word, "asks")
-				listens := word == "listens" || word == "is answered"
+				within := word == "among their own"
+				asks := within || strings.HasPrefix(word, "asks")
+				listens := within || word == "listens" || word == "is answered"
 				if !asks && !listens && word != "-" {
 					t.Fatalf("%s: what is %q?", r.subject, word)
 				}

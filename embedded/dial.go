@@ -52,12 +52,6 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 		return nil, errors.Join(err, l.Close(), hangUp())
 	}
 	st.Host.OnClose = hangUp
-	o.Trees = nil // a server's trees are kept by tally tend tree; this process waits for those on this machine
-	ts, err := o.treesOf(c, st.Host.ViewsDir)
-	if err != nil {
-		return nil, errors.Join(err, l.Close(), hangUp())
-	}
-	ts.on(&st)
 	uses(&st, l, noLimits, nil) // those of an owner, if there is one, are not known here
 	return tally.Open(ctx, l, st)
 }

@@ -79,9 +79,10 @@ type Options struct {
 	// Tend. nil: nobody does.
 	Daemons func(st *tally.Store) ([]tend.Daemon, error)
 
-	// Trees returns a layout by its name, such as taverndir.Layout{} for tavern. With it this
-	// process keeps the trees that the configuration names, from open to close, unless
-	// another one does. nil: it keeps none. Those in mode sync are waited for either way.
+	// Trees returns a layout by its name, such as taverndir.Layout{} for tavern. If this process
+	// comes to own the store, it keeps the trees of the configuration from open to close, and
+	// those that attached processes name; with Existing, from when they are needed. An attached
+	// process asks the owner to keep those of its own configuration. nil: no trees are kept here.
 	Trees func(layout string) (formats.Live, bool)
 
 	// Progress is called about once a second while a start takes long.
@@ -296,7 +297,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	if err != nil {
 		return nil, err
 	}
-	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress, Private: o.refused != nil, refused: o.refused})
+	srv, err := Start(ctx, ServerOptions{Dir: c.Store, Logger: o.Logger, Observer: o.Observer, SegmentBytes: c.Segment, MinDurability: c.MinDurability, Listen: o.Listen, Progress: o.Progress, Private: o.refused != nil, refused: o.refused, trees: ts})
 	if err != nil {
 		return nil, err
 	}
@@ -320,9 +321,6 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
-	if srv.serves != nil {
-		srv.serves.Show(s.Show) // an acknowledgement to a client waits for trees, too
-	}
 	return s, nil
 }
 
@@ -345,9 +343,10 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 		defer cancel()
 		return catalog.Wait(ctx, c.Store, view, at)
 	}
-	st.Host.Beside = ts.run
 	uses(&st, a.Log(), func() (quota.Limits, error) { return quota.Load(c.Store) }, nil)
-	ts.on(&st)
+	kept := ownersTrees{ts, treeAsker{a.conns[0], treeSubject, ts.dir}, a.OwnerPID()}
+	kept.join(ctx)
+	kept.on(&st)
 	st.Host.SetLimit = func(_ context.Context, scope string, bytes int64) error { return quota.Set(c.Store, scope, bytes) }
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {

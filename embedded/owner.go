@@ -200,7 +200,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		return nil, fmt.Errorf("embedded: attach %s: %w", dir, err)
 	}
 	c := log.Config{Logger: o.Logger, MinDurability: o.MinDurability, Host: log.Host{
-		Reads: a.conns[1], Via: true, Unshown: true, Holes: holes,
+		Reads: a.conns[1], Via: true, Holes: holes,
 		Segments: log.Segments{Dir: segmentsDir(dir), Blocks: blocksOf(dir, knownTo(dir, a.conns[1].ConnectedServerVersion()))},
 	}}
 	if a.owner.Durability == log.Durable.String() {

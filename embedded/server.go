@@ -76,7 +76,8 @@ type ServerOptions struct {
 	// for a large log after a crash, and for one of a million subjects. Default: nothing.
 	Progress func(elapsed time.Duration)
 
-	refused error // why nothing is appended; nil: it is
+	refused error  // why nothing is appended; nil: it is
+	trees   *trees // that the store has; nil: this process keeps none
 }
 
 func (o ServerOptions) withDefaults() ServerOptions {
@@ -108,8 +109,7 @@ type Server struct {
 	unmarked atomic.Bool    // the mark does not say yet that this process is at work
 	conns    []*nats.Conn
 	events   *log.Log
-	serves   *log.Service // to other processes; nil: to none
-	blocks   *blockSync   // nil: the server syncs for itself
+	blocks   *blockSync // nil: the server syncs for itself
 	durable  *watermark
 	seen     events.Offset // the highest offset that was ever given
 	holes    []log.Hole    // what the store had lost when it was opened
@@ -187,8 +187,15 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
-	s.serves = serves
 	s.atEnd(serves.Close)
+	if o.trees != nil && o.trees.layout != nil { // before the owner is found
+		serves.Show(o.trees.shows)
+		end, err := serveTrees(o.trees, s.conns[1], treeSubject, "_R_.")
+		if err != nil {
+			return fmt.Errorf("embedded: start %s: %w", s.dir, err)
+		}
+		s.atEnd(end)
+	}
 	if o.Listen != nil && o.Listen.Ready != nil {
 		o.Listen.Ready(s.outside.url())
 	}

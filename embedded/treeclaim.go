@@ -24,14 +24,6 @@ func (e *TreeHeldError) Error() string {
 	return fmt.Sprintf("%s shows the store %s, as %s says: remove that file if it no longer does", e.Place, cmp.Or(e.Store, "of another process"), e.File)
 }
 
-func (k *treeKept) lock(path string) error {
-	f, err := lockfile.Take(path)
-	if err == nil {
-		k.ends = append(k.ends, f.Close)
-	}
-	return err
-}
-
 // treeClaim is what stores of this user know of a folder.
 type treeClaim struct {
 	Place string `json:"place"`

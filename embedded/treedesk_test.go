@@ -1,65 +1,97 @@
 package embedded_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/disk/durable"
-	"github.com/tallylog/tally/internal/disk/statefile"
+	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/log"
 )
 
-// rewriteState writes an altered state file with the checksum that belongs to it.
-func rewriteState(path, text string) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &members); err != nil {
-		return err
-	}
-	delete(members, "crc32")
-	return statefile.Write(path, members, durable.NoSync)
-}
-
-// Nobody is answered who has not read the tree's file, and what others send changes nothing.
+// The owner answers the processes that can read the store's directory, and no user of a server.
 func TestTreeDesk(t *testing.T) {
 	n := newNoted(t, "")
-	st := n.keeps()
+	url := ""
+	l := &embedded.Listen{Address: "127.0.0.1:0", Users: []embedded.Account{{Name: "ann", Password: "secret"}}, Ready: func(at string) { url = at }}
+	st := n.open(embedded.Options{Trees: notesOf, Own: true, Listen: l})
 	if err := st.Wait(t.Context(), "tree:notes", 0); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(n.dir, "trees", "notes-*.json"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-	text, err := os.ReadFile(files[0])
+	user, password := mustReadToken(t, n.dir)
+	o, err := os.ReadFile(filepath.Join(n.dir, "owner.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rewriteState(files[0], strings.Replace(string(text), `"token":"`, `"token":"x`, 1)); err != nil {
+	var of struct{ URL string }
+	if err := json.Unmarshal(o, &of); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("%+v, %v", said, err)
+	verbs := []string{"keep", "meet", "status", "conflicts", "accept", "restore", "verify", "rebuild", "pull", "resolve"}
+	t.Run("a user of a server that listens may ask nothing of a tree", func(t *testing.T) {
+		nc := mustConnect(t, as(url, "ann:secret"))
+		for _, verb := range append(verbs, "x", "*") {
+			subject := "tally.api.v1.tree." + verb
+			if !nc.refused(t, func() error { return nc.Publish(subject, []byte(`{"name":"notes"}`)) }) {
+				t.Errorf("a user may publish to %s", subject)
+			}
+			if !nc.refused(t, func() error { _, err := nc.SubscribeSync(subject); return err }) {
+				t.Errorf("a user hears %s", subject)
+			}
+		}
+		if _, err := nc.Request("tally.api.v1.tree.pull", []byte(`{"name":"notes"}`), 200*time.Millisecond); err == nil {
+			t.Error("tree.pull is answered")
+		}
+		// Subjects for keepers lead out of no account.
+		if m, err := nc.Request("tally.keep.v1.x.y.z.pull", []byte(`{"name":"notes"}`), 5*time.Second); !errors.Is(err, nats.ErrNoResponders) {
+			t.Errorf("%v, %v", m, err)
+		}
+	})
+	nc := mustConnect(t, of.URL, nats.UserInfo(user, password))
+	ask := func(verb, question string) string {
+		t.Helper()
+		m, err := nc.Request("tally.api.v1.tree."+verb, []byte(question), 10*time.Second)
+		if err != nil {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		return string(m.Data)
 	}
-	if err := os.WriteFile(files[0], text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.ask("format"); err == nil || errors.Is(err, log.ErrUnavailable) {
-		t.Errorf("what nobody can ask: %v", err)
-	}
+	t.Run("an attached process is answered", func(t *testing.T) {
+		for _, verb := range verbs[:len(verbs)-1] {
+			if said := ask(verb, `{"name":"notes"}`); strings.Contains(said, `"error"`) || !strings.Contains(said, `"tree":"notes"`) {
+				t.Errorf("%s: %s", verb, said)
+			}
+		}
+	})
+	t.Run("a question names a tree of the store, and has a bound", func(t *testing.T) {
+		if err := os.WriteFile(filepath.Join(n.dir, "x.named.json"), []byte("secret text"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, question := range []string{`{}`, `{"name":"other"}`, `{"tree":"other-00000000"}`, `{"tree":"../x"}`, `{"tree":".."}`, `{"tree":"` + n.folder + `"}`} {
+			if said := ask("pull", question); !strings.Contains(said, `"kind":"notFound"`) || strings.Contains(said, "secret text") {
+				t.Errorf("%s: %s", question, said)
+			}
+		}
+		for _, question := range []string{``, `[]`, `{"name":"` + strings.Repeat("x", 9<<10) + `"}`} {
+			if said := ask("pull", question); !strings.Contains(said, `"error"`) {
+				t.Errorf("%.20q: %s", question, said)
+			}
+		}
+		if said := ask("format", `{"name":"notes"}`); !strings.Contains(said, "cannot be asked") {
+			t.Errorf("a verb that there is not: %s", said)
+		}
+	})
 	conflict := events.Document(st.Namespace(), "conflict", "1f0c")
 	e := events.Event{Source: "urn:notes", Type: events.TypeDocumentWritten, Subject: conflict, ContentType: events.ContentTypeRaw, Data: []byte("mine")}
 	meta := events.DocMeta{Attributes: map[string]string{"tree": "notes", "path": "a", "copy": "a.conflict-0-1f0c"}}
@@ -71,41 +103,127 @@ func TestTreeDesk(t *testing.T) {
 	}
 }
 
-// Where a process was killed that kept a tree, somebody else may be listening by now: he is not
-// told the token, and what he says is believed by nobody.
+// Where an owner was killed, anybody may listen at its address by now: no process asks there.
 func TestTreeDeskOfStranger(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
 	st := n.keeps()
 	if err := n.put(st, "a", "one"); err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(n.dir, "trees", "notes-*.json"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
+	at := filepath.Join(n.dir, "owner.json")
+	text, err := os.ReadFile(at)
+	if err == nil {
+		err = st.Close()
 	}
-	text, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f struct{ URL, Token string }
-	if err := json.Unmarshal(text, &f); err != nil || f.Token == "" {
-		t.Fatal(f, err)
-	}
-	asked := make(chan string, 8)
-	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		said, _ := io.ReadAll(r.Body)
-		asked <- fmt.Sprint(r.URL, r.Header, string(said))
-		w.Header().Set("Authorization", r.Header.Get("Authorization")) // what he was told is all he has
-		fmt.Fprint(w, `{"status":{"tree":"notes","pid":1,"files":7}}`)
-	}))
-	defer stranger.Close()
-	if err := rewriteState(files[0], strings.Replace(string(text), f.URL, stranger.URL+"/", 1)); err != nil {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if said, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) || said.Status.Files == 7 {
-		t.Errorf("a stranger is believed: %+v, %v", said.Status, err)
+	defer l.Close()
+	met := make(chan struct{})
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			close(met)
+			c.Close()
+		}
+	}()
+	var members map[string]any
+	if err := json.Unmarshal(text, &members); err != nil {
+		t.Fatal(err)
 	}
-	if is := <-asked; strings.Contains(is, f.Token) {
-		t.Errorf("a stranger is told %s", is)
+	members["url"] = "nats://" + l.Addr().String()
+	if text, err = json.Marshal(members); err == nil {
+		err = os.WriteFile(at, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) || said.Status.PID != 0 || said.Status.Files != 1 {
+		t.Errorf("%+v, %v", said.Status, err)
+	}
+	select {
+	case <-met:
+		t.Error("a stranger is asked")
+	default:
+	}
+}
+
+// Beside a server that others run, a tree is asked about at a subject that nobody guesses, and the
+// keeper answers to inboxes alone: a stranger could have its answer stored otherwise.
+func TestTreeBeside(t *testing.T) {
+	n := newNoted(t, "mode = \"async\"\n")
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(filepath.Dir(n.dir), "cache"))
+	server := mustServe(t, "}")
+	st := n.open(embedded.Options{Backend: config.NATS, URL: server.ClientURL()})
+	c, err := config.Resolve(n.project, config.Overrides{URL: server.ClientURL()}, os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(verb string) (embedded.TreeAnswer, error) {
+		return embedded.AskTree(t.Context(), c, c.Trees[0], verb, embedded.TreeAsk{})
+	}
+	if _, err := ask(embedded.TreePull); !errors.Is(err, log.ErrUnavailable) {
+		t.Errorf("nobody keeps it: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	kept := make(chan error, 1)
+	go func() { kept <- embedded.KeepTrees(ctx, st, c, notesOf, nil) }()
+	n.until("somebody keeps it", func() bool { _, err := ask(embedded.TreeState); return err == nil })
+	nc := mustConnect(t, server.ClientURL())
+	heard, err := nc.SubscribeSync("tally.keep.>")
+	if err == nil {
+		err = errors.Join(nc.Flush(), n.put(st, "a", "one"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(embedded.TreePull); err != nil {
+		t.Fatal(err)
+	}
+	n.shows("a", "one")
+	if err := embedded.KeepTrees(t.Context(), st, c, notesOf, nil); err == nil || !strings.Contains(err.Error(), "keeps it already") {
+		t.Errorf("it is kept twice: %v", err)
+	}
+	var question *nats.Msg
+	n.until("a question is heard", func() bool {
+		m, err := heard.NextMsg(10 * time.Millisecond)
+		if err == nil && strings.HasSuffix(m.Subject, ".pull") {
+			question = m
+		}
+		return question != nil
+	})
+	head, err := st.Log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	aim := events.Document(st.Namespace(), "note", "forged").NATS()
+	before, err := nc.SubscribeSync(aim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(nc.PublishRequest(question.Subject, aim, question.Data), nc.Publish(question.Subject, question.Data), nc.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(embedded.TreeState); err != nil { // what is asked last is answered last
+		t.Fatal(err)
+	}
+	if m, err := before.NextMsg(100 * time.Millisecond); err == nil {
+		t.Errorf("the keeper publishes %s to %s", m.Data, m.Subject)
+	}
+	if now, err := st.Log.Head(t.Context()); err != nil || now != head {
+		t.Errorf("the log ends at %v, %v, want %v", now, err, head)
+	}
+	if err := errors.Join(heard.Unsubscribe(), nc.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if stop(); <-kept != nil {
+		t.Error("to be told to stop is no error")
+	}
+	said, err := ask(embedded.TreeState)
+	if !errors.Is(err, log.ErrUnavailable) || said.Status.Files != 1 || said.Status.PID != 0 {
+		t.Errorf("%+v, %v", said.Status, err)
 	}
 }

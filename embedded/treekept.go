@@ -3,7 +3,6 @@ package embedded
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/tree"
-	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -38,28 +36,18 @@ func (k *treeKept) meet(ctx context.Context) error {
 	return k.caughtUp(ctx)
 }
 
-// opened returns the tree once it is open, nil if there is none.
-func (k *treeKept) opened() *treeKept {
-	if k == nil {
-		return nil
-	}
-	if <-k.ready; k.tree == nil {
-		return nil
-	}
-	return k
-}
-
 // treeKept is a tree that this process keeps.
 type treeKept struct {
 	config.Tree
-	dir    string
 	logger *slog.Logger
 	tree   *tree.Tree
 	runner *projector.Runner
 	ends   []func() error // what close does, the last one first
 	anew   chan treeAnew
-	ready  chan struct{} // closed when tree and runner are there, or could not be opened
-	ended  chan struct{} // closed when they stand still
+	ready  chan struct{} // closed when tree and runner are there, or err is set
+	err    error         // why the tree could not be opened
+	ended  chan struct{} // closed when tree and runner stand still
+	using  sync.RWMutex  // held for reading while a question is answered
 
 	mu     sync.Mutex // guards what follows
 	failed error      // of the way back
@@ -71,7 +59,29 @@ type treeAnew struct {
 	done  chan error
 }
 
+// use returns a context that ends when the tree stands still. The tree is closed after done.
+func (k *treeKept) use(ctx context.Context) (_ context.Context, done func(), err error) {
+	k.using.RLock()
+	select {
+	case <-k.ended:
+		k.using.RUnlock()
+		return nil, nil, errTreesEnd
+	default:
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-k.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(); k.using.RUnlock() }, nil
+}
+
 func (k *treeKept) close() (err error) {
+	k.using.Lock()
+	defer k.using.Unlock()
 	for _, end := range slices.Backward(k.ends) {
 		err = errors.Join(err, end())
 	}
@@ -119,16 +129,43 @@ func (k *treeKept) again(ctx context.Context, reset bool) error {
 	case k.anew <- a:
 		return <-a.done
 	case <-k.ended:
-		return fmt.Errorf("%w: the store is being closed", log.ErrUnavailable)
+		return errTreesEnd
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// shows waits until the tree shows what is at an offset in subjects.
+// wait waits until the tree shows the record at an offset.
+func (k *treeKept) wait(ctx context.Context, at events.Offset) error {
+	ctx, done, err := k.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return k.runner.Wait(ctx, at)
+}
+
+// shows waits until the tree shows what is at an offset in subjects. The error is a
+// *tally.TreeError.
 func (k *treeKept) shows(ctx context.Context, at events.Offset, subs []events.Subject) error {
+	ctx, done, err := k.use(ctx)
+	if err == nil {
+		defer done()
+		err = k.show(ctx, at, subs)
+	}
+	told := &tally.TreeError{Tree: k.Name, Err: err}
+	if e, ok := errors.AsType[*tree.Error](err); ok {
+		told.Path, told.Err = e.Path, e.Err
+	}
+	if err != nil {
+		return told
+	}
+	return nil
+}
+
+func (k *treeKept) show(ctx context.Context, at events.Offset, subs []events.Subject) error {
 	if err := k.tree.Room(); err != nil {
-		return &tally.TreeError{Tree: k.Name, Err: err}
+		return err
 	}
 	err := k.runner.Wait(ctx, at)
 	if _, asked := errors.AsType[*tree.BulkError](err); asked && k.tree.Room() == nil {
@@ -136,20 +173,10 @@ func (k *treeKept) shows(ctx context.Context, at events.Offset, subs []events.Su
 			err = k.runner.Wait(ctx, at)
 		}
 	}
-	if err != nil {
-		return &tally.TreeError{Tree: k.Name, Err: err}
-	}
 	for _, sub := range subs {
-		if sub.Namespace != k.Namespace {
-			continue
-		}
-		err := k.tree.Problem(ctx, sub)
-		if e, ok := errors.AsType[*tree.Error](err); ok {
-			return &tally.TreeError{Tree: k.Name, Path: e.Path, Err: e.Err}
-		}
-		if err != nil {
-			return &tally.TreeError{Tree: k.Name, Err: err}
+		if err == nil && sub.Namespace == k.Namespace {
+			err = k.tree.Problem(ctx, sub)
 		}
 	}
-	return nil
+	return err
 }

@@ -174,16 +174,20 @@ func (n noted) shows(id, want string) {
 	}
 }
 
-func (n noted) tree() config.Tree {
-	c, err := config.Resolve(n.project, config.Overrides{Store: n.dir}, os.Getenv)
+// config is what a process in the project sees, with another store if one is named.
+func (n noted) config(store string) config.Config {
+	n.t.Helper()
+	c, err := config.Resolve(n.project, config.Overrides{Store: store}, os.Getenv)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return c.Trees[0]
+	return c
 }
 
 func (n noted) ask(verb string) (embedded.TreeAnswer, error) {
-	return embedded.AskTree(n.t.Context(), n.dir, n.tree(), verb, embedded.TreeAsk{})
+	n.t.Helper()
+	c := n.config(n.dir)
+	return embedded.AskTree(n.t.Context(), c, c.Trees[0], verb, embedded.TreeAsk{})
 }
 
 // until waits until something is so.

@@ -1,7 +1,6 @@
 package embedded_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -178,50 +177,81 @@ func TestTreeAsks(t *testing.T) {
 	}
 }
 
-// Who keeps a tree need not own the store; when it ends, the next one who appends keeps it.
+// The owner of a store keeps its trees, and only it: those of its configuration, and those that a
+// process in another project names.
 func TestTreeKeepers(t *testing.T) {
 	n := newNoted(t, "mode = \"sync\"\n")
-	owner := n.open(embedded.Options{})
-	first, second := n.keeps(), n.keeps()
-	for _, st := range []*tally.Store{first, second, owner} {
-		if err := n.put(st, "a", "one"); err != nil {
+	elsewhere := n
+	elsewhere.project = t.TempDir() // whose configuration names no tree
+	bare := elsewhere.open(embedded.Options{})
+	attached := n.keeps()
+	t.Run("an owner without layouts keeps none, and nobody waits", func(t *testing.T) {
+		if err := n.put(attached, "a", "one"); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(n.folder); err == nil {
+			t.Error("the tree is kept")
+		}
+		if err := attached.KeepFiles(t.Context(), "notes", n.folder); !errors.Is(err, tally.ErrNoTrees) {
+			t.Errorf("a folder is named: %v", err)
+		}
+		if _, err := n.ask(embedded.TreePull); !errors.Is(err, log.ErrUnavailable) {
+			t.Errorf("a question about the tree: %v", err)
+		}
+	})
+	if err := errors.Join(attached.Close(), bare.Close()); err != nil {
+		t.Fatal(err)
+	}
+	owner := elsewhere.open(embedded.Options{Trees: notesOf})
+	if _, err := n.ask(embedded.TreePull); !errors.Is(err, tally.ErrNotFound) {
+		t.Errorf("a tree that the store does not have: %v", err)
+	}
+	t.Run("D-02 a tree of another project is kept from when a process of that attaches", func(t *testing.T) {
+		attached := n.keeps()
+		for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached, "reader": n.open(embedded.Options{})} {
+			if err := n.put(st, name, "text"); err != nil {
+				t.Fatal(err)
+			}
+			n.shows(name, "text")
+		}
+		n.shows("a", "one")
+		if err := errors.Join(attached.Close(), n.put(owner, "a", "two")); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := embedded.KeepTrees(t.Context(), owner, n.dir, []config.Tree{n.tree()}, notesOf, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
-		t.Errorf("a tree is kept twice: %v", err)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.put(second, "a", "two"); err != nil {
-		t.Fatal(err)
-	}
-	n.shows("a", "two")
-	if err := n.put(owner, "a", "three"); err != nil {
-		t.Fatal(err)
-	}
-	n.shows("a", "three")
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.put(owner, "a", "four"); err != nil {
-		t.Errorf("nobody promises anything of the files: %v", err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	kept := make(chan error, 1)
-	go func() { kept <- embedded.KeepTrees(ctx, owner, n.dir, []config.Tree{n.tree()}, notesOf, nil) }()
-	n.until("somebody keeps it", func() bool {
-		_, err := n.ask(embedded.TreeState)
-		return err == nil
+		n.shows("a", "two")
 	})
-	if err := n.put(owner, "a", "five"); err != nil {
-		t.Error(err)
+	t.Run("a tree that the owner cannot keep is refused with the reason", func(t *testing.T) {
+		within := n
+		within.project, within.folder = filepath.Join(n.folder, "sub"), filepath.Join(n.folder, "sub", "notes")
+		if err := os.MkdirAll(within.project, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		within.says("")
+		_ = within.keeps()
+		c := within.config(n.dir)
+		if _, err := embedded.AskTree(t.Context(), c, c.Trees[0], embedded.TreeKeep, embedded.TreeAsk{}); err == nil || !strings.Contains(err.Error(), "one in the other") {
+			t.Errorf("a tree in a tree: %v", err)
+		}
+	})
+	if err := owner.Close(); err != nil {
+		t.Fatal(err)
 	}
-	n.shows("a", "five")
-	if stop(); <-kept != nil {
-		t.Error("to be told to stop is no error")
-	}
+	t.Run("an owner that only reads keeps a tree as soon as somebody appends", func(t *testing.T) {
+		reading := n.open(embedded.Options{Trees: notesOf, Existing: true})
+		if _, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) {
+			t.Errorf("the tree is kept: %v", err)
+		}
+		if err := n.put(n.open(embedded.Options{}), "a", "three"); err != nil {
+			t.Fatal(err)
+		}
+		n.shows("a", "three")
+		if said, err := n.ask(embedded.TreeState); err != nil || said.Status.PID != os.Getpid() {
+			t.Errorf("%+v, %v", said.Status, err)
+		}
+		if err := reading.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // A folder shows one store for as long as that is there, also while nobody has it open.
@@ -245,7 +275,8 @@ func TestTreeOfTwoStores(t *testing.T) {
 		if _, err := os.Stat(held.File); err != nil {
 			t.Error(err)
 		}
-		if said, _ := embedded.AskTree(t.Context(), other, n.tree(), embedded.TreeState, embedded.TreeAsk{}); said.Status.Error != held.Error() {
+		c := n.config(other)
+		if said, _ := embedded.AskTree(t.Context(), c, c.Trees[0], embedded.TreeState, embedded.TreeAsk{}); said.Status.Error != held.Error() {
 			t.Errorf("%s: the status says %q", why, said.Status.Error)
 		}
 	}

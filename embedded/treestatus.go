@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/disk/durable"
@@ -66,55 +67,59 @@ func (k *treeKept) status(ctx context.Context) TreeStatus {
 	return s
 }
 
-const treeVersion = 1 // of the format of these files
+const treeVersion = 2 // of the format of these files
 
-// treeFile says who keeps a tree, and how to ask there, or how the tree was when it was last
-// kept.
-type treeFile struct {
+// leftTree says how a tree was when it was last kept.
+type leftTree struct {
 	Version int        `json:"version"`
-	PID     int        `json:"pid,omitempty"`
-	URL     string     `json:"url,omitempty"`
-	Token   string     `json:"token,omitempty"`
 	Tree    TreeStatus `json:"tree"`
-
-	name string
 }
 
-// say writes the file of the tree: that it is kept at a desk, or, without one, how it was left.
-func (k *treeKept) say(desk *treeDesk, s TreeStatus) error {
-	f := treeFile{Version: treeVersion, Tree: s}
-	if desk != nil {
-		f.PID, f.URL, f.Token = os.Getpid(), desk.url, desk.token
-	}
-	return statefile.Write(filepath.Join(k.dir, k.FileName()+".json"), f, durable.NoSync)
+// namedTree has the settings of a tree that another process than the owner named.
+type namedTree struct {
+	Version int         `json:"version"`
+	Tree    config.Tree `json:"tree"`
 }
 
-// treeFiles returns what processes said of the trees of a store, by its directory of trees.
-func treeFiles(dir string) (list []treeFile) {
+func writeLeft(dir, name string, s TreeStatus) error {
 	if dir == "" {
 		return nil
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil // there are none
-	}
-	for _, e := range entries {
-		name, is := strings.CutSuffix(e.Name(), ".json")
-		if !is {
-			continue
-		}
-		if f, err := treeFileIn(dir, name); err == nil {
-			list = append(list, f)
-		}
-	}
-	return list
+	return statefile.Write(filepath.Join(dir, name+".json"), leftTree{treeVersion, s}, durable.NoSync)
 }
 
-func treeFileIn(dir, name string) (f treeFile, err error) {
-	err = statefile.Read(filepath.Join(dir, name+".json"), treeVersion, &f)
-	if newer, is := errors.AsType[*statefile.NewerError](err); is {
-		err = fmt.Errorf("%w: %w", newer, fs.ErrNotExist)
+// readLeft returns how a tree was left, by the directory of trees.
+func readLeft(dir string, t config.Tree) TreeStatus {
+	var f leftTree
+	if dir == "" || statefile.Read(filepath.Join(dir, t.FileName()+".json"), treeVersion, &f) != nil {
+		return statusOfTree(t)
 	}
-	f.name = name
-	return f, err
+	return f.Tree
+}
+
+func writeNamed(dir string, t config.Tree) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return statefile.Write(filepath.Join(dir, t.FileName()+namedSuffix), namedTree{treeVersion, t}, durable.NoSync)
+}
+
+const namedSuffix = ".named.json"
+
+// readNamed returns the tree in a folder whose settings a process wrote into the directory of trees.
+func readNamed(dir, name string) (t config.Tree, err error) {
+	if dir == "" || name == "" || name != filepath.Base(name) {
+		return t, fmt.Errorf("tree %q: %w", name, tally.ErrNotFound)
+	}
+	var f namedTree
+	err = statefile.Read(filepath.Join(dir, name+namedSuffix), treeVersion, &f)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return t, fmt.Errorf("tree %q: %w", name, tally.ErrNotFound)
+	case err != nil:
+		return t, err
+	case f.Tree.Target != config.TreeDir || f.Tree.FileName() != name:
+		return t, fmt.Errorf("%s%s has the settings of another tree", name, namedSuffix)
+	}
+	return f.Tree, nil
 }

@@ -300,7 +300,7 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 	case len(evs) > events.MaxAppend:
 		return nil, &SizeError{Index: -1, What: "events", Size: len(evs), Max: events.MaxAppend}
 	}
-	p := &appending{sub: sub, name: sub.NATS(), expect: expect, unshown: l.config.Host.Unshown,
+	p := &appending{sub: sub, name: sub.NATS(), expect: expect,
 		events: make([]events.Event, len(evs)), msgs: make([]Outgoing, len(evs))}
 	now := l.config.Now()
 	for i, e := range evs {

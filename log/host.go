@@ -82,8 +82,4 @@ type Host struct {
 	// server, and end at what the owner says is durable. When the connection is lost the
 	// owner is gone: the Log closes it, and Reads.
 	Via bool
-
-	// Unshown tells the owner not to wait for its trees of files: the process that appends
-	// (Via) waits for them itself, or keeps one of them.
-	Unshown bool
 }

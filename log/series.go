@@ -70,7 +70,7 @@ func (l *Log) prepareSeries(sub events.Subject, expect Expect, evs []events.Even
 		p.events, p.msgs = whole.events[i:i+1], whole.msgs[i:i+1]
 		p.size = whole.size / len(evs)
 		p.buffered = i < len(evs)-1 // the last one's acknowledgement covers those before it
-		p.unshown = p.unshown || p.buffered
+		p.unshown = p.buffered
 		if i > 0 {
 			p.guarded = false
 			p.look, p.youngUntil = false, time.Time{}

@@ -247,7 +247,7 @@ func encodeAppend(p *appending) ([]byte, error) {
 
 // encodeAppendAll writes a request of several parts.
 func encodeAppendAll(parts []*appending) ([]byte, error) {
-	r := appendRequest{Parts: make([]wirePart, len(parts)), Unshown: parts[0].unshown}
+	r := appendRequest{Parts: make([]wirePart, len(parts))}
 	for i, p := range parts {
 		var err error
 		if r.Parts[i], err = wirePartOf(p); err != nil {

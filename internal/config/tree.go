@@ -279,16 +279,16 @@ func (c *Config) fillTrees(namespaces map[string]string) error {
 		if err := c.fillTree(t); err != nil {
 			return err
 		}
-		if err := c.checkNesting(t, c.Trees[:i]); err != nil {
+		if err := c.CheckNesting(t, c.Trees[:i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkNesting refuses a folder in which a store or another tree is, or that is in one: what
+// CheckNesting refuses a folder in which a store or another tree is, or that is in one: what
 // one writes there would be an edit for the other.
-func (c *Config) checkNesting(t *Tree, others []Tree) error {
+func (c *Config) CheckNesting(t *Tree, others []Tree) error {
 	if t.Target != TreeDir {
 		return nil
 	}
@@ -319,7 +319,7 @@ func (c *Config) TreeIn(namespace, layout, dir string) (Tree, error) {
 		return have, nil
 	}
 	t.Name = nameOf(layout, t.Place())
-	return t, c.checkNesting(&t, c.Trees)
+	return t, c.CheckNesting(&t, c.Trees)
 }
 
 // baseLayout is the layout of [Config.Base].

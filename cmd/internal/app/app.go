@@ -38,7 +38,6 @@ type App struct {
 	Format   cli.Format
 	Progress cli.ProgressMode
 	Color    cli.ColorMode
-	NoTrees  bool // opens the store without keeping its trees
 	root     func(*App) *cobra.Command
 	call     config.Overrides
 	logLevel string
@@ -156,11 +155,9 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	o.Progress = func(elapsed time.Duration) {
 		fmt.Fprintf(a.Err, "reading the store, %s so far\n", elapsed.Round(time.Second))
 	}
-	o.Kinds = kinds()
+	o.Kinds, o.Trees = kinds(), LiveLayout
 	if o.Existing {
 		a.remarkNone()
-	} else if !a.NoTrees {
-		o.Trees = LiveLayout
 	}
 	st, err := embedded.Open(ctx, o)
 	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok && !errors.Is(err, log.ErrNewer) {

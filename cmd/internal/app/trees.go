@@ -13,18 +13,6 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// TreesDir returns the directory under which a store has what belongs to its trees: its own, or
-// that of its views, if somebody else serves it; "": it ends with the process.
-func TreesDir(c config.Config) (string, error) {
-	switch c.Backend {
-	case config.Local:
-		return c.Store, nil
-	case config.NATS:
-		return embedded.ViewsOf(c.Server.URL)
-	}
-	return "", nil
-}
-
 // TreeStatus is what is known of a tree, as it is printed.
 type TreeStatus struct {
 	embedded.TreeStatus
@@ -36,12 +24,11 @@ type TreeStatus struct {
 // TreesAt says how the trees are that the configuration names.
 func TreesAt(ctx context.Context, c config.Config) ([]TreeStatus, error) {
 	list := []TreeStatus{}
-	dir, err := TreesDir(c)
-	if err != nil || dir == "" {
-		return list, err
+	if c.Backend == config.Memory {
+		return list, nil
 	}
 	for _, t := range c.Trees {
-		said, err := embedded.AskTree(ctx, dir, t, embedded.TreeState, embedded.TreeAsk{})
+		said, err := embedded.AskTree(ctx, c, t, embedded.TreeState, embedded.TreeAsk{})
 		if err != nil && !errors.Is(err, log.ErrUnavailable) {
 			return list, fmt.Errorf("tree %s: %w", t.Name, err)
 		}

@@ -264,7 +264,7 @@ named, and the exit code is 5.`,
 	}
 }
 
-// askTree asks whoever keeps a tree, which is this process if nobody else does.
+// askTree asks the process that keeps a tree: the owner of the store, which may be this one.
 func askTree(ctx context.Context, a *app.App, name, verb string, ask embedded.TreeAsk, show func(app.TreeStatus, embedded.TreeAnswer) error) error {
 	c, err := a.Config()
 	if err != nil {
@@ -274,20 +274,11 @@ func askTree(ctx context.Context, a *app.App, name, verb string, ask embedded.Tr
 	if err != nil {
 		return err
 	}
-	dir, err := app.TreesDir(c)
-	if err != nil {
-		return err
-	}
-	if dir == "" {
+	if c.Backend == config.Memory {
 		return cli.Usagef("a store in memory ends with this command, and its tree with it")
 	}
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		if c.Backend == config.Local {
-			if err := st.Wait(ctx, "tree:"+t.Name, 0); err != nil && !isAsking(err) {
-				return err
-			}
-		}
-		said, err := embedded.AskTree(ctx, dir, t, verb, ask)
+		said, err := embedded.AskTree(ctx, c, t, verb, ask)
 		if errors.Is(err, log.ErrUnavailable) && c.Backend != config.Local {
 			return &cli.CodeError{Code: cli.Unreachable, Err: err, Hint: "tally tend tree keeps it."}
 		}
@@ -303,11 +294,6 @@ func askTree(ctx context.Context, a *app.App, name, verb string, ask embedded.Tr
 		}
 		return show(s, said)
 	})
-}
-
-// isAsking reports whether a tree stands still until somebody decides.
-func isAsking(err error) bool {
-	return cli.Is[*tree.BulkError](err) || cli.Is[*tally.TreeError](err)
 }
 
 // isStopped reports whether an answer is that the tree asks.

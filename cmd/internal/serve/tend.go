@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -133,7 +134,6 @@ func tendOn(ctx context.Context, a *app.App, c config.Config, names []string) er
 		dir = c.Store
 	}
 	ofDaemons := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == trees })
-	a.NoTrees = len(ofDaemons) < len(names) // they are kept here by name, and who keeps them already is an error
 	return a.WithStore(ctx, func(st *tally.Store) error {
 		daemons, err := app.DaemonsOf(c.Daemons, ofDaemons)(st)
 		if err == nil {
@@ -146,7 +146,7 @@ func tendOn(ctx context.Context, a *app.App, c config.Config, names []string) er
 		defer stop()
 		var keeping sync.WaitGroup
 		var other error
-		if a.NoTrees {
+		if len(ofDaemons) < len(names) {
 			keeping.Go(func() {
 				defer stop()
 				other = tendTrees(ctx, c, st, lg)
@@ -164,18 +164,27 @@ func tendOn(ctx context.Context, a *app.App, c config.Config, names []string) er
 // trees is what keeps the trees is called by, among the daemons.
 const trees = "tree"
 
-// tendTrees keeps the trees of a store until ctx is done.
+// tendTrees keeps the trees of a store until ctx is done. A local store's are kept by its owner.
 func tendTrees(ctx context.Context, c config.Config, st *tally.Store, lg *slog.Logger) error {
-	dir, err := app.TreesDir(c)
-	if err != nil {
-		return err
-	}
 	for _, t := range c.Trees {
 		if c.Backend == config.NATS && t.Sync {
 			return t.Wrong("mode", "beside a server that others run, files follow a little later: want mode = \"async\"")
 		}
 	}
-	return embedded.KeepTrees(ctx, st, dir, c.Trees, app.LiveLayout, lg)
+	if c.Backend == config.NATS {
+		return embedded.KeepTrees(ctx, st, c, app.LiveLayout, lg)
+	}
+	for _, t := range c.Trees {
+		said, err := embedded.AskTree(ctx, c, t, embedded.TreeKeep, embedded.TreeAsk{})
+		if err == nil && said.Status.PID != os.Getpid() {
+			err = &embedded.TreeKeptError{PID: said.Status.PID}
+		}
+		if err != nil {
+			return fmt.Errorf("tree %s: %w", t.Name, err)
+		}
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // beginTending says which daemons run, and who runs one of them already.
