@@ -19,7 +19,10 @@ const (
 func (t *Tree) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if _, _, err := t.Begin(ctx); err != nil {
+	t.mu.Lock()
+	err := t.load(ctx) // not Begin: the view may have applied records already
+	t.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	watching, end := t.watch(ctx)
