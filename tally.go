@@ -244,11 +244,11 @@ func (st *Store) Show(ctx context.Context, at events.Offset, subs ...events.Subj
 	return st.Log.show(ctx, log.Ack{Last: at}, slices.Clone(subs)...)
 }
 
-// KeepFiles has what the namespace has be files of a layout, such as "errata", in a folder, both
-// ways, as long as some process keeps it: this one does until Close, unless another one does. What
-// is in the folder already is taken in when it returns, and from then on an append returns when
-// the files show it. A folder that is kept already is brought up to date. A store that was
-// opened without the layout is ErrNoTrees.
+// KeepFiles makes a folder show what the namespace has, as files of a layout such as "errata", both
+// ways, until the process that owns the store closes it. When KeepFiles returns, what was in the
+// folder is stored, and from then on an append returns when the files show it. A folder that is
+// kept already is brought up to date. If this store, or its owner, was opened without the layout,
+// KeepFiles returns ErrNoTrees.
 func (st *Store) KeepFiles(ctx context.Context, layout, dir string) error {
 	if st.config.Host.KeepFiles == nil {
 		return fmt.Errorf("%s: %w", dir, ErrNoTrees)

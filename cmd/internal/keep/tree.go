@@ -64,9 +64,9 @@ func newTree(a *app.App) *cobra.Command {
 comes to stand there, and what somebody writes to a file is stored. [[tree]] in
 tally.toml names them; tally init --tavern writes one.
 
-The process that owns the store keeps its trees, and every command that writes to it
-does as long as it runs. tally serve keeps them all the time, tally tend tree does so
-beside a server that others run.
+The process that owns the store keeps its trees: a command that writes, as long as it
+runs, or tally serve all the time. Other commands ask the owner to keep theirs. Beside a
+server that others run, tally tend tree keeps them.
 
 If very much changes at once, as when another branch is checked out or a mount is
 gone, nothing of it is taken in: the tree stands still, and appends to a tree in mode

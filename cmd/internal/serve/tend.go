@@ -42,7 +42,8 @@ lease is over. janitor archives and purges agents that were stopped, deletes doc
 that are expired, and takes away what belonged to somebody who is gone.
 
 tree keeps the trees of tally.toml, sessions and documents that are files: see tally
-tree. Beside a server that others run they are in mode async.
+tree. It is for a server that others run, beside which trees are in mode async. The owner
+of a local store keeps them by itself.
 
 Without arguments it runs those that [daemons] run of tally.toml names: all, if it says
 nothing. How long what the dead have left is kept, archive, purge and orphans say in
