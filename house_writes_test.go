@@ -43,7 +43,7 @@ var writers = []struct{ file, why string }{
 	{"embedded/streams.go", "the store's streams, listed there"},
 	{"embedded/takeover.go", "the store's own folder"},
 	{"embedded/treeclaim.go", "the folder of states; the name is a hash"},
-	{"embedded/trees.go", "the store's own folder; the name is made by formats"},
+	{"embedded/treestatus.go", "the folder of a store for its trees; the name is made by config"},
 	{"internal/formats/dir.go", "the folder itself; what is in it is opened from there, without following links"},
 	{"internal/disk/backup/folder.go", "the folder of backups, which the user names"},
 	{"internal/disk/backup/keep.go", "backups that were listed there"},

@@ -3,7 +3,6 @@ package embedded
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/formats"
 )
 
@@ -36,18 +34,6 @@ func subjectBeside(dir string, t config.Tree) (string, error) {
 	return besideSubject + filepath.Base(dir) + "." + string(key) + "." + nameOf(t.FileName()) + ".", err
 }
 
-// makeTreeKey makes the key, unless it is there.
-func makeTreeKey(dir string) error {
-	if err := os.MkdirAll(filepath.Join(dir, treesDir), 0o700); err != nil {
-		return err
-	}
-	path := filepath.Join(dir, treesDir, keyFile)
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	return durable.Replace(path, []byte(rand.Text()), 0o600, durable.NoSync)
-}
-
 // KeepTrees keeps the trees of a configuration beside a server that others run, until ctx is done.
 // A tree that another process of this machine keeps is an error that names the process.
 func KeepTrees(ctx context.Context, st *tally.Store, c config.Config, layout func(string) (formats.Live, bool), lg *slog.Logger) error {
@@ -57,7 +43,7 @@ func KeepTrees(ctx context.Context, st *tally.Store, c config.Config, layout fun
 	}
 	ts, err := Options{Trees: layout, Logger: cmp.Or(lg, slog.New(slog.DiscardHandler)), Existing: true}.treesOf(c, dir)
 	if err == nil {
-		err = makeTreeKey(dir)
+		err = makeKey(filepath.Join(ts.dir, keyFile))
 	}
 	if err != nil {
 		return err

@@ -24,10 +24,8 @@ import (
 
 // open opens a tree.
 func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
-	if ts.dir != "" {
-		if err := os.MkdirAll(ts.dir, 0o700); err != nil {
-			return err
-		}
+	if err := makeTrees(ts.dir); err != nil {
+		return err
 	}
 	if err := k.claim(config.StateFolder(os.Getenv), ts.store); err != nil {
 		return err

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -81,6 +82,14 @@ type namedTree struct {
 	Tree    config.Tree `json:"tree"`
 }
 
+// makeTrees makes the folder of a store for its trees, "" if the store has none.
+func makeTrees(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
 func writeLeft(dir, name string, s TreeStatus) error {
 	if dir == "" {
 		return nil
@@ -98,10 +107,21 @@ func readLeft(dir string, t config.Tree) TreeStatus {
 }
 
 func writeNamed(dir string, t config.Tree) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeTrees(dir); err != nil {
 		return err
 	}
 	return statefile.Write(filepath.Join(dir, t.FileName()+namedSuffix), namedTree{treeVersion, t}, durable.NoSync)
+}
+
+// makeKey makes a file with a text that nobody guesses, unless the file is there.
+func makeKey(path string) error {
+	if err := makeTrees(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	return durable.Replace(path, []byte(rand.Text()), 0o600, durable.NoSync)
 }
 
 const namedSuffix = ".named.json"
