@@ -345,7 +345,7 @@ func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Recor
 			if src.end == begin {
 				continue
 			}
-			for rec, err := range Known(ctx, l.Source, src.subject, h.offsets[begin:src.end]) {
+			for rec, err := range recordsAt(ctx, l.Source, src.subject, h.offsets[begin:src.end]) {
 				if !yield(rec, err) || err != nil && !events.IsDamage(err) {
 					return
 				}
@@ -355,10 +355,10 @@ func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Recor
 	}
 }
 
-// Known yields the records of a subject at offsets that are known to be its own, in their order.
+// recordsAt yields the records of a subject at offsets that are known to be its own, in their order.
 // In the place of one that the source does not return there is an *events.DamageError: a read
 // behind an offset need not notice that a record is lost.
-func Known(ctx context.Context, src Source, sub events.Subject, offsets []events.Offset) iter.Seq2[events.Record, error] {
+func recordsAt(ctx context.Context, src Source, sub events.Subject, offsets []events.Offset) iter.Seq2[events.Record, error] {
 	return func(yield func(events.Record, error) bool) {
 		if len(offsets) == 0 {
 			return
