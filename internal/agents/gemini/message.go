@@ -130,10 +130,10 @@ func (m message) isAnswered() bool {
 	return len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(p part) bool { return !p.has(functionResponse) })
 }
 
-// told is how what the program tells the model in the place of the person begins.
+// told are beginnings of the messages that the program writes in the place of the person.
 var told = []string{"<session_context>", "<hook_context>"}
 
-// isTold reports whether a text begins so.
+// isTold reports whether a text begins with one of told.
 func isTold(text string) bool {
 	text = strings.TrimSpace(text)
 	return slices.ContainsFunc(told, func(begin string) bool { return strings.HasPrefix(text, begin) })

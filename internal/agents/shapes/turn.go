@@ -1,8 +1,7 @@
-// Package shapes has what it takes to read a turn: a [Shape] recognises the turns of one maker
-// and reads them, an [Object] is read member by member, a [Reading] collects what the turn says.
-// The shapes of models' makers and of frameworks are here, because messages of agents have their
-// parts inside. Each agent's package has the shapes of its own lines; the table of all of them is
-// package turns.
+// Package shapes reads turns into parts. A [Shape] recognises the turns of one maker and reads
+// them, an [Object] is read member by member, and a [Reading] collects the parts. The shapes of
+// models' makers and of frameworks are here, because messages of agents have their parts inside.
+// Each agent's package has the shapes of its own lines. Package turns lists all shapes.
 //
 // Nothing that was said is lost. A part of an unknown kind is kept as its JSON. So is a member
 // that a shape does not read, if there is text in it that is nowhere else in the turn.
