@@ -22,15 +22,20 @@ func Count(m rawjson.Members, name string) int64 {
 	return n
 }
 
-// USD reads an amount of dollars; "" if there is none. 0 is what agents say where they know
-// no price: it is none.
-func USD(m rawjson.Members, name string) events.Amount {
+// Number reads a number that is not negative, exactly. One with very many digits is refused.
+func Number(m rawjson.Members, name string) (*big.Rat, bool) {
 	raw, _ := m.Get(name)
 	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
 	if len(raw) == 0 || len(raw) > 32 || len(exponent) > 3 || raw[0] < '0' || raw[0] > '9' {
-		return ""
+		return nil, false
 	}
-	usd, ok := new(big.Rat).SetString(string(raw))
+	return new(big.Rat).SetString(string(raw))
+}
+
+// USD reads an amount of dollars; "" if there is none. 0 is what agents say where they know
+// no price: it is none.
+func USD(m rawjson.Members, name string) events.Amount {
+	usd, ok := Number(m, name)
 	if !ok || usd.Sign() == 0 {
 		return ""
 	}

@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"bytes"
 	"cmp"
 	"math/big"
 	"strconv"
@@ -40,13 +39,8 @@ func (f *fold) paid(s *saying, t *talk, cost rawjson.Members) {
 
 // amountIn reads {amount, currency}; nil if it is none in dollars.
 func amountIn(cost rawjson.Members) amount {
-	raw, _ := cost.Get("amount")
-	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
-	if cost.Text("currency") != "USD" || len(raw) == 0 || len(raw) > 32 || len(exponent) > 3 || raw[0] < '0' || raw[0] > '9' {
-		return nil
-	}
-	usd, ok := new(big.Rat).SetString(string(raw))
-	if !ok {
+	usd, ok := agents.Number(cost, "amount")
+	if !ok || cost.Text("currency") != "USD" {
 		return nil
 	}
 	return usd

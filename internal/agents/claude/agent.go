@@ -66,7 +66,7 @@ func (Agent) Below(path string) (string, bool) {
 // Recognises reports whether a file has a line of a transcript.
 func (Agent) Recognises(beginning []byte) bool {
 	for line := range bytes.Lines(beginning) {
-		if slices.ContainsFunc(values(line), isOurs) {
+		if slices.ContainsFunc(agents.Values(line, isOurs), func(v agents.Value) bool { return isOurs(v.Members) }) {
 			return true
 		}
 	}
@@ -191,7 +191,7 @@ func parseName(path string) (name, bool) {
 
 // sessionIn returns the session that a line names, "" if it names none.
 func sessionIn(line []byte) string {
-	for _, v := range values(line) {
+	for _, v := range agents.Values(line, isOurs) {
 		if id := v.Text("sessionId"); id != "" && !strings.Contains(id, "/") {
 			return id
 		}

@@ -26,10 +26,10 @@ func (f *fold) ofSession() bool { return f.file.Thread == agents.Main }
 
 // Line says what the next line means.
 func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
-	list := values(line)
+	list := agents.Values(line, isOurs)
 	m := agents.Meaning{Thread: f.otherwise()}
 	for i, v := range list {
-		e := newEntry(v)
+		e := newEntry(v.Members)
 		n := f.entry(at, &e)
 		told := f.told(at, &e, n)
 		prefix := ""

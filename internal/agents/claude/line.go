@@ -13,17 +13,6 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// values returns the objects of a line: one, but for lines that were glued together, as
-// two writers do who do not wait for each other, or one that goes on behind half a line.
-func values(line []byte) []rawjson.Members {
-	list := agents.Values(line, isOurs)
-	out := make([]rawjson.Members, len(list))
-	for i, v := range list {
-		out[i] = v.Members
-	}
-	return out
-}
-
 // entry is what a value of a line says, as far as the fold asks.
 type entry struct {
 	rawjson.Members

@@ -65,7 +65,8 @@ func (f *fold) geminiResult(s *saying) {
 	stats := s.Object("stats")
 	models := stats.Object("models")
 	for i, m := range models {
-		f.geminiCost(s, "/"+strconv.Itoa(i), cut(m.Name), object(m.Value))
+		u, _ := rawjson.Object(m.Value)
+		f.geminiCost(s, "/"+strconv.Itoa(i), cut(m.Name), u)
 	}
 	if len(models) == 0 {
 		f.geminiCost(s, "", f.model, stats)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // maxSpent bounds how many responses are remembered: lines of one stand together.
@@ -57,12 +56,3 @@ func (f *fold) cost(s *saying, key string, p *events.CostAccrued) {
 
 // clone is a value that outlives its line.
 func clone(raw []byte) events.Raw { return bytes.Clone(raw) }
-
-// object returns the object that a value is, none if it is something else.
-func object(raw []byte) rawjson.Members {
-	m, err := rawjson.Object(raw)
-	if err != nil {
-		return nil
-	}
-	return m
-}

@@ -2,7 +2,9 @@ package turns_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,5 +88,30 @@ func TestRead(t *testing.T) {
 				t.Errorf("%v\n%s\ngot\n%s\nwant\n%s", ok, e.turn, got, e.want)
 			}
 		})
+	}
+}
+
+// Each agent's package alone knows the members of the agent's lines.
+func TestMembersOfAgents(t *testing.T) {
+	files, err := filepath.Glob("../*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"isMeta": "claude", "isCompactSummary": "claude", "customTitle": "claude", "response_item": "codex", "event_msg": "codex", "functionCall": "gemini", "functionResponse": "gemini", "customType": "pi", "sessionUpdate": "acp",
+	} {
+		var found []string
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if dir := filepath.Base(filepath.Dir(file)); !strings.HasSuffix(file, "_test.go") && strings.Contains(string(text), `"`+name+`"`) && !slices.Contains(found, dir) {
+				found = append(found, dir)
+			}
+		}
+		if !slices.Equal(found, []string{want}) {
+			t.Errorf("%s is known to %v, want %s alone", name, found, want)
+		}
 	}
 }
