@@ -45,8 +45,8 @@ type ClaimTerms struct {
 type FencedError struct {
 	Subject events.Subject // what was claimed
 	Fence   events.Offset  // of the claim
-	Have    events.Offset  // of the claim that is in effect; 0: nobody has one
-	Holder  string         // of that
+	Have    events.Offset  // of the claim that is in effect; 0: there is none, or that of a lease
+	Holder  string         // of that; "": nobody
 	Outcome string         // of an item or a flow that is finished
 	Late    events.Offset  // where what was reported is kept, without effect; 0: it is not kept
 }
@@ -58,6 +58,8 @@ func (e *FencedError) Error() string {
 		now = "it is finished (" + e.Outcome + ")"
 	case e.Have != 0:
 		now = fmt.Sprintf("%q has it since %v", e.Holder, e.Have)
+	case e.Holder != "":
+		now = fmt.Sprintf("%q has it", e.Holder)
 	}
 	return fmt.Sprintf("%s: the claim %v is over: %s", e.Subject.Name(), e.Fence, now)
 }

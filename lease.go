@@ -3,7 +3,6 @@ package tally
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -52,10 +51,10 @@ func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while ti
 // nobody has, nothing is written.
 func (d *Documents) Release(ctx context.Context, kind, id, holder string) error {
 	sub, err := d.subject(kind, id)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = d.lockOf(sub).relet(ctx, sub, holder, 0, nil)
 	}
-	return d.lockOf(sub).releaseOf(ctx, sub, holder, nil)
+	return err
 }
 
 // Lease takes the lease on the session for a while, as Documents.Lease does that on a
@@ -66,41 +65,36 @@ func (s *Session) Lease(ctx context.Context, holder string, while time.Duration,
 
 // Release ends the lease on the session, as Documents.Release does that on a document.
 func (s *Session) Release(ctx context.Context, holder string, check func(*projector.Outline) error) error {
-	return s.releaseOf(ctx, s.sub, holder, check)
+	_, err := s.relet(ctx, s.sub, holder, 0, check)
+	return err
 }
 
-// leaseTo takes the lease on a subject, which the session has.
 func (s *Session) leaseTo(ctx context.Context, of events.Subject, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
 	if while <= 0 {
 		return nil, &events.InvalidError{Field: "while", Reason: fmt.Sprintf("%v is no time at all", while)}
 	}
-	from, err := s.st.LeaseTime(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := Lease{holder, from.Add(while)}
-	ack, err := s.relet(ctx, of, holder, l, check)
-	if !events.IsStored(err) {
-		return nil, err
-	}
-	return s.st.Hold(of, l, ack.Last, s.terms(of, holder, ack.Last, while)), err
-}
-
-func (s *Session) releaseOf(ctx context.Context, of events.Subject, holder string, check func(*projector.Outline) error) error {
-	_, err := s.relet(ctx, of, holder, Lease{}, check)
-	return err
+	return s.relet(ctx, of, holder, while, check)
 }
 
 // leaseTypes are those of records that say who has the lease on a session.
 var leaseTypes = []string{events.TypeSessionUpdated}
 
-// relet replaces the lease of a holder, or nobody's, by another.
-func (s *Session) relet(ctx context.Context, of events.Subject, holder string, next Lease, check func(*projector.Outline) error) (log.Ack, error) {
+// relet has a holder have the lease on a subject, which the session records, for a while: 0
+// ends it.
+func (s *Session) relet(ctx context.Context, of events.Subject, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
 	if holder == "" || !utf8.ValidString(holder) {
-		return log.Ack{}, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}
+		return nil, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}
+	}
+	from, err := s.st.LeaseTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var l Lease
+	if while > 0 {
+		l = Lease{holder, from.Add(while)}
 	}
 	own := s.st.Session(s.sub.ID) // what is known of leases says nothing of turns
-	return own.Update(ctx, leaseTypes, func(o *projector.Outline) ([]events.Payload, error) {
+	ack, err := own.Update(ctx, leaseTypes, func(o *projector.Outline) ([]events.Payload, error) {
 		if check != nil {
 			if err := check(o); err != nil {
 				return nil, err
@@ -113,65 +107,45 @@ func (s *Session) relet(ctx context.Context, of events.Subject, holder string, n
 			return nil, err
 		case have.Holder != holder && have.Until.After(now):
 			return nil, &LeaseError{of, have}
-		case have.Holder != holder && next.Holder == "":
+		case have.Holder != holder && while == 0:
 			return nil, nil
 		}
-		p, err := next.payload()
+		p, err := l.payload()
 		return []events.Payload{p}, err
 	})
-}
-
-// terms are those of a claim that the session has of a holder.
-func (s *Session) terms(of events.Subject, holder string, fence events.Offset, while time.Duration) ClaimTerms {
-	return ClaimTerms{In: s.sub, Types: leaseTypes, While: while,
-		Until: func(_ context.Context, at time.Time) (events.Event, error) {
-			l := Lease{holder, at}
-			if at.IsZero() {
-				l = Lease{}
-			}
-			p, err := l.payload()
-			if err != nil {
-				return events.Event{}, err
-			}
-			return events.New(s.st.config.Source, s.sub, p)
-		},
-		Look: func(ctx context.Context) (events.Offset, error) { return s.look(ctx, of, holder, fence) },
+	if !events.IsStored(err) {
+		return nil, err
 	}
+	return s.st.Hold(of, l, ack.Last, ClaimTerms{In: s.sub, Types: leaseTypes, While: while, Until: own.leaseUntil(holder), Look: own.lookFor(of, holder, ack.Last)}), err
 }
 
-// look returns the newest record of the session, and *FencedError if somebody else has had the
-// lease since the holder took it at an offset.
-func (s *Session) look(ctx context.Context, of events.Subject, holder string, fence events.Offset) (last events.Offset, err error) {
-	last = fence
-	var fenced *FencedError
-	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: fence}) {
-		if damage, is := errors.AsType[*events.DamageError](err); is {
-			last = damage.Offset
-			continue
+// leaseUntil makes the events of a holder's claim.
+func (s *Session) leaseUntil(holder string) func(context.Context, time.Time) (events.Event, error) {
+	return func(_ context.Context, at time.Time) (events.Event, error) {
+		l := Lease{holder, at}
+		if at.IsZero() {
+			l = Lease{}
 		}
+		p, err := l.payload()
 		if err != nil {
-			return last, err
+			return events.Event{}, err
 		}
-		last = rec.Offset
-		f := projector.Decode(rec)
-		p, is := f.Payload.(*events.SessionUpdated)
-		if !is || f.Invalid != nil {
-			continue
-		}
-		if _, said := p.Set.Get("lease"); !said {
-			continue
-		}
-		if now := leaseOf(p.Set).Holder; fenced != nil || now != holder {
-			fenced = &FencedError{Subject: of, Fence: fence, Have: last, Holder: now}
-		}
-		if fenced != nil && fenced.Holder == "" {
-			fenced.Have = 0
-		}
+		return events.New(s.st.config.Source, s.sub, p)
 	}
-	if fenced != nil {
-		return last, fenced
+}
+
+// lookFor looks whether the lease that a holder took at an offset is still that holder's.
+func (s *Session) lookFor(of events.Subject, holder string, fence events.Offset) func(context.Context) (events.Offset, error) {
+	return func(ctx context.Context) (events.Offset, error) {
+		o, err := s.st.loader.Peek(ctx, s.sub)
+		if err != nil {
+			return 0, err
+		}
+		if now := leaseOf(o.Ledger().Fields); now.Holder != holder {
+			return 0, &FencedError{Subject: of, Fence: fence, Holder: now.Holder}
+		}
+		return o.Offset(), nil
 	}
-	return last, nil
 }
 
 // Holder returns the lease on a document, the zero Lease if nobody has it.

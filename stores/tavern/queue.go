@@ -20,7 +20,7 @@ import (
 // the turns of the session's thread main, in the order in which they were put in; the life
 // of each is in a session of its own, item/<queue>/<id>, which begins with the first claim.
 //
-// What a process knows of a queue it learns by following the log, with one reader for all
+// What a store knows of a queue it learns by following the log, with one reader for all
 // handles on the queue, so that an item that is put in anywhere is handed out at once and
 // a claim does not read the queue. To lose that costs time and nothing else.
 type Queue struct {
