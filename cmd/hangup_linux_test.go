@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -51,12 +52,20 @@ func TestHangup(t *testing.T) {
 // loses ends the shell whose terminal an owner has.
 func loses(t *testing.T, ctx context.Context) {
 	term, store := newTerminal(t, 80, 24), filepath.Join(t.TempDir(), "store")
+	ended, holds, err := os.Pipe() // the owner holds the other end as long as it runs, and is no child of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ended.Close()
 	c := command(ctx, store, "tally", "serve")
 	c.Args = append([]string{"sh", "-c", `"$@"; :`, "sh"}, c.Args...)
 	c.Path = "/bin/sh"
 	c.Stdin, c.Stdout, c.Stderr = term.slave, term.slave, term.slave
+	c.ExtraFiles = []*os.File{holds}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := c.Start(); err != nil {
+	err = c.Start()
+	holds.Close()
+	if err != nil {
 		t.Fatal(err)
 	}
 	term.slave.Close()
@@ -75,7 +84,11 @@ func loses(t *testing.T, ctx context.Context) {
 			c.Wait()
 		}
 	}
-	output(t, nil, store, "tally", "ls") // waits until it has ended
+	ended.SetReadDeadline(time.Now().Add(soon))
+	if _, err := ended.Read(make([]byte, 1)); err != io.EOF {
+		t.Fatalf("wait until the owner has ended: %v", err)
+	}
+	output(t, nil, store, "tally", "ls")
 }
 
 // signalled runs a command that owns a store until the signal, and returns its exit code.
