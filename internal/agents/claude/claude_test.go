@@ -543,3 +543,38 @@ func mustJSON(t fataler, v any) string {
 	}
 	return string(bytes.TrimSpace(raw))
 }
+
+// A file whose first line is another program's is no transcript, wherever it lies and however it
+// is called; a line of which the program is not known keeps a file where it lies.
+func TestOthers(t *testing.T) {
+	for _, c := range []struct {
+		name, first string
+		ours        bool
+	}{
+		{"Codex", `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"019b7c5e"}}`, false},
+		{"Codex, a later line", `{"timestamp":"2026-01-02T03:04:06.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[]}}`, false},
+		{"Codex, printed", `{"type":"thread.started","thread_id":"019b7c5e"}`, false},
+		{"pi", `{"type":"session","version":3,"id":"019b7c6e","timestamp":"2026-01-02T06:00:00.000Z","cwd":"/pier"}`, false},
+		{"pi, older", `{"type":"session_start","id":"019b7c6e"}`, false},
+		{"pi, a model", `{"type":"model_change","id":"a","parentId":null,"provider":"p","modelId":"m"}`, false},
+		{"Copilot CLI", `{"type":"session.start","data":{"sessionId":"s"},"id":"e","timestamp":"2026-01-02T03:04:05.000Z","parentId":null}`, false},
+		{"a prompt", `{"type":"user","sessionId":"s","uuid":"u"}`, true},
+		{"a summary", `{"type":"summary","summary":"x","leafUuid":"u"}`, true},
+		{"a snapshot", `{"type":"file-history-snapshot","messageId":"m","snapshot":{}}`, true},
+		{"a type with a point", `{"type":"queue.operation","sessionId":"s","payload":{}}`, true},
+		{"no type", `{"x":1}`, true},
+		{"half a line", `{"type":"session","ver`, true},
+		{"nothing", ``, true},
+	} {
+		t.Run("B-22 "+c.name, func(t *testing.T) {
+			for _, name := range []string{"-p/s.jsonl", "-p/s/subagents/agent-ab.jsonl"} {
+				if _, ok := (claude.Agent{}).File(name, []byte(c.first)); ok != c.ours {
+					t.Errorf("%s is a transcript: %v", name, ok)
+				}
+			}
+			if _, ok := (claude.Agent{}).Renamed("-p/s", []byte(c.first)); ok != c.ours {
+				t.Errorf("-p/s is a transcript: %v", ok)
+			}
+		})
+	}
+}
