@@ -36,7 +36,7 @@ func inboxMembers() (list []string) {
 // what is overdue: each message is worked on once and in order, each question is answered at
 // most once, and each that had no answer is told of once.
 func TestInboxTeamLaw(t *testing.T) {
-	messages := testkit.Times(1000)
+	messages := inboxTeamSize * testkit.Times(1000/inboxTeamSize)
 	if testkit.Soak() && !testing.Short() {
 		messages = 10_000
 	}
