@@ -12,39 +12,51 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
+// noRoom is the error of a tree that cannot write its files.
+var noRoom = &events.TreeError{Tree: "t", Err: errors.New("no room")}
+
+// storeWithTree returns a store in memory and what its trees answer to appends: nil if files show
+// them.
+func storeWithTree(t *testing.T) (st *tally.Store, answer *error) {
+	t.Helper()
+	answer = new(error)
+	shows := func(context.Context, events.Offset, ...events.Subject) error { return *answer }
+	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
+	must(t, err)
+	st, err = tally.Open(t.Context(), l, tally.Config{Host: tally.Host{Shows: shows}})
+	must(t, err)
+	t.Cleanup(func() { st.Close() })
+	return st, answer
+}
+
+func unshown(t *testing.T, what string, err error) {
+	t.Helper()
+	if _, ok := errors.AsType[*events.TreeError](err); !ok {
+		t.Errorf("%s: %v, want a *TreeError", what, err)
+	}
+}
+
 // A claim that is stored is a claim, also if files of a tree do not show it: the worker has it,
 // can renew and finish it, and is told of the files.
 func TestClaimUnshown(t *testing.T) {
 	ctx := t.Context()
-	var answer error
-	shows := func(context.Context, events.Offset, ...events.Subject) error { return answer }
-	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{})
-	must(t, err)
-	st, err := tally.Open(ctx, l, tally.Config{Host: tally.Host{Shows: shows}})
-	must(t, err)
-	defer st.Close()
+	st, answer := storeWithTree(t)
 	q := tavern.QueueOf(st, "q")
 	for range 2 {
 		_, err := q.Enqueue(ctx, tavern.Item{Body: []byte("b")})
 		must(t, err)
 	}
-	unshown := func(what string, err error) {
-		t.Helper()
-		if _, ok := errors.AsType[*events.TreeError](err); !ok {
-			t.Errorf("%s: %v, want a *TreeError", what, err)
-		}
-	}
 	for _, next := range []func(context.Context, string) (*tavern.Claim, error){q.Next, q.TryClaim} {
-		answer = &events.TreeError{Tree: "t", Err: errors.New("no room")}
+		*answer = noRoom
 		c, err := next(ctx, "w")
-		unshown("B-41 a claim", err)
+		unshown(t, "B-41 a claim", err)
 		if c == nil || c.Fence == 0 {
 			t.Fatal("B-41 the claim is stored, and was not returned")
 		}
 		_, err = c.Renew(ctx)
-		unshown("B-41 a renewal", err)
-		unshown("B-41 the end", c.Finish(ctx, nil))
-		answer = nil
+		unshown(t, "B-41 a renewal", err)
+		unshown(t, "B-41 the end", c.Finish(ctx, nil))
+		*answer = nil
 		must(t, c.Finish(ctx, nil)) // the same event
 	}
 	if _, err := q.TryClaim(ctx, "w"); err == nil {

@@ -1,6 +1,7 @@
 package tavern
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -144,6 +145,7 @@ func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend
 	if err != nil {
 		return err
 	}
+	var unshown error // files do not show all of what is stored
 	for try := 1; ; try++ {
 		void := false
 		for v, err := range r.decide(d, ctx, due, now) {
@@ -152,9 +154,10 @@ func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend
 			}
 			res.Soonest(v.Next)
 			made, err := v.Make(ctx, d.st)
-			if err != nil {
+			if !events.IsStored(err) {
 				return err
 			}
+			unshown = cmp.Or(unshown, err)
 			switch {
 			case made:
 				res.Made = append(res.Made, tend.Decision{Subject: v.Parts[0].Subject, What: v.Why})
@@ -164,11 +167,11 @@ func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend
 			}
 		}
 		if !void {
-			return nil
+			return unshown
 		}
 		if try == maxVerdicts {
 			res.Soonest(now.Add(time.Second))
-			return nil
+			return unshown
 		}
 	}
 }

@@ -21,7 +21,8 @@ type Decision struct {
 }
 
 // Make appends what was decided. It returns false if there was nothing, or the decision is
-// void: what it rested on is no more, or somebody made it before. Then nothing was written.
+// void: what it rested on is no more, or somebody made it before. Then nothing was written. With
+// a *tally.TreeError it returns the same: the decision is stored, and files do not show it.
 func (d Decision) Make(ctx context.Context, st *tally.Store) (bool, error) {
 	if len(d.Parts) == 0 {
 		return false, nil
@@ -29,12 +30,12 @@ func (d Decision) Make(ctx context.Context, st *tally.Store) (bool, error) {
 	acks, err := st.AppendAll(ctx, d.Parts...)
 	wrong, invalid := errors.AsType[*events.InvalidError](err)
 	switch {
+	case events.IsStored(err):
+		return !slices.ContainsFunc(acks, func(a log.Ack) bool { return a.Duplicate }), err
 	case errors.Is(err, log.ErrConflict), invalid && wrong.Field == "id":
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	return !slices.ContainsFunc(acks, func(a log.Ack) bool { return a.Duplicate }), nil
+	return false, err
 }
 
 // maxDecisions bounds how often a change is decided anew because somebody else wrote

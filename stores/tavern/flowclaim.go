@@ -94,10 +94,9 @@ func (c *FlowClaim) Move(ctx context.Context, to string) error {
 
 // moved notes where the flow is.
 func (c *FlowClaim) moved(ctx context.Context, then place, err error) error {
-	if err == nil {
+	if events.IsStored(err) {
 		c.at = then
-	}
-	if movedOn(err) {
+	} else if movedOn(err) {
 		if s, err := c.flow.now(ctx); err == nil {
 			c.at = s.place()
 		}
@@ -135,11 +134,12 @@ func (c *FlowClaim) Recover(ctx context.Context, reason string) error {
 		}
 		return c.flow.parts(ctx, s, flow.Recover(s.instance, s.template(), reason), c.Fence)
 	})
-	if err == nil && then == c.at {
-		var s *FlowState
-		if s, err = c.flow.now(ctx); err == nil {
-			then = s.place()
+	if events.IsStored(err) && then == c.at {
+		s, lost := c.flow.now(ctx)
+		if lost != nil {
+			return lost
 		}
+		then = s.place()
 	}
 	return c.moved(ctx, then, err)
 }

@@ -92,7 +92,8 @@ func (in *Inbox) exists(now inboxNow) error {
 // Reply, Amend and notices do (Malfunction, Amends, About), or one larger than
 // Config.MaxValue of the store (64 MiB; a body of more than 8 MiB is kept as a blob);
 // *ReceiverError for a receiver that is not known or gone, and for a sender that awaits an
-// answer and could not get one; *MessageError if the id is another message's.
+// answer and could not get one; *MessageError if the id is another message's. If files of a tree do not show the message, which
+// is stored, it comes together with a *tally.TreeError.
 func (in *Inbox) Send(ctx context.Context, m Message) (Message, error) {
 	if err := m.checkSent(); err != nil {
 		return m, err
@@ -106,11 +107,11 @@ func (in *Inbox) send(ctx context.Context, m Message) (Message, error) {
 		return m, err
 	}
 	acks, err := in.append(ctx, parts)
-	if err != nil {
+	if !events.IsStored(err) {
 		return in.sentBefore(ctx, m, err)
 	}
 	m.Offset, m.Revision = acks[0].Last, acks[0].Last
-	return m, nil
+	return m, err
 }
 
 // SendParts returns what Send would append, for a caller that commits it together with
@@ -255,11 +256,11 @@ func (in *Inbox) Amend(ctx context.Context, id string, base events.Offset, body 
 			return Message{}, ferr
 		}
 		return Message{}, &AmendError{Inbox: in.receiver, ID: id, Base: base, Have: now.Revision}
-	case err != nil:
+	case !events.IsStored(err):
 		return Message{}, err
 	}
 	old.Body, old.Bytes, old.Revision = body, nil, ack.Last
-	return old, nil
+	return old, err
 }
 
 // decide has a change decided on what the inbox is, and anew if it was changed meanwhile.

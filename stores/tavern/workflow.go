@@ -185,8 +185,8 @@ func (w *Workflows) Start(ctx context.Context, template string, o FlowOptions) (
 	if err != nil {
 		return nil, err
 	}
-	if _, err = w.st.AppendAll(ctx, parts...); err == nil {
-		return f, nil
+	if _, err = w.st.AppendAll(ctx, parts...); events.IsStored(err) {
+		return f, err
 	}
 	return f.startedAlready(ctx, template, o, err)
 }
