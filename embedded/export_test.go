@@ -51,3 +51,10 @@ func ShowNothing(t *testing.T) {
 	waitsForTrees = func(*trees, context.Context, events.Offset, ...events.Subject) error { return nil }
 	t.Cleanup(func() { waitsForTrees = before })
 }
+
+// SetTreeBeat sets how often keepers of trees say that they are at work, until a test is over.
+func SetTreeBeat(t *testing.T, every time.Duration) {
+	before := treeBeat
+	treeBeat = every
+	t.Cleanup(func() { treeBeat = before })
+}

@@ -86,7 +86,7 @@ func (a treeAsker) part(ctx context.Context, sub *nats.Subscription) (part []byt
 	case m.Header.Get("Status") == "503":
 		return nil, false, nats.ErrNoResponders
 	case len(m.Data) == 0:
-		return nil, true, nil // it is at work
+		return nil, true, nil
 	}
 	return m.Data[1:], m.Data[0] == treeMore, nil
 }

@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -175,6 +177,27 @@ func TestTreeAsks(t *testing.T) {
 	if said, err := n.ask(embedded.TreeRebuild); err != nil || said.Status.Files != 21 || said.Status.Conflicts != 0 {
 		t.Error(said.Status, err)
 	}
+}
+
+// An answer that takes long comes nevertheless: the keeper says meanwhile that it is at work.
+func TestTreeSlow(t *testing.T) {
+	embedded.SetTreeBeat(t, time.Millisecond)
+	n := newNoted(t, "")
+	owner := n.keeps()
+	attached := n.open(embedded.Options{})
+	head, err := owner.Log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	waited := make(chan error, 1)
+	go func() { waited <- attached.Wait(ctx, "tree:notes", head+1) }()
+	time.Sleep(100 * time.Millisecond) // many beats
+	if err := errors.Join(n.put(owner, "a", "text"), <-waited); err != nil {
+		t.Fatal(err)
+	}
+	n.shows("a", "text")
 }
 
 // The owner of a store keeps its trees, and only it: those of its configuration, and those that a

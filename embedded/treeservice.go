@@ -30,12 +30,12 @@ const (
 	treePart    = 64 << 10 // bytes of an answer in one message
 )
 
-// treeBeat is how often the keeper sends an empty message while it works on an answer, and
-// treeSilence how long the caller waits for a message. A keeper that was killed sends none.
-const (
-	treeBeat    = time.Second
-	treeSilence = 10 * time.Second
-)
+// treeBeat is how often the keeper sends an empty part while it works on an answer; a variable for
+// tests.
+var treeBeat = time.Second
+
+// treeSilence is how long a caller waits for a part. A keeper that was killed sends none.
+const treeSilence = 10 * time.Second
 
 // Each message of an answer begins with one of these.
 const (
@@ -158,12 +158,13 @@ func (s *treeService) take(m *nats.Msg) {
 	})
 }
 
-// beat sends empty messages until ctx is done.
+// beat sends empty parts until ctx is done. A message without a byte would be the last one that
+// the server passes on to another account.
 func (s *treeService) beat(ctx context.Context, to string) {
 	for {
 		select {
 		case <-time.After(treeBeat):
-			_ = s.nc.Publish(to, nil)
+			_ = s.nc.Publish(to, []byte{treeMore})
 		case <-ctx.Done():
 			return
 		}
