@@ -9,17 +9,18 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Import brings a snapshot file into a store. It never writes into the folder.
+// Import implements formats.Layout. It brings a snapshot file into a store, and never writes into
+// the folder.
 //
 // Importing again adds what has changed and nothing else. A session that exists
 // already, differs from the file, and came from another place or was changed
@@ -27,7 +28,7 @@ import (
 // that is not a snapshot, or of another version, is a problem of the report, and
 // nothing of it goes in. An error means that the store or the file could not be
 // used.
-func Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
+func (l Layout) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
 	at, name, err := locate(path)
 	if err != nil {
 		return formats.Report{}, err
@@ -37,58 +38,8 @@ func Import(ctx context.Context, target formats.Target, path string, o formats.I
 		return formats.Report{}, err
 	}
 	defer dir.Close()
-	return sessiondir.ImportFiles(ctx, target, stamp, dir, formats.Root{Name: at.Name, Marker: at.Marker}, o, func(in *sessiondir.Intake) error {
-		im := importer{in, &snapshotFile{}}
-		in.Expect(1)
-		if err := im.read(ctx, filepath.Base(at.Root), name); err != nil {
-			return err
-		}
-		return im.run(ctx)
-	})
-}
-
-// ImportFrom implements formats.Live. Each file of the storage is a snapshot; folders are left
-// alone, and unless o.Part files that are not called so.
-func (Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
-	return sessiondir.ImportFiles(ctx, target, stamp, st, root, o, func(in *sessiondir.Intake) error {
-		entries, err := in.Tree.Entries(".")
-		if err != nil {
-			return err
-		}
-		entries = slices.DeleteFunc(entries, func(e formats.Entry) bool { return e.Dir || !o.Part && !strings.HasSuffix(e.Name, suffix) })
-		in.Expect(len(entries))
-		for _, e := range entries {
-			if sessiondir.IsOdd(e) {
-				in.Skipped(e.Name)
-				continue
-			}
-			im := importer{in, &snapshotFile{}}
-			err := im.read(ctx, e.Name, e.Name)
-			if err == nil {
-				err = im.run(ctx)
-			}
-			if err := in.Spare(ctx, e.Name, err); err != nil {
-				return err
-			}
-		}
-		return ctx.Err()
-	})
-}
-
-type importer struct {
-	*sessiondir.Intake
-	f *snapshotFile
-}
-
-// snapshotFile is the file to import.
-type snapshotFile struct {
-	*sessiondir.File
-	id      string           // of the session
-	written events.Timestamp // when the file was written last
-
-	content chat.Snapshot
-	exact   bool // the state of a session renders the file
-	old     bool // some messages have shapes of older writers
+	l.Store.full, l.Store.name = filepath.Base(at.Root), name
+	return l.ImportFrom(ctx, target, dir, formats.Root{Name: at.Name, Marker: at.Marker}, o)
 }
 
 // locate finds the file that a path means, whatever links lead to it, and the name that it has
@@ -116,47 +67,140 @@ func locate(path string) (at sessiondir.Location, name string, err error) {
 	return at, filepath.Base(abs), err
 }
 
-// read reads a file of the storage as one of a name.
-func (im importer) read(ctx context.Context, full, name string) error {
-	f := im.f
-	var err error
-	if f.File, err = im.Tree.File(full); err != nil {
-		return err
-	}
-	if limit := sessiondir.WholeLimit(im.Target); f.Size > limit {
-		return &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%d bytes, at most %d are read", f.Size, limit)}
-	}
-	if f.written, err = im.Tree.Oldest(f.File); err != nil {
-		return err
-	}
-	if f.Data, err = im.Tree.Read(f.File, math.MaxInt64); err != nil {
-		return err
-	}
-	f.Size, f.Sum = int64(len(f.Data)), sessiondir.SumOf(f.Data)
-	f.Path, f.Full = name, name
-	var whole bool
-	if f.id, whole = idOf(name); !whole && im.Options.Part {
-		if sub, ok := (Layout{}).Subject(ctx, im.Target, "", name); ok {
-			f.id = sub.ID
-		}
-	}
-	return nil
+// store is what the layout knows of histories. Of an import of one file it has the file.
+type store struct {
+	sessiondir.Defaults
+	full, name string // of the one file: what it is called, and what it was asked for as; "": all
+	one        *snapshotFile
 }
 
-// run imports the file, if its session is among those asked for.
-func (im importer) run(ctx context.Context) error {
-	if !im.Wants(im.f.id) && !im.Wants(strings.TrimPrefix(im.f.id, prefix)) {
-		return nil
+// Stamp implements sessiondir.Store.
+func (store) Stamp() sessiondir.Stamp { return stamp }
+
+// Shape implements sessiondir.Store.
+func (store) Shape() sessiondir.Shape {
+	return sessiondir.Shape{Layout: Format, Kind: events.KindHistory, Files: true}
+}
+
+// Exports implements sessiondir.Store: histories that no import brought.
+func (store) Exports(kind string) bool { return kind == events.KindHistory }
+
+// Document implements sessiondir.Store. There are no files beside the histories.
+func (store) Document(string, string, string) events.Subject { return events.Subject{} }
+
+// View implements sessiondir.Store.
+func (store) View(src formats.Source, s *projector.Session) view { return view{src, s} }
+
+// Birth implements sessiondir.Store: a file says nothing of it.
+func (store) Birth(*sessiondir.Intake, sessiondir.Unit) string { return "" }
+
+// Begin implements sessiondir.Store. The one file that was asked for has to be there.
+func (st store) Begin(in *sessiondir.Intake) (store, error) {
+	if st.full == "" {
+		return st, nil
 	}
-	if err := im.f.parse(); err != nil {
-		im.malformed(err)
-		return nil
+	var err error
+	st.one, err = read(in.Folder(unitOf(st.name)), st.full)
+	return st, err
+}
+
+func unitOf(name string) sessiondir.Unit {
+	id, _ := idOf(name)
+	return sessiondir.Unit{ID: id, File: name}
+}
+
+// Units implements sessiondir.Store. Each file of the storage is a snapshot; folders are left
+// alone, and unless it is a part of a folder files that are not called so.
+func (st store) Units(in *sessiondir.Intake, _ string) (list []sessiondir.Unit, err error) {
+	entries := []formats.Entry{{Name: st.name}}
+	if st.full == "" {
+		if entries, err = in.Tree.Entries("."); err != nil {
+			return nil, err
+		}
 	}
-	err := events.Session(im.Target.Namespace(), im.f.id).Validate()
-	if err == nil {
-		err = sessiondir.Retry(ctx, func(bool) error { return im.session(ctx) })
+	for _, e := range entries {
+		u := unitOf(e.Name)
+		switch {
+		case e.Dir, st.full == "" && !in.Options.Part && !strings.HasSuffix(e.Name, suffix):
+		case sessiondir.IsOdd(e):
+			in.Skipped(e.Name)
+		case in.Wants(u.ID), in.Wants(strings.TrimPrefix(u.ID, prefix)):
+			list = append(list, u)
+		}
 	}
-	return im.Settle(ctx, im.f.Path, err)
+	return list, nil
+}
+
+// Named implements sessiondir.Store.
+func (store) Named(ctx context.Context, src formats.Source, name string) (events.Subject, bool) {
+	if id, ok := idOf(name); ok {
+		return events.Session(src.Namespace(), id), true
+	}
+	return sessiondir.FindSession(ctx, src, func(id string) bool { return nameOf(id) == name })
+}
+
+// At implements sessiondir.Store: a file that is not called as a snapshot is the one of a history
+// that is there and has that name.
+func (store) At(ctx context.Context, src formats.Source, name string, sub events.Subject) (events.Subject, bool) {
+	if strings.HasSuffix(name, suffix) {
+		return sub, true
+	}
+	o, err := src.Loader().Outline(ctx, sub, 0)
+	return sub, err == nil && fileOf(&projector.Session{Subject: sub, Ledger: o.Ledger()}) == name
+}
+
+// snapshotFile is the file to import.
+type snapshotFile struct {
+	sessiondir.Folder
+	*sessiondir.File
+	written events.Timestamp // when the file was written last
+
+	content chat.Snapshot
+	exact   bool // the state of a session renders the file
+	old     bool // some messages have shapes of older writers
+}
+
+// List implements sessiondir.Store: it reads the file.
+func (st store) List(ctx context.Context, at sessiondir.Folder) (*snapshotFile, error) {
+	f, err := st.one, error(nil)
+	if f == nil {
+		f, err = read(at, at.File)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.Folder = at
+	if _, whole := idOf(f.Full); !whole && at.In.Options.Part {
+		if sub, ok := st.Named(ctx, at.In.Target, f.Full); ok {
+			f.ID = sub.ID
+		}
+	}
+	f.Files = []*sessiondir.File{f.File}
+	if err := f.parse(); err != nil {
+		f.malformed(err)
+		f.Files = nil
+	}
+	return f, nil
+}
+
+// read reads a file of the storage as that of a unit.
+func read(at sessiondir.Folder, full string) (f *snapshotFile, err error) {
+	f = &snapshotFile{Folder: at}
+	if f.File, err = f.Tree.File(full); err != nil {
+		return nil, err
+	}
+	if limit := sessiondir.WholeLimit(f.In.Target); f.Size > limit {
+		return nil, &fs.PathError{Op: "read", Path: at.File, Err: fmt.Errorf("%d bytes, at most %d are read", f.Size, limit)}
+	}
+	if f.written, err = f.Tree.Oldest(f.File); err != nil {
+		return nil, err
+	}
+	if f.Data, err = f.Tree.Read(f.File, math.MaxInt64); err != nil {
+		return nil, err
+	}
+	f.Size, f.Sum = int64(len(f.Data)), sessiondir.SumOf(f.Data)
+	f.Path, f.Full = formatKey, at.File
+	return f, nil
 }
 
 // parse reads the snapshot. What is said of places counts from the beginning of
@@ -172,63 +216,33 @@ func (f *snapshotFile) parse() error {
 	return nil
 }
 
-func (im importer) malformed(err error) {
+func (f *snapshotFile) malformed(err error) {
 	if d, ok := errors.AsType[*chat.DecodeError](err); ok && d.Line > 0 {
-		im.Problem(im.f.Path, d.Line, fmt.Sprintf("column %d: %v", d.Column, d.Err))
+		f.In.Problem(f.Full, d.Line, fmt.Sprintf("column %d: %v", d.Column, d.Err))
 		return
 	}
-	im.Problem(im.f.Path, 0, err.Error())
+	f.In.Problem(f.Full, 0, err.Error())
 }
 
-// session brings the file in.
-func (im importer) session(ctx context.Context) error {
-	s, err := im.Load(ctx, im.f.id)
-	if err != nil {
-		return err
-	}
-	v := view{im.Target, s}
-	return im.Bring(ctx, s, sessiondir.Work{ID: im.f.id, Place: im.f.Path, Kind: events.KindHistory,
-		Same: func() (bool, error) { return im.f.isFile(ctx, v) },
-		Plan: func(origin *events.Origin) (sessiondir.Steps, error) {
-			p, err := im.plan(v, origin)
-			return sessiondir.Steps{Contradicts: p.contradicts, Apply: func() error {
-				if err := p.apply(ctx); err != nil {
-					return err
-				}
-				return im.verify(ctx)
-			}}, err
-		},
-		Finish: im.finish,
-	})
-}
+// Birth implements sessiondir.Found.
+func (f *snapshotFile) Birth() string { return "" }
 
-// isFile reports whether the session gives the file back as it is.
-func (f *snapshotFile) isFile(ctx context.Context, v view) (bool, error) {
+// Scan implements sessiondir.Found: the file was read when it was listed.
+func (f *snapshotFile) Scan(context.Context, view) error { return nil }
+
+// Same implements sessiondir.Found.
+func (f *snapshotFile) Same(ctx context.Context, v view, _ string) (bool, error) {
 	o, err := v.file()
-	if err != nil || o.Path != f.Path && utf8.ValidString(f.Path) || o.Moved || o.Format.Mode != f.Mode {
+	if err != nil || o.Path != f.Full && utf8.ValidString(f.Full) || o.Moved || o.Format.Mode != f.Mode {
 		return false, nil //nolint:nilerr // what the layout cannot render is not the file
 	}
 	return o.Holds(ctx, f.Sum)
 }
 
-// verify compares what the store has now with the file.
-func (im importer) verify(ctx context.Context) error {
-	s, err := im.Load(ctx, im.f.id)
-	if err != nil {
-		return err
-	}
-	same, err := im.f.isFile(ctx, view{im.Target, s})
-	if err == nil && !same {
-		im.Problem(im.f.Path, 0, "does not come out of the store as it is: the session changed while it was imported")
-	}
-	return err
-}
-
-// finish reports the session.
-func (im importer) finish(outcome *int) {
-	im.Finish(sessiondir.Folder{Files: []*sessiondir.File{im.f.File}}, outcome)
-	im.Report.Files.Add(sessiondir.WayOf(!im.f.exact, im.f.Format))
-	if im.f.old {
-		im.Report.Notes = append(im.Report.Notes, formats.Problem{File: im.f.Path, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
+// Finish implements sessiondir.Found.
+func (f *snapshotFile) Finish() {
+	f.In.Report.Files.Add(sessiondir.WayOf(!f.exact, f.Format))
+	if f.old {
+		f.In.Report.Notes = append(f.In.Report.Notes, formats.Problem{File: f.Full, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
 	}
 }

@@ -116,7 +116,7 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("head %v, %v", head, err)
 		}
 	}
-	if _, err := ailoopdir.Import(t.Context(), openStore(t), t.TempDir(), formats.ImportOptions{}); !errors.Is(err, formats.ErrUnknownLayout) {
+	if _, err := (ailoopdir.Layout{}).Import(t.Context(), openStore(t), t.TempDir(), formats.ImportOptions{}); !errors.Is(err, formats.ErrUnknownLayout) {
 		t.Errorf("%v", err)
 	}
 }

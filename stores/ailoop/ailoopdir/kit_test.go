@@ -43,7 +43,7 @@ func rewrite(t testing.TB, path, content string) {
 
 func mustImport(t testing.TB, st *tally.Store, path string, o formats.ImportOptions) formats.Report {
 	t.Helper()
-	r, err := ailoopdir.Import(t.Context(), st, path, o)
+	r, err := (ailoopdir.Layout{}).Import(t.Context(), st, path, o)
 	if err != nil {
 		t.Fatal(err)
 	}

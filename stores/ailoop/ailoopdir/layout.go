@@ -2,8 +2,6 @@ package ailoopdir
 
 import (
 	"bytes"
-	"context"
-	"iter"
 	"os"
 	"strings"
 
@@ -28,18 +26,14 @@ const (
 )
 
 // Layout is the layout of this package. It has no state.
-type Layout struct{}
+type Layout struct {
+	sessiondir.Layout[store, *snapshotFile, view]
+}
 
 var (
 	_ formats.Live    = Layout{}
 	_ formats.Chooser = Layout{}
 )
-
-// Name implements formats.Layout.
-func (Layout) Name() string { return Format }
-
-// Exports implements formats.Chooser: histories that no import brought.
-func (Layout) Exports(kind string) bool { return kind == events.KindHistory }
 
 // sniffed is how much of a file that is cut off must tell what it is.
 const sniffed = 4 << 10
@@ -67,35 +61,6 @@ func (Layout) Sniff(path string) bool {
 func has(members rawjson.Members, name string) bool {
 	_, ok := members.Get(name)
 	return ok
-}
-
-// Import implements formats.Layout, see [Import].
-func (Layout) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
-	return Import(ctx, target, path, o)
-}
-
-// Files implements formats.Layout: the one file of a session.
-func (Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	return sessiondir.Files(ctx, "", []string{formatKey}, func(context.Context, string) (sessiondir.Output, bool, error) {
-		o, err := view{src, s}.file()
-		return o, true, err
-	})
-}
-
-// RootFiles implements formats.Layout: there are none.
-func (Layout) RootFiles(context.Context, formats.Source, string) iter.Seq2[formats.File, error] {
-	return func(func(formats.File, error) bool) {}
-}
-
-// Subject implements formats.Layout: the session of a file.
-func (Layout) Subject(ctx context.Context, src formats.Source, _, path string) (events.Subject, bool) {
-	if !formats.IsFileName(path) {
-		return events.Subject{}, false
-	}
-	if id, ok := idOf(path); ok {
-		return events.Session(src.Namespace(), id), true
-	}
-	return sessiondir.FindSession(ctx, src, func(id string) bool { return nameOf(id) == path })
 }
 
 // idOf returns the id of the session that a file is, and whether the name of the

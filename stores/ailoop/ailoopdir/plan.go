@@ -16,7 +16,7 @@ var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
 // plan is what has to happen so that the session renders the file.
 type plan struct {
-	im     importer
+	f      *snapshotFile
 	base   *projector.Session
 	origin *events.Origin
 	change chat.Change
@@ -25,23 +25,23 @@ type plan struct {
 	head   []events.Payload
 }
 
-// plan compares the file with the session.
-func (im importer) plan(v view, origin *events.Origin) (p *plan, err error) {
-	p = &plan{im: im, base: v.s, origin: origin}
+// Plan implements sessiondir.Found.
+func (f *snapshotFile) Plan(_ context.Context, v view, origin *events.Origin) (sessiondir.Plan, error) {
+	p := &plan{f: f, base: v.s, origin: origin}
 	have, err := chat.Of(v.s)
 	if err != nil { // it has turns that are not messages
 		have = chat.Snapshot{}
-		p.change = chat.Replace(have, im.f.content)
+		p.change = chat.Replace(have, f.content)
 	} else {
-		p.change = chat.Between(have, im.f.content)
+		p.change = chat.Between(have, f.content)
 	}
 	if p.change.Nothing() && v.s.Threads[events.MainThread] == nil {
 		p.change.Replaced = true // nothing was said, and the thread exists
 	}
-	format := im.f.Format
-	if !im.f.exact {
-		p.doc = events.Document(v.s.Subject.Namespace, events.KindFile, docID(im.f.id))
-		format.Doc, format.Of = events.RefOf(p.doc, 0), sessiondir.SumOf(spell(im.f.content, format))
+	format := f.Format
+	if !f.exact {
+		p.doc = events.Document(v.s.Subject.Namespace, events.KindFile, docID(f.ID))
+		format.Doc, format.Of = events.RefOf(p.doc, 0), sessiondir.SumOf(spell(f.content, format))
 	} else if old := v.s.Ledger.Formats[formatKey]; old.Doc != "" {
 		if p.gone, _, err = old.Doc.Parse(v.s.Subject.Namespace); err != nil {
 			return p, err
@@ -63,17 +63,17 @@ func docID(session string) string {
 // planHead decides what is not a turn.
 func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	set := events.Fields{}
-	if !chat.EqualUnknown(have.Unknown, p.im.f.content.Unknown) {
-		set = append(set, chat.UnknownMember(p.im.f.content.Unknown))
+	if !chat.EqualUnknown(have.Unknown, p.f.content.Unknown) {
+		set = append(set, chat.UnknownMember(p.f.content.Unknown))
 	}
-	if name := p.im.f.Path; fileOf(p.base) != name && utf8.ValidString(name) {
+	if name := p.f.Full; fileOf(p.base) != name && utf8.ValidString(name) {
 		field := events.Field{Name: fieldFile, Value: events.Raw("null")}
-		if nameOf(p.im.f.id) != name {
+		if nameOf(p.f.ID) != name {
 			field.Value = rawjson.AppendString(nil, name)
 		}
 		set = append(set, field)
 	}
-	c := events.SessionCreated{Kind: events.KindHistory, CreatedAt: p.im.f.written, Origin: p.origin}
+	c := events.SessionCreated{Kind: events.KindHistory, CreatedAt: p.f.written, Origin: p.origin}
 	if old, ok := p.base.Ledger.Formats[formatKey]; !ok || old != format {
 		c.Formats = map[string]events.FileFormat{formatKey: format}
 	}
@@ -87,26 +87,26 @@ func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	return err
 }
 
-// contradicts reports whether the plan would undo what others did after the last import.
-func (p *plan) contradicts(since map[string]bool) bool {
+// Contradicts implements sessiondir.Plan.
+func (p *plan) Contradicts(since map[string]bool) bool {
 	undoes := p.change.Replaced || len(p.change.Pins) > 0
 	return !p.change.Nothing() && (since[events.TypeSessionRewound] || sessiondir.MovesThreads(since) && undoes)
 }
 
-// apply carries the plan out. Each message is an event of its own, so that the session can
+// Apply implements sessiondir.Plan. Each message is an event of its own, so that the session can
 // be rewound to any.
-func (p *plan) apply(ctx context.Context) error {
+func (p *plan) Apply(ctx context.Context) error {
 	if err := p.documents(ctx); err != nil {
 		return err
 	}
-	w := p.im.Writer(p.base.Subject, p.base.Offset())
+	w := p.f.In.Writer(p.base.Subject, p.base.Offset())
 	w.Rewrites = p.change.Replaced
 	for _, it := range p.steps() {
 		e, err := events.New(EventSource, p.base.Subject, it.payload)
 		if err != nil {
 			return err
 		}
-		if err := w.Add(ctx, stamp.Named(e, p.base.Offset(), it.what, p.im.f.written)); err != nil {
+		if err := w.Add(ctx, stamp.Named(e, p.base.Offset(), it.what, p.f.written)); err != nil {
 			return err
 		}
 	}
@@ -117,9 +117,9 @@ func (p *plan) apply(ctx context.Context) error {
 func (p *plan) documents(ctx context.Context) error {
 	switch {
 	case p.doc != events.Subject{}:
-		return p.im.Keep(ctx, p.doc, p.origin, p.im.f.File, events.Link{Rel: "session", To: p.base.Subject.String()})
+		return p.f.In.Keep(ctx, p.doc, p.origin, p.f.File, events.Link{Rel: "session", To: p.base.Subject.String()})
 	case p.gone != events.Subject{}:
-		return p.im.Drop(ctx, p.gone)
+		return p.f.In.Drop(ctx, p.gone)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package ailoopdir
 
 import (
 	"bytes"
+	"context"
 	"io"
 
 	"github.com/tallylog/tally/events"
@@ -44,6 +45,18 @@ func spelling(data []byte, c chat.Snapshot) (events.FileFormat, bool) {
 		}
 	}
 	return events.FileFormat{Indent: chat.Indent}, false
+}
+
+// Dir implements sessiondir.View.
+func (v view) Dir() string { return "" }
+
+// Paths implements sessiondir.View: there is one file, whatever it is called.
+func (v view) Paths(context.Context) ([]string, error) { return []string{formatKey}, nil }
+
+// File implements sessiondir.View.
+func (v view) File(context.Context, string) (sessiondir.Output, bool, error) {
+	o, err := v.file()
+	return o, true, err
 }
 
 // file decides where the bytes of the session's file come from.

@@ -23,14 +23,23 @@ func (im importer[S, F, V]) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	birthOf := func(u Unit) string { return im.store.Birth(im.Intake, u) }
-	if err := im.Begin(ctx, units, birthOf); err != nil {
+	if err := im.begin(ctx, units); err != nil {
 		return err
 	}
-	if err := im.sessions(ctx, units); err != nil || im.IsPart() {
+	if err := im.sessions(ctx, units); err != nil || im.IsPart() || im.shape.Files {
 		return cmp.Or(err, ctx.Err())
 	}
 	return im.rootFiles(ctx)
+}
+
+// begin finds out what is in the store already. Of files each is asked for when it is read: that
+// their folder has another name than before says nothing of them.
+func (im importer[S, F, V]) begin(ctx context.Context, units []Unit) error {
+	if im.shape.Files {
+		im.Expect(len(units))
+		return nil
+	}
+	return im.Begin(ctx, units, func(u Unit) string { return im.store.Birth(im.Intake, u) })
 }
 
 // sessions imports several at the same time: while one waits for the disk, others are read. The
@@ -89,7 +98,7 @@ func (im importer[S, F, V]) try(ctx context.Context, u Unit, again bool) error {
 		return err
 	}
 	s := projector.NewSession(sub)
-	if again || sub.ID != u.ID || im.There[sub.ID] {
+	if again || im.shape.Files || sub.ID != u.ID || im.There[sub.ID] {
 		if s, err = im.Load(ctx, sub.ID); err != nil {
 			return err
 		}
@@ -187,6 +196,9 @@ func (im importer[S, F, V]) carryOut(ctx context.Context, p Plan, f F, origin *e
 	list, err := Differing(ctx, v, f)
 	if err != nil {
 		return err
+	}
+	if im.shape.Files && len(list) > 0 {
+		list = []string{f.Base().File}
 	}
 	im.NotAsItIs(f.Base().Dir, list)
 	if seals {

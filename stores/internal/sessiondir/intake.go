@@ -56,13 +56,6 @@ func ImportFrom(ctx context.Context, target formats.Target, stamp Stamp, st form
 	return newIntake(ctx, target, stamp, st, root, o).carriedOut(run)
 }
 
-// ImportFiles is ImportFrom where each file is a session.
-func ImportFiles(ctx context.Context, target formats.Target, stamp Stamp, st formats.Storage, root formats.Root, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
-	in := newIntake(ctx, target, stamp, st, root, o)
-	in.unit = "file"
-	return in.carriedOut(run)
-}
-
 func newIntake(ctx context.Context, target formats.Target, stamp Stamp, st formats.Storage, root formats.Root, o formats.ImportOptions) *Intake {
 	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: NewTree(ctx, st, target), Root: root.Name, Marker: root.Marker, unit: "folder"}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Layout is the layout of a store whose sessions are folders below a root. Each session is a unit,
+// Layout is the layout of a store whose sessions are folders, or files, below a root. Each session is a unit,
 // with all files that are kept for it, and so is each file beside them. A layout embeds it.
 type Layout[S Store[S, F, V], F Found[V], V View] struct{ Store S }
 
@@ -58,7 +58,11 @@ func (l Layout[S, F, V]) bring(ctx context.Context, in *Intake) error {
 	if err != nil {
 		return err
 	}
-	return importer[S, F, V]{in, store, store.Shape()}.run(ctx)
+	im := importer[S, F, V]{in, store, store.Shape()}
+	if im.shape.Files {
+		in.unit = "file"
+	}
+	return im.run(ctx)
 }
 
 // Files implements formats.Renderer.
@@ -90,6 +94,9 @@ func (l Layout[S, F, V]) Subject(ctx context.Context, src formats.Source, root, 
 		return events.Session(src.Namespace(), id), true
 	}
 	shape := l.Store.Shape()
+	if shape.Files && formats.IsFileName(path) {
+		return l.Store.Named(ctx, src, path)
+	}
 	rest, in := strings.CutPrefix(path, shape.Sessions+"/")
 	dir, inside, below := strings.Cut(rest, "/")
 	switch {
@@ -144,6 +151,18 @@ func (l Layout[S, F, V]) UnitFiles(ctx context.Context, src formats.Source, root
 		return SessionFiles(ctx, src, l, unit, at)
 	}
 	return func(yield func(formats.File, error) bool) { yield(RootFile(ctx, src, root.Name, unit)) }
+}
+
+// SessionFiles yields the files of a unit that is a session, as an export does.
+func SessionFiles(ctx context.Context, src formats.Source, l formats.Renderer, unit events.Subject, at string) func(func(formats.File, error) bool) {
+	return func(yield func(formats.File, error) bool) {
+		s, err := src.Loader().Session(ctx, unit, 0)
+		if err != nil {
+			yield(formats.File{Path: at}, err)
+			return
+		}
+		l.Files(ctx, src, s)(yield)
+	}
 }
 
 // UnitAt implements formats.Layout.

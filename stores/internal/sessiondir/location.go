@@ -25,6 +25,7 @@ type Shape struct {
 	Inside     string // where the root may stand in the folder that a user names
 	Usual      string // name of most roots: then the folder around it tells more
 	Kind       string // that a session must have to be changed by an import; "": any
+	Files      bool   // each session is a file of the root, and there is nothing else in it
 	Flat       bool   // folders beside those of the sessions are not part of the layout
 	IsRoot     func(dir string) bool
 	HasSession func(dir string) bool // the folder of one
@@ -76,7 +77,7 @@ func (s Shape) Locate(path string) (Location, error) {
 // isRootFile reports whether a file can be one beside the sessions, as far as its path tells.
 func (s Shape) isRootFile(path string) bool {
 	rest, _ := strings.CutPrefix(path, s.Sessions+"/")
-	return !s.Flat || !strings.Contains(rest, "/")
+	return !s.Files && (!s.Flat || !strings.Contains(rest, "/"))
 }
 
 // HoldsSession reports whether a folder holds one of a session.
