@@ -83,7 +83,7 @@ type Options struct {
 	// comes to own the store, it keeps the trees of the configuration from open to close, and
 	// those that attached processes name; with Existing, from when they are needed. An attached
 	// process asks the owner to keep those of its own configuration. nil: no trees are kept here.
-	Trees func(layout string) (formats.Live, bool)
+	Trees func(layout string) (formats.Layout, bool)
 
 	// Progress is called about once a second while a start takes long.
 	Progress func(elapsed time.Duration)

@@ -23,7 +23,7 @@ import (
 // ID.turns has what was said.
 type notes struct{ formats.Layout }
 
-func notesOf(name string) (formats.Live, bool) { return notes{}, name == "notes" }
+func notesOf(name string) (formats.Layout, bool) { return notes{}, name == "notes" }
 
 func (notes) Name() string { return "notes" }
 

@@ -27,7 +27,7 @@ func newParted(t *testing.T) parted { return parted{newNoted(t, "")} }
 func (p parted) opened(more string) *tally.Store {
 	p.t.Helper()
 	p.own("[[tree]]\nlayout = \"tavern\"\ndir = \"" + p.folder + "\"\n" + more)
-	return p.open(embedded.Options{Trees: func(string) (formats.Live, bool) { return taverndir.Layout{}, true }, Kinds: tavern.Kinds()})
+	return p.open(embedded.Options{Trees: func(string) (formats.Layout, bool) { return taverndir.Layout{}, true }, Kinds: tavern.Kinds()})
 }
 
 // own writes the user's own configuration, and the project has none.
@@ -149,7 +149,7 @@ func TestTreePart(t *testing.T) {
 	t.Run("what there is no such part of is refused, by its place", func(t *testing.T) {
 		for more, field := range map[string]string{"layer = \"personal\"\n": "tree.layer", "layer = \"mine\"\n": "tree.layer", "kinds = [\"doc\", \"conversation\"]\n": "tree.kinds"} {
 			p.own("[[tree]]\nlayout = \"tavern\"\ndir = \"" + p.folder + "\"\n" + more)
-			_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: func(string) (formats.Live, bool) { return taverndir.Layout{}, true }})
+			_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: func(string) (formats.Layout, bool) { return taverndir.Layout{}, true }})
 			if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Field != field || wrong.Line != 1 {
 				t.Errorf("%s: %v", more, err)
 			}

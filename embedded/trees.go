@@ -34,8 +34,8 @@ type trees struct {
 	dir    string // of their files; "": the store ends with the process
 	store  string // whose folders they are
 	config config.Config
-	layout func(name string) (formats.Live, bool) // nil: none is kept here
-	lazy   bool                                   // none is kept before an append or a question needs it
+	layout func(name string) (formats.Layout, bool) // nil: none is kept here
+	lazy   bool                                     // none is kept before an append or a question needs it
 	logger *slog.Logger
 
 	begun   chan struct{}     // closed when begin is set
@@ -66,7 +66,7 @@ func (o Options) treesOf(c config.Config, dir string) (*trees, error) {
 }
 
 // layoutOf returns what the files of a tree are like.
-func (ts *trees) layoutOf(t config.Tree) (formats.Live, error) {
+func (ts *trees) layoutOf(t config.Tree) (formats.Layout, error) {
 	l, known := ts.layout(t.Layout)
 	if !known {
 		return nil, t.Wrong("layout", "%q: there is no such layout, or none whose files follow what happens", t.Layout)

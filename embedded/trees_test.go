@@ -390,7 +390,7 @@ func TestTreeOnServers(t *testing.T) {
 // A layout that cannot follow is refused when the store is opened, where it is named.
 func TestTreeOfUnknownLayout(t *testing.T) {
 	n := newNoted(t, "")
-	_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: n.project, Store: n.dir, Trees: func(string) (formats.Live, bool) { return nil, false }})
+	_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: n.project, Store: n.dir, Trees: func(string) (formats.Layout, bool) { return nil, false }})
 	if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Line != 1 || wrong.Field != "tree.layout" {
 		t.Errorf("%v", err)
 	}
@@ -430,7 +430,7 @@ func TestTreeTravels(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(n.project, config.FileName), []byte("[[tree]]\nlayout = \"tavern\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tavernOf := func(string) (formats.Live, bool) { return taverndir.Layout{}, true }
+	tavernOf := func(string) (formats.Layout, bool) { return taverndir.Layout{}, true }
 	here := n.open(embedded.Options{Trees: tavernOf, Kinds: tavern.Kinds()})
 	agent, err := tavern.NewAgent(t.Context(), here, tavern.NewAgentOptions{Name: "Kettle", Assignment: "Boil water.\n"})
 	if err != nil {

@@ -26,7 +26,8 @@ type Renderer interface {
 	RootFiles(ctx context.Context, src Source, root string) iter.Seq2[File, error]
 }
 
-// Layout is one foreign layout on disk.
+// Layout is one foreign layout on disk. Its files can follow the state while it changes. What it
+// has files for are units: a session with all that belongs to it, or a document.
 type Layout interface {
 	Renderer
 
@@ -39,18 +40,6 @@ type Layout interface {
 	// Subject returns the session or document that a path below the root belongs to,
 	// and whether there is one.
 	Subject(ctx context.Context, src Source, root, path string) (events.Subject, bool)
-}
-
-// Root is a folder that sessions and documents come from, or that shows them.
-type Root struct {
-	Name   string // under which it is exported
-	Marker string // of its place
-}
-
-// Live is a Layout whose files can follow the state while it changes. What it has files for
-// are units: a session with all that belongs to it, or a document.
-type Live interface {
-	Layout
 
 	// ImportFrom brings what is in a storage into a store, as Import brings a folder.
 	ImportFrom(ctx context.Context, target Target, st Storage, root Root, o ImportOptions) (Report, error)
@@ -79,10 +68,16 @@ type Live interface {
 	Removal(ctx context.Context, src Source, unit events.Subject) ([]log.Part, error)
 }
 
-// Grower is a Live that can tell of some changes what they add to the ends of files, so that a line
+// Root is a folder that sessions and documents come from, or that shows them.
+type Root struct {
+	Name   string // under which it is exported
+	Marker string // of its place
+}
+
+// Grower is a Layout that can tell of some changes what they add to the ends of files, so that a line
 // of a long log costs what the line costs.
 type Grower interface {
-	Live
+	Layout
 
 	// Growth finds out what the files of a unit have behind what they had as of an offset, with the
 	// unit at the path that it had and has. All that is new since are records of the unit's own
@@ -93,9 +88,9 @@ type Grower interface {
 	Growth(ctx context.Context, src Source, root Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (Growth, bool, error)
 }
 
-// Sharer is a Live with units of which records of other subjects change files too.
+// Sharer is a Layout with units of which records of other subjects change files too.
 type Sharer interface {
-	Live
+	Layout
 
 	// Others returns the subjects, beside a unit's own, whose records change a file of the unit.
 	Others(unit events.Subject, path string) []events.Subject
@@ -137,12 +132,12 @@ type Place struct {
 	Files []string
 }
 
-// Selector is a Live of which a tree may have a part.
+// Selector is a Layout of which a tree may have a part.
 type Selector interface {
 	// Select returns it with files for some kinds alone, none: for all, and for what is of a
 	// layer, "": for what is usual in a folder that others see. What a store has no such files
 	// for is an *events.InvalidError of kinds or layer.
-	Select(kinds []string, layer string) (Live, error)
+	Select(kinds []string, layer string) (Layout, error)
 }
 
 // Chooser is a Renderer whose live sessions, those that no import brought, are not

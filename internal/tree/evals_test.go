@@ -18,7 +18,7 @@ import (
 // evalsLand is one of conversations: logs that grow at both ends.
 type evalsLand struct{}
 
-func (evalsLand) layout() formats.Live { return tallydir.Layout{} }
+func (evalsLand) layout() formats.Layout { return tallydir.Layout{} }
 
 func (evalsLand) root() formats.Root { return formats.Root{Name: "tally", Marker: "law"} }
 

@@ -75,7 +75,7 @@ func runPrograms(t *testing.T, l land, programs int, struck map[string]int) {
 // A land is what a world is of: a layout, what is appended to the log, and what somebody writes
 // to files.
 type land interface {
-	layout() formats.Live
+	layout() formats.Layout
 	root() formats.Root
 	api(w *world)                                   // appends something
 	path(w *world) string                           // of a file that somebody may write to, there or not
@@ -87,7 +87,7 @@ type land interface {
 // plainLand is one of documents.
 type plainLand struct{}
 
-func (plainLand) layout() formats.Live { return plain{} }
+func (plainLand) layout() formats.Layout { return plain{} }
 
 func (plainLand) root() formats.Root { return formats.Root{} }
 

@@ -18,7 +18,7 @@ import (
 // tavernLand is a team's folder: documents, agents, inboxes and queues.
 type tavernLand struct{}
 
-func (tavernLand) layout() formats.Live { return taverndir.Layout{} }
+func (tavernLand) layout() formats.Layout { return taverndir.Layout{} }
 
 func (tavernLand) root() formats.Root { return formats.Root{Name: ".tavern", Marker: "law"} }
 

@@ -25,7 +25,7 @@ const (
 // Config says what a tree shows, and where.
 type Config struct {
 	Name    string          // for people, events and files
-	Layout  formats.Live    // what the files are like
+	Layout  formats.Layout  // what the files are like
 	Root    formats.Root    // what is in it
 	Storage formats.Storage // where they are; it belongs to the tree alone
 	Target  formats.Target  // the store

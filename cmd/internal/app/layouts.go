@@ -69,11 +69,10 @@ func LayoutNamed(name string) (Layout, bool) {
 	return Layouts[i], true
 }
 
-// LiveLayout returns the layout of a name, if its files can follow what happens.
-func LiveLayout(name string) (formats.Live, bool) {
-	l, _ := LayoutNamed(name)
-	live, ok := l.Layout.(formats.Live)
-	return live, ok
+// LiveLayout returns the layout of a name, as embedded.Options.Trees asks for it.
+func LiveLayout(name string) (formats.Layout, bool) {
+	l, ok := LayoutNamed(name)
+	return l.Layout, ok
 }
 
 // LayoutNames lists the layouts of which something is so; all for nil.

@@ -38,7 +38,7 @@ type Shown struct {
 
 // Units returns all that a folder shows that follows a store, as whoever keeps it finds it: by
 // the subjects that there are.
-func Units(t testing.TB, src formats.Source, l formats.Live, root formats.Root) map[events.Subject]*Shown {
+func Units(t testing.TB, src formats.Source, l formats.Layout, root formats.Root) map[events.Subject]*Shown {
 	t.Helper()
 	ctx := t.Context()
 	type placed struct {
@@ -78,7 +78,7 @@ func Units(t testing.TB, src formats.Source, l formats.Live, root formats.Root) 
 }
 
 // UnitFiles returns what a unit shows at a place.
-func UnitFiles(t testing.TB, src formats.Source, l formats.Live, root formats.Root, unit events.Subject, at string) *Shown {
+func UnitFiles(t testing.TB, src formats.Source, l formats.Layout, root formats.Root, unit events.Subject, at string) *Shown {
 	t.Helper()
 	u := &Shown{unit, at, make(map[string]string), make(map[string]fs.FileMode)}
 	last := ""
@@ -142,7 +142,7 @@ func AllFiles(t testing.TB, shown map[events.Subject]*Shown) (files map[string]s
 
 // CheckUnits holds what the units of a store show to what an export of all of it writes, and
 // finds each by its files.
-func CheckUnits(t testing.TB, src formats.Source, l formats.Live, root formats.Root) map[events.Subject]*Shown {
+func CheckUnits(t testing.TB, src formats.Source, l formats.Layout, root formats.Root) map[events.Subject]*Shown {
 	t.Helper()
 	shown := Units(t, src, l, root)
 	have, modes := AllFiles(t, shown)
@@ -191,7 +191,7 @@ func InMemory(t testing.TB, files map[string]string, mode fs.FileMode) *storaget
 
 // CheckImportFrom imports files from a folder and from memory into two stores: the records are
 // the same. It returns the root.
-func CheckImportFrom(t testing.TB, l formats.Live, dir string, a, b formats.Target) formats.Root {
+func CheckImportFrom(t testing.TB, l formats.Layout, dir string, a, b formats.Target) formats.Root {
 	t.Helper()
 	there := Shown{Files: ReadTree(t, dir), Modes: make(map[string]fs.FileMode)}
 	for name := range there.Files {
@@ -261,7 +261,7 @@ func said(t testing.TB, src formats.Source, sub events.Subject) []string {
 
 // CheckAlone brings each unit of a store into it once more, from a storage that shows the unit's
 // files alone, and into another store: the one has it already, and the other has it alone then.
-func CheckAlone(t testing.TB, l formats.Live, root formats.Root, st formats.Target, open func() formats.Target) {
+func CheckAlone(t testing.TB, l formats.Layout, root formats.Root, st formats.Target, open func() formats.Target) {
 	t.Helper()
 	for unit, u := range Units(t, st, l, root) {
 		o := formats.ImportOptions{Merge: true, Part: true}
@@ -300,7 +300,7 @@ func (u *Shown) below() map[string]string {
 // CheckImported imports a folder, and holds a tree of the store to it: the sessions show the files
 // that the folder's root shows, in both directions, and another import of the folder changes nothing.
 // What belongs to no session stays out of the tree.
-func CheckImported(t testing.TB, l formats.Live, dir string, st formats.Target, open func() formats.Target, r *rand.Rand) {
+func CheckImported(t testing.TB, l formats.Layout, dir string, st formats.Target, open func() formats.Target, r *rand.Rand) {
 	t.Helper()
 	root := CheckImportFrom(t, l, dir, st, open())
 	live := formats.Root{Name: formats.LiveRoot, Marker: "m"}
@@ -350,7 +350,7 @@ func (u *Shown) storage(t testing.TB) *storagetest.Mem {
 
 // CheckEdits edits files of a store's units at random, and brings each unit in that was edited. The
 // text is there then, or a problem says why not, and no other unit has changed.
-func CheckEdits(t testing.TB, l formats.Live, root formats.Root, st formats.Target, r *rand.Rand, edits int) {
+func CheckEdits(t testing.TB, l formats.Layout, root formats.Root, st formats.Target, r *rand.Rand, edits int) {
 	t.Helper()
 	refused := 0
 	for range edits {
@@ -390,7 +390,7 @@ func CheckEdits(t testing.TB, l formats.Live, root formats.Root, st formats.Targ
 
 // broughtIn brings the files of a unit in as they were decided on: by the store as it was before.
 // What that does not settle is decided again, by what came.
-func broughtIn(t testing.TB, l formats.Live, st formats.Target, u *Shown, root formats.Root) (r formats.Report, err error) {
+func broughtIn(t testing.TB, l formats.Layout, st formats.Target, u *Shown, root formats.Root) (r formats.Report, err error) {
 	for range 4 {
 		r, err = l.ImportFrom(t.Context(), asOf(t, st), u.storage(t), root, formats.ImportOptions{Merge: true, Part: true})
 		if !errors.Is(err, errMoved) {
@@ -464,7 +464,7 @@ func edited(text string, r *rand.Rand) string {
 }
 
 // Removed appends what becomes of a unit whose files are gone.
-func Removed(t testing.TB, l formats.Live, st formats.Target, unit events.Subject) int {
+func Removed(t testing.TB, l formats.Layout, st formats.Target, unit events.Subject) int {
 	t.Helper()
 	parts, err := l.Removal(t.Context(), st, unit)
 	if err != nil {
@@ -480,7 +480,7 @@ func Removed(t testing.TB, l formats.Live, st formats.Target, unit events.Subjec
 
 // CheckRemovals takes the files of each unit of a store away, and puts them back: then it shows
 // nothing, and what it did. keeps says which stay whatever happens to their files.
-func CheckRemovals(t testing.TB, l formats.Live, root formats.Root, st formats.Target, keeps func(events.Subject) bool) {
+func CheckRemovals(t testing.TB, l formats.Layout, root formats.Root, st formats.Target, keeps func(events.Subject) bool) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	before := Units(t, st, l, root)
@@ -511,7 +511,7 @@ func CheckRemovals(t testing.TB, l formats.Live, root formats.Root, st formats.T
 
 // Alone imports the files of a live tree, as a kill leaves them, into an empty store, and compares
 // the threads of each session there.
-func Alone(t testing.TB, src formats.Source, l formats.Live, dir string) Store {
+func Alone(t testing.TB, src formats.Source, l formats.Layout, dir string) Store {
 	t.Helper()
 	other := OpenStore(t)
 	r, err := l.ImportFrom(t.Context(), other, InMemory(t, ReadLive(t, dir), 0o600), formats.Root{Name: formats.LiveRoot, Marker: "m"}, formats.ImportOptions{})

@@ -11,9 +11,9 @@ import (
 
 // Live opens the store in a directory, "" for one in memory, in a process that keeps trees of a
 // layout. It is closed by end, or with the test.
-func Live(t testing.TB, dir string, layout formats.Live) (st *tally.Store, end func()) {
+func Live(t testing.TB, dir string, layout formats.Layout) (st *tally.Store, end func()) {
 	t.Helper()
-	o := embedded.Options{ConfigDir: t.TempDir(), Backend: "memory", Trees: func(name string) (formats.Live, bool) { return layout, name == layout.Name() }}
+	o := embedded.Options{ConfigDir: t.TempDir(), Backend: "memory", Trees: func(name string) (formats.Layout, bool) { return layout, name == layout.Name() }}
 	if dir != "" {
 		o.Backend, o.Store = "local", dir
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Unit implements formats.Live. The recipes that no import brought are one file.
+// Unit implements formats.Layout. The recipes that no import brought are one file.
 func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch sub.Kind {
 	case kindRecipe:
@@ -34,7 +34,7 @@ func isLiveRecipes(root formats.Root, unit events.Subject) bool {
 	return hasLiveRecipes(root) && unit == documentOf(unit.Namespace, root.Name, recipesName)
 }
 
-// Place implements formats.Live: the folder of a session, or the file that it is.
+// Place implements formats.Layout: the folder of a session, or the file that it is.
 func (l Layout) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
 	if !unit.IsSession() {
 		f, err := documentFile(ctx, src, root, unit)
@@ -72,7 +72,7 @@ func documentFile(ctx context.Context, src formats.Source, root formats.Root, un
 	return privateFile(recipesName, formats.Exact, data), nil
 }
 
-// UnitFiles implements formats.Live.
+// UnitFiles implements formats.Layout.
 func (l Layout) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
 	if unit.IsSession() {
 		return sessiondir.SessionFiles(ctx, src, l, unit, at)
@@ -80,7 +80,7 @@ func (l Layout) UnitFiles(ctx context.Context, src formats.Source, root formats.
 	return func(yield func(formats.File, error) bool) { yield(documentFile(ctx, src, root, unit)) }
 }
 
-// UnitAt implements formats.Live.
+// UnitAt implements formats.Layout.
 func (l Layout) UnitAt(ctx context.Context, src formats.Source, root formats.Root, name string) (events.Subject, bool, error) {
 	sub, ok, err := l.Layout.UnitAt(ctx, src, root, name)
 	if err != nil || !ok || beside[sub.ID] != name {
@@ -94,7 +94,7 @@ func (l Layout) UnitAt(ctx context.Context, src formats.Source, root formats.Roo
 	return sub, err == nil, err
 }
 
-// Removal implements formats.Live. A session is archived, an unfinished run is not gone on with;
+// Removal implements formats.Layout. A session is archived, an unfinished run is not gone on with;
 // prompts, the oldest history and recipes stay.
 func (l Layout) Removal(ctx context.Context, src formats.Source, unit events.Subject) ([]log.Part, error) {
 	switch {

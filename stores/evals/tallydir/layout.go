@@ -23,7 +23,7 @@ type Layout struct {
 }
 
 var (
-	_ formats.Live    = Layout{}
+	_ formats.Layout  = Layout{}
 	_ formats.Chooser = Layout{}
 )
 

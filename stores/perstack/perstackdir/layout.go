@@ -24,7 +24,7 @@ type Layout struct {
 }
 
 var (
-	_ formats.Live    = Layout{}
+	_ formats.Layout  = Layout{}
 	_ formats.Chooser = Layout{}
 )
 

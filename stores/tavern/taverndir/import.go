@@ -32,7 +32,7 @@ func (l Layout) Import(ctx context.Context, target formats.Target, name string, 
 	return sessiondir.Import(ctx, target, stamp, at, o, bringer(ctx, flat))
 }
 
-// ImportFrom implements formats.Live. What is in the storage is .tavern, or if l says so a flat
+// ImportFrom implements formats.Layout. What is in the storage is .tavern, or if l says so a flat
 // folder.
 func (l Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
 	root.Name = rootName

@@ -42,7 +42,6 @@ var (
 	_ formats.Layout   = Layout{}
 	_ formats.Chooser  = Layout{}
 	_ formats.Rooted   = Layout{}
-	_ formats.Live     = Layout{}
 	_ formats.Sharer   = Layout{}
 	_ formats.Planner  = Layout{}
 	_ formats.Selector = Layout{}

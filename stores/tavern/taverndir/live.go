@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Unit implements formats.Live. An agent is its session, with its document and its log; every
+// Unit implements formats.Layout. An agent is its session, with its document and its log; every
 // other document, and every inbox and queue, is a unit. An item is in the files of its queue.
 func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
 	unit, ok, err := l.unitOf(ctx, src, root, sub)
@@ -76,7 +76,7 @@ func agentDoc(session events.Subject) events.Subject {
 	return events.Document(session.Namespace, events.KindAgent, strings.TrimPrefix(session.ID, agentPrefix))
 }
 
-// Place implements formats.Live.
+// Place implements formats.Layout.
 func (l Layout) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
 	if has, err := l.has(ctx, src, unit); err != nil || !has {
 		return formats.Place{}, cmp.Or(err, noPlace(unit))
@@ -183,7 +183,7 @@ func (Layout) Others(unit events.Subject, name string) []events.Subject {
 	return []events.Subject{events.Session(unit.Namespace, projector.ItemSession(queue, item))}
 }
 
-// UnitFiles implements formats.Live.
+// UnitFiles implements formats.Layout.
 func (Layout) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
 	return filesAt(ctx, src, unit, at, nil)
 }
@@ -228,7 +228,7 @@ func unitFiles(ctx context.Context, src formats.Source, unit events.Subject, at 
 	return agentFiles(ctx, src, s, at)
 }
 
-// UnitAt implements formats.Live. A file that would be of another layer is none.
+// UnitAt implements formats.Layout. A file that would be of another layer is none.
 func (l Layout) UnitAt(ctx context.Context, src formats.Source, _ formats.Root, name string) (events.Subject, bool, error) {
 	unit, ok, err := l.unitAt(ctx, src, name)
 	if !ok || err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// Removal implements formats.Live. A document is deleted, an agent archived with its node file;
+// Removal implements formats.Layout. A document is deleted, an agent archived with its node file;
 // an inbox or a queue stays.
 func (Layout) Removal(ctx context.Context, src formats.Source, unit events.Subject) ([]log.Part, error) {
 	switch {

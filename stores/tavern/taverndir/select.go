@@ -32,7 +32,7 @@ const layerAll = "all"
 // Select implements formats.Selector. The usual layer is the project's: what is personal, or a
 // vendor's, does not come into a folder that travels with a repository. There is no tree of what
 // is personal alone, as a file that is new there would be the project's.
-func (l Layout) Select(only []string, layer string) (formats.Live, error) {
+func (l Layout) Select(only []string, layer string) (formats.Layout, error) {
 	for _, k := range only {
 		if !slices.Contains(selectable(), k) {
 			return nil, &events.InvalidError{Field: "kinds", Reason: fmt.Sprintf("%q: want some of %s", k, strings.Join(selectable(), ", "))}
