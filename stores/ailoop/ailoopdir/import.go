@@ -162,12 +162,12 @@ type snapshotFile struct {
 
 // List implements sessiondir.Store: it reads the file.
 func (st store) List(ctx context.Context, at sessiondir.Folder) (*snapshotFile, error) {
-	f, err := st.one, error(nil)
+	f := st.one
 	if f == nil {
-		f, err = read(at, at.File)
-	}
-	if err != nil {
-		return nil, err
+		var err error
+		if f, err = read(at, at.File); err != nil {
+			return nil, err
+		}
 	}
 	f.Folder = at
 	if _, whole := idOf(f.Full); !whole && at.In.Options.Part {

@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Takes implements sessiondir.Store: a file that is a session of its own, and of a part what Place
-// has for another unit.
+// Takes implements sessiondir.Store: a file that is a session of its own and, in an import of a part,
+// a file that a session has already.
 func (store) Takes(ctx context.Context, in *sessiondir.Intake, full string) (bool, error) {
 	if isBeside(in, full) {
 		return true, nil

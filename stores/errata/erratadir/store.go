@@ -107,7 +107,8 @@ func (store) Beside(name string) (string, bool) {
 	return "", false
 }
 
-// At implements sessiondir.Store: a session that is a file has no folder, nor has one a second one.
+// At implements sessiondir.Store: a session that is a file has no folder, and another one has the one folder
+// that its id names.
 func (store) At(_ context.Context, _ formats.Source, name string, sub events.Subject) (events.Subject, bool) {
 	if !sub.IsSession() || beside[sub.ID] == name {
 		return sub, true

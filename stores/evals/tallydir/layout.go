@@ -68,7 +68,7 @@ func (store) Document(ns, root, path string) events.Subject { return documentOf(
 // View implements sessiondir.Store.
 func (store) View(src formats.Source, s *projector.Session) *view { return &view{src, s} }
 
-// Begin implements sessiondir.Store. What a dry run appends is not read back.
+// Begin implements sessiondir.Store. A dry run counts its events, and keeps none.
 func (store) Begin(in *sessiondir.Intake) (store, error) {
 	if in.Dry != nil {
 		in.Dry.Brief = true

@@ -32,8 +32,8 @@ func (im importer[S, F, V]) run(ctx context.Context) error {
 	return im.rootFiles(ctx)
 }
 
-// begin finds out what is in the store already. Of files each is asked for when it is read: that
-// their folder has another name than before says nothing of them.
+// begin finds out which sessions are in the store already. The session of a file is loaded when the
+// file is read, and its folder may have any name.
 func (im importer[S, F, V]) begin(ctx context.Context, units []Unit) error {
 	if im.shape.Files {
 		im.Expect(len(units))
@@ -175,7 +175,7 @@ func (im importer[S, F, V]) refuses(ctx context.Context, s *projector.Session, p
 }
 
 // carryOut does what a plan comes to, settles how the files are spelled, and compares what the
-// store has then with the folder. What a brief rehearsal appends cannot be read back.
+// store has then with the folder. A brief rehearsal has nothing to compare.
 func (im importer[S, F, V]) carryOut(ctx context.Context, p Plan, f F, origin *events.Origin) error {
 	if err := p.Apply(ctx); err != nil || im.Dry != nil && im.Dry.Brief {
 		return err

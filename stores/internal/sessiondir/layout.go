@@ -31,8 +31,8 @@ func (l Layout[S, F, V]) Sniff(path string) bool {
 	return err == nil
 }
 
-// Import implements formats.Layout. It brings in what Sniff recognises, and never writes into the
-// folder.
+// Import implements formats.Layout. It imports a folder that Sniff recognises, and never writes into
+// it.
 //
 // Importing again adds what has changed and nothing else. A session that is in the store already,
 // differs from the folder, and came from another place or was changed since its last import is
@@ -47,12 +47,12 @@ func (l Layout[S, F, V]) Import(ctx context.Context, target formats.Target, path
 	return Import(ctx, target, l.Store.Stamp(), at, o, func(in *Intake) error { return l.bring(ctx, in) })
 }
 
-// ImportFrom implements formats.Layout. What is in the storage is the root.
+// ImportFrom implements formats.Layout. The storage is the root.
 func (l Layout[S, F, V]) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
 	return ImportFrom(ctx, target, l.Store.Stamp(), st, root, o, func(in *Intake) error { return l.bring(ctx, in) })
 }
 
-// bring brings in what a folder holds, or a storage.
+// bring imports a root.
 func (l Layout[S, F, V]) bring(ctx context.Context, in *Intake) error {
 	store, err := l.Store.Begin(in)
 	if err != nil {

@@ -37,8 +37,8 @@ type Store[S any, F Found[V], V View] interface {
 	Named(ctx context.Context, src formats.Source, name string) (events.Subject, bool)
 	// Beside returns the id of the session that a file beside the sessions' folders is.
 	Beside(path string) (id string, ok bool)
-	// At checks what a path belongs to by its name. It returns another subject where the store
-	// knows better, and false where an import would not read a file.
+	// At checks the subject that a path has by its name. The store may return another one, and
+	// returns false where an import would not read a file.
 	At(ctx context.Context, src formats.Source, path string, sub events.Subject) (events.Subject, bool)
 	// Takes reports whether a file beside the sessions' folders is not to be kept whole.
 	Takes(ctx context.Context, in *Intake, full string) (bool, error)
@@ -70,15 +70,15 @@ type Found[V View] interface {
 
 	// Base returns the folder that this one embeds.
 	Base() *Folder
-	// Status returns what the files say of the session's status, nil for nothing.
+	// Status returns the session's status by its files, nil if they do not say it.
 	Status() events.Raw
 	// IsAt reports whether the session's own folder, which a view names, is this one.
 	IsAt(dir string) bool
 	// Leaves reports whether a file is not compared: it stays as the store has it.
 	Leaves(path string) bool
-	// Finish reports what is special of a session that was dealt with.
+	// Finish adds to the report of a session that was dealt with.
 	Finish()
-	// Close releases what List took.
+	// Close releases the memory that List reserved.
 	Close()
 }
 
@@ -103,7 +103,7 @@ type Sealer[V View] interface {
 	Seal(ctx context.Context, v V, origin *events.Origin) error
 }
 
-// Defaults are methods of a Store of which most are in no way special.
+// Defaults implements the methods of Store that most stores leave as they are.
 type Defaults struct{}
 
 // Units implements Store: each folder is a session's.

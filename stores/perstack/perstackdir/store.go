@@ -97,7 +97,7 @@ func (store) Document(ns, root, path string) events.Subject { return documentOf(
 // View implements sessiondir.Store.
 func (st store) View(src formats.Source, s *projector.Session) view { return newView(src, s, st.keys) }
 
-// Begin implements sessiondir.Store. An import may do without keys, and not with bad ones.
+// Begin implements sessiondir.Store. An import runs without keys, and refuses keys that cannot be read.
 func (st store) Begin(in *sessiondir.Intake) (store, error) {
 	if err := st.keys.err; err != nil && !errors.Is(err, sealed.ErrNoKey) && !in.Options.NoSecrets {
 		return st, err
@@ -125,8 +125,8 @@ func (store) Named(ctx context.Context, src formats.Source, dir string) (events.
 	})
 }
 
-// At implements sessiondir.Store. The files of a job may say that its folder has no name that was
-// made of an id. What may hold secrets has no place beside the jobs.
+// At implements sessiondir.Store. The folder of a job may have a name that was not made
+// of its id. A file that may hold secrets has no place beside the jobs.
 func (store) At(ctx context.Context, src formats.Source, name string, sub events.Subject) (events.Subject, bool) {
 	if !sub.IsSession() {
 		return sub, !isPrivate(name)
