@@ -12,9 +12,27 @@ import (
 	"github.com/tallylog/tally/internal/agents/stream"
 )
 
-// Agents are all there are whose sessions can be followed, those first that most people
-// have. What names an agent, or the format of its files, takes it from here.
-var Agents = []agents.Agent{claude.Agent{}, codex.Agent{}, gemini.Agent{}, pi.Agent{}, acp.Agent{}, stream.Agent{}}
+// known lists every agent whose sessions can be followed, with what the help of import says of its
+// files. The agents that most people have come first. Every other list of agents follows from it.
+var known = []struct {
+	agents.Agent
+	in string
+}{
+	{claude.Agent{}, "transcripts of Claude Code: ~/.claude, its projects/, a project's folder, a session"},
+	{codex.Agent{}, "rollouts of Codex CLI: ~/.codex, its sessions/, what is below, a rollout"},
+	{gemini.Agent{}, "chats of Gemini CLI: ~/.gemini, its tmp/, a project's folder, a chat"},
+	{pi.Agent{}, "sessions of pi: ~/.pi, its agent/sessions/, a project's folder, a session"},
+	{acp.Agent{}, "recorded connections of the Agent Client Protocol: *.acp.jsonl"},
+	{stream.Agent{}, "what tally exec recorded of other commands: *.codex.jsonl, *.lines ..."},
+}
+
+// Agents holds the agents of known, in the same order.
+var Agents = func() (list []agents.Agent) {
+	for _, k := range known {
+		list = append(list, k.Agent)
+	}
+	return list
+}()
 
 // AgentNamed returns the agent with a name, or whose files have a format of that name.
 func AgentNamed(name string) (agents.Agent, bool) {
@@ -36,10 +54,11 @@ func AgentFormats() []string {
 
 // DescribeAgents lists the formats of agents' files for a help text.
 func DescribeAgents() string {
-	return describe("claude-code", "transcripts of Claude Code: ~/.claude, its projects/, a project's folder, a session", "codex", "rollouts of Codex CLI: ~/.codex, its sessions/, what is below, a rollout",
-		"gemini", "chats of Gemini CLI: ~/.gemini, its tmp/, a project's folder, a chat", "pi", "sessions of pi: ~/.pi, its agent/sessions/, a project's folder, a session",
-		"acp", "recorded connections of the Agent Client Protocol: *.acp.jsonl",
-		"exec", "what tally exec recorded of other commands: *.codex.jsonl, *.lines ...")
+	var pairs []string
+	for _, k := range known {
+		pairs = append(pairs, k.Format(), k.in)
+	}
+	return describe(pairs...)
 }
 
 // AgentNames lists the names of the agents.

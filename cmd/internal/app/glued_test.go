@@ -1,6 +1,7 @@
 package app
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,8 @@ import (
 // A program that was killed leaves half a line, and the next one writes its line behind it:
 // that line is read, and shown, of every agent.
 func TestGlued(t *testing.T) {
-	for _, c := range []struct{ agent, name, first, said string }{
+	type example struct{ agent, name, first, said string }
+	cases := []example{
 		{"claude", "-p/s.jsonl", `{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","timestamp":"2026-01-02T03:04:05.000Z","message":{"role":"user","content":"One"}}`,
 			`{"type":"assistant","uuid":"b","parentUuid":"a","sessionId":"s","timestamp":"2026-01-02T03:04:06.000Z","message":{"role":"assistant","model":"m","content":[{"type":"text","text":"Two {\"a\":1}."}]}}`},
 		{"codex", "sessions/2026/01/02/" + rollout, `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"019b7c5e-0000-7000-8000-0000000000c1"}}`,
@@ -22,7 +24,14 @@ func TestGlued(t *testing.T) {
 			`{"id":"b","timestamp":"2026-01-02T05:00:01.000Z","type":"gemini","content":"Two {\"a\":1}.","model":"m"}`},
 		{"pi", piFile, `{"type":"session","version":3,"id":"019b7c6e","timestamp":"2026-01-02T06:00:00.000Z","cwd":"/pier"}`,
 			`{"type":"message","id":"b","parentId":null,"timestamp":"2026-01-02T06:00:01.000Z","message":{"role":"assistant","content":[{"type":"text","text":"Two {\"a\":1}."}],"model":"m"}}`},
-	} {
+	}
+	for _, a := range Agents {
+		recorded := a.Name() == "acp" || a.Name() == "exec" // tally itself writes their files
+		if !recorded && !slices.ContainsFunc(cases, func(c example) bool { return c.agent == a.Name() }) {
+			t.Errorf("%s has no case here: add the name of a file, its first line and a line that the model said", a.Name())
+		}
+	}
+	for _, c := range cases {
 		t.Run("B-23 "+c.agent, func(t *testing.T) {
 			for cut := 1; cut < len(c.said); cut++ {
 				agent, _ := AgentNamed(c.agent)

@@ -15,7 +15,7 @@ import (
 // program notes, stand members that say where and when it was.
 
 // Line is the shape of a line.
-var Line = shapes.Shape{Name: "claude-code", Is: isLine, Read: readLine, Quiet: quiet}
+var Line = shapes.Shape{Name: "claude-code", Is: isLine, Read: readLine, Quiet: quiet, Kept: true}
 
 // quiet are the members of a line in which nobody says anything.
 var quiet = shapes.Names(`

@@ -13,7 +13,7 @@ import (
 // says the same again.
 
 // Line is the shape of a line.
-var Line = shapes.Shape{Name: name, Is: func(o *shapes.Object) bool { return isRecord(o.Members) }, Read: readLine}
+var Line = shapes.Shape{Name: name, Is: func(o *shapes.Object) bool { return isRecord(o.Members) }, Read: readLine, Kept: true}
 
 func readLine(r *shapes.Reading, o *shapes.Object) {
 	r.By(name)

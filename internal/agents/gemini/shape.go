@@ -11,7 +11,7 @@ import (
 // answer what was thought, which tools were called and what they answered.
 
 // Line is the shape of a message.
-var Line = shapes.Shape{Name: program, Is: isLine, Read: readLine}
+var Line = shapes.Shape{Name: program, Is: isLine, Read: readLine, Kept: true}
 
 // program names the shapes of Gemini CLI, to tell them from those of the service.
 const program = "gemini-cli"

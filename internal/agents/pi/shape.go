@@ -6,7 +6,7 @@ import "github.com/tallylog/tally/internal/agents/shapes"
 // what happened to the session.
 
 // Line is the shape of an entry.
-var Line = shapes.Shape{Name: name, Is: isLine, Read: readLine}
+var Line = shapes.Shape{Name: name, Is: isLine, Read: readLine, Kept: true}
 
 func isLine(o *shapes.Object) bool {
 	if o.Word("timestamp") == "" || o.Has("role", "sessionId", "uuid", "payload") {

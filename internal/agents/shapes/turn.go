@@ -59,6 +59,7 @@ type Shape struct {
 	Read func(*Reading, *Object)
 
 	Quiet map[string]bool // members of the turn itself in which nobody says anything
+	Kept  bool            // an agent keeps its sessions in such lines, so one may stand behind half of another
 }
 
 // Into reads a turn that the shape has recognised.

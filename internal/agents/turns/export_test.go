@@ -1,6 +1,8 @@
 package turns
 
 import (
+	"slices"
+
 	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
@@ -12,3 +14,17 @@ func Quiet(object, name string) bool {
 
 // ClaudeLine stands for a line of Claude Code in what Quiet is asked.
 const ClaudeLine = "claude-line"
+
+// Shapes returns the names of the shapes of the table, in its order.
+func Shapes() (names []string) {
+	for _, s := range table {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// ShapeOf returns the row of the table that reads a turn, -1 if none does.
+func ShapeOf(raw []byte) int {
+	o, ok := shapes.Open("", raw)
+	return slices.IndexFunc(table, func(s shapes.Shape) bool { return ok && s.Is(o) })
+}

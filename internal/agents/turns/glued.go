@@ -4,16 +4,12 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/internal/agents"
-	"github.com/tallylog/tally/internal/agents/claude"
-	"github.com/tallylog/tally/internal/agents/codex"
-	"github.com/tallylog/tally/internal/agents/gemini"
-	"github.com/tallylog/tally/internal/agents/pi"
 	"github.com/tallylog/tally/internal/agents/shapes"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// lines are the shapes of lines in agents' own files.
-var lines = []shapes.Shape{claude.Line, gemini.Line, pi.Line, codex.Line}
+// lines are the shapes of the table in which agents keep their sessions.
+var lines = slices.DeleteFunc(slices.Clone(table), func(s shapes.Shape) bool { return !s.Kept })
 
 // ReadGlued is Read for what is no JSON because lines of an agent's file stand in one, as real
 // files have them: whole ones, or half of one and behind it the next one. Half a line is a

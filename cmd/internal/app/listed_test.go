@@ -1,0 +1,35 @@
+package app
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// A page of the documentation describes each format that import reads, with its name in a table.
+func TestFormatsAreDocumented(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile("../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	page, readme := read("docs/agents.md"), read("README.md")
+	for _, k := range known {
+		if !strings.Contains(page, "| `"+k.Format()+"` |") {
+			t.Errorf("the first table of docs/agents.md has no row for the format %s", k.Format())
+		}
+		if k.in == "" {
+			t.Errorf("the list of agents does not say what files %s reads", k.Name())
+		}
+	}
+	for _, l := range Layouts {
+		if !strings.Contains(readme, "--format "+l.Name()) && !strings.Contains(readme, "`"+l.Name()+"`") {
+			t.Errorf("README.md does not name the format %s", l.Name())
+		}
+		if l.In == "" || l.Out == "" || l.Sign == "" {
+			t.Errorf("the list of layouts lacks In, Out or Sign of %s", l.Name())
+		}
+	}
+}
