@@ -1,19 +1,25 @@
 package turns
 
 import (
+	"maps"
 	"slices"
 
-	"github.com/tallylog/tally/internal/agents/claude"
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
-// Quiet says in which members nobody says anything, for tests.
-func Quiet(object, name string) bool {
-	return shapes.Quiet(object, name) || object == ClaudeLine && claude.Line.Quiet[name]
+// Quiet returns a function that tells in which members of a turn of a shape nobody says anything.
+func Quiet(shape string) func(object, name string) bool {
+	own := make(map[string]bool)
+	for _, s := range table {
+		if s.Name == shape {
+			maps.Copy(own, s.Quiet)
+		}
+	}
+	return func(object, name string) bool { return shapes.Quiet(object, name) || object == Whole && own[name] }
 }
 
-// ClaudeLine stands for a line of Claude Code in what Quiet is asked.
-const ClaudeLine = "claude-line"
+// Whole stands for the turn itself in what Quiet is asked.
+const Whole = "the turn"
 
 // Shapes returns the names of the shapes of the table, in its order.
 func Shapes() (names []string) {

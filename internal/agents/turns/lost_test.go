@@ -151,10 +151,7 @@ func all(value string) []string {
 	return walk("", []byte(value), func(string, string) bool { return false })
 }
 func texts(value []byte, shape string) []string {
-	if shape == "claude-code" {
-		return walk(turns.ClaudeLine, value, turns.Quiet)
-	}
-	return walk("", value, turns.Quiet)
+	return walk(turns.Whole, value, turns.Quiet(shape))
 }
 
 // tag is one that Claude Code writes around commands and what they print.
