@@ -310,7 +310,7 @@ func (t *attender) note(ctx context.Context, st *tally.Store, l projector.Letter
 	if cli.Is[*tavern.SeenError](err) {
 		return nil // somebody else took it meanwhile
 	}
-	if err != nil {
+	if !t.store.isStored(err) {
 		return err
 	}
 	d, _, err := t.due(ctx, st, l, h)
@@ -327,11 +327,11 @@ func (t *attender) note(ctx context.Context, st *tally.Store, l projector.Letter
 func (t *attender) unstarted(ctx context.Context, l projector.Letter, row handed, final bool) error {
 	row.Outcome, row.Exit = "refused", notExecutable
 	err := t.store.do(ctx, func(st *tally.Store) error {
-		if err := t.note(ctx, st, l, &row); err != nil || !final && row.Refusals < tavern.MaxRefusals {
+		if err := t.note(ctx, st, l, &row); !t.store.isStored(err) || !final && row.Refusals < tavern.MaxRefusals {
 			return err
 		}
 		row.Outcome, row.Next = "dead", ""
-		if err := t.tell(ctx, st, l); err != nil {
+		if err := t.tell(ctx, st, l); !t.store.isStored(err) {
 			return err
 		}
 		return tavern.InboxOf(st, t.receiver).Seen(ctx, l.Offset)
@@ -347,7 +347,7 @@ func (t *attender) tell(ctx context.Context, st *tally.Store, l projector.Letter
 		if err != nil || len(d.Parts) == 0 {
 			return err
 		}
-		if made, err := d.Make(ctx, st); err != nil || made {
+		if made, err := d.Make(ctx, st); made || !events.IsStored(err) {
 			return err
 		}
 	}

@@ -212,7 +212,7 @@ func (q *enqueuer) settle(ctx context.Context) error {
 	var have tavern.QueueSettings
 	err := q.store.do(ctx, func(st *tally.Store) (err error) {
 		queue := tavern.QueueOf(st, q.queue)
-		if err := q.setOn(ctx, queue); err != nil {
+		if err := q.setOn(ctx, queue); !q.store.isStored(err) {
 			return err
 		}
 		have, err = queue.Settings(ctx)

@@ -57,7 +57,7 @@ func seen(ctx context.Context, a *app.App, s *store, receiver string, at events.
 				return err
 			}
 		}
-		if err := in.Seen(ctx, at); err != nil {
+		if err := in.Seen(ctx, at); !s.isStored(err) {
 			return err
 		}
 		if row.Cursor, err = in.Cursor(ctx); err == nil {

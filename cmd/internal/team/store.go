@@ -22,8 +22,9 @@ type store struct {
 	err     io.Writer
 	patient time.Duration // how long another one is looked for; 0: until ctx is done
 
-	mu sync.Mutex
-	st *tally.Store
+	mu      sync.Mutex // guards st and unshown
+	st      *tally.Store
+	unshown error // the first error of a tree: its files do not show all that is stored
 }
 
 // opener opens the store: App.Open, or App.OpenExisting.
@@ -49,8 +50,28 @@ func riding(ctx context.Context, a *app.App, open opener, f func(*store) error) 
 	return f(s)
 }
 
-// Close closes the store as it is open now.
-func (s *store) Close() error { return s.now().Close() }
+// Close closes the store as it is open now. It returns the first error of a tree, with which a
+// verb ends when its work is done.
+func (s *store) Close() error {
+	err := s.now().Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(err, s.unshown)
+}
+
+// isStored reports whether an append is in the log, and has an effect. It keeps the first error of
+// a tree for Close.
+func (s *store) isStored(err error) bool {
+	if cli.Is[*tally.FencedError](err) || !events.IsStored(err) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unshown == nil {
+		s.unshown = err
+	}
+	return true
+}
 
 func (s *store) now() *tally.Store {
 	s.mu.Lock()
@@ -59,7 +80,8 @@ func (s *store) now() *tally.Store {
 }
 
 // do calls f with the store, and once more with another one as long as nobody answers: what
-// f writes has an id of its own, or says itself what became of it.
+// f writes has an id of its own, or says itself what became of it. An append that files of a tree
+// do not show is one; Close returns the error of the tree.
 func (s *store) do(ctx context.Context, f func(*tally.Store) error) error {
 	return s.once(ctx, f, nil)
 }
@@ -72,7 +94,7 @@ func (s *store) once(ctx context.Context, f func(*tally.Store) error, own func(*
 		st := s.now()
 		err := f(st)
 		switch {
-		case err == nil:
+		case s.isStored(err):
 			return nil
 		case unknown && own != nil && !isAway(err) && own(st, err):
 			return nil

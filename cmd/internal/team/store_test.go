@@ -45,6 +45,33 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// An append that files of a tree do not show is done, and is not done again: the verb prints what it
+// stored, and ends with the first error of the tree.
+func TestOnceUnshown(t *testing.T) {
+	first, second := &tally.TreeError{Tree: "t", Err: log.ErrUnavailable}, &tally.TreeError{Tree: "t", Err: log.ErrUnknown}
+	s, opened := anew(t, time.Minute)
+	calls := 0
+	for _, says := range []error{first, second, nil} {
+		err := s.do(t.Context(), func(*tally.Store) error {
+			calls++
+			return says
+		})
+		if err != nil {
+			t.Errorf("B-41 what is stored is not done: %v", err)
+		}
+	}
+	late := errors.Join(&tally.FencedError{}, first)
+	if err := s.do(t.Context(), func(*tally.Store) error { return late }); err != late {
+		t.Errorf("B-41 what came too late is done: %v", err)
+	}
+	if calls != 3 || *opened != 0 {
+		t.Errorf("B-41 after %d calls %d stores were opened", calls, *opened)
+	}
+	if err := s.Close(); !errors.Is(err, first) || errors.Is(err, second) {
+		t.Errorf("B-41 the verb ends with %v", err)
+	}
+}
+
 // A store that is opened and never answers is not waited for without end.
 func TestOnceGivesUp(t *testing.T) {
 	s, _ := anew(t, time.Millisecond)

@@ -79,8 +79,7 @@ type worker struct {
 	done     chan worked        // of items that are under way, which are running of them
 	running  int
 	failed   bool
-	printing sync.Mutex // guards what is printed, and unshown
-	unshown  error      // files of a tree do not show all that was appended
+	printing sync.Mutex // guards what is printed
 }
 
 // worked is what became of an item: a line of work with -o json.
@@ -131,7 +130,6 @@ func (w *worker) work(ctx context.Context) (err error) {
 	for w.running > 0 {
 		err = errors.Join(err, w.took(<-w.done))
 	}
-	err = errors.Join(err, w.unshown)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -162,7 +160,7 @@ func (w *worker) hand(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return w.giveBack(ctx, c)
 		}
-		if !w.isStored(err) {
+		if !w.store.isStored(err) {
 			return err
 		}
 		w.running++
@@ -171,20 +169,6 @@ func (w *worker) hand(ctx context.Context) error {
 			return w.took(<-w.done)
 		}
 	}
-}
-
-// isStored reports whether what was appended is in the log. It keeps the first error of a tree,
-// with which the command ends when its work is done.
-func (w *worker) isStored(err error) bool {
-	if cli.Is[*tally.FencedError](err) || !events.IsStored(err) {
-		return false
-	}
-	w.printing.Lock()
-	defer w.printing.Unlock()
-	if w.unshown == nil {
-		w.unshown = err
-	}
-	return true
 }
 
 // next claims an item.

@@ -74,7 +74,7 @@ func (w *worker) do(ctx context.Context, h *held) {
 func (w *worker) attempt(ctx context.Context, h *held, row *worked) {
 	life, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
-	if err := h.renewed(life); !w.isStored(err) { // a store that rested: the lease may be over as it begins
+	if err := h.renewed(life); !w.store.isStored(err) { // a store that rested: the lease may be over as it begins
 		if ctx.Err() == nil {
 			w.fenced(row, "lost", err)
 			return
@@ -122,7 +122,7 @@ func (w *worker) attempt(ctx context.Context, h *held, row *worked) {
 func (w *worker) report(ctx context.Context, h *held, row *worked, outcome string, end func(*tavern.Claim) error) {
 	row.Outcome = outcome
 	err := h.with(ctx, func(_ *tally.Store, c *tavern.Claim) error { return end(c) })
-	if !w.isStored(err) {
+	if !w.store.isStored(err) {
 		w.fenced(row, "late", err)
 	}
 }
@@ -174,7 +174,7 @@ func (h *held) renewed(ctx context.Context) error {
 func (h *held) renew(ctx context.Context) error {
 	return h.with(ctx, func(_ *tally.Store, c *tavern.Claim) error {
 		until, err := c.Renew(ctx)
-		if !h.w.isStored(err) {
+		if !h.w.store.isStored(err) {
 			return err
 		}
 		h.until = until
