@@ -82,6 +82,7 @@ type land interface {
 	text(w *world, path string) (text, mark string) // that somebody may write to it, and a word that nothing else has
 	kinds() []string                                // of subjects that have files
 	unknown() int                                   // files of which nobody can tell any more that the log once had them, when the book is lost
+	records() int                                   // that one change of a file may become
 }
 
 // plainLand is one of documents.
@@ -116,6 +117,8 @@ func (l plainLand) api(w *world) {
 }
 
 func (plainLand) unknown() int { return 0 }
+
+func (plainLand) records() int { return 1 }
 
 func (plainLand) kinds() []string { return []string{plainKind} }
 
@@ -651,8 +654,7 @@ func (w *world) check() {
 	if w.fold {
 		unknown++
 	}
-	// To move an agent's file writes one document, and archives a session and its document.
-	if ours > 4*(w.changes+w.faults)+unknown*w.losses {
+	if ours > w.land.records()*(w.changes+w.faults)+unknown*w.losses {
 		w.t.Errorf("L3: the tree appended %d events for %d changes", ours, w.changes)
 	}
 	if w.t.Failed() {
