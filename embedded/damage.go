@@ -36,9 +36,10 @@ type examination struct {
 	vouched map[string]bool // streams that have a sound record
 
 	lost   []log.Hole
-	kept   []string   // blocks kept aside
-	mended int        // bits
-	later  []examined // blocks for which there was no time: the newest first
+	kept   []string        // blocks kept aside
+	mended int             // bits
+	later  []examined      // blocks for which there was no time: the newest first
+	left   []events.Offset // records that the server keeps and cannot read
 
 	buffer []byte // for one block after the other
 }
@@ -74,7 +75,7 @@ func (s *Server) mendFiles(m mark, vet uint64) error {
 	if err := x.examine(m.Clean, int64(min(vet, math.MaxInt64))); err != nil {
 		return err
 	}
-	s.seen, s.unvetted = x.seen, x.later
+	s.seen, s.unvetted, s.unread = x.seen, x.later, x.left
 	return s.reportDamage(x)
 }
 
@@ -149,6 +150,7 @@ func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool,
 			return false, err
 		}
 		disliked, err := x.block(&b, reread)
+		x.leave(&b)
 		if err != nil || disliked && b.end && !reread {
 			return true, err
 		}
@@ -279,7 +281,7 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 	}
 	for _, g := range b.gaps {
 		if g.Taken { // the server keeps it, as somebody else's
-			x.note(nil, g, events.Offset(g.Seq), events.Offset(g.Seq))
+			x.note(b, nil, g, events.Offset(g.Seq), events.Offset(g.Seq))
 		}
 	}
 	if !reread {
@@ -301,7 +303,7 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 	if err := x.vouch(b); err != nil {
 		return false, err
 	}
-	x.note(b.records, b.gaps[i], from, upto)
+	x.note(b, b.records, b.gaps[i], from, upto)
 	if err := x.keep(b); err != nil {
 		return false, err
 	}
@@ -351,11 +353,9 @@ func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
 
 // note adds to what is lost the offsets from one to another, with the subjects of
 // those that can still be read.
-func (x *examination) note(records []natsfile.Record, gap natsfile.Gap, from, upto events.Offset) {
+func (x *examination) note(b *examined, records []natsfile.Record, gap natsfile.Gap, from, upto events.Offset) {
 	subjects := make(map[events.Offset]string)
-	if _, err := events.ParseNATS(gap.Subject); err == nil {
-		subjects[from] = gap.Subject
-	}
+	subjects[from] = b.subjectOf(gap)
 	for _, r := range records {
 		subjects[events.Offset(r.Seq)] = r.Subject
 	}
@@ -363,6 +363,34 @@ func (x *examination) note(records []natsfile.Record, gap natsfile.Gap, from, up
 		x.lost = append(x.lost, log.Hole{Offset: at, Subject: subjects[at]})
 	}
 	x.seen = max(x.seen, upto)
+}
+
+// leave notes the records of a damaged block that the server keeps and cannot read: with an
+// index of before the damage it still counts them.
+func (x *examination) leave(b *examined) {
+	for _, g := range b.gaps {
+		from, upto, torn := x.extent(b, g)
+		if g.Taken || torn {
+			continue
+		}
+		if g.Whole {
+			upto = from
+		}
+		for at := from; at <= upto; at++ {
+			x.left = append(x.left, at)
+		}
+	}
+}
+
+// subjectOf returns the subject of a damaged record, "" if the rest of the record does not
+// confirm it: flipped bits may have made the name of another subject.
+func (b *examined) subjectOf(gap natsfile.Gap) string {
+	sub, err := events.ParseNATS(gap.Subject)
+	isSure := gap.Bit >= 0 || gap.Taken // the hash of the record is right
+	if err != nil || !isSure && !bytes.Contains(b.data[gap.Begin:gap.End], []byte("ce-subject: "+sub.String()+"\r\n")) {
+		return ""
+	}
+	return gap.Subject
 }
 
 // keep copies a block to where the server does not touch it.

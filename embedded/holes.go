@@ -108,6 +108,16 @@ func (f *findings) add(at events.Offset) {
 	}
 }
 
+// now is add without the wait for more: when it returns, reads know whose the records were.
+func (f *findings) now() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.later != nil {
+		f.later.Stop()
+		f.settle()
+	}
+}
+
 // settle says whose the records were, and writes it down. What cannot be written is
 // tried again with what is found next, and at the end. The caller holds mu.
 func (f *findings) settle() {
@@ -158,8 +168,8 @@ func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 		for _, number := range blocks {
 			b, _ := stream.beside(number)
 			for _, g := range b.gaps {
-				if _, err := events.ParseNATS(g.Subject); err == nil {
-					found[x.firstLost(&b, g)] = g.Subject
+				if subject := b.subjectOf(g); subject != "" {
+					found[x.firstLost(&b, g)] = subject
 				}
 			}
 		}

@@ -47,7 +47,7 @@ func (x *examination) straighten(b *examined) error {
 		}
 		if natsfile.Frame(b.data[g.Begin:g.End], uint64(from), uint64(upto)) {
 			changed = true
-			x.note(nil, g, from, upto)
+			x.note(b, nil, g, from, upto)
 		}
 	}
 	if !changed {

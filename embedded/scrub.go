@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/nats/natsfile"
 	"github.com/tallylog/tally/log"
 )
@@ -32,7 +33,10 @@ func (s *Server) scrub(ctx context.Context, blocks []examined) {
 		buffer = x.buffer
 		switch {
 		case err == nil && !sound:
-			err = s.repair(ctx, x, b)
+			if err = s.repair(ctx, x, b); err == nil && b.read() == nil {
+				x.leave(&b)
+				s.meet(ctx, x.left)
+			}
 		case err == nil:
 			s.events.Lose(x.lost)
 			err = s.reportDamage(x)
@@ -47,6 +51,15 @@ func (s *Server) scrub(ctx context.Context, blocks []examined) {
 			return
 		}
 	}
+}
+
+// meet reads records that the server cannot read, so that the log knows that they are lost
+// before it answers for their subjects: Last and a count of the server pass over them.
+func (s *Server) meet(ctx context.Context, records []events.Offset) {
+	for _, at := range records {
+		_, _ = s.events.Record(ctx, at) // the error is what the log notes
+	}
+	s.found.now()
 }
 
 // misled reports whether the server takes records of a stream for deleted that nobody

@@ -111,15 +111,16 @@ type Server struct {
 	events   *log.Log
 	blocks   *blockSync // nil: the server syncs for itself
 	durable  *watermark
-	seen     events.Offset // the highest offset that was ever given
-	holes    []log.Hole    // what the store had lost when it was opened
-	found    *findings     // and since
-	unvetted []examined    // blocks that nobody has looked at yet
-	sync     bool          // what is acknowledged is on disk
-	group    bool          // because one sync covers many appends; else the server syncs each message
-	known    bool          // the layout of the server's files is
-	servers  []string      // versions of those that wrote to the store
-	prove    func() error  // that the server of this build keeps its files as this program knows them, or errOtherLayout
+	seen     events.Offset   // the highest offset that was ever given
+	holes    []log.Hole      // what the store had lost when it was opened
+	found    *findings       // and since
+	unvetted []examined      // blocks that nobody has looked at yet
+	unread   []events.Offset // records of the others that the server cannot read
+	sync     bool            // what is acknowledged is on disk
+	group    bool            // because one sync covers many appends; else the server syncs each message
+	known    bool            // the layout of the server's files is
+	servers  []string        // versions of those that wrote to the store
+	prove    func() error    // that the server of this build keeps its files as this program knows them, or errOtherLayout
 
 	health   *health
 	meter    *quota.Meter
@@ -398,6 +399,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	if err := s.refusePersonal(ctx); err != nil {
 		return errors.Join(fmt.Errorf("embedded: start %s: %w", s.dir, err), s.events.Close())
 	}
+	s.meet(ctx, s.unread)
 	s.meter.Watch(s.events)
 	s.atEnd(s.events.Close)
 	var watching context.Context
