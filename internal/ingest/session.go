@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -313,12 +314,26 @@ func (s *session) named(name string, line []byte) *file {
 				return f
 			}
 		}
+		if line == nil {
+			return s.beside(name)
+		}
 		if f, ok = agents.Named(s.agent, name, line); !ok {
 			return nil
 		}
 	}
 	f.Session = s.sub.ID // whose line it is, whatever this line says
 	return s.file(f)
+}
+
+// beside returns the file that has a name in another folder: a record without a line names the file
+// before any line of it is stored under its new name. nil: none has it.
+func (s *session) beside(name string) *file {
+	for _, f := range s.files {
+		if had := clean(f.Name); path.Base(had) == path.Base(name) && strings.Count(had, "/") == strings.Count(name, "/") {
+			return f
+		}
+	}
+	return nil
 }
 
 // tell tells the fold the next line, and returns what it means.
