@@ -127,6 +127,59 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
+// A project that is renamed takes its sessions along, and these their sub-agents: each stays one
+// session with all lines, old and new, whichever file is read first and whether the state is lost.
+func TestProjectRenamed(t *testing.T) {
+	const id = "11111111-1111-4111-8111-111111111111"
+	files := func(project string, turns int) map[string]string {
+		cwd := "/srv/" + project
+		return map[string]string{
+			"-" + project + "/" + id + ".jsonl":                   promptsIn(cwd, 0, turns),
+			"-" + project + "/" + id + "/subagents/agent-a.jsonl": sidechain(cwd, 20, turns),
+			"-" + project + "/agent-b.jsonl":                      strings.ReplaceAll(sidechain(cwd, 40, turns), `"agentId":"a"`, `"agentId":"b","sessionId":"`+id+`"`),
+		}
+	}
+	for _, c := range []struct {
+		name          string
+		lost, earlier bool // the state; a sub-agent's file is read before the others
+	}{{"known", false, false}, {"the state is lost", true, false}, {"a sub-agent first", false, true}, {"a sub-agent first, the state is lost", true, true}} {
+		t.Run("B-23 "+c.name, func(t *testing.T) {
+			r := newRig(t, t.TempDir(), ofClaude)
+			r.follows = true
+			for name, text := range files("shop", 2) {
+				r.write(name, text)
+			}
+			r.run()
+			if err := os.Rename(filepath.Join(r.dir, "-shop"), filepath.Join(r.dir, "-shop2")); err != nil {
+				t.Fatal(err)
+			}
+			if c.lost {
+				r.lose()
+			}
+			for name, text := range files("shop2", 3) {
+				if !c.earlier || strings.Contains(name, "/subagents/") {
+					r.write(name, text)
+				}
+			}
+			r.run()
+			for name, text := range files("shop2", 4) {
+				r.write(name, text)
+			}
+			r.run()
+			if got := r.sessions(); len(got) != 1 || got[0] != "claude/-shop/"+id {
+				t.Errorf("sessions are %q, want the one from before", got)
+			}
+			r.mustGive("the project is renamed", files("shop2", 4))
+			s := r.session("claude/-shop/" + id)
+			for _, thread := range []string{"main", "agent/a", "agent/b"} {
+				if n := len(s.Threads.Turns(thread)); n != 4 {
+					t.Errorf("thread %s has %d turns, want 4", thread, n)
+				}
+			}
+		})
+	}
+}
+
 // A value may be taken before its line has an end. When the end came, and the file is read
 // from its beginning again, it is what it was.
 func TestUnended(t *testing.T) {

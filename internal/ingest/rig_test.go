@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -50,6 +51,7 @@ type rig struct {
 
 	namespace  string // of which is spoken; "": all, of which there is one
 	namespaces func(cwd string) string
+	follows    bool // sessions are known again in a folder that was renamed
 }
 
 func newRig(t fataler, dir string, agent agents.Agent) *rig {
@@ -130,8 +132,24 @@ func (r *rig) try(ctx context.Context) error {
 
 // options are those of an import.
 func (r *rig) options(l Log) Options {
-	return Options{Log: l, Namespace: r.namespace, Route: r.route(), Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true,
+	return Options{Log: l, Namespace: r.namespace, Route: r.route(), Sessions: r.known(), Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true,
 		Redactor: r.redactor, Report: func(p Problem) { r.problems = append(r.problems, p) }, Blocked: func() { r.blocked.Add(1) }, Tail: tail.Options{Grace: time.Nanosecond}}
+}
+
+// known lists the sessions of the log, nil if folders are not followed.
+func (r *rig) known() func(context.Context) iter.Seq2[string, error] {
+	if !r.follows {
+		return nil
+	}
+	return func(context.Context) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) {
+			for _, id := range r.sessions() {
+				if !yield(id, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // stopped is run until a publication, at which the process ends. The last one is stored or
