@@ -36,11 +36,6 @@ type ProgressQuery struct {
 	Limit     int
 }
 
-// selects reports whether a query asks for what happened in a run, wherever in the log.
-func (q ProgressQuery) selects(run events.RunRef) bool {
-	return (q.Run.Kind == "" || q.Run.Kind == run.Kind) && (q.Run.ID == "" || q.Run.ID == run.ID)
-}
-
 // ProgressOf returns what a fact says of its run, and whether it is something that happens
 // in one.
 func ProgressOf(f Fact) (Progress, bool) {

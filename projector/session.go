@@ -44,16 +44,6 @@ func fold(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
 // live.
 func (s *Session) Withdrawn(made events.Offset) bool { return !s.History.IsLive(made) }
 
-// lastRun is the newest run that is not withdrawn, nil if there is none.
-func (s *Session) lastRun() *Run {
-	for i := len(s.Ledger.Runs) - 1; i >= 0; i-- {
-		if r := s.Ledger.Runs[i]; !s.Withdrawn(r.At) {
-			return r
-		}
-	}
-	return nil
-}
-
 // OnBranch sums the costs that are live: what led to the threads as they are now.
 func (s *Session) OnBranch() Total {
 	var t Totals[struct{}]

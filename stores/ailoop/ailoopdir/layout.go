@@ -33,6 +33,8 @@ type Layout struct {
 var (
 	_ formats.Layout  = Layout{}
 	_ formats.Chooser = Layout{}
+
+	_ sessiondir.Store[store, *snapshotFile, view] = store{}
 )
 
 // sniffed is how much of a file that is cut off must tell what it is.
