@@ -15,7 +15,7 @@
 //	Takes    leaves out a file beside the sessions; all others are kept whole
 //
 // What the files mean, and which events they come to, is the store's. A dry run is an import into
-// a [Rehearsal].
+// a [formats.Rehearsal].
 //
 // An export asks where the bytes of a file come from ([OutputOf]): from the state, or from the
 // document in which it was kept whole. A folder that follows the state asks the same, a session at

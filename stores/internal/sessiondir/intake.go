@@ -26,7 +26,7 @@ type Intake struct {
 	Adopted bool            // Root is the name of an earlier import of this folder
 	There   map[string]bool // ids of the sessions that existed in the beginning
 	Report  formats.Report
-	Dry     *Rehearsal // the target of a dry run, else nil
+	Dry     *formats.Rehearsal // the target of a dry run, else nil
 
 	unit     string // what one session is imported from
 	progress *progress
@@ -63,7 +63,7 @@ func newIntake(ctx context.Context, target formats.Target, stamp Stamp, st forma
 func (in *Intake) carriedOut(run func(*Intake) error) (formats.Report, error) {
 	in.There, in.progress = make(map[string]bool), &progress{tell: in.Options.Progress}
 	if in.Options.DryRun {
-		in.Dry = NewRehearsal(in.Target)
+		in.Dry = formats.NewRehearsal(in.Target)
 		in.Target = in.Dry
 	}
 	s := &stored{Target: in.Target}

@@ -51,7 +51,7 @@ func TestRehearsal(t *testing.T) {
 	if _, err := st.Append(ctx, sub, log.Any, turn(t, "1")); err != nil {
 		t.Fatal(err)
 	}
-	r := sessiondir.NewRehearsal(st)
+	r := formats.NewRehearsal(st)
 	ack, err := r.Append(ctx, sub, log.Any, turn(t, "2"), turn(t, "3"))
 	if err != nil || ack.Last != ack.First+1 {
 		t.Fatal(ack, err)

@@ -1,4 +1,4 @@
-package sessiondir
+package formats
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -21,7 +20,7 @@ const rehearsed = events.MaxOffset / 2
 // from memory, after those of the log. An import into it does what it would do,
 // and leaves no trace.
 type Rehearsal struct {
-	formats.Target
+	Target
 
 	// Brief says that nothing which is appended will be read back: it is counted and
 	// not kept.
@@ -33,18 +32,18 @@ type Rehearsal struct {
 }
 
 var (
-	_ formats.Target   = (*Rehearsal)(nil)
+	_ Target           = (*Rehearsal)(nil)
 	_ projector.Source = (*Rehearsal)(nil)
 )
 
 // NewRehearsal returns a rehearsal on a target.
-func NewRehearsal(target formats.Target) *Rehearsal {
+func NewRehearsal(target Target) *Rehearsal {
 	return &Rehearsal{Target: target, last: rehearsed}
 }
 
 // Recall returns a source that has, beside what is in the log, records that were appended
 // there and are still at hand. It gives them offsets of its own, in their order.
-func Recall(target formats.Target, appended []projector.Fact) *Rehearsal {
+func Recall(target Target, appended []projector.Fact) *Rehearsal {
 	r := NewRehearsal(target)
 	r.records = make([]events.Record, len(appended))
 	for i := range appended {
