@@ -1,10 +1,12 @@
 package formats
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,22 +15,21 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// rehearsed is the first offset that a rehearsal makes: beyond those of any log.
+// rehearsed is the offset before the first one that a rehearsal assigns. No log has so many records.
 const rehearsed = events.MaxOffset / 2
 
-// Rehearsal is a target that takes events and appends nothing: they are read back
-// from memory, after those of the log. An import into it does what it would do,
-// and leaves no trace.
+// Rehearsal is the target of a dry run. It takes events and appends nothing: readers find them
+// in memory, after the records of the log. An import into it reports what it would do, and
+// leaves no trace.
 type Rehearsal struct {
 	Target
 
-	// Brief says that nothing which is appended will be read back: it is counted and
-	// not kept.
+	// Brief says that nobody reads the events back: the rehearsal counts them and keeps nothing.
 	Brief bool
 
-	mu      sync.Mutex // guards what follows
-	records []events.Record
-	last    events.Offset
+	mu    sync.Mutex // guards what follows
+	added map[events.Subject][]events.Record
+	last  events.Offset
 }
 
 var (
@@ -38,18 +39,17 @@ var (
 
 // NewRehearsal returns a rehearsal on a target.
 func NewRehearsal(target Target) *Rehearsal {
-	return &Rehearsal{Target: target, last: rehearsed}
+	return &Rehearsal{Target: target, added: make(map[events.Subject][]events.Record), last: rehearsed}
 }
 
-// Recall returns a source that has, beside what is in the log, records that were appended
-// there and are still at hand. It gives them offsets of its own, in their order.
+// Recall returns a source that holds the records of the log, and records that the caller has
+// appended there and still has at hand. It sets the offsets of these to its own, in their order.
 func Recall(target Target, appended []projector.Fact) *Rehearsal {
 	r := NewRehearsal(target)
-	r.records = make([]events.Record, len(appended))
 	for i := range appended {
 		r.last++
 		appended[i].Offset = r.last
-		r.records[i] = appended[i].Record
+		r.keep(appended[i].Record)
 	}
 	return r
 }
@@ -60,7 +60,7 @@ func (r *Rehearsal) Loader() *projector.Loader {
 	return &projector.Loader{Source: r, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, Now: l.Now, ReadOnly: true}
 }
 
-// Append keeps events in memory. They are not checked against anything.
+// Append keeps valid events in memory. It does not compare them with the log.
 func (r *Rehearsal) Append(_ context.Context, sub events.Subject, _ log.Expect, evs ...events.Event) (log.Ack, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,13 +72,18 @@ func (r *Rehearsal) Append(_ context.Context, sub events.Subject, _ log.Expect, 
 		}
 		r.last++
 		if !r.Brief {
-			r.records = append(r.records, events.Record{Event: e, Offset: r.last, Recorded: e.Time})
+			r.keep(events.Record{Event: e, Offset: r.last, Recorded: e.Time})
 		}
 	}
 	return log.Ack{First: first, Last: r.last}, nil
 }
 
-// AppendSeries is Append: nobody else writes to memory.
+// keep adds a record behind those of its subject. The caller holds mu, or has r to itself.
+func (r *Rehearsal) keep(rec events.Record) {
+	r.added[rec.Subject] = append(r.added[rec.Subject], rec)
+}
+
+// AppendSeries is Append: the rehearsal takes all events or none.
 func (r *Rehearsal) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
 	ack, err := r.Append(ctx, sub, expect, evs...)
 	if err != nil {
@@ -87,8 +92,7 @@ func (r *Rehearsal) AppendSeries(ctx context.Context, sub events.Subject, expect
 	return ack, len(evs), nil
 }
 
-// PutBlob names content and forgets it: nothing that an import compares reads it
-// back.
+// PutBlob names content and forgets it: a dry run never reads it back.
 func (r *Rehearsal) PutBlob(_ context.Context, content []byte) (string, error) {
 	sum := sha256.Sum256(content)
 	return events.BlobRef(hex.EncodeToString(sum[:])), nil
@@ -102,7 +106,7 @@ func (r *Rehearsal) Read(ctx context.Context, q events.Range) iter.Seq2[events.R
 				return
 			}
 		}
-		for _, rec := range r.kept() {
+		for _, rec := range r.kept(q.Subject) {
 			if q.Includes(rec.Subject, rec.Offset) && !yield(rec, nil) {
 				return
 			}
@@ -112,24 +116,43 @@ func (r *Rehearsal) Read(ctx context.Context, q events.Range) iter.Seq2[events.R
 
 // Record implements projector.Source.
 func (r *Rehearsal) Record(ctx context.Context, at events.Offset) (events.Record, error) {
-	for _, rec := range r.kept() {
-		if rec.Offset == at {
-			return rec, nil
+	if at <= rehearsed {
+		return r.Target.Loader().Source.Record(ctx, at)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, list := range r.added {
+		if i, found := slices.BinarySearchFunc(list, at, func(rec events.Record, at events.Offset) int { return cmp.Compare(rec.Offset, at) }); found {
+			return list[i], nil
 		}
 	}
-	return r.Target.Loader().Source.Record(ctx, at)
+	return events.Record{}, log.ErrNotFound
+}
+
+// Last returns the newest record of a subject that was appended here, if there is one.
+func (r *Rehearsal) Last(sub events.Subject) (rec events.Record, ok bool) {
+	if list := r.kept(sub); len(list) > 0 {
+		return list[len(list)-1], true
+	}
+	return rec, false
 }
 
 // Forget drops what was appended to a subject.
 func (r *Rehearsal) Forget(sub events.Subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.records = slices.DeleteFunc(slices.Clone(r.records), func(rec events.Record) bool { return rec.Subject == sub })
+	delete(r.added, sub)
 }
 
-// kept returns what was appended: more of it comes behind that, and none of it changes.
-func (r *Rehearsal) kept() []events.Record {
+// kept returns what was appended to a subject, or to all of them, by offset. Later appends add
+// behind it and change nothing in it.
+func (r *Rehearsal) kept(sub events.Subject) []events.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.records
+	if sub != (events.Subject{}) {
+		return r.added[sub]
+	}
+	all := slices.Concat(slices.Collect(maps.Values(r.added))...)
+	slices.SortFunc(all, func(a, b events.Record) int { return cmp.Compare(a.Offset, b.Offset) })
+	return all
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,31 @@ func TestRehearsal(t *testing.T) {
 	if rec, err := r.Record(ctx, 1); err != nil || !bytes.Contains(rec.Data, []byte("1")) {
 		t.Error(rec, err)
 	}
+	if rec, ok := r.Last(sub); !ok || rec.Offset != ack.Last {
+		t.Error(rec, ok)
+	}
+	if rec, err := r.Record(ctx, ack.Last+1); !errors.Is(err, log.ErrNotFound) {
+		t.Error(rec, err)
+	}
+	other := events.Session("", "other")
+	for _, to := range []events.Subject{other, sub, other} {
+		if _, err := r.Append(ctx, to, log.Any, turn(t, "4")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		read events.Range
+		want []events.Offset // 1 is in the log
+	}{
+		{events.Range{}, []events.Offset{1, ack.First, ack.Last, ack.Last + 1, ack.Last + 2, ack.Last + 3}},
+		{events.Range{After: 1, Upto: ack.Last + 1}, []events.Offset{ack.First, ack.Last, ack.Last + 1}},
+		{events.Range{Subject: other}, []events.Offset{ack.Last + 1, ack.Last + 3}},
+		{events.Range{Subject: sub, After: ack.First}, []events.Offset{ack.Last, ack.Last + 2}},
+	} {
+		if got := offsets(t, r, c.read); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: read %v, want %v", c.read, got, c.want)
+		}
+	}
 	if ref, err := r.PutBlob(ctx, []byte("x")); err != nil || !strings.HasPrefix(ref, "urn:tally:blob:") {
 		t.Error(ref, err)
 	}
@@ -79,6 +105,17 @@ func TestRehearsal(t *testing.T) {
 	if head, err := st.Head(ctx); err != nil || head != 1 {
 		t.Errorf("the log is at %v, %v", head, err)
 	}
+}
+
+func offsets(t *testing.T, src projector.Source, r events.Range) (list []events.Offset) {
+	t.Helper()
+	for rec, err := range src.Read(t.Context(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, rec.Offset)
+	}
+	return list
 }
 
 // A path comes back from its key, and the key is UTF-8.
