@@ -64,7 +64,11 @@ func writeTurns(ctx context.Context, w io.Writer, src formats.Source, unit event
 	if err != nil {
 		return err
 	}
-	for _, turn := range s.Threads[events.MainThread].Turns {
+	main := s.Threads[events.MainThread]
+	if main == nil { // nothing was said yet
+		return nil
+	}
+	for _, turn := range main.Turns {
 		var said struct{ Message struct{ Content string } }
 		if err := json.Unmarshal(turn.Raw, &said); err != nil {
 			return err
