@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
@@ -94,6 +95,7 @@ func mustBackup(t *testing.T, store, dir string) (b backupLine) {
 // meanwhile. Each copy has everything that was acknowledged before, and verifies; the
 // second copies what is new, and not what the first has.
 func TestBackupWhileManyAppend(t *testing.T) {
+	testkit.OnlyFull(t, "it takes a store of many records")
 	root := t.TempDir()
 	store, dir := filepath.Join(root, "store"), filepath.Join(root, "backups")
 	owner(t, store, "TALLY_SEGMENT=1MiB")
@@ -145,6 +147,7 @@ func TestBackupWhileManyAppend(t *testing.T) {
 // A backup by a process that is killed at any moment is none, and in nobody's way: the next
 // one is complete, and so is one that the killed process had completed.
 func TestKillBackup(t *testing.T) {
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	root := t.TempDir()
 	store, dir := filepath.Join(root, "store"), filepath.Join(root, "backups")
 	text, _ := input(5, 400)

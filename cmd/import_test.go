@@ -21,7 +21,7 @@ import (
 // An import of many sessions that is killed in the middle and run again is whole,
 // stays small, and says how far it has got.
 func TestImportIsKilledAndStaysSmall(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	sessions, turns := 200, 50
 	if testkit.Soak() {

@@ -21,7 +21,7 @@ import (
 // and a document are there if the call returned, where it said; no item is finished twice. And
 // the test would notice: calls that do not wait for the disk lose some.
 func TestPowerCutOfTeams(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestPowerCut cuts the power")
 	t.Parallel()
 	needImages(t)
 	cuts := 2

@@ -20,7 +20,7 @@ import (
 // A producer that knows a store by a server alone rides through the death of the
 // process that owns it, too.
 func TestKillOwnerUnderARemoteProducer(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	const total = 3000
 	dir := t.TempDir()

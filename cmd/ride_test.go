@@ -19,7 +19,7 @@ import (
 // acknowledged event is there, once, each session in its order, and all producers
 // finish.
 func TestKillOwnerUnderProducers(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	kills, each := 3, 200
 	if testkit.Soak() {

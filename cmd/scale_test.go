@@ -24,7 +24,7 @@ import (
 // are built in bounded memory and are a fold of the log; how long things take is
 // logged.
 func TestViewsOfLargeStore(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "it takes a store of many records")
 	t.Parallel()
 	count, sessions := 30_000, 300
 	if testkit.Soak() {

@@ -49,7 +49,7 @@ func openFile(ts *testscript.TestScript, neg bool, args []string) {
 // A rotation that is killed at any moment leaves documents that all open, each sealed with
 // one key or another, and the next one goes on.
 func TestKillRotate(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()

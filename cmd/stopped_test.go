@@ -10,11 +10,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // An owner that stands still is named, and nothing is taken from it: when it goes on, it
 // has what it had.
 func TestOwnerThatStandsStill(t *testing.T) {
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel() // it waits
 	dir := filepath.Join(t.TempDir(), "store")
 	output(t, strings.NewReader(`{"role":"user","content":"hello"}`), dir, "tally", "append", "s")

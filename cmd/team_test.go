@@ -156,6 +156,7 @@ func waits(path, then string) string {
 // counts as an attempt; that of one that is interrupted at once, as if it had not been
 // claimed, and what it had started is ended.
 func TestKillWorker(t *testing.T) {
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	store, path := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "w")
 	owner(t, store)
@@ -200,6 +201,7 @@ func TestKillWorker(t *testing.T) {
 // D-59: a worker that stood still beyond its lease is refused, its result is kept as late,
 // and the item's is the other worker's.
 func TestKillStoppedWorker(t *testing.T) {
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	trials := 3
 	if testkit.Soak() {
@@ -238,7 +240,7 @@ func TestKillStoppedWorker(t *testing.T) {
 // D-17: whoever owns the store may be killed under workers: each item is done once, and no
 // worker ends. What was sent is handed over in its order, and nothing is left out.
 func TestKillOwnerUnderWork(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	kills, each := 3, 40
 	if testkit.Soak() {
@@ -316,7 +318,7 @@ func TestKillOwnerUnderWork(t *testing.T) {
 // Whoever owns the store may be killed under those who send and enqueue: each message and each
 // item is there once, under the id that was said, and nobody is told that it failed.
 func TestKillOwnerUnderSends(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	kills, messages, items := 3, 60, 120
 	if testkit.Soak() {

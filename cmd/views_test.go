@@ -92,7 +92,7 @@ func killAll(t *testing.T, kills int, begin func(round int) *exec.Cmd, check fun
 // The process that keeps the views is killed at any moment: what it leaves, and what
 // the next one makes of that, is a fold of the log.
 func TestKillProjector(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	kills := 5
 	if testkit.Soak() {
@@ -134,7 +134,7 @@ func mustBeCaughtUp(t *testing.T, status string) {
 // A rebuild that is killed goes on where it was, and readers have the old view
 // until it is done.
 func TestKillRebuild(t *testing.T) {
-	testkit.Long(t)
+	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
 	kills := 5
 	if testkit.Soak() {
