@@ -150,9 +150,11 @@ func (s *treeService) take(m *nats.Msg) {
 	s.running.Go(func() {
 		defer func() { <-s.busy }()
 		ctx, cancel := context.WithCancel(s.life)
-		defer cancel()
-		go s.beat(ctx, m.Reply)
+		var beats sync.WaitGroup
+		beats.Go(func() { s.beat(ctx, m.Reply) })
 		said, err := s.answer(ctx, strings.TrimPrefix(m.Subject, s.subject), m.Data)
+		cancel()
+		beats.Wait() // nothing comes behind the answer
 		said.Error = refusalOf(err)
 		s.say(m.Reply, said)
 	})
