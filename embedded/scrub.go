@@ -56,6 +56,7 @@ func (s *Server) scrub(ctx context.Context, blocks []examined) {
 // meet reads records that the server cannot read, so that the log knows that they are lost
 // before it answers for their subjects: Last and a count of the server pass over them.
 func (s *Server) meet(ctx context.Context, records []events.Offset) {
+	ctx = log.NoteDamage(ctx, nil) // no answer rests on them yet
 	for _, at := range records {
 		_, _ = s.events.Record(ctx, at) // the error is what the log notes
 	}

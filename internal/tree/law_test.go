@@ -118,7 +118,8 @@ func (l plainLand) api(w *world) {
 
 func (plainLand) unknown() int { return 0 }
 
-func (plainLand) records() int { return 1 }
+// A file that is moved is a document that is deleted, and one that is written.
+func (plainLand) records() int { return 4 }
 
 func (plainLand) kinds() []string { return []string{plainKind} }
 
