@@ -45,13 +45,15 @@ func (a *Again) Watch(src projector.Source) { a.src = src }
 type references struct {
 	mu       sync.Mutex // guards what follows
 	upto     events.Offset
-	ids      map[string]bool   // of the events in the log
 	times    map[string]int    // how often they name a blob, by its hash
 	sizes    map[string]int64  // of blobs, as far as they were needed
 	again    int64             // bytes that the log's records name again
-	appended map[string]string // the blob that an event names, by the event's id
+	appended map[string]string // the blob that an event names, by the identity of the event
 	users    int               // calls that use it; guarded by Again.mu
 }
+
+// identity returns what an event of a subject is known by: no byte of a source is zero.
+func identity(e events.Event) string { return e.Source + "\x00" + e.ID }
 
 // Admit is the Admit of a log.Config.
 func (a *Again) Admit(ctx context.Context, parts []log.Part) (settle func([]log.Ack, error), err error) {
@@ -68,8 +70,8 @@ func (a *Again) Admit(ctx context.Context, parts []log.Part) (settle func([]log.
 				continue
 			}
 			r := a.use(p.Subject)
-			undo = append(undo, func() { r.drop(e.ID); a.release(r) })
-			if err := a.reserve(ctx, r, p.Subject, e.ID, sum); err != nil {
+			undo = append(undo, func() { r.drop(identity(e)); a.release(r) })
+			if err := a.reserve(ctx, r, p.Subject, e, sum); err != nil {
 				over(nil, err)
 				return nil, err
 			}
@@ -92,7 +94,7 @@ func (a *Again) use(sub events.Subject) *references {
 				delete(a.sessions, old)
 			}
 		}
-		r = &references{ids: make(map[string]bool), times: make(map[string]int), sizes: make(map[string]int64), appended: make(map[string]string)}
+		r = &references{times: make(map[string]int), sizes: make(map[string]int64), appended: make(map[string]string)}
 		a.sessions[sub] = r
 	}
 	r.users++
@@ -106,25 +108,40 @@ func (a *Again) release(r *references) {
 }
 
 // drop forgets an event that is not being appended any more: it is in the log, or is not.
-func (r *references) drop(id string) {
+func (r *references) drop(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.appended, id)
+	delete(r.appended, identity)
 }
 
-// reserve counts an event before it is appended, or refuses it. One that is in the log is not
-// stored again.
-func (a *Again) reserve(ctx context.Context, r *references, sub events.Subject, id, sum string) error {
+// reserve counts an event before it is appended, or refuses it. An event that is in the log is
+// not refused: it is not stored again.
+func (a *Again) reserve(ctx context.Context, r *references, sub events.Subject, e events.Event, sum string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := a.catchUp(ctx, r, sub); err != nil {
 		return fmt.Errorf("count references of %s: %w", sub.Name(), err)
 	}
-	if r.ids[id] {
+	r.appended[identity(e)] = sum
+	err := a.hold(ctx, r, sub, sum)
+	if err == nil {
 		return nil
 	}
-	r.appended[id] = sum
-	return a.hold(ctx, r, sub, sum)
+	delete(r.appended, identity(e))
+	if has, herr := a.has(ctx, sub, e, r.upto); herr != nil || has {
+		return herr
+	}
+	return err
+}
+
+// has reports whether the log has an event up to an offset.
+func (a *Again) has(ctx context.Context, sub events.Subject, e events.Event, upto events.Offset) (bool, error) {
+	for rec, err := range events.Readable(a.src.Read(ctx, events.Range{Subject: sub, Upto: upto, Buffered: true})) {
+		if err != nil || identity(rec.Event) == identity(e) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // catchUp counts the records that were stored since.
@@ -146,8 +163,7 @@ func (a *Again) catchUp(ctx context.Context, r *references, sub events.Subject) 
 			r.again += size
 		}
 		r.times[sum]++
-		r.ids[rec.ID] = true
-		delete(r.appended, rec.ID)
+		delete(r.appended, identity(rec.Event))
 	}
 	return nil
 }

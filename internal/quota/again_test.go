@@ -43,8 +43,10 @@ func (l *againLog) blob(c string, n int) string {
 	return events.BlobRef(sum)
 }
 
-func (l *againLog) name(id, ref string) error {
-	e := events.Event{ID: id, Source: "urn:t", Type: events.TypeTurnAppended}
+func (l *againLog) name(id, ref string) error { return l.nameFrom("urn:t", id, ref) }
+
+func (l *againLog) nameFrom(source, id, ref string) error {
+	e := events.Event{ID: id, Source: source, Type: events.TypeTurnAppended}
 	_, err := l.Append(l.t.Context(), l.sub, log.Any, e.WithExtension(events.ExtDataRef, ref))
 	return err
 }
@@ -68,6 +70,9 @@ func TestAgain(t *testing.T) {
 	}
 	must(true, "sixth", large)
 	must(false, "3", large)
+	if _, refused := errors.AsType[*events.InvalidError](l.nameFrom("urn:other", "3", large)); !refused {
+		t.Error("an event of another source, with the id of one that is there, is not refused")
+	}
 	must(false, "small", small)
 	must(false, "small again", small)
 	must(false, "other data", l.blob("c", 20_000))
