@@ -18,7 +18,7 @@ import (
 // somebody else makes one. It is safe for concurrent use.
 type Claim struct {
 	Lease                  // as it was when the claim was made
-	Subject events.Subject // what is claimed
+	Subject events.Subject // of the item, flow, agent or document
 	Fence   events.Offset
 
 	st    *Store
@@ -43,12 +43,12 @@ type ClaimTerms struct {
 // FencedError reports that a claim is not in effect any more: another holder has a later one,
 // or it was ended. It matches log.ErrConflict.
 type FencedError struct {
-	Subject events.Subject // what was claimed
+	Subject events.Subject // of the item, flow, agent or document
 	Fence   events.Offset  // of the claim
-	Have    events.Offset  // of the claim that is in effect; 0: there is none, or that of a lease
+	Have    events.Offset  // of the claim in effect; 0: no claim, or an agent's or a document's lease
 	Holder  string         // of that; "": nobody
 	Outcome string         // of an item or a flow that is finished
-	Late    events.Offset  // where what was reported is kept, without effect; 0: it is not kept
+	Late    events.Offset  // of the report, which is kept without effect; 0: it is not kept
 }
 
 func (e *FencedError) Error() string {

@@ -89,8 +89,8 @@ func (o oldStore) check(t *testing.T) {
 	}
 }
 
-// mustSay wants that what was said then is said now. Objects may have more members by now; text
-// that is not JSON is the same.
+// mustSay compares an answer with the one that was kept. Objects may have more members by now;
+// text that is not JSON must be the same.
 func (o oldStore) mustSay(t *testing.T, name string, out []byte) {
 	t.Helper()
 	file := filepath.Join(o.folder, name+".json")

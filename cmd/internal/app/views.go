@@ -168,8 +168,7 @@ func (a *App) shown(ctx context.Context, st *tally.Store, needs []string, read f
 	return err
 }
 
-// remarkLost reports that a store has lost records, to who looks at a list in which nothing
-// tells that.
+// remarkLost prints how many records the store has lost, and which. Lists do not show gaps.
 func (a *App) remarkLost(lost []log.Hole) {
 	if n := len(lost); n > 0 {
 		at := make([]events.Offset, n)
