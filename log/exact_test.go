@@ -52,19 +52,18 @@ func TestRequestThatIsExactlyFull(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			began := time.Now()
+			defer made.Unsubscribe()
+			if err := nc.Flush(); err != nil { // the server tells of consumers from here on
+				t.Fatal(err)
+			}
 			if list := mustReadAll(t, mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scans}})); len(list) != n {
 				t.Errorf("%d messages, want %d", len(list), n)
 			}
-			consumers := 0
-			for {
-				if _, err := made.NextMsg(100 * time.Millisecond); err != nil {
-					break
-				}
-				consumers++
+			if _, err := made.NextMsg(10 * time.Second); err != nil {
+				t.Fatalf("wait for the consumer of the read: %v", err)
 			}
-			if consumers != 1 {
-				t.Errorf("the read took %d consumers, and %v", consumers, time.Since(began))
+			if more, err := made.NextMsg(100 * time.Millisecond); err == nil {
+				t.Errorf("the read took another consumer: %s", more.Data)
 			}
 		})
 	}
