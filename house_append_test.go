@@ -18,7 +18,7 @@ var (
 	mayHoldLogs = map[string]bool{
 		"log": true, "internal/testkit/logtest": true, ".": true, "embedded": true, "internal/testkit/storetest": true,
 		"cmd/tally-bench/ways.go":      true, // measures the log beside the raw server
-		"cmd/internal/keep/restore.go": true, // reads the head of what it restored
+		"cmd/internal/admin/restore.go": true, // reads the head of what it restored
 	}
 	mayNotWait = map[string]bool{
 		"embedded/treeopen.go":      true, // the keeper of a tree would wait for itself

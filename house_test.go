@@ -30,29 +30,29 @@ var arrows = []struct{ pkg, may string }{
 	{"projector", "events snapshot internal/rawjson internal/disk/durable internal/disk/statefile"},
 	{"internal/catalog", "projector events internal/disk/durable internal/rawjson internal/disk/lockfile internal/disk/statefile"},
 	{".", "log projector snapshot events"},
-	{"internal/tend", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
+	{"internal/daemon", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
 
 	{"internal/agents", "events internal/rawjson"},
 	{"internal/agents/shapes", "events internal/rawjson"},
-	{"internal/agents/turns", "internal/agents internal/agents/* internal/rawjson"}, // the table of the shapes of all
+	{"internal/agents/message", "internal/agents internal/agents/* internal/rawjson"}, // the table of the shapes of all
 	{"internal/agents/stream", "internal/agents internal/agents/shapes internal/agents/claude internal/agents/codex internal/agents/pi events internal/rawjson"}, // what agents print beside their files
 	{"internal/agents/*", "internal/agents internal/agents/shapes events internal/rawjson"},                                                                      // pure: what files say, not where they are read
 	{"internal/ingest/redact", "internal/rawjson"}, // pure: no I/O, no clock
 	{"internal/ingest", "internal/agents events internal/rawjson internal/ingest/tail log projector internal/ingest/redact"},
 
-	{"internal/formats", "log projector events internal/disk/durable internal/disk/filename"},
-	{"internal/testkit/storagetest", "internal/formats internal/testkit"},
-	{"internal/tree", "internal/formats log projector events internal/disk/filename"},
-	{"internal/formats/*", "internal/formats internal/disk/filename"},
-	{"stores/internal/sessiondir", "internal/formats log projector events internal/disk/filename internal/rawjson"},
-	{"internal/testkit/formattest", "internal/formats internal/testkit/storagetest log log/memlog internal/testkit/logtest projector events internal/testkit"},
+	{"internal/layouts", "log projector events internal/disk/durable internal/disk/filename"},
+	{"internal/testkit/storagetest", "internal/layouts internal/testkit"},
+	{"internal/tree", "internal/layouts log projector events internal/disk/filename"},
+	{"internal/layouts/*", "internal/layouts internal/disk/filename"},
+	{"stores/internal/sessiondir", "internal/layouts log projector events internal/disk/filename internal/rawjson"},
+	{"internal/testkit/layouttest", "internal/layouts internal/testkit/storagetest log log/memlog internal/testkit/logtest projector events internal/testkit"},
 	{"stores/*/internal/*", "projector events internal/rawjson stores/$/internal/*"}, // the rules of a store: no store, no I/O
 	{"stores/errata/recipe", ""},
-	{"stores/*/*dir", "internal/formats log projector events internal/rawjson internal/sealed stores/internal/sessiondir stores/$/internal/* stores/$/recipe"},
-	{"stores/tavern", ". internal/agents internal/agents/claude internal/tend log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/disk/lines stores/tavern/internal/*"},
+	{"stores/*/*dir", "internal/layouts log projector events internal/rawjson internal/sealed stores/internal/sessiondir stores/$/internal/* stores/$/recipe"},
+	{"stores/tavern", ". internal/agents internal/agents/claude internal/daemon log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/disk/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". internal/tend internal/tree internal/formats internal/formats/bucket internal/formats/redis internal/formats/s2 log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/pull internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render internal/disk/statefile"},
+	{"embedded", ". internal/daemon internal/tree internal/layouts internal/layouts/bucket internal/layouts/redis internal/layouts/s2 log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render internal/disk/statefile"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/bashline", ""},
@@ -64,7 +64,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/disk/backup", "internal/disk/durable internal/disk/lockfile"},
 	{"internal/nats/natsfile", ""},
 	{"internal/nats/natswire", ""},
-	{"internal/nats/pull", ""},
+	{"internal/nats/natspull", ""},
 	{"internal/config", "log events internal/sealed"},
 	{"internal/disk/durable", ""},
 	{"internal/disk/filename", ""},
@@ -73,15 +73,15 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/disk/lines", ""},
 	{"internal/disk/lockfile", ""},
 	{"internal/metrics", ". log"},
-	{"internal/render/page", "events projector internal/render/plain internal/rawjson internal/render internal/agents/shapes internal/agents/turns"},
+	{"internal/render/page", "events projector internal/render/plain internal/rawjson internal/render internal/agents/shapes internal/agents/message"},
 	{"internal/render/plain", ""},
 	{"internal/quota", "log projector events internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
 	{"internal/rawjson", ""},
-	{"internal/render", "projector events internal/render/plain internal/rawjson internal/agents/shapes internal/agents/turns"},
+	{"internal/render", "projector events internal/render/plain internal/rawjson internal/agents/shapes internal/agents/message"},
 	{"internal/sealed", "events internal/rawjson"},
 	{"internal/nats/segindex", "internal/disk/durable"},
 	{"internal/disk/statefile", "internal/disk/durable"},
-	{"internal/testkit/storetest", ". embedded internal/formats log log/memlog internal/testkit/logtest events internal/config internal/testkit"}, // for tests
+	{"internal/testkit/storetest", ". embedded internal/layouts log log/memlog internal/testkit/logtest events internal/config internal/testkit"}, // for tests
 	{"internal/testkit/faults", ""},
 	{"internal/testkit", "events"}, // for tests
 	{"internal/testkit/transcripts", "internal/agents events projector internal/rawjson internal/testkit"}, // for tests
@@ -93,9 +93,9 @@ var arrows = []struct{ pkg, may string }{
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". internal/tend log log/memlog internal/formats internal/formats/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/*"},
+	{"github.com/nats-io", ". internal/daemon log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/*"},
 	{"modernc.org", "internal/catalog internal/tree embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
-	{"github.com/gomodule/redigo", "internal/formats/redis embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
+	{"github.com/gomodule/redigo", "internal/layouts/redis embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
 	{"github.com/schollz/progressbar", "cmd/* cmd/internal/*"},
 	{"golang.org/x/term", "cmd/* cmd/internal/*"},
 	{module + "/embedded", "internal/testkit/* examples/* cmd/* cmd/internal/*"},

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
@@ -119,7 +119,7 @@ func TestBackupWhileManyAppend(t *testing.T) {
 	if grown := second.Bytes - first.Bytes; second.NewBytes > grown+small || grown <= 0 {
 		t.Errorf("of the second, which is %d bytes larger, %d bytes are new", grown, second.NewBytes)
 	}
-	if n := app.DiskUse(filepath.Join(dir, "objects")); n != first.NewBytes+second.NewBytes {
+	if n := cmdutil.DiskUse(filepath.Join(dir, "objects")); n != first.NewBytes+second.NewBytes {
 		t.Errorf("the folder has %d bytes, want %d and %d", n, first.NewBytes, second.NewBytes)
 	}
 	output(t, nil, store, "tally", "backup", "--verify", dir)

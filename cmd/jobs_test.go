@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/cmd/internal/program"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/stores/perstack"
@@ -60,7 +60,7 @@ func TestJobsAreAllJobs(t *testing.T) {
 func jobsListed(t *testing.T, args []string) (list []string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if err := app.Run(t.Context(), program.Tally, args, strings.NewReader(""), &out, &errs); err != nil {
+	if err := cmdutil.Run(t.Context(), program.Tally, args, strings.NewReader(""), &out, &errs); err != nil {
 		t.Fatal(err, errs.String())
 	}
 	for line := range strings.Lines(out.String()) {

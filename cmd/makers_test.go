@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// madeTurn is a turn of the tables of internal/agents/turns, which were written by hand after
+// madeTurn is a turn of the tables of internal/agents/message, which were written by hand after
 // what makers document: its bytes, and what it says, each part on a line.
 type madeTurn struct {
 	name     string
@@ -88,7 +88,7 @@ func words(line string) []string {
 // called and answered, search finds the turn by it, and cost has their tokens in turns and
 // in no other sum.
 func TestTurnsOfMakers(t *testing.T) {
-	files, err := filepath.Glob("../internal/agents/turns/testdata/*.txtar")
+	files, err := filepath.Glob("../internal/agents/message/testdata/*.txtar")
 	if err != nil || len(files) < 7 {
 		t.Fatalf("%v, %v", files, err)
 	}

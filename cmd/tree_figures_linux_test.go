@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
@@ -316,7 +316,7 @@ func (k *kept) keeps() *tally.Store {
 			k.t.Setenv(name, value)
 		}
 	}
-	st, err := embedded.Open(k.t.Context(), embedded.Options{ConfigDir: k.project, Store: k.store, Trees: app.LiveLayout})
+	st, err := embedded.Open(k.t.Context(), embedded.Options{ConfigDir: k.project, Store: k.store, Trees: cmdutil.LiveLayout})
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/disk/statefile"
-	"github.com/tallylog/tally/internal/tend"
 )
 
 // daemonsDir is the folder of a store in which processes say what their daemons do: a file
@@ -50,7 +50,7 @@ type daemonsFile struct {
 
 // Tend runs daemons on a store until ctx is done, and returns nil then. dir is the store's
 // directory, in which it says what they do; "": nowhere.
-func Tend(ctx context.Context, st *tally.Store, dir string, daemons []tend.Daemon, lg *slog.Logger) error {
+func Tend(ctx context.Context, st *tally.Store, dir string, daemons []daemon.Daemon, lg *slog.Logger) error {
 	changed := make(chan struct{}, 1)
 	o, end, err := tendOptions(ctx, st, daemons, lg)
 	if err != nil {
@@ -66,7 +66,7 @@ func Tend(ctx context.Context, st *tally.Store, dir string, daemons []tend.Daemo
 		default: // it is to be written already
 		}
 	}
-	l := tend.New(o)
+	l := daemon.New(o)
 	if dir != "" {
 		defer sayDaemons(dir, l, changed)()
 	}
@@ -74,20 +74,20 @@ func Tend(ctx context.Context, st *tally.Store, dir string, daemons []tend.Daemo
 }
 
 // TendOnce has daemons decide what is due now.
-func TendOnce(ctx context.Context, st *tally.Store, daemons []tend.Daemon, lg *slog.Logger) ([]DaemonStatus, error) {
+func TendOnce(ctx context.Context, st *tally.Store, daemons []daemon.Daemon, lg *slog.Logger) ([]DaemonStatus, error) {
 	o, end, err := tendOptions(ctx, st, daemons, lg)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	l := tend.New(o)
+	l := daemon.New(o)
 	err = l.Once(ctx)
 	return statusOf(l.Status()), err
 }
 
 // tendOptions are those of a loop on a store. end is called when the loop has ended.
-func tendOptions(ctx context.Context, st *tally.Store, daemons []tend.Daemon, lg *slog.Logger) (o tend.Options, end func(), err error) {
-	o = tend.Options{Daemons: daemons, Now: st.LogTime, Logger: lg}
+func tendOptions(ctx context.Context, st *tally.Store, daemons []daemon.Daemon, lg *slog.Logger) (o daemon.Options, end func(), err error) {
+	o = daemon.Options{Daemons: daemons, Now: st.LogTime, Logger: lg}
 	o.Work, o.Shown, end, err = workOf(ctx, st)
 	o.Follow = func(ctx context.Context, after events.Offset) iter.Seq2[events.Record, error] {
 		return st.Log.Follow(ctx, events.Range{After: after})
@@ -100,7 +100,7 @@ const sayEvery = time.Second
 
 // sayDaemons keeps the file of this process as the daemons are, once each has looked. done
 // takes it away.
-func sayDaemons(dir string, l *tend.Loop, changed <-chan struct{}) (done func()) {
+func sayDaemons(dir string, l *daemon.Loop, changed <-chan struct{}) (done func()) {
 	path := filepath.Join(dir, daemonsDir, strconv.Itoa(os.Getpid())+".json")
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -112,7 +112,7 @@ func sayDaemons(dir string, l *tend.Loop, changed <-chan struct{}) (done func())
 				return
 			}
 			list := l.Status()
-			if slices.ContainsFunc(list, func(s tend.Status) bool { return !s.Looked }) {
+			if slices.ContainsFunc(list, func(s daemon.Status) bool { return !s.Looked }) {
 				continue
 			}
 			if os.MkdirAll(filepath.Dir(path), 0o700) == nil {
@@ -132,7 +132,7 @@ func sayDaemons(dir string, l *tend.Loop, changed <-chan struct{}) (done func())
 	}
 }
 
-func statusOf(list []tend.Status) []DaemonStatus {
+func statusOf(list []daemon.Status) []DaemonStatus {
 	said := make([]DaemonStatus, len(list))
 	for i, s := range list {
 		said[i] = DaemonStatus{Daemon: s.Name, Waits: s.Waits(), Next: s.Next, What: s.Last.What, At: s.LastAt, Made: s.Made, Refused: s.Refused, Errors: s.Errors, Error: s.Error, Warning: s.Warning}

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 )
 
 // lookout is a daemon that says when it looked.
@@ -21,7 +21,7 @@ type lookout struct{ looks chan int }
 
 func (d *lookout) Name() string { return "lookout" }
 
-func (d *lookout) Look(ctx context.Context, _ tend.Work, _ time.Time) (res tend.Looked, err error) {
+func (d *lookout) Look(ctx context.Context, _ daemon.Work, _ time.Time) (res daemon.Looked, err error) {
 	select {
 	case d.looks <- 1:
 	case <-ctx.Done():
@@ -35,13 +35,13 @@ func (d *lookout) Look(ctx context.Context, _ tend.Work, _ time.Time) (res tend.
 func TestDaemonsOfTheOwner(t *testing.T) {
 	dir := t.TempDir()
 	d := &lookout{looks: make(chan int)}
-	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Daemons: func(*tally.Store) ([]tend.Daemon, error) { return []tend.Daemon{d}, nil }})
+	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Daemons: func(*tally.Store) ([]daemon.Daemon, error) { return []daemon.Daemon{d}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-d.looks
 	var called atomic.Int64
-	other := embedded.Options{Store: dir, Daemons: func(*tally.Store) ([]tend.Daemon, error) {
+	other := embedded.Options{Store: dir, Daemons: func(*tally.Store) ([]daemon.Daemon, error) {
 		called.Add(1)
 		return nil, errors.New("not here")
 	}}

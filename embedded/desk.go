@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/internal/nats/natsfile"
-	"github.com/tallylog/tally/internal/nats/pull"
+	"github.com/tallylog/tally/internal/nats/natspull"
 )
 
 const (
@@ -76,7 +76,7 @@ func (d *desk) take(m *nats.Msg) {
 		return
 	}
 	account, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, deskSubject), ".")
-	request, err := pull.Check(rest, m.Data)
+	request, err := natspull.Check(rest, m.Data)
 	if err == nil {
 		err = d.admit(account, key(request))
 	}
@@ -106,7 +106,7 @@ func (d *desk) take(m *nats.Msg) {
 	}()
 }
 
-func key(r pull.Request) string { return r.Stream + "." + r.Config.Name }
+func key(r natspull.Request) string { return r.Stream + "." + r.Config.Name }
 
 // admit counts a consumer among those of an account.
 func (d *desk) admit(account, key string) error {

@@ -18,10 +18,10 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/internal/tend"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
@@ -77,13 +77,13 @@ type Options struct {
 	// Daemons returns what looks after what is due, such as tavern.Daemons: it runs from open
 	// to close if this process comes to own the store. One that is attached runs none: see
 	// Tend. nil: nobody does.
-	Daemons func(st *tally.Store) ([]tend.Daemon, error)
+	Daemons func(st *tally.Store) ([]daemon.Daemon, error)
 
 	// Trees returns a layout by its name, such as taverndir.Layout{} for tavern. If this process
 	// comes to own the store, it keeps the trees of the configuration from open to close, and
 	// those that attached processes name; with Existing, from when they are needed. An attached
 	// process asks the owner to keep those of its own configuration. nil: no trees are kept here.
-	Trees func(layout string) (formats.Layout, bool)
+	Trees func(layout string) (layouts.Layout, bool)
 
 	// Progress is called about once a second while a start takes long.
 	Progress func(elapsed time.Duration)

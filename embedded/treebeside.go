@@ -14,7 +14,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // besideSubject is where trees are asked about that are kept beside a server that others run. The
@@ -36,7 +36,7 @@ func subjectBeside(dir string, t config.Tree) (string, error) {
 
 // KeepTrees keeps the trees of a configuration beside a server that others run, until ctx is done.
 // A tree that another process of this machine keeps is an error that names the process.
-func KeepTrees(ctx context.Context, st *tally.Store, c config.Config, layout func(string) (formats.Layout, bool), lg *slog.Logger) error {
+func KeepTrees(ctx context.Context, st *tally.Store, c config.Config, layout func(string) (layouts.Layout, bool), lg *slog.Logger) error {
 	dir, err := ViewsOf(c.Server.URL)
 	if err != nil {
 		return err

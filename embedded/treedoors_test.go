@@ -19,8 +19,8 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents/claude"
-	"github.com/tallylog/tally/internal/formats"
 	"github.com/tallylog/tally/internal/ingest"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
@@ -103,12 +103,12 @@ func storeDoors(ctx context.Context, who string, st *tally.Store) []door {
 			if err := os.WriteFile(filepath.Join(dir, id), []byte(text), 0o600); err != nil {
 				return err
 			}
-			from, err := formats.OpenDir(dir)
+			from, err := layouts.OpenDir(dir)
 			if err != nil {
 				return err
 			}
 			defer from.Close()
-			_, err = notes{}.ImportFrom(ctx, st, from, formats.Root{}, formats.ImportOptions{})
+			_, err = notes{}.ImportFrom(ctx, st, from, layouts.Root{}, layouts.ImportOptions{})
 			return err
 		}),
 		{"ingest", func(id, text string) (string, string, error) {

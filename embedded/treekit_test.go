@@ -15,51 +15,51 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 )
 
 // notes is a layout of documents of kind note, the file of each called by its id, and of sessions:
 // ID.turns has what was said.
-type notes struct{ formats.Layout }
+type notes struct{ layouts.Layout }
 
-func notesOf(name string) (formats.Layout, bool) { return notes{}, name == "notes" }
+func notesOf(name string) (layouts.Layout, bool) { return notes{}, name == "notes" }
 
 func (notes) Name() string { return "notes" }
 
-func (notes) Unit(_ context.Context, _ formats.Source, _ formats.Root, sub events.Subject) (events.Subject, bool, error) {
+func (notes) Unit(_ context.Context, _ layouts.Source, _ layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	return sub, sub.Kind == "note" || sub.IsSession(), nil
 }
 
-func (notes) UnitAt(_ context.Context, src formats.Source, _ formats.Root, path string) (events.Subject, bool, error) {
+func (notes) UnitAt(_ context.Context, src layouts.Source, _ layouts.Root, path string) (events.Subject, bool, error) {
 	return events.Document(src.Namespace(), "note", path), true, nil
 }
 
-func (notes) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
+func (notes) Place(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject) (layouts.Place, error) {
 	if unit.IsSession() {
-		return formats.Place{Path: unit.ID + ".turns"}, nil
+		return layouts.Place{Path: unit.ID + ".turns"}, nil
 	}
 	_, err := src.Loader().Document(ctx, unit, 0)
-	return formats.Place{Path: unit.ID}, err
+	return layouts.Place{Path: unit.ID}, err
 }
 
-func (notes) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+func (notes) UnitFiles(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		if unit.IsSession() {
-			yield(formats.File{Path: at, Write: func(w io.Writer) error { return writeTurns(ctx, w, src, unit) }}, nil)
+			yield(layouts.File{Path: at, Write: func(w io.Writer) error { return writeTurns(ctx, w, src, unit) }}, nil)
 			return
 		}
 		doc, err := src.Loader().Document(ctx, unit, 0)
 		if err != nil {
-			yield(formats.File{Path: at}, err)
+			yield(layouts.File{Path: at}, err)
 			return
 		}
-		yield(formats.File{Path: at, Write: func(w io.Writer) error { _, err := w.Write(doc.Data); return err }}, nil)
+		yield(layouts.File{Path: at, Write: func(w io.Writer) error { _, err := w.Write(doc.Data); return err }}, nil)
 	}
 }
 
 // writeTurns writes what was said in a session, a line for each turn.
-func writeTurns(ctx context.Context, w io.Writer, src formats.Source, unit events.Subject) error {
+func writeTurns(ctx context.Context, w io.Writer, src layouts.Source, unit events.Subject) error {
 	s, err := src.Loader().Session(ctx, unit, 0)
 	if err != nil {
 		return err
@@ -80,11 +80,11 @@ func writeTurns(ctx context.Context, w io.Writer, src formats.Source, unit event
 	return nil
 }
 
-func (notes) Removal(context.Context, formats.Source, events.Subject) ([]log.Part, error) {
+func (notes) Removal(context.Context, layouts.Source, events.Subject) ([]log.Part, error) {
 	return nil, nil // its file is written again
 }
 
-func (notes) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, _ formats.Root, _ formats.ImportOptions) (r formats.Report, err error) {
+func (notes) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, _ layouts.Root, _ layouts.ImportOptions) (r layouts.Report, err error) {
 	list, err := st.List(ctx, "")
 	for _, f := range list {
 		if err == nil {
@@ -94,7 +94,7 @@ func (notes) ImportFrom(ctx context.Context, target formats.Target, st formats.S
 	return r, err
 }
 
-func importNote(ctx context.Context, target formats.Target, st formats.Storage, name string) error {
+func importNote(ctx context.Context, target layouts.Target, st layouts.Storage, name string) error {
 	r, err := st.Read(ctx, name)
 	if err != nil {
 		return err

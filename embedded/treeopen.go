@@ -14,10 +14,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/formats/bucket"
-	"github.com/tallylog/tally/internal/formats/redis"
-	"github.com/tallylog/tally/internal/formats/s2"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/layouts/bucket"
+	"github.com/tallylog/tally/internal/layouts/redis"
+	"github.com/tallylog/tally/internal/layouts/s2"
 	"github.com/tallylog/tally/internal/tree"
 	"github.com/tallylog/tally/projector"
 )
@@ -44,8 +44,8 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 		return err
 	}
 	sum := sha256.Sum256([]byte(k.Place()))
-	root := formats.Root{Name: formats.LiveRoot, Marker: hex.EncodeToString(sum[:8])}
-	if r, one := layout.(formats.Rooted); one {
+	root := layouts.Root{Name: layouts.LiveRoot, Marker: hex.EncodeToString(sum[:8])}
+	if r, one := layout.(layouts.Rooted); one {
 		root.Name = r.Root()
 	}
 	c := tree.Config{Name: k.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable,
@@ -63,10 +63,10 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 }
 
 // openStorage opens where the files of a tree are.
-func openStorage(ctx context.Context, t config.Tree) (formats.Storage, func() error, error) {
+func openStorage(ctx context.Context, t config.Tree) (layouts.Storage, func() error, error) {
 	switch t.Target {
 	case config.TreeDir:
-		d, err := formats.OpenDir(t.Dir)
+		d, err := layouts.OpenDir(t.Dir)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -93,7 +93,7 @@ func openStorage(ctx context.Context, t config.Tree) (formats.Storage, func() er
 	return s2.New(s2.Config{Basin: t.S2.Name, Token: t.S2.Token, Prefix: t.S2.Prefix, Endpoint: t.S2.URL}), func() error { return nil }, nil
 }
 
-func openBucket(ctx context.Context, nc *nats.Conn, name string) (formats.Storage, error) {
+func openBucket(ctx context.Context, nc *nats.Conn, name string) (layouts.Storage, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
@@ -27,7 +27,7 @@ func newParted(t *testing.T) parted { return parted{newNoted(t, "")} }
 func (p parted) opened(more string) *tally.Store {
 	p.t.Helper()
 	p.own("[[tree]]\nlayout = \"tavern\"\ndir = \"" + p.folder + "\"\n" + more)
-	return p.open(embedded.Options{Trees: func(string) (formats.Layout, bool) { return taverndir.Layout{}, true }, Kinds: tavern.Kinds()})
+	return p.open(embedded.Options{Trees: func(string) (layouts.Layout, bool) { return taverndir.Layout{}, true }, Kinds: tavern.Kinds()})
 }
 
 // own writes the user's own configuration, and the project has none.
@@ -62,7 +62,7 @@ func (p parted) save(st *tally.Store, kind, id, text, layer string) {
 func (p parted) files() (list []string) {
 	p.t.Helper()
 	err := filepath.WalkDir(p.folder, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !formats.IsTemporary(d.Name()) {
+		if err == nil && !d.IsDir() && !layouts.IsTemporary(d.Name()) {
 			below, _ := filepath.Rel(p.folder, name)
 			list = append(list, filepath.ToSlash(below))
 		}
@@ -149,7 +149,7 @@ func TestTreePart(t *testing.T) {
 	t.Run("what there is no such part of is refused, by its place", func(t *testing.T) {
 		for more, field := range map[string]string{"layer = \"personal\"\n": "tree.layer", "layer = \"mine\"\n": "tree.layer", "kinds = [\"doc\", \"conversation\"]\n": "tree.kinds"} {
 			p.own("[[tree]]\nlayout = \"tavern\"\ndir = \"" + p.folder + "\"\n" + more)
-			_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: func(string) (formats.Layout, bool) { return taverndir.Layout{}, true }})
+			_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: p.project, Store: p.dir, Trees: func(string) (layouts.Layout, bool) { return taverndir.Layout{}, true }})
 			if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Field != field || wrong.Line != 1 {
 				t.Errorf("%s: %v", more, err)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 )
 
@@ -34,7 +34,7 @@ type trees struct {
 	dir    string // of their files; "": the store ends with the process
 	store  string // whose folders they are
 	config config.Config
-	layout func(name string) (formats.Layout, bool) // nil: none is kept here
+	layout func(name string) (layouts.Layout, bool) // nil: none is kept here
 	lazy   bool                                     // none is kept before an append or a question needs it
 	logger *slog.Logger
 
@@ -66,12 +66,12 @@ func (o Options) treesOf(c config.Config, dir string) (*trees, error) {
 }
 
 // layoutOf returns what the files of a tree are like.
-func (ts *trees) layoutOf(t config.Tree) (formats.Layout, error) {
+func (ts *trees) layoutOf(t config.Tree) (layouts.Layout, error) {
 	l, known := ts.layout(t.Layout)
 	if !known {
 		return nil, t.Wrong("layout", "%q: there is no such layout, or none whose files follow what happens", t.Layout)
 	}
-	s, is := l.(formats.Selector)
+	s, is := l.(layouts.Selector)
 	switch {
 	case is:
 		part, err := s.Select(t.Kinds, t.Layer)

@@ -19,9 +19,9 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/formats/bucket"
-	"github.com/tallylog/tally/internal/formats/redis"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/layouts/bucket"
+	"github.com/tallylog/tally/internal/layouts/redis"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
@@ -374,7 +374,7 @@ func TestTreeOnServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, storage := range map[string]formats.Storage{"redis": r, "bucket": b} {
+	for name, storage := range map[string]layouts.Storage{"redis": r, "bucket": b} {
 		f, err := storage.Read(t.Context(), "a")
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -390,7 +390,7 @@ func TestTreeOnServers(t *testing.T) {
 // A layout that cannot follow is refused when the store is opened, where it is named.
 func TestTreeOfUnknownLayout(t *testing.T) {
 	n := newNoted(t, "")
-	_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: n.project, Store: n.dir, Trees: func(string) (formats.Layout, bool) { return nil, false }})
+	_, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: n.project, Store: n.dir, Trees: func(string) (layouts.Layout, bool) { return nil, false }})
 	if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Line != 1 || wrong.Field != "tree.layout" {
 		t.Errorf("%v", err)
 	}
@@ -430,7 +430,7 @@ func TestTreeTravels(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(n.project, config.FileName), []byte("[[tree]]\nlayout = \"tavern\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tavernOf := func(string) (formats.Layout, bool) { return taverndir.Layout{}, true }
+	tavernOf := func(string) (layouts.Layout, bool) { return taverndir.Layout{}, true }
 	here := n.open(embedded.Options{Trees: tavernOf, Kinds: tavern.Kinds()})
 	agent, err := tavern.NewAgent(t.Context(), here, tavern.NewAgentOptions{Name: "Kettle", Assignment: "Boil water.\n"})
 	if err != nil {

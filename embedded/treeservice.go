@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/tree"
 	"github.com/tallylog/tally/log"
 )
@@ -69,7 +69,7 @@ type TreeAsk struct {
 type TreeAnswer struct {
 	Status    TreeStatus        `json:"status"`
 	Conflicts []tree.Conflict   `json:"conflicts,omitempty"`
-	Problems  []formats.Problem `json:"problems,omitempty"`
+	Problems  []layouts.Problem `json:"problems,omitempty"`
 
 	Error *treeRefusal `json:"error,omitempty"`
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/disk/statefile"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/tree"
 )
 
@@ -32,8 +32,8 @@ type TreeStatus struct {
 	Units     int               `json:"units"` // sessions and documents
 	Files     int               `json:"files"`
 	Conflicts int               `json:"conflicts"`
-	Skipped   []formats.Problem `json:"skipped,omitempty"`
-	Stuck     []formats.Problem `json:"stuck,omitempty"`   // that could not be written
+	Skipped   []layouts.Problem `json:"skipped,omitempty"`
+	Stuck     []layouts.Problem `json:"stuck,omitempty"`   // that could not be written
 	LeftOut   []tree.LeftOut    `json:"leftOut,omitempty"` // sessions that the layout has no files for
 	Asking    string            `json:"asking,omitempty"`  // about a mass change
 	Watching  string            `json:"watching,omitempty"`
@@ -55,7 +55,7 @@ func (k *treeKept) status(ctx context.Context) TreeStatus {
 		s.Error = err.Error()
 	}
 	for _, e := range now.Stuck {
-		s.Stuck = append(s.Stuck, formats.Problem{File: e.Path, Reason: e.Err.Error()})
+		s.Stuck = append(s.Stuck, layouts.Problem{File: e.Path, Reason: e.Err.Error()})
 	}
 	if now.Asking != nil {
 		s.Asking = now.Asking.Error()

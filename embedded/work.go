@@ -12,13 +12,13 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/projector"
 )
 
 // workOf returns where daemons of a store look: in its view, or, if nobody keeps one, as on a
 // server of others, in the log itself. shown waits until it shows what is recorded by now.
-func workOf(ctx context.Context, st *tally.Store) (work tend.Work, shown func(context.Context) error, end func(), err error) {
+func workOf(ctx context.Context, st *tally.Store) (work daemon.Work, shown func(context.Context) error, end func(), err error) {
 	wait := func(ctx context.Context) error {
 		head, err := st.Log.Durable(ctx)
 		if err != nil {
@@ -28,7 +28,7 @@ func workOf(ctx context.Context, st *tally.Store) (work tend.Work, shown func(co
 	}
 	err = wait(ctx)
 	if errors.Is(err, tally.ErrNotFound) {
-		return tend.NewScan(st.Log, st.Loader()), nil, func() {}, nil
+		return daemon.NewScan(st.Log, st.Loader()), nil, func() {}, nil
 	}
 	if err == nil {
 		err = catalog.Wait(ctx, st.ViewsDir(), "work", 0) // of a store without records it may be to come
@@ -86,7 +86,7 @@ func (v *workView) close() {
 	v.shut()
 }
 
-// Due implements tend.Work.
+// Due implements daemon.Work.
 func (v *workView) Due(ctx context.Context, what string, upto time.Time, limit int) (list []projector.Due, err error) {
 	err = v.read(ctx, func(r catalog.WorkReader) (err error) {
 		list, err = r.Due(ctx, what, upto, limit)
@@ -95,7 +95,7 @@ func (v *workView) Due(ctx context.Context, what string, upto time.Time, limit i
 	return list, err
 }
 
-// Cursor implements tend.Work.
+// Cursor implements daemon.Work.
 func (v *workView) Cursor(ctx context.Context) (at events.Offset, err error) {
 	err = v.read(ctx, func(r catalog.WorkReader) (err error) {
 		at, err = r.Cursor(ctx)

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/cmd/internal/team"
-	"github.com/tallylog/tally/internal/formats/redis"
+	"github.com/tallylog/tally/internal/layouts/redis"
 	"github.com/tallylog/tally/internal/render"
 )
 
@@ -50,7 +50,7 @@ type part struct {
 	P999 int64  `json:"p999Micros"`
 }
 
-func newBench(a *app.App) *cobra.Command {
+func newBench(a *cmdutil.App) *cobra.Command {
 	b := &bencher{app: a}
 	cmd := &cobra.Command{
 		Use: "tally-bench", Short: "Measure appends on this disk, and the raw server and disk beside them", Args: cobra.NoArgs,
@@ -75,7 +75,7 @@ each row; its tables are dropped again. Everything else is written to a folder o
 own below --dir, which is removed at the end.
 
 The ratios compare figures of one run. Quote medians of several, on an idle machine.`,
-		Example: app.Examples("tally-bench", "tally-bench --seconds 60 -o json", "tally-bench --dir /srv --producers 1,16", "tally-bench --documents --producers 1,16,64",
+		Example: cmdutil.Examples("tally-bench", "tally-bench --seconds 60 -o json", "tally-bench --dir /srv --producers 1,16", "tally-bench --documents --producers 1,16,64",
 			"tally-bench --queue --producers 1,16,64 --redis redis://127.0.0.1:6379"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
@@ -91,7 +91,7 @@ The ratios compare figures of one run. Quote medians of several, on an idle mach
 }
 
 // worker is the verb work of tally, which startWork runs in a process of its own.
-func worker(a *app.App) *cobra.Command {
+func worker(a *cmdutil.App) *cobra.Command {
 	verbs := team.Commands(a)
 	work := verbs[slices.IndexFunc(verbs, func(verb *cobra.Command) bool { return verb.Name() == workVerb })]
 	work.Hidden = true
@@ -99,7 +99,7 @@ func worker(a *app.App) *cobra.Command {
 }
 
 type bencher struct {
-	app       *app.App
+	app       *cmdutil.App
 	seconds   int
 	producers []int
 	dir       string
@@ -122,7 +122,7 @@ func (b *bencher) run(ctx context.Context) (err error) {
 	if err := redis.CheckURL(b.redis); b.redis != "" && err != nil {
 		return cli.Usagef("--redis: %w", err)
 	}
-	app.CollectLess() // as serve does
+	cmdutil.CollectLess() // as serve does
 	dir, err := os.MkdirTemp(b.dir, ".tally-bench-")
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ package main
 import (
 	"os"
 
-	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
-func main() { os.Exit(app.Main("tally-bench", newBench)) }
+func main() { os.Exit(cmdutil.Main("tally-bench", newBench)) }

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tallylog/tally/internal/formats/redis"
+	"github.com/tallylog/tally/internal/layouts/redis"
 )
 
 // Names of what is measured of a Redis server, and how it syncs its file then.

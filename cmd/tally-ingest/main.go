@@ -5,14 +5,14 @@ package main
 import (
 	"os"
 
-	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/cmd/internal/live"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/cmd/internal/program"
+	"github.com/tallylog/tally/cmd/internal/record"
 )
 
 func main() {
-	if live.Hooked(os.Args) {
+	if record.Hooked(os.Args) {
 		return
 	}
-	os.Exit(app.Main("tally-ingest", program.Ingest))
+	os.Exit(cmdutil.Main("tally-ingest", program.Ingest))
 }

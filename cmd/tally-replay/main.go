@@ -4,8 +4,8 @@ package main
 import (
 	"os"
 
-	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/cmd/internal/program"
 )
 
-func main() { os.Exit(app.Main("tally-replay", program.Replay)) }
+func main() { os.Exit(cmdutil.Main("tally-replay", program.Replay)) }

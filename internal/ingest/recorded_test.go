@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents/message"
 	"github.com/tallylog/tally/internal/agents/shapes"
-	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 )
@@ -255,7 +255,7 @@ func said(t *testing.T, homes map[string]*rig, session, turn string) (list []str
 			t.Fatal(err)
 		}
 		for _, entry := range s.Threads.Turns("main") {
-			read, _ := turns.Read(entry.Raw)
+			read, _ := message.Read(entry.Raw)
 			for _, p := range read.Parts {
 				if p.Kind == shapes.Said && p.Name != "compacted" && (p.Role == "user" || p.Role == "assistant") {
 					list = append(list, p.Role+": "+p.Text)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/rivo/uniseg"
 
+	"github.com/tallylog/tally/internal/agents/message"
 	"github.com/tallylog/tally/internal/agents/shapes"
-	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
@@ -57,9 +57,9 @@ func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 // Read returns what a turn says, false if it has no known shape.
 func Read(t projector.Turn) (shapes.Turn, bool) {
 	if t.Raw == nil {
-		return turns.ReadGlued(t.Bytes)
+		return message.ReadGlued(t.Bytes)
 	}
-	return turns.Read(t.Raw)
+	return message.Read(t.Raw)
 }
 
 // name remembers the calls among the parts of a turn, and gives results the names of

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -18,7 +18,7 @@ func TestRunDropsNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	st, files := openStore(t), storagetest.NewMem(storagetest.MemOptions{})
-	tr := need(New(Config{Name: "t", Layout: plain{}, Root: formats.Root{Name: formats.LiveRoot}, Storage: files, Target: st, Head: st.Log.Durable, Way: Both}))
+	tr := need(New(Config{Name: "t", Layout: plain{}, Root: layouts.Root{Name: layouts.LiveRoot}, Storage: files, Target: st, Head: st.Log.Durable, Way: Both}))
 	defer tr.Close()
 	_, _, err := tr.Begin(ctx)
 	must(t, err)

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -135,7 +135,7 @@ func (t *Tree) save(ctx context.Context) error {
 func (t *Tree) set(path string, f *file) {
 	if old := t.files[path]; old != nil {
 		t.indexed(old.unit, func(p *pathSet) { p.remove(path) })
-		if key := formats.FoldedName(path); t.folded[key] == path {
+		if key := layouts.FoldedName(path); t.folded[key] == path {
 			delete(t.folded, key)
 		}
 	}
@@ -150,7 +150,7 @@ func (t *Tree) set(path string, f *file) {
 
 func (t *Tree) index(path string, f *file) {
 	t.indexed(f.unit, func(p *pathSet) { p.add(path) })
-	t.folded[formats.FoldedName(path)] = path
+	t.folded[layouts.FoldedName(path)] = path
 }
 
 func (t *Tree) indexed(unit events.Subject, change func(*pathSet)) {
@@ -207,7 +207,7 @@ func (t *Tree) alias(ctx context.Context, path string) string {
 
 // sameFile returns the path of another file of ours that is the same one, else the path.
 func (t *Tree) sameFile(ctx context.Context, path string) string {
-	ours, ok := t.folded[formats.FoldedName(path)]
+	ours, ok := t.folded[layouts.FoldedName(path)]
 	if !ok || ours == path {
 		return path
 	}

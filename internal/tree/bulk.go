@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // BulkError says that so much changed at once that the tree stands still, in both directions,
@@ -262,7 +262,7 @@ func (t *Tree) keepLater(ctx context.Context, e *edit) error {
 
 // discard takes a file away that somebody has decided to drop, unless it is another one by now.
 func (t *Tree) discard(ctx context.Context, e *edit) error {
-	s, ok := t.c.Storage.(formats.Swapper)
+	s, ok := t.c.Storage.(layouts.Swapper)
 	if !ok {
 		return t.c.Storage.Delete(ctx, e.path)
 	}

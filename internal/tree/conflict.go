@@ -14,7 +14,7 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/filename"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -118,28 +118,28 @@ func copyPath(p string, base events.Offset, id string) string {
 // isCopy reports whether a name is one of a conflict's file.
 func isCopy(p string) bool { return strings.Contains(path.Base(p), ".conflict-") }
 
-func (t *Tree) conflictPlace(ctx context.Context, src formats.Source, sub events.Subject) (formats.Place, error) {
+func (t *Tree) conflictPlace(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Place, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if err != nil {
-		return formats.Place{}, err
+		return layouts.Place{}, err
 	}
 	meta := doc.Last().Meta
 	name := filename.Unescape(meta.Attributes[attrCopy])
 	if meta.Attributes[attrTree] != t.c.Name || t.holding[sub.ID] || t.files[name] == nil && t.isIgnored(name) ||
 		name != copyPath(filename.Unescape(meta.Attributes[attrPath]), meta.Base, sub.ID) { // whoever may write documents shall not choose a name
-		return formats.Place{}, projector.ErrNotFound
+		return layouts.Place{}, projector.ErrNotFound
 	}
-	return formats.Place{Path: name}, nil
+	return layouts.Place{Path: name}, nil
 }
 
-func conflictFile(ctx context.Context, src formats.Source, sub events.Subject, name string) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+func conflictFile(ctx context.Context, src layouts.Source, sub events.Subject, name string) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		doc, err := src.Loader().Document(ctx, sub, 0)
 		if err != nil {
-			yield(formats.File{Path: name}, err)
+			yield(layouts.File{Path: name}, err)
 			return
 		}
-		yield(formats.File{Path: name, Mode: formats.FileMode(0), Write: func(w io.Writer) error {
+		yield(layouts.File{Path: name, Mode: layouts.FileMode(0), Write: func(w io.Writer) error {
 			_, err := w.Write(doc.Data)
 			return err
 		}}, nil)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
@@ -44,7 +44,7 @@ func (w *world) place(t testing.TB, fold bool) (storagetest.Whole, user) {
 	}
 	dir, err := os.MkdirTemp("", "tree-law-")
 	must(t, err)
-	d := need(formats.OpenDir(dir))
+	d := need(layouts.OpenDir(dir))
 	w.over = func() { must(t, errors.Join(d.Close(), os.RemoveAll(dir))) }
 	return d, folderUser(dir)
 }

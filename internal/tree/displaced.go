@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // linger is how long what came out of a file's place is kept: an editor that had opened it
@@ -134,7 +134,7 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 		return nil // or it is a file that is called so
 	}
 	dir, name := path.Split(p)
-	name, _, _ = strings.Cut(strings.TrimPrefix(name, "."), formats.TemporaryMark)
+	name, _, _ = strings.Cut(strings.TrimPrefix(name, "."), layouts.TemporaryMark)
 	from := dir + name
 	sum, err := t.sumOf(ctx, p)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
@@ -18,9 +18,9 @@ import (
 // evalsLand is one of conversations: logs that grow at both ends.
 type evalsLand struct{}
 
-func (evalsLand) layout() formats.Layout { return tallydir.Layout{} }
+func (evalsLand) layout() layouts.Layout { return tallydir.Layout{} }
 
-func (evalsLand) root() formats.Root { return formats.Root{Name: "tally", Marker: "law"} }
+func (evalsLand) root() layouts.Root { return layouts.Root{Name: "tally", Marker: "law"} }
 
 func (evalsLand) unknown() int { return 10 }
 

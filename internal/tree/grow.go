@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // hashed is a file of which what comes behind it is hashed alone.
@@ -24,7 +24,7 @@ const mostHashes = 4096
 
 // keepHash notes how a log was hashed that was written. The caller holds mu.
 func (t *Tree) keepHash(w want) {
-	if _, grows := t.c.Layout.(formats.Grower); !grows || w.hash == nil || !isLog(w.Path) {
+	if _, grows := t.c.Layout.(layouts.Grower); !grows || w.hash == nil || !isLog(w.Path) {
 		return
 	}
 	if len(t.hashes) >= mostHashes {
@@ -53,7 +53,7 @@ func isLog(p string) bool { return strings.HasSuffix(p, ".jsonl") }
 // grown finds out of which units the files only grow, and by what; the rest is to be rendered.
 // Everything up to the offset was applied. The caller holds mu.
 func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offset) (grown map[events.Subject][]want, rest []events.Subject) {
-	g, is := t.c.Layout.(formats.Grower)
+	g, is := t.c.Layout.(layouts.Grower)
 	grown = make(map[events.Subject][]want)
 	for _, sub := range list {
 		if d, applied := t.dirty[sub]; is && applied && !d.whole && !t.redo[sub] && t.stuck[sub] == nil && t.units[sub].at != 0 && t.units[sub].path != "" {
@@ -70,7 +70,7 @@ func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offse
 
 // additions returns the files of a unit that grow, with what they grow by. It is false if that
 // is not known.
-func (t *Tree) additions(ctx context.Context, g formats.Grower, sub events.Subject, at events.Offset) ([]want, bool) {
+func (t *Tree) additions(ctx context.Context, g layouts.Grower, sub events.Subject, at events.Offset) ([]want, bool) {
 	u, before := t.units[sub], t.knowns[sub]
 	if before.at != u.at {
 		before.of = nil
@@ -82,7 +82,7 @@ func (t *Tree) additions(ctx context.Context, g formats.Grower, sub events.Subje
 	t.keepKnown(sub, known{at, more.Known})
 	var list []want
 	for _, a := range more.Added {
-		w := want{File: formats.File{Path: a.Path, Mode: a.Mode}, unit: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
+		w := want{File: layouts.File{Path: a.Path, Mode: a.Mode}, unit: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
 		have := t.files[a.Path]
 		switch {
 		case have != nil && have.unit != sub, have == nil && !a.New:
@@ -100,7 +100,7 @@ func (t *Tree) additions(ctx context.Context, g formats.Grower, sub events.Subje
 			w.grew, w.tail = true, a.Data
 		}
 		w.hash.Write(a.Data)
-		if w.sum = hex.EncodeToString(w.hash.Sum(nil)); have == nil || have.sum != w.sum || formats.ModeOf(have.mode) != formats.ModeOf(w.Mode) {
+		if w.sum = hex.EncodeToString(w.hash.Sum(nil)); have == nil || have.sum != w.sum || layouts.ModeOf(have.mode) != layouts.ModeOf(w.Mode) {
 			list = append(list, w)
 		}
 	}

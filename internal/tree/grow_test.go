@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -19,11 +19,11 @@ import (
 
 // counted is a layout that grows, and counts how often all files of a unit are made.
 type counted struct {
-	formats.Grower
+	layouts.Grower
 	made *int
 }
 
-func (l counted) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+func (l counted) UnitFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
 	*l.made++
 	return l.Grower.UnitFiles(ctx, src, root, unit, at)
 }
@@ -41,7 +41,7 @@ func TestGrowth(t *testing.T) {
 			}
 			return storagetest.None
 		})
-		c := Config{Name: "law", Layout: counted{l.layout().(formats.Grower), made}, Root: l.root(), Storage: storage, Target: w.st, Head: w.st.Log.Durable}
+		c := Config{Name: "law", Layout: counted{l.layout().(layouts.Grower), made}, Root: l.root(), Storage: storage, Target: w.st, Head: w.st.Log.Durable}
 		w.tree = newTree(c, w.book)
 		w.runner = &projector.Runner{Log: w.st.Log, View: w.tree}
 		return w, func() string {
@@ -85,7 +85,7 @@ func TestGrowth(t *testing.T) {
 		if got := shown(); got != "made" {
 			t.Errorf("another mode: %s", got)
 		}
-		if e := need(w.storage.Stat(ctx, "conversations/a/conversation.jsonl")); formats.ModeOf(e.Mode) != 0o600 {
+		if e := need(w.storage.Stat(ctx, "conversations/a/conversation.jsonl")); layouts.ModeOf(e.Mode) != 0o600 {
 			t.Errorf("its mode is %v", e.Mode)
 		}
 		if step(); shown() != appended {

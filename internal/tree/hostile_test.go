@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/log"
 )
@@ -178,7 +178,7 @@ func TestCopyMode(t *testing.T) {
 	must(t, os.Chmod(filepath.Join(r.dir, c.Copy), 0o755))
 	r.until("it is as the tree has it", func() bool {
 		info, err := os.Stat(filepath.Join(r.dir, c.Copy))
-		return err == nil && formats.ModeOf(info.Mode().Perm()) == 0
+		return err == nil && layouts.ModeOf(info.Mode().Perm()) == 0
 	})
 	n := 0
 	for _, err := range r.st.Log.Read(t.Context(), events.Range{Subject: events.Document(r.st.Namespace(), KindConflict, c.ID)}) {
@@ -275,7 +275,7 @@ func TestDisplacedLarge(t *testing.T) {
 	w.written_("a", "two")
 	w.project()
 	o.read = func(p string) (io.ReadCloser, error) {
-		if formats.IsTemporary(p) {
+		if layouts.IsTemporary(p) {
 			reads++
 		}
 		return nil, nil
@@ -292,13 +292,13 @@ type looked struct {
 	lists int
 }
 
-func (l *looked) List(ctx context.Context, p string) ([]formats.Entry, error) {
+func (l *looked) List(ctx context.Context, p string) ([]layouts.Entry, error) {
 	l.lists++
 	return l.Whole.List(ctx, p)
 }
 
-func (l *looked) Walk(ctx context.Context, p string) iter.Seq2[formats.Found, error] {
-	return formats.Walk(ctx, l.Whole, p)
+func (l *looked) Walk(ctx context.Context, p string) iter.Seq2[layouts.Found, error] {
+	return layouts.Walk(ctx, l.Whole, p)
 }
 
 // Where there are no folders, nobody looks for empty ones: it takes a look at everything.

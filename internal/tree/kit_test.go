@@ -12,7 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
@@ -34,21 +34,21 @@ func need[V any](v V, err error) V {
 
 // plain is a layout of documents of kind doc: the file of each is its id. What is called *.fixed
 // cannot be changed by a file.
-type plain struct{ formats.Layout }
+type plain struct{ layouts.Layout }
 
 const plainKind = "doc"
 
 func (plain) Name() string { return "plain" }
 
-func (plain) Unit(_ context.Context, _ formats.Source, _ formats.Root, sub events.Subject) (events.Subject, bool, error) {
+func (plain) Unit(_ context.Context, _ layouts.Source, _ layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	return sub, sub.Kind == plainKind, nil
 }
 
-func (plain) Place(ctx context.Context, src formats.Source, _ formats.Root, sub events.Subject) (formats.Place, error) {
+func (plain) Place(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject) (layouts.Place, error) {
 	if _, err := src.Loader().Document(ctx, sub, 0); err != nil {
-		return formats.Place{}, err
+		return layouts.Place{}, err
 	}
-	return formats.Place{Path: sub.ID, Apart: apart(sub.ID)}, nil
+	return layouts.Place{Path: sub.ID, Apart: apart(sub.ID)}, nil
 }
 
 // apart spells each letter that is not small.
@@ -78,22 +78,22 @@ func together_(name string) string {
 	return b.String()
 }
 
-func (plain) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, sub events.Subject, at string) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+func (plain) UnitFiles(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject, at string) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		doc, err := src.Loader().Document(ctx, sub, 0)
 		if err != nil {
-			yield(formats.File{Path: at}, err)
+			yield(layouts.File{Path: at}, err)
 			return
 		}
-		yield(formats.File{Path: at, Mode: 0o644, Write: func(w io.Writer) error { _, err := w.Write(doc.Data); return err }}, nil)
+		yield(layouts.File{Path: at, Mode: 0o644, Write: func(w io.Writer) error { _, err := w.Write(doc.Data); return err }}, nil)
 	}
 }
 
-func (plain) UnitAt(_ context.Context, src formats.Source, _ formats.Root, name string) (events.Subject, bool, error) {
+func (plain) UnitAt(_ context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
 	return events.Document(src.Namespace(), plainKind, together_(name)), true, nil
 }
 
-func (plain) Removal(ctx context.Context, src formats.Source, sub events.Subject) ([]log.Part, error) {
+func (plain) Removal(ctx context.Context, src layouts.Source, sub events.Subject) ([]log.Part, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if errors.Is(err, projector.ErrNotFound) {
 		return nil, nil
@@ -106,11 +106,11 @@ func (plain) Removal(ctx context.Context, src formats.Source, sub events.Subject
 	return []log.Part{{Subject: sub, Expect: log.At(doc.Head), Events: []events.Event{e}}}, nil
 }
 
-func (l plain) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, _ formats.Root, _ formats.ImportOptions) (r formats.Report, err error) {
+func (l plain) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, _ layouts.Root, _ layouts.ImportOptions) (r layouts.Report, err error) {
 	return r, l.folder(ctx, target, st, "", &r)
 }
 
-func (l plain) folder(ctx context.Context, target formats.Target, st formats.Storage, dir string, r *formats.Report) error {
+func (l plain) folder(ctx context.Context, target layouts.Target, st layouts.Storage, dir string, r *layouts.Report) error {
 	list, err := st.List(ctx, dir)
 	if err != nil {
 		return err
@@ -129,8 +129,8 @@ func (l plain) folder(ctx context.Context, target formats.Target, st formats.Sto
 	return nil
 }
 
-func (l plain) file(ctx context.Context, target formats.Target, st formats.Storage, p string, r *formats.Report) error {
-	sub, _, _ := l.UnitAt(ctx, target, formats.Root{}, p)
+func (l plain) file(ctx context.Context, target layouts.Target, st layouts.Storage, p string, r *layouts.Report) error {
+	sub, _, _ := l.UnitAt(ctx, target, layouts.Root{}, p)
 	doc, err := target.Loader().Document(ctx, sub, 0)
 	if err != nil && !errors.Is(err, projector.ErrNotFound) {
 		return err
@@ -145,7 +145,7 @@ func (l plain) file(ctx context.Context, target formats.Target, st formats.Stora
 		return err
 	}
 	if strings.HasSuffix(p, ".fixed") {
-		r.Problems = append(r.Problems, formats.Problem{File: p, Reason: "it is fixed"})
+		r.Problems = append(r.Problems, layouts.Problem{File: p, Reason: "it is fixed"})
 		return nil
 	}
 	e := events.Event{Source: "urn:plain", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: text}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 	"github.com/tallylog/tally/log"
@@ -75,8 +75,8 @@ func runPrograms(t *testing.T, l land, programs int, struck map[string]int) {
 // A land is what a world is of: a layout, what is appended to the log, and what somebody writes
 // to files.
 type land interface {
-	layout() formats.Layout
-	root() formats.Root
+	layout() layouts.Layout
+	root() layouts.Root
 	api(w *world)                                   // appends something
 	path(w *world) string                           // of a file that somebody may write to, there or not
 	text(w *world, path string) (text, mark string) // that somebody may write to it, and a word that nothing else has
@@ -88,9 +88,9 @@ type land interface {
 // plainLand is one of documents.
 type plainLand struct{}
 
-func (plainLand) layout() formats.Layout { return plain{} }
+func (plainLand) layout() layouts.Layout { return plain{} }
 
-func (plainLand) root() formats.Root { return formats.Root{} }
+func (plainLand) root() layouts.Root { return layouts.Root{} }
 
 var paths = []string{"a", "b", "A", "d/a", "d/b", "d/e/a", "x.fixed"}
 
@@ -233,14 +233,14 @@ func (w *world) growth(t *Tree, unit events.Subject, at events.Offset, list []wa
 	}
 	is := make(map[string]string)
 	for _, p := range t.filesOf(unit) {
-		is[p] = fmt.Sprintf("%s %o", t.files[p].sum, formats.ModeOf(t.files[p].mode))
+		is[p] = fmt.Sprintf("%s %o", t.files[p].sum, layouts.ModeOf(t.files[p].mode))
 	}
 	for _, f := range list {
-		is[f.Path] = fmt.Sprintf("%s %o", f.sum, formats.ModeOf(f.Mode))
+		is[f.Path] = fmt.Sprintf("%s %o", f.sum, layouts.ModeOf(f.Mode))
 	}
 	to := make(map[string]string)
 	for _, f := range need(t.render(context.Background(), unit, at)) {
-		to[f.Path] = fmt.Sprintf("%s %o", f.sum, formats.ModeOf(f.Mode))
+		to[f.Path] = fmt.Sprintf("%s %o", f.sum, layouts.ModeOf(f.Mode))
 	}
 	if !maps.Equal(is, to) {
 		w.t.Errorf("%v grew to\n%s, and is to be\n%s", unit, lines(is), lines(to))
@@ -547,7 +547,7 @@ func (w *world) forward() {
 // files are those that are not on their way out.
 func (w *world) files() map[string]string {
 	files := w.user.Files()
-	maps.DeleteFunc(files, func(p, _ string) bool { return strings.HasSuffix(p, "~") || formats.IsTemporary(p) })
+	maps.DeleteFunc(files, func(p, _ string) bool { return strings.HasSuffix(p, "~") || layouts.IsTemporary(p) })
 	return files
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // How long nothing happens to a path before it is looked at: programs write in pieces, and
@@ -90,7 +90,7 @@ func (t *Tree) isIgnored(p string) bool {
 		return false
 	}
 	for name := range strings.SplitSeq(p, "/") {
-		if formats.IsTemporary(name) {
+		if layouts.IsTemporary(name) {
 			return true
 		}
 		for _, pattern := range ignored {
@@ -119,7 +119,7 @@ func (t *Tree) isIgnored(p string) bool {
 func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
 	spelled := make(map[string]int)
 	for p := range t.noticed {
-		spelled[formats.FoldedName(p)]++
+		spelled[layouts.FoldedName(p)]++
 	}
 	for p, n := range t.noticed {
 		due := n.last.Add(n.settle)
@@ -144,7 +144,7 @@ func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
 			delete(t.edits, at)
 			t.overtaken(ctx, old, e)
 		}
-		if e != nil && (spelled[formats.FoldedName(p)] < 2 || t.isCalled(ctx, e.path)) {
+		if e != nil && (spelled[layouts.FoldedName(p)] < 2 || t.isCalled(ctx, e.path)) {
 			t.edits[e.path] = e
 			if e.since.IsZero() {
 				e.since = now
@@ -224,7 +224,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 			t.again = t.c.Now()
 		}
 	}
-	if have != nil && e.sum == have.sum && formats.ModeOf(e.mode) == formats.ModeOf(have.mode) {
+	if have != nil && e.sum == have.sum && layouts.ModeOf(e.mode) == layouts.ModeOf(have.mode) {
 		if have.version != e.version {
 			have.version = e.version
 			t.changed.file(p)
@@ -248,7 +248,7 @@ func (t *Tree) isCalled(ctx context.Context, p string) bool {
 		return true
 	}
 	list, err := t.c.Storage.List(ctx, folder(p))
-	return err != nil || slices.ContainsFunc(list, func(e formats.Entry) bool { return e.Name == path.Base(p) })
+	return err != nil || slices.ContainsFunc(list, func(e layouts.Entry) bool { return e.Name == path.Base(p) })
 }
 
 // folderGone has the files of a folder be looked at that is not there. The caller holds mu.
@@ -264,7 +264,7 @@ func (t *Tree) folderGone(p string) {
 var errChanging = errors.New("it changed while it was read")
 
 // read reads a file that does not change meanwhile.
-func (t *Tree) read(ctx context.Context, p string, info formats.Entry) (*edit, error) {
+func (t *Tree) read(ctx context.Context, p string, info layouts.Entry) (*edit, error) {
 	reached("way back: before read")
 	r, err := t.c.Storage.Read(ctx, p)
 	if err != nil {
@@ -301,7 +301,7 @@ func (t *Tree) read(ctx context.Context, p string, info formats.Entry) (*edit, e
 // that is not there any more. The caller holds mu.
 func (t *Tree) scan(ctx context.Context, dir string) {
 	seen := make(map[string]bool)
-	t.walk(ctx, dir, func(p string, e formats.Entry) {
+	t.walk(ctx, dir, func(p string, e layouts.Entry) {
 		p = t.alias(ctx, p)
 		seen[p] = true
 		if have := t.files[p]; have == nil || e.Version == "" || have.version != e.Version {
@@ -325,14 +325,14 @@ func (t *Tree) scan(ctx context.Context, dir string) {
 }
 
 // walk visits every file below a folder that is looked at.
-func (t *Tree) walk(ctx context.Context, dir string, visit func(p string, e formats.Entry)) {
+func (t *Tree) walk(ctx context.Context, dir string, visit func(p string, e layouts.Entry)) {
 	t.each(ctx, dir, func(p string) bool { return !t.isIgnored(p) }, visit)
 }
 
 // each visits every file below a folder but those that enters is false of, with all that is in
 // such a folder. What cannot be listed is said.
-func (t *Tree) each(ctx context.Context, dir string, enters func(p string) bool, visit func(p string, e formats.Entry)) {
-	if w, ok := t.c.Storage.(formats.Walker); ok { // to list folders would take a look at everything for each
+func (t *Tree) each(ctx context.Context, dir string, enters func(p string) bool, visit func(p string, e layouts.Entry)) {
+	if w, ok := t.c.Storage.(layouts.Walker); ok { // to list folders would take a look at everything for each
 		for f, err := range w.Walk(ctx, dir) {
 			if err != nil {
 				t.skipped[dir] = err.Error()

@@ -5,7 +5,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // names counts what units want to be called, to know whether any two want names that some
@@ -59,7 +59,7 @@ func (c *claim) in(dir string, times int) {
 }
 
 func (n *names) change(p string, do func(*claim)) {
-	key := formats.FoldedName(p)
+	key := layouts.FoldedName(p)
 	c := n.wanted[key]
 	if c == nil {
 		c = &claim{}
@@ -90,8 +90,8 @@ func place(list []*unit) {
 		}
 		return cmp.Compare(a.first, b.first)
 	})
-	var taken formats.Names
+	var taken layouts.Names
 	for _, u := range list {
-		u.path = taken.Place(formats.Place{Path: u.want, Apart: u.apart, Folder: u.folder, Files: u.within})
+		u.path = taken.Place(layouts.Place{Path: u.want, Apart: u.apart, Folder: u.folder, Files: u.within})
 	}
 }

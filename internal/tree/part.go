@@ -9,14 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // part is a storage that has the files of one unit: those that somebody wrote as they were
 // read, the others as the log has them. So an import takes what was looked at, whatever
 // happens to the files meanwhile.
 type part struct {
-	under formats.Storage
+	under layouts.Storage
 	files map[string]piece
 }
 
@@ -28,9 +28,9 @@ type piece struct {
 	write   func(io.Writer) error // where there is no read
 }
 
-// List implements formats.Storage.
-func (s *part) List(_ context.Context, dir string) ([]formats.Entry, error) {
-	seen := make(map[string]formats.Entry)
+// List implements layouts.Storage.
+func (s *part) List(_ context.Context, dir string) ([]layouts.Entry, error) {
+	seen := make(map[string]layouts.Entry)
 	for p, f := range s.files {
 		rest := p
 		if dir != "" {
@@ -42,7 +42,7 @@ func (s *part) List(_ context.Context, dir string) ([]formats.Entry, error) {
 		}
 		name, _, in := strings.Cut(rest, "/")
 		if in {
-			seen[name] = formats.Entry{Name: name, Dir: true, Mode: 0o755}
+			seen[name] = layouts.Entry{Name: name, Dir: true, Mode: 0o755}
 		} else {
 			seen[name] = f.entry(name)
 		}
@@ -50,19 +50,19 @@ func (s *part) List(_ context.Context, dir string) ([]formats.Entry, error) {
 	if len(seen) == 0 && dir != "" {
 		return nil, &fs.PathError{Op: "list", Path: dir, Err: fs.ErrNotExist}
 	}
-	list := make([]formats.Entry, 0, len(seen))
+	list := make([]layouts.Entry, 0, len(seen))
 	for _, e := range seen {
 		list = append(list, e)
 	}
-	slices.SortFunc(list, func(a, b formats.Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b layouts.Entry) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
-func (f piece) entry(name string) formats.Entry {
-	return formats.Entry{Name: name, Size: f.size, Mode: f.mode, ModTime: f.modTime}
+func (f piece) entry(name string) layouts.Entry {
+	return layouts.Entry{Name: name, Size: f.size, Mode: f.mode, ModTime: f.modTime}
 }
 
-// Read implements formats.Storage.
+// Read implements layouts.Storage.
 func (s *part) Read(_ context.Context, p string) (io.ReadCloser, error) {
 	f, ok := s.files[p]
 	if !ok {
@@ -76,28 +76,28 @@ func (s *part) Read(_ context.Context, p string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// Stat implements formats.Storage.
-func (s *part) Stat(_ context.Context, p string) (formats.Entry, error) {
+// Stat implements layouts.Storage.
+func (s *part) Stat(_ context.Context, p string) (layouts.Entry, error) {
 	if f, ok := s.files[p]; ok {
 		return f.entry(path.Base(p)), nil
 	}
 	for q := range s.files {
 		if strings.HasPrefix(q, p+"/") {
-			return formats.Entry{Name: path.Base(p), Dir: true, Mode: 0o755}, nil
+			return layouts.Entry{Name: path.Base(p), Dir: true, Mode: 0o755}, nil
 		}
 	}
-	return formats.Entry{}, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
+	return layouts.Entry{}, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
 }
 
 var errReadOnly = &fs.PathError{Op: "write", Path: "", Err: fs.ErrPermission}
 
-// Write implements formats.Storage: nothing is written.
+// Write implements layouts.Storage: nothing is written.
 func (s *part) Write(context.Context, string, fs.FileMode, func(io.Writer) error) error {
 	return errReadOnly
 }
 
-// Append implements formats.Storage: nothing is written.
+// Append implements layouts.Storage: nothing is written.
 func (s *part) Append(context.Context, string, []byte) error { return errReadOnly }
 
-// Delete implements formats.Storage: nothing is deleted.
+// Delete implements layouts.Storage: nothing is deleted.
 func (s *part) Delete(context.Context, string) error { return errReadOnly }

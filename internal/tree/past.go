@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -17,7 +17,7 @@ import (
 //
 // What it has appended itself it sees.
 type past struct {
-	formats.Target
+	layouts.Target
 	upto  atomic.Uint64
 	actor string
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -31,7 +31,7 @@ type real struct {
 func newReal(t *testing.T, limit int) *real {
 	t.Helper()
 	r := &real{t: t, dir: filepath.Join(need(filepath.EvalSymlinks(t.TempDir())), "tree"), st: openStore(t)}
-	d := need(formats.OpenDir(r.dir))
+	d := need(layouts.OpenDir(r.dir))
 	r.tree = need(New(Config{Name: "real", Layout: plain{}, Storage: d, Target: r.st, Head: r.st.Log.Durable, BulkLimit: limit}))
 	r.runner = &projector.Runner{Log: r.st.Log, View: r.tree, Room: r.tree.Room}
 	ctx, stop := context.WithCancel(context.Background())

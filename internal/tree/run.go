@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 const (
@@ -65,7 +65,7 @@ func (t *Tree) Run(ctx context.Context) error {
 func (t *Tree) watch(ctx context.Context) (failed chan error, end func()) {
 	ctx, end = context.WithCancel(ctx)
 	failed = make(chan error, 1)
-	w, ok := t.c.Storage.(formats.Watcher)
+	w, ok := t.c.Storage.(layouts.Watcher)
 	if !ok || t.c.Way == Out {
 		failed <- errors.New("the storage does not say what changes")
 		return failed, end

@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // want is a file as it is to be.
 type want struct {
-	formats.File
+	layouts.File
 	unit events.Subject
 	at   events.Offset
 	sum  string
@@ -80,7 +80,7 @@ func (t *Tree) show(ctx context.Context, list []events.Subject, grown map[events
 			}
 		}
 		for _, w := range files {
-			if f := t.files[w.Path]; f == nil || f.sum != w.sum || formats.ModeOf(f.mode) != formats.ModeOf(w.Mode) || f.unit != sub || t.redo[sub] {
+			if f := t.files[w.Path]; f == nil || f.sum != w.sum || layouts.ModeOf(f.mode) != layouts.ModeOf(w.Mode) || f.unit != sub || t.redo[sub] {
 				wants = append(wants, w)
 			} else if f.at != at {
 				f.at = at
@@ -140,7 +140,7 @@ func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 		}
 	}
 	t.tidy(ctx, gone)
-	if s, ok := t.c.Storage.(formats.Syncer); ok && len(folders) > 0 {
+	if s, ok := t.c.Storage.(layouts.Syncer); ok && len(folders) > 0 {
 		if err := s.Sync(ctx, slices.Collect(maps.Keys(folders))...); err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offs
 			continue
 		}
 		if err != nil {
-			p = formats.Place{Apart: reasonOut(err)}
+			p = layouts.Place{Apart: reasonOut(err)}
 		}
 		t.names.add(u, -1)
 		if u.want != p.Path || u.apart != p.Apart || u.folder != p.Folder || !slices.Equal(u.within, p.Files) {
@@ -237,7 +237,7 @@ func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offs
 
 // reasonOut is why a layout has no files for a session, "" of what is just not there.
 func reasonOut(err error) string {
-	if e, ok := errors.AsType[*formats.LeftOutError](err); ok {
+	if e, ok := errors.AsType[*layouts.LeftOutError](err); ok {
 		return e.Reason
 	}
 	return ""
@@ -261,7 +261,7 @@ func (t *Tree) choose() {
 	}
 }
 
-func (t *Tree) placeOf(ctx context.Context, src formats.Source, sub events.Subject) (formats.Place, error) {
+func (t *Tree) placeOf(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Place, error) {
 	if sub.Kind == KindConflict {
 		return t.conflictPlace(ctx, src, sub)
 	}
@@ -295,7 +295,7 @@ func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offse
 	return list, nil
 }
 
-func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offset, name string) iter.Seq2[formats.File, error] {
+func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offset, name string) iter.Seq2[layouts.File, error] {
 	if sub.Kind == KindConflict {
 		return conflictFile(ctx, t.as(at), sub, name)
 	}
@@ -382,7 +382,7 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 	if there && (e.Dir || e.Size < 0) {
 		return false, errInTheWay
 	}
-	if have != nil && have.sum == w.sum && other == "" && formats.ModeOf(have.mode) == formats.ModeOf(w.Mode) && !t.isDropped(w.Path) {
+	if have != nil && have.sum == w.sum && other == "" && layouts.ModeOf(have.mode) == layouts.ModeOf(w.Mode) && !t.isDropped(w.Path) {
 		// There is nothing new to write. Whoever has saved the file, or taken it away, since it was
 		// looked at last made an edit, which is taken in.
 		have.at = w.at
@@ -392,19 +392,19 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 		}
 		return false, nil
 	}
-	if there && w.grew && have != nil && e.Version == have.version && e.Version != "" && e.Size == have.size && formats.ModeOf(have.mode) == formats.ModeOf(w.Mode) {
+	if there && w.grew && have != nil && e.Version == have.version && e.Version != "" && e.Size == have.size && layouts.ModeOf(have.mode) == layouts.ModeOf(w.Mode) {
 		if done, err := t.grow(ctx, w, have); done || err != nil {
 			return done && w.tail != nil, err
 		}
 	}
-	if there && have == nil && e.Size == w.size && formats.ModeOf(e.Mode) == formats.ModeOf(w.Mode) {
+	if there && have == nil && e.Size == w.size && layouts.ModeOf(e.Mode) == layouts.ModeOf(w.Mode) {
 		if sum, err := t.sumOf(ctx, w.Path); err == nil && sum == w.sum { // it is not touched
 			t.set(w.Path, &file{unit: w.unit, at: w.at, sum: sum, size: w.size, mode: e.Mode})
 			return false, nil
 		}
 	}
 	mode := w.Mode
-	if there && formats.ModeOf(e.Mode) == formats.ModeOf(mode) {
+	if there && layouts.ModeOf(e.Mode) == layouts.ModeOf(mode) {
 		mode = e.Mode // as the user's umask or group has it
 	}
 	old, err := t.swap(ctx, w.Path, mode, w.content)
@@ -502,7 +502,7 @@ func (s *skipper) Write(p []byte) (int, error) {
 // swap puts content in a file's place, and returns where what was there is now. A storage that
 // cannot do both in one moment keeps what it replaces first.
 func (t *Tree) swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (old string, err error) {
-	if s, ok := t.c.Storage.(formats.Swapper); ok {
+	if s, ok := t.c.Storage.(layouts.Swapper); ok {
 		return s.Swap(ctx, name, mode, content)
 	}
 	if old, err = t.copied(ctx, name); err != nil {
@@ -521,7 +521,7 @@ func (t *Tree) copied(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	old := formats.TemporaryName(name)
+	old := layouts.TemporaryName(name)
 	return old, t.c.Storage.Write(ctx, old, 0o600, func(w io.Writer) error {
 		_, err := io.Copy(w, r)
 		return err
@@ -540,7 +540,7 @@ func (t *Tree) remove(ctx context.Context, p string) error {
 		return err
 	}
 	var old string
-	if s, ok := t.c.Storage.(formats.Swapper); ok {
+	if s, ok := t.c.Storage.(layouts.Swapper); ok {
 		old, err = s.Displace(ctx, p)
 	} else if old, err = t.copied(ctx, p); err == nil {
 		err = t.c.Storage.Delete(ctx, p)
@@ -557,7 +557,7 @@ func (t *Tree) remove(ctx context.Context, p string) error {
 
 // tidy removes the folders that have become empty with the files that were removed.
 func (t *Tree) tidy(ctx context.Context, gone []string) {
-	if _, flat := t.c.Storage.(formats.Walker); flat {
+	if _, flat := t.c.Storage.(layouts.Walker); flat {
 		return // there are none, and to look would be to look at everything
 	}
 	for _, p := range gone {

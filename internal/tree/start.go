@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // recover finds out what became of what was about to be written when the tree ended, and has
@@ -19,7 +19,7 @@ func (t *Tree) recover(ctx context.Context) error {
 	}
 	for p, meant := range t.intents {
 		sum, err := t.sumOf(ctx, p)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, formats.ErrNotFile) { // a link is reported when it is skipped
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, layouts.ErrNotFile) { // a link is reported when it is skipped
 			t.c.Logger.Warn("a file of the tree cannot be read", "tree", t.c.Name, "path", p, "err", err)
 			continue
 		}
@@ -51,8 +51,8 @@ func (t *Tree) recover(ctx context.Context) error {
 // leftovers deals with temporary files that a crash has left. The caller holds mu.
 func (t *Tree) leftovers(ctx context.Context) (err error) {
 	enters := func(p string) bool { return path.Base(p) != ".git" }
-	t.each(ctx, "", enters, func(p string, e formats.Entry) {
-		if formats.IsTemporary(p) && e.Size >= 0 {
+	t.each(ctx, "", enters, func(p string, e layouts.Entry) {
+		if layouts.IsTemporary(p) && e.Size >= 0 {
 			err = errors.Join(err, t.leftover(ctx, p))
 		}
 	})

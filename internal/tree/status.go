@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // Status is how a tree is.
@@ -19,7 +19,7 @@ type Status struct {
 	Units    int  // sessions and documents that have files
 	Met      bool // every file was looked at since the tree remembers anything: what comes now is new
 	Noticed  int  // paths that may have changed, and are about to be looked at
-	Skipped  []formats.Problem
+	Skipped  []layouts.Problem
 	LeftOut  []LeftOut
 	Stuck    []*Error
 	Asking   *BulkError // nil: it does not ask
@@ -58,7 +58,7 @@ func (t *Tree) Status() Status {
 	defer t.mu.Unlock()
 	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Units: len(t.ofUnit), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched, LeftOut: t.leftOut()}
 	for _, p := range slices.Sorted(maps.Keys(t.skipped)) {
-		s.Skipped = append(s.Skipped, formats.Problem{File: p, Reason: t.skipped[p]})
+		s.Skipped = append(s.Skipped, layouts.Problem{File: p, Reason: t.skipped[p]})
 	}
 	for _, e := range t.stuck {
 		s.Stuck = append(s.Stuck, e)
@@ -68,7 +68,7 @@ func (t *Tree) Status() Status {
 
 // Verify compares every file with what the log says, and returns what differs: nothing of a
 // tree in which nobody has written since it was shown.
-func (t *Tree) Verify(ctx context.Context) ([]formats.Problem, error) {
+func (t *Tree) Verify(ctx context.Context) ([]layouts.Problem, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.load(ctx); err != nil {
@@ -77,8 +77,8 @@ func (t *Tree) Verify(ctx context.Context) ([]formats.Problem, error) {
 	if t.isAway() {
 		return nil, t.asking
 	}
-	var list []formats.Problem
-	problem := func(p, reason string) { list = append(list, formats.Problem{File: p, Reason: reason}) }
+	var list []layouts.Problem
+	problem := func(p, reason string) { list = append(list, layouts.Problem{File: p, Reason: reason}) }
 	known := make(map[string]bool)
 	for sub, u := range t.units {
 		files, err := t.render(ctx, sub, t.cursor.Offset)
@@ -99,7 +99,7 @@ func (t *Tree) Verify(ctx context.Context) ([]formats.Problem, error) {
 			}
 		}
 	}
-	t.walk(ctx, "", func(p string, e formats.Entry) {
+	t.walk(ctx, "", func(p string, e layouts.Entry) {
 		if !known[t.alias(ctx, p)] && e.Size >= 0 {
 			problem(p, "the log does not know it")
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 )
 
@@ -156,7 +156,7 @@ func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
 			t.set(e.path, nil) // the log changed it meanwhile: it is written again, if there is something to write
 		case e.gone:
 			gone = append(gone, e)
-		case is.Path != "" && is.sum == e.sum && formats.ModeOf(is.Mode) == formats.ModeOf(e.mode):
+		case is.Path != "" && is.sum == e.sum && layouts.ModeOf(is.Mode) == layouts.ModeOf(e.mode):
 			t.adopt(e, g.unit, head)
 		case e.found && have == nil && t.isOld(ctx, g.unit, e.path, e.path, e.sum, is):
 			t.adopt(e, g.unit, head) // and what the log has now comes in its place
@@ -300,7 +300,7 @@ func (t *Tree) bring(ctx context.Context, sub events.Subject, takes []*edit, sho
 		part.files[e.path] = piece{mode: e.mode, size: e.size, modTime: e.modTime, read: t.reader(ctx, e)}
 	}
 	reached("way back: before append")
-	report, err := t.c.Layout.ImportFrom(ctx, t.as(head), part, t.c.Root, formats.ImportOptions{Merge: true, Part: true})
+	report, err := t.c.Layout.ImportFrom(ctx, t.as(head), part, t.c.Root, layouts.ImportOptions{Merge: true, Part: true})
 	reached("way back: after append")
 	if err != nil {
 		return err
@@ -361,7 +361,7 @@ func (t *Tree) isShownElsewhere(ctx context.Context, e *edit, head events.Offset
 }
 
 // reasonOf says why an import did not take a file.
-func reasonOf(r formats.Report, p string) string {
+func reasonOf(r layouts.Report, p string) string {
 	for _, problem := range slices.Concat(r.Problems, r.Notes) {
 		if problem.File == p || problem.File == path.Dir(p) || strings.HasPrefix(p, problem.File+"/") {
 			return problem.Reason
@@ -457,7 +457,7 @@ func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum stri
 		return false
 	}
 	of := []events.Subject{sub}
-	if l, ok := t.c.Layout.(formats.Sharer); ok {
+	if l, ok := t.c.Layout.(layouts.Sharer); ok {
 		of = append(of, l.Others(sub, p)...)
 	}
 	var offsets []events.Offset

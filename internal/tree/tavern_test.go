@@ -10,7 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
@@ -18,9 +18,9 @@ import (
 // tavernLand is a team's folder: documents, agents, inboxes and queues.
 type tavernLand struct{}
 
-func (tavernLand) layout() formats.Layout { return taverndir.Layout{} }
+func (tavernLand) layout() layouts.Layout { return taverndir.Layout{} }
 
-func (tavernLand) root() formats.Root { return formats.Root{Name: ".tavern", Marker: "law"} }
+func (tavernLand) root() layouts.Root { return layouts.Root{Name: ".tavern", Marker: "law"} }
 
 var tavernPaths = []string{"docs/a.md", "docs/A.md", "docs/b.txt", "docs/d/a.md", "workflows/w.json", "agents/kettle/agent.md", "agents/kettle/notes.txt", "loose.txt"}
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // Way says in which direction changes go.
@@ -25,10 +25,10 @@ const (
 // Config says what a tree shows, and where.
 type Config struct {
 	Name    string          // for people, events and files
-	Layout  formats.Layout  // what the files are like
-	Root    formats.Root    // what is in it
-	Storage formats.Storage // where they are; it belongs to the tree alone
-	Target  formats.Target  // the store
+	Layout  layouts.Layout  // what the files are like
+	Root    layouts.Root    // what is in it
+	Storage layouts.Storage // where they are; it belongs to the tree alone
+	Target  layouts.Target  // the store
 	Head    func(ctx context.Context) (events.Offset, error)
 
 	Part      string           // of what Layout has files for: when it is another one, everything is placed anew

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/ailoop"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
@@ -57,11 +57,11 @@ func TestLive(t *testing.T) {
 		if chat := mustLoad(t, ailoop.Of(st, "new")); chat.Len() != 5 {
 			t.Errorf("%d messages in a new one", chat.Len())
 		}
-		want, r := formattest.Exported(t, st, ailoopdir.Layout{})
-		formattest.MustBeClean(t, r)
-		formattest.MustEqual(t, want, formattest.ReadLive(t, dir))
+		want, r := layouttest.Exported(t, st, ailoopdir.Layout{})
+		layouttest.MustBeClean(t, r)
+		layouttest.MustEqual(t, want, layouttest.ReadLive(t, dir))
 	})
-	t.Run("D-41 the files alone give equal histories", func(t *testing.T) { formattest.Alone(t, st, ailoopdir.Layout{}, dir) })
+	t.Run("D-41 the files alone give equal histories", func(t *testing.T) { layouttest.Alone(t, st, ailoopdir.Layout{}, dir) })
 }
 
 func readFile(t *testing.T, name string) string {

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
@@ -26,7 +26,7 @@ import (
 // byte for byte. It returns the export.
 func mustAgree(t fataler, test *testing.T, st *tally.Store, id string) map[string]string {
 	t.Helper()
-	files, report := formattest.Exported(test, st, erratadir.Layout{})
+	files, report := layouttest.Exported(test, st, erratadir.Layout{})
 	if len(report.Problems) > 0 {
 		t.Fatalf("export: %v", report.Problems)
 	}
@@ -160,9 +160,9 @@ func (a *agreement) edit(note string) {
 	data, err := json.Marshal(m)
 	a.must(err)
 	files[name] = string(data)
-	dir := formattest.WriteTree(a.test, filepath.Join(a.test.TempDir(), "p"), 0o600, files)
+	dir := layouttest.WriteTree(a.test, filepath.Join(a.test.TempDir(), "p"), 0o600, files)
 	defer os.RemoveAll(dir)
-	r, err := (erratadir.Layout{}).Import(a.test.Context(), a.st, dir, formats.ImportOptions{Merge: true})
+	r, err := (erratadir.Layout{}).Import(a.test.Context(), a.st, dir, layouts.ImportOptions{Merge: true})
 	a.must(err)
 	if len(r.Refused) > 0 {
 		a.t.Fatalf("refused: %+v", r)

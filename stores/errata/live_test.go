@@ -12,7 +12,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
@@ -58,9 +58,9 @@ func (b *bound) write(name, text string) {
 // equalsExport holds the folder to what an export of the store has.
 func (b *bound) equalsExport() {
 	b.t.Helper()
-	want, r := formattest.Exported(b.t, b.Store, erratadir.Layout{})
-	formattest.MustBeClean(b.t, r)
-	formattest.MustEqual(b.t, want, formattest.ReadLive(b.t, b.data))
+	want, r := layouttest.Exported(b.t, b.Store, erratadir.Layout{})
+	layouttest.MustBeClean(b.t, r)
+	layouttest.MustEqual(b.t, want, layouttest.ReadLive(b.t, b.data))
 }
 
 const (
@@ -79,9 +79,9 @@ func TestBoundFiles(t *testing.T) {
 			id := fmt.Sprintf("ses_%d", i)
 			b.write("sessions/"+id+"/session_metadata.json", strings.ReplaceAll(oldMeta, "ses_old", id))
 		}
-		before := formattest.ReadLive(t, b.data)
+		before := layouttest.ReadLive(t, b.data)
 		e := newErrata(t, b.Store, optionsIn(b.data, "ses_old"))
-		formattest.MustEqual(t, before, formattest.ReadLive(t, b.data)) // byte for byte
+		layouttest.MustEqual(t, before, layouttest.ReadLive(t, b.data)) // byte for byte
 		m, err := e.Metadata(ctx)
 		must(t, err)
 		if m.PromptCount != 1 || len(m.Runs) != 1 || m.FirstPrompt != "before" {
@@ -124,7 +124,7 @@ func TestBoundFiles(t *testing.T) {
 		}
 		wantEqual(t, "prompts", need(e.PromptHistory(ctx)), []string{"offline", "q", "before", "first"})
 		b.equalsExport()
-		t.Run("D-41 the files alone give equal sessions", func(t *testing.T) { formattest.Alone(t, b.Store, erratadir.Layout{}, b.data) })
+		t.Run("D-41 the files alone give equal sessions", func(t *testing.T) { layouttest.Alone(t, b.Store, erratadir.Layout{}, b.data) })
 	})
 	t.Run("E-41 each place is that of a file", func(t *testing.T) {
 		b := newBound(t)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/errata"
@@ -85,17 +85,17 @@ func (o *ourPanels) fill() {
 // and then with the file cut off.
 func (o *ourPanels) tear(id string) {
 	ctx, dir := o.t.Context(), filepath.Join(o.t.TempDir(), "data")
-	d := need(formats.OpenDir(dir))
+	d := need(layouts.OpenDir(dir))
 	defer d.Close()
-	need(formats.Export(ctx, o.st, erratadir.Layout{}, d, formats.ExportOptions{Session: id}))
+	need(layouts.Export(ctx, o.st, erratadir.Layout{}, d, layouts.ExportOptions{Session: id}))
 	o.st = need(o.st.In(o.st.Namespace() + "-imported"))
-	if r := need((erratadir.Layout{}).Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) > 0 {
+	if r := need((erratadir.Layout{}).Import(ctx, o.st, dir, layouts.ImportOptions{})); len(r.Problems) > 0 {
 		panic(r.Problems)
 	}
 	name := "sessions/" + id + "/session_content.json"
-	content := formattest.ReadTree(o.t, dir)[name]
+	content := layouttest.ReadTree(o.t, dir)[name]
 	writeTree(o.t, dir, map[string]string{name: content[:len(content)/2]})
-	if r := need((erratadir.Layout{}).Import(ctx, o.st, dir, formats.ImportOptions{})); len(r.Problems) != 1 || r.Problems[0].File != name {
+	if r := need((erratadir.Layout{}).Import(ctx, o.st, dir, layouts.ImportOptions{})); len(r.Problems) != 1 || r.Problems[0].File != name {
 		panic(fmt.Sprintf("the torn file is not named: %v", r.Problems))
 	}
 }

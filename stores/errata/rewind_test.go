@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -265,7 +265,7 @@ func writeTree(t *testing.T, dir string, files map[string]string) {
 // readTree reads the files below a folder, each with its permissions.
 func readTree(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	files := formattest.ReadTree(t, dir)
+	files := layouttest.ReadTree(t, dir)
 	for name, content := range files {
 		info, err := os.Lstat(filepath.Join(dir, name))
 		must(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/stores/evals"
@@ -82,7 +82,7 @@ func TestTracesAgree(t *testing.T) {
 				rt.Fatal(err)
 			}
 		}
-		files, report := formattest.Exported(t, st, tallydir.Layout{})
+		files, report := layouttest.Exported(t, st, tallydir.Layout{})
 		if len(report.Problems) > 0 {
 			rt.Fatalf("%v", report.Problems)
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
@@ -62,7 +62,7 @@ func testNothing(t *testing.T) {
 	for info, err := range local.Subjects(t.Context(), "") { // the log's own directory is there, with nothing in it
 		t.Errorf("%v, %v", info, err)
 	}
-	if files := formattest.ReadTree(t, dir); len(files) != 0 {
+	if files := layouttest.ReadTree(t, dir); len(files) != 0 {
 		t.Errorf("written into the project: %v", files)
 	}
 }
@@ -201,14 +201,14 @@ func testProjects(t *testing.T, st *tally.Store) {
 	}
 	bring(t, one, files("one"))
 	bring(t, two, files("second"))
-	formattest.MustEqual(t, files("one"), export(t, one))
-	formattest.MustEqual(t, files("second"), export(t, two))
+	layouttest.MustEqual(t, files("one"), export(t, one))
+	layouttest.MustEqual(t, files("second"), export(t, two))
 	// Into the same namespace the second is refused, and the first stays.
-	dir := formattest.WriteTree(t, t.TempDir(), 0o644, files("three"))
-	if r, err := (tallydir.Layout{}).Import(t.Context(), one, dir, formats.ImportOptions{}); err != nil || len(r.Refused) != 1 {
+	dir := layouttest.WriteTree(t, t.TempDir(), 0o644, files("three"))
+	if r, err := (tallydir.Layout{}).Import(t.Context(), one, dir, layouts.ImportOptions{}); err != nil || len(r.Refused) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	formattest.MustEqual(t, files("one"), export(t, one))
+	layouttest.MustEqual(t, files("one"), export(t, one))
 	if got := texts(mustContent(t, evals.Of(one, "golden"))); got != "one" {
 		t.Errorf("%s", got)
 	}

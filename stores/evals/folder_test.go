@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
@@ -48,7 +48,7 @@ func (s shown) program(told io.Reader) string {
 
 func (s shown) equalsExport() {
 	s.t.Helper()
-	formattest.MustEqual(s.t, export(s.t, s.Store), formattest.ReadLive(s.t, s.dir))
+	layouttest.MustEqual(s.t, export(s.t, s.Store), layouttest.ReadLive(s.t, s.dir))
 }
 
 func (s shown) records(id string) int { return len(recordsOf(s.t, s.Store, id)) }
@@ -91,7 +91,7 @@ func TestOriginalsProgram(t *testing.T) {
 			}
 		}
 		t.Run("D-41 the files alone give an equal conversation and its runs", func(t *testing.T) {
-			other := formattest.Alone(t, s.Store, tallydir.Layout{}, s.dir)
+			other := layouttest.Alone(t, s.Store, tallydir.Layout{}, s.dir)
 			mine, back := need(s.Session("c1").Load(ctx, "")), need(other.Loader().Session(ctx, events.Session(other.Namespace(), "c1"), 0))
 			if len(mine.Ledger.Runs) != 4 || len(back.Ledger.Runs) != 4 {
 				t.Errorf("%d runs, %d before", len(back.Ledger.Runs), len(mine.Ledger.Runs))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/gentree"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
@@ -40,7 +40,7 @@ func BenchmarkImportCorpus(b *testing.B) {
 		st := need(embedded.Open(b.Context(), embedded.Options{Store: b.TempDir(), Backend: "local"}))
 		began = time.Now()
 		for _, root := range roots {
-			r, err := (tallydir.Layout{}).Import(b.Context(), st, root, formats.ImportOptions{})
+			r, err := (tallydir.Layout{}).Import(b.Context(), st, root, layouts.ImportOptions{})
 			if err != nil || r.Events == 0 || len(r.Problems) > 0 {
 				b.Fatalf("%+v, %v", r, err)
 			}
@@ -63,7 +63,7 @@ func BenchmarkAppendCorpus(b *testing.B) {
 	sessions := make(map[events.Subject][]events.Event)
 	st := storetest.Open(b, "memory")
 	for _, root := range roots {
-		need((tallydir.Layout{}).Import(b.Context(), st, root, formats.ImportOptions{}))
+		need((tallydir.Layout{}).Import(b.Context(), st, root, layouts.ImportOptions{}))
 	}
 	for rec, err := range st.Log.Read(b.Context(), events.Range{}) {
 		if err != nil {

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
 	"github.com/tallylog/tally/internal/testkit/gentree"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/evals"
 	"github.com/tallylog/tally/stores/evals/tallydir"
@@ -34,14 +34,14 @@ func TestFolder(t *testing.T) {
 func export(t *testing.T, st *tally.Store) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
-	formattest.MustExport(t, st, tallydir.Layout{}, dir, formats.ExportOptions{})
-	return formattest.ReadTree(t, dir)
+	layouttest.MustExport(t, st, tallydir.Layout{}, dir, layouts.ExportOptions{})
+	return layouttest.ReadTree(t, dir)
 }
 
-func bring(t *testing.T, st *tally.Store, files map[string]string) formats.Report {
+func bring(t *testing.T, st *tally.Store, files map[string]string) layouts.Report {
 	t.Helper()
-	dir := formattest.WriteTree(t, filepath.Join(t.TempDir(), "project"), 0o644, files)
-	r, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
+	dir := layouttest.WriteTree(t, filepath.Join(t.TempDir(), "project"), 0o644, files)
+	r, err := (tallydir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func testMetaFile(t *testing.T, st *tally.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	formattest.MustEqual(t, map[string]string{c.Path() + "/meta.json": "{\n  \"id\": \"c1\",\n  \"createdAt\": \"" + string(made.At) + "\"\n}"}, export(t, st))
+	layouttest.MustEqual(t, map[string]string{c.Path() + "/meta.json": "{\n  \"id\": \"c1\",\n  \"createdAt\": \"" + string(made.At) + "\"\n}"}, export(t, st))
 }
 
 // recorded is a conversation with all that can be recorded.
@@ -85,7 +85,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 		"conversations/c1/trajectory.meta.json":    "{\n  \"version\": 1,\n  \"trajectoryId\": \"c1\",\n  \"createdAt\": \"2026-01-23T12:35:42.341Z\",\n  \"goal\": \"a < b & c\",\n  \"persona\": {\n    \"description\": \"d\"\n  }\n}",
 		"conversations/c1/runs/tally/run-1-a.json": "{\n  \"runId\": \"run-1-a\",\n  \"timestamp\": \"\",\n  \"perTargetResults\": [],\n  \"aggregateSummaries\": [],\n  \"evalSummaries\": {}\n}",
 	}
-	formattest.MustEqual(t, want, files)
+	layouttest.MustEqual(t, want, files)
 	if traces := files["conversations/c1/stepTraces.json"]; !strings.HasPrefix(traces, "[\n  {\n    \"turnIndex\": 0,\n    \"userMessage\": {") || !strings.HasSuffix(traces, "\n  }\n]") {
 		t.Errorf("traces\n%s", traces)
 	}
@@ -94,7 +94,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 	if r := bring(t, other, files); len(r.Problems) != 0 {
 		t.Errorf("%v", r.Problems)
 	}
-	formattest.MustEqual(t, files, export(t, other))
+	layouttest.MustEqual(t, files, export(t, other))
 	d, back := mustContent(t, evals.Of(st, "c1")), mustContent(t, evals.Of(other, "c1"))
 	if len(d.Steps) != len(back.Steps) || string(d.Metadata) != `{"k": 1.0}` || string(back.Metadata) != `{"k":1.0}` {
 		t.Errorf("%+v, %+v", d, back)
@@ -109,11 +109,11 @@ func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 	for _, root := range []string{"travel", "cashflow"} {
 		dir := testkit.Data(t, "tally", root)
 		own := need(st.In(st.Namespace() + "-" + root))
-		if r, err := (tallydir.Layout{}).Import(t.Context(), own, dir, formats.ImportOptions{}); err != nil || len(r.Problems) > 0 {
+		if r, err := (tallydir.Layout{}).Import(t.Context(), own, dir, layouts.ImportOptions{}); err != nil || len(r.Problems) > 0 {
 			t.Fatalf("%v, %v", r.Problems, err)
 		}
-		files := formattest.ReadTree(t, dir)
-		formattest.MustEqual(t, files, export(t, own))
+		files := layouttest.ReadTree(t, dir)
+		layouttest.MustEqual(t, files, export(t, own))
 		for _, c := range need(evals.List(t.Context(), own)) {
 			savedAsLoaded(t, own, c, files)
 			goesOn(t, own, c)
@@ -175,9 +175,9 @@ func TestGeneratedFolders(t *testing.T) {
 				t.Fatal(err)
 			}
 			own := need(st.In(fmt.Sprint("folder-", seed)))
-			need((tallydir.Layout{}).Import(t.Context(), own, dir, formats.ImportOptions{}))
-			formattest.MustEqual(t, formattest.ReadTree(t, dir), export(t, own))
-			if again := need((tallydir.Layout{}).Import(t.Context(), own, dir, formats.ImportOptions{})); again.Events != 0 {
+			need((tallydir.Layout{}).Import(t.Context(), own, dir, layouts.ImportOptions{}))
+			layouttest.MustEqual(t, layouttest.ReadTree(t, dir), export(t, own))
+			if again := need((tallydir.Layout{}).Import(t.Context(), own, dir, layouts.ImportOptions{})); again.Events != 0 {
 				t.Errorf("a second import added %d events", again.Events)
 			}
 		})
@@ -191,7 +191,7 @@ func testOldLayout(t *testing.T, st *tally.Store) {
 		"conversations/c1/runs/run-1-a.json":  "{ \"old\": 1 }\n",
 	}
 	bring(t, st, files)
-	formattest.MustEqual(t, files, export(t, st))
+	layouttest.MustEqual(t, files, export(t, st))
 	c := evals.Of(st, "c1")
 	if runs := need(c.ListRuns(t.Context())); len(runs) != 0 {
 		t.Errorf("runs %v", runs)

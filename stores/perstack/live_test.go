@@ -10,9 +10,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/sealed"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/perstack"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
@@ -59,9 +59,9 @@ func TestLive(t *testing.T) {
 				t.Errorf("%q: the event is in %v", id, list)
 			}
 		}
-		want, r := formattest.Exported(t, st, layout)
-		formattest.MustBeClean(t, r)
-		formattest.MustEqual(t, want, formattest.ReadLive(t, folder))
+		want, r := layouttest.Exported(t, st, layout)
+		layouttest.MustBeClean(t, r)
+		layouttest.MustEqual(t, want, layouttest.ReadLive(t, folder))
 	})
 	t.Run("P-13 without an adapter the setting is in the store's tree, with one there and in its file", func(t *testing.T) {
 		files, elsewhere := perstack.CreateDefaultFileSystem(), t.TempDir()
@@ -97,7 +97,7 @@ func TestLive(t *testing.T) {
 	})
 	t.Run("D-41 the files alone give equal jobs", func(t *testing.T) {
 		other := need(st.In("alone"))
-		need(layout.Import(ctx, other, filepath.Dir(folder), formats.ImportOptions{}))
+		need(layout.Import(ctx, other, filepath.Dir(folder), layouts.ImportOptions{}))
 		if have, want := need(perstack.GetAllJobs(ctx, other)), need(perstack.GetAllJobs(ctx, st)); !reflect.DeepEqual(have, want) {
 			t.Errorf("jobs %+v, want %+v", have, want)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/tavern"
@@ -40,12 +40,12 @@ func TestAgentTravels(t *testing.T) {
 	}
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx := t.Context()
-		r := need(taverndir.Layout{}.Import(ctx, st, agentDir(t, files), formats.ImportOptions{}))
-		out, _ := formattest.Exported(t, st, taverndir.Layout{})
+		r := need(taverndir.Layout{}.Import(ctx, st, agentDir(t, files), layouts.ImportOptions{}))
+		out, _ := layouttest.Exported(t, st, taverndir.Layout{})
 		t.Run("D-53 clone and travel", func(t *testing.T) {
 			other := need(tally.Open(ctx, logtest.Open(t), tally.Config{}))
-			need(taverndir.Layout{}.Import(ctx, other, agentDir(t, out), formats.ImportOptions{}))
-			again, _ := formattest.Exported(t, other, taverndir.Layout{})
+			need(taverndir.Layout{}.Import(ctx, other, agentDir(t, out), layouts.ImportOptions{}))
+			again, _ := layouttest.Exported(t, other, taverndir.Layout{})
 			if diff := cmp.Diff(files, out) + cmp.Diff(out, again); diff != "" {
 				t.Error(diff)
 			}
@@ -83,7 +83,7 @@ func TestAgentTravels(t *testing.T) {
 				state := []string{"working", "waiting", "working", "idle"}[n%4]
 				must(t, a.SetState(ctx, state, ""))
 				now["agents/kettle/agent.md"] = strings.Replace(agentFile, "state: idle", "state: "+state, 1)
-				out, _ := formattest.Exported(t, st, taverndir.Layout{})
+				out, _ := layouttest.Exported(t, st, taverndir.Layout{})
 				if diff := cmp.Diff(now, out); diff != "" {
 					t.Fatal(diff)
 				}

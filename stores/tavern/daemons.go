@@ -10,7 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -42,18 +42,18 @@ type DaemonOptions struct {
 //
 // Each decision rests on what the log says, and is an append that has no effect if that is
 // so no more: daemons may run in several processes at once. None takes away bytes.
-func Daemons(st *tally.Store, o DaemonOptions, names ...string) ([]tend.Daemon, error) {
+func Daemons(st *tally.Store, o DaemonOptions, names ...string) ([]daemon.Daemon, error) {
 	if len(names) == 0 {
 		names = DaemonNames()
 	}
-	var list []tend.Daemon
+	var list []daemon.Daemon
 	for _, name := range names {
-		d := &daemon{st: st, o: o, name: name}
+		d := &decider{st: st, o: o, name: name}
 		switch name {
 		case DaemonDelivery:
-			d.rounds = []round{{what: projector.DueOverdue, decide: (*daemon).overdue}, {what: projector.DueGone, decide: (*daemon).left}, {what: projector.DueHandover, decide: (*daemon).refused}}
+			d.rounds = []round{{what: projector.DueOverdue, decide: (*decider).overdue}, {what: projector.DueGone, decide: (*decider).left}, {what: projector.DueHandover, decide: (*decider).refused}}
 		case DaemonDispatch:
-			d.rounds = []round{{what: projector.DueQueue, decide: whole((*daemon).queue)}, {what: projector.DueFlow, decide: whole((*daemon).flow)}, {what: projector.DueAgentLease, decide: whole((*daemon).agent)}}
+			d.rounds = []round{{what: projector.DueQueue, decide: whole((*decider).queue)}, {what: projector.DueFlow, decide: whole((*decider).flow)}, {what: projector.DueAgentLease, decide: whole((*decider).agent)}}
 		case DaemonJanitor:
 			d.rounds = d.janitor()
 		default:
@@ -65,13 +65,13 @@ func Daemons(st *tally.Store, o DaemonOptions, names ...string) ([]tend.Daemon, 
 }
 
 // janitor is what the janitor looks at: what has no window stays.
-func (d *daemon) janitor() []round {
-	list := []round{{what: projector.DueDocument, decide: whole((*daemon).expired)}}
+func (d *decider) janitor() []round {
+	list := []round{{what: projector.DueDocument, decide: whole((*decider).expired)}}
 	for _, r := range []round{
-		{projector.DueAgentEnded, d.o.Agents.Archive, whole((*daemon).agent)},
-		{projector.DueAgentArchived, d.o.Agents.Purge, whole((*daemon).agent)},
-		{projector.DueOverlay, d.o.Orphans, whole((*daemon).orphan)},
-		{projector.DueOrphan, d.o.Orphans, whole((*daemon).orphan)},
+		{projector.DueAgentEnded, d.o.Agents.Archive, whole((*decider).agent)},
+		{projector.DueAgentArchived, d.o.Agents.Purge, whole((*decider).agent)},
+		{projector.DueOverlay, d.o.Orphans, whole((*decider).orphan)},
+		{projector.DueOrphan, d.o.Orphans, whole((*decider).orphan)},
 	} {
 		if r.window > 0 {
 			list = append(list, r)
@@ -80,8 +80,8 @@ func (d *daemon) janitor() []round {
 	return list
 }
 
-// daemon is a [tend.Daemon].
-type daemon struct {
+// decider is a [daemon.Daemon].
+type decider struct {
 	st     *tally.Store
 	o      DaemonOptions
 	name   string
@@ -92,12 +92,12 @@ type daemon struct {
 type round struct {
 	what   string
 	window time.Duration // from when something is listed for until something is due
-	decide func(d *daemon, ctx context.Context, due tend.Due, now time.Time) iter.Seq2[Decision, error]
+	decide func(d *decider, ctx context.Context, due daemon.Due, now time.Time) iter.Seq2[Decision, error]
 }
 
 // whole has all decisions on a subject taken before the first is made.
-func whole(decide func(*daemon, context.Context, tend.Due, time.Time) ([]Decision, error)) func(*daemon, context.Context, tend.Due, time.Time) iter.Seq2[Decision, error] {
-	return func(d *daemon, ctx context.Context, due tend.Due, now time.Time) iter.Seq2[Decision, error] {
+func whole(decide func(*decider, context.Context, daemon.Due, time.Time) ([]Decision, error)) func(*decider, context.Context, daemon.Due, time.Time) iter.Seq2[Decision, error] {
+	return func(d *decider, ctx context.Context, due daemon.Due, now time.Time) iter.Seq2[Decision, error] {
 		return func(yield func(Decision, error) bool) {
 			list, err := decide(d, ctx, due, now)
 			if err != nil {
@@ -113,13 +113,13 @@ func whole(decide func(*daemon, context.Context, tend.Due, time.Time) ([]Decisio
 	}
 }
 
-// Name implements [tend.Daemon].
-func (d *daemon) Name() string { return d.name }
+// Name implements [daemon.Daemon].
+func (d *decider) Name() string { return d.name }
 
-// Look implements [tend.Daemon].
-func (d *daemon) Look(ctx context.Context, work tend.Work, now time.Time) (res tend.Looked, err error) {
+// Look implements [daemon.Daemon].
+func (d *decider) Look(ctx context.Context, work daemon.Work, now time.Time) (res daemon.Looked, err error) {
 	for _, r := range d.rounds {
-		do := func(due tend.Due) error { return d.settle(ctx, &res, r, due, now) }
+		do := func(due daemon.Due) error { return d.settle(ctx, &res, r, due, now) }
 		if err := res.Each(ctx, work, r.what, now, r.window, do); err != nil {
 			return res, err
 		}
@@ -131,16 +131,16 @@ func (d *daemon) Look(ctx context.Context, work tend.Work, now time.Time) (res t
 const maxVerdicts = 8
 
 // in is the daemon in a namespace.
-func (d *daemon) in(namespace string) (*daemon, error) {
+func (d *decider) in(namespace string) (*decider, error) {
 	if namespace == d.st.Namespace() {
 		return d, nil
 	}
 	st, err := d.st.In(namespace)
-	return &daemon{st: st, o: d.o, name: d.name}, err
+	return &decider{st: st, o: d.o, name: d.name}, err
 }
 
 // settle decides on a subject until nothing is due there any more.
-func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend.Due, now time.Time) error {
+func (d *decider) settle(ctx context.Context, res *daemon.Looked, r round, due daemon.Due, now time.Time) error {
 	d, err := d.in(due.Subject.Namespace)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (d *daemon) settle(ctx context.Context, res *tend.Looked, r round, due tend
 			unshown = cmp.Or(unshown, err)
 			switch {
 			case made:
-				res.Made = append(res.Made, tend.Decision{Subject: v.Parts[0].Subject, What: v.Why})
+				res.Made = append(res.Made, daemon.Decision{Subject: v.Parts[0].Subject, What: v.Why})
 			case len(v.Parts) > 0:
 				res.Refused++
 				void = true

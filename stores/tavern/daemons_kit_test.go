@@ -11,7 +11,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/catalog"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -19,8 +19,8 @@ import (
 // daemonWindows keep what the dead have left for an hour, and dead agents for a day more.
 var daemonWindows = tavern.DaemonOptions{Agents: tavern.AgentWindows{Archive: time.Hour, Purge: 24 * time.Hour}, Orphans: time.Hour}
 
-func daemonScan(st *tally.Store) *tend.Scan {
-	return tend.NewScan(st.Log, st.Loader())
+func daemonScan(st *tally.Store) *daemon.Scan {
+	return daemon.NewScan(st.Log, st.Loader())
 }
 
 // daemonView is the view of a store, as it is when it is asked.
@@ -37,7 +37,7 @@ func (v daemonView) Due(ctx context.Context, what string, upto time.Time, limit 
 }
 
 // daemonViewOf makes the view of a store. end takes it away.
-func daemonViewOf(t testing.TB, st *tally.Store) (v tend.Work, end func()) {
+func daemonViewOf(t testing.TB, st *tally.Store) (v daemon.Work, end func()) {
 	dir := need(os.MkdirTemp("", "work"))
 	work := catalog.NewWork(dir, slog.New(slog.DiscardHandler))
 	r := &projector.Runner{Log: st.Log, View: work}
@@ -47,16 +47,16 @@ func daemonViewOf(t testing.TB, st *tally.Store) (v tend.Work, end func()) {
 }
 
 // daemonsOf are daemons of a store.
-func daemonsOf(st *tally.Store, names ...string) []tend.Daemon {
+func daemonsOf(st *tally.Store, names ...string) []daemon.Daemon {
 	return need(tavern.Daemons(st, daemonWindows, names...))
 }
 
 // daemonDecides has daemons look until there is nothing left to decide, and returns what they
 // decided, and when they want to look again.
-func daemonDecides(t testing.TB, work tend.Work, now time.Time, daemons ...tend.Daemon) (made []tend.Decision, next time.Time) {
+func daemonDecides(t testing.TB, work daemon.Work, now time.Time, daemons ...daemon.Daemon) (made []daemon.Decision, next time.Time) {
 	t.Helper()
 	for again := true; again; {
-		var all tend.Looked
+		var all daemon.Looked
 		again = false
 		for _, d := range daemons {
 			res, err := d.Look(t.Context(), work, now)
@@ -70,7 +70,7 @@ func daemonDecides(t testing.TB, work tend.Work, now time.Time, daemons ...tend.
 }
 
 // daemonWhats are the decisions as text, sorted.
-func daemonWhats(made []tend.Decision) (list []string) {
+func daemonWhats(made []daemon.Decision) (list []string) {
 	for _, m := range made {
 		list = append(list, m.Subject.String()+": "+m.What)
 	}
@@ -79,7 +79,7 @@ func daemonWhats(made []tend.Decision) (list []string) {
 }
 
 // daemonOrphans lists what belongs to somebody who is gone.
-func daemonOrphans(t testing.TB, work tend.Work) (list []tend.Due) {
+func daemonOrphans(t testing.TB, work daemon.Work) (list []daemon.Due) {
 	t.Helper()
 	for _, what := range []string{projector.DueOrphan, projector.DueOverlay} {
 		list = append(list, need(work.Due(t.Context(), what, time.Now().AddDate(100, 0, 0), 1000))...)
@@ -88,9 +88,9 @@ func daemonOrphans(t testing.TB, work tend.Work) (list []tend.Due) {
 }
 
 // daemonBlunt is work that does not say which records it is about.
-type daemonBlunt struct{ tend.Work }
+type daemonBlunt struct{ daemon.Work }
 
-func (b daemonBlunt) Due(ctx context.Context, what string, upto time.Time, limit int) ([]tend.Due, error) {
+func (b daemonBlunt) Due(ctx context.Context, what string, upto time.Time, limit int) ([]daemon.Due, error) {
 	list, err := b.Work.Due(ctx, what, upto, limit)
 	for i := range list {
 		list[i].About = 0

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
@@ -111,7 +111,7 @@ func drawDaemonKills(t *rapid.T) *daemonKills {
 type daemonWorld struct {
 	st    *tally.Store
 	meet  *meeting
-	work  tend.Work
+	work  daemon.Work
 	clock atomic.Int64 // nanoseconds
 	kills atomic.Pointer[daemonKills]
 	count atomic.Int64

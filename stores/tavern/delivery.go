@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/projector"
 )
 
 // overdue decides on the open questions of the owner of an inbox.
-func (d *daemon) overdue(ctx context.Context, due tend.Due, now time.Time) iter.Seq2[Decision, error] {
+func (d *decider) overdue(ctx context.Context, due daemon.Due, now time.Time) iter.Seq2[Decision, error] {
 	asker, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
 		return nothing
@@ -30,7 +30,7 @@ func nothing(func(Decision, error) bool) {}
 
 // questions yields the messages of the record in which a question is, or of all inboxes if
 // that is not known.
-func (d *daemon) questions(ctx context.Context, asker string, at events.Offset) iter.Seq2[projector.Letter, error] {
+func (d *decider) questions(ctx context.Context, asker string, at events.Offset) iter.Seq2[projector.Letter, error] {
 	if at != 0 {
 		return d.lettersAt(ctx, at)
 	}
@@ -53,7 +53,7 @@ func (d *daemon) questions(ctx context.Context, asker string, at events.Offset) 
 }
 
 // left decides on what lies in the inbox of somebody who is gone.
-func (d *daemon) left(ctx context.Context, due tend.Due, _ time.Time) iter.Seq2[Decision, error] {
+func (d *decider) left(ctx context.Context, due daemon.Due, _ time.Time) iter.Seq2[Decision, error] {
 	receiver, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
 		return nothing
@@ -81,7 +81,7 @@ func failed(err error) iter.Seq2[Decision, error] {
 }
 
 // refused decides on the message that the receiver of an inbox would not take.
-func (d *daemon) refused(ctx context.Context, due tend.Due, now time.Time) iter.Seq2[Decision, error] {
+func (d *decider) refused(ctx context.Context, due daemon.Due, now time.Time) iter.Seq2[Decision, error] {
 	receiver, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
 		return nothing
@@ -103,7 +103,7 @@ func (d *daemon) refused(ctx context.Context, due tend.Due, now time.Time) iter.
 // tell decides on messages of which nothing has come to their senders yet, by what is in the
 // log up to where their inboxes are read. Each is decided on when what was decided before is
 // made, as that is in the inbox of the same sender, perhaps.
-func (d *daemon) tell(ctx context.Context, letters iter.Seq2[projector.Letter, error], decide func(projector.Letter, events.Offset) (Decision, error)) iter.Seq2[Decision, error] {
+func (d *decider) tell(ctx context.Context, letters iter.Seq2[projector.Letter, error], decide func(projector.Letter, events.Offset) (Decision, error)) iter.Seq2[Decision, error] {
 	return func(yield func(Decision, error) bool) {
 		answers := make(map[events.Subject]*answered)
 		for l, err := range letters {
@@ -119,7 +119,7 @@ func (d *daemon) tell(ctx context.Context, letters iter.Seq2[projector.Letter, e
 }
 
 // untold decides on one message; nothing is due of one whose sender has an answer, or was told.
-func (d *daemon) untold(ctx context.Context, answers map[events.Subject]*answered, l projector.Letter, decide func(projector.Letter, events.Offset) (Decision, error)) (Decision, error) {
+func (d *decider) untold(ctx context.Context, answers map[events.Subject]*answered, l projector.Letter, decide func(projector.Letter, events.Offset) (Decision, error)) (Decision, error) {
 	asOf, err := d.st.Log.Durable(ctx)
 	if err != nil {
 		return Decision{}, err
@@ -156,7 +156,7 @@ type answered struct {
 }
 
 // letters yields the messages of a range. What cannot be read is left out.
-func (d *daemon) letters(ctx context.Context, r events.Range) iter.Seq2[projector.Letter, error] {
+func (d *decider) letters(ctx context.Context, r events.Range) iter.Seq2[projector.Letter, error] {
 	return func(yield func(projector.Letter, error) bool) {
 		for rec, err := range d.st.Log.Read(ctx, r) {
 			var list []projector.Letter
@@ -180,11 +180,11 @@ func (d *daemon) letters(ctx context.Context, r events.Range) iter.Seq2[projecto
 }
 
 // lettersAt yields the messages of one record.
-func (d *daemon) lettersAt(ctx context.Context, at events.Offset) iter.Seq2[projector.Letter, error] {
+func (d *decider) lettersAt(ctx context.Context, at events.Offset) iter.Seq2[projector.Letter, error] {
 	return d.letters(ctx, events.Range{Namespace: d.st.Namespace(), After: at - 1, Upto: at})
 }
 
-func (d *daemon) lettersIn(ctx context.Context, rec events.Record) ([]projector.Letter, error) {
+func (d *decider) lettersIn(ctx context.Context, rec events.Record) ([]projector.Letter, error) {
 	rec, err := projector.Resolve(ctx, d.st.Log, rec, d.st.MaxValue())
 	if err != nil {
 		return nil, err

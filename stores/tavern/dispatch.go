@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/projector"
 )
 
 // queue decides on the items of a queue that nobody has.
-func (d *daemon) queue(ctx context.Context, due tend.Due, now time.Time) (list []Decision, err error) {
+func (d *decider) queue(ctx context.Context, due daemon.Due, now time.Time) (list []Decision, err error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, projector.QueueSession(""))
 	if !ok {
 		return nil, nil
@@ -44,7 +44,7 @@ func (q *Queue) Decide(ctx context.Context, now time.Time) (QueueDecision, error
 
 // flow decides on a flow whose worker may be lost. That it is to be stopped as its owner is gone
 // goes first, so that it does not depend on who looks first what becomes of it.
-func (d *daemon) flow(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
+func (d *decider) flow(ctx context.Context, due daemon.Due, now time.Time) ([]Decision, error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, flowSession(""))
 	if !ok {
 		return nil, nil
@@ -63,7 +63,7 @@ func (d *daemon) flow(ctx context.Context, due tend.Due, now time.Time) ([]Decis
 }
 
 // agent decides on an agent: that it is lost, archived or purged.
-func (d *daemon) agent(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
+func (d *decider) agent(ctx context.Context, due daemon.Due, now time.Time) ([]Decision, error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, agentSessions)
 	if !ok {
 		return nil, nil
@@ -84,7 +84,7 @@ func (d *daemon) agent(ctx context.Context, due tend.Due, now time.Time) ([]Deci
 
 // windows are those by which a daemon decides on agents: one that is not the janitor archives
 // and purges nothing.
-func (d *daemon) windows() AgentWindows {
+func (d *decider) windows() AgentWindows {
 	if d.name != DaemonJanitor {
 		return AgentWindows{}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -21,7 +21,7 @@ const (
 )
 
 // expired decides on a document whose time may be over.
-func (d *daemon) expired(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
+func (d *decider) expired(ctx context.Context, due daemon.Due, now time.Time) ([]Decision, error) {
 	doc, rev, err := d.document(ctx, due.Subject)
 	if err != nil || rev == nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (d *daemon) expired(ctx context.Context, due tend.Due, now time.Time) ([]De
 }
 
 // orphan decides on what belongs to somebody who may be gone.
-func (d *daemon) orphan(ctx context.Context, due tend.Due, now time.Time) ([]Decision, error) {
+func (d *decider) orphan(ctx context.Context, due daemon.Due, now time.Time) ([]Decision, error) {
 	if queue, id, is := projector.ItemOf(due.Subject.ID); is && due.Subject.IsSession() {
 		return d.orphanChangeset(ctx, QueueOf(d.st, queue), id, now)
 	}
@@ -56,7 +56,7 @@ func (d *daemon) orphan(ctx context.Context, due tend.Due, now time.Time) ([]Dec
 	return []Decision{{Parts: []log.Part{part}, Why: ReasonOrphaned}}, err
 }
 
-func (d *daemon) orphanFlow(ctx context.Context, sub events.Subject, now time.Time) ([]Decision, error) {
+func (d *decider) orphanFlow(ctx context.Context, sub events.Subject, now time.Time) ([]Decision, error) {
 	id, ok := strings.CutPrefix(sub.ID, flowSession(""))
 	if !ok {
 		return nil, nil
@@ -78,7 +78,7 @@ func (d *daemon) orphanFlow(ctx context.Context, sub events.Subject, now time.Ti
 }
 
 // orphanChangeset decides on a changeset: while somebody makes it, it is left to them.
-func (d *daemon) orphanChangeset(ctx context.Context, q *Queue, id string, now time.Time) ([]Decision, error) {
+func (d *decider) orphanChangeset(ctx context.Context, q *Queue, id string, now time.Time) ([]Decision, error) {
 	i, of, err := q.open(ctx, id)
 	if err != nil || i == nil || i.Run.Kind != kindChangeset {
 		return nil, err
@@ -103,7 +103,7 @@ func (d *daemon) orphanChangeset(ctx context.Context, q *Queue, id string, now t
 }
 
 // document reads what a document says of itself, nothing if it is not there.
-func (d *daemon) document(ctx context.Context, sub events.Subject) (*projector.Document, *projector.Revision, error) {
+func (d *decider) document(ctx context.Context, sub events.Subject) (*projector.Document, *projector.Revision, error) {
 	doc, err := d.st.Loader().History(ctx, sub)
 	if errors.Is(err, tally.ErrNotFound) {
 		return nil, nil, nil
@@ -127,7 +127,7 @@ func deleting(doc *projector.Document, reason string) (log.Part, error) {
 
 // goneSince returns since when an owner is gone, by the log, who is an agent, by its id or
 // its session, or a flow, by its session; the zero time if it is not, or nobody knows it.
-func (d *daemon) goneSince(ctx context.Context, owner string) (time.Time, error) {
+func (d *decider) goneSince(ctx context.Context, owner string) (time.Time, error) {
 	if id, ok := strings.CutPrefix(owner, flowSession("")); ok {
 		s, err := FlowOf(d.st, id).now(ctx)
 		if errors.Is(err, tally.ErrNotFound) || isInvalid(err) {
@@ -141,7 +141,7 @@ func (d *daemon) goneSince(ctx context.Context, owner string) (time.Time, error)
 	return d.agentGone(ctx, strings.TrimPrefix(owner, agentSessions))
 }
 
-func (d *daemon) agentGone(ctx context.Context, id string) (time.Time, error) {
+func (d *decider) agentGone(ctx context.Context, id string) (time.Time, error) {
 	i, err := AgentOf(d.st, id).load(ctx)
 	if _, other := errors.AsType[*tally.KindError](err); other || isInvalid(err) {
 		return time.Time{}, nil

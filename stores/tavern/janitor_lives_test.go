@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -204,7 +204,7 @@ func (w *livesWorld) janitors(t *testing.T) {
 	t.Helper()
 	var both sync.WaitGroup
 	for range 2 {
-		list := append([]tend.Daemon(nil), daemonsOf(w.st)...)
+		list := append([]daemon.Daemon(nil), daemonsOf(w.st)...)
 		both.Go(func() {
 			if _, err := embedded.TendOnce(t.Context(), w.st, list, nil); err != nil {
 				t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
@@ -75,9 +75,9 @@ func TestLayers(t *testing.T) {
 			}
 		})
 		t.Run("D-23 the project's part is exported on its own", func(t *testing.T) {
-			out := need(formats.OpenDir(t.TempDir()))
+			out := need(layouts.OpenDir(t.TempDir()))
 			defer out.Close()
-			report := need(formats.Export(ctx, tavern.LayerOnly(st, tavern.LayerProject), lifeForm{}, out, formats.ExportOptions{All: true, Any: true}))
+			report := need(layouts.Export(ctx, tavern.LayerOnly(st, tavern.LayerProject), lifeForm{}, out, layouts.ExportOptions{All: true, Any: true}))
 			if report.Sessions != 3 {
 				t.Errorf("%+v", report)
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
@@ -25,11 +25,11 @@ import (
 type lifeForm struct{}
 
 func (lifeForm) Name() string { return "none" }
-func (lifeForm) Files(context.Context, formats.Source, *projector.Session) iter.Seq2[formats.File, error] {
-	return func(func(formats.File, error) bool) {}
+func (lifeForm) Files(context.Context, layouts.Source, *projector.Session) iter.Seq2[layouts.File, error] {
+	return func(func(layouts.File, error) bool) {}
 }
-func (lifeForm) RootFiles(context.Context, formats.Source, string) iter.Seq2[formats.File, error] {
-	return func(func(formats.File, error) bool) {}
+func (lifeForm) RootFiles(context.Context, layouts.Source, string) iter.Seq2[layouts.File, error] {
+	return func(func(layouts.File, error) bool) {}
 }
 
 var lifeBinding = events.Binding{Vendor: "claude", ID: lifeSession}

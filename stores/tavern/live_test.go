@@ -14,8 +14,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
@@ -177,12 +177,12 @@ func TestLiveFolder(t *testing.T) {
 			found := 0
 			for info, err := range m.Subjects(ctx, kind) {
 				must(t, err)
-				unit, ok, err := taverndir.Layout{}.Unit(ctx, m.Store, formats.Root{Name: ".tavern"}, info.Subject)
+				unit, ok, err := taverndir.Layout{}.Unit(ctx, m.Store, layouts.Root{Name: ".tavern"}, info.Subject)
 				if err != nil || !ok {
 					t.Errorf("%s has no file: %v", info.Subject, err)
 					continue
 				}
-				place := need(taverndir.Layout{}.Place(ctx, m.Store, formats.Root{Name: ".tavern"}, unit))
+				place := need(taverndir.Layout{}.Place(ctx, m.Store, layouts.Root{Name: ".tavern"}, unit))
 				if at, err := os.Stat(filepath.Join(m.dir, place.Path)); err != nil || at.IsDir() != place.Folder {
 					t.Errorf("%s: %v", info.Subject, err)
 				}
@@ -192,8 +192,8 @@ func TestLiveFolder(t *testing.T) {
 				t.Errorf("there is no %s", kind)
 			}
 		}
-		want, _ := formattest.Exported(t, m.Store, taverndir.Layout{})
-		formattest.MustEqual(t, want, formattest.ReadLive(t, m.dir))
+		want, _ := layouttest.Exported(t, m.Store, taverndir.Layout{})
+		layouttest.MustEqual(t, want, layouttest.ReadLive(t, m.dir))
 		known, had := m.known(), agentRecords(ctx, m.Store)
 		m.end()
 		for _, made := range []string{"snapshots", "trees"} {
@@ -206,7 +206,7 @@ func TestLiveFolder(t *testing.T) {
 		if diff := cmp.Diff(known, m.known()); diff != "" || agentRecords(ctx, m.Store) != had {
 			t.Errorf("%d records, before %d: %s", agentRecords(ctx, m.Store), had, diff)
 		}
-		formattest.MustEqual(t, want, formattest.ReadLive(t, m.dir))
+		layouttest.MustEqual(t, want, layouttest.ReadLive(t, m.dir))
 	})
 	t.Run("D-02 the file shows what was acknowledged", func(t *testing.T) {
 		m := newTeam(t, "", folder())
@@ -278,12 +278,12 @@ func TestLiveFolder(t *testing.T) {
 		m := newTeam(t, "", folder())
 		m.fill()
 		copied := folder()
-		for name, text := range formattest.ReadTree(t, m.dir) { // nobody has said goodbye
+		for name, text := range layouttest.ReadTree(t, m.dir) { // nobody has said goodbye
 			must(t, os.MkdirAll(filepath.Dir(filepath.Join(copied, name)), 0o755))
 			must(t, os.WriteFile(filepath.Join(copied, name), []byte(text), 0o644))
 		}
 		other := &team{t: t, Store: storetest.Open(t, "memory")}
-		need(taverndir.Layout{}.Import(ctx, other.Store, copied, formats.ImportOptions{}))
+		need(taverndir.Layout{}.Import(ctx, other.Store, copied, layouts.ImportOptions{}))
 		if diff := cmp.Diff(m.known(), other.known()); diff != "" {
 			t.Error(diff)
 		}
@@ -296,7 +296,7 @@ func TestLiveFolder(t *testing.T) {
 		one, two := newTeam(t, "", folder()), newTeam(t, "", folder())
 		q, other := tavern.QueueOf(one.Store, "build"), tavern.QueueOf(two.Store, "build")
 		pull := func() {
-			for name, text := range formattest.ReadLive(t, one.dir) {
+			for name, text := range layouttest.ReadLive(t, one.dir) {
 				two.write(name, text)
 			}
 			two.settle()
@@ -312,7 +312,7 @@ func TestLiveFolder(t *testing.T) {
 		if counts := need(other.Counts(ctx)); counts[tavern.ItemReady] != 0 || counts[tavern.ItemClaimed] != 1 {
 			t.Errorf("%v", counts)
 		}
-		formattest.MustEqual(t, formattest.ReadLive(t, one.dir), formattest.ReadLive(t, two.dir))
+		layouttest.MustEqual(t, layouttest.ReadLive(t, one.dir), layouttest.ReadLive(t, two.dir))
 		if kept := two.docs("conflict"); len(kept) > 0 {
 			t.Errorf("conflicts: %q", kept)
 		}
@@ -357,14 +357,14 @@ func TestLiveFolder(t *testing.T) {
 		if err := personal.KeepFiles(ctx, "tavern", t.TempDir()); !isPersonal(err) {
 			t.Errorf("%v", err)
 		}
-		files := formattest.ReadLive(t, m.dir)
+		files := layouttest.ReadLive(t, m.dir)
 		for name, text := range files {
 			if strings.Contains(text, "canary") {
 				t.Errorf("%s is personal", name)
 			}
 		}
 		there := newTeam(t, "", agentDir(t, files))
-		formattest.MustEqual(t, files, formattest.ReadLive(t, there.dir))
+		layouttest.MustEqual(t, files, layouttest.ReadLive(t, there.dir))
 		if diff := cmp.Diff(m.docs("doc"), there.docs("doc")); diff != "" {
 			t.Error(diff)
 		}
@@ -376,18 +376,18 @@ func TestLiveFolder(t *testing.T) {
 			m.put(id, "text of "+id)
 			ids[id] = "text of " + id
 		}
-		files, folded := formattest.ReadLive(t, m.dir), make(map[string]string)
+		files, folded := layouttest.ReadLive(t, m.dir), make(map[string]string)
 		for name := range files {
-			if other := folded[formats.FoldedName(name)]; other != "" {
+			if other := folded[layouts.FoldedName(name)]; other != "" {
 				t.Errorf("%q and %q are one file on some system", name, other)
 			}
-			folded[formats.FoldedName(name)] = name
+			folded[layouts.FoldedName(name)] = name
 		}
 		if len(files) != len(ids) {
 			t.Errorf("%d files of %d documents", len(files), len(ids))
 		}
 		other := &team{t: t, Store: storetest.Open(t, "memory")}
-		need(taverndir.Layout{}.Import(ctx, other.Store, agentDir(t, files), formats.ImportOptions{}))
+		need(taverndir.Layout{}.Import(ctx, other.Store, agentDir(t, files), layouts.ImportOptions{}))
 		if diff := cmp.Diff(ids, other.docs("doc")); diff != "" {
 			t.Error(diff)
 		}

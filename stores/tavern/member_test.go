@@ -20,7 +20,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
@@ -119,7 +119,7 @@ func (m member) ride(ctx context.Context, do func(st *tally.Store) error) error 
 }
 
 // teamDaemons are daemons that take away nothing.
-func teamDaemons(st *tally.Store) ([]tend.Daemon, error) {
+func teamDaemons(st *tally.Store) ([]daemon.Daemon, error) {
 	return tavern.Daemons(st, tavern.DaemonOptions{})
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/tend"
+	"github.com/tallylog/tally/internal/daemon"
 )
 
 // CleanOrphan does now, about what belongs to somebody who is gone, what the janitor does when
@@ -18,10 +18,10 @@ func CleanOrphan(ctx context.Context, st *tally.Store, sub events.Subject) (stri
 	if err != nil {
 		return "", err
 	}
-	var res tend.Looked
-	d := &daemon{st: st, name: DaemonJanitor} // without a window: what is gone is gone
-	now = now.Add(time.Millisecond)           // as times are rounded up
-	err = d.settle(ctx, &res, round{decide: whole((*daemon).orphan)}, tend.Due{Subject: sub}, now)
+	var res daemon.Looked
+	d := &decider{st: st, name: DaemonJanitor} // without a window: what is gone is gone
+	now = now.Add(time.Millisecond)            // as times are rounded up
+	err = d.settle(ctx, &res, round{decide: whole((*decider).orphan)}, daemon.Due{Subject: sub}, now)
 	if len(res.Made) == 0 {
 		return "", err
 	}

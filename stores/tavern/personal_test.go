@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/metrics"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/log"
@@ -196,14 +196,14 @@ func TestPersonalStays(t *testing.T) {
 	must1(st.Documents().Create(t.Context(), "doc", "plan", tally.Write{Data: []byte("bread")}))
 
 	t.Run("D-66 not in an export", func(t *testing.T) {
-		out := need(formats.OpenDir(t.TempDir()))
+		out := need(layouts.OpenDir(t.TempDir()))
 		defer out.Close()
 		personal := need(st.In(events.PersonalNamespace))
-		_, err := formats.Export(t.Context(), personal, lifeForm{}, out, formats.ExportOptions{All: true, Any: true})
+		_, err := layouts.Export(t.Context(), personal, lifeForm{}, out, layouts.ExportOptions{All: true, Any: true})
 		if refused, ok := errors.AsType[*events.PersonalError](err); !ok || refused.Where != "an export" {
 			t.Errorf("an export of it: %v", err)
 		}
-		if report, err := formats.Export(t.Context(), st, lifeForm{}, out, formats.ExportOptions{All: true, Any: true}); err != nil || report.Sessions != 1 {
+		if report, err := layouts.Export(t.Context(), st, lifeForm{}, out, layouts.ExportOptions{All: true, Any: true}); err != nil || report.Sessions != 1 {
 			t.Errorf("an export of the project: %+v, %v", report, err)
 		}
 	})

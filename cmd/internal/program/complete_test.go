@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
 // free are flags that take what nobody can know: a number, a time, a name that is new.
@@ -23,7 +23,7 @@ var free = strings.Fields("server context key expect since until role grep after
 func tree(t *testing.T) *cobra.Command {
 	t.Helper()
 	var root *cobra.Command
-	err := app.Run(t.Context(), func(a *app.App) *cobra.Command {
+	err := cmdutil.Run(t.Context(), func(a *cmdutil.App) *cobra.Command {
 		root = Tally(a)
 		return root
 	}, []string{"version"}, strings.NewReader(""), io.Discard, io.Discard)
@@ -80,9 +80,9 @@ func TestOfferedWordsAreTaken(t *testing.T) {
 
 // The script of each program completes that program.
 func TestCompletionScripts(t *testing.T) {
-	for want, root := range map[string]func(*app.App) *cobra.Command{"#compdef tally\n": Tally, "#compdef tally-ingest\n": Ingest, "#compdef tally-replay\n": Replay} {
+	for want, root := range map[string]func(*cmdutil.App) *cobra.Command{"#compdef tally\n": Tally, "#compdef tally-ingest\n": Ingest, "#compdef tally-replay\n": Replay} {
 		var out bytes.Buffer
-		err := app.Run(t.Context(), root, []string{"completion", "zsh"}, strings.NewReader(""), &out, io.Discard)
+		err := cmdutil.Run(t.Context(), root, []string{"completion", "zsh"}, strings.NewReader(""), &out, io.Discard)
 		if err != nil || !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "PROGRAM") || strings.Contains(out.String(), "FUNCTION") {
 			t.Errorf("want %q, %v: %s", want, err, out.String())
 		}
@@ -90,7 +90,7 @@ func TestCompletionScripts(t *testing.T) {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	return app.Run(ctx, Tally, args, strings.NewReader(""), out, io.Discard)
+	return cmdutil.Run(ctx, Tally, args, strings.NewReader(""), out, io.Discard)
 }
 
 func isUsage(err error) bool {

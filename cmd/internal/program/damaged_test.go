@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/cmd/internal/program"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
@@ -76,7 +76,7 @@ var decidingCommands = []string{
 func command(line string, decides bool) question {
 	return question{name: "tally " + line, decides: decides, commands: true, ask: func(ctx context.Context, _ *tally.Store) answered {
 		var out, errw bytes.Buffer
-		err := app.Run(ctx, program.Tally, strings.Fields(line), strings.NewReader("text\n"), &out, &errw)
+		err := cmdutil.Run(ctx, program.Tally, strings.Fields(line), strings.NewReader("text\n"), &out, &errw)
 		code := cli.Report(&errw, "tally", err)
 		return answered{settled(out.String()), settled(errw.String()), code}
 	}}

@@ -7,66 +7,64 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally/cmd/internal/app"
-	"github.com/tallylog/tally/cmd/internal/keep"
-	"github.com/tallylog/tally/cmd/internal/live"
-	"github.com/tallylog/tally/cmd/internal/look"
-	"github.com/tallylog/tally/cmd/internal/move"
-	"github.com/tallylog/tally/cmd/internal/serve"
+	"github.com/tallylog/tally/cmd/internal/admin"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/cmd/internal/edit"
+	"github.com/tallylog/tally/cmd/internal/inspect"
+	"github.com/tallylog/tally/cmd/internal/record"
 	"github.com/tallylog/tally/cmd/internal/team"
-	"github.com/tallylog/tally/cmd/internal/write"
 )
 
 // groups are the verbs as the help lists them.
 var groups = []struct {
 	title    string
-	commands func(*app.App) []*cobra.Command
+	commands func(*cmdutil.App) []*cobra.Command
 }{
-	{"Follow", live.Commands},
-	{"Write", write.Commands},
-	{"Look", look.Commands},
-	{"Team", team.Commands},
-	{"Move", move.Commands},
-	{"Keep", keep.Commands},
-	{"Serve", serve.Commands},
+	{"Follow", record.Commands},
+	{"Write", edit.Store},
+	{"Inspect", inspect.Commands},
+	{"Agents and queues", team.Commands},
+	{"Rewind and fork", edit.Rewind},
+	{"Maintain", admin.Maintain},
+	{"Serve", admin.Serve},
 }
 
 // Tally is the program tally.
-func Tally(a *app.App) *cobra.Command {
+func Tally(a *cmdutil.App) *cobra.Command {
 	return program(a, &cobra.Command{
 		Use: "tally", Short: "Durable memory for AI agents: an append-only log of their sessions",
 		Long: `Durable memory for AI agents: sessions go into an append-only log, are looked at as
 they are and as they were, rewound, forked, searched and exported. What was
 acknowledged is never lost, and nothing is deleted.
 
-` + app.Positions + "\n\n" + app.Exits,
+` + cmdutil.Positions + "\n\n" + cmdutil.Exits,
 	})
 }
 
 // Ingest is the program tally-ingest.
-func Ingest(a *app.App) *cobra.Command {
+func Ingest(a *cmdutil.App) *cobra.Command {
 	return program(a, &cobra.Command{
 		Use: "tally-ingest", Short: "Put sessions into an event log",
 		Long: `The verbs of tally that put sessions into an event log, or follow agents that
 write some.
 
-` + app.Exits,
+` + cmdutil.Exits,
 	}, "watch", "exec", "hook", "setup", "sources", "import", "append", "init", "serve", "status", "version", "completion", "__bash")
 }
 
 // Replay is the program tally-replay.
-func Replay(a *app.App) *cobra.Command {
+func Replay(a *cmdutil.App) *cobra.Command {
 	return program(a, &cobra.Command{
 		Use: "tally-replay", Short: "Look at sessions as they are and as they were; rewind, fork and export them",
 		Long: `The verbs of tally that look at sessions, move and keep them. They fold recorded
 events; none calls a model or runs a tool.
 
-` + app.Positions + "\n\n" + app.Exits,
+` + cmdutil.Positions + "\n\n" + cmdutil.Exits,
 	}, "ls", "show", "log", "search", "runs", "jobs", "diff", "cost", "stats", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "project", "status", "version", "completion", "__bash")
 }
 
 // program gives a root its verbs: all, or those that are named.
-func program(a *app.App, root *cobra.Command, verbs ...string) *cobra.Command {
+func program(a *cmdutil.App, root *cobra.Command, verbs ...string) *cobra.Command {
 	for _, g := range groups {
 		group := &cobra.Group{ID: g.title, Title: g.title + ":"}
 		for _, cmd := range g.commands(a) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/cmd/internal/program"
 )
 
@@ -23,13 +23,13 @@ func verbs(root *cobra.Command) map[string]string {
 // The two smaller programs have verbs of tally, the same ones, and no other; together
 // they have all that were in them.
 func TestPartsOfOneProgram(t *testing.T) {
-	all := verbs(program.Tally(new(app.App)))
+	all := verbs(program.Tally(new(cmdutil.App)))
 	for name, part := range map[string]struct {
 		root  *cobra.Command
 		verbs string
 	}{
-		"tally-ingest": {program.Ingest(new(app.App)), "watch exec hook setup sources import append init serve status version completion __bash"},
-		"tally-replay": {program.Replay(new(app.App)), "ls show runs jobs log rewind undo redo fork diff cost stats search project status rebuild verify export version completion __bash"},
+		"tally-ingest": {program.Ingest(new(cmdutil.App)), "watch exec hook setup sources import append init serve status version completion __bash"},
+		"tally-replay": {program.Replay(new(cmdutil.App)), "ls show runs jobs log rewind undo redo fork diff cost stats search project status rebuild verify export version completion __bash"},
 	} {
 		has := verbs(part.root)
 		for _, verb := range strings.Fields(part.verbs) {
@@ -47,10 +47,10 @@ func TestPartsOfOneProgram(t *testing.T) {
 // Each verb stands in a group of the help.
 func TestEveryVerbHasAGroup(t *testing.T) {
 	var out bytes.Buffer
-	if err := app.Run(t.Context(), program.Tally, []string{"--help"}, strings.NewReader(""), &out, &out); err != nil {
+	if err := cmdutil.Run(t.Context(), program.Tally, []string{"--help"}, strings.NewReader(""), &out, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, cmd := range program.Tally(new(app.App)).Commands() {
+	for _, cmd := range program.Tally(new(cmdutil.App)).Commands() {
 		if cmd.GroupID == "" {
 			t.Errorf("%s has no group", cmd.Name())
 		}

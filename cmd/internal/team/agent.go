@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -24,7 +24,7 @@ import (
 // agentNames says how agents are named, for help texts.
 const agentNames = `An agent is named by its id, by a beginning of that, or by its name, in whichever case.`
 
-func newAgent(a *app.App) *cobra.Command {
+func newAgent(a *cmdutil.App) *cobra.Command {
 	return family(&cobra.Command{
 		Use: "agent", Short: "Make agents, change their states, and keep what they promise",
 		Long: `Make agents, change their states, and keep what they promise. agents lists them.
@@ -34,14 +34,14 @@ somebody typed it: cat prints that. What concerns both is changed at once. The f
 edited in place, and keeps every byte that says something else.
 
 ` + agentNames,
-		Example: app.Examples("tally agent new Kettle --assignment 'Boil water.'", "tally agent commit kettle 'The tests pass' --assertion 'go test ./...'",
+		Example: cmdutil.Examples("tally agent new Kettle --assignment 'Boil water.'", "tally agent commit kettle 'The tests pass' --assertion 'go test ./...'",
 			"tally agent state kettle working", "tally agent verify kettle --run 'The tests pass' -y", "tally agent dismiss kettle --reason 'not needed'"),
 	}, newAgentNew(a), newAgentSave(a), newAgentState(a), newAgentCommit(a), newAgentVerify(a), newAgentEnd(a, "reap", "Stop an agent that waits for what will not come", (*tavern.Agent).Reap),
 		newAgentEnd(a, "dismiss", "Stop an agent that is not needed any more", (*tavern.Agent).Dismiss))
 }
 
 // agentNamed finds the agent that an argument names.
-func agentNamed(ctx context.Context, a *app.App, st *tally.Store, arg string) (*tavern.Agent, error) {
+func agentNamed(ctx context.Context, a *cmdutil.App, st *tally.Store, arg string) (*tavern.Agent, error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(arg, events.KindAgent+"/"), "…") // as a list on a terminal has cut it
 	if id, err := uuid.Parse(name); err == nil && len(name) == len(id.String()) {
 		return tavern.AgentOf(st, name), nil
@@ -76,7 +76,7 @@ func agentNamed(ctx context.Context, a *app.App, st *tally.Store, arg string) (*
 }
 
 func noAgent(name, namespace string) error {
-	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no agent %q in namespace %s", name, namespace), Hint: app.Program() + " agents lists the agents."}
+	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no agent %q in namespace %s", name, namespace), Hint: cmdutil.Program() + " agents lists the agents."}
 }
 
 // member is an agent, also when the store is opened anew.
@@ -106,7 +106,7 @@ func (m *member) info(ctx context.Context) (i *tavern.AgentInfo, err error) {
 }
 
 // changed does something with an agent and says what the agent is then.
-func changed(ctx context.Context, a *app.App, name string, do func(*member) error) error {
+func changed(ctx context.Context, a *cmdutil.App, name string, do func(*member) error) error {
 	return riding(ctx, a, a.OpenExisting, func(s *store) error {
 		m := &member{store: s}
 		err := s.do(ctx, func(st *tally.Store) error {
@@ -140,7 +140,7 @@ func agentError(err error, name, namespace string) error {
 }
 
 // say prints the agent as it is now, after a change.
-func (m *member) say(ctx context.Context, a *app.App) error {
+func (m *member) say(ctx context.Context, a *cmdutil.App) error {
 	i, err := m.info(ctx)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func promises(i *tavern.AgentInfo) string {
 	return fmt.Sprintf(", %s of %s kept", kept(i), plain.Count(len(i.Commitments), "commitment"))
 }
 
-func newAgentNew(a *app.App) *cobra.Command {
+func newAgentNew(a *cmdutil.App) *cobra.Command {
 	var o tavern.NewAgentOptions
 	var parent, file string
 	cmd := &cobra.Command{
@@ -167,7 +167,7 @@ func newAgentNew(a *app.App) *cobra.Command {
 		Long: `Make an agent, idle, with an id of its own. With --file it is what its file says,
 state and commitments included, and nothing else need be said. An agent that is there
 already is code 6.`,
-		Example: app.Examples("tally agent new Kettle --assignment 'Boil water.' --owner ann", "tally agent new Spout --parent agent/8f14e45f-ceea-467f-a0e6-6c1b1b1f1b1f", "tally agent new --file kettle.md -o json"),
+		Example: cmdutil.Examples("tally agent new Kettle --assignment 'Boil water.' --owner ann", "tally agent new Spout --parent agent/8f14e45f-ceea-467f-a0e6-6c1b1b1f1b1f", "tally agent new --file kettle.md -o json"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			switch {
 			case (len(args) == 1) == (file != ""):
@@ -198,7 +198,7 @@ already is code 6.`,
 
 // born makes an agent, and says what it is. Made again after an outcome that nobody knows, it
 // is the one that is there, if that has the file that this one was to have.
-func born(ctx context.Context, a *app.App, s *store, o tavern.NewAgentOptions) error {
+func born(ctx context.Context, a *cmdutil.App, s *store, o tavern.NewAgentOptions) error {
 	if o.ID == "" && o.File == nil {
 		o.ID = uuid.NewString()
 	}
@@ -222,7 +222,7 @@ func born(ctx context.Context, a *app.App, s *store, o tavern.NewAgentOptions) e
 	return m.say(ctx, a)
 }
 
-func newAgentSave(a *app.App) *cobra.Command {
+func newAgentSave(a *cmdutil.App) *cobra.Command {
 	var base string
 	cmd := &cobra.Command{
 		Use: "save ID [FILE|-]", Short: "Have an agent's file be what somebody typed", Args: cobra.RangeArgs(1, 2),
@@ -233,9 +233,9 @@ A state that is another one there is a change of state, and refused like any oth
 moved on is code 6, and nothing is lost.
 
 ` + agentNames,
-		Example: app.Examples("tally cat agent/ID --mark > kettle.md", "tally agent save kettle kettle.md --base @12"),
+		Example: cmdutil.Examples("tally cat agent/ID --mark > kettle.md", "tally agent save kettle kettle.md --base @12"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := app.Base("base", base)
+			at, err := cmdutil.Base("base", base)
 			if err == nil && at == 0 {
 				err = cli.Usagef("--base @N is missing: the revision that was edited")
 			}
@@ -261,7 +261,7 @@ moved on is code 6, and nothing is lost.
 // agentStates are those that an agent can be told to be in.
 var agentStates = []string{tavern.AgentIdle, tavern.AgentWorking, tavern.AgentWaiting, tavern.AgentVerifying, tavern.AgentDone, tavern.AgentError, tavern.AgentArchived}
 
-func newAgentState(a *app.App) *cobra.Command {
+func newAgentState(a *cmdutil.App) *cobra.Command {
 	var reason string
 	force := false
 	cmd := &cobra.Command{
@@ -272,11 +272,11 @@ passed, or with --force, for a --reason; to open it again takes a --reason too. 
 the state that it is in already, nothing is written.
 
 ` + agentNames,
-		Example: app.Examples("tally agent state kettle working", "tally agent state kettle done --force --reason 'good enough'", "tally agent state kettle archived"),
+		Example: cmdutil.Examples("tally agent state kettle working", "tally agent state kettle done --force --reason 'good enough'", "tally agent state kettle archived"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to := strings.ToLower(args[1])
 			if !slices.Contains(agentStates, to) {
-				return cli.Usagef("state %q: want %s; reap and dismiss stop an agent", args[1], app.Or(agentStates))
+				return cli.Usagef("state %q: want %s; reap and dismiss stop an agent", args[1], cmdutil.Or(agentStates))
 			}
 			if force && (to != tavern.AgentDone || reason == "") {
 				return cli.Usagef("--force goes with done and a --reason")
@@ -297,7 +297,7 @@ the state that it is in already, nothing is written.
 }
 
 // newAgentEnd is a verb that stops an agent.
-func newAgentEnd(a *app.App, verb, short string, end func(*tavern.Agent, context.Context, string) error) *cobra.Command {
+func newAgentEnd(a *cmdutil.App, verb, short string, end func(*tavern.Agent, context.Context, string) error) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: verb + " ID", Short: short, Args: cobra.ExactArgs(1),
@@ -305,7 +305,7 @@ func newAgentEnd(a *app.App, verb, short string, end func(*tavern.Agent, context
 agent from which it cannot be stopped so is code 6.
 
 ` + agentNames,
-		Example: app.Examples("tally agent "+verb+" kettle", "tally agent "+verb+" kettle --reason 'nobody answers'", "tally agent "+verb+" 8f14e45f -o json"),
+		Example: cmdutil.Examples("tally agent "+verb+" kettle", "tally agent "+verb+" kettle --reason 'nobody answers'", "tally agent "+verb+" 8f14e45f -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changed(cmd.Context(), a, args[0], func(m *member) error {
 				return m.do(cmd.Context(), func(agent *tavern.Agent) error { return end(agent, cmd.Context(), reason) })

@@ -10,15 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
 // commitmentNames says how commitments are named, for help texts.
 const commitmentNames = `A commitment is named by its id, by a beginning of that, or by its description.`
 
-func newAgentCommit(a *app.App) *cobra.Command {
+func newAgentCommit(a *cmdutil.App) *cobra.Command {
 	var assertion, amend, remove string
 	cmd := &cobra.Command{
 		Use: "commit ID [DESCRIPTION]", Short: "Add a commitment, or change or remove one", Args: cobra.RangeArgs(1, 2),
@@ -31,7 +31,7 @@ there no more.
 
 ` + agentNames + `
 ` + commitmentNames,
-		Example: app.Examples("tally agent commit kettle 'The tests pass' --assertion 'go test ./...'", "tally agent commit kettle 'All tests pass' --amend 'The tests pass' --assertion 'go test -race ./...'", "tally agent commit kettle --remove 1f3a"),
+		Example: cmdutil.Examples("tally agent commit kettle 'The tests pass' --assertion 'go test ./...'", "tally agent commit kettle 'All tests pass' --amend 'The tests pass' --assertion 'go test -race ./...'", "tally agent commit kettle --remove 1f3a"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case (len(args) == 2) == (remove != ""):
@@ -81,7 +81,7 @@ func commitmentNamed(ctx context.Context, m *member, name string) (tavern.Commit
 	}
 	switch len(found) {
 	case 0:
-		return tavern.Commitment{}, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("agent %s has no commitment %q: %w", i.ID, name, tally.ErrNotFound), Hint: app.Program() + " agents " + i.ID + " lists its commitments."}
+		return tavern.Commitment{}, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("agent %s has no commitment %q: %w", i.ID, name, tally.ErrNotFound), Hint: cmdutil.Program() + " agents " + i.ID + " lists its commitments."}
 	case 1:
 		return found[0], nil
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/render"
@@ -22,7 +22,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newAgents(a *app.App) *cobra.Command {
+func newAgents(a *cmdutil.App) *cobra.Command {
 	var f tavern.AgentFilter
 	cmd := &cobra.Command{
 		Use: "agents [ID]", Short: "List the agents with their states and what they promise, or show one", Args: cobra.MaximumNArgs(1),
@@ -35,11 +35,11 @@ marked. KEPT is how many of its commitments have passed.
 cat agent/ID prints an agent's file, byte for byte; agent changes it.
 
 ` + agentNames,
-		Example: app.Examples("tally agents", "tally agents --state working,waiting --owner ann", "tally agents kettle", "tally agents --archived -o jsonl"),
+		Example: cmdutil.Examples("tally agents", "tally agents --state working,waiting --owner ann", "tally agents kettle", "tally agents --archived -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, s := range f.States {
 				if !slices.Contains(agentStates, s) && !strings.HasPrefix(s, "stopped:") {
-					return cli.Usagef("--state %q: want %s, or stopped:REASON", s, app.Or(agentStates))
+					return cli.Usagef("--state %q: want %s, or stopped:REASON", s, cmdutil.Or(agentStates))
 				}
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
@@ -122,7 +122,7 @@ func kept(i *tavern.AgentInfo) string {
 
 // agentsOf lists the agents that were not purged, as the view has them: by their ids, without
 // what their files say.
-func agentsOf(ctx context.Context, a *app.App, st *tally.Store) (list []catalog.Agent, err error) {
+func agentsOf(ctx context.Context, a *cmdutil.App, st *tally.Store) (list []catalog.Agent, err error) {
 	err = a.WithWork(ctx, st, func(r catalog.WorkReader) error {
 		list, err = r.Agents(ctx, catalog.WorkPage{Namespace: st.Namespace()}, "")
 		return err
@@ -130,7 +130,7 @@ func agentsOf(ctx context.Context, a *app.App, st *tally.Store) (list []catalog.
 	return slices.DeleteFunc(list, func(r catalog.Agent) bool { return r.ID != strings.ToLower(r.ID) }), err // tavern.AgentOf means another one
 }
 
-func listAgents(ctx context.Context, a *app.App, st *tally.Store, f tavern.AgentFilter) error {
+func listAgents(ctx context.Context, a *cmdutil.App, st *tally.Store, f tavern.AgentFilter) error {
 	listed, err := agentsOf(ctx, a, st)
 	if err != nil {
 		return err
@@ -162,12 +162,12 @@ func listAgents(ctx context.Context, a *app.App, st *tally.Store, f tavern.Agent
 	return nil
 }
 
-func writeAgents(ctx context.Context, a *app.App, st *tally.Store, found []*tavern.AgentInfo) error {
+func writeAgents(ctx context.Context, a *cmdutil.App, st *tally.Store, found []*tavern.AgentInfo) error {
 	rows := make([]agentRow, len(found))
 	for n, i := range found {
 		rows[n] = agentRowOf(i)
 	}
-	return list(a, rows, "There are no agents like that. Try: "+app.Program()+" agent new NAME", func() (render.Table, error) {
+	return list(a, rows, "There are no agents like that. Try: "+cmdutil.Program()+" agent new NAME", func() (render.Table, error) {
 		now, err := st.LogTime(ctx)
 		return agentTable(found, now, a.Style()), err
 	})
@@ -227,7 +227,7 @@ func leaseText(l tally.Lease, now time.Time) string {
 	return l.Holder + word + minute(stamp(l.Until))
 }
 
-func showAgent(ctx context.Context, a *app.App, st *tally.Store, name string) error {
+func showAgent(ctx context.Context, a *cmdutil.App, st *tally.Store, name string) error {
 	agent, err := agentNamed(ctx, a, st, name)
 	if err != nil {
 		return err
@@ -303,7 +303,7 @@ func (p *page) log(list []projector.LogEntry) {
 
 // page prints one thing, and remembers the first error.
 type page struct {
-	app   *app.App
+	app   *cmdutil.App
 	width int
 	style cli.Style
 	err   error

@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newAgentVerify(a *app.App) *cobra.Command {
+func newAgentVerify(a *cmdutil.App) *cobra.Command {
 	v := &verifier{app: a}
 	cmd := &cobra.Command{
 		Use: "verify ID", Short: "Say whether a commitment is kept, or run its assertion to see", Args: cobra.ExactArgs(1),
@@ -32,7 +32,7 @@ somebody saw, --begin that it is being looked at, --reset that nothing is known.
 
 ` + agentNames + `
 ` + commitmentNames,
-		Example: app.Examples("tally agent verify kettle --run 'The tests pass'", "tally agent verify kettle --run 1f3a --timeout 30s -y -o json", "tally agent verify kettle --fail 'It is warm' --reason 'it is cold'"),
+		Example: cmdutil.Examples("tally agent verify kettle --run 'The tests pass'", "tally agent verify kettle --run 1f3a --timeout 30s -y -o json", "tally agent verify kettle --fail 'It is warm' --reason 'it is cold'"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.check(); err != nil {
 				return err
@@ -57,7 +57,7 @@ somebody saw, --begin that it is being looked at, --reset that nothing is known.
 }
 
 type verifier struct {
-	app                           *app.App
+	app                           *cmdutil.App
 	run, begin, pass, fail, reset string
 	reason                        string
 	timeout                       time.Duration

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newAttend(a *app.App) *cobra.Command {
+func newAttend(a *cmdutil.App) *cobra.Command {
 	t := &attender{app: a}
 	cmd := &cobra.Command{
 		Use: "attend INBOX -- COMMAND [ARGUMENT]...", Short: "Run a command for each message of an inbox", Args: cobra.MinimumNArgs(2),
@@ -47,7 +47,7 @@ Nothing of a message is ever run: the command is what stands behind --, and read
 message from its standard input. A script that puts the text into a command line lets
 the sender choose that program's options. The command's output is passed on. When
 tally is interrupted, the command is told to end, and has 5 seconds.`,
-		Example: app.Examples(`tally attend kettle -- sh -c 'claude -p | tally send --from kettle --reply-to "$TALLY_MESSAGE" -- "$TALLY_FROM"'`,
+		Example: cmdutil.Examples(`tally attend kettle -- sh -c 'claude -p | tally send --from kettle --reply-to "$TALLY_MESSAGE" -- "$TALLY_FROM"'`,
 			"tally attend ci --open -- ./on-message", "tally attend user --until-empty -- notify-send Tally"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := behindDash(cmd, 1); err != nil {
@@ -66,7 +66,7 @@ tally is interrupted, the command is told to end, and has 5 seconds.`,
 
 // attender hands the messages of an inbox to a command.
 type attender struct {
-	app                    *app.App
+	app                    *cmdutil.App
 	receiver               string
 	command                []string
 	open, once, untilEmpty bool

@@ -6,11 +6,11 @@ package team
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
 // Commands returns the verbs, anew for each run.
-func Commands(a *app.App) []*cobra.Command {
+func Commands(a *cmdutil.App) []*cobra.Command {
 	list := []*cobra.Command{newSend(a), newSeen(a), newAttend(a), newEnqueue(a), newRequeue(a), newWork(a), newAgent(a), newFlow(a)}
-	return append(list, app.Paged(newInbox(a), newQueue(a), newAgents(a), newFlows(a), newTranscripts(a), newOrphans(a))...)
+	return append(list, cmdutil.Paged(newInbox(a), newQueue(a), newAgents(a), newFlows(a), newTranscripts(a), newOrphans(a))...)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
@@ -20,7 +20,7 @@ import (
 // family is a verb that has verbs of its own, and does nothing itself.
 func family(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(verbs...)
-	return app.Family(cmd)
+	return cmdutil.Family(cmd)
 }
 
 // refused gives an error of agents and flows its exit code, and says what to do about it.
@@ -30,7 +30,7 @@ func refused(err error) error {
 	case err == nil:
 		return nil
 	case cli.Is[*tally.LeaseError](err):
-		return conflict("Its worker moves it. When the lease is over, " + app.Program() + " flow recover does what the template says.")
+		return conflict("Its worker moves it. When the lease is over, " + cmdutil.Program() + " flow recover does what the template says.")
 	case cli.Is[*tavern.TransitionError](err), cli.Is[*tavern.FlowOverError](err), cli.Is[*tavern.FlowChildError](err), cli.Is[*log.ConflictError](err), errors.Is(err, tally.ErrExists):
 		return conflict("Nothing was written.")
 	case cli.Is[*tavern.NodeError](err), cli.Is[*tavern.FlowDepthError](err):
@@ -40,7 +40,7 @@ func refused(err error) error {
 }
 
 // value reads the JSON that an argument names, nothing if there is none.
-func value(a *app.App, args []string) (events.Raw, error) {
+func value(a *cmdutil.App, args []string) (events.Raw, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
@@ -61,7 +61,7 @@ func startedIn(session string) *events.Lineage {
 
 // list prints a list: its rows for programs, else as a table. If there is nothing in it, it
 // says so beside the output.
-func list[T any](a *app.App, rows []T, none string, table func() (render.Table, error)) error {
+func list[T any](a *cmdutil.App, rows []T, none string, table func() (render.Table, error)) error {
 	switch {
 	case a.Format != cli.Text:
 		return cli.WriteList(a.Out, a.Format, rows)

@@ -11,15 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/lines"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newEnqueue(a *app.App) *cobra.Command {
+func newEnqueue(a *cmdutil.App) *cobra.Command {
 	q := &enqueuer{app: a}
 	cmd := &cobra.Command{
 		Use: "enqueue QUEUE [FILE|-]", Short: "Put items into a work queue, one a line", Args: cobra.RangeArgs(1, 2),
@@ -37,7 +37,7 @@ that they come after are done (--after). One that nobody has by its --expires is
 
 With --configure nothing is read: settings of the queue that flags name are changed,
 and the queue is made if it is not there. --serial is for the making alone.`,
-		Example: app.Examples("printf 'docs\\nbinaries\\n' | tally enqueue build --id v1",
+		Example: cmdutil.Examples("printf 'docs\\nbinaries\\n' | tally enqueue build --id v1",
 			"tally enqueue build release.json --whole --id release --after v1:1 --after v1:2 --priority 9",
 			"tally enqueue build --configure --max-attempts 3 --lease 10m --on-empty hibernate", "jq -c '.[]' jobs.json | tally enqueue jobs --due 2h -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,7 +73,7 @@ and the queue is made if it is not there. --serial is for the making alone.`,
 
 // enqueuer puts items into a queue, or changes its settings.
 type enqueuer struct {
-	app              *app.App
+	app              *cmdutil.App
 	due, expires     string
 	item             tavern.Item
 	whole, configure bool
@@ -144,8 +144,8 @@ func (q *enqueuer) enqueue(ctx context.Context, args []string) (err error) {
 // refused says what became of an item that did not go in.
 func (q *enqueuer) refused(err error) error {
 	if exists, ok := errors.AsType[*tavern.ItemExistsError](err); ok {
-		return &cli.CodeError{Code: cli.Conflict, Err: exists, Hint: fmt.Sprintf("%s queue%s %s %s shows it. %s went in before it.", app.Program(), q.app.StoreFlags(),
-			app.Quoted(cli.ID(exists.Queue)), app.Quoted(cli.ID(exists.ID)), plain.Count(q.count, "item"))}
+		return &cli.CodeError{Code: cli.Conflict, Err: exists, Hint: fmt.Sprintf("%s queue%s %s %s shows it. %s went in before it.", cmdutil.Program(), q.app.StoreFlags(),
+			cmdutil.Quoted(cli.ID(exists.Queue)), cmdutil.Quoted(cli.ID(exists.ID)), plain.Count(q.count, "item"))}
 	}
 	return err
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
@@ -20,7 +20,7 @@ import (
 // flowNames says how flows are named, for help texts.
 const flowNames = `A flow is named by its id, or by a beginning of that.`
 
-func newFlow(a *app.App) *cobra.Command {
+func newFlow(a *cmdutil.App) *cobra.Command {
 	return family(&cobra.Command{
 		Use: "flow", Short: "Start workflows, move them from state to state, and end them",
 		Long: `Start workflows, move them from state to state, and end them. flows lists them.
@@ -36,7 +36,7 @@ A flow keeps the revision of the template that it was started with. One that a w
 has claimed is moved by that worker alone.
 
 ` + flowNames,
-		Example: app.Examples("tally put workflow/release release.json --create", "tally flow start release --owner agent/ID", "tally flow move 01a7 test", "tally flow end 01a7"),
+		Example: cmdutil.Examples("tally put workflow/release release.json --create", "tally flow start release --owner agent/ID", "tally flow move 01a7 test", "tally flow end 01a7"),
 	}, newFlowStart(a), newFlowMove(a), newFlowFail(a), newFlowEnd(a), newFlowRecover(a))
 }
 
@@ -44,7 +44,7 @@ has claimed is moved by that worker alone.
 func flowNamed(ctx context.Context, st *tally.Store, arg string) (*tavern.Flow, error) {
 	const prefix = events.KindFlow + "/"
 	arg = strings.TrimPrefix(arg, prefix)
-	s, err := app.SessionNamed(ctx, st, prefix+arg)
+	s, err := cmdutil.SessionNamed(ctx, st, prefix+arg)
 	if missing, ok := errors.AsType[*cli.CodeError](err); ok && missing.Code == cli.NotFound {
 		return nil, noFlow(arg, st.Namespace())
 	}
@@ -55,12 +55,12 @@ func flowNamed(ctx context.Context, st *tally.Store, arg string) (*tavern.Flow, 
 }
 
 func noFlow(name, namespace string) error {
-	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no flow %q in namespace %s", name, namespace), Hint: app.Program() + " flows lists those that are open, and with --all the others."}
+	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no flow %q in namespace %s", name, namespace), Hint: cmdutil.Program() + " flows lists those that are open, and with --all the others."}
 }
 
 // onFlow does something with a flow that is one if it is done again, and says where the flow
 // is then.
-func onFlow(ctx context.Context, a *app.App, name string, do func(*tavern.Flow) error) error {
+func onFlow(ctx context.Context, a *cmdutil.App, name string, do func(*tavern.Flow) error) error {
 	return riding(ctx, a, a.OpenExisting, func(in *store) error {
 		var id string
 		err := in.do(ctx, func(st *tally.Store) error {
@@ -84,7 +84,7 @@ func onFlow(ctx context.Context, a *app.App, name string, do func(*tavern.Flow) 
 }
 
 // sayFlow prints where a flow is now, after a change.
-func sayFlow(ctx context.Context, a *app.App, in *store, id string) error {
+func sayFlow(ctx context.Context, a *cmdutil.App, in *store, id string) error {
 	f, s := (*tavern.Flow)(nil), (*tavern.FlowState)(nil)
 	err := in.do(ctx, func(st *tally.Store) (err error) {
 		f = tavern.FlowOf(st, id)
@@ -103,7 +103,7 @@ func sayFlow(ctx context.Context, a *app.App, in *store, id string) error {
 	return a.Say("%s is in %s.", cli.ID(f.ID()), plain.Printable(s.State))
 }
 
-func newFlowStart(a *app.App) *cobra.Command {
+func newFlowStart(a *cmdutil.App) *cobra.Command {
 	var o tavern.FlowOptions
 	var parent string
 	cmd := &cobra.Command{
@@ -113,7 +113,7 @@ file, or of standard input, as what it is started with. With --id the same start
 again after an answer that was lost, is one; another flow of that id is code 6.
 
 --owner is the session that the flow belongs to: where that is gone, it is an orphan.`,
-		Example: app.Examples("tally flow start release --owner agent/8f14e45f-ceea-467f-a0e6-6c1b1b1f1b1f", "tally flow start release input.json --id release-7", "echo '{\"version\": 7}' | tally flow start release - -o json"),
+		Example: cmdutil.Examples("tally flow start release --owner agent/8f14e45f-ceea-467f-a0e6-6c1b1b1f1b1f", "tally flow start release input.json --id release-7", "echo '{\"version\": 7}' | tally flow start release - -o json"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Parent = startedIn(parent)
 			if o.Input, err = value(a, args[1:]); err != nil {
@@ -138,8 +138,8 @@ again after an answer that was lost, is one; another flow of that id is code 6.
 }
 
 // start starts a flow of a template.
-func start(ctx context.Context, a *app.App, st *tally.Store, template string, o tavern.FlowOptions) error {
-	doc, err := app.Document(ctx, st, tavern.KindWorkflow+"/"+strings.TrimPrefix(template, tavern.KindWorkflow+"/"))
+func start(ctx context.Context, a *cmdutil.App, st *tally.Store, template string, o tavern.FlowOptions) error {
+	doc, err := cmdutil.Document(ctx, st, tavern.KindWorkflow+"/"+strings.TrimPrefix(template, tavern.KindWorkflow+"/"))
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func start(ctx context.Context, a *app.App, st *tally.Store, template string, o 
 	return err
 }
 
-func newFlowMove(a *app.App) *cobra.Command {
+func newFlowMove(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "move ID STATE", Short: "Move a flow to another state", Args: cobra.ExactArgs(2),
 		Long: `Move a flow to another state, by hand. Where the state that it is in does not lead, it
@@ -158,7 +158,7 @@ does not go: that is code 6, and says where it leads. So it is for a flow that a
 drives, for one that is over, and for a state whose own flow is not.
 
 ` + flowNames,
-		Example: app.Examples("tally flow move release-7 test", "tally flow move 01a7 'given up'", "tally flow move release-7 shipped -o json"),
+		Example: cmdutil.Examples("tally flow move release-7 test", "tally flow move 01a7 'given up'", "tally flow move release-7 shipped -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var from *tavern.FlowState // as it is looked at first: moved again it is one move
 			return onFlow(cmd.Context(), a, args[0], func(f *tavern.Flow) (err error) {
@@ -173,14 +173,14 @@ drives, for one that is over, and for a state whose own flow is not.
 	}
 }
 
-func newFlowFail(a *app.App) *cobra.Command {
+func newFlowFail(a *cmdutil.App) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "fail ID", Short: "End a flow as failed", Args: cobra.ExactArgs(1),
 		Long: `End a flow as failed, wherever it is and whoever drives it. One that is over is code 6.
 
 ` + flowNames,
-		Example: app.Examples("tally flow fail release-7 --reason 'no longer wanted'", "tally flow fail 01a7", "tally flow fail 01a7 -o json"),
+		Example: cmdutil.Examples("tally flow fail release-7 --reason 'no longer wanted'", "tally flow fail 01a7", "tally flow fail 01a7 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onFlow(cmd.Context(), a, args[0], func(f *tavern.Flow) error { return f.Fail(cmd.Context(), reason) })
 		},
@@ -189,14 +189,14 @@ func newFlowFail(a *app.App) *cobra.Command {
 	return cmd
 }
 
-func newFlowEnd(a *app.App) *cobra.Command {
+func newFlowEnd(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "end ID [FILE|-]", Short: "End a flow that has come to its end", Args: cobra.RangeArgs(1, 2),
 		Long: `End a flow that is in an end of its template, with the JSON of a file, or of standard
 input, as its result. Elsewhere, and if a worker drives it, that is code 6.
 
 ` + flowNames,
-		Example: app.Examples("tally flow end release-7", "tally flow end 01a7 result.json", "echo '{\"url\": \"...\"}' | tally flow end 01a7 -"),
+		Example: cmdutil.Examples("tally flow end release-7", "tally flow end 01a7 result.json", "echo '{\"url\": \"...\"}' | tally flow end 01a7 -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := value(a, args[1:])
 			if err != nil {
@@ -207,7 +207,7 @@ input, as its result. Elsewhere, and if a worker drives it, that is code 6.
 	}
 }
 
-func newFlowRecover(a *app.App) *cobra.Command {
+func newFlowRecover(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "recover ID", Short: "Do what a template says of a flow whose worker is lost", Args: cobra.ExactArgs(1),
 		Long: `Do what is due in a flow now, as its template says: where its worker's lease is over, or
@@ -215,7 +215,7 @@ the flow that its state started did not complete, the rule of the state is appli
 nothing is due, nothing is written.
 
 ` + flowNames,
-		Example: app.Examples("tally flow recover release-7", "tally flow recover 01a7", "tally flow recover 01a7 -o json"),
+		Example: cmdutil.Examples("tally flow recover release-7", "tally flow recover 01a7", "tally flow recover 01a7 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onFlow(cmd.Context(), a, args[0], func(f *tavern.Flow) error {
 				why, err := f.Recover(cmd.Context())

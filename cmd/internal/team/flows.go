@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/render"
@@ -20,7 +20,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newFlows(a *app.App) *cobra.Command {
+func newFlows(a *cmdutil.App) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use: "flows [ID]", Short: "List the flows that are open with the steps that are left, or show one", Args: cobra.MaximumNArgs(1),
@@ -31,7 +31,7 @@ LEFT is how many steps are under way or still ahead, and DRIVER the worker that 
 claimed a flow, with the end of its lease by the log's time.
 
 ` + flowNames,
-		Example: app.Examples("tally flows", "tally flows --all -o jsonl", "tally flows release-7"),
+		Example: cmdutil.Examples("tally flows", "tally flows --all -o jsonl", "tally flows release-7"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				if len(args) == 1 {
@@ -144,7 +144,7 @@ type flowAt struct {
 }
 
 // flowsOf reads flows of a store, those that are open or all: which there are, the view says.
-func flowsOf(ctx context.Context, a *app.App, st *tally.Store, all bool) (list []flowAt, err error) {
+func flowsOf(ctx context.Context, a *cmdutil.App, st *tally.Store, all bool) (list []flowAt, err error) {
 	var listed []catalog.FlowListed
 	err = a.WithWork(ctx, st, func(r catalog.WorkReader) error {
 		listed, err = r.Flows(ctx, catalog.WorkPage{Namespace: st.Namespace()}, !all)
@@ -168,7 +168,7 @@ func flowsOf(ctx context.Context, a *app.App, st *tally.Store, all bool) (list [
 	return list, nil
 }
 
-func listFlows(ctx context.Context, a *app.App, st *tally.Store, all bool) error {
+func listFlows(ctx context.Context, a *cmdutil.App, st *tally.Store, all bool) error {
 	found, err := flowsOf(ctx, a, st, all)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func listFlows(ctx context.Context, a *app.App, st *tally.Store, all bool) error
 
 // noneOpen says what to try where there is no flow to list.
 func noneOpen(all bool) string {
-	start := app.Program() + " flow start TEMPLATE"
+	start := cmdutil.Program() + " flow start TEMPLATE"
 	if all {
 		return "There are no flows. Try: " + start
 	}
@@ -242,7 +242,7 @@ func driverOf(s *tavern.FlowState, now time.Time) string {
 	return leaseText(tally.Lease{Holder: s.Run.Worker, Until: time.UnixMilli(s.Run.LeaseUntil)}, now)
 }
 
-func showFlow(ctx context.Context, a *app.App, st *tally.Store, name string) error {
+func showFlow(ctx context.Context, a *cmdutil.App, st *tally.Store, name string) error {
 	f, err := flowNamed(ctx, st, name)
 	if err != nil {
 		return err

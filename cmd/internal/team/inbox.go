@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/render"
@@ -22,7 +22,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newInbox(a *app.App) *cobra.Command {
+func newInbox(a *cmdutil.App) *cobra.Command {
 	v := &inboxView{app: a}
 	after := ""
 	cmd := &cobra.Command{
@@ -35,7 +35,7 @@ came. To look is not to see: tally seen says that they were.
 NOTE says what became of a message: replied, if its receiver answered it; overdue, if
 it awaits an answer and its deadline has passed; what it is itself, such as a newer
 text of another message or a malfunction.`,
-		Example: app.Examples("tally inbox user --unread",
+		Example: cmdutil.Examples("tally inbox user --unread",
 			"tally inbox kettle --message 0199a3f0-5d3c-7000-8000-2b1c6f1d9a3e", "tally inbox kettle --follow --after @0 -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if v.limit < 1 {
@@ -66,7 +66,7 @@ text of another message or a malfunction.`,
 
 // inboxView shows what is in an inbox.
 type inboxView struct {
-	app            *app.App
+	app            *cmdutil.App
 	unread, follow bool
 	message        string
 	after          events.Offset
@@ -107,7 +107,7 @@ func (v *inboxView) show(ctx context.Context, st *tally.Store, receiver string) 
 }
 
 // known returns an error with code NotFound if there is nobody who has the inbox.
-func known(ctx context.Context, a *app.App, in *tavern.Inbox) error {
+func known(ctx context.Context, a *cmdutil.App, in *tavern.Inbox) error {
 	if in.Receiver() == tavern.User {
 		return nil
 	}
@@ -123,13 +123,13 @@ func known(ctx context.Context, a *app.App, in *tavern.Inbox) error {
 	}
 	name := cli.ID(in.Receiver())
 	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no inbox %q in namespace %s, and no agent of that id", name, in.Session().Subject().Namespace),
-		Hint: fmt.Sprintf("%s agents%s lists the agents.", app.Program(), a.StoreFlags())}
+		Hint: fmt.Sprintf("%s agents%s lists the agents.", cmdutil.Program(), a.StoreFlags())}
 }
 
 // receiverNamed returns the receiver that a word names: the one of that id, else the agent
 // that is called so, or whose id begins so. If there is none it is the word, which somebody
 // may be let in by.
-func receiverNamed(ctx context.Context, a *app.App, st *tally.Store, word string) (string, error) {
+func receiverNamed(ctx context.Context, a *cmdutil.App, st *tally.Store, word string) (string, error) {
 	switch err := known(ctx, a, tavern.InboxOf(st, word)); {
 	case err == nil:
 		return word, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/render"
@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newOrphans(a *app.App) *cobra.Command {
+func newOrphans(a *cmdutil.App) *cobra.Command {
 	clean := false
 	cmd := &cobra.Command{
 		Use: "orphans", Short: "List what belongs to an agent or a flow that is gone, or take it away", Args: cobra.NoArgs,
@@ -34,7 +34,7 @@ that somebody applies right now is left to them. Time is the log's.
 
 --clean does now what the janitor would do, and prints what it did. What was deleted can
 be read still: docs history lists it, and cat KIND/ID#N prints it.`,
-		Example: app.Examples("tally orphans", "tally orphans -o jsonl", "tally orphans --clean"),
+		Example: cmdutil.Examples("tally orphans", "tally orphans -o jsonl", "tally orphans --clean"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
 			if err != nil {
@@ -76,7 +76,7 @@ const (
 )
 
 func orphanRowOf(o catalog.Orphan, window time.Duration) orphanRow {
-	row := orphanRow{Orphan: "document", ID: app.NameOf(o.Subject), Owner: cli.ID(o.Owner), Since: stamp(o.Gone), Then: orphanDelete, subject: o.Subject}
+	row := orphanRow{Orphan: "document", ID: cmdutil.NameOf(o.Subject), Owner: cli.ID(o.Owner), Since: stamp(o.Gone), Then: orphanDelete, subject: o.Subject}
 	switch queue, item, isItem := projector.ItemOf(o.Subject.ID); {
 	case o.Overlay:
 		row.Orphan = "overlay"
@@ -93,7 +93,7 @@ func orphanRowOf(o catalog.Orphan, window time.Duration) orphanRow {
 }
 
 // orphansOf lists the orphans of a store, as the view has them.
-func orphansOf(ctx context.Context, a *app.App, st *tally.Store, window time.Duration) (rows []orphanRow, err error) {
+func orphansOf(ctx context.Context, a *cmdutil.App, st *tally.Store, window time.Duration) (rows []orphanRow, err error) {
 	err = a.WithWork(ctx, st, func(r catalog.WorkReader) error {
 		found, err := r.Orphans(ctx, st.Namespace(), 0, events.Subject{})
 		for _, o := range found {
@@ -104,7 +104,7 @@ func orphansOf(ctx context.Context, a *app.App, st *tally.Store, window time.Dur
 	return rows, err
 }
 
-func listOrphans(a *app.App, rows []orphanRow, window time.Duration) error {
+func listOrphans(a *cmdutil.App, rows []orphanRow, window time.Duration) error {
 	if rows == nil {
 		rows = []orphanRow{}
 	}
@@ -135,7 +135,7 @@ func orphanTable(rows []orphanRow, style cli.Style) render.Table {
 }
 
 // cleanOrphans takes away what can be, and prints that. What fails does not keep the rest.
-func cleanOrphans(ctx context.Context, a *app.App, st *tally.Store, rows []orphanRow) error {
+func cleanOrphans(ctx context.Context, a *cmdutil.App, st *tally.Store, rows []orphanRow) error {
 	did, failed := []orphanRow{}, 0
 	for _, r := range rows {
 		what, err := tavern.CleanOrphan(ctx, st, r.subject)
@@ -156,7 +156,7 @@ func cleanOrphans(ctx context.Context, a *app.App, st *tally.Store, rows []orpha
 	return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("nothing could be done about %s", plain.Count(failed, "orphan"))}
 }
 
-func writeCleaned(a *app.App, did []orphanRow) error {
+func writeCleaned(a *cmdutil.App, did []orphanRow) error {
 	if a.Format != cli.Text {
 		return cli.WriteList(a.Out, a.Format, did)
 	}

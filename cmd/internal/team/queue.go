@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/rawjson"
@@ -21,7 +21,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newQueue(a *app.App) *cobra.Command {
+func newQueue(a *cmdutil.App) *cobra.Command {
 	v := &queueView{app: a}
 	cmd := &cobra.Command{
 		Use: "queue [QUEUE] [ITEM]", Short: "List work queues, the items of one, or the attempts at an item", Args: cobra.MaximumNArgs(2),
@@ -37,7 +37,7 @@ item is
 
 With done among the states the order is that of the log. Leases are over by the log's
 time: that of its newest record, and what has passed since somebody looked.`,
-		Example: app.Examples("tally queue", "tally queue build --dead", "tally queue build v1:2", "tally queue build --state done --limit 100 -o jsonl"),
+		Example: cmdutil.Examples("tally queue", "tally queue build --dead", "tally queue build v1:2", "tally queue build --state done --limit 100 -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.check(args); err != nil {
 				return err
@@ -55,7 +55,7 @@ time: that of its newest record, and what has passed since somebody looked.`,
 
 // queueView shows queues.
 type queueView struct {
-	app    *app.App
+	app    *cmdutil.App
 	states []string
 	dead   bool
 	query  tavern.ListQuery
@@ -93,7 +93,7 @@ func (v *queueView) show(ctx context.Context, st *tally.Store, args []string) er
 	q := tavern.QueueOf(st, args[0])
 	if _, err := q.Settings(ctx); errors.Is(err, events.ErrNotFound) {
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no queue %q in namespace %s", cli.ID(args[0]), st.Namespace()),
-			Hint: app.Program() + " queue lists the queues."}
+			Hint: cmdutil.Program() + " queue lists the queues."}
 	} else if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (v *queueView) queues(ctx context.Context, st *tally.Store) error {
 	if err != nil {
 		return err
 	}
-	return list(v.app, rows, "There are no queues. Try: "+app.Program()+" enqueue QUEUE FILE", func() (render.Table, error) { return queueTable(rows), nil })
+	return list(v.app, rows, "There are no queues. Try: "+cmdutil.Program()+" enqueue QUEUE FILE", func() (render.Table, error) { return queueTable(rows), nil })
 }
 
 func queueTable(rows []queueRow) render.Table {

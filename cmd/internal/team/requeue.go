@@ -8,19 +8,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newRequeue(a *app.App) *cobra.Command {
+func newRequeue(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "requeue QUEUE ITEM...", Short: "Have dead items of a work queue tried again", Args: cobra.MinimumNArgs(2),
 		Long: `Have dead items of a work queue tried again, from the first attempt on. What happened
 to them stays: tally queue QUEUE ITEM shows every attempt. An item that is not dead is
 exit code 6, and one that is not there 4; those before it are queued again then.`,
-		Example: app.Examples("tally requeue build v1:2", `tally queue build --dead -o jsonl | jq -j '.id + "\u0000"' | xargs -0 tally requeue build --`, "tally requeue build v1:2 -o json"),
+		Example: cmdutil.Examples("tally requeue build v1:2", `tally queue build --dead -o jsonl | jq -j '.id + "\u0000"' | xargs -0 tally requeue build --`, "tally requeue build v1:2 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return riding(cmd.Context(), a, a.OpenExisting, func(s *store) error { return requeue(cmd.Context(), a, s, args[0], args[1:]) })
 		},
@@ -34,7 +34,7 @@ type requeued struct {
 	State string `json:"state"`
 }
 
-func requeue(ctx context.Context, a *app.App, s *store, queue string, items []string) error {
+func requeue(ctx context.Context, a *cmdutil.App, s *store, queue string, items []string) error {
 	for _, id := range items {
 		err := s.once(ctx, func(st *tally.Store) error { return tavern.QueueOf(st, queue).Requeue(ctx, id) },
 			func(_ *tally.Store, err error) bool { return cli.Is[*tavern.ItemStateError](err) })

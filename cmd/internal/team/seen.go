@@ -7,22 +7,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newSeen(a *app.App) *cobra.Command {
+func newSeen(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "seen INBOX OFFSET|last", Short: "Say that messages were seen, up to one", Args: cobra.ExactArgs(2),
 		Long: `Say that the messages of an inbox were seen, up to the one at an offset, or to the
 last one that is there. What was seen stays so: an offset before that changes nothing.`,
-		Example: app.Examples("tally seen user last", "tally seen kettle @118", "tally seen kettle @118 -o json"),
+		Example: cmdutil.Examples("tally seen user last", "tally seen kettle @118", "tally seen kettle @118 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := events.MaxOffset, error(nil)
-			if args[1] != app.Last {
+			if args[1] != cmdutil.Last {
 				at, err = events.ParseOffset(args[1])
 			}
 			if err != nil {
@@ -41,7 +41,7 @@ type seenUpto struct {
 }
 
 // seen moves the cursor of an inbox forward; the greatest offset stands for its last message.
-func seen(ctx context.Context, a *app.App, s *store, receiver string, at events.Offset) error {
+func seen(ctx context.Context, a *cmdutil.App, s *store, receiver string, at events.Offset) error {
 	var row seenUpto
 	err := s.do(ctx, func(st *tally.Store) (err error) {
 		if receiver, err = receiverNamed(ctx, a, st, receiver); err != nil {
@@ -66,7 +66,7 @@ func seen(ctx context.Context, a *app.App, s *store, receiver string, at events.
 		return err
 	})
 	if beyond, ok := errors.AsType[*tavern.SeenError](err); ok {
-		return &cli.CodeError{Code: cli.Conflict, Err: beyond, Hint: "What has not come cannot be seen: " + app.Last + " stands for the last message that is there."}
+		return &cli.CodeError{Code: cli.Conflict, Err: beyond, Hint: "What has not come cannot be seen: " + cmdutil.Last + " stands for the last message that is there."}
 	}
 	if err != nil {
 		return err

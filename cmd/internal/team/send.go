@@ -10,15 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newSend(a *app.App) *cobra.Command {
+func newSend(a *cmdutil.App) *cobra.Command {
 	s := &sender{app: a, format: "text"}
 	cmd := &cobra.Command{
 		Use: "send TO [FILE|-]", Short: "Send a message to an agent, a program or the user", Args: cobra.RangeArgs(1, 2),
@@ -35,7 +35,7 @@ written then.
 is told in its own inbox, by whoever looks after deadlines. --reply-to answers a
 message of the sender's inbox: in its thread, with the type that is expected unless
 --type says another, and once: the same answer again is the one that was sent.`,
-		Example: app.Examples("echo 'The build is red again.' | tally send kettle --thread build",
+		Example: cmdutil.Examples("echo 'The build is red again.' | tally send kettle --thread build",
 			"tally send kettle question.md --type question --expects answer --within 10m",
 			"echo 'Use v2.' | tally send tern --from kettle --reply-to 0199a3f0-5d3c-7000-8000-2b1c6f1d9a3e",
 			"echo '{\"state\":\"green\"}' | tally send ci --from kettle --type status --format json --key build-812 -o json"),
@@ -67,7 +67,7 @@ message of the sender's inbox: in its thread, with the type that is expected unl
 
 // sender sends one message.
 type sender struct {
-	app *app.App
+	app *cmdutil.App
 	tavern.Message
 
 	within, format string
@@ -168,7 +168,7 @@ func (s *sender) refused(err error) error {
 	}
 	name := cli.ID(nobody.Receiver)
 	e := &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no receiver %q: nothing was sent", name), Hint: fmt.Sprintf(
-		"Receivers are agents, user, and programs that %s attend%s %s --open -- COMMAND lets in.", app.Program(), s.app.StoreFlags(), app.Quoted(name))}
+		"Receivers are agents, user, and programs that %s attend%s %s --open -- COMMAND lets in.", cmdutil.Program(), s.app.StoreFlags(), cmdutil.Quoted(name))}
 	if nobody.Status != "" {
 		e.Err = fmt.Errorf("%q gets no messages any more, it is %s: nothing was sent", name, nobody.Status)
 		e.Hint = "What is in its inbox can be read."

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/log"
 )
@@ -31,7 +31,7 @@ type store struct {
 type opener = func(context.Context) (*tally.Store, error)
 
 // openStore opens the store for a verb that lives longer than the owner may.
-func openStore(ctx context.Context, a *app.App) (*store, error) {
+func openStore(ctx context.Context, a *cmdutil.App) (*store, error) {
 	st, err := a.Open(ctx)
 	return &store{open: a.Open, err: a.Err, st: st}, err
 }
@@ -40,7 +40,7 @@ func openStore(ctx context.Context, a *app.App) (*store, error) {
 const patience = 30 * time.Second
 
 // riding opens the store for a verb that does one thing, also if the owner ends meanwhile.
-func riding(ctx context.Context, a *app.App, open opener, f func(*store) error) (err error) {
+func riding(ctx context.Context, a *cmdutil.App, open opener, f func(*store) error) (err error) {
 	st, err := open(ctx)
 	if err != nil {
 		return err

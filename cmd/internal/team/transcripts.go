@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -20,7 +20,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newTranscripts(a *app.App) *cobra.Command {
+func newTranscripts(a *cmdutil.App) *cobra.Command {
 	r := &reader{app: a}
 	cmd := &cobra.Command{
 		Use: "transcripts [DIR [SESSION]]", Short: "Read the sessions of Claude Code where they lie, without a store", Args: cobra.MaximumNArgs(2),
@@ -34,7 +34,7 @@ it is a SESSION.
 
 What is shown comes from the vendor's file, and standard error says so. What the store has
 of it, if it was imported or watched, show prints.`,
-		Example: app.Examples("tally transcripts", "tally transcripts --cwd .", "tally transcripts --cwd . last", "tally transcripts ~/shop 5c1a7e3e -o jsonl"),
+		Example: cmdutil.Examples("tally transcripts", "tally transcripts --cwd .", "tally transcripts --cwd . last", "tally transcripts ~/shop 5c1a7e3e -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.from = tavern.TranscriptsOf("")
 			if r.cwd != "" {
@@ -52,7 +52,7 @@ of it, if it was imported or watched, show prints.`,
 
 // reader shows what the vendor keeps.
 type reader struct {
-	app  *app.App
+	app  *cmdutil.App
 	from *tavern.Transcripts
 	cwd  string
 }
@@ -138,7 +138,7 @@ func (r *reader) sessions(ctx context.Context, project string) ([]tavern.StoredS
 	}
 	list, err := r.from.Sessions(ctx, dir)
 	if len(list) == 0 && err == nil {
-		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("no session of Claude Code is of %s", dir), Hint: app.Program() + " transcripts lists the projects that have some."}
+		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("no session of Claude Code is of %s", dir), Hint: cmdutil.Program() + " transcripts lists the projects that have some."}
 	}
 	return list, err
 }
@@ -147,7 +147,7 @@ func (r *reader) sessions(ctx context.Context, project string) ([]tavern.StoredS
 func sessionNamed(list []tavern.StoredSession, name string) (s tavern.StoredSession, err error) {
 	var found []tavern.StoredSession
 	for _, s := range list {
-		if s.ID == name || name == app.Last {
+		if s.ID == name || name == cmdutil.Last {
 			return s, nil
 		}
 		if strings.HasPrefix(s.ID, name) {
@@ -156,7 +156,7 @@ func sessionNamed(list []tavern.StoredSession, name string) (s tavern.StoredSess
 	}
 	switch len(found) {
 	case 0:
-		return s, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q of that project", name), Hint: app.Program() + " transcripts DIR lists its sessions."}
+		return s, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q of that project", name), Hint: cmdutil.Program() + " transcripts DIR lists its sessions."}
 	case 1:
 		return found[0], nil
 	}

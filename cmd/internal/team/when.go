@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
 // until reads a time to come by which the log judges: from now on by the clock that dates
@@ -19,7 +19,7 @@ func until(ctx context.Context, s *store, flag, text string) (at time.Time, err 
 		if err != nil {
 			return err
 		}
-		at, err = app.Until(flag, text, now)
+		at, err = cmdutil.Until(flag, text, now)
 		return err
 	})
 	return at, err

@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/cmd/internal/app"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newWork(a *app.App) *cobra.Command {
+func newWork(a *cmdutil.App) *cobra.Command {
 	w := &worker{app: a}
 	cmd := &cobra.Command{
 		Use: "work QUEUE -- COMMAND [ARGUMENT]...", Short: "Run a command for each item of a work queue", Args: cobra.MinimumNArgs(2),
@@ -45,7 +45,7 @@ item from its standard input. A script that puts the item into a command line le
 its producer choose that program's options. When tally is interrupted, commands are told to end, have 5 seconds, and their items are given back.
 With --until-empty it ends when nothing can be handed out, and prints what the queue
 tells a worker then.`,
-		Example: app.Examples("tally work build -- ./build-one", "tally work build --jobs 4 --until-empty -o jsonl -- python3 build.py",
+		Example: cmdutil.Examples("tally work build -- ./build-one", "tally work build --jobs 4 --until-empty -o jsonl -- python3 build.py",
 			"tally work review --once --worker kettle -- claude -p 'Review what stands on the standard input.'"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := behindDash(cmd, 1); err != nil {
@@ -68,7 +68,7 @@ tells a worker then.`,
 
 // worker has a command do the items of a queue.
 type worker struct {
-	app              *app.App
+	app              *cmdutil.App
 	queue, name      string
 	command          []string
 	jobs             int

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/acp"
-	"github.com/tallylog/tally/internal/agents/turns"
+	"github.com/tallylog/tally/internal/agents/message"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/transcripts"
 )
@@ -73,7 +73,7 @@ func tell(t transcripts.T, w *wire) *transcripts.Log {
 func screen(t transcripts.T, l *transcripts.Log, session string) string {
 	var list []string
 	for _, turn := range l.Live(session, agents.Main) {
-		read, ok := turns.Read(turn.Raw)
+		read, ok := message.Read(turn.Raw)
 		if !ok {
 			t.Fatalf("%s is no turn", turn.Raw)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/agents"
 	"github.com/tallylog/tally/internal/agents/codex"
+	"github.com/tallylog/tally/internal/agents/message"
 	"github.com/tallylog/tally/internal/agents/shapes"
-	"github.com/tallylog/tally/internal/agents/turns"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 )
@@ -145,7 +145,7 @@ func (s *stored) main(session *projector.Session) []string {
 		if raw == nil { // torn, and written again behind it
 			raw = turn.Bytes[max(0, bytes.LastIndex(turn.Bytes, []byte(`{"timestamp":`))):]
 		}
-		read, ok := turns.Read(raw)
+		read, ok := message.Read(raw)
 		if !ok {
 			s.t.Fatalf("%s is no turn", raw)
 		}

@@ -47,7 +47,7 @@
 //
 // One file with a [kind]: how its command is known, where it says its session, what each line
 // means; its place in kinds; a shape for its lines, in the package of the agent, and its place in
-// the table of internal/agents/turns; a section here and in docs/agents.md.
+// the table of internal/agents/message; a section here and in docs/agents.md.
 //
 // # What was seen
 //

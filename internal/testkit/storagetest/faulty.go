@@ -10,7 +10,7 @@ import (
 	"path"
 	"sync"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // A Call is one that a Faulty was asked for.
@@ -71,7 +71,7 @@ func Killed(process func()) (kill *Kill) {
 // Faulty is a Storage to which things happen. Once it has killed its process all calls are a *Kill
 // as an error, and nothing is done: what such a process still tries when it unwinds never was.
 type Faulty struct {
-	st   formats.Storage
+	st   layouts.Storage
 	plan func(Call) Fault
 
 	mu   sync.Mutex
@@ -81,7 +81,7 @@ type Faulty struct {
 
 // NewFaulty returns a storage in which plan says what becomes of each call. plan is called one at
 // a time.
-func NewFaulty(st formats.Storage, plan func(Call) Fault) *Faulty {
+func NewFaulty(st layouts.Storage, plan func(Call) Fault) *Faulty {
 	return &Faulty{st: st, plan: plan}
 }
 
@@ -180,7 +180,7 @@ func Bytes[T string | []byte](content T) func(io.Writer) error {
 }
 
 // List implements Storage.
-func (f *Faulty) List(ctx context.Context, name string) (list []formats.Entry, err error) {
+func (f *Faulty) List(ctx context.Context, name string) (list []layouts.Entry, err error) {
 	err = f.call("list", name, func() (err error) { list, err = f.st.List(ctx, name); return err })
 	if err != nil {
 		return nil, err
@@ -201,10 +201,10 @@ func (f *Faulty) Read(ctx context.Context, name string) (r io.ReadCloser, err er
 }
 
 // Stat implements Storage.
-func (f *Faulty) Stat(ctx context.Context, name string) (e formats.Entry, err error) {
+func (f *Faulty) Stat(ctx context.Context, name string) (e layouts.Entry, err error) {
 	err = f.call("stat", name, func() (err error) { e, err = f.st.Stat(ctx, name); return err })
 	if err != nil {
-		return formats.Entry{}, err
+		return layouts.Entry{}, err
 	}
 	return e, nil
 }
@@ -250,9 +250,9 @@ func (f *Faulty) Delete(ctx context.Context, name string) error {
 
 // A Whole storage can all that a folder of a file system can.
 type Whole interface {
-	formats.Swapper
-	formats.Syncer
-	formats.Watcher
+	layouts.Swapper
+	layouts.Syncer
+	layouts.Watcher
 }
 
 // FaultyWhole is a Faulty that can swap, sync and watch. Watching has no faults.
@@ -268,7 +268,7 @@ func NewFaultyWhole(st Whole, plan func(Call) Fault) *FaultyWhole {
 	return &FaultyWhole{NewFaulty(st, plan), st}
 }
 
-// Swap implements formats.Swapper. When it is killed after it is done, what was displaced is still
+// Swap implements layouts.Swapper. When it is killed after it is done, what was displaced is still
 // there.
 func (f *FaultyWhole) Swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error) {
 	err = f.put(ctx, "swap", name, content, func(content func(io.Writer) error) (err error) {
@@ -281,7 +281,7 @@ func (f *FaultyWhole) Swap(ctx context.Context, name string, mode fs.FileMode, c
 	return displaced, nil
 }
 
-// Displace implements formats.Swapper.
+// Displace implements layouts.Swapper.
 func (f *FaultyWhole) Displace(ctx context.Context, name string) (displaced string, err error) {
 	err = f.call("displace", name, func() (err error) { displaced, err = f.st.Displace(ctx, name); return err })
 	if err != nil {
@@ -290,17 +290,17 @@ func (f *FaultyWhole) Displace(ctx context.Context, name string) (displaced stri
 	return displaced, nil
 }
 
-// Restore implements formats.Swapper.
+// Restore implements layouts.Swapper.
 func (f *FaultyWhole) Restore(ctx context.Context, displaced, name string) error {
 	return f.call("restore", name, func() error { return f.st.Restore(ctx, displaced, name) })
 }
 
-// Sync implements formats.Syncer.
+// Sync implements layouts.Syncer.
 func (f *FaultyWhole) Sync(ctx context.Context, folders ...string) error {
 	return f.call("sync", path.Join(folders...), func() error { return f.st.Sync(ctx, folders...) })
 }
 
-// Watch implements formats.Watcher.
+// Watch implements layouts.Watcher.
 func (f *FaultyWhole) Watch(ctx context.Context, ready func(), changed func(path string)) error {
 	return f.st.Watch(ctx, ready, changed)
 }

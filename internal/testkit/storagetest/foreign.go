@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // Errors as those of a file system.
@@ -40,7 +40,7 @@ func (f Foreign) Open(name string, create bool) (*Handle, error) {
 	case err != nil:
 		return nil, err
 	case e.node == nil && create:
-		n := f.m.newNode(file, formats.FileMode(0))
+		n := f.m.newNode(file, layouts.FileMode(0))
 		f.m.linkLocked(dir, name, n)
 		return &Handle{f.m, n}, nil
 	case e.node == nil:
@@ -209,7 +209,7 @@ func (n *node) keys() []string {
 func (f Foreign) Mkdir(name string) error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	if err := formats.CheckPath(name); err != nil {
+	if err := layouts.CheckPath(name); err != nil {
 		return err
 	}
 	_, err := f.m.folderLocked("mkdir", name, true)

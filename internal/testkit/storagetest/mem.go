@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // MemOptions of a Mem. The zero value works.
@@ -43,9 +43,9 @@ type Mem struct {
 }
 
 var (
-	_ formats.Swapper = (*Mem)(nil)
-	_ formats.Syncer  = (*Mem)(nil)
-	_ formats.Watcher = (*Mem)(nil)
+	_ layouts.Swapper = (*Mem)(nil)
+	_ layouts.Syncer  = (*Mem)(nil)
+	_ layouts.Watcher = (*Mem)(nil)
 )
 
 // A node is a file, a folder, or something else.
@@ -127,7 +127,7 @@ func (m *Mem) folderLocked(op, dir string, making bool) (*node, error) {
 		case !ok, e.kind == file && !making:
 			return nil, fault(op, dir, fs.ErrNotExist)
 		case e.kind != folder:
-			return nil, fault(op, through, formats.ErrNotFile)
+			return nil, fault(op, through, layouts.ErrNotFile)
 		}
 		at = e.node
 	}
@@ -136,7 +136,7 @@ func (m *Mem) folderLocked(op, dir string, making bool) (*node, error) {
 
 // atLocked returns the folder of a path, and what is there if something is.
 func (m *Mem) atLocked(op, name string, making bool) (dir *node, e entry, err error) {
-	if err := formats.CheckPath(name); err != nil {
+	if err := layouts.CheckPath(name); err != nil {
 		return nil, entry{}, err
 	}
 	if dir, err = m.folderLocked(op, path.Dir(name), making); err != nil {
@@ -154,13 +154,13 @@ func (m *Mem) fileLocked(op, name string) (*node, error) {
 	case e.node == nil:
 		return nil, fault(op, name, fs.ErrNotExist)
 	case e.kind != file:
-		return nil, fault(op, name, formats.ErrNotFile)
+		return nil, fault(op, name, layouts.ErrNotFile)
 	}
 	return e.node, nil
 }
 
-func (e entry) describe() formats.Entry {
-	d := formats.Entry{Name: e.name, Mode: e.mode, ModTime: e.time, Version: e.version}
+func (e entry) describe() layouts.Entry {
+	d := layouts.Entry{Name: e.name, Mode: e.mode, ModTime: e.time, Version: e.version}
 	switch e.kind {
 	case file:
 		d.Size = int64(len(e.content))
@@ -173,9 +173,9 @@ func (e entry) describe() formats.Entry {
 }
 
 // List implements Storage.
-func (m *Mem) List(_ context.Context, name string) ([]formats.Entry, error) {
+func (m *Mem) List(_ context.Context, name string) ([]layouts.Entry, error) {
 	if name != "" {
-		if err := formats.CheckPath(name); err != nil {
+		if err := layouts.CheckPath(name); err != nil {
 			return nil, err
 		}
 	}
@@ -185,11 +185,11 @@ func (m *Mem) List(_ context.Context, name string) ([]formats.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]formats.Entry, 0, len(dir.entries))
+	list := make([]layouts.Entry, 0, len(dir.entries))
 	for _, e := range dir.entries {
 		list = append(list, e.describe())
 	}
-	slices.SortFunc(list, func(a, b formats.Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b layouts.Entry) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
@@ -205,22 +205,22 @@ func (m *Mem) Read(_ context.Context, name string) (io.ReadCloser, error) {
 }
 
 // Stat implements Storage.
-func (m *Mem) Stat(_ context.Context, name string) (formats.Entry, error) {
+func (m *Mem) Stat(_ context.Context, name string) (layouts.Entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, e, err := m.atLocked("stat", name, false)
 	if err != nil {
-		return formats.Entry{}, err
+		return layouts.Entry{}, err
 	}
 	if e.node == nil {
-		return formats.Entry{}, fault("stat", name, fs.ErrNotExist)
+		return layouts.Entry{}, fault("stat", name, fs.ErrNotExist)
 	}
 	return e.describe(), nil
 }
 
 // content makes what is to be written, which may take long and calls what it likes.
 func (m *Mem) content(ctx context.Context, name string, write func(io.Writer) error) ([]byte, error) {
-	if err := formats.CheckPath(name); err != nil {
+	if err := layouts.CheckPath(name); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
@@ -236,7 +236,7 @@ func (m *Mem) Write(ctx context.Context, name string, mode fs.FileMode, content 
 	return err
 }
 
-// Swap implements formats.Swapper.
+// Swap implements layouts.Swapper.
 func (m *Mem) Swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error) {
 	return m.put(ctx, name, mode, content, true)
 }
@@ -253,7 +253,7 @@ func (m *Mem) put(ctx context.Context, name string, mode fs.FileMode, content fu
 		return "", err
 	}
 	if e.node != nil && (e.kind == folder || swap && e.kind != file) {
-		return "", fault("write", name, formats.ErrNotFile)
+		return "", fault("write", name, layouts.ErrNotFile)
 	}
 	if swap && e.node != nil {
 		displaced = m.asideLocked(dir, e, name)
@@ -288,7 +288,7 @@ func (m *Mem) unlinkLocked(dir *node, name string) {
 	m.tellLocked(name)
 }
 
-// Displace implements formats.Swapper.
+// Displace implements layouts.Swapper.
 func (m *Mem) Displace(_ context.Context, name string) (displaced string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -304,7 +304,7 @@ func (m *Mem) Displace(_ context.Context, name string) (displaced string, err er
 	return displaced, nil
 }
 
-// Restore implements formats.Swapper.
+// Restore implements layouts.Swapper.
 func (m *Mem) Restore(_ context.Context, displaced, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -337,12 +337,12 @@ func (m *Mem) Append(_ context.Context, name string, content []byte) error {
 	case err != nil:
 		return err
 	case e.node == nil:
-		n := m.newNode(file, formats.FileMode(0))
+		n := m.newNode(file, layouts.FileMode(0))
 		n.content = slices.Clone(content)
 		m.linkLocked(dir, name, n)
 		return nil
 	case e.kind != file:
-		return fault("append", name, formats.ErrNotFile)
+		return fault("append", name, layouts.ErrNotFile)
 	}
 	m.appendLocked(e.node, content)
 	m.tellLocked(name)
@@ -372,5 +372,5 @@ func (m *Mem) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// Sync implements formats.Syncer.
+// Sync implements layouts.Syncer.
 func (m *Mem) Sync(context.Context, ...string) error { return nil }

@@ -3,7 +3,7 @@ package storagetest
 import (
 	"context"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // A memWatcher is a call of Watch.
@@ -14,7 +14,7 @@ type memWatcher struct {
 	end   error
 }
 
-// Watch implements formats.Watcher. Of a folder that came, moved or went as a whole its own path is
+// Watch implements layouts.Watcher. Of a folder that came, moved or went as a whole its own path is
 // said.
 func (m *Mem) Watch(ctx context.Context, ready func(), changed func(path string)) error {
 	w := &memWatcher{more: make(chan struct{}, 1)}
@@ -69,7 +69,7 @@ func (w *memWatcher) wake() {
 }
 
 func (m *Mem) tellLocked(path string) {
-	if formats.IsTemporary(path) {
+	if layouts.IsTemporary(path) {
 		return
 	}
 	for w := range m.watchers {

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -43,32 +43,32 @@ func orMost(n, most int) int {
 }
 
 // Run is what every storage does. open returns an empty one for each test.
-func Run(t *testing.T, l Limits, open func(t *testing.T) formats.Storage) {
-	test := func(name string, run func(t *testing.T, st formats.Storage)) {
+func Run(t *testing.T, l Limits, open func(t *testing.T) layouts.Storage) {
+	test := func(name string, run func(t *testing.T, st layouts.Storage)) {
 		t.Run(name, func(t *testing.T) { run(t, open(t)) })
 	}
-	test("files", func(t *testing.T, st formats.Storage) { files(t, st, l) })
+	test("files", func(t *testing.T, st layouts.Storage) { files(t, st, l) })
 	test("folders", folders)
 	test("appends", appends)
 	test("paths that lead out", leadOut)
 	test("whole or not at all", whole)
 	test("versions", versions)
-	test("many names", func(t *testing.T, st formats.Storage) { names(t, st, l) })
-	test("a large object", func(t *testing.T, st formats.Storage) { large(t, st, orMost(l.Large, largeSize)) })
+	test("many names", func(t *testing.T, st layouts.Storage) { names(t, st, l) })
+	test("a large object", func(t *testing.T, st layouts.Storage) { large(t, st, orMost(l.Large, largeSize)) })
 	test("readers see no part", readers)
-	if _, ok := open(t).(formats.Swapper); ok {
-		test("swap", func(t *testing.T, st formats.Storage) { swap(t, st.(formats.Swapper)) })
+	if _, ok := open(t).(layouts.Swapper); ok {
+		test("swap", func(t *testing.T, st layouts.Storage) { swap(t, st.(layouts.Swapper)) })
 		if !l.Alone {
-			test("swap loses nothing", func(t *testing.T, st formats.Storage) { swapLaw(t, st.(formats.Swapper)) })
+			test("swap loses nothing", func(t *testing.T, st layouts.Storage) { swapLaw(t, st.(layouts.Swapper)) })
 		}
 	}
-	if _, ok := open(t).(formats.Watcher); ok {
-		test("watch", func(t *testing.T, st formats.Storage) { watch(t, st) })
+	if _, ok := open(t).(layouts.Watcher); ok {
+		test("watch", func(t *testing.T, st layouts.Storage) { watch(t, st) })
 	}
-	if _, ok := open(t).(formats.Syncer); ok {
-		test("sync", func(t *testing.T, st formats.Storage) {
+	if _, ok := open(t).(layouts.Syncer); ok {
+		test("sync", func(t *testing.T, st layouts.Storage) {
 			must(t, st.Write(t.Context(), "a/b/c", 0o644, Bytes("x")))
-			must(t, st.(formats.Syncer).Sync(t.Context(), "", "a", "a/b"))
+			must(t, st.(layouts.Syncer).Sync(t.Context(), "", "a", "a/b"))
 		})
 	}
 	t.Run("calls that fail", func(t *testing.T) { faults(t, open) })
@@ -82,7 +82,7 @@ func must(t *testing.T, err error) {
 }
 
 // Text is what a file has.
-func Text(t *testing.T, st formats.Storage, name string) string {
+func Text(t *testing.T, st layouts.Storage, name string) string {
 	t.Helper()
 	r, err := st.Read(t.Context(), name)
 	if err != nil {
@@ -96,7 +96,7 @@ func Text(t *testing.T, st formats.Storage, name string) string {
 	return string(data)
 }
 
-func wantText(t *testing.T, st formats.Storage, name, want string) {
+func wantText(t *testing.T, st layouts.Storage, name, want string) {
 	t.Helper()
 	if got := Text(t, st, name); got != want {
 		t.Errorf("%q has %.80q, want %.80q", name, got, want)
@@ -104,7 +104,7 @@ func wantText(t *testing.T, st formats.Storage, name, want string) {
 }
 
 // wantGone checks that nothing is in a place.
-func wantGone(t *testing.T, st formats.Storage, name string) {
+func wantGone(t *testing.T, st layouts.Storage, name string) {
 	t.Helper()
 	if _, err := st.Stat(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("stat of %q: %v", name, err)
@@ -118,7 +118,7 @@ func wantGone(t *testing.T, st formats.Storage, name string) {
 }
 
 // wantNames checks which names are in a folder: those of folders end with a slash.
-func wantNames(t *testing.T, st formats.Storage, folder string, want ...string) {
+func wantNames(t *testing.T, st layouts.Storage, folder string, want ...string) {
 	t.Helper()
 	list, err := st.List(t.Context(), folder)
 	if err != nil && (!errors.Is(err, fs.ErrNotExist) || len(want) > 0) {
@@ -136,7 +136,7 @@ func wantNames(t *testing.T, st formats.Storage, folder string, want ...string) 
 	}
 }
 
-func files(t *testing.T, st formats.Storage, l Limits) {
+func files(t *testing.T, st layouts.Storage, l Limits) {
 	ctx := t.Context()
 	wantNames(t, st, "")
 	wantGone(t, st, "a")
@@ -167,13 +167,13 @@ func files(t *testing.T, st formats.Storage, l Limits) {
 	wantText(t, st, "a/b.json", "3")
 }
 
-func sameEntry(a, b formats.Entry) bool {
+func sameEntry(a, b layouts.Entry) bool {
 	same := a.ModTime.Equal(b.ModTime)
 	a.ModTime, b.ModTime = time.Time{}, time.Time{}
 	return same && a == b
 }
 
-func folders(t *testing.T, st formats.Storage) {
+func folders(t *testing.T, st layouts.Storage) {
 	ctx := t.Context()
 	for _, name := range []string{"a.txt", "a/b/c/d", "a/b/c.d", "a/b.c", "ab/x", "z", "A"} {
 		must(t, st.Write(ctx, name, 0o644, Bytes(name)))
@@ -186,7 +186,7 @@ func folders(t *testing.T, st formats.Storage) {
 		t.Errorf("stat of a folder: %+v, %v", e, err)
 	}
 	var found []string
-	for f, err := range formats.Walk(ctx, st, "a") {
+	for f, err := range layouts.Walk(ctx, st, "a") {
 		must(t, err)
 		if found = append(found, f.Path); f.Dir || f.Size != int64(len(f.Path)) || f.Name != path.Base(f.Path) {
 			t.Errorf("found %+v", f)
@@ -220,7 +220,7 @@ func folders(t *testing.T, st formats.Storage) {
 	wantNames(t, st, "a/b/c")
 }
 
-func appends(t *testing.T, st formats.Storage) {
+func appends(t *testing.T, st layouts.Storage) {
 	ctx, want := t.Context(), ""
 	for n := range 20 {
 		line := fmt.Sprintf("%d\xff\n", n)
@@ -238,7 +238,7 @@ func appends(t *testing.T, st formats.Storage) {
 	}
 }
 
-func leadOut(t *testing.T, st formats.Storage) {
+func leadOut(t *testing.T, st layouts.Storage) {
 	ctx := t.Context()
 	for _, name := range []string{"../outside", "x/../../outside", "/outside", ".", "..", "", "x//y", "x/", "x/.", "a\x00b", strings.Repeat("x", 256)} {
 		_, readErr := st.Read(ctx, name)
@@ -248,7 +248,7 @@ func leadOut(t *testing.T, st formats.Storage) {
 		if name != "" {
 			_, errs["list"] = st.List(ctx, name)
 		}
-		if s, ok := st.(formats.Swapper); ok {
+		if s, ok := st.(layouts.Swapper); ok {
 			_, errs["swap"] = s.Swap(ctx, name, 0o644, Bytes("x"))
 			_, errs["displace"] = s.Displace(ctx, name)
 			must(t, st.Write(ctx, "x.tally-tmp-1", 0o644, Bytes("x")))
@@ -257,7 +257,7 @@ func leadOut(t *testing.T, st formats.Storage) {
 			must(t, st.Delete(ctx, "x.tally-tmp-1"))
 		}
 		for what, err := range errs {
-			if _, ok := errors.AsType[*formats.PathError](err); !ok {
+			if _, ok := errors.AsType[*layouts.PathError](err); !ok {
 				t.Errorf("%s %q: %v", what, name, err)
 			}
 		}
@@ -266,7 +266,7 @@ func leadOut(t *testing.T, st formats.Storage) {
 }
 
 // whole: what could not be written leaves what was there, and nothing beside it.
-func whole(t *testing.T, st formats.Storage) {
+func whole(t *testing.T, st layouts.Storage) {
 	ctx := t.Context()
 	must(t, st.Write(ctx, "f/a", 0o644, Bytes("old")))
 	broken := errors.New("broken")
@@ -280,7 +280,7 @@ func whole(t *testing.T, st formats.Storage) {
 			if err := st.Write(ended, name, 0o644, func(w io.Writer) error { w.Write(make([]byte, size)); cancel(); return nil }); err == nil {
 				t.Errorf("a write of %d bytes went on", size)
 			}
-			if s, ok := st.(formats.Swapper); ok {
+			if s, ok := st.(layouts.Swapper); ok {
 				if displaced, err := s.Swap(ctx, name, 0o644, half); !errors.Is(err, broken) || displaced != "" {
 					t.Errorf("a swap that fails: %q, %v", displaced, err)
 				}
@@ -292,7 +292,7 @@ func whole(t *testing.T, st formats.Storage) {
 }
 
 // versions: another one after each change, the same one without.
-func versions(t *testing.T, st formats.Storage) {
+func versions(t *testing.T, st layouts.Storage) {
 	ctx := t.Context()
 	version := func() string {
 		t.Helper()
@@ -322,7 +322,7 @@ func versions(t *testing.T, st formats.Storage) {
 	changed("a write")
 	must(t, st.Append(ctx, "a/b", []byte("more")))
 	changed("an append")
-	if s, ok := st.(formats.Swapper); ok {
+	if s, ok := st.(layouts.Swapper); ok {
 		displaced, err := s.Swap(ctx, "a/b", 0o644, Bytes("three"))
 		must(t, err)
 		changed("a swap")
@@ -333,7 +333,7 @@ func versions(t *testing.T, st formats.Storage) {
 }
 
 // names: of any bytes, in one folder and in many.
-func names(t *testing.T, st formats.Storage, l Limits) {
+func names(t *testing.T, st layouts.Storage, l Limits) {
 	ctx, rnd, count := t.Context(), rand.New(rand.NewPCG(1, 2)), orMost(l.Names, manyNames)
 	want := make(map[string]bool)
 	hard := []string{":", "a:b", "a=3Ab", "=", "==", "=3D", "%3A", "*", "?", "[a-z]", "a[b", `a\b`, `\`, ">", "a.>", ".a", "a.", " ", "-", "é", "e\u0301", "\xff", "\xc3", "\n", "\r\n", "#",
@@ -350,7 +350,7 @@ func names(t *testing.T, st formats.Storage, l Limits) {
 			}
 			name = strings.NewReplacer("/", "", "\x00", "").Replace(string(b))
 		}
-		if formats.IsFileName(name) && (l.Name == nil || l.Name(name)) {
+		if layouts.IsFileName(name) && (l.Name == nil || l.Name(name)) {
 			want[name] = true
 		}
 	}
@@ -359,7 +359,7 @@ func names(t *testing.T, st formats.Storage, l Limits) {
 	}
 	list, err := st.List(ctx, "many")
 	must(t, err)
-	if len(list) != len(want) || !slices.IsSortedFunc(list, func(a, b formats.Entry) int { return strings.Compare(a.Name, b.Name) }) {
+	if len(list) != len(want) || !slices.IsSortedFunc(list, func(a, b layouts.Entry) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Errorf("%d are listed, want %d, sorted", len(list), len(want))
 	}
 	for n, e := range list {
@@ -386,7 +386,7 @@ func names(t *testing.T, st formats.Storage, l Limits) {
 }
 
 // large: an object that nobody has in memory as a whole.
-func large(t *testing.T, st formats.Storage, size int) {
+func large(t *testing.T, st layouts.Storage, size int) {
 	ctx := t.Context()
 	stream := func(w io.Writer) error {
 		rnd, block := rand.New(rand.NewPCG(3, 4)), make([]byte, 64<<10)
@@ -420,7 +420,7 @@ func large(t *testing.T, st formats.Storage, size int) {
 }
 
 // readers: who reads while it is written sees one whole content.
-func readers(t *testing.T, st formats.Storage) {
+func readers(t *testing.T, st layouts.Storage) {
 	ctx := t.Context()
 	content := func(n int) string { return strings.Repeat(string(rune('a'+n%26)), 1+n%7*20_000) }
 	must(t, st.Write(ctx, "x", 0o644, Bytes(content(0))))
@@ -449,7 +449,7 @@ func readers(t *testing.T, st formats.Storage) {
 	}
 }
 
-func swap(t *testing.T, st formats.Swapper) {
+func swap(t *testing.T, st layouts.Swapper) {
 	ctx := t.Context()
 	displaced, err := st.Swap(ctx, "a/b", 0o600, Bytes("one"))
 	if err != nil || displaced != "" {
@@ -460,7 +460,7 @@ func swap(t *testing.T, st formats.Swapper) {
 	must(t, err)
 	wantText(t, st, "a/b", "two")
 	wantText(t, st, displaced, "one")
-	if !formats.IsTemporary(displaced) || !strings.HasPrefix(displaced, "a/") {
+	if !layouts.IsTemporary(displaced) || !strings.HasPrefix(displaced, "a/") {
 		t.Errorf("displaced to %q", displaced)
 	}
 	if err := st.Restore(ctx, displaced, "a/b"); !errors.Is(err, fs.ErrExist) {
@@ -471,7 +471,7 @@ func swap(t *testing.T, st formats.Swapper) {
 	must(t, err)
 	wantGone(t, st, "a/b")
 	wantText(t, st, second, "two")
-	if !formats.IsTemporary(second) || second == displaced {
+	if !layouts.IsTemporary(second) || second == displaced {
 		t.Errorf("displaced to %q, after %q", second, displaced)
 	}
 	if _, err := st.Displace(ctx, "a/b"); !errors.Is(err, fs.ErrNotExist) {
@@ -491,7 +491,7 @@ func swap(t *testing.T, st formats.Swapper) {
 	}
 	must(t, st.Delete(ctx, displaced))
 	must(t, st.Delete(ctx, "a/"+long))
-	if _, flat := st.(formats.Walker); !flat {
+	if _, flat := st.(layouts.Walker); !flat {
 		if _, err := st.Swap(ctx, "a", 0o644, Bytes("x")); err == nil {
 			t.Error("swapped a folder")
 		}
@@ -504,7 +504,7 @@ func swap(t *testing.T, st formats.Swapper) {
 
 // swapLaw: of several who put something in a place at once, each finds what another one wrote, and
 // what is left in the end is one of theirs.
-func swapLaw(t *testing.T, st formats.Swapper) {
+func swapLaw(t *testing.T, st layouts.Swapper) {
 	ctx, writers, rounds := t.Context(), 4, 25
 	found := make(chan string, writers*rounds)
 	errs := make(chan error, writers)
@@ -551,13 +551,13 @@ func swapLaw(t *testing.T, st formats.Swapper) {
 }
 
 // watch: what happens is said.
-func watch(t *testing.T, st formats.Storage) {
+func watch(t *testing.T, st layouts.Storage) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	said, ready, ended := make(chan string, 10_000), make(chan struct{}), make(chan error, 1)
 	must(t, st.Write(ctx, "there/file", 0o644, Bytes("x")))
 	go func() {
-		ended <- st.(formats.Watcher).Watch(ctx, func() { close(ready) }, func(name string) { said <- name })
+		ended <- st.(layouts.Watcher).Watch(ctx, func() { close(ready) }, func(name string) { said <- name })
 	}()
 	select {
 	case <-ready:
@@ -570,7 +570,7 @@ func watch(t *testing.T, st formats.Storage) {
 		for {
 			select {
 			case got := <-said:
-				if formats.IsTemporary(got) {
+				if layouts.IsTemporary(got) {
 					t.Errorf("said %q", got)
 				}
 				if got == name || got == "" {
@@ -593,7 +593,7 @@ func watch(t *testing.T, st formats.Storage) {
 	await("an append in a new folder", "new/folders/file")
 	must(t, st.Delete(ctx, "new/folders/file"))
 	await("a deletion", "new/folders/file")
-	if s, ok := st.(formats.Swapper); ok {
+	if s, ok := st.(layouts.Swapper); ok {
 		displaced, err := s.Swap(ctx, "there/file", 0o644, Bytes("!"))
 		must(t, err)
 		await("a swap", "there/file")
@@ -618,7 +618,7 @@ func watch(t *testing.T, st formats.Storage) {
 }
 
 // faults: a storage over which calls fail leaves the old content or the new.
-func faults(t *testing.T, open func(t *testing.T) formats.Storage) {
+func faults(t *testing.T, open func(t *testing.T) layouts.Storage) {
 	st := open(t)
 	for _, fault := range []Fault{Fail, Unanswered, Torn, KillBefore, KillHalf, KillWhole, KillAfter} {
 		t.Run(fault.String(), func(t *testing.T) {
@@ -652,7 +652,7 @@ func faults(t *testing.T, open func(t *testing.T) formats.Storage) {
 // sent, and when it has done what it was asked but the answer is lost. The file has the old content or
 // the new one then. open returns a storage with a connection of its own, to a server at the address
 // of c.
-func RunCut(t *testing.T, c *Cut, open func(t *testing.T) formats.Storage) {
+func RunCut(t *testing.T, c *Cut, open func(t *testing.T) layouts.Storage) {
 	ctx, seen, st := t.Context(), make(map[string]int), open(t)
 	old, next := strings.Repeat("old ", 1000), strings.Repeat("new!", 1000)
 	write := func(what string) (cut bool) {
@@ -684,7 +684,7 @@ func RunCut(t *testing.T, c *Cut, open func(t *testing.T) formats.Storage) {
 	if seen["old "] == 0 || seen["new!"] == 0 {
 		t.Errorf("seen %v", seen)
 	}
-	if list, err := st.List(ctx, "f"); err != nil || slices.ContainsFunc(list, func(e formats.Entry) bool { return !formats.IsTemporary(e.Name) && e.Name != "x" }) {
+	if list, err := st.List(ctx, "f"); err != nil || slices.ContainsFunc(list, func(e layouts.Entry) bool { return !layouts.IsTemporary(e.Name) && e.Name != "x" }) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

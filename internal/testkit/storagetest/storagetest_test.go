@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
 func TestMem(t *testing.T) {
-	storagetest.Run(t, storagetest.Limits{}, func(*testing.T) formats.Storage { return storagetest.NewMem(storagetest.MemOptions{}) })
+	storagetest.Run(t, storagetest.Limits{}, func(*testing.T) layouts.Storage { return storagetest.NewMem(storagetest.MemOptions{}) })
 }
 
 func must(t *testing.T, err error) {
@@ -92,13 +92,13 @@ func TestForeign(t *testing.T) {
 	if err := f.Rename("b", "b/c/b"); err == nil {
 		t.Error("moved a folder into itself")
 	}
-	if _, err := m.Read(ctx, "b/l"); !errors.Is(err, formats.ErrNotFile) {
+	if _, err := m.Read(ctx, "b/l"); !errors.Is(err, layouts.ErrNotFile) {
 		t.Errorf("read a link: %v", err)
 	}
-	if _, err := m.Stat(ctx, "b/l/x"); !errors.Is(err, formats.ErrNotFile) || errors.Is(err, fs.ErrNotExist) {
+	if _, err := m.Stat(ctx, "b/l/x"); !errors.Is(err, layouts.ErrNotFile) || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("below a link: %v", err)
 	}
-	if _, err := m.Swap(ctx, "b/l", 0o644, storagetest.Bytes("x")); !errors.Is(err, formats.ErrNotFile) {
+	if _, err := m.Swap(ctx, "b/l", 0o644, storagetest.Bytes("x")); !errors.Is(err, layouts.ErrNotFile) {
 		t.Errorf("swapped a link: %v", err)
 	}
 	must(t, f.Remove(""))

@@ -6,14 +6,14 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // Live opens the store in a directory, "" for one in memory, in a process that keeps trees of a
 // layout. It is closed by end, or with the test.
-func Live(t testing.TB, dir string, layout formats.Layout) (st *tally.Store, end func()) {
+func Live(t testing.TB, dir string, layout layouts.Layout) (st *tally.Store, end func()) {
 	t.Helper()
-	o := embedded.Options{ConfigDir: t.TempDir(), Backend: "memory", Trees: func(name string) (formats.Layout, bool) { return layout, name == layout.Name() }}
+	o := embedded.Options{ConfigDir: t.TempDir(), Backend: "memory", Trees: func(name string) (layouts.Layout, bool) { return layout, name == layout.Name() }}
 	if dir != "" {
 		o.Backend, o.Store = "local", dir
 	}

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
@@ -22,7 +22,7 @@ func FuzzImport(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r := mustImport(t, st, path, formats.ImportOptions{})
+		r := mustImport(t, st, path, layouts.ImportOptions{})
 		if len(r.Problems) > 0 {
 			if r.Events != 0 {
 				t.Errorf("%+v", r)

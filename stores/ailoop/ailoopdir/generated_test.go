@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
 
@@ -110,13 +110,13 @@ func (g generator) layout(compact string) string {
 	case 0:
 		return compact
 	case 1:
-		return formattest.Indent(compact) + g.pick("end", "\n", "\r\n", "\n\n", " ")
+		return layouttest.Indent(compact) + g.pick("end", "\n", "\r\n", "\n\n", " ")
 	case 2:
-		return "\ufeff" + formattest.Indent(compact)
+		return "\ufeff" + layouttest.Indent(compact)
 	case 3:
-		return strings.ReplaceAll(formattest.Indent(compact), ": ", " : ")
+		return strings.ReplaceAll(layouttest.Indent(compact), ": ", " : ")
 	}
-	return formattest.Indent(compact)
+	return layouttest.Indent(compact)
 }
 
 // A thousand generated snapshots come out byte for byte, and a second import finds
@@ -131,10 +131,10 @@ func TestGenerated(t *testing.T) {
 			for name, content := range want {
 				path := filepath.Join(dir, name)
 				rewrite(t, path, content)
-				if r := mustImport(t, st, path, formats.ImportOptions{}); len(r.Problems) > 0 {
+				if r := mustImport(t, st, path, layouts.ImportOptions{}); len(r.Problems) > 0 {
 					rt.Fatalf("%v\n%s", r.Problems, content)
 				}
-				if r, err := (ailoopdir.Layout{}).Import(t.Context(), st, path, formats.ImportOptions{}); err != nil || r.Events != 0 {
+				if r, err := (ailoopdir.Layout{}).Import(t.Context(), st, path, layouts.ImportOptions{}); err != nil || r.Events != 0 {
 					rt.Fatalf("again: %+v, %v\n%s", r, err, content)
 				}
 			}

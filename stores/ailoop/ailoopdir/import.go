@@ -13,13 +13,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Import implements formats.Layout. It brings a snapshot file into a store, and never writes into
+// Import implements layouts.Layout. It brings a snapshot file into a store, and never writes into
 // the folder.
 //
 // Importing again adds what has changed and nothing else. A session that exists
@@ -28,18 +28,18 @@ import (
 // that is not a snapshot, or of another version, is a problem of the report, and
 // nothing of it goes in. An error means that the store or the file could not be
 // used.
-func (l Layout) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
+func (l Layout) Import(ctx context.Context, target layouts.Target, path string, o layouts.ImportOptions) (layouts.Report, error) {
 	at, name, err := locate(path)
 	if err != nil {
-		return formats.Report{}, err
+		return layouts.Report{}, err
 	}
-	dir, err := formats.OpenDir(filepath.Dir(at.Root))
+	dir, err := layouts.OpenDir(filepath.Dir(at.Root))
 	if err != nil {
-		return formats.Report{}, err
+		return layouts.Report{}, err
 	}
 	defer dir.Close()
 	l.Store.full, l.Store.name = filepath.Base(at.Root), name
-	return l.ImportFrom(ctx, target, dir, formats.Root{Name: at.Name, Marker: at.Marker}, o)
+	return l.ImportFrom(ctx, target, dir, layouts.Root{Name: at.Name, Marker: at.Marker}, o)
 }
 
 // locate finds the file that a path means, whatever links lead to it, and the name that it has
@@ -54,7 +54,7 @@ func locate(path string) (at sessiondir.Location, name string, err error) {
 		return at, "", err
 	}
 	if !info.Mode().IsRegular() {
-		return at, "", fmt.Errorf("ailoop: %s: is not a file: %w", path, formats.ErrUnknownLayout)
+		return at, "", fmt.Errorf("ailoop: %s: is not a file: %w", path, layouts.ErrUnknownLayout)
 	}
 	at = sessiondir.Location{Root: abs, Name: filepath.Base(filepath.Dir(abs))}
 	if !utf8.ValidString(at.Name) {
@@ -89,7 +89,7 @@ func (store) Exports(kind string) bool { return kind == events.KindHistory }
 func (store) Document(string, string, string) events.Subject { return events.Subject{} }
 
 // View implements sessiondir.Store.
-func (store) View(src formats.Source, s *projector.Session) view { return view{src, s} }
+func (store) View(src layouts.Source, s *projector.Session) view { return view{src, s} }
 
 // Birth implements sessiondir.Store: a file says nothing of it.
 func (store) Birth(*sessiondir.Intake, sessiondir.Unit) string { return "" }
@@ -112,7 +112,7 @@ func unitOf(name string) sessiondir.Unit {
 // Units implements sessiondir.Store. Each file of the storage is a snapshot; folders are left
 // alone, and unless it is a part of a folder files that are not called so.
 func (st store) Units(in *sessiondir.Intake, _ string) (list []sessiondir.Unit, err error) {
-	entries := []formats.Entry{{Name: st.name}}
+	entries := []layouts.Entry{{Name: st.name}}
 	if st.full == "" {
 		if entries, err = in.Tree.Entries("."); err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ func (st store) Units(in *sessiondir.Intake, _ string) (list []sessiondir.Unit, 
 }
 
 // Named implements sessiondir.Store.
-func (store) Named(ctx context.Context, src formats.Source, name string) (events.Subject, bool) {
+func (store) Named(ctx context.Context, src layouts.Source, name string) (events.Subject, bool) {
 	if id, ok := idOf(name); ok {
 		return events.Session(src.Namespace(), id), true
 	}
@@ -141,7 +141,7 @@ func (store) Named(ctx context.Context, src formats.Source, name string) (events
 
 // At implements sessiondir.Store: a file that is not called as a snapshot is the one of a history
 // that is there and has that name.
-func (store) At(ctx context.Context, src formats.Source, name string, sub events.Subject) (events.Subject, bool) {
+func (store) At(ctx context.Context, src layouts.Source, name string, sub events.Subject) (events.Subject, bool) {
 	if strings.HasSuffix(name, suffix) {
 		return sub, true
 	}
@@ -243,6 +243,6 @@ func (f *snapshotFile) Same(ctx context.Context, v view, _ string) (bool, error)
 func (f *snapshotFile) Finish() {
 	f.In.Report.Files.Add(sessiondir.WayOf(!f.exact, f.Format))
 	if f.old {
-		f.In.Report.Notes = append(f.In.Report.Notes, formats.Problem{File: f.Full, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
+		f.In.Report.Notes = append(f.In.Report.Notes, layouts.Problem{File: f.Full, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/ailoop"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
@@ -23,7 +23,7 @@ const (
 func pretty(t testing.TB, pinned string, messages ...string) string {
 	t.Helper()
 	compact := `{"version":1,"messages":[` + strings.Join(messages, ",") + `],"pinned":[` + pinned + `]}`
-	return formattest.Indent(compact)
+	return layouttest.Indent(compact)
 }
 
 func TestByteExact(t *testing.T) {
@@ -41,7 +41,7 @@ func TestByteExact(t *testing.T) {
 	} {
 		t.Run("H-08 "+name, func(t *testing.T) {
 			st, path := openStore(t), writeFile(t, "chat.json", content)
-			if r := mustBeClean(t, st, path); r.Files != (formats.Files{Exact: 1}) || r.Added != 1 || r.Sessions != 1 {
+			if r := mustBeClean(t, st, path); r.Files != (layouts.Files{Exact: 1}) || r.Added != 1 || r.Sessions != 1 {
 				t.Errorf("%+v", r)
 			}
 			wantFile(t, st, "chat.json", content)
@@ -59,7 +59,7 @@ func TestByteExact(t *testing.T) {
 	} {
 		t.Run("H-08 kept whole: "+name, func(t *testing.T) {
 			st, path := openStore(t), writeFile(t, "chat.json", content)
-			if r := mustBeClean(t, st, path); r.Files != (formats.Files{Whole: 1}) {
+			if r := mustBeClean(t, st, path); r.Files != (layouts.Files{Whole: 1}) {
 				t.Errorf("%+v", r)
 			}
 			wantFile(t, st, "chat.json", content)
@@ -108,7 +108,7 @@ func TestMalformed(t *testing.T) {
 		{"", "column 1", 1},
 	} {
 		st, path := openStore(t), writeFile(t, "bad.json", c.content)
-		r := mustImport(t, st, path, formats.ImportOptions{})
+		r := mustImport(t, st, path, layouts.ImportOptions{})
 		if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, c.reason) || r.Problems[0].File != "bad.json" || r.Problems[0].Line != c.line || r.Events != 0 {
 			t.Errorf("%.40q: %+v", c.content, r.Problems)
 		}
@@ -116,7 +116,7 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("head %v, %v", head, err)
 		}
 	}
-	if _, err := (ailoopdir.Layout{}).Import(t.Context(), openStore(t), t.TempDir(), formats.ImportOptions{}); !errors.Is(err, formats.ErrUnknownLayout) {
+	if _, err := (ailoopdir.Layout{}).Import(t.Context(), openStore(t), t.TempDir(), layouts.ImportOptions{}); !errors.Is(err, layouts.ErrUnknownLayout) {
 		t.Errorf("%v", err)
 	}
 }
@@ -157,7 +157,7 @@ func TestAgain(t *testing.T) {
 		{pretty(t, ""), 1},
 	} {
 		rewrite(t, path, step.content)
-		dry := mustImport(t, st, path, formats.ImportOptions{DryRun: true})
+		dry := mustImport(t, st, path, layouts.ImportOptions{DryRun: true})
 		r := mustBeClean(t, st, path)
 		if r.Events != step.events || r.Changed != 1 || dry.Events != r.Events {
 			t.Errorf("%+v, dry %d, want %d events", r, dry.Events, step.events)
@@ -175,12 +175,12 @@ func TestRefused(t *testing.T) {
 	}
 	refused := func(path string) {
 		t.Helper()
-		if r := mustImport(t, st, path, formats.ImportOptions{}); len(r.Refused) != 1 || r.Refused[0] != "history/chat" || r.Events != 0 || !strings.Contains(r.Problems[0].Reason, "--merge") {
+		if r := mustImport(t, st, path, layouts.ImportOptions{}); len(r.Refused) != 1 || r.Refused[0] != "history/chat" || r.Events != 0 || !strings.Contains(r.Problems[0].Reason, "--merge") {
 			t.Errorf("%+v", r)
 		}
 	}
 	refused(path)
-	if r := mustImport(t, st, path, formats.ImportOptions{Merge: true}); r.Changed != 1 || len(r.Problems) != 0 {
+	if r := mustImport(t, st, path, layouts.ImportOptions{Merge: true}); r.Changed != 1 || len(r.Problems) != 0 {
 		t.Errorf("%+v", r)
 	}
 	wantFile(t, st, "chat.json", pretty(t, "false", message1))

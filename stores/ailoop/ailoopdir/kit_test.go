@@ -9,8 +9,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
@@ -41,7 +41,7 @@ func rewrite(t testing.TB, path, content string) {
 	}
 }
 
-func mustImport(t testing.TB, st *tally.Store, path string, o formats.ImportOptions) formats.Report {
+func mustImport(t testing.TB, st *tally.Store, path string, o layouts.ImportOptions) layouts.Report {
 	t.Helper()
 	r, err := (ailoopdir.Layout{}).Import(t.Context(), st, path, o)
 	if err != nil {
@@ -51,21 +51,21 @@ func mustImport(t testing.TB, st *tally.Store, path string, o formats.ImportOpti
 }
 
 // mustBeClean imports a file with which nothing is wrong.
-func mustBeClean(t testing.TB, st *tally.Store, path string) formats.Report {
+func mustBeClean(t testing.TB, st *tally.Store, path string) layouts.Report {
 	t.Helper()
-	r := mustImport(t, st, path, formats.ImportOptions{})
-	formattest.MustBeClean(t, r)
+	r := mustImport(t, st, path, layouts.ImportOptions{})
+	layouttest.MustBeClean(t, r)
 	return r
 }
 
 // exported returns all files of an export.
-func exported(t testing.TB, st *tally.Store) (map[string]string, formats.Report) {
+func exported(t testing.TB, st *tally.Store) (map[string]string, layouts.Report) {
 	t.Helper()
-	return formattest.Exported(t, st, ailoopdir.Layout{})
+	return layouttest.Exported(t, st, ailoopdir.Layout{})
 }
 
 // wantFile wants an export to be one file.
-func wantFile(t testing.TB, st *tally.Store, name, content string) formats.Report {
+func wantFile(t testing.TB, st *tally.Store, name, content string) layouts.Report {
 	t.Helper()
 	files, r := exported(t, st)
 	if have, ok := files[name]; !ok || have != content || len(files) != 1 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
@@ -31,8 +31,8 @@ type Layout struct {
 }
 
 var (
-	_ formats.Layout  = Layout{}
-	_ formats.Chooser = Layout{}
+	_ layouts.Layout  = Layout{}
+	_ layouts.Chooser = Layout{}
 
 	_ sessiondir.Store[store, *snapshotFile, view] = store{}
 )
@@ -40,7 +40,7 @@ var (
 // sniffed is how much of a file that is cut off must tell what it is.
 const sniffed = 4 << 10
 
-// Sniff implements formats.Layout: a file that is a JSON object with version,
+// Sniff implements layouts.Layout: a file that is a JSON object with version,
 // messages and pinned, or the beginning of one.
 func (Layout) Sniff(path string) bool {
 	info, err := os.Stat(path)
@@ -72,19 +72,19 @@ func idOf(name string) (string, bool) {
 	if base == "" {
 		base = name
 	}
-	if id, ok := formats.ParseFileName(base); ok {
+	if id, ok := layouts.ParseFileName(base); ok {
 		return prefix + id, true
 	}
-	return prefix + base, !formats.IsShortened(base)
+	return prefix + base, !layouts.IsShortened(base)
 }
 
 // nameOf returns the file name that is made of an id.
-func nameOf(id string) string { return formats.FileName(strings.TrimPrefix(id, prefix)) + suffix }
+func nameOf(id string) string { return layouts.FileName(strings.TrimPrefix(id, prefix)) + suffix }
 
 // fileOf returns the name of a session's file: the one it was imported from, else
 // the one made of its id.
 func fileOf(s *projector.Session) string {
-	if name := s.Ledger.Text(fieldFile); formats.IsFileName(name) {
+	if name := s.Ledger.Text(fieldFile); layouts.IsFileName(name) {
 		return name
 	}
 	return nameOf(s.Subject.ID)

@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Unit implements formats.Layout. The document of a file that is kept whole is its history's.
-func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+// Unit implements layouts.Layout. The document of a file that is kept whole is its history's.
+func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	if sub.IsSession() || sub.Kind != events.KindFile {
 		return l.Layout.Unit(ctx, src, root, sub)
 	}
@@ -21,14 +21,14 @@ func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root,
 	return s, err == nil && ok, err
 }
 
-// Place implements formats.Layout: the file of a history.
-func (l Layout) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
+// Place implements layouts.Layout: the file of a history.
+func (l Layout) Place(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject) (layouts.Place, error) {
 	o, err := sessiondir.Outline(ctx, src, l.Store, root, unit)
 	if err == nil && !strings.HasPrefix(unit.ID, prefix) {
 		err = fmt.Errorf("%s is not called as a history is: %w", unit, projector.ErrNotFound)
 	}
 	if err != nil {
-		return formats.Place{}, err
+		return layouts.Place{}, err
 	}
-	return formats.Place{Path: fileOf(&projector.Session{Subject: unit, Ledger: o.Ledger()})}, nil
+	return layouts.Place{Path: fileOf(&projector.Session{Subject: unit, Ledger: o.Ledger()})}, nil
 }

@@ -9,15 +9,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
 
 func TestUnits(t *testing.T) {
-	l, root := ailoopdir.Layout{}, formats.Root{Name: "chats", Marker: "m"}
-	open := func() formats.Target { return openStore(t) }
+	l, root := ailoopdir.Layout{}, layouts.Root{Name: "chats", Marker: "m"}
+	open := func() layouts.Target { return openStore(t) }
 	none := func(events.Subject) bool { return false }
 	t.Run("H-05 a file for each history, from any storage", rapid.MakeCheck(func(rt *rapid.T) {
 		g, files := generator{rt}, make(map[string]string)
@@ -25,28 +25,28 @@ func TestUnits(t *testing.T) {
 			files[fmt.Sprintf(g.pick("name", "chat-%d.json", "=41%d.json", "\xff%d.json", "%d.x.json"), i)] = g.snapshot()
 		}
 		st := openStore(t)
-		if r, err := l.ImportFrom(t.Context(), st, formattest.InMemory(t, files, 0o600), root, formats.ImportOptions{}); err != nil || r.Added != len(files) {
+		if r, err := l.ImportFrom(t.Context(), st, layouttest.InMemory(t, files, 0o600), root, layouts.ImportOptions{}); err != nil || r.Added != len(files) {
 			rt.Fatalf("%+v, %v", r, err)
 		}
-		have, _ := formattest.AllFiles(t, formattest.CheckUnits(t, st, l, root))
-		formattest.MustEqual(t, files, have)
-		formattest.CheckAlone(t, l, root, st, open)
-		formattest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)), 1)
-		formattest.CheckUnits(t, st, l, root)
-		formattest.CheckRemovals(t, l, root, st, none)
+		have, _ := layouttest.AllFiles(t, layouttest.CheckUnits(t, st, l, root))
+		layouttest.MustEqual(t, files, have)
+		layouttest.CheckAlone(t, l, root, st, open)
+		layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)), 1)
+		layouttest.CheckUnits(t, st, l, root)
+		layouttest.CheckRemovals(t, l, root, st, none)
 	}))
 	t.Run("H-05 from a folder as from memory", func(t *testing.T) {
 		a, b := openStore(t), openStore(t)
 		path := writeFile(t, "chat.txt", pretty(t, "true,false", message1, message2))
-		if _, err := l.Import(t.Context(), a, path, formats.ImportOptions{}); err != nil {
+		if _, err := l.Import(t.Context(), a, path, layouts.ImportOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		shown := formattest.Units(t, a, l, rootOf(t, a, "history/chat.txt"))
+		shown := layouttest.Units(t, a, l, rootOf(t, a, "history/chat.txt"))
 		if len(shown) != 1 {
 			t.Fatalf("%d units", len(shown))
 		}
-		formattest.CheckUnits(t, a, l, rootOf(t, a, "history/chat.txt"))
-		if _, err := l.ImportFrom(t.Context(), b, formattest.InMemory(t, map[string]string{"chat.txt": pretty(t, "true,false", message1, message2)}, 0o644), root, formats.ImportOptions{Part: true}); err != nil {
+		layouttest.CheckUnits(t, a, l, rootOf(t, a, "history/chat.txt"))
+		if _, err := l.ImportFrom(t.Context(), b, layouttest.InMemory(t, map[string]string{"chat.txt": pretty(t, "true,false", message1, message2)}, 0o644), root, layouts.ImportOptions{Part: true}); err != nil {
 			t.Fatal(err)
 		}
 		if x, y := sessionOf(t, a, "history/chat.txt"), sessionOf(t, b, "history/chat.txt"); x != 2 || y != 2 {
@@ -56,39 +56,39 @@ func TestUnits(t *testing.T) {
 	t.Run("B-49 an imported history is in a tree like others", func(t *testing.T) {
 		st := openStore(t)
 		path := writeFile(t, "chat.txt", pretty(t, "true,false", message1, message2))
-		if _, err := l.Import(t.Context(), st, path, formats.ImportOptions{}); err != nil {
+		if _, err := l.Import(t.Context(), st, path, layouts.ImportOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		live := formats.Root{Name: formats.LiveRoot, Marker: "m"}
-		if shown := formattest.CheckUnits(t, st, l, live); len(shown) != 1 {
+		live := layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
+		if shown := layouttest.CheckUnits(t, st, l, live); len(shown) != 1 {
 			t.Fatalf("%d units", len(shown))
 		}
-		formattest.CheckAlone(t, l, live, st, open)
-		formattest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(1, 1)), 15)
-		formattest.CheckUnits(t, st, l, live)
-		formattest.CheckRemovals(t, l, live, st, none)
+		layouttest.CheckAlone(t, l, live, st, open)
+		layouttest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(1, 1)), 15)
+		layouttest.CheckUnits(t, st, l, live)
+		layouttest.CheckRemovals(t, l, live, st, none)
 	})
 	t.Run("H-05 live histories", func(t *testing.T) {
 		st := openStore(t)
-		live := formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		live := layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
 		for _, id := range []string{"a", "a/b", strings.Repeat("long", 100)} {
 			if _, err := st.Session("history/"+id).Append(t.Context(), log.Any, &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: events.Raw(message1)}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		formattest.CheckUnits(t, st, l, live)
-		formattest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(1, 1)), 20)
-		formattest.CheckUnits(t, st, l, live)
-		formattest.CheckRemovals(t, l, live, st, none)
+		layouttest.CheckUnits(t, st, l, live)
+		layouttest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(1, 1)), 20)
+		layouttest.CheckUnits(t, st, l, live)
+		layouttest.CheckRemovals(t, l, live, st, none)
 	})
 }
 
 // rootOf is the root that a session was imported from.
-func rootOf(t *testing.T, st formats.Source, id string) formats.Root {
+func rootOf(t *testing.T, st layouts.Source, id string) layouts.Root {
 	t.Helper()
 	s, err := st.Loader().Session(t.Context(), events.Session(st.Namespace(), id), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return formats.Root{Name: s.Ledger.Origin().Root, Marker: s.Ledger.Origin().Marker}
+	return layouts.Root{Name: s.Ledger.Origin().Root, Marker: s.Ledger.Origin().Marker}
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
@@ -19,7 +19,7 @@ var indents = []string{chat.Indent, "", "    ", "\t", " "}
 
 // view renders the snapshot of a session.
 type view struct {
-	src formats.Source
+	src layouts.Source
 	s   *projector.Session
 }
 

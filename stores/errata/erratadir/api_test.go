@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 	"github.com/tallylog/tally/stores/errata/recipe"
 )
 
-var _ formats.Target = (*tally.Store)(nil)
+var _ layouts.Target = (*tally.Store)(nil)
 
 func openAPI(t *testing.T) *tally.Store {
 	t.Helper()
@@ -38,7 +38,7 @@ func TestImportedViews(t *testing.T) {
 	ctx := t.Context()
 	st := openAPI(t)
 	original := two("ses_1")
-	files := formattest.Change(original.files(), "prompt_history.jsonl", "\"a\"\n\"b\"\n", "recipes.json", "{\n  \"rcp_1\": \"# Named\\nversion: 1\\n\"\n}", one+"recipe.md", "# Mine\nversion: 1\n",
+	files := layouttest.Change(original.files(), "prompt_history.jsonl", "\"a\"\n\"b\"\n", "recipes.json", "{\n  \"rcp_1\": \"# Named\\nversion: 1\\n\"\n}", one+"recipe.md", "# Mine\nversion: 1\n",
 		one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"claude", "gpt"}, Responses: []response{{ModelID: "gpt", Completed: true, Text: "done"}}}),
 		"history.json", `{"m":[{"Role":"user","Content":"old"}]}`)
 	mustBeClean(t, st, folder(t, files))
@@ -147,7 +147,7 @@ func TestExportedViews(t *testing.T) {
 		t.Errorf("checkpoint %+v, want %+v", again, cp)
 	}
 	// The store that it came from finds nothing new in it but the files themselves.
-	if r, err := (erratadir.Layout{}).Import(ctx, st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+	if r, err := (erratadir.Layout{}).Import(ctx, st, dir, layouts.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if after, err := s.Metadata(ctx); err != nil || marshal(after) != marshal(meta) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/errata"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
@@ -21,9 +21,9 @@ func TestAppendedFiles(t *testing.T) {
 		t.Helper()
 		ctx, st, files := t.Context(), openAPI(t), map[string]string{name: before}
 		dir := folder(t, files)
-		bring := func() formats.Report {
+		bring := func() layouts.Report {
 			replaceTree(t, dir, files)
-			r, err := erratadir.Layout{}.Import(ctx, st, dir, formats.ImportOptions{})
+			r, err := erratadir.Layout{}.Import(ctx, st, dir, layouts.ImportOptions{})
 			must(t, err)
 			return r
 		}
@@ -33,7 +33,7 @@ func TestAppendedFiles(t *testing.T) {
 			if added, err := errata.PromptsOf(st).Record(ctx, fmt.Sprint("new ", n)); !added || err != nil {
 				t.Fatal(added, err)
 			}
-			after, _ := formattest.Exported(t, st, erratadir.Layout{})
+			after, _ := layouttest.Exported(t, st, erratadir.Layout{})
 			rest, ok := strings.CutPrefix(after[name], before)
 			if want := fmt.Sprintf("\"new %d\"", n); !ok || strings.TrimSpace(rest) != want || !strings.HasSuffix(rest, "\n") || strings.Trim(before, "\ufeff") != "" && !strings.HasSuffix(before, "\n") && !strings.ContainsAny(rest[:1], "\r\n") {
 				t.Fatalf("%q became %q", before, after[name])
@@ -60,7 +60,7 @@ func TestAppendedFiles(t *testing.T) {
 	t.Run("B-46 an append rewrites no line that is there/at random", func(t *testing.T) {
 		random := rand.New(rand.NewPCG(46, 1))
 		parts := []string{"\"a\"", "\"b\\u0041\"", "no", "{", "\x00", "\xff", " ", "\n", "\n", "\n", "\r\n", "\r"}
-		for range formattest.Seeds(60) {
+		for range layouttest.Seeds(60) {
 			var b strings.Builder
 			for range random.IntN(12) {
 				b.WriteString(parts[random.IntN(len(parts))])

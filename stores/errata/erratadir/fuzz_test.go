@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
@@ -45,5 +45,5 @@ func mustRoundTrip(t *testing.T, tree map[string]string) {
 	if again := mustImport(t, st, dir); again.Events != 0 {
 		t.Errorf("a second import: %+v", again)
 	}
-	mustExport(t, st, erratadir.Layout{Redact: true}, t.TempDir(), formats.ExportOptions{})
+	mustExport(t, st, erratadir.Layout{Redact: true}, t.TempDir(), layouts.ExportOptions{})
 }

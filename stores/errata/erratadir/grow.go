@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-var _ formats.Grower = Layout{}
+var _ layouts.Grower = Layout{}
 
 // grown is what is known of the prompts.
 type grown struct {
@@ -17,11 +17,11 @@ type grown struct {
 	turns  sessiondir.Grown
 }
 
-// Growth implements formats.Grower: prompts are appended to prompt_history.jsonl. Every other file
+// Growth implements layouts.Grower: prompts are appended to prompt_history.jsonl. Every other file
 // is one JSON value.
-func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (formats.Growth, bool, error) {
+func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
 	if len(others) > 0 || !unit.IsSession() || unit.ID != promptsID || at != promptsName {
-		return formats.Growth{}, false, nil
+		return layouts.Growth{}, false, nil
 	}
 	g, ok := known.(grown)
 	var err error
@@ -32,7 +32,7 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 		g, ok, err = grownSince(ctx, src, root, unit, since)
 	}
 	if err != nil || !ok || g.turns.Had == 0 {
-		return formats.Growth{}, false, err
+		return layouts.Growth{}, false, err
 	}
 	var list []events.Raw
 	for i := range g.turns.Turns {
@@ -40,10 +40,10 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 	}
 	more, err := sessiondir.MoreLines(g.format, g.turns.Had, list, false)
 	g.turns = g.turns.Known()
-	return formats.Growth{Added: []formats.Addition{{Path: at, Data: more}}, Known: g}, err == nil, err
+	return layouts.Growth{Added: []layouts.Addition{{Path: at, Data: more}}, Known: g}, err == nil, err
 }
 
-func grownSince(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, since events.Offset) (g grown, ok bool, err error) {
+func grownSince(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, since events.Offset) (g grown, ok bool, err error) {
 	o, err := sessiondir.Outline(ctx, src, store{}, root, unit)
 	if err != nil {
 		return g, false, err

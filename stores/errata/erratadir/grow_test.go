@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
@@ -15,8 +15,8 @@ import (
 // What the prompts grow by is told as their file is made, between any two records, or not at all.
 func TestGrowth(t *testing.T) {
 	known := 0
-	for seed := range formattest.Seeds(3) {
-		st, root, r := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}, rand.New(rand.NewPCG(seed, 4))
+	for seed := range layouttest.Seeds(3) {
+		st, root, r := openStore(t), layouts.Root{Name: layouts.LiveRoot, Marker: "m"}, rand.New(rand.NewPCG(seed, 4))
 		live(t, st, "prompts", log.Any, &events.SessionCreated{Kind: events.KindPrompts, CreatedAt: "2026-08-22T10:00:00Z"})
 		sub := events.Session(st.Name, "prompts")
 		for n := range 30 {
@@ -38,7 +38,7 @@ func TestGrowth(t *testing.T) {
 			}
 			live(t, st, "prompts", log.At(o.Offset()), p)
 		}
-		known += formattest.CheckGrowth(t, st, erratadir.Layout{}, root)
+		known += layouttest.CheckGrowth(t, st, erratadir.Layout{}, root)
 	}
 	if known < 10 {
 		t.Errorf("it was known %d times", known)

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/erratadir"
@@ -43,7 +43,7 @@ func types(t testing.TB, st store, id string) []string {
 // the turns of a run, its result, what was said of it, what it cost.
 func TestVocabulary(t *testing.T) {
 	st := openStore(t)
-	files := formattest.Change(rootTree(), one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"gpt"}, Responses: []response{{ModelID: "gpt"}}}))
+	files := layouttest.Change(rootTree(), one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"gpt"}, Responses: []response{{ModelID: "gpt"}}}))
 	mustBeClean(t, st, folder(t, files))
 	want := []string{"session.created", "turn.appended", "run.finished", "run.annotated", "cost.accrued", "cost.accrued",
 		"turn.appended", "run.finished", "cost.accrued", "cost.accrued", "run.finished", "cost.accrued", "cost.accrued", "session.rewound",
@@ -127,33 +127,33 @@ func TestSaidNoMore(t *testing.T) {
 // the folder, to the byte, and nothing is counted twice.
 func TestAgainAndAgain(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside it
-	a := formattest.Change(two("ses_1").files(), one+"recipe.md", "# R\nversion: 1\n", "prompt_history.jsonl", "\"a\"\n\"b\"\n")
+	a := layouttest.Change(two("ses_1").files(), one+"recipe.md", "# R\nversion: 1\n", "prompt_history.jsonl", "\"a\"\n\"b\"\n")
 	longer := two("ses_1").ask("fifth", "a5", "b5")
 	for name, b := range map[string]map[string]string{
-		"extended":           formattest.Change(a, oneMeta, longer.files()[oneMeta], oneCont, longer.files()[oneCont]),
-		"annotated":          formattest.Change(a, oneMeta, marshal(two("ses_1").last(func(s *summary) { s.Note = "x" }).meta)),
-		"rewound":            formattest.Change(a, oneMeta, two("ses_1").rewind().files()[oneMeta], oneCont, two("ses_1").rewind().files()[oneCont]),
-		"cleared":            formattest.Change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs})),
-		"compacted":          formattest.Change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs, Histories: map[string][]turn{"gpt": {{"user", "so far"}}}})),
-		"fewer runs":         formattest.Change(a, oneMeta, newSession("ses_1", "claude", "gpt").files()[oneMeta]),
+		"extended":           layouttest.Change(a, oneMeta, longer.files()[oneMeta], oneCont, longer.files()[oneCont]),
+		"annotated":          layouttest.Change(a, oneMeta, marshal(two("ses_1").last(func(s *summary) { s.Note = "x" }).meta)),
+		"rewound":            layouttest.Change(a, oneMeta, two("ses_1").rewind().files()[oneMeta], oneCont, two("ses_1").rewind().files()[oneCont]),
+		"cleared":            layouttest.Change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs})),
+		"compacted":          layouttest.Change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs, Histories: map[string][]turn{"gpt": {{"user", "so far"}}}})),
+		"fewer runs":         layouttest.Change(a, oneMeta, newSession("ses_1", "claude", "gpt").files()[oneMeta]),
 		"other runs":         newSession("ses_1", "x").ask("y", "z").files(),
-		"no content":         formattest.Change(a, oneCont, "-"),
-		"no metadata":        formattest.Change(a, oneMeta, "-"),
-		"corrupt content":    formattest.Change(a, oneCont, a[oneCont][:100]),
-		"corrupt metadata":   formattest.Change(a, oneMeta, "{"),
-		"both corrupt":       formattest.Change(a, oneMeta, "", oneCont, "[]"),
-		"no recipe":          formattest.Change(a, one+"recipe.md", "-"),
-		"other recipe":       formattest.Change(a, one+"recipe.md", "# S\nversion: 1\n"),
-		"same hash":          formattest.Change(a, one+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"),
-		"unfinished":         formattest.Change(a, one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(9)})),
-		"bad checkpoint":     formattest.Change(a, one+"checkpoint.json", "x"),
-		"fewer prompts":      formattest.Change(a, "prompt_history.jsonl", "\"a\"\n"),
-		"other prompts":      formattest.Change(a, "prompt_history.jsonl", "\"c\"\n\"b\""),
-		"bad prompts":        formattest.Change(a, "prompt_history.jsonl", "\"a\"\n{}\n\n\"b\"\n"),
-		"stray files":        formattest.Change(a, one+"x/y", "1", "z", "2", "recipes/r.md", "3"),
-		"final newlines":     formattest.Change(a, oneMeta, a[oneMeta]+"\n", oneCont, a[oneCont]+"\r\n"),
-		"a thread of null":   formattest.Change(a, oneCont, strings.Replace(a[oneCont], `"histories":{`, `"histories":{"a":null,`, 1)),
-		"content head":       formattest.Change(a, oneCont, strings.Replace(a[oneCont], `"session_id":"ses_1",`, ``, 1)),
+		"no content":         layouttest.Change(a, oneCont, "-"),
+		"no metadata":        layouttest.Change(a, oneMeta, "-"),
+		"corrupt content":    layouttest.Change(a, oneCont, a[oneCont][:100]),
+		"corrupt metadata":   layouttest.Change(a, oneMeta, "{"),
+		"both corrupt":       layouttest.Change(a, oneMeta, "", oneCont, "[]"),
+		"no recipe":          layouttest.Change(a, one+"recipe.md", "-"),
+		"other recipe":       layouttest.Change(a, one+"recipe.md", "# S\nversion: 1\n"),
+		"same hash":          layouttest.Change(a, one+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"),
+		"unfinished":         layouttest.Change(a, one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(9)})),
+		"bad checkpoint":     layouttest.Change(a, one+"checkpoint.json", "x"),
+		"fewer prompts":      layouttest.Change(a, "prompt_history.jsonl", "\"a\"\n"),
+		"other prompts":      layouttest.Change(a, "prompt_history.jsonl", "\"c\"\n\"b\""),
+		"bad prompts":        layouttest.Change(a, "prompt_history.jsonl", "\"a\"\n{}\n\n\"b\"\n"),
+		"stray files":        layouttest.Change(a, one+"x/y", "1", "z", "2", "recipes/r.md", "3"),
+		"final newlines":     layouttest.Change(a, oneMeta, a[oneMeta]+"\n", oneCont, a[oneCont]+"\r\n"),
+		"a thread of null":   layouttest.Change(a, oneCont, strings.Replace(a[oneCont], `"histories":{`, `"histories":{"a":null,`, 1)),
+		"content head":       layouttest.Change(a, oneCont, strings.Replace(a[oneCont], `"session_id":"ses_1",`, ``, 1)),
 		"everything at once": {oneMeta: "[", oneCont: "\ufeff{}", "prompt_history.jsonl": "\r\n\"x\"", one + "recipe.md": "", one + "checkpoint.json": "null", "history.json": "{\"m\":[]}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,10 +169,10 @@ func TestAgainAndAgain(t *testing.T) {
 				}
 				want := tree
 				if name == "other runs" && i > 0 {
-					want = formattest.Change(want, "prompt_history.jsonl", a["prompt_history.jsonl"]) // a session that is missing stays
+					want = layouttest.Change(want, "prompt_history.jsonl", a["prompt_history.jsonl"]) // a session that is missing stays
 				}
 				if name == "everything at once" && i > 1 {
-					want = formattest.Change(want, "history.json", b["history.json"])
+					want = layouttest.Change(want, "history.json", b["history.json"])
 				}
 				mustEqual(t, want, exported(t, st))
 				spent[i] = load(t, st, "ses_1").Ledger.Spent()
@@ -193,10 +193,10 @@ func TestCorruptContent(t *testing.T) {
 			st, dir := openStore(t), folder(t, files)
 			mustBeClean(t, st, dir)
 			before := load(t, st, "ses_1")
-			corrupt := formattest.Change(files, oneCont, bad)
+			corrupt := layouttest.Change(files, oneCont, bad)
 			replaceTree(t, dir, corrupt)
 			r := mustImport(t, st, dir)
-			if len(r.Problems) != 1 || r.Problems[0].File != oneCont || r.Files != (formats.Files{Exact: 1, Whole: 1}) {
+			if len(r.Problems) != 1 || r.Problems[0].File != oneCont || r.Files != (layouts.Files{Exact: 1, Whole: 1}) {
 				t.Errorf("report %+v", r)
 			}
 			after := load(t, st, "ses_1")
@@ -238,10 +238,10 @@ func TestImpossibleCosts(t *testing.T) {
 
 // Equal ids from two folders: the second is refused, the first stays as it is.
 func TestOrigins(t *testing.T) {
-	a := formattest.Change(two("ses_1").files(), "prompt_history.jsonl", "\"a\"\n", "notes", "1")
+	a := layouttest.Change(two("ses_1").files(), "prompt_history.jsonl", "\"a\"\n", "notes", "1")
 	other := newSession("ses_1", "m").ask("q", "a")
 	other.meta.CreatedAt = at(50)
-	b := formattest.Change(other.files(), "prompt_history.jsonl", "\"b\"\n", "sessions/ses_2/session_metadata.json", "{}", "notes", "1")
+	b := layouttest.Change(other.files(), "prompt_history.jsonl", "\"b\"\n", "sessions/ses_2/session_metadata.json", "{}", "notes", "1")
 	st := openStore(t)
 	mustBeClean(t, st, folder(t, a))
 	dir := folder(t, b)
@@ -252,8 +252,8 @@ func TestOrigins(t *testing.T) {
 	if reason := r.Problems[0].String(); !strings.Contains(reason, "--namespace") || !strings.Contains(reason, "--merge") || !strings.Contains(reason, "sessions/ses_1") {
 		t.Errorf("problem %q", reason)
 	}
-	mustEqual(t, formattest.Change(a, "sessions/ses_2/session_metadata.json", "{}"), exported(t, st))
-	if r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+	mustEqual(t, layouttest.Change(a, "sessions/ses_2/session_metadata.json", "{}"), exported(t, st))
+	if r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 		t.Fatal(r, err)
 	}
 	mustEqual(t, b, exported(t, st))
@@ -266,7 +266,7 @@ func TestOrigins(t *testing.T) {
 	t.Run("moved", func(t *testing.T) {
 		st := openStore(t)
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "old"), a))
-		changed := formattest.Change(a, "prompt_history.jsonl", "\"z\"\n", oneCont, marshal(content{SessionID: "ses_1"}))
+		changed := layouttest.Change(a, "prompt_history.jsonl", "\"z\"\n", oneCont, marshal(content{SessionID: "ses_1"}))
 		if r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "new"), changed)); r.Root != "old" {
 			t.Errorf("root %q", r.Root)
 		}
@@ -293,7 +293,7 @@ func TestLiveChanges(t *testing.T) {
 		{"note, folder as it was", func(s *projector.Session) events.Payload {
 			note := "mine"
 			return &events.RunAnnotated{Run: s.Ledger.Runs[0].Ref(), Note: &note}
-		}, formattest.Change(a.files(), oneMeta, marshal(two("ses_1").meta)), false},
+		}, layouttest.Change(a.files(), oneMeta, marshal(two("ses_1").meta)), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st, dir := openStore(t), folder(t, a.files())
@@ -309,7 +309,7 @@ func TestLiveChanges(t *testing.T) {
 			if c.refused && (r.Events != 0 || load(t, st, "ses_1").Threads.Hash() != before) {
 				t.Errorf("a refused session was changed: %+v", r)
 			}
-			if r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+			if r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 				t.Fatal(r, err)
 			}
 			mustEqual(t, c.next, exported(t, st))
@@ -330,7 +330,7 @@ func TestConcurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
+			r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{})
 			if err != nil || len(r.Problems) > 0 {
 				t.Errorf("%v, %v", err, r.Problems)
 			}
@@ -352,9 +352,9 @@ func TestConcurrent(t *testing.T) {
 
 // A dry run says what would be added, adds nothing, and notices the same problems.
 func TestDryRun(t *testing.T) {
-	dir := folder(t, formattest.Change(rootTree(), "sessions/ses_9/session_content.json", "{"))
+	dir := folder(t, layouttest.Change(rootTree(), "sessions/ses_9/session_content.json", "{"))
 	st := openStore(t)
-	dry, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true})
+	dry, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,22 +365,22 @@ func TestDryRun(t *testing.T) {
 	if dry.Events != real.Events || dry.Added != real.Added || len(dry.Problems) != len(real.Problems) || dry.Files != real.Files {
 		t.Errorf("dry %+v\nreal %+v", dry, real)
 	}
-	if again, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true}); err != nil || again.Events != 0 {
+	if again, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{DryRun: true}); err != nil || again.Events != 0 {
 		t.Errorf("again %+v, %v", again, err)
 	}
 }
 
 func TestSome(t *testing.T) {
 	st, dir := openStore(t), folder(t, rootTree())
-	var last formats.Progress
-	r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Only: []string{"ses_2"}, Progress: func(p formats.Progress) { last = p }})
+	var last layouts.Progress
+	r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{Only: []string{"ses_2"}, Progress: func(p layouts.Progress) { last = p }})
 	if err != nil || r.Sessions != 1 || last.Of != 1 || last.Sessions != 1 || last.Events != r.Events {
 		t.Errorf("report %+v, progress %+v, %v", r, last, err)
 	}
 	mustEqual(t, newSession("ses_2", "m").ask("second", "x").files(), exported(t, st))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (erratadir.Layout{}).Import(ctx, openStore(t), dir, formats.ImportOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := (erratadir.Layout{}).Import(ctx, openStore(t), dir, layouts.ImportOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

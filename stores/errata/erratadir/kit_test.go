@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/erratadir"
@@ -18,13 +18,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type store = formattest.Store
+type store = layouttest.Store
 
-func openStore(t testing.TB) store { return formattest.OpenStore(t) }
+func openStore(t testing.TB) store { return layouttest.OpenStore(t) }
 
-func mustImport(t testing.TB, st formats.Target, dir string) formats.Report {
+func mustImport(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	t.Helper()
-	r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
+	r, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,34 +32,34 @@ func mustImport(t testing.TB, st formats.Target, dir string) formats.Report {
 }
 
 // mustBeClean imports a folder in which nothing is wrong.
-func mustBeClean(t testing.TB, st formats.Target, dir string) formats.Report {
+func mustBeClean(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	t.Helper()
 	r := mustImport(t, st, dir)
-	formattest.MustBeClean(t, r)
+	layouttest.MustBeClean(t, r)
 	return r
 }
 
-func mustExport(t testing.TB, st formats.Source, layout erratadir.Layout, dir string, o formats.ExportOptions) formats.Report {
+func mustExport(t testing.TB, st layouts.Source, layout erratadir.Layout, dir string, o layouts.ExportOptions) layouts.Report {
 	t.Helper()
-	return formattest.MustExport(t, st, layout, dir, o)
+	return layouttest.MustExport(t, st, layout, dir, o)
 }
 
 // exported gives all files of an export.
-func exported(t testing.TB, st formats.Source) map[string]string {
+func exported(t testing.TB, st layouts.Source) map[string]string {
 	t.Helper()
-	files, r := formattest.Exported(t, st, erratadir.Layout{})
-	formattest.MustBeClean(t, r)
+	files, r := layouttest.Exported(t, st, erratadir.Layout{})
+	layouttest.MustBeClean(t, r)
 	return files
 }
 
 var (
-	readTree  = formattest.ReadTree
-	mustEqual = formattest.MustEqual
+	readTree  = layouttest.ReadTree
+	mustEqual = layouttest.MustEqual
 )
 
 func writeTree(t testing.TB, dir string, files map[string]string) string {
 	t.Helper()
-	return formattest.WriteTree(t, dir, 0o600, files)
+	return layouttest.WriteTree(t, dir, 0o600, files)
 }
 
 // folder writes a tree to the folder data of a project proj.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"iter"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
@@ -26,32 +26,32 @@ type Layout struct {
 }
 
 var (
-	_ formats.Layout  = Layout{}
-	_ formats.Chooser = Layout{}
+	_ layouts.Layout  = Layout{}
+	_ layouts.Chooser = Layout{}
 )
 
-// Files implements formats.Renderer.
-func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
+// Files implements layouts.Renderer.
+func (l Layout) Files(ctx context.Context, src layouts.Source, s *projector.Session) iter.Seq2[layouts.File, error] {
 	if l.Redact {
 		return newView(src, s).redactedFiles(ctx)
 	}
 	return l.Layout.Files(ctx, src, s)
 }
 
-// RootFiles implements formats.Renderer: with the recipes that no import brought.
-func (l Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
+// RootFiles implements layouts.Renderer: with the recipes that no import brought.
+func (l Layout) RootFiles(ctx context.Context, src layouts.Source, root string) iter.Seq2[layouts.File, error] {
 	if l.Redact {
-		return func(func(formats.File, error) bool) {}
+		return func(func(layouts.File, error) bool) {}
 	}
 	kept := l.Layout.RootFiles(ctx, src, root)
-	if root != formats.LiveRoot {
+	if root != layouts.LiveRoot {
 		return kept
 	}
-	return func(yield func(formats.File, error) bool) {
+	return func(yield func(layouts.File, error) bool) {
 		_, err := sessiondir.RootFile(ctx, src, root, documentOf(src.Namespace(), root, recipesName))
 		if errors.Is(err, projector.ErrNotFound) {
 			data, err := liveRecipes(ctx, src)
-			if (data != nil || err != nil) && !yield(privateFile(recipesName, formats.Exact, data), err) {
+			if (data != nil || err != nil) && !yield(privateFile(recipesName, layouts.Exact, data), err) {
 				return
 			}
 		}
@@ -60,8 +60,8 @@ func (l Layout) RootFiles(ctx context.Context, src formats.Source, root string) 
 }
 
 // privateFile is a file that no import brought.
-func privateFile(name string, way formats.Way, data []byte) formats.File {
-	return formats.File{Path: name, Mode: formats.FileMode(privateMode), Way: way, Write: func(w io.Writer) error {
+func privateFile(name string, way layouts.Way, data []byte) layouts.File {
+	return layouts.File{Path: name, Mode: layouts.FileMode(privateMode), Way: way, Write: func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	}}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/errata"
 )
 
@@ -62,7 +62,7 @@ func TestRecipesFileIsCorrupt(t *testing.T) {
 			const text = "# Kept\nversion: 1\n"
 			hash, err := errata.RecipesOf(st).Put(ctx, []byte(text))
 			must(t, err)
-			files := formattest.Change(two("ses_1").files(), "recipes.json", content)
+			files := layouttest.Change(two("ses_1").files(), "recipes.json", content)
 			r := mustImport(t, st, folder(t, files))
 			if r.Added != 1 {
 				t.Errorf("the session did not come in: %+v", r)

@@ -8,15 +8,15 @@ import (
 	"path"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Unit implements formats.Layout. The recipes that no import brought are one file.
-func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+// Unit implements layouts.Layout. The recipes that no import brought are one file.
+func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch sub.Kind {
 	case kindRecipe:
 		return documentOf(src.Namespace(), root.Name, recipesName), hasLiveRecipes(root), nil
@@ -27,18 +27,18 @@ func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root,
 }
 
 // hasLiveRecipes reports whether recipes that no import brought are shown in a root.
-func hasLiveRecipes(root formats.Root) bool { return root.Name == formats.LiveRoot }
+func hasLiveRecipes(root layouts.Root) bool { return root.Name == layouts.LiveRoot }
 
 // isLiveRecipes reports whether a unit is the file of those.
-func isLiveRecipes(root formats.Root, unit events.Subject) bool {
+func isLiveRecipes(root layouts.Root, unit events.Subject) bool {
 	return hasLiveRecipes(root) && unit == documentOf(unit.Namespace, root.Name, recipesName)
 }
 
-// Place implements formats.Layout: the folder of a session, or the file that it is.
-func (l Layout) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
+// Place implements layouts.Layout: the folder of a session, or the file that it is.
+func (l Layout) Place(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject) (layouts.Place, error) {
 	if !unit.IsSession() {
 		f, err := documentFile(ctx, src, root, unit)
-		return formats.Place{Path: f.Path}, err
+		return layouts.Place{Path: f.Path}, err
 	}
 	own, single := beside[unit.ID]
 	if !single {
@@ -46,21 +46,21 @@ func (l Layout) Place(ctx context.Context, src formats.Source, root formats.Root
 	}
 	o, err := sessiondir.Outline(ctx, src, l.Store, root, unit)
 	if err != nil {
-		return formats.Place{}, err
+		return layouts.Place{}, err
 	}
 	s, err := o.Session(ctx)
 	if err != nil {
-		return formats.Place{}, err
+		return layouts.Place{}, err
 	}
 	_, ok, err := newView(src, s).File(ctx, own)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s has no file: %w", unit, projector.ErrNotFound)
 	}
-	return formats.Place{Path: own}, err
+	return layouts.Place{Path: own}, err
 }
 
 // documentFile is the file of a unit that is a document.
-func documentFile(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.File, error) {
+func documentFile(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject) (layouts.File, error) {
 	f, err := sessiondir.RootFile(ctx, src, root.Name, unit)
 	if err == nil || !isLiveRecipes(root, unit) {
 		return f, err
@@ -69,19 +69,19 @@ func documentFile(ctx context.Context, src formats.Source, root formats.Root, un
 	if other != nil || data == nil {
 		return f, cmp.Or(other, err)
 	}
-	return privateFile(recipesName, formats.Exact, data), nil
+	return privateFile(recipesName, layouts.Exact, data), nil
 }
 
-// UnitFiles implements formats.Layout.
-func (l Layout) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+// UnitFiles implements layouts.Layout.
+func (l Layout) UnitFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
 	if unit.IsSession() {
 		return sessiondir.SessionFiles(ctx, src, l, unit, at)
 	}
-	return func(yield func(formats.File, error) bool) { yield(documentFile(ctx, src, root, unit)) }
+	return func(yield func(layouts.File, error) bool) { yield(documentFile(ctx, src, root, unit)) }
 }
 
-// UnitAt implements formats.Layout.
-func (l Layout) UnitAt(ctx context.Context, src formats.Source, root formats.Root, name string) (events.Subject, bool, error) {
+// UnitAt implements layouts.Layout.
+func (l Layout) UnitAt(ctx context.Context, src layouts.Source, root layouts.Root, name string) (events.Subject, bool, error) {
 	sub, ok, err := l.Layout.UnitAt(ctx, src, root, name)
 	if err != nil || !ok || beside[sub.ID] != name {
 		return sub, ok, err
@@ -94,9 +94,9 @@ func (l Layout) UnitAt(ctx context.Context, src formats.Source, root formats.Roo
 	return sub, err == nil, err
 }
 
-// Removal implements formats.Layout. A session is archived, an unfinished run is not gone on with;
+// Removal implements layouts.Layout. A session is archived, an unfinished run is not gone on with;
 // prompts, the oldest history and recipes stay.
-func (l Layout) Removal(ctx context.Context, src formats.Source, unit events.Subject) ([]log.Part, error) {
+func (l Layout) Removal(ctx context.Context, src layouts.Source, unit events.Subject) ([]log.Part, error) {
 	switch {
 	case !unit.IsSession() && isRecipes(path.Base(unit.ID)):
 		return nil, nil
@@ -109,7 +109,7 @@ func (l Layout) Removal(ctx context.Context, src formats.Source, unit events.Sub
 }
 
 // cleared is the append by which nobody goes on with an unfinished run.
-func cleared(ctx context.Context, src formats.Source, unit events.Subject) ([]log.Part, error) {
+func cleared(ctx context.Context, src layouts.Source, unit events.Subject) ([]log.Part, error) {
 	o, err := src.Loader().Peek(ctx, unit)
 	if err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
@@ -21,9 +21,9 @@ func stays(unit events.Subject) bool {
 
 func TestUnits(t *testing.T) {
 	l := erratadir.Layout{}
-	open := func() formats.Target { return openStore(t) }
+	open := func() layouts.Target { return openStore(t) }
 	t.Run("E-34 a folder from any storage, unit by unit", func(t *testing.T) {
-		for seed := range formattest.Seeds(4) {
+		for seed := range layouttest.Seeds(4) {
 			files, r := rootTree(), rand.New(rand.NewPCG(seed, 1))
 			for i := range 4 {
 				for name, content := range generate(fmt.Sprintf("ses_%d", 10+i), r).files() {
@@ -34,25 +34,25 @@ func TestUnits(t *testing.T) {
 				files["sessions/ses_2/"+name] = content
 			}
 			st := openStore(t)
-			root := formattest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
-			formattest.CheckUnits(t, st, l, root)
-			formattest.CheckAlone(t, l, root, st, open)
-			formattest.CheckEdits(t, l, root, st, r, 15)
-			formattest.CheckUnits(t, st, l, root)
-			formattest.CheckRemovals(t, l, root, st, stays)
+			root := layouttest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
+			layouttest.CheckUnits(t, st, l, root)
+			layouttest.CheckAlone(t, l, root, st, open)
+			layouttest.CheckEdits(t, l, root, st, r, 15)
+			layouttest.CheckUnits(t, st, l, root)
+			layouttest.CheckRemovals(t, l, root, st, stays)
 		}
 	})
 	t.Run("B-49 imported sessions are in a tree like others", func(t *testing.T) {
-		for seed := range formattest.Seeds(2) {
+		for seed := range layouttest.Seeds(2) {
 			r, files := rand.New(rand.NewPCG(seed, 5)), map[string]string{}
 			for i := range 3 {
 				maps.Copy(files, generate(fmt.Sprintf("ses_%d", 10+i), r).files())
 			}
-			formattest.CheckImported(t, l, folder(t, files), openStore(t), open, r)
+			layouttest.CheckImported(t, l, folder(t, files), openStore(t), open, r)
 		}
 	})
 	t.Run("E-41 live sessions", func(t *testing.T) {
-		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		st, root := openStore(t), layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
 		turn := &events.TurnAppended{Entries: []events.Entry{{Thread: "m", Turn: events.Raw(`{"role":"user","content":"q"}`)}}}
 		live(t, st, "ses_1", log.Any, &events.SessionCreated{Kind: events.KindPanel, CreatedAt: "2026-08-22T10:00:00Z", Models: []string{"m"}})
 		live(t, st, "ses_1", log.Any, turn)
@@ -65,13 +65,13 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		recipe("rcp_1")
-		shown := formattest.CheckUnits(t, st, l, root)
+		shown := layouttest.CheckUnits(t, st, l, root)
 		if len(shown) != 3 {
 			t.Errorf("%d units", len(shown))
 		}
-		formattest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 20)
+		layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 20)
 		recipe("rcp_2")
-		formattest.CheckUnits(t, st, l, root)
-		formattest.CheckRemovals(t, l, root, st, stays)
+		layouttest.CheckUnits(t, st, l, root)
+		layouttest.CheckRemovals(t, l, root, st, stays)
 	})
 }

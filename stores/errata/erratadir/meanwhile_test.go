@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/erratadir"
@@ -20,8 +20,8 @@ import (
 func TestChangedMeanwhile(t *testing.T) {
 	unfinished := marshal(checkpoint{Prompt: "again", Timestamp: at(30), AdapterIDs: []string{"claude"}, Responses: nil})
 	another := marshal(checkpoint{Prompt: "another", Timestamp: at(31), AdapterIDs: []string{"gpt"}, Responses: nil})
-	a := formattest.Change(two("ses_1").files(), one+"checkpoint.json", unfinished)
-	longer := formattest.Change(two("ses_1").ask("fifth", "a5", "b5").files(), one+"checkpoint.json", unfinished)
+	a := layouttest.Change(two("ses_1").files(), one+"checkpoint.json", unfinished)
+	longer := layouttest.Change(two("ses_1").ask("fifth", "a5", "b5").files(), one+"checkpoint.json", unfinished)
 	rate := "bad"
 	for name, p := range map[string]func(*projector.Session) events.Payload{
 		"rewound":            func(s *projector.Session) events.Payload { return &events.SessionRewound{To: s.History.First()} },
@@ -34,7 +34,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		},
 	} {
 		for next, files := range map[string]map[string]string{
-			"longer": longer, "no checkpoint": formattest.Change(a, one+"checkpoint.json", "-"), "other checkpoint": formattest.Change(a, one+"checkpoint.json", another),
+			"longer": longer, "no checkpoint": layouttest.Change(a, one+"checkpoint.json", "-"), "other checkpoint": layouttest.Change(a, one+"checkpoint.json", another),
 		} {
 			t.Run(name+", folder with "+next, func(t *testing.T) {
 				outcome := func(before bool) (refused []string, state string, tree map[string]string) {
@@ -49,12 +49,12 @@ func TestChangedMeanwhile(t *testing.T) {
 						_, err = st.Append(t.Context(), s.Subject, log.At(s.Offset()), e)
 						must(t, err)
 					}
-					m := &formattest.Meddler{Target: st, Subject: events.Session(st.Name, "ses_1"), Meanwhile: other}
+					m := &layouttest.Meddler{Target: st, Subject: events.Session(st.Name, "ses_1"), Meanwhile: other}
 					if before {
 						other()
 						m.Called = true
 					}
-					r, err := (erratadir.Layout{}).Import(t.Context(), m, dir, formats.ImportOptions{})
+					r, err := (erratadir.Layout{}).Import(t.Context(), m, dir, layouts.ImportOptions{})
 					if err != nil || !m.Called {
 						t.Fatalf("nobody came between: %v, %v", m.Called, err)
 					}
@@ -118,9 +118,9 @@ func TestRedactedTextForNumber(t *testing.T) {
 			continue
 		}
 		st := openStore(t)
-		mustImport(t, st, folder(t, formattest.Change(base, c.name, strings.Replace(base[c.name], c.old, c.with, 1))))
+		mustImport(t, st, folder(t, layouttest.Change(base, c.name, strings.Replace(base[c.name], c.old, c.with, 1))))
 		out := t.TempDir()
-		mustExport(t, st, erratadir.Layout{Redact: true}, out, formats.ExportOptions{})
+		mustExport(t, st, erratadir.Layout{Redact: true}, out, layouts.ExportOptions{})
 		files := readTree(t, out)
 		if len(files) == 0 {
 			t.Errorf("%s: nothing is exported", c.with)

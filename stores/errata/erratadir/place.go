@@ -2,7 +2,7 @@ package erratadir
 
 import (
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
@@ -78,7 +78,7 @@ func dirOf(id string) string {
 	if _, ok := beside[id]; ok {
 		return ""
 	}
-	return sessions + "/" + formats.FileName(id)
+	return sessions + "/" + layouts.FileName(id)
 }
 
 // documentOf names the document of a file that is kept whole.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
@@ -74,7 +74,7 @@ func readRecipes(ns string, data []byte) ([]*recipeDoc, error) {
 
 // liveRecipes renders recipes.json of the recipes that no import brought, nil if
 // there are none.
-func liveRecipes(ctx context.Context, src formats.Source) ([]byte, error) {
+func liveRecipes(ctx context.Context, src layouts.Source) ([]byte, error) {
 	var m rawjson.Members
 	for info, err := range src.Subjects(ctx, kindRecipe) {
 		if err != nil {

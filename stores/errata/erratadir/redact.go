@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
@@ -26,8 +26,8 @@ var (
 )
 
 // redactedFiles yields what may be shared of a session.
-func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+func (v view) redactedFiles(ctx context.Context) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		id := v.s.Subject.ID
 		if _, ok := beside[id]; ok {
 			return
@@ -39,7 +39,7 @@ func (v view) redactedFiles(ctx context.Context) iter.Seq2[formats.File, error] 
 			if err == nil {
 				data = redact(panel.Object(data))
 			}
-			return yield(privateFile(path.Join(dirOf(id), name), formats.Derived, data), err)
+			return yield(privateFile(path.Join(dirOf(id), name), layouts.Derived, data), err)
 		}
 		content, err := v.content(ctx, false)
 		if !show(contentName, content, err, redactContent) {

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
@@ -22,13 +22,13 @@ func testRedacted(t *testing.T) {
 	files := s.files()
 	files[oneMeta] = strings.Replace(files[oneMeta], `"prompt_count"`, `"later":"LATER-1","prompt_count"`, 1)
 	files[oneCont] = strings.Replace(files[oneCont], `"prompt_hash"`, `"later":{"x":"LATER-2"},"prompt_hash"`, 1)
-	files = formattest.Change(files, one+"checkpoint.json", marshal(checkpoint{Prompt: "CHECKPOINT-1"}), one+"recipe.md", "# RECIPE-1\n", one+"notes", "STRAY-1", "recipes.json", `{"a":"RECIPE-1"}`,
+	files = layouttest.Change(files, one+"checkpoint.json", marshal(checkpoint{Prompt: "CHECKPOINT-1"}), one+"recipe.md", "# RECIPE-1\n", one+"notes", "STRAY-1", "recipes.json", `{"a":"RECIPE-1"}`,
 		"prompt_history.jsonl", "\"PROMPT-1\"\n", "history.json", `{"m":[{"Role":"user","Content":"HISTORY-1"}]}`, "checkpoint.json", marshal(checkpoint{Prompt: "CHECKPOINT-1"}),
 		"sessions/ses_2/session_metadata.json", `{"id":"ses_2","runs":["ODD-1",{"models":{"a":"ODD-2"}}]}`, "sessions/ses_2/session_content.json", `{"runs":[{"models":{"text":"ODD-1"}},{"models":["ODD-2",{"events":{"a":"ODD-1"}}]}]}`)
 	st := openStore(t)
 	mustImport(t, st, folder(t, files))
 	out := t.TempDir()
-	mustExport(t, st, erratadir.Layout{Redact: true}, out, formats.ExportOptions{})
+	mustExport(t, st, erratadir.Layout{Redact: true}, out, layouts.ExportOptions{})
 	shared := readTree(t, out)
 	for name, data := range shared {
 		for _, secret := range secrets {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
@@ -57,7 +57,7 @@ func isRecipes(full string) bool { return full == recipesName || full == configs
 // is not kept beside it, as then there were two of that name. Recipes that no import brought are
 // no file that can be kept.
 func isLeft(ctx context.Context, in *sessiondir.Intake, full string) (bool, error) {
-	root := formats.Root{Name: in.Root, Marker: in.Marker}
+	root := layouts.Root{Name: in.Root, Marker: in.Marker}
 	if !in.Options.Part {
 		return false, nil
 	}
@@ -88,7 +88,7 @@ func takeRecipes(ctx context.Context, in *sessiondir.Intake, full string) error 
 	if err != nil {
 		return err
 	}
-	in.Report.Files.Add(formats.Exact)
+	in.Report.Files.Add(layouts.Exact)
 	in.Read(int64(len(data)))
 	have, err := liveRecipes(ctx, in.Target)
 	if err == nil && !bytes.Equal(have, data) {

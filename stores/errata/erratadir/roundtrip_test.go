@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
@@ -25,22 +25,22 @@ func two(id string) *session {
 // another, and how many of their files the state renders.
 func handmade() map[string]struct {
 	files map[string]string
-	want  formats.Files
+	want  layouts.Files
 } {
 	type c = struct {
 		files map[string]string
-		want  formats.Files
+		want  layouts.Files
 	}
 	dir := "sessions/ses_1/"
 	meta, cont := dir+"session_metadata.json", dir+"session_content.json"
 	base := two("ses_1").files()
-	exact := formats.Files{Exact: 2}
-	oneWhole := formats.Files{Exact: 1, Whole: 1}
+	exact := layouts.Files{Exact: 2}
+	oneWhole := layouts.Files{Exact: 1, Whole: 1}
 	swap := func(name, old, with string) map[string]string {
 		if !strings.Contains(base[name], old) {
 			panic("no " + old)
 		}
-		return formattest.Change(base, name, strings.Replace(base[name], old, with, 1))
+		return layouttest.Change(base, name, strings.Replace(base[name], old, with, 1))
 	}
 	old := newSession("ses_1", "m").ask("q", "a")
 	old.content.Runs[0].PromptHash = ""
@@ -49,8 +49,8 @@ func handmade() map[string]struct {
 	cp := marshal(checkpoint{Prompt: "again & again", Timestamp: at(30), AdapterIDs: []string{"m"}, Responses: []response{{ModelID: "m", Interrupted: true}}})
 	return map[string]c{
 		"all kinds of rows":         {base, exact},
-		"before any run":            {newSession("ses_1", "m").files(), formats.Files{Exact: 1}},
-		"no models":                 {newSession("ses_1").files(), formats.Files{Exact: 1}},
+		"before any run":            {newSession("ses_1", "m").files(), layouts.Files{Exact: 1}},
+		"no models":                 {newSession("ses_1").files(), layouts.Files{Exact: 1}},
 		"runs as []":                {map[string]string{meta: strings.Replace(newSession("ses_1").files()[meta], `"runs":null`, `"runs":[]`, 1), cont: `{"runs":[]}`}, exact},
 		"runs absent":               {map[string]string{meta: `{"id":"ses_1","created_at":"2026-01-02T03:04:05Z"}`, cont: `{}`}, exact},
 		"runs null, no session":     {map[string]string{meta: newSession("ses_1").files()[meta], cont: `{"runs":null,"histories":{"m":[{"role":"user","content":"x"}]}}`}, exact},
@@ -66,21 +66,21 @@ func handmade() map[string]struct {
 		"compacted":                 {compacted.files(), exact},
 		"contents out of step":      {map[string]string{meta: base[meta], cont: marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs[1:]})}, exact},
 		"a content without summary": {map[string]string{meta: newSession("ses_1").files()[meta], cont: base[cont]}, exact},
-		"only content":              {map[string]string{cont: base[cont]}, formats.Files{Exact: 1}},
-		"equal runs twice":          {map[string]string{meta: marshal(metadata{ID: "ses_1", Runs: append(two("ses_1").meta.Runs, two("ses_1").meta.Runs...)})}, formats.Files{Exact: 1}},
-		"unfinished run":            {formattest.Change(base, dir+"checkpoint.json", cp), formats.Files{Exact: 3}},
-		"recipe":                    {formattest.Change(base, dir+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"), formats.Files{Exact: 3}},
+		"only content":              {map[string]string{cont: base[cont]}, layouts.Files{Exact: 1}},
+		"equal runs twice":          {map[string]string{meta: marshal(metadata{ID: "ses_1", Runs: append(two("ses_1").meta.Runs, two("ses_1").meta.Runs...)})}, layouts.Files{Exact: 1}},
+		"unfinished run":            {layouttest.Change(base, dir+"checkpoint.json", cp), layouts.Files{Exact: 3}},
+		"recipe":                    {layouttest.Change(base, dir+"recipe.md", "# R\nversion: 1\n\n## Models\n- m\n"), layouts.Files{Exact: 3}},
 		"members of a later writer": {map[string]string{meta: `{"id":"ses_1","x":{"a" :1},"runs":[{"timestamp":"t","y":[1, 2]}],"z":0}`, cont: `{"new":1,"runs":[{"prompt":"p","q":null}],"histories":{"m":[{"role":"user","content":"x","z":1}]},"more":[]}`}, oneWhole},
-		"final newline and BOM":     {formattest.Change(base, meta, base[meta]+"\n", cont, "\ufeff"+base[cont]), exact},
-		"indented":                  {formattest.Change(base, meta, indented(base[meta])), oneWhole},
+		"final newline and BOM":     {layouttest.Change(base, meta, base[meta]+"\n", cont, "\ufeff"+base[cont]), exact},
+		"indented":                  {layouttest.Change(base, meta, indented(base[meta])), oneWhole},
 		"numbers of any spelling":   {swap(meta, `0.000125`, `1.25e-4`), exact},
-		"histories unsorted":        {formattest.Change(base, cont, `{"runs":null,"histories":{"b":[],"a":[]}}`), oneWhole},
+		"histories unsorted":        {layouttest.Change(base, cont, `{"runs":null,"histories":{"b":[],"a":[]}}`), oneWhole},
 		"other id inside":           {swap(cont, `"session_id":"ses_1"`, `"session_id":"ses_2"`), exact},
 		"zone offsets": {map[string]string{meta: `{"id":"ses_1","created_at":"2026-01-02T03:04:05.000000001+05:45","last_active_at":"2026-01-02T03:04:05.1-03:30","prompt_count":2,"runs":[` +
 			`{"timestamp":"2026-01-02T03:04:05Z","prompt_hash":"ph_1","prompt_preview":"p","models":["m"]},{"timestamp":"2026-01-02T03:04:05.12-12:00","prompt_hash":"ph_2","prompt_preview":"q","models":["m"]},` +
-			`{"timestamp":"2026-01-02T03:04:05.1+14:00","prompt_hash":"ph_2","prompt_preview":"","models":null,"type":"rewind"}]}`}, formats.Files{Exact: 1}},
+			`{"timestamp":"2026-01-02T03:04:05.1+14:00","prompt_hash":"ph_2","prompt_preview":"","models":null,"type":"rewind"}]}`}, layouts.Files{Exact: 1}},
 		"the oldest shape":       {map[string]string{meta: newSession("ses_1").files()[meta], cont: `{"runs":null,"histories":{"m":[{"Role":"user","Content":"Is there \u003clife\u003e?"},{"Role":"assistant","Content":""}]}}`}, exact},
-		"files of somebody else": {formattest.Change(base, dir+"notes.txt", "x\r\n", dir+"a/b.bin", "\x00\xff"), formats.Files{Exact: 2, Whole: 2}},
+		"files of somebody else": {layouttest.Change(base, dir+"notes.txt", "x\r\n", dir+"a/b.bin", "\x00\xff"), layouts.Files{Exact: 2, Whole: 2}},
 	}
 }
 
@@ -134,7 +134,7 @@ func TestRoot(t *testing.T) {
 	files := rootTree()
 	st, dir := openStore(t), folder(t, files)
 	r := mustBeClean(t, st, dir)
-	if r.Files != (formats.Files{Exact: 8, Whole: 4}) || r.Sessions != 6 {
+	if r.Files != (layouts.Files{Exact: 8, Whole: 4}) || r.Sessions != 6 {
 		t.Errorf("report %+v", r)
 	}
 	mustEqual(t, files, exported(t, st))
@@ -152,7 +152,7 @@ func TestRecorded(t *testing.T) {
 	dir := testkit.Data(t, "errata")
 	st := openStore(t)
 	r := mustBeClean(t, st, dir)
-	if r.Files != (formats.Files{Exact: 1, Whole: 1}) || r.Events != 13 {
+	if r.Files != (layouts.Files{Exact: 1, Whole: 1}) || r.Events != 13 {
 		t.Errorf("report %+v", r)
 	}
 	mustEqual(t, readTree(t, dir), exported(t, st))
@@ -212,14 +212,14 @@ func TestGenerated(t *testing.T) {
 	}
 	st, dir := openStore(t), folder(t, files)
 	report := mustBeClean(t, st, dir)
-	if report.Files != (formats.Files{Exact: exact}) || report.Added != n {
+	if report.Files != (layouts.Files{Exact: exact}) || report.Added != n {
 		t.Errorf("files %+v, %d of %d added, want %d exact", report.Files, report.Added, n, exact)
 	}
 	mustEqual(t, files, exported(t, st))
 	if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != n {
 		t.Errorf("a second import: %+v", again)
 	}
-	if dry, err := (erratadir.Layout{}).Import(t.Context(), openStore(t), dir, formats.ImportOptions{DryRun: true}); err != nil || dry.Events != report.Events {
+	if dry, err := (erratadir.Layout{}).Import(t.Context(), openStore(t), dir, layouts.ImportOptions{DryRun: true}); err != nil || dry.Events != report.Events {
 		t.Errorf("a dry run says %d events, %v; there were %d", dry.Events, err, report.Events)
 	}
 }

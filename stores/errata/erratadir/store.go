@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
@@ -66,7 +66,7 @@ func (store) Exports(kind string) bool { return kind == events.KindPanel || kind
 func (store) Document(ns, root, path string) events.Subject { return documentOf(ns, root, path) }
 
 // View implements sessiondir.Store.
-func (store) View(src formats.Source, s *projector.Session) view { return newView(src, s) }
+func (store) View(src layouts.Source, s *projector.Session) view { return newView(src, s) }
 
 // Begin implements sessiondir.Store.
 func (st store) Begin(*sessiondir.Intake) (store, error) { return st, nil }
@@ -109,7 +109,7 @@ func (store) Beside(name string) (string, bool) {
 
 // At implements sessiondir.Store: a session that is a file has no folder, and another one has the one folder
 // that its id names.
-func (store) At(_ context.Context, _ formats.Source, name string, sub events.Subject) (events.Subject, bool) {
+func (store) At(_ context.Context, _ layouts.Source, name string, sub events.Subject) (events.Subject, bool) {
 	if !sub.IsSession() || beside[sub.ID] == name {
 		return sub, true
 	}
@@ -148,9 +148,9 @@ func (u *unit) identify() error {
 	if u.Dir == "" {
 		return nil
 	}
-	if formats.IsShortened(path.Base(u.Dir)) {
+	if layouts.IsShortened(path.Base(u.Dir)) {
 		if f := u.file(metadataName); f != nil && u.scanFile(f, partMetadata) == nil {
-			if id := u.metadata.Text("id"); formats.FileName(id) == path.Base(u.Dir) {
+			if id := u.metadata.Text("id"); layouts.FileName(id) == path.Base(u.Dir) {
 				u.ID = id
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
@@ -14,12 +14,12 @@ import (
 
 // view renders the files of a session.
 type view struct {
-	src   formats.Source
+	src   layouts.Source
 	s     *projector.Session
 	known *shown // read before; its view is nil: not yet
 }
 
-func newView(src formats.Source, s *projector.Session) view {
+func newView(src layouts.Source, s *projector.Session) view {
 	return view{src: src, s: s, known: new(shown)}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/gentree"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
@@ -36,7 +36,7 @@ func BenchmarkImportAgain(b *testing.B) {
 	events := mustImport(b, st, dir).Events
 	began, n := time.Now(), 0
 	for b.Loop() {
-		if r, err := (tallydir.Layout{}).Import(b.Context(), st, dir, formats.ImportOptions{}); err != nil || r.Events != 0 {
+		if r, err := (tallydir.Layout{}).Import(b.Context(), st, dir, layouts.ImportOptions{}); err != nil || r.Events != 0 {
 			b.Fatal(r, err)
 		}
 		n++

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -24,7 +24,7 @@ func testHostileIDs(t *testing.T) {
 		live(t, st, id, anyOffset, &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: strings.ToValidUTF8(id, "?")}, Outcome: "completed", Result: events.Raw(`{"runId":"x"}`)})
 	}
 	out := filepath.Join(t.TempDir(), "in", "side")
-	r := mustExport(t, st, out, formats.ExportOptions{})
+	r := mustExport(t, st, out, layouts.ExportOptions{})
 	if r.Sessions != len(ids) || r.Written != 3*len(ids) {
 		t.Errorf("report %+v", r)
 	}
@@ -42,7 +42,7 @@ func testHostileIDs(t *testing.T) {
 		t.Errorf("imported %+v", r)
 	}
 	for _, id := range ids {
-		short := len(formats.FileName(id)) > 200 || formats.IsShortened(formats.FileName(id))
+		short := len(layouts.FileName(id)) > 200 || layouts.IsShortened(layouts.FileName(id))
 		s, err := back.Loader().Session(t.Context(), events.Session(back.Name, id), 0)
 		if err != nil {
 			t.Errorf("%q did not come back: %v", id, err)
@@ -51,7 +51,7 @@ func testHostileIDs(t *testing.T) {
 		if run := (events.RunRef{Kind: "tally", ID: strings.ToValidUTF8(id, "?")}); s.Ledger.Run(run) == nil && !short {
 			t.Errorf("%q: run %v did not come back", id, run)
 		}
-		if sub, ok := layout.Subject(t.Context(), back, "side", "conversations/"+formats.FileName(id)+"/meta.json"); !ok || sub.ID != id {
+		if sub, ok := layout.Subject(t.Context(), back, "side", "conversations/"+layouts.FileName(id)+"/meta.json"); !ok || sub.ID != id {
 			t.Errorf("%q: the subject of its path is %v, %v", id, sub, ok)
 		}
 	}
@@ -71,18 +71,18 @@ func TestSubject(t *testing.T) {
 }
 
 func TestExportOfNothing(t *testing.T) {
-	d, err := formats.OpenDir(t.TempDir())
+	d, err := layouts.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	st := openStore(t)
-	for _, o := range []formats.ExportOptions{{Session: "none"}, {All: true, Root: "none"}} {
-		if _, err := formats.Export(t.Context(), st, layout, d, o); !errors.Is(err, projector.ErrNotFound) {
+	for _, o := range []layouts.ExportOptions{{Session: "none"}, {All: true, Root: "none"}} {
+		if _, err := layouts.Export(t.Context(), st, layout, d, o); !errors.Is(err, projector.ErrNotFound) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if r, err := formats.Export(t.Context(), st, layout, d, formats.ExportOptions{All: true}); err != nil || r.Written != 0 {
+	if r, err := layouts.Export(t.Context(), st, layout, d, layouts.ExportOptions{All: true}); err != nil || r.Written != 0 {
 		t.Errorf("an empty store: %+v, %v", r, err)
 	}
 }
@@ -95,7 +95,7 @@ func TestExportBeside(t *testing.T) {
 	live(t, st, "l1", anyOffset, appended(`{}`))
 	live(t, st, "agent/1", anyOffset, &events.SessionCreated{Kind: events.KindAgent, CreatedAt: "2026-01-01T00:00:00Z"})
 	out := writeTree(t, t.TempDir(), map[string]string{"mine": "x", "p/" + conv + "meta.json": "old"})
-	r := mustExport(t, st, out, formats.ExportOptions{})
+	r := mustExport(t, st, out, layouts.ExportOptions{})
 	if r.Sessions != 2 {
 		t.Errorf("report %+v", r)
 	}

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/evals"
 )
 
@@ -23,7 +23,7 @@ func FuzzImportLines(f *testing.F) {
 		tree := map[string]string{conv + "conversation.jsonl": string(lines), conv + "stepTraces.json": string(traces), conv + "meta.json": string(traces), conv + "runs/tally/r.json": string(traces)}
 		mustImport(t, st, writeTree(t, dir, tree))
 		mustEqual(t, tree, exported(t, st))
-		if again, err := layout.Import(t.Context(), st, dir, formats.ImportOptions{}); err != nil || again.Events != 0 {
+		if again, err := layout.Import(t.Context(), st, dir, layouts.ImportOptions{}); err != nil || again.Events != 0 {
 			t.Errorf("a second import: %+v, %v", again, err)
 		}
 	})

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-var _ formats.Grower = Layout{}
+var _ layouts.Grower = Layout{}
 
 // grown is what is known of a conversation that grows.
 type grown struct {
@@ -21,11 +21,11 @@ type grown struct {
 	main    sessiondir.Grown
 }
 
-// Growth implements formats.Grower: steps are appended to conversation.jsonl. Where there are step
+// Growth implements layouts.Grower: steps are appended to conversation.jsonl. Where there are step
 // traces, they may follow from the steps, and are written anew.
-func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (formats.Growth, bool, error) {
+func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
 	if len(others) > 0 || !unit.IsSession() {
-		return formats.Growth{}, false, nil
+		return layouts.Growth{}, false, nil
 	}
 	g, ok := known.(grown)
 	var err error
@@ -36,7 +36,7 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 		g, ok, err = grownSince(ctx, src, root, unit, at, since)
 	}
 	if err != nil || !ok || g.main.Had == 0 {
-		return formats.Growth{}, false, err
+		return layouts.Growth{}, false, err
 	}
 	var list []events.Raw
 	for i := range g.main.Turns {
@@ -44,10 +44,10 @@ func (Layout) Growth(ctx context.Context, src formats.Source, root formats.Root,
 	}
 	more, err := sessiondir.MoreLines(g.format, g.main.Had, list, !g.spelled)
 	g.main = g.main.Known()
-	return formats.Growth{Added: []formats.Addition{{Path: at + "/" + turnsName, Data: more}}, Known: g}, err == nil, err
+	return layouts.Growth{Added: []layouts.Addition{{Path: at + "/" + turnsName, Data: more}}, Known: g}, err == nil, err
 }
 
-func grownSince(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string, since events.Offset) (g grown, ok bool, err error) {
+func grownSince(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string, since events.Offset) (g grown, ok bool, err error) {
 	o, err := sessiondir.Outline(ctx, src, store{}, root, unit)
 	if err != nil || dirOf(o) != at || mayHaveTraces(o) {
 		return g, false, err

@@ -6,24 +6,24 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/gentree"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 )
 
 // What files grow by is told as they are made, between any two records, or not at all.
 func TestGrowth(t *testing.T) {
 	known := 0
-	for seed := range formattest.Seeds(3) {
+	for seed := range layouttest.Seeds(3) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		st, root := openStore(t), layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
 		if seed%3 == 2 {
 			dir := filepath.Join(t.TempDir(), "p")
 			if _, err := gentree.Write(dir, gentree.Options{Seed: seed, Sessions: 3, Turns: 3, TurnBytes: 100, Odd: true}); err != nil {
 				t.Fatal(err)
 			}
-			root = formattest.CheckImportFrom(t, layout, dir, st, openStore(t))
+			root = layouttest.CheckImportFrom(t, layout, dir, st, openStore(t))
 		}
 		var subs []events.Subject
 		for info, err := range st.Subjects(t.Context(), events.KindSession) {
@@ -40,7 +40,7 @@ func TestGrowth(t *testing.T) {
 				draw(t, st, sub, random)
 			}
 		}
-		known += formattest.CheckGrowth(t, st, layout, root)
+		known += layouttest.CheckGrowth(t, st, layout, root)
 	}
 	if known < 10 {
 		t.Errorf("it was known %d times", known)

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
@@ -68,12 +68,12 @@ func TestRewoundMeanwhile(t *testing.T) {
 					mustBeClean(t, st, writeTree(t, dir, a))
 					replaceTree(t, dir, tree)
 					other := func() { live(t, st, "c1", log.At(load(t, st, "c1").Offset()), p) }
-					m := &formattest.Meddler{Target: st, Subject: events.Session(st.Name, "c1"), Meanwhile: other}
+					m := &layouttest.Meddler{Target: st, Subject: events.Session(st.Name, "c1"), Meanwhile: other}
 					if before {
 						other()
 						m.Called = true
 					}
-					r, err := (tallydir.Layout{}).Import(t.Context(), m, dir, formats.ImportOptions{})
+					r, err := (tallydir.Layout{}).Import(t.Context(), m, dir, layouts.ImportOptions{})
 					if err != nil || !m.Called {
 						t.Fatalf("nobody came between: %v, %v", m.Called, err)
 					}
@@ -96,9 +96,9 @@ func TestExportPutsRight(t *testing.T) {
 	st := openStore(t)
 	mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "p"), smallTree()))
 	out := t.TempDir()
-	first := mustExport(t, st, out, formats.ExportOptions{})
+	first := mustExport(t, st, out, layouts.ExportOptions{})
 	want := readTree(t, out)
-	if r := mustExport(t, st, out, formats.ExportOptions{}); r.Written != 0 || r.Kept != first.Written || first.Written != len(smallTree()) {
+	if r := mustExport(t, st, out, layouts.ExportOptions{}); r.Written != 0 || r.Kept != first.Written || first.Written != len(smallTree()) {
 		t.Fatalf("exported again: %+v", r)
 	}
 	for name, content := range want {
@@ -119,7 +119,7 @@ func TestExportPutsRight(t *testing.T) {
 			if err := spoil(); err != nil {
 				t.Fatal(err)
 			}
-			if r := mustExport(t, st, out, formats.ExportOptions{}); r.Written != 1 || r.Kept != len(want)-1 {
+			if r := mustExport(t, st, out, layouts.ExportOptions{}); r.Written != 1 || r.Kept != len(want)-1 {
 				t.Errorf("%s %s: %d files written, %d kept", name, what, r.Written, r.Kept)
 			}
 			if data, err := os.ReadFile(path); err != nil || string(data) != content || modeOf(t, path) != mode {

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/gentree"
 	"github.com/tallylog/tally/log"
@@ -57,7 +57,7 @@ func load(t testing.TB, st store, id string) *projector.Session {
 func TestVocabulary(t *testing.T) {
 	st := openStore(t)
 	r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "proj"), smallTree()))
-	if r.Events != 7 || r.Added != 1 || r.Files != (formats.Files{Exact: 5, Derived: 1}) {
+	if r.Events != 7 || r.Added != 1 || r.Files != (layouts.Files{Exact: 5, Derived: 1}) {
 		t.Errorf("report %+v", r)
 	}
 	var types []string
@@ -168,7 +168,7 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("problem %q", reason)
 		}
 		mustEqual(t, with(a, "conversations/c2/notes", "x"), exported(t, st))
-		if _, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil {
+		if _, err := (tallydir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{Merge: true}); err != nil {
 			t.Fatal(err)
 		}
 		mustEqual(t, b, exported(t, st))
@@ -239,7 +239,7 @@ func TestLiveChanges(t *testing.T) {
 			if c.refused && (r.Events != 0 || load(t, st, "c1").Threads.Hash() != before) {
 				t.Errorf("a refused session was changed: %+v", r)
 			}
-			if r, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
+			if r, err := (tallydir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 				t.Fatal(r, err)
 			}
 			got := exported(t, st)
@@ -260,7 +260,7 @@ func TestLiveChanges(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	st, dir := openStore(t), filepath.Join(t.TempDir(), "p")
 	writeTree(t, dir, with(smallTree(), conv+"notes", "x", "README", "y", conv+"conversation.jsonl", "{\n"+step(1)))
-	dry, err := (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{DryRun: true})
+	dry, err := (tallydir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,12 +282,12 @@ func TestConcurrentImports(t *testing.T) {
 	alone := openStore(t)
 	want := mustBeClean(t, alone, dir).Events
 	st := openStore(t)
-	reports := make([]formats.Report, 4)
+	reports := make([]layouts.Report, 4)
 	errs := make([]error, len(reports))
 	var all sync.WaitGroup
 	for i := range reports {
 		all.Go(func() {
-			reports[i], errs[i] = (tallydir.Layout{}).Import(t.Context(), st, dir, formats.ImportOptions{})
+			reports[i], errs[i] = (tallydir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{})
 		})
 	}
 	all.Wait()
@@ -331,7 +331,7 @@ func TestCutOff(t *testing.T) {
 		st := openStore(t)
 		c := &cut{store: st}
 		c.left.Store(left)
-		_, err := (tallydir.Layout{}).Import(t.Context(), c, dir, formats.ImportOptions{})
+		_, err := (tallydir.Layout{}).Import(t.Context(), c, dir, layouts.ImportOptions{})
 		if err == nil {
 			break
 		}
@@ -374,7 +374,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	for _, path := range []string{base, filepath.Join(base, "none"), filepath.Join(base, "proj", "main.go")} {
-		if _, err := (tallydir.Layout{}).Import(t.Context(), openStore(t), path, formats.ImportOptions{}); err == nil {
+		if _, err := (tallydir.Layout{}).Import(t.Context(), openStore(t), path, layouts.ImportOptions{}); err == nil {
 			t.Errorf("%s was imported", path)
 		}
 		if (tallydir.Layout{}).Sniff(path) {
@@ -382,7 +382,7 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	st := openStore(t)
-	r, err := (tallydir.Layout{}).Import(t.Context(), st, filepath.Join(base, "proj"), formats.ImportOptions{Only: []string{"c2"}})
+	r, err := (tallydir.Layout{}).Import(t.Context(), st, filepath.Join(base, "proj"), layouts.ImportOptions{Only: []string{"c2"}})
 	if err != nil || r.Sessions != 1 || fmt.Sprint(load(t, st, "c2").Subject) != "session/c2" {
 		t.Errorf("only c2: %+v, %v", r, err)
 	}

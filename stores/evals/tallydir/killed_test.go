@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
 // dying is a store that is gone after so many events.
 type dying struct {
-	formattest.Store
+	layouttest.Store
 	left *int
 }
 
@@ -45,7 +45,7 @@ func TestImportGoesOnInTheMiddleOfASession(t *testing.T) {
 			files := smallTree()
 			root := writeTree(t, t.TempDir(), files)
 			left := kill
-			first, err := (tallydir.Layout{}).Import(t.Context(), dying{st, &left}, root, formats.ImportOptions{})
+			first, err := (tallydir.Layout{}).Import(t.Context(), dying{st, &left}, root, layouts.ImportOptions{})
 			if err == nil {
 				if kill < 4 {
 					t.Fatalf("the whole folder is %d events: nothing is cut", first.Events)
@@ -59,12 +59,12 @@ func TestImportGoesOnInTheMiddleOfASession(t *testing.T) {
 				files[conv+"conversation.jsonl"] += "\n" + step(3)
 				writeTree(t, root, files)
 			}
-			r, err := (tallydir.Layout{}).Import(t.Context(), st, root, formats.ImportOptions{})
+			r, err := (tallydir.Layout{}).Import(t.Context(), st, root, layouts.ImportOptions{})
 			if err != nil || len(r.Refused) > 0 || len(r.Problems) > 0 || r.Events == 0 {
 				t.Fatalf("the import after one killed after %d events: %+v, %v", kill, r, err)
 			}
 			mustEqual(t, files, exported(t, st))
-			if r, err := (tallydir.Layout{}).Import(t.Context(), st, root, formats.ImportOptions{}); err != nil || r.Events != 0 {
+			if r, err := (tallydir.Layout{}).Import(t.Context(), st, root, layouts.ImportOptions{}); err != nil || r.Events != 0 {
 				t.Errorf("a third import: %+v, %v", r, err)
 			}
 		}

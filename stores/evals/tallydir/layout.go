@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
@@ -23,8 +23,8 @@ type Layout struct {
 }
 
 var (
-	_ formats.Layout  = Layout{}
-	_ formats.Chooser = Layout{}
+	_ layouts.Layout  = Layout{}
+	_ layouts.Chooser = Layout{}
 )
 
 // store is what the layout knows of conversations.
@@ -66,7 +66,7 @@ func (store) Exports(kind string) bool { return kind == events.KindConversation 
 func (store) Document(ns, root, path string) events.Subject { return documentOf(ns, root, path) }
 
 // View implements sessiondir.Store.
-func (store) View(src formats.Source, s *projector.Session) *view { return &view{src, s} }
+func (store) View(src layouts.Source, s *projector.Session) *view { return &view{src, s} }
 
 // Begin implements sessiondir.Store. A dry run counts its events, and keeps none.
 func (store) Begin(in *sessiondir.Intake) (store, error) {
@@ -105,10 +105,10 @@ func (st store) List(ctx context.Context, at sessiondir.Folder) (*folder, error)
 
 // identify finds the id of the session that a folder is.
 func (f *folder) identify() error {
-	if formats.IsShortened(f.name()) {
+	if layouts.IsShortened(f.name()) {
 		f.ID = f.fullID()
 	}
-	if other := formats.FileName(f.ID); other != f.name() && f.Tree.IsDir(path.Join(conversations, other)) {
+	if other := layouts.FileName(f.ID); other != f.name() && f.Tree.IsDir(path.Join(conversations, other)) {
 		return &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q and %q are folders of the same session", f.name(), other)}
 	}
 	return nil

@@ -6,58 +6,58 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/gentree"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 )
 
 func nobody(events.Subject) bool { return false }
 
 func TestUnits(t *testing.T) {
-	open := func() formats.Target { return openStore(t) }
+	open := func() layouts.Target { return openStore(t) }
 	t.Run("T-38 a folder from any storage, unit by unit", func(t *testing.T) {
-		for seed := range formattest.Seeds(3) {
+		for seed := range layouttest.Seeds(3) {
 			dir := filepath.Join(t.TempDir(), "p")
 			if _, err := gentree.Write(dir, gentree.Options{Seed: seed, Sessions: 8, Turns: 4, TurnBytes: 200, Odd: true}); err != nil {
 				t.Fatal(err)
 			}
 			a := openStore(t)
-			root := formattest.CheckImportFrom(t, layout, dir, a, openStore(t))
-			formattest.CheckUnits(t, a, layout, root)
-			formattest.CheckAlone(t, layout, root, a, open)
-			formattest.CheckEdits(t, layout, root, a, rand.New(rand.NewPCG(seed, 1)), 15)
-			formattest.CheckUnits(t, a, layout, root)
-			formattest.CheckRemovals(t, layout, root, a, nobody)
+			root := layouttest.CheckImportFrom(t, layout, dir, a, openStore(t))
+			layouttest.CheckUnits(t, a, layout, root)
+			layouttest.CheckAlone(t, layout, root, a, open)
+			layouttest.CheckEdits(t, layout, root, a, rand.New(rand.NewPCG(seed, 1)), 15)
+			layouttest.CheckUnits(t, a, layout, root)
+			layouttest.CheckRemovals(t, layout, root, a, nobody)
 		}
 	})
 	t.Run("B-49 imported conversations are in a tree like others", func(t *testing.T) {
-		for seed := range formattest.Seeds(2) {
+		for seed := range layouttest.Seeds(2) {
 			dir := filepath.Join(t.TempDir(), "p")
 			if _, err := gentree.Write(dir, gentree.Options{Seed: seed, Sessions: 8, Turns: 4, TurnBytes: 200, Odd: true}); err != nil {
 				t.Fatal(err)
 			}
-			formattest.CheckImported(t, layout, dir, openStore(t), open, rand.New(rand.NewPCG(seed, 1)))
+			layouttest.CheckImported(t, layout, dir, openStore(t), open, rand.New(rand.NewPCG(seed, 1)))
 		}
 	})
 	t.Run("T-38 live conversations", func(t *testing.T) {
-		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		st, root := openStore(t), layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
 		for _, id := range []string{"c1", "../x", "A"} {
 			live(t, st, id, anyOffset, appended(step(0)))
 			live(t, st, id, anyOffset, appended(step(1)))
 			live(t, st, id, anyOffset, &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "r/1"}, Outcome: "completed", Result: events.Raw(`{"runId":"x"}`)})
 		}
-		formattest.CheckUnits(t, st, layout, root)
-		formattest.CheckEdits(t, layout, root, st, rand.New(rand.NewPCG(7, 1)), 15)
-		formattest.CheckUnits(t, st, layout, root)
-		formattest.CheckRemovals(t, layout, root, st, nobody)
+		layouttest.CheckUnits(t, st, layout, root)
+		layouttest.CheckEdits(t, layout, root, st, rand.New(rand.NewPCG(7, 1)), 15)
+		layouttest.CheckUnits(t, st, layout, root)
+		layouttest.CheckRemovals(t, layout, root, st, nobody)
 	})
 	t.Run("a conversation from elsewhere is not taken over", func(t *testing.T) {
 		st := openStore(t)
-		root := formattest.CheckImportFrom(t, layout, writeTree(t, filepath.Join(t.TempDir(), "other"), smallTree()), st, openStore(t))
-		if shown := formattest.Units(t, st, layout, formats.Root{Name: "mine", Marker: "m"}); len(shown) != 0 || root.Name != "other" {
+		root := layouttest.CheckImportFrom(t, layout, writeTree(t, filepath.Join(t.TempDir(), "other"), smallTree()), st, openStore(t))
+		if shown := layouttest.Units(t, st, layout, layouts.Root{Name: "mine", Marker: "m"}); len(shown) != 0 || root.Name != "other" {
 			t.Errorf("%s shows as %v", root.Name, shown)
 		}
-		if sub, ok, err := layout.UnitAt(t.Context(), st, formats.Root{Name: "mine"}, conv+"meta.json"); ok || err != nil {
+		if sub, ok, err := layout.UnitAt(t.Context(), st, layouts.Root{Name: "mine"}, conv+"meta.json"); ok || err != nil {
 			t.Errorf("%v, %v", sub, err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 )
@@ -106,14 +106,14 @@ func testStrayFiles(t *testing.T) {
 		"README.md", "root", "conversations/index.html", "<p>", conv+"runs/tally/deeper/r.json", "{}")
 	st, dir := openStore(t), filepath.Join(t.TempDir(), "p")
 	r := mustBeClean(t, st, writeTree(t, dir, tree))
-	if r.Files != (formats.Files{Exact: 5, Derived: 1, Whole: 7}) {
+	if r.Files != (layouts.Files{Exact: 5, Derived: 1, Whole: 7}) {
 		t.Errorf("files %+v", r.Files)
 	}
 	if runs := load(t, st, "c1").Ledger.Runs; len(runs) != 2 {
 		t.Errorf("%d runs, want 2", len(runs))
 	}
 	mustEqual(t, tree, exported(t, st))
-	mustExport(t, st, filepath.Join(dir, "..", "one"), formats.ExportOptions{Session: "c1"})
+	mustExport(t, st, filepath.Join(dir, "..", "one"), layouts.ExportOptions{Session: "c1"})
 	mustEqual(t, with(tree, "README.md", "-", "conversations/index.html", "-"), readTree(t, filepath.Join(dir, "..", "one")))
 }
 
@@ -140,7 +140,7 @@ func TestLinksAndModes(t *testing.T) {
 		t.Errorf("problems %v, notes %v", r.Problems, r.Notes)
 	}
 	out := t.TempDir()
-	mustExport(t, st, out, formats.ExportOptions{})
+	mustExport(t, st, out, layouts.ExportOptions{})
 	for name, want := range map[string]os.FileMode{conv + "run.sh": 0o755, conv + "runs/tally/private.json": 0o600, "secret": 0o600, conv + "conversation.jsonl": 0o600, conv + "meta.json": 0o644} {
 		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v %v, want %v", name, info.Mode(), err, want)
@@ -162,12 +162,12 @@ func TestMovedOn(t *testing.T) {
 	mustImport(t, st, writeTree(t, filepath.Join(t.TempDir(), "p"), tree))
 	live(t, st, "c1", anyOffset, appended(`{"x": "y"}`))
 	out := t.TempDir()
-	r := mustExport(t, st, out, formats.ExportOptions{})
+	r := mustExport(t, st, out, layouts.ExportOptions{})
 	if len(r.Notes) != 1 || r.Notes[0].File != conv+"conversation.jsonl" {
 		t.Errorf("notes %v", r.Notes)
 	}
 	mustEqual(t, with(tree, conv+"conversation.jsonl", step(0)+"\n"+step(1)+"\n"+`{"x": "y"}`), readTree(t, out))
-	if again := mustExport(t, st, out, formats.ExportOptions{}); again.Written != 0 || again.Kept != r.Written {
+	if again := mustExport(t, st, out, layouts.ExportOptions{}); again.Written != 0 || again.Kept != r.Written {
 		t.Errorf("again: %+v, at first %+v", again, r)
 	}
 }
@@ -189,7 +189,7 @@ func TestLarge(t *testing.T) {
 	t.Run("pieces", func(t *testing.T) {
 		st, dir := narrow{openStore(t)}, filepath.Join(t.TempDir(), "p")
 		tree := map[string]string{conv + "conversation.jsonl": step(0) + "\n" + large[:9<<20] + "\n" + step(1), conv + "runs/tally/r.json": large[:9<<20], conv + "x": large[1 : 9<<20]}
-		r, err := layout.Import(t.Context(), st, writeTree(t, dir, tree), formats.ImportOptions{})
+		r, err := layout.Import(t.Context(), st, writeTree(t, dir, tree), layouts.ImportOptions{})
 		if err != nil || len(r.Problems) != 2 || r.Problems[0].Line != 2 || r.Files.Whole != 3 {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -206,16 +206,16 @@ func (st narrow) Loader() *projector.Loader {
 
 // Progress only grows, and ends at what the report says.
 func TestProgress(t *testing.T) {
-	var seen []formats.Progress
+	var seen []layouts.Progress
 	dir := writeTree(t, filepath.Join(t.TempDir(), "p"), with(smallTree(), "conversations/c2/x", "y"))
-	r, err := layout.Import(t.Context(), openStore(t), dir, formats.ImportOptions{Progress: func(p formats.Progress) { seen = append(seen, p) }})
+	r, err := layout.Import(t.Context(), openStore(t), dir, layouts.ImportOptions{Progress: func(p layouts.Progress) { seen = append(seen, p) }})
 	if err != nil || len(seen) == 0 {
 		t.Fatal(err, seen)
 	}
 	if last := seen[len(seen)-1]; last.Of != 2 || last.Sessions != 2 || last.Events != r.Events || last.Files != r.Files.Total() || last.Bytes != r.Bytes {
 		t.Errorf("last %+v, report %+v", last, r)
 	}
-	if !slices.IsSortedFunc(seen, func(a, b formats.Progress) int { return a.Events - b.Events }) {
+	if !slices.IsSortedFunc(seen, func(a, b layouts.Progress) int { return a.Events - b.Events }) {
 		t.Errorf("events go back: %+v", seen)
 	}
 }

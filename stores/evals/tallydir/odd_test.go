@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/gentree"
 )
@@ -64,7 +64,7 @@ func TestExportedFolders(t *testing.T) {
 			}
 			st, out := openStore(t), t.TempDir()
 			r := mustImport(t, st, dir)
-			mustExport(t, st, out, formats.ExportOptions{Root: r.Root})
+			mustExport(t, st, out, layouts.ExportOptions{Root: r.Root})
 			mustEqual(t, want, readTree(t, out))
 			for name := range want {
 				a, err := os.Stat(filepath.Join(dir, name))

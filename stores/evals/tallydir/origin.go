@@ -4,7 +4,7 @@ import (
 	"io"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
@@ -31,7 +31,7 @@ func (p *plan) Contradicts(since map[string]bool) bool {
 // say it.
 func (f *folder) fullID() string {
 	for _, name := range []string{metaName, turnsName} {
-		if id := f.idIn(name); formats.FileName(id) == f.name() {
+		if id := f.idIn(name); layouts.FileName(id) == f.name() {
 			return id
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
@@ -66,7 +66,7 @@ func placeOf(path string) place {
 		if !ok || !isJSON || strings.Contains(name, "/") || name == "" {
 			continue
 		}
-		id, canonical := formats.ParseFileName(name)
+		id, canonical := layouts.ParseFileName(name)
 		if !canonical {
 			id = name
 		}
@@ -84,12 +84,12 @@ func isRunKind(kind string) bool { return kind == steps.KindTally || kind == ste
 // made of its id.
 func runPath(run events.RunRef, known map[string]events.FileFormat) string {
 	dir := "runs/" + run.Kind + "/"
-	if literal := dir + run.ID + runSuffix; formats.IsFileName(run.ID + runSuffix) {
+	if literal := dir + run.ID + runSuffix; layouts.IsFileName(run.ID + runSuffix) {
 		if _, ok := known[sessiondir.KeyOf(literal)]; ok && placeOf(literal).run == run {
 			return literal
 		}
 	}
-	return dir + formats.FileName(run.ID) + runSuffix
+	return dir + layouts.FileName(run.ID) + runSuffix
 }
 
 // documentOf names the document of a file that is kept whole.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
@@ -302,7 +302,7 @@ func (p *plan) planFields(ctx context.Context) (events.Fields, error) {
 	}
 	if p.Dir() != p.f.Dir {
 		field := events.Field{Name: fieldFolder, Value: events.Raw("null")}
-		if formats.FileName(p.f.ID) != p.f.name() {
+		if layouts.FileName(p.f.ID) != p.f.name() {
 			field.Value = rawjson.AppendString(nil, sessiondir.KeyOf(p.f.name()))
 		}
 		set = append(set, field)

@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
@@ -18,7 +18,7 @@ import (
 
 // view renders the parts of a session.
 type view struct {
-	src formats.Source
+	src layouts.Source
 	s   *projector.Session
 }
 
@@ -169,8 +169,8 @@ func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool,
 // made of its id.
 func (v *view) Dir() string {
 	name := sessiondir.PathOf(v.s.Ledger.Text(fieldFolder))
-	if !formats.IsFileName(name) {
-		name = formats.FileName(v.s.Subject.ID)
+	if !layouts.IsFileName(name) {
+		name = layouts.FileName(v.s.Subject.ID)
 	}
 	return conversations + "/" + name
 }
@@ -190,7 +190,7 @@ func (v *view) Paths(context.Context) ([]string, error) {
 // does not say the id.
 func (v *view) place(path string) place {
 	p := placeOf(path)
-	if p.part != partRun || !formats.IsShortened(p.run.ID) {
+	if p.part != partRun || !layouts.IsShortened(p.run.ID) {
 		return p
 	}
 	for _, r := range v.s.Ledger.Runs {

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
 )
 
@@ -12,11 +12,11 @@ import (
 func TestRealFolders(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		want  formats.Files
+		want  layouts.Files
 		turns int
 	}{
-		{"travel", formats.Files{Exact: 5, Derived: 1}, 15},
-		{"cashflow", formats.Files{Exact: 32, Derived: 8}, 190},
+		{"travel", layouts.Files{Exact: 5, Derived: 1}, 15},
+		{"cashflow", layouts.Files{Exact: 32, Derived: 8}, 190},
 	} {
 		t.Run("T-27/"+c.name, func(t *testing.T) {
 			dir := testkit.Data(t, "tally", c.name)
@@ -42,12 +42,12 @@ func TestRoots(t *testing.T) {
 	mustBeClean(t, st, a)
 	mustBeClean(t, st, b)
 	out := t.TempDir()
-	if r := mustExport(t, st, out, formats.ExportOptions{}); r.Files != (formats.Files{Exact: 6, Derived: 1, Whole: 1}) || r.Written != 8 {
+	if r := mustExport(t, st, out, layouts.ExportOptions{}); r.Files != (layouts.Files{Exact: 6, Derived: 1, Whole: 1}) || r.Written != 8 {
 		t.Errorf("report %+v", r)
 	}
 	mustEqual(t, smallTree(), readTree(t, filepath.Join(out, "a")))
 	mustEqual(t, other, readTree(t, filepath.Join(out, "b")))
 	out = t.TempDir()
-	mustExport(t, st, out, formats.ExportOptions{Root: "b"})
+	mustExport(t, st, out, layouts.ExportOptions{Root: "b"})
 	mustEqual(t, other, readTree(t, out))
 }

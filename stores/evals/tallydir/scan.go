@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/evals/internal/steps"
@@ -342,7 +342,7 @@ func (f *folder) scanJSON(s *source) error {
 // nameRun sets the id of a run whose file name was shortened to that which stands inside.
 func (s *source) nameRun(object rawjson.Members) {
 	name := strings.TrimSuffix(path.Base(s.Path), runSuffix)
-	if id := object.Text("runId"); formats.IsShortened(name) && formats.FileName(id) == name {
+	if id := object.Text("runId"); layouts.IsShortened(name) && layouts.FileName(id) == name {
 		s.place.run.ID = id
 	}
 }

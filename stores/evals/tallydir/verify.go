@@ -7,7 +7,7 @@ import (
 	"hash"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
@@ -71,7 +71,7 @@ func (v *view) same(ctx context.Context, have sessiondir.Output, f *folder, s *s
 // read them back would take as long as to store them.
 func (p *plan) Recall(ctx context.Context) (v *view, known bool, err error) {
 	if p.recall && p.alone {
-		recalled := formats.Recall(p.f.In.Target, p.made) // gives them their offsets
+		recalled := layouts.Recall(p.f.In.Target, p.made) // gives them their offsets
 		s, err := projector.Fold(ctx, p.s.Subject, p.made)
 		return &view{recalled, s}, true, err
 	}

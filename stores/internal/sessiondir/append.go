@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 )
 
@@ -67,7 +67,7 @@ func (in *Intake) AppendAll(ctx context.Context, parts []log.Part) (acks []log.A
 
 // appendAll appends to several subjects. A target that cannot do that at once, such as a
 // rehearsal, takes the parts one after the other.
-func appendAll(ctx context.Context, target formats.Target, parts []log.Part) (acks []log.Ack, err error) {
+func appendAll(ctx context.Context, target layouts.Target, parts []log.Part) (acks []log.Ack, err error) {
 	if t, ok := target.(allAppender); ok {
 		return t.AppendAll(ctx, parts...)
 	}
@@ -101,7 +101,7 @@ func (s Stamp) Named(e events.Event, base events.Offset, what string, at events.
 // isOwnFault reports whether an error is one session's, not the store's.
 func isOwnFault(err error) bool {
 	_, file := errors.AsType[*fs.PathError](err)
-	_, path := errors.AsType[*formats.PathError](err)
+	_, path := errors.AsType[*layouts.PathError](err)
 	_, invalid := errors.AsType[*events.InvalidError](err)
 	_, size := errors.AsType[*log.SizeError](err)
 	return file || path || errors.Is(err, fs.ErrNotExist) || invalid || size || isRace(err)
@@ -116,7 +116,7 @@ type Writer struct {
 	// and the next import of the folder finds that the rest is missing.
 	Rewrites bool
 
-	target formats.Target
+	target layouts.Target
 	sub    events.Subject
 	expect log.Expect
 	batch  []events.Event

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
@@ -45,7 +45,7 @@ type Stored struct {
 }
 
 // Load reads a document. What it holds is hashed where it does not say.
-func Load(ctx context.Context, src formats.Source, doc events.Subject) (Stored, error) {
+func Load(ctx context.Context, src layouts.Source, doc events.Subject) (Stored, error) {
 	d, err := src.Loader().Document(ctx, doc, 0)
 	if errors.Is(err, projector.ErrNotFound) {
 		return Stored{Doc: doc, Last: d.Head}, nil
@@ -65,7 +65,7 @@ func Load(ctx context.Context, src formats.Source, doc events.Subject) (Stored, 
 }
 
 // writeDocument writes the file that a document holds at an offset, 0 for now.
-func writeDocument(ctx context.Context, src formats.Source, doc events.Subject, at events.Offset, w io.Writer) error {
+func writeDocument(ctx context.Context, src layouts.Source, doc events.Subject, at events.Offset, w io.Writer) error {
 	d, err := src.Loader().Document(ctx, doc, at)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func writeDocument(ctx context.Context, src formats.Source, doc events.Subject, 
 }
 
 // WriteContent writes the file that a document holds.
-func WriteContent(ctx context.Context, src formats.Source, d *projector.Document, w io.Writer) error {
+func WriteContent(ctx context.Context, src layouts.Source, d *projector.Document, w io.Writer) error {
 	if d.Last().ContentType != projector.PiecesType {
 		_, err := w.Write(d.Data)
 		return err
@@ -102,10 +102,10 @@ func WriteContent(ctx context.Context, src formats.Source, d *projector.Document
 
 // WholeLimit is the size up to which one event holds a file, if need be by
 // reference.
-func WholeLimit(src formats.Source) int64 { return max(MaxValue(src), events.MaxData) }
+func WholeLimit(src layouts.Source) int64 { return max(MaxValue(src), events.MaxData) }
 
 // MaxValue is the largest value that a source resolves.
-func MaxValue(src formats.Source) int64 {
+func MaxValue(src layouts.Source) int64 {
 	if limit := src.Loader().MaxValue; limit > 0 {
 		return limit
 	}
@@ -113,7 +113,7 @@ func MaxValue(src formats.Source) int64 {
 }
 
 // Payload reads the payload of a record.
-func Payload(ctx context.Context, src formats.Source, at events.Offset) (events.Payload, error) {
+func Payload(ctx context.Context, src layouts.Source, at events.Offset) (events.Payload, error) {
 	rec, err := src.Loader().Source.Record(ctx, at)
 	if err != nil {
 		return nil, err

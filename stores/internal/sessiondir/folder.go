@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // File is a file of an imported folder, as it was found.
@@ -26,14 +26,14 @@ type File struct {
 	Sum    string            // of its bytes; "": nobody needed it yet
 	Format events.FileFormat // by which the state renders it
 	Value  bool              // the state gets something from it
-	Issues []formats.Problem
+	Issues []layouts.Problem
 	Data   []byte // the file, if it is in memory
 	bad    int    // lines
 }
 
 // Problem says what is wrong with the file, or a line of it.
 func (f *File) Problem(line int, reason string) {
-	f.Issues = append(f.Issues, formats.Problem{File: f.Full, Line: line, Reason: reason})
+	f.Issues = append(f.Issues, layouts.Problem{File: f.Full, Line: line, Reason: reason})
 }
 
 const maxBadLines = 50 // listed for one file
@@ -53,11 +53,11 @@ func (f *File) EndLines() {
 }
 
 // FileOf returns a file that was listed.
-func FileOf(e formats.Entry, rel, full string) (*File, error) {
+func FileOf(e layouts.Entry, rel, full string) (*File, error) {
 	if e.Dir || IsOdd(e) {
 		return nil, &fs.PathError{Op: "import", Path: full, Err: fs.ErrInvalid}
 	}
-	return &File{Path: rel, Full: full, Size: e.Size, Mode: formats.ModeOf(e.Mode), Age: e.ModTime}, nil
+	return &File{Path: rel, Full: full, Size: e.Size, Mode: layouts.ModeOf(e.Mode), Age: e.ModTime}, nil
 }
 
 // File finds a file that has a name of its own below the root.
@@ -143,7 +143,7 @@ func (f *Folder) list(dir string) error {
 	return nil
 }
 
-func (f *Folder) add(e formats.Entry, rel string) error {
+func (f *Folder) add(e layouts.Entry, rel string) error {
 	file, err := FileOf(e, rel, path.Join(f.Dir, rel))
 	if err == nil {
 		f.Files = append(f.Files, file)

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -21,7 +21,7 @@ const (
 // appended reads the records of a session after an offset up to another one. It is false unless
 // they append turns, and are of types that no file shows; and if a file is spelled in another way
 // since.
-func appended(ctx context.Context, src formats.Source, sub events.Subject, after, upto events.Offset, unshown []string, visit func(f projector.Fact, p *events.TurnAppended) bool) (bool, error) {
+func appended(ctx context.Context, src layouts.Source, sub events.Subject, after, upto events.Offset, unshown []string, visit func(f projector.Fact, p *events.TurnAppended) bool) (bool, error) {
 	if after >= upto {
 		return true, nil
 	}
@@ -60,7 +60,7 @@ type Grown struct {
 
 // GrownSince returns what a thread gained since an offset. It is false if anything else may have
 // changed since, but for events of types that no file shows.
-func GrownSince(ctx context.Context, src formats.Source, o *projector.Outline, since events.Offset, thread string, unshown ...string) (g Grown, ok bool, err error) {
+func GrownSince(ctx context.Context, src layouts.Source, o *projector.Outline, since events.Offset, thread string, unshown ...string) (g Grown, ok bool, err error) {
 	if len(o.Damaged()) > 0 {
 		return g, false, nil
 	}
@@ -90,7 +90,7 @@ func GrownSince(ctx context.Context, src formats.Source, o *projector.Outline, s
 // Next returns what the thread gained since an offset, as of which that was found out, without a
 // look at the session: src is as of an offset. It is false as GrownSince is, if only the session
 // can tell what has an effect, and if another thread gained something.
-func (g Grown) Next(ctx context.Context, src formats.Source, sub events.Subject, since events.Offset, thread string, unshown ...string) (Grown, bool, error) {
+func (g Grown) Next(ctx context.Context, src layouts.Source, sub events.Subject, since events.Offset, thread string, unshown ...string) (Grown, bool, error) {
 	next := Grown{Had: g.Had + len(g.Turns), Last: g.Last}
 	upto := src.Loader().Upto
 	if upto == 0 {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -49,7 +49,7 @@ func (im importer[S, F, V]) sessions(ctx context.Context, units []Unit) error {
 	defer stop(nil)
 	var group sync.WaitGroup
 	var next atomic.Int64
-	reports := make([]formats.Report, len(units))
+	reports := make([]layouts.Report, len(units))
 	for range min(im.store.Parallel(), len(units)) {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(units); i = int(next.Add(1)) - 1 {

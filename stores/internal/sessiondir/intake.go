@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -17,16 +17,16 @@ import (
 // where they go, and what is reported of them.
 type Intake struct {
 	Stamp
-	Target  formats.Target
-	Options formats.ImportOptions
+	Target  layouts.Target
+	Options layouts.ImportOptions
 	Tree    Tree
 	Root    string          // name under which the folder is exported
 	Marker  string          // of the folder's place
 	Single  string          // name of the one session that was asked for; "": all
 	Adopted bool            // Root is the name of an earlier import of this folder
 	There   map[string]bool // ids of the sessions that existed in the beginning
-	Report  formats.Report
-	Dry     *formats.Rehearsal // the target of a dry run, else nil
+	Report  layouts.Report
+	Dry     *layouts.Rehearsal // the target of a dry run, else nil
 
 	unit     string // what one session is imported from
 	progress *progress
@@ -35,35 +35,35 @@ type Intake struct {
 // progress is told of by one at a time.
 type progress struct {
 	mu   sync.Mutex // guards now, and calls of tell
-	now  formats.Progress
-	tell func(formats.Progress)
+	now  layouts.Progress
+	tell func(layouts.Progress)
 }
 
 // Import opens a folder and has it brought in by run. A dry run appends to a rehearsal.
-func Import(ctx context.Context, target formats.Target, stamp Stamp, at Location, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
-	dir, err := formats.OpenDir(at.Root)
+func Import(ctx context.Context, target layouts.Target, stamp Stamp, at Location, o layouts.ImportOptions, run func(*Intake) error) (layouts.Report, error) {
+	dir, err := layouts.OpenDir(at.Root)
 	if err != nil {
-		return formats.Report{}, err
+		return layouts.Report{}, err
 	}
 	defer dir.Close()
-	in := newIntake(ctx, target, stamp, dir, formats.Root{Name: KeyOf(at.Name), Marker: at.Marker}, o)
+	in := newIntake(ctx, target, stamp, dir, layouts.Root{Name: KeyOf(at.Name), Marker: at.Marker}, o)
 	in.Single, in.Report.Dir = at.Single, at.Root
 	return in.carriedOut(run)
 }
 
 // ImportFrom has what is in a storage brought in by run.
-func ImportFrom(ctx context.Context, target formats.Target, stamp Stamp, st formats.Storage, root formats.Root, o formats.ImportOptions, run func(*Intake) error) (formats.Report, error) {
+func ImportFrom(ctx context.Context, target layouts.Target, stamp Stamp, st layouts.Storage, root layouts.Root, o layouts.ImportOptions, run func(*Intake) error) (layouts.Report, error) {
 	return newIntake(ctx, target, stamp, st, root, o).carriedOut(run)
 }
 
-func newIntake(ctx context.Context, target formats.Target, stamp Stamp, st formats.Storage, root formats.Root, o formats.ImportOptions) *Intake {
+func newIntake(ctx context.Context, target layouts.Target, stamp Stamp, st layouts.Storage, root layouts.Root, o layouts.ImportOptions) *Intake {
 	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: NewTree(ctx, st, target), Root: root.Name, Marker: root.Marker, unit: "folder"}
 }
 
-func (in *Intake) carriedOut(run func(*Intake) error) (formats.Report, error) {
+func (in *Intake) carriedOut(run func(*Intake) error) (layouts.Report, error) {
 	in.There, in.progress = make(map[string]bool), &progress{tell: in.Options.Progress}
 	if in.Options.DryRun {
-		in.Dry = formats.NewRehearsal(in.Target)
+		in.Dry = layouts.NewRehearsal(in.Target)
 		in.Target = in.Dry
 	}
 	s := &stored{Target: in.Target}
@@ -82,7 +82,7 @@ func (in *Intake) IsPart() bool { return in.Single != "" || len(in.Options.Only)
 // others.
 func (in *Intake) Part() *Intake {
 	part := *in
-	part.Report = formats.Report{}
+	part.Report = layouts.Report{}
 	return &part
 }
 
@@ -90,7 +90,7 @@ func (in *Intake) Part() *Intake {
 func (in *Intake) Expect(sessions int) { in.progress.now.Of = sessions }
 
 // progressed tells how far the import has got.
-func (in *Intake) progressed(change func(*formats.Progress)) {
+func (in *Intake) progressed(change func(*layouts.Progress)) {
 	in.progress.mu.Lock()
 	defer in.progress.mu.Unlock()
 	change(&in.progress.now)
@@ -102,18 +102,18 @@ func (in *Intake) progressed(change func(*formats.Progress)) {
 // Added counts events as they go in.
 func (in *Intake) Added(n int) {
 	in.Report.Events += n
-	in.progressed(func(p *formats.Progress) { p.Events += n })
+	in.progressed(func(p *layouts.Progress) { p.Events += n })
 }
 
 // Read counts a file that was read.
 func (in *Intake) Read(size int64) {
 	in.Report.Bytes += size
-	in.progressed(func(p *formats.Progress) { p.Files, p.Bytes = p.Files+1, p.Bytes+size })
+	in.progressed(func(p *layouts.Progress) { p.Files, p.Bytes = p.Files+1, p.Bytes+size })
 }
 
 // Problem reports what is wrong with a file.
 func (in *Intake) Problem(file string, line int, reason string) {
-	in.Report.Problems = append(in.Report.Problems, formats.Problem{File: file, Line: line, Reason: reason})
+	in.Report.Problems = append(in.Report.Problems, layouts.Problem{File: file, Line: line, Reason: reason})
 }
 
 // Skipped reports what is neither a file nor a folder.
@@ -147,7 +147,7 @@ func (in *Intake) Settle(ctx context.Context, place string, err error) error {
 	if err := in.Spare(ctx, place, err); err != nil {
 		return cmp.Or(ctx.Err(), fmt.Errorf("%s: %w", place, err))
 	}
-	in.progressed(func(p *formats.Progress) { p.Sessions++ })
+	in.progressed(func(p *layouts.Progress) { p.Sessions++ })
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -18,20 +18,20 @@ import (
 // with all files that are kept for it, and so is each file beside them. A layout embeds it.
 type Layout[S Store[S, F, V], F Found[V], V View] struct{ Store S }
 
-// Name implements formats.Renderer.
+// Name implements layouts.Renderer.
 func (l Layout[S, F, V]) Name() string { return l.Store.Stamp().Format }
 
-// Exports implements formats.Chooser.
+// Exports implements layouts.Chooser.
 func (l Layout[S, F, V]) Exports(kind string) bool { return l.Store.Exports(kind) }
 
-// Sniff implements formats.Layout: the root, the folder around it, that of the sessions, and the
+// Sniff implements layouts.Layout: the root, the folder around it, that of the sessions, and the
 // folder of one session.
 func (l Layout[S, F, V]) Sniff(path string) bool {
 	_, err := l.Store.Shape().Locate(path)
 	return err == nil
 }
 
-// Import implements formats.Layout. It imports a folder that Sniff recognises, and never writes into
+// Import implements layouts.Layout. It imports a folder that Sniff recognises, and never writes into
 // it.
 //
 // Importing again adds what has changed and nothing else. A session that is in the store already,
@@ -39,16 +39,16 @@ func (l Layout[S, F, V]) Sniff(path string) bool {
 // refused, unless o.Merge: it is left as it is and the rest goes in. Malformed pieces are problems
 // of the report, with file and line. An error means that the import ended early; importing again
 // goes on from there.
-func (l Layout[S, F, V]) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
+func (l Layout[S, F, V]) Import(ctx context.Context, target layouts.Target, path string, o layouts.ImportOptions) (layouts.Report, error) {
 	at, err := l.Store.Shape().Locate(path)
 	if err != nil {
-		return formats.Report{}, err
+		return layouts.Report{}, err
 	}
 	return Import(ctx, target, l.Store.Stamp(), at, o, func(in *Intake) error { return l.bring(ctx, in) })
 }
 
-// ImportFrom implements formats.Layout. The storage is the root.
-func (l Layout[S, F, V]) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
+// ImportFrom implements layouts.Layout. The storage is the root.
+func (l Layout[S, F, V]) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, root layouts.Root, o layouts.ImportOptions) (layouts.Report, error) {
 	return ImportFrom(ctx, target, l.Store.Stamp(), st, root, o, func(in *Intake) error { return l.bring(ctx, in) })
 }
 
@@ -65,13 +65,13 @@ func (l Layout[S, F, V]) bring(ctx context.Context, in *Intake) error {
 	return im.run(ctx)
 }
 
-// Files implements formats.Renderer.
-func (l Layout[S, F, V]) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+// Files implements layouts.Renderer.
+func (l Layout[S, F, V]) Files(ctx context.Context, src layouts.Source, s *projector.Session) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		v := l.Store.View(src, s)
 		paths, err := v.Paths(ctx)
 		if err != nil {
-			yield(formats.File{Path: v.Dir()}, err)
+			yield(layouts.File{Path: v.Dir()}, err)
 			return
 		}
 		prefix := v.Dir()
@@ -82,25 +82,25 @@ func (l Layout[S, F, V]) Files(ctx context.Context, src formats.Source, s *proje
 	}
 }
 
-// RootFiles implements formats.Renderer.
-func (l Layout[S, F, V]) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
+// RootFiles implements layouts.Renderer.
+func (l Layout[S, F, V]) RootFiles(ctx context.Context, src layouts.Source, root string) iter.Seq2[layouts.File, error] {
 	return ExportRoot(ctx, src, root, l.Store.Shape().isRootFile)
 }
 
-// Subject implements formats.Layout: the session of a file in a session's folder, the document of
+// Subject implements layouts.Layout: the session of a file in a session's folder, the document of
 // any other.
-func (l Layout[S, F, V]) Subject(ctx context.Context, src formats.Source, root, path string) (events.Subject, bool) {
+func (l Layout[S, F, V]) Subject(ctx context.Context, src layouts.Source, root, path string) (events.Subject, bool) {
 	if id, ok := l.Store.Beside(path); ok {
 		return events.Session(src.Namespace(), id), true
 	}
 	shape := l.Store.Shape()
-	if shape.Files && formats.IsFileName(path) {
+	if shape.Files && layouts.IsFileName(path) {
 		return l.Store.Named(ctx, src, path)
 	}
 	rest, in := strings.CutPrefix(path, shape.Sessions+"/")
 	dir, inside, below := strings.Cut(rest, "/")
 	switch {
-	case in && below && inside != "" && formats.IsFileName(dir):
+	case in && below && inside != "" && layouts.IsFileName(dir):
 		return l.Store.Named(ctx, src, dir)
 	case slices.Contains(strings.Split(path, "/"), "") || !shape.isRootFile(path):
 		return events.Subject{}, false
@@ -108,8 +108,8 @@ func (l Layout[S, F, V]) Subject(ctx context.Context, src formats.Source, root, 
 	return l.Store.Document(src.Namespace(), root, path), true
 }
 
-// Unit implements formats.Layout.
-func (l Layout[S, F, V]) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+// Unit implements layouts.Layout.
+func (l Layout[S, F, V]) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch {
 	case sub.Namespace != src.Namespace():
 	case sub.IsSession():
@@ -130,43 +130,43 @@ func (l Layout[S, F, V]) Unit(ctx context.Context, src formats.Source, root form
 }
 
 // isLive reports whether a root is the folder of a tree, which shows the sessions of every root.
-func isLive(root formats.Root) bool { return root.Name == formats.LiveRoot }
+func isLive(root layouts.Root) bool { return root.Name == layouts.LiveRoot }
 
-// Place implements formats.Layout: the folder of a session.
-func (l Layout[S, F, V]) Place(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject) (formats.Place, error) {
+// Place implements layouts.Layout: the folder of a session.
+func (l Layout[S, F, V]) Place(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject) (layouts.Place, error) {
 	if !unit.IsSession() {
 		return PlaceOfRootFile(ctx, src, root.Name, unit)
 	}
 	o, err := Outline(ctx, src, l.Store, root, unit)
 	if err != nil {
-		return formats.Place{}, err
+		return layouts.Place{}, err
 	}
 	v := l.Store.View(src, &projector.Session{Subject: o.Subject(), Ledger: o.Ledger()})
-	return formats.Place{Path: v.Dir(), Folder: true}, nil
+	return layouts.Place{Path: v.Dir(), Folder: true}, nil
 }
 
-// UnitFiles implements formats.Layout.
-func (l Layout[S, F, V]) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+// UnitFiles implements layouts.Layout.
+func (l Layout[S, F, V]) UnitFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
 	if unit.IsSession() {
 		return SessionFiles(ctx, src, l, unit, at)
 	}
-	return func(yield func(formats.File, error) bool) { yield(RootFile(ctx, src, root.Name, unit)) }
+	return func(yield func(layouts.File, error) bool) { yield(RootFile(ctx, src, root.Name, unit)) }
 }
 
 // SessionFiles yields the files of a unit that is a session, as an export does.
-func SessionFiles(ctx context.Context, src formats.Source, l formats.Renderer, unit events.Subject, at string) func(func(formats.File, error) bool) {
-	return func(yield func(formats.File, error) bool) {
+func SessionFiles(ctx context.Context, src layouts.Source, l layouts.Renderer, unit events.Subject, at string) func(func(layouts.File, error) bool) {
+	return func(yield func(layouts.File, error) bool) {
 		s, err := src.Loader().Session(ctx, unit, 0)
 		if err != nil {
-			yield(formats.File{Path: at}, err)
+			yield(layouts.File{Path: at}, err)
 			return
 		}
 		l.Files(ctx, src, s)(yield)
 	}
 }
 
-// UnitAt implements formats.Layout.
-func (l Layout[S, F, V]) UnitAt(ctx context.Context, src formats.Source, root formats.Root, path string) (events.Subject, bool, error) {
+// UnitAt implements layouts.Layout.
+func (l Layout[S, F, V]) UnitAt(ctx context.Context, src layouts.Source, root layouts.Root, path string) (events.Subject, bool, error) {
 	if !IsPath(path) {
 		return events.Subject{}, false, nil
 	}
@@ -189,8 +189,8 @@ func (l Layout[S, F, V]) UnitAt(ctx context.Context, src formats.Source, root fo
 	return sub, err == nil && outside(o.Ledger(), l.Store, root) == "", err
 }
 
-// Removal implements formats.Layout. A session is archived.
-func (l Layout[S, F, V]) Removal(ctx context.Context, src formats.Source, unit events.Subject) ([]log.Part, error) {
+// Removal implements layouts.Layout. A session is archived.
+func (l Layout[S, F, V]) Removal(ctx context.Context, src layouts.Source, unit events.Subject) ([]log.Part, error) {
 	if unit.IsSession() {
 		return l.Store.Stamp().Archived(ctx, src, unit, nil)
 	}
@@ -204,8 +204,8 @@ type chooser interface {
 }
 
 // Outline opens the session that a unit is. One that has no files in the root is
-// projector.ErrNotFound, and a *formats.LeftOutError if it is not archived.
-func Outline(ctx context.Context, src formats.Source, c chooser, root formats.Root, unit events.Subject) (*projector.Outline, error) {
+// projector.ErrNotFound, and a *layouts.LeftOutError if it is not archived.
+func Outline(ctx context.Context, src layouts.Source, c chooser, root layouts.Root, unit events.Subject) (*projector.Outline, error) {
 	o, err := src.Loader().Outline(ctx, unit, 0)
 	switch {
 	case err != nil:
@@ -213,7 +213,7 @@ func Outline(ctx context.Context, src formats.Source, c chooser, root formats.Ro
 		err = fmt.Errorf("%s has no files in %s: %w", unit, root.Name, projector.ErrNotFound)
 	default:
 		if reason := outside(o.Ledger(), c, root); reason != "" {
-			err = &formats.LeftOutError{Unit: unit, Reason: reason}
+			err = &layouts.LeftOutError{Unit: unit, Reason: reason}
 		}
 	}
 	return o, err
@@ -221,7 +221,7 @@ func Outline(ctx context.Context, src formats.Source, c chooser, root formats.Ro
 
 // outside returns why a session is not shown in a root, "" if it is: one that was imported from
 // there, and one that no import brought. A tree shows every session that this layout imported, too.
-func outside(l *projector.Ledger, c chooser, root formats.Root) string {
+func outside(l *projector.Ledger, c chooser, root layouts.Root) string {
 	format := c.Stamp().Format
 	switch o := l.Origin(); {
 	case o != nil && o.Format != format:

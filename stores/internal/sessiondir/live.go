@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -25,7 +25,7 @@ func IsPath(name string) bool {
 
 // Removed is the append by which a document is deleted whose file is gone; nothing if it is not
 // there.
-func (s Stamp) Removed(ctx context.Context, src formats.Source, doc events.Subject) ([]log.Part, error) {
+func (s Stamp) Removed(ctx context.Context, src layouts.Source, doc events.Subject) ([]log.Part, error) {
 	have, err := Load(ctx, src, doc)
 	if err != nil || !have.Exists {
 		return nil, err
@@ -37,7 +37,7 @@ func (s Stamp) Removed(ctx context.Context, src formats.Source, doc events.Subje
 
 // Archived is the append by which a session is put away whose files are gone; nothing if it is
 // not there, or put away already. What follows from the state of the session may be set with it.
-func (s Stamp) Archived(ctx context.Context, src formats.Source, session events.Subject, more func(*projector.Outline) (events.Fields, error)) ([]log.Part, error) {
+func (s Stamp) Archived(ctx context.Context, src layouts.Source, session events.Subject, more func(*projector.Outline) (events.Fields, error)) ([]log.Part, error) {
 	o, err := src.Loader().Peek(ctx, session)
 	if err != nil || o.Offset() == 0 || IsArchived(o.Ledger()) {
 		return nil, err
@@ -56,7 +56,7 @@ func (s Stamp) Archived(ctx context.Context, src formats.Source, session events.
 
 // Now is the time by a store's log, or if the source does not say it that of the session's
 // newest record.
-func Now(ctx context.Context, src formats.Source, l *projector.Ledger) (time.Time, error) {
+func Now(ctx context.Context, src layouts.Source, l *projector.Ledger) (time.Time, error) {
 	if st, ok := src.(logTimer); ok {
 		return st.LogTime(ctx)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // Location says which folder a path means.
@@ -44,7 +44,7 @@ func (s Shape) Find(path string) (Location, error) {
 		return Location{}, err
 	}
 	if !info.IsDir() {
-		return Location{}, fmt.Errorf("%s: %s: is not a folder: %w", s.Layout, path, formats.ErrUnknownLayout)
+		return Location{}, fmt.Errorf("%s: %s: is not a folder: %w", s.Layout, path, layouts.ErrUnknownLayout)
 	}
 	at, parent := Location{Root: abs, Name: filepath.Base(abs)}, filepath.Dir(abs)
 	switch {
@@ -57,7 +57,7 @@ func (s Shape) Find(path string) (Location, error) {
 		at.Single, at.Root = at.Name, filepath.Dir(parent)
 		at.Name = filepath.Base(at.Root)
 	default:
-		return at, fmt.Errorf("%s: %s: %s: %w", s.Layout, path, s.Nothing, formats.ErrUnknownLayout)
+		return at, fmt.Errorf("%s: %s: %s: %w", s.Layout, path, s.Nothing, layouts.ErrUnknownLayout)
 	}
 	return at, nil
 }
@@ -97,7 +97,7 @@ func IsFile(name string) bool {
 // Settled gives the location a name that files can have, and the marker of its
 // place.
 func (l Location) Settled() (Location, error) {
-	if !formats.IsFileName(l.Name) || l.Name == string(filepath.Separator) {
+	if !layouts.IsFileName(l.Name) || l.Name == string(filepath.Separator) {
 		l.Name = "root"
 	}
 	real, err := filepath.EvalSymlinks(l.Root)

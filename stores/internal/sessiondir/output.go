@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -24,7 +24,7 @@ type Output struct {
 	Whole  bool              // its document has the bytes
 	Moved  bool              // its document has what it was, but the state has moved on
 
-	// Problem says what it lacks of what was imported, as formats.File has it.
+	// Problem says what it lacks of what was imported, as layouts.File has it.
 	Problem string
 
 	// Open turns what its document holds into the file. nil: it is the file.
@@ -34,7 +34,7 @@ type Output struct {
 	// is the layout's, and not called for a file that is kept whole.
 	Render func(w io.Writer) error
 
-	src formats.Source
+	src layouts.Source
 	ns  string
 	doc events.Subject
 	at  events.Offset
@@ -44,7 +44,7 @@ type Output struct {
 
 // OutputOf decides where the bytes of a file come from. sum hashes what the state renders
 // by a format; it is asked only if that decides.
-func OutputOf(src formats.Source, s *projector.Session, path string, sum func(events.FileFormat) (string, error)) (Output, error) {
+func OutputOf(src layouts.Source, s *projector.Session, path string, sum func(events.FileFormat) (string, error)) (Output, error) {
 	o := Output{Path: path, src: src, ns: s.Subject.Namespace}
 	o.Format, o.Known = s.Ledger.Formats[KeyOf(path)]
 	if o.Format.Doc == "" && !o.Format.Gone {
@@ -191,17 +191,17 @@ func (o Output) Holds(ctx context.Context, sum string) (bool, error) {
 }
 
 // Way says how the bytes of the file are kept.
-func (o Output) Way() formats.Way { return WayOf(o.Whole, o.Format) }
+func (o Output) Way() layouts.Way { return WayOf(o.Whole, o.Format) }
 
 // WayOf says how the bytes of a file are kept that has a format.
-func WayOf(whole bool, f events.FileFormat) formats.Way {
+func WayOf(whole bool, f events.FileFormat) layouts.Way {
 	switch {
 	case whole:
-		return formats.Whole
+		return layouts.Whole
 	case f.Derived:
-		return formats.Derived
+		return layouts.Derived
 	}
-	return formats.Exact
+	return layouts.Exact
 }
 
 // errMovedOn says that a file was kept whole, and that the session has nothing for it any
@@ -220,8 +220,8 @@ func Paths(s *projector.Session, others ...string) []string {
 // Files yields the files of a session, whose paths begin with a prefix there. find returns
 // the file of a path and whether there is one.
 func Files(ctx context.Context, prefix string, paths []string,
-	find func(context.Context, string) (Output, bool, error)) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+	find func(context.Context, string) (Output, bool, error)) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		for _, name := range paths {
 			o, ok, err := find(ctx, name)
 			if err == nil && !ok {
@@ -237,8 +237,8 @@ func Files(ctx context.Context, prefix string, paths []string,
 	}
 }
 
-func (o Output) file(ctx context.Context, prefix string) formats.File {
-	f := formats.File{Path: prefix + o.Path, Mode: formats.FileMode(o.Format.Mode), Way: o.Way(), Problem: o.Problem,
+func (o Output) file(ctx context.Context, prefix string) layouts.File {
+	f := layouts.File{Path: prefix + o.Path, Mode: layouts.FileMode(o.Format.Mode), Way: o.Way(), Problem: o.Problem,
 		Write: func(w io.Writer) error { return o.Write(ctx, w) }}
 	if o.Moved {
 		f.Note = "the session has moved on since this file was kept whole: rendered from the state"

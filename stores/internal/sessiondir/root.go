@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -27,7 +27,7 @@ func DocumentOf(ns, root, path, dir string) events.Subject {
 // rootFiles yields the documents of the files that belong to a root and to none of its
 // sessions. isOwn says so of a path, as far as the path tells (nil: it does not); the links
 // of a document tell the rest.
-func rootFiles(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[Stored, error] {
+func rootFiles(ctx context.Context, src layouts.Source, root string, isOwn func(path string) bool) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
 		for info, err := range src.Subjects(ctx, events.KindFile) {
 			if err != nil {
@@ -50,8 +50,8 @@ func rootFiles(ctx context.Context, src formats.Source, root string, isOwn func(
 }
 
 // ExportRoot yields the files of a root that rootFiles finds.
-func ExportRoot(ctx context.Context, src formats.Source, root string, isOwn func(path string) bool) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+func ExportRoot(ctx context.Context, src layouts.Source, root string, isOwn func(path string) bool) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		for have, err := range rootFiles(ctx, src, root, isOwn) {
 			if !yield(have.file(ctx, src, root), err) {
 				return
@@ -60,14 +60,14 @@ func ExportRoot(ctx context.Context, src formats.Source, root string, isOwn func
 	}
 }
 
-func (st Stored) file(ctx context.Context, src formats.Source, root string) formats.File {
-	return formats.File{Path: st.pathIn(root), Mode: formats.FileMode(st.mode()), Way: formats.Whole,
+func (st Stored) file(ctx context.Context, src layouts.Source, root string) layouts.File {
+	return layouts.File{Path: st.pathIn(root), Mode: layouts.FileMode(st.mode()), Way: layouts.Whole,
 		Write: func(w io.Writer) error { return writeDocument(ctx, src, st.Doc, 0, w) }}
 }
 
 // RootFile returns the file that a document is which belongs to a root and to none of its
 // sessions. One that is not there, or is another document, is projector.ErrNotFound.
-func RootFile(ctx context.Context, src formats.Source, root string, doc events.Subject) (formats.File, error) {
+func RootFile(ctx context.Context, src layouts.Source, root string, doc events.Subject) (layouts.File, error) {
 	have, err := Load(ctx, src, doc)
 	if err == nil && (!have.Exists || have.ofSession() || doc.Kind != events.KindFile || !strings.HasPrefix(doc.ID, root+"/")) {
 		err = fmt.Errorf("%s is no file of %s: %w", doc, root, projector.ErrNotFound)
@@ -76,9 +76,9 @@ func RootFile(ctx context.Context, src formats.Source, root string, doc events.S
 }
 
 // PlaceOfRootFile says where RootFile has its file.
-func PlaceOfRootFile(ctx context.Context, src formats.Source, root string, doc events.Subject) (formats.Place, error) {
+func PlaceOfRootFile(ctx context.Context, src layouts.Source, root string, doc events.Subject) (layouts.Place, error) {
 	f, err := RootFile(ctx, src, root, doc)
-	return formats.Place{Path: f.Path}, err
+	return layouts.Place{Path: f.Path}, err
 }
 
 func (st Stored) ofSession() bool {
@@ -142,7 +142,7 @@ func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func
 	if err := in.Keep(ctx, doc, &events.Origin{Root: in.Root, Marker: in.Marker}, f); err != nil {
 		return nil, err
 	}
-	in.Report.Files.Add(formats.Whole)
+	in.Report.Files.Add(layouts.Whole)
 	in.Read(f.Size)
 	return f, nil
 }

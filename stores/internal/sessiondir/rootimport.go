@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // rootFiles keeps the files that belong to no session, and takes away those that are gone.
@@ -46,7 +46,7 @@ func (im importer[S, F, V]) rootFolder(ctx context.Context, dir string, seen map
 		switch {
 		case e.Dir && im.shape.Flat:
 			if dir == "." && full != im.shape.Sessions {
-				im.Report.Notes = append(im.Report.Notes, formats.Problem{File: full, Reason: "a folder that is not part of the layout: not imported"})
+				im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: full, Reason: "a folder that is not part of the layout: not imported"})
 			}
 		case e.Dir && dir == im.shape.Sessions:
 		case e.Dir:

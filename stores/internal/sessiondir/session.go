@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
 
 // idOf returns the id that a folder's name stands for.
 func idOf(name string) string {
-	if id, ok := formats.ParseFileName(name); ok {
+	if id, ok := layouts.ParseFileName(name); ok {
 		return id
 	}
 	return name
@@ -21,16 +21,16 @@ func idOf(name string) string {
 
 // SessionOf returns the id of the session whose folder has a name. A shortened name
 // is looked for among the sessions there are.
-func SessionOf(ctx context.Context, src formats.Source, name string) (string, bool) {
-	if !formats.IsShortened(name) {
+func SessionOf(ctx context.Context, src layouts.Source, name string) (string, bool) {
+	if !layouts.IsShortened(name) {
 		return idOf(name), true
 	}
-	sub, ok := FindSession(ctx, src, func(id string) bool { return formats.FileName(id) == name })
+	sub, ok := FindSession(ctx, src, func(id string) bool { return layouts.FileName(id) == name })
 	return sub.ID, ok
 }
 
 // FindSession returns the first session with an id that is as it should be.
-func FindSession(ctx context.Context, src formats.Source, is func(id string) bool) (events.Subject, bool) {
+func FindSession(ctx context.Context, src layouts.Source, is func(id string) bool) (events.Subject, bool) {
 	for info, err := range src.Subjects(ctx, events.KindSession) {
 		if err != nil {
 			break
@@ -44,7 +44,7 @@ func FindSession(ctx context.Context, src formats.Source, is func(id string) boo
 
 // Imported returns the file that session.created or session.updated carries, as it
 // was imported last; nil if there is none.
-func Imported(ctx context.Context, src formats.Source, s *projector.Session) (events.Raw, error) {
+func Imported(ctx context.Context, src layouts.Source, s *projector.Session) (events.Raw, error) {
 	at := max(s.Ledger.Raw[events.TypeSessionCreated], s.Ledger.Raw[events.TypeSessionUpdated])
 	if at == 0 {
 		return nil, nil
@@ -94,7 +94,7 @@ func KeepFirst(thread string, n int, meta events.Raw) *events.ThreadReplaced {
 
 // ChangedSince returns the types of the events that others appended to a session
 // after the last one of a source.
-func ChangedSince(ctx context.Context, src formats.Source, sub events.Subject, source string) (map[string]bool, error) {
+func ChangedSince(ctx context.Context, src layouts.Source, sub events.Subject, source string) (map[string]bool, error) {
 	types := make(map[string]bool)
 	for rec, err := range src.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
 		if _, damaged := errors.AsType[*events.DamageError](err); damaged {

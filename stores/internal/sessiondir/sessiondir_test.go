@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -52,7 +52,7 @@ func TestRehearsal(t *testing.T) {
 	if _, err := st.Append(ctx, sub, log.Any, turn(t, "1")); err != nil {
 		t.Fatal(err)
 	}
-	r := formats.NewRehearsal(st)
+	r := layouts.NewRehearsal(st)
 	ack, err := r.Append(ctx, sub, log.Any, turn(t, "2"), turn(t, "3"))
 	if err != nil || ack.Last != ack.First+1 {
 		t.Fatal(ack, err)
@@ -166,7 +166,7 @@ func TestTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	root, err := formats.OpenDir(dir)
+	root, err := layouts.OpenDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

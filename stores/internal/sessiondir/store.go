@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -15,12 +15,12 @@ type Store[S any, F Found[V], V View] interface {
 	Stamp() Stamp
 	// Shape returns how the folders are called and known.
 	Shape() Shape
-	// Exports implements formats.Chooser.
+	// Exports implements layouts.Chooser.
 	Exports(kind string) bool
 	// Document names the document of a file that is kept whole.
 	Document(ns, root, path string) events.Subject
 	// View renders a session as it is. It reads nothing.
-	View(src formats.Source, s *projector.Session) V
+	View(src layouts.Source, s *projector.Session) V
 	// Birth reads what the folder of a session says of its beginning.
 	Birth(in *Intake, u Unit) string
 	// List finds the files of a session's folder, and the session's id. It is called again if
@@ -34,12 +34,12 @@ type Store[S any, F Found[V], V View] interface {
 	// Parallel returns how many sessions are imported at the same time.
 	Parallel() int
 	// Named returns the session whose folder has a name.
-	Named(ctx context.Context, src formats.Source, name string) (events.Subject, bool)
+	Named(ctx context.Context, src layouts.Source, name string) (events.Subject, bool)
 	// Beside returns the id of the session that a file beside the sessions' folders is.
 	Beside(path string) (id string, ok bool)
 	// At checks the subject that a path has by its name. The store may return another one, and
 	// returns false where an import would not read a file.
-	At(ctx context.Context, src formats.Source, path string, sub events.Subject) (events.Subject, bool)
+	At(ctx context.Context, src layouts.Source, path string, sub events.Subject) (events.Subject, bool)
 	// Takes reports whether a file beside the sessions' folders is not to be kept whole.
 	Takes(ctx context.Context, in *Intake, full string) (bool, error)
 	// Kept is called with each file that was kept whole.
@@ -113,7 +113,7 @@ func (Defaults) Units(in *Intake, dir string) ([]Unit, error) { return in.Units(
 func (Defaults) Parallel() int { return 1 }
 
 // Named implements Store: folders are called after the ids.
-func (Defaults) Named(ctx context.Context, src formats.Source, name string) (events.Subject, bool) {
+func (Defaults) Named(ctx context.Context, src layouts.Source, name string) (events.Subject, bool) {
 	id, ok := SessionOf(ctx, src, name)
 	return events.Session(src.Namespace(), id), ok
 }
@@ -122,7 +122,7 @@ func (Defaults) Named(ctx context.Context, src formats.Source, name string) (eve
 func (Defaults) Beside(string) (string, bool) { return "", false }
 
 // At implements Store: the name is right.
-func (Defaults) At(_ context.Context, _ formats.Source, _ string, sub events.Subject) (events.Subject, bool) {
+func (Defaults) At(_ context.Context, _ layouts.Source, _ string, sub events.Subject) (events.Subject, bool) {
 	return sub, true
 }
 

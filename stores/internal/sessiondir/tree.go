@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
 // Tree is the imported folder, wherever it is, for as long as the import lasts.
 type Tree struct {
 	ctx context.Context // the import's
-	st  formats.Storage
+	st  layouts.Storage
 
-	target formats.Target // it may know what time it is
+	target layouts.Target // it may know what time it is
 }
 
 // NewTree returns the folder that is to be imported into a target.
-func NewTree(ctx context.Context, st formats.Storage, target formats.Target) Tree {
+func NewTree(ctx context.Context, st layouts.Storage, target layouts.Target) Tree {
 	return Tree{ctx, st, target}
 }
 
@@ -30,7 +30,7 @@ func (t Tree) Open(name string) (io.ReadCloser, error) { return t.st.Read(t.ctx,
 
 // Entries lists a folder, "." for the root, sorted by name. The names are those of the
 // storage, whatever their encoding.
-func (t Tree) Entries(name string) ([]formats.Entry, error) {
+func (t Tree) Entries(name string) ([]layouts.Entry, error) {
 	if name == "." {
 		name = ""
 	}
@@ -45,7 +45,7 @@ func (t Tree) IsDir(name string) bool {
 
 // IsOdd reports whether an entry is neither a file nor a folder, such as a link: it is not
 // looked into.
-func IsOdd(e formats.Entry) bool { return !e.Dir && e.Size < 0 }
+func IsOdd(e layouts.Entry) bool { return !e.Dir && e.Size < 0 }
 
 // Oldest returns the time at which the first of some files was changed last. Where the storage
 // knows of no such time it is what the store calls now, or the beginning of all times if the

@@ -5,14 +5,14 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 )
 
 // stored is a target that goes on when trees of files do not show what it appended: that is
 // stored, and the import reports it at its end.
 type stored struct {
-	formats.Target
+	layouts.Target
 
 	mu  sync.Mutex
 	err error // the first
@@ -32,19 +32,19 @@ func (s *stored) pass(err error) error {
 }
 
 // report adds what was kept to the problems of an import.
-func (s *stored) report(r *formats.Report) {
+func (s *stored) report(r *layouts.Report) {
 	if s.err != nil {
-		r.Problems = append(r.Problems, formats.Problem{Reason: s.err.Error()})
+		r.Problems = append(r.Problems, layouts.Problem{Reason: s.err.Error()})
 	}
 }
 
-// Append implements formats.Target.
+// Append implements layouts.Target.
 func (s *stored) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
 	ack, err := s.Target.Append(ctx, sub, expect, evs...)
 	return ack, s.pass(err)
 }
 
-// AppendSeries implements formats.Target.
+// AppendSeries implements layouts.Target.
 func (s *stored) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
 	ack, added, err := s.Target.AppendSeries(ctx, sub, expect, evs...)
 	return ack, added, s.pass(err)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/perstack"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
@@ -34,14 +34,14 @@ func TestCanariesInFiles(t *testing.T) {
 		})
 		t.Run("P-35 no error and no list tells one", func(t *testing.T) { mustNotTell(t, st, files) })
 		t.Run("P-35 with the key an export is byte-identical", func(t *testing.T) {
-			formattest.MustEqual(t, files, exportedBy(t, in(t, st, "folder"), withKeys(t, olderKey+newerKey)))
+			layouttest.MustEqual(t, files, exportedBy(t, in(t, st, "folder"), withKeys(t, olderKey+newerKey)))
 		})
 		t.Run("P-35 a secret in a message is found: the search sees what it looks at", func(t *testing.T) {
 			own := in(t, st, "clear")
 			r := newRuntime("clear").play(1, 10)
 			r.messages = append(r.messages, r.message("userMessage", "use "+canary("clear")))
 			r.store(r.checkpoint("proceeding"))
-			formattest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, folder(t, r.files), formats.ImportOptions{}))
+			layouttest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, folder(t, r.files), layouts.ImportOptions{}))
 			if !hasCanary(fmt.Sprint(exportedBy(t, own, withKeys(t, olderKey)))) || !tells(t, own) {
 				t.Error("it is not found in a record or an export")
 			}
@@ -56,22 +56,22 @@ func fillWithSecrets(t *testing.T, st *tally.Store, l perstackdir.Layout, files 
 	t.Helper()
 	suspect := newRuntime("s")
 	suspect.storeSetting([2]any{"remark", canary("suspect") + "0aB1cD2eF3"})
-	formattest.MustBeClean(t, mustImportBy(t, l, in(t, st, "folder"), folder(t, files), formats.ImportOptions{}))
+	layouttest.MustBeClean(t, mustImportBy(t, l, in(t, st, "folder"), folder(t, files), layouts.ImportOptions{}))
 	for name, odd := range map[string]map[string]string{
-		"half": formattest.Change(files, aSetting, files[aSetting][:len(files[aSetting])-20]), "copy": formattest.Change(files, aSetting+"~", files[aSetting]),
-		"suspect": formattest.Change(files, "jobs/s/runs/run-s/run-setting.json", suspect.files["jobs/s/runs/run-s/run-setting.json"]),
+		"half": layouttest.Change(files, aSetting, files[aSetting][:len(files[aSetting])-20]), "copy": layouttest.Change(files, aSetting+"~", files[aSetting]),
+		"suspect": layouttest.Change(files, "jobs/s/runs/run-s/run-setting.json", suspect.files["jobs/s/runs/run-s/run-setting.json"]),
 	} {
-		mustImportBy(t, l, in(t, st, name), folder(t, odd), formats.ImportOptions{})
-		mustImportBy(t, l, in(t, st, name+"-without"), folder(t, odd), formats.ImportOptions{NoSecrets: true})
-		mustImportBy(t, bare, in(t, st, name+"-bare"), folder(t, odd), formats.ImportOptions{})
+		mustImportBy(t, l, in(t, st, name), folder(t, odd), layouts.ImportOptions{})
+		mustImportBy(t, l, in(t, st, name+"-without"), folder(t, odd), layouts.ImportOptions{NoSecrets: true})
+		mustImportBy(t, bare, in(t, st, name+"-bare"), folder(t, odd), layouts.ImportOptions{})
 	}
-	changed := formattest.Change(files, aSetting, strings.Replace(files[aSetting], canary("n3"), canary("other"), 1))
+	changed := layouttest.Change(files, aSetting, strings.Replace(files[aSetting], canary("n3"), canary("other"), 1))
 	if changed[aSetting] == files[aSetting] {
 		t.Fatal("nothing was changed")
 	}
 	later := in(t, st, "later")
 	for _, tree := range []map[string]string{files, changed, files} {
-		formattest.MustBeClean(t, mustImportBy(t, l, later, folder(t, tree), formats.ImportOptions{Merge: true}))
+		layouttest.MustBeClean(t, mustImportBy(t, l, later, folder(t, tree), layouts.ImportOptions{Merge: true}))
 	}
 	live := in(t, st, "live")
 	for range 2 {
@@ -139,7 +139,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 			say(name+", settings of "+ns, err, list)
 			tree, err := h.Tree(ctx)
 			say(name+", tree of "+ns, err, tree)
-			out, r := formattest.Exported(t, own, l)
+			out, r := layouttest.Exported(t, own, l)
 			say(name+", export of "+ns, nil, out, r)
 			if len(r.Problems) == 0 {
 				t.Errorf("%s: an export of %s has no problem", name, ns)

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 )
 
 // mustSurvive imports whatever stands in files: it never panics, all of it comes out as it
@@ -21,13 +21,13 @@ func mustSurvive(t *testing.T, files map[string]string) {
 			t.Errorf("%v", p)
 		}
 	}
-	have, r := formattest.Exported(t, st, keyed(t))
-	formattest.MustBeClean(t, r)
-	formattest.MustEqual(t, files, have)
+	have, r := layouttest.Exported(t, st, keyed(t))
+	layouttest.MustBeClean(t, r)
+	layouttest.MustEqual(t, files, have)
 	if again := mustImport(t, st, dir); again.Events != 0 {
 		t.Errorf("a second import: %+v", again)
 	}
-	formattest.Exported(t, st, bare)
+	layouttest.Exported(t, st, bare)
 }
 
 const anEvent = `{"type":"retry","id":"e","expertKey":"x","timestamp":1,"jobId":"a","runId":"r","stepNumber":2,"newMessages":[{"type":"userMessage","id":"m","contents":[{"type":"textPart","id":"p","text":"long enough to be taken out of it, since it is said again"}]}]}`
@@ -50,7 +50,7 @@ func FuzzEventName(f *testing.F) {
 	f.Add("event-1-2-a.2.json", "a.2")
 	f.Add("event-1-2-con.json", "con")
 	f.Fuzz(func(t *testing.T, name, typ string) {
-		if !formats.IsFileName(name) || len(name) > 200 || strings.ContainsAny(name, "/\x00") {
+		if !layouts.IsFileName(name) || len(name) > 200 || strings.ContainsAny(name, "/\x00") {
 			return
 		}
 		mustSurvive(t, map[string]string{"jobs/a/runs/r/" + name: strings.Replace(anEvent, `"retry"`, js(typ), 1), "jobs/a/runs/r/event-1-2-retry.json": anEvent})
@@ -90,11 +90,11 @@ func FuzzFolder(f *testing.F) {
 		f.Add(dir, "checkpoints/x.json", []byte(strings.Replace(job, `"a"`, js(dir), 1)))
 	}
 	f.Fuzz(func(t *testing.T, dir, name string, data []byte) {
-		if !formats.IsFileName(dir) || len(dir) > 240 || strings.ContainsRune(dir+name, 0) {
+		if !layouts.IsFileName(dir) || len(dir) > 240 || strings.ContainsRune(dir+name, 0) {
 			return
 		}
 		for part := range strings.SplitSeq(name, "/") {
-			if !formats.IsFileName(part) || len(part) > 240 || len(name) > 1000 || part == "checkpoints" && name == part || part == "runs" && name == part || strings.HasPrefix(name, "checkpoints/cp.json/") {
+			if !layouts.IsFileName(part) || len(part) > 240 || len(name) > 1000 || part == "checkpoints" && name == part || part == "runs" && name == part || strings.HasPrefix(name, "checkpoints/cp.json/") {
 				return
 			}
 		}

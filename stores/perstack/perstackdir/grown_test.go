@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -101,10 +101,10 @@ func TestImportWhileWritten(t *testing.T) {
 				if random.IntN(5) == 0 {
 					mustImportHalf(t, st, dir, i, w, random.IntN(len(w.content)+1))
 				}
-				formattest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content})
+				layouttest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content})
 			}
 			mustBeClean(t, st, dir)
-			formattest.MustEqual(t, r.files, exported(t, st))
+			layouttest.MustEqual(t, r.files, exported(t, st))
 
 			once := openStore(t)
 			mustBeClean(t, once, folder(t, r.files))
@@ -116,15 +116,15 @@ func TestImportWhileWritten(t *testing.T) {
 }
 
 // mustImportHalf imports while a file is written as far as cut.
-func mustImportHalf(t *testing.T, st formats.Target, dir string, i int, w written, cut int) {
+func mustImportHalf(t *testing.T, st layouts.Target, dir string, i int, w written, cut int) {
 	t.Helper()
-	formattest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content[:cut]})
+	layouttest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content[:cut]})
 	r := mustImport(t, st, dir)
 	if cut == len(w.content) && len(r.Problems) > 0 || len(r.Problems) > 1 {
 		t.Errorf("write %d: %v", i, r.Problems)
 	}
-	have, _ := formattest.Exported(t, st, keyed(t))
-	formattest.MustEqual(t, formattest.ReadTree(t, dir), have)
+	have, _ := layouttest.Exported(t, st, keyed(t))
+	layouttest.MustEqual(t, layouttest.ReadTree(t, dir), have)
 }
 
 // P-29: what a checkpoint or an event repeats is stored once.
@@ -134,7 +134,7 @@ func TestSize(t *testing.T) {
 	r := newRuntime("a").play(steps, size)
 	st := openStore(t)
 	mustBeClean(t, st, folder(t, r.files))
-	formattest.MustEqual(t, r.files, exported(t, st))
+	layouttest.MustEqual(t, r.files, exported(t, st))
 	folderBytes, logBytes, records := 0, 0, 0
 	for _, data := range r.files {
 		folderBytes += len(data)
@@ -164,7 +164,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	first := maps.Clone(r.files)
 	r.steps(1, 100)
 	longer := r.files
-	gone := formattest.Change(first, pathOf(first, "-callTools"), "-")
+	gone := layouttest.Change(first, pathOf(first, "-callTools"), "-")
 	ref := events.RunRef{Kind: "expert", ID: "run-a"}
 	for name, p := range map[string]events.Payload{
 		"turn":       &events.TurnAppended{Entries: []events.Entry{{Thread: "run/run-a", Turn: events.Raw(`{"type":"userMessage"}`)}}},
@@ -176,11 +176,11 @@ func TestChangedMeanwhile(t *testing.T) {
 	} {
 		for next, files := range map[string]map[string]string{"longer": longer, "one gone": gone} {
 			t.Run(name+", folder with "+next, func(t *testing.T) {
-				outcome := func(before bool) (formats.Report, map[string]string, []string) {
+				outcome := func(before bool) (layouts.Report, map[string]string, []string) {
 					st, dir := openStore(t), folder(t, first)
 					mustBeClean(t, st, dir)
 					replaceTree(t, dir, files)
-					m := &formattest.Meddler{Target: st, Subject: events.Session(st.Name, "job/a"), Meanwhile: func() { liveAt(t, st, p) }}
+					m := &layouttest.Meddler{Target: st, Subject: events.Session(st.Name, "job/a"), Meanwhile: func() { liveAt(t, st, p) }}
 					if before {
 						m.Meanwhile()
 						m.Called = true
@@ -189,7 +189,7 @@ func TestChangedMeanwhile(t *testing.T) {
 					if !m.Called {
 						t.Fatal("nobody came between")
 					}
-					have, _ := formattest.Exported(t, st, keyed(t))
+					have, _ := layouttest.Exported(t, st, keyed(t))
 					return r, have, contents(t, st, "a")
 				}
 				want, wantTree, wantContents := outcome(true)
@@ -197,7 +197,7 @@ func TestChangedMeanwhile(t *testing.T) {
 				if !slices.Equal(have.Refused, want.Refused) || have.Events != want.Events || !slices.Equal(haveContents, wantContents) {
 					t.Errorf("%+v, had it come first %+v", have, want)
 				}
-				formattest.MustEqual(t, wantTree, tree)
+				layouttest.MustEqual(t, wantTree, tree)
 			})
 		}
 	}
@@ -227,12 +227,12 @@ func TestCutShort(t *testing.T) {
 	for stop := range 30 {
 		st, dir := openStore(t), folder(t, r.files)
 		b := &breaking{store: st, left: stop}
-		_, err := keyed(t).Import(t.Context(), b, dir, formats.ImportOptions{})
+		_, err := keyed(t).Import(t.Context(), b, dir, layouts.ImportOptions{})
 		if err == nil && b.left >= 0 {
 			break
 		}
 		mustBeClean(t, st, dir)
-		formattest.MustEqual(t, r.files, exported(t, st))
+		layouttest.MustEqual(t, r.files, exported(t, st))
 		if have := contents(t, st, "a"); !slices.Equal(have, want) {
 			t.Errorf("after %d records: %q\nwant %q", stop, have, want)
 		}
@@ -280,7 +280,7 @@ func TestSeveralJobs(t *testing.T) {
 	if r := mustImport(t, st, dir); r.Events != 0 { // a job whose folder is gone stays
 		t.Errorf("%+v", r)
 	}
-	if have, _ := formattest.Exported(t, st, keyed(t)); !strings.Contains(have["jobs/job-1/job.json"], "job-1") {
+	if have, _ := layouttest.Exported(t, st, keyed(t)); !strings.Contains(have["jobs/job-1/job.json"], "job-1") {
 		t.Error("it is gone from the store")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/stores/perstack"
 )
@@ -32,7 +32,7 @@ func TestHostileFolders(t *testing.T) {
 		"B9 the largest number that every reader has": pair(event("9007199254740991-1-x", "x", "x", 1<<53-1, 1)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			st, files := storetest.Memory(t, tally.Config{}), formattest.Change(base, files...)
+			st, files := storetest.Memory(t, tally.Config{}), layouttest.Change(base, files...)
 			if r := mustComeBackOf(t, st, files); len(r.Problems) > 0 || r.Files.Whole > 0 && !strings.HasSuffix(name, "..") { // whose file has another name here
 				t.Errorf("%+v", r)
 			}
@@ -64,7 +64,7 @@ func TestHostileFolders(t *testing.T) {
 	})
 	t.Run("B9 steps are listed by their number", func(t *testing.T) {
 		st := storetest.Memory(t, tally.Config{})
-		mustBeClean(t, st, folder(t, formattest.Change(base, append(pair(event("5-9-late", "x", "late", 5, 9)), pair(event("6-2-early", "y", "early", 6, 2))...)...)))
+		mustBeClean(t, st, folder(t, layouttest.Change(base, append(pair(event("5-9-late", "x", "late", 5, 9)), pair(event("6-2-early", "y", "early", 6, 2))...)...)))
 		metas, err := perstack.GetEventsByRun(t.Context(), st, "a", "run-a")
 		if err != nil || !slices.IsSortedFunc(metas, func(a, b perstack.EventMeta) int { return int(a.StepNumber - b.StepNumber) }) || metas[len(metas)-1].Type != "late" {
 			t.Errorf("they are %v, %v", metas, err)

@@ -5,7 +5,7 @@ import (
 	"path"
 	"unicode/utf8"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
@@ -32,7 +32,7 @@ func distinct(in *sessiondir.Intake, units []sessiondir.Unit) []sessiondir.Unit 
 func identified(in *sessiondir.Intake, at sessiondir.Unit) sessiondir.Unit {
 	name := path.Base(at.Dir)
 	id := at.ID
-	if id != name || formats.FileName(id) != name {
+	if id != name || layouts.FileName(id) != name {
 		if says, ok := says(in, at); ok && isNameOf(name, says) {
 			id = says
 		} else if !utf8.ValidString(id) {

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 )
 
 // respelled is a document with its members in another order, others beside them, and text and numbers
@@ -50,7 +50,7 @@ func TestRoundTrip(t *testing.T) {
 		if r.Added != 1 || r.Files.Whole != 0 || r.Files.Exact != len(files) || r.Root != "proj" {
 			t.Errorf("%+v", r)
 		}
-		formattest.MustEqual(t, files, exported(t, st))
+		layouttest.MustEqual(t, files, exported(t, st))
 		if again := mustBeClean(t, st, dir); again.Events != 0 || again.Unchanged != 1 {
 			t.Errorf("a second import: %+v", again)
 		}
@@ -73,8 +73,8 @@ func TestRoundTrip(t *testing.T) {
 				}
 			}
 			r := mustBeClean(t, st, dir)
-			formattest.MustExport(t, st, keyed(t), out, formats.ExportOptions{Root: r.Root})
-			formattest.MustEqual(t, files, formattest.ReadTree(t, out))
+			layouttest.MustExport(t, st, keyed(t), out, layouts.ExportOptions{Root: r.Root})
+			layouttest.MustEqual(t, files, layouttest.ReadTree(t, out))
 			for name := range files {
 				a, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
 				b, other := os.Stat(filepath.Join(out, filepath.FromSlash(name)))

@@ -11,10 +11,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { done(); os.Exit(code) }))
 }
 
-type store = formattest.Store
+type store = layouttest.Store
 
-func openStore(t testing.TB) store { return formattest.OpenStore(t) }
+func openStore(t testing.TB) store { return layouttest.OpenStore(t) }
 
 func ringOf(t testing.TB, id string) *sealed.Ring {
 	t.Helper()
@@ -46,7 +46,7 @@ func keyed(t testing.TB) perstackdir.Layout {
 
 var bare perstackdir.Layout
 
-func mustImportBy(t testing.TB, l perstackdir.Layout, st formats.Target, dir string, o formats.ImportOptions) formats.Report {
+func mustImportBy(t testing.TB, l perstackdir.Layout, st layouts.Target, dir string, o layouts.ImportOptions) layouts.Report {
 	t.Helper()
 	r, err := l.Import(t.Context(), st, dir, o)
 	if err != nil {
@@ -55,31 +55,31 @@ func mustImportBy(t testing.TB, l perstackdir.Layout, st formats.Target, dir str
 	return r
 }
 
-func mustImport(t testing.TB, st formats.Target, dir string) formats.Report {
+func mustImport(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	t.Helper()
-	return mustImportBy(t, keyed(t), st, dir, formats.ImportOptions{})
+	return mustImportBy(t, keyed(t), st, dir, layouts.ImportOptions{})
 }
 
 // mustBeClean imports a folder in which nothing is wrong.
-func mustBeClean(t testing.TB, st formats.Target, dir string) formats.Report {
+func mustBeClean(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	t.Helper()
 	r := mustImport(t, st, dir)
-	formattest.MustBeClean(t, r)
+	layouttest.MustBeClean(t, r)
 	return r
 }
 
 // exported returns all files of an export in which nothing is wrong.
-func exported(t testing.TB, st formats.Source) map[string]string {
+func exported(t testing.TB, st layouts.Source) map[string]string {
 	t.Helper()
-	files, r := formattest.Exported(t, st, keyed(t))
-	formattest.MustBeClean(t, r)
+	files, r := layouttest.Exported(t, st, keyed(t))
+	layouttest.MustBeClean(t, r)
 	return files
 }
 
 // folder writes a tree to the folder perstack of a project proj.
 func folder(t testing.TB, files map[string]string) string {
 	t.Helper()
-	return formattest.WriteTree(t, filepath.Join(t.TempDir(), "proj", "perstack"), 0o644, files)
+	return layouttest.WriteTree(t, filepath.Join(t.TempDir(), "proj", "perstack"), 0o644, files)
 }
 
 // replaceTree puts another tree in the place of what is in a folder.
@@ -88,7 +88,7 @@ func replaceTree(t testing.TB, dir string, files map[string]string) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	formattest.WriteTree(t, dir, 0o644, files)
+	layouttest.WriteTree(t, dir, 0o644, files)
 }
 
 func load(t testing.TB, st store, job string) *projector.Session {
@@ -139,7 +139,7 @@ func js(v any) string {
 }
 
 // pretty is JSON.stringify with two spaces.
-func pretty(o object) string { return formattest.Indent(js(o)) }
+func pretty(o object) string { return layouttest.Indent(js(o)) }
 
 // original writes the folder of a job as the runtime of the original does, with the repetition of
 // all messages that it has.

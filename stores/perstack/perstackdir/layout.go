@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
@@ -24,8 +24,8 @@ type Layout struct {
 }
 
 var (
-	_ formats.Layout  = Layout{}
-	_ formats.Chooser = Layout{}
+	_ layouts.Layout  = Layout{}
+	_ layouts.Chooser = Layout{}
 )
 
 // opened returns the layout with its keys, which are read now.
@@ -34,31 +34,31 @@ func (l Layout) opened() sessiondir.Layout[store, *unit, view] {
 	return l.Layout
 }
 
-// Import implements formats.Layout. It brings a folder into a store: perstack/, the folder that
+// Import implements layouts.Layout. It brings a folder into a store: perstack/, the folder that
 // holds it, that of the jobs, or the folder of one job. The original may go on writing meanwhile.
 // Files that cannot be read are problems of the report; they are kept as they are. A setting with
 // secrets does not go in without a key, nor is it kept.
-func (l Layout) Import(ctx context.Context, target formats.Target, path string, o formats.ImportOptions) (formats.Report, error) {
+func (l Layout) Import(ctx context.Context, target layouts.Target, path string, o layouts.ImportOptions) (layouts.Report, error) {
 	return l.opened().Import(ctx, target, path, o)
 }
 
-// ImportFrom implements formats.Layout.
-func (l Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
+// ImportFrom implements layouts.Layout.
+func (l Layout) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, root layouts.Root, o layouts.ImportOptions) (layouts.Report, error) {
 	return l.opened().ImportFrom(ctx, target, st, root, o)
 }
 
-// Files implements formats.Renderer.
-func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
+// Files implements layouts.Renderer.
+func (l Layout) Files(ctx context.Context, src layouts.Source, s *projector.Session) iter.Seq2[layouts.File, error] {
 	return l.opened().Files(ctx, src, s)
 }
 
-// UnitFiles implements formats.Layout.
-func (l Layout) UnitFiles(ctx context.Context, src formats.Source, root formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+// UnitFiles implements layouts.Layout.
+func (l Layout) UnitFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
 	return l.opened().UnitFiles(ctx, src, root, unit, at)
 }
 
-// Unit implements formats.Layout. What is sealed is its job's.
-func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+// Unit implements layouts.Layout. What is sealed is its job's.
+func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	if sub.IsSession() {
 		_, ok := shape.JobID(sub.ID)
 		return sub, ok && sub.Namespace == src.Namespace(), nil

@@ -6,29 +6,29 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 )
 
 func TestUnits(t *testing.T) {
 	l := keyed(t)
-	open := func() formats.Target { return openStore(t) }
+	open := func() layouts.Target { return openStore(t) }
 	none := func(events.Subject) bool { return false }
 	t.Run("P-13 a folder from any storage, unit by unit", func(t *testing.T) {
-		for seed := range formattest.Seeds(2) {
+		for seed := range layouttest.Seeds(2) {
 			files := map[string]string{"notes.txt": "mine", "logs/a.bin": "\xff", "jobs/readme": "x", "jobs/b/extra/x": "kept", "jobs/b/runs/run-b/run-setting.json~": canary("left")}
 			for _, job := range []string{"a", "b", "=41", "c d"} {
 				maps.Copy(files, small(job).files)
 			}
 			delete(files, "jobs/a/job.json") // the runtime writes none
 			st := openStore(t)
-			root := formattest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
-			formattest.CheckUnits(t, st, l, root)
-			formattest.CheckAlone(t, l, root, st, open)
-			formattest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(seed, 1)), 10)
-			formattest.CheckUnits(t, st, l, root)
-			formattest.CheckRemovals(t, l, root, st, none)
+			root := layouttest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
+			layouttest.CheckUnits(t, st, l, root)
+			layouttest.CheckAlone(t, l, root, st, open)
+			layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(seed, 1)), 10)
+			layouttest.CheckUnits(t, st, l, root)
+			layouttest.CheckRemovals(t, l, root, st, none)
 		}
 	})
 	t.Run("B-49 imported jobs are in a tree like others", func(t *testing.T) {
@@ -36,10 +36,10 @@ func TestUnits(t *testing.T) {
 		for _, job := range []string{"a", "b", "=41"} {
 			maps.Copy(files, small(job).files)
 		}
-		formattest.CheckImported(t, l, folder(t, files), openStore(t), open, rand.New(rand.NewPCG(3, 1)))
+		layouttest.CheckImported(t, l, folder(t, files), openStore(t), open, rand.New(rand.NewPCG(3, 1)))
 	})
 	t.Run("P-13 live jobs", func(t *testing.T) {
-		st, root := openStore(t), formats.Root{Name: formats.LiveRoot, Marker: "m"}
+		st, root := openStore(t), layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
 		for _, id := range []string{"a", "../x"} {
 			e, err := events.New("urn:test:live", events.Session(st.Name, "job/"+id), &events.SessionCreated{Kind: events.KindJob, CreatedAt: "2026-08-22T10:00:00Z",
 				Raw: events.Raw(`{"id":"` + id + `","status":"running","coordinatorExpertKey":"e","totalSteps":0,"usage":{},"startedAt":1754000000000}`)})
@@ -50,11 +50,11 @@ func TestUnits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if shown := formattest.CheckUnits(t, st, l, root); len(shown) != 2 {
+		if shown := layouttest.CheckUnits(t, st, l, root); len(shown) != 2 {
 			t.Errorf("%d units", len(shown))
 		}
-		formattest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 12)
-		formattest.CheckUnits(t, st, l, root)
-		formattest.CheckRemovals(t, l, root, st, none)
+		layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 12)
+		layouttest.CheckUnits(t, st, l, root)
+		layouttest.CheckRemovals(t, l, root, st, none)
 	})
 }

@@ -9,28 +9,28 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
 // mustComeBack imports a tree in which something is wrong, and wants all of it back; a second
 // import finds nothing to do and says the same.
-func mustComeBack(t *testing.T, files map[string]string) formats.Report {
+func mustComeBack(t *testing.T, files map[string]string) layouts.Report {
 	t.Helper()
 	return mustComeBackOf(t, openStore(t), files)
 }
 
 // mustComeBackOf is mustComeBack with an empty store.
-func mustComeBackOf(t *testing.T, st formats.Target, files map[string]string) formats.Report {
+func mustComeBackOf(t *testing.T, st layouts.Target, files map[string]string) layouts.Report {
 	t.Helper()
 	dir := folder(t, files)
 	r := mustImport(t, st, dir)
-	have, x := formattest.Exported(t, st, keyed(t))
-	formattest.MustBeClean(t, x)
-	formattest.MustEqual(t, files, have)
+	have, x := layouttest.Exported(t, st, keyed(t))
+	layouttest.MustBeClean(t, x)
+	layouttest.MustEqual(t, files, have)
 	if again := mustImport(t, st, dir); again.Events != 0 || len(again.Problems) != len(r.Problems) {
 		t.Errorf("a second import: %+v, want the problems %v", again, r.Problems)
 	}
@@ -38,7 +38,7 @@ func mustComeBackOf(t *testing.T, st formats.Target, files map[string]string) fo
 }
 
 // mustSay wants one problem of a file, and no other.
-func mustSay(t *testing.T, r formats.Report, file, reason string) {
+func mustSay(t *testing.T, r layouts.Report, file, reason string) {
 	t.Helper()
 	if len(r.Problems) != 1 || r.Problems[0].File != file || !strings.Contains(r.Problems[0].Reason, reason) {
 		t.Errorf("the problems are %v, want one of %s: %s", r.Problems, file, reason)
@@ -70,7 +70,7 @@ func TestMalformed(t *testing.T) {
 		"an event with a name twice":    {event, `{"id":"a","id":"b"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mustSay(t, mustComeBack(t, formattest.Change(base, c.path, c.content)), c.path, c.reason)
+			mustSay(t, mustComeBack(t, layouttest.Change(base, c.path, c.content)), c.path, c.reason)
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestSpelledOtherwise(t *testing.T) {
 		"a setting behind white space": {setting, " " + base[setting]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := formattest.Change(base, c.path, c.content)
+			files := layouttest.Change(base, c.path, c.content)
 			if r := mustComeBack(t, files); len(r.Problems) > 0 {
 				t.Error(r.Problems)
 			}
@@ -126,15 +126,15 @@ func compactOf(pretty string) string {
 // them.
 func TestForeignFiles(t *testing.T) {
 	base := small("a").files
-	files := formattest.Change(base, "jobs/a/.DS_Store", "\x00\x01", "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/runs/run-a/stderr.log", "x\n",
+	files := layouttest.Change(base, "jobs/a/.DS_Store", "\x00\x01", "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/runs/run-a/stderr.log", "x\n",
 		"jobs/a/runs/run-a/checkpoint-1754000000000-1-cp1.json", base[pathOf(base, "checkpoints/")], "jobs/a/checkpoints/README", "", "jobs/a/checkpoints/sub/x.json", "{}",
 		"jobs/a/runs/empty.json", "{}", "jobs/readme.txt", "hello", "config.json", "{ }", "a/b/c", "deep")
 	r := mustComeBack(t, files)
-	formattest.MustBeClean(t, r)
+	layouttest.MustBeClean(t, r)
 	if r.Files.Whole != 10 || len(r.Notes) != 7 {
 		t.Errorf("%+v", r)
 	}
-	if !slices.ContainsFunc(r.Notes, func(p formats.Problem) bool {
+	if !slices.ContainsFunc(r.Notes, func(p layouts.Problem) bool {
 		return strings.HasSuffix(p.File, "-cp1.json") && strings.Contains(p.Reason, "is a checkpoint where")
 	}) {
 		t.Errorf("the notes are %v", r.Notes)
@@ -150,7 +150,7 @@ func TestForeignFiles(t *testing.T) {
 func TestNames(t *testing.T) {
 	base := small("a").files
 	c := base[pathOf(base, "checkpoints/cp2")]
-	files := formattest.Change(base, "jobs/a/checkpoints/CP2.json", strings.Replace(c, `"id":"cp2"`, `"id":"CP2"`, 1), "jobs/a/x\xff\xfe.txt", "odd", "jobs/a/checkpoints/\xff.json", "{}", "jobs/a/runs/r\xffn/event-1-1-x.json", "{}", "y\xff", "beside")
+	files := layouttest.Change(base, "jobs/a/checkpoints/CP2.json", strings.Replace(c, `"id":"cp2"`, `"id":"CP2"`, 1), "jobs/a/x\xff\xfe.txt", "odd", "jobs/a/checkpoints/\xff.json", "{}", "jobs/a/runs/r\xffn/event-1-1-x.json", "{}", "y\xff", "beside")
 	r := mustComeBack(t, files)
 	if len(r.Problems) != 2 {
 		t.Errorf("%v", r.Problems)
@@ -161,7 +161,7 @@ func TestNames(t *testing.T) {
 			for name, data := range small("a").files {
 				files[strings.Replace(name, "jobs/a/", "jobs/"+dir+"/", 1)] = strings.NewReplacer(`"jobId":"a"`, `"jobId":`+js(id), `"id": "a"`, `"id": `+js(id)).Replace(data)
 			}
-			formattest.MustBeClean(t, mustComeBack(t, files))
+			layouttest.MustBeClean(t, mustComeBack(t, files))
 			st := openStore(t)
 			root := folder(t, files)
 			mustBeClean(t, st, root)
@@ -180,12 +180,12 @@ func TestNames(t *testing.T) {
 // A directory stands where a file is expected, links lead elsewhere, and some of it may not be
 // read: the rest goes in.
 func TestNotFiles(t *testing.T) {
-	files := formattest.Change(small("a").files, "jobs/a/job.json", "-", "jobs/a/job.json/inside", "x", "jobs/a/checkpoints/dir.json/y", "z")
+	files := layouttest.Change(small("a").files, "jobs/a/job.json", "-", "jobs/a/job.json/inside", "x", "jobs/a/checkpoints/dir.json/y", "z")
 	r := mustComeBack(t, files)
-	formattest.MustBeClean(t, r)
+	layouttest.MustBeClean(t, r)
 
 	dir, outside := folder(t, small("a").files), t.TempDir()
-	formattest.WriteTree(t, outside, 0o644, map[string]string{"secret": "SECRET", "job.json": "{}"})
+	layouttest.WriteTree(t, outside, 0o644, map[string]string{"secret": "SECRET", "job.json": "{}"})
 	for from, to := range map[string]string{"jobs/a/link.json": "secret", "jobs/a/runs/run-a/event-1-1-x.json": "secret", "jobs/a/runs/elsewhere": ".", "jobs/other": ".", "up": "."} {
 		if err := os.Symlink(filepath.Join(outside, to), filepath.Join(dir, filepath.FromSlash(from))); err != nil {
 			t.Fatal(err)
@@ -196,7 +196,7 @@ func TestNotFiles(t *testing.T) {
 	if len(r.Problems) != 5 || r.Sessions != 1 {
 		t.Errorf("%+v", r)
 	}
-	formattest.MustEqual(t, small("a").files, exported(t, st))
+	layouttest.MustEqual(t, small("a").files, exported(t, st))
 }
 
 // What may not be read is named, and stays in the store as it was: nothing is taken away for
@@ -218,7 +218,7 @@ func TestNoPermission(t *testing.T) {
 	if len(r.Problems) != 2 || r.Events != 0 {
 		t.Errorf("%+v", r)
 	}
-	formattest.MustEqual(t, small("a").files, exported(t, st))
+	layouttest.MustEqual(t, small("a").files, exported(t, st))
 }
 
 // P-10: what the original would have overwritten is in the log, and comes out under a number.
@@ -227,16 +227,16 @@ func TestOneNameTwice(t *testing.T) {
 	r := newRuntime("a").play(1, 10)
 	first := pathOf(r.files, "-callTools")
 	second := strings.Replace(first, ".json", ".2.json", 1)
-	files := formattest.Change(r.files, second, strings.Replace(r.files[first], `"ev`, `"again`, 1))
-	formattest.MustBeClean(t, mustComeBack(t, files))
+	files := layouttest.Change(r.files, second, strings.Replace(r.files[first], `"ev`, `"again`, 1))
+	layouttest.MustBeClean(t, mustComeBack(t, files))
 
 	st, dir := openStore(t), folder(t, r.files)
 	mustBeClean(t, st, dir)
-	replaceTree(t, dir, formattest.Change(r.files, first, files[second])) // as the original does
+	replaceTree(t, dir, layouttest.Change(r.files, first, files[second])) // as the original does
 	if r := mustBeClean(t, st, dir); r.Changed != 1 {
 		t.Errorf("%+v", r)
 	}
-	formattest.MustEqual(t, formattest.Change(r.files, first, files[second]), exported(t, st))
+	layouttest.MustEqual(t, layouttest.Change(r.files, first, files[second]), exported(t, st))
 	if p := load(t, st, "a").Ledger.Runs[0].Progress; p != 4 {
 		t.Errorf("%d events are in the log, want both of the name", p)
 	}
@@ -246,8 +246,8 @@ func TestOneNameTwice(t *testing.T) {
 // They are not made up, and what the job and its run are follows from the rest.
 func TestWithoutJob(t *testing.T) {
 	r := newRuntime("a").play(2, 50)
-	files := formattest.Change(r.files, "jobs/a/job.json", "-")
-	formattest.MustBeClean(t, mustComeBack(t, files))
+	files := layouttest.Change(r.files, "jobs/a/job.json", "-")
+	layouttest.MustBeClean(t, mustComeBack(t, files))
 	st := openStore(t)
 	mustBeClean(t, st, folder(t, files))
 	s := load(t, st, "a")
@@ -263,7 +263,7 @@ func TestWithoutJob(t *testing.T) {
 
 // The files of a folder for some of which others may not read come out with their modes.
 func TestModes(t *testing.T) {
-	dir := formattest.WriteTree(t, filepath.Join(t.TempDir(), "proj", "perstack"), 0o600, small("a").files)
+	dir := layouttest.WriteTree(t, filepath.Join(t.TempDir(), "proj", "perstack"), 0o600, small("a").files)
 	event := filepath.Join(dir, pathOf(small("a").files, "-callTools"))
 	if err := os.Chmod(event, 0o644); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestModes(t *testing.T) {
 	if n := len(load(t, st, "a").Ledger.Formats); n != 2 {
 		t.Errorf("%d formats, want one for all and one for the other", n)
 	}
-	formattest.MustExport(t, st, keyed(t), out, formats.ExportOptions{})
+	layouttest.MustExport(t, st, keyed(t), out, layouts.ExportOptions{})
 	for name := range small("a").files {
 		want, _ := os.Stat(filepath.Join(dir, name))
 		have, err := os.Stat(filepath.Join(out, name))
@@ -301,15 +301,15 @@ func TestTwoRoots(t *testing.T) {
 	if !slices.Equal(r.Refused, []string{"job/a"}) || r.Events != 0 || !strings.Contains(r.Problems[0].Reason, "--namespace") {
 		t.Errorf("%+v", r)
 	}
-	formattest.MustEqual(t, mine, exported(t, st))
-	apart := formattest.Store{Log: st.Log, Name: "other"}
+	layouttest.MustEqual(t, mine, exported(t, st))
+	apart := layouttest.Store{Log: st.Log, Name: "other"}
 	mustBeClean(t, apart, theirs)
-	formattest.MustEqual(t, other.files, exported(t, apart))
-	formattest.MustEqual(t, mine, exported(t, st))
-	if r := mustImportBy(t, keyed(t), st, theirs, formats.ImportOptions{Merge: true}); len(r.Problems) > 0 || r.Changed != 1 {
+	layouttest.MustEqual(t, other.files, exported(t, apart))
+	layouttest.MustEqual(t, mine, exported(t, st))
+	if r := mustImportBy(t, keyed(t), st, theirs, layouts.ImportOptions{Merge: true}); len(r.Problems) > 0 || r.Changed != 1 {
 		t.Errorf("%+v", r)
 	}
-	formattest.MustEqual(t, other.files, exported(t, st))
+	layouttest.MustEqual(t, other.files, exported(t, st))
 }
 
 // A job that a program went on with is not set back by what a folder still says of it; what
@@ -324,11 +324,11 @@ func TestChangedSince(t *testing.T) {
 	}
 	live(t, st, "a", &events.CheckpointSaved{ID: "cp2", Kind: "step", Run: &events.RunRef{Kind: "expert", ID: "run-a"}, Step: 0, Raw: events.Raw(r.files[pathOf(r.files, "checkpoints/cp2")])})
 	r.emit("retry", [2]any{"reason", "x"})
-	formattest.WriteTree(t, dir, 0o644, r.files)
+	layouttest.WriteTree(t, dir, 0o644, r.files)
 	if again := mustBeClean(t, st, dir); again.Changed != 1 || again.Events != 1 {
 		t.Errorf("%+v", again)
 	}
-	formattest.MustEqual(t, r.files, exported(t, st))
+	layouttest.MustEqual(t, r.files, exported(t, st))
 }
 
 // live appends what no import made.
@@ -346,7 +346,7 @@ func live(t testing.TB, st store, job string, p events.Payload) {
 // What is recognised: the folder perstack, the one around it, the one of the jobs, and one
 // job's; with one job the files beside it are left alone.
 func TestSniff(t *testing.T) {
-	root := folder(t, formattest.Change(newRuntime("a").play(1, 10).files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"], "beside", "x"))
+	root := folder(t, layouttest.Change(newRuntime("a").play(1, 10).files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"], "beside", "x"))
 	for _, c := range []struct {
 		path string
 		jobs int
@@ -368,8 +368,8 @@ func TestSniff(t *testing.T) {
 
 // A dry run says what an import would do, and does nothing.
 func TestDryRun(t *testing.T) {
-	st, dir := openStore(t), folder(t, formattest.Change(small("a").files, "jobs/a/x", "y"))
-	dry := mustImportBy(t, keyed(t), st, dir, formats.ImportOptions{DryRun: true})
+	st, dir := openStore(t), folder(t, layouttest.Change(small("a").files, "jobs/a/x", "y"))
+	dry := mustImportBy(t, keyed(t), st, dir, layouts.ImportOptions{DryRun: true})
 	if _, err := st.Loader().Session(t.Context(), events.Session(st.Name, "job/a"), 0); err == nil {
 		t.Error("it is there")
 	}
@@ -379,7 +379,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-var _ formats.Layout = perstackdir.Layout{}
+var _ layouts.Layout = perstackdir.Layout{}
 
 // A document with one member twice is kept whole and named, and nothing is taken from it: the
 // original's JSON.parse takes the last of the two, other readers take the first, and a secret in one
@@ -402,7 +402,7 @@ func TestMemberTwice(t *testing.T) {
 		"of a setting, a key first": {setting, strings.Replace(base[setting], "{", `{"model": "gpt", "model": "gpt",`, 1), "model"},
 	} {
 		t.Run("B-48 one member twice is named, kept whole, and nothing is taken from it/"+kind, func(t *testing.T) {
-			files := formattest.Change(base, c.path, c.content)
+			files := layouttest.Change(base, c.path, c.content)
 			r := mustComeBack(t, files)
 			if len(r.Problems) != 1 || r.Problems[0].File != c.path || !strings.Contains(r.Problems[0].Reason, "duplicate name") || !strings.Contains(r.Problems[0].Reason, c.member[strings.LastIndexByte(c.member, '.')+1:]) {
 				t.Errorf("%+v, want %s", r.Problems, c.member)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
@@ -43,11 +43,11 @@ func TestOracleRoundTrip(t *testing.T) {
 			t.Parallel()
 			wrote, out, st := t.TempDir(), t.TempDir(), openStore(t)
 			oracle(t, nil, append([]string{"generate", seed, oracleJobs(), wrote}, odd...)...)
-			files := formattest.ReadTree(t, wrote)
+			files := layouttest.ReadTree(t, wrote)
 			r := mustImport(t, st, wrote)
 			mustHideKeys(t, st, files)
-			formattest.MustExport(t, st, keyed(t), filepath.Join(out, "perstack"), formats.ExportOptions{})
-			formattest.MustEqual(t, files, formattest.ReadTree(t, out))
+			layouttest.MustExport(t, st, keyed(t), filepath.Join(out, "perstack"), layouts.ExportOptions{})
+			layouttest.MustEqual(t, files, layouttest.ReadTree(t, out))
 			if want, have := oracle(t, nil, "read", wrote), oracle(t, nil, "read", out); !bytes.Equal(want, have) {
 				t.Errorf("Node reads %d bytes of what came out, %d of what went in", len(have), len(want))
 			}
@@ -91,14 +91,14 @@ func TestOracleWrites(t *testing.T) {
 	testkit.NotUnderRace(t)
 	wrote, st := t.TempDir(), openStore(t)
 	oracle(t, bytes.NewReader(oracle(t, nil, "calls", "7", "20")), "write", wrote)
-	files := formattest.ReadTree(t, wrote)
+	files := layouttest.ReadTree(t, wrote)
 	r := mustBeClean(t, st, wrote)
 	if r.Files.Whole != 0 || r.Files.Exact != len(files) || len(r.Notes) > 0 {
 		t.Errorf("%+v", r)
 	}
 	out := t.TempDir()
-	formattest.MustExport(t, st, keyed(t), filepath.Join(out, "perstack"), formats.ExportOptions{})
-	formattest.MustEqual(t, files, formattest.ReadTree(t, out))
+	layouttest.MustExport(t, st, keyed(t), filepath.Join(out, "perstack"), layouts.ExportOptions{})
+	layouttest.MustEqual(t, files, layouttest.ReadTree(t, out))
 }
 
 // call is a call of a function of the original.
@@ -141,12 +141,12 @@ func TestOracleReadsGo(t *testing.T) {
 	byNode, byGo := t.TempDir(), t.TempDir()
 	oracle(t, bytes.NewReader(calls), "write", byNode)
 	layout := perstackdir.Layout{Keys: sealed.FromEnvironment}
-	formattest.MustExport(t, st, layout, filepath.Join(byGo, "perstack"), formats.ExportOptions{})
-	formattest.MustEqual(t, formattest.ReadTree(t, byNode), formattest.ReadTree(t, byGo))
+	layouttest.MustExport(t, st, layout, filepath.Join(byGo, "perstack"), layouts.ExportOptions{})
+	layouttest.MustEqual(t, layouttest.ReadTree(t, byNode), layouttest.ReadTree(t, byGo))
 	if want, have := oracle(t, nil, "read", byNode), oracle(t, nil, "read", byGo); !bytes.Equal(want, have) {
 		t.Errorf("Node reads %d bytes of Go's folder, %d of its own", len(have), len(want))
 	}
-	r, err := layout.Import(t.Context(), st, byNode, formats.ImportOptions{})
+	r, err := layout.Import(t.Context(), st, byNode, layouts.ImportOptions{})
 	if err != nil || len(r.Problems) > 0 || r.Events != 0 {
 		t.Errorf("Node's folder is not what the store has: %+v, %v", r, err)
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/sealed"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/perstack"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
@@ -62,12 +62,12 @@ func paritySecrets(t *testing.T, st *tally.Store) {
 		if r := mustBeClean(t, own, folder(t, files)); hasCanary(fmt.Sprint(r)) {
 			t.Errorf("the report has a secret: %v", r)
 		}
-		formattest.MustEqual(t, files, exported(t, own))
+		layouttest.MustEqual(t, files, exported(t, own))
 		mustHideCanaries(t, under(own))
 	})
 	t.Run("P-21 P-35 without the key there are placeholders, and an error that tells nothing", func(t *testing.T) {
 		own := in(t, st, "p35")
-		have, r := formattest.Exported(t, own, bare)
+		have, r := layouttest.Exported(t, own, bare)
 		if mustSay(t, r, aSetting, "placeholders"); hasCanary(fmt.Sprint(have, r)) {
 			t.Errorf("an export without the key has a secret: %v", r)
 		}
@@ -86,7 +86,7 @@ func paritySecrets(t *testing.T, st *tally.Store) {
 		if !errors.Is(err, perstack.ErrNoKey) || hasCanary(err.Error()) {
 			t.Errorf("what cannot be sealed is %v", err)
 		}
-		refused := mustImportBy(t, bare, in(t, st, "p35-none"), folder(t, files), formats.ImportOptions{})
+		refused := mustImportBy(t, bare, in(t, st, "p35-none"), folder(t, files), layouts.ImportOptions{})
 		if mustSay(t, refused, aSetting, "there is no key"); hasCanary(fmt.Sprint(refused)) {
 			t.Errorf("the report has a secret: %v", refused)
 		}
@@ -99,7 +99,7 @@ func parityLeftOut(t *testing.T, st *tally.Store) {
 	t.Run("P-21 what was imported without secrets is never taken for a setting, and a later import with the key brings them", func(t *testing.T) {
 		own, files := in(t, st, "p21-left"), small("a").files
 		dir, h := folder(t, files), perstack.JobOf(own, "a")
-		mustSay(t, mustImportBy(t, withKeys(t, olderKey), own, dir, formats.ImportOptions{NoSecrets: true}), aSetting, "left out")
+		mustSay(t, mustImportBy(t, withKeys(t, olderKey), own, dir, layouts.ImportOptions{NoSecrets: true}), aSetting, "left out")
 		for _, keys := range []string{os.Getenv(sealed.Variable), ""} { // a key would not help
 			t.Setenv(sealed.Variable, keys)
 			if s, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoSecrets) || errors.Is(err, tally.ErrNotFound) || !strings.Contains(err.Error(), "run-a") {
@@ -109,7 +109,7 @@ func parityLeftOut(t *testing.T, st *tally.Store) {
 		if list, err := h.Settings(t.Context()); err != nil || len(list) != 1 || !strings.HasPrefix(list[0].PerstackAPIKey, "tally:secret:") {
 			t.Errorf("the list is %+v, %v", list, err)
 		}
-		formattest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, dir, formats.ImportOptions{}))
+		layouttest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, dir, layouts.ImportOptions{}))
 		t.Setenv(sealed.Variable, "")
 		if _, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoKey) {
 			t.Errorf("without the key it is %v", err)
@@ -182,12 +182,12 @@ func sealAgain(t *testing.T, st *tally.Store, id string) {
 
 func parityKeys(t *testing.T, st *tally.Store) {
 	own := in(t, st, "p36")
-	files := formattest.Change(small("a").files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"])
+	files := layouttest.Change(small("a").files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"])
 	const bSetting = "jobs/b/runs/run-b/run-setting.json"
 	b := newRuntime("b")
 	b.storeSetting()
 	files[bSetting] = b.files[bSetting]
-	formattest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, folder(t, files), formats.ImportOptions{}))
+	layouttest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, folder(t, files), layouts.ImportOptions{}))
 	live, stored := in(t, st, "p36-live"), settingOf("c", "run-c", began) // by a program: it names the revision that it sealed
 	if err := perstack.StoreRunSetting(t.Context(), live, parsed(t, stored), nil, nil); err != nil {
 		t.Fatal(err)
@@ -197,18 +197,18 @@ func parityKeys(t *testing.T, st *tally.Store) {
 	sealAgain(t, live, secretOf(t, live, "run-c"))
 
 	t.Run("P-36 after a rotation what is sealed with either key opens", func(t *testing.T) {
-		formattest.MustEqual(t, files, exportedBy(t, own, withKeys(t, olderKey+newerKey)))
+		layouttest.MustEqual(t, files, exportedBy(t, own, withKeys(t, olderKey+newerKey)))
 		for _, job := range []string{"a", "b"} {
 			mustOpen(t, own, job)
 		}
 		mustOpen(t, live, "c")
 	})
 	t.Run("P-36 with a key lost the runs are named that do not open, and the others open", func(t *testing.T) {
-		have, r := formattest.Exported(t, own, withKeys(t, newerKey))
+		have, r := layouttest.Exported(t, own, withKeys(t, newerKey))
 		if mustSay(t, r, bSetting, `"one"`); have[aSetting] != files[aSetting] || hasCanary(have[bSetting]) {
 			t.Errorf("they are %s\n%s", have[aSetting], have[bSetting])
 		}
-		formattest.MustEqual(t, map[string]string{"jobs/c/runs/run-c/run-setting.json": stored}, exportedBy(t, live, withKeys(t, newerKey)))
+		layouttest.MustEqual(t, map[string]string{"jobs/c/runs/run-c/run-setting.json": stored}, exportedBy(t, live, withKeys(t, newerKey)))
 		mustOpen(t, own, "a")
 		mustOpen(t, live, "c")
 		var lost *sealed.UnknownKeyError
@@ -217,7 +217,7 @@ func parityKeys(t *testing.T, st *tally.Store) {
 		}
 	})
 	t.Run("P-36 a wrong key is an error, never garbage", func(t *testing.T) {
-		have, r := formattest.Exported(t, own, withKeys(t, wrongKey))
+		have, r := layouttest.Exported(t, own, withKeys(t, wrongKey))
 		if len(r.Problems) != 2 || hasCanary(fmt.Sprint(r)) {
 			t.Errorf("the problems are %v", r.Problems)
 		}
@@ -235,8 +235,8 @@ func parityKeys(t *testing.T, st *tally.Store) {
 // exportedBy returns all files of an export in which nothing is wrong.
 func exportedBy(t *testing.T, st *tally.Store, l perstackdir.Layout) map[string]string {
 	t.Helper()
-	files, r := formattest.Exported(t, st, l)
-	formattest.MustBeClean(t, r)
+	files, r := layouttest.Exported(t, st, l)
+	layouttest.MustBeClean(t, r)
 	return files
 }
 

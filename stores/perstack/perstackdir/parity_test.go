@@ -13,9 +13,9 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/perstack"
@@ -56,7 +56,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 		r, own := newRuntime("a").play(1, 10), in(t, st, "p10")
 		first := pathOf(r.files, "-callTools")
 		other := strings.Replace(r.files[first], `"id":"ev`, `"id":"again`, 1)
-		files := formattest.Change(r.files, strings.Replace(first, ".json", ".2.json", 1), other)
+		files := layouttest.Change(r.files, strings.Replace(first, ".json", ".2.json", 1), other)
 		if r := mustComeBackOf(t, own, files); len(r.Problems) > 0 {
 			t.Error(r.Problems)
 		}
@@ -68,7 +68,7 @@ func parityBytes(t *testing.T, st *tally.Store) {
 	t.Run("P-30 foreign files, the documents' variant and half a file come out as they were", func(t *testing.T) {
 		base := small("a").files
 		half := pathOf(base, "-callTools")
-		files := formattest.Change(base, "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/.DS_Store", "\x00\x01", "config.json", "{ }", "jobs/readme.txt", "hello",
+		files := layouttest.Change(base, "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/.DS_Store", "\x00\x01", "config.json", "{ }", "jobs/readme.txt", "hello",
 			"jobs/a/runs/run-a/checkpoint-1754000000000-1-cp2.json", base[pathOf(base, "checkpoints/cp2")], half, base[half][:40])
 		own := in(t, st, "p30")
 		r := mustComeBackOf(t, own, files)
@@ -83,14 +83,14 @@ func parityBytes(t *testing.T, st *tally.Store) {
 		testkit.NotUnderRace(t)
 		own := in(t, st, "p29")
 		r := mustStaySmall(t, under(own))
-		formattest.MustEqual(t, r.files, exported(t, own))
+		layouttest.MustEqual(t, r.files, exported(t, own))
 	})
 	t.Run("P-41 two jobs of one id, of two projects, stay apart", func(t *testing.T) {
 		for name, steps := range map[string]int{"p41-a": 1, "p41-b": 2} {
 			mustBeClean(t, in(t, st, name), folder(t, newRuntime("same").play(steps, 10).files))
 		}
 		for name, steps := range map[string]int{"p41-a": 1, "p41-b": 2} {
-			formattest.MustEqual(t, newRuntime("same").play(steps, 10).files, exported(t, in(t, st, name)))
+			layouttest.MustEqual(t, newRuntime("same").play(steps, 10).files, exported(t, in(t, st, name)))
 		}
 	})
 }
@@ -128,8 +128,8 @@ func parityWithoutJob(t *testing.T, st *tally.Store) {
 		r, own := newRuntime("a").play(2, 50), in(t, st, "p19")
 		r.step++
 		r.store(r.checkpoint("completed"))
-		files := formattest.Change(r.files, "jobs/a/job.json", "-")
-		formattest.MustBeClean(t, mustComeBackOf(t, own, files))
+		files := layouttest.Change(r.files, "jobs/a/job.json", "-")
+		layouttest.MustBeClean(t, mustComeBackOf(t, own, files))
 		mustMakeNothingUp(t, own, "a")
 
 		ctx, h := t.Context(), perstack.JobOf(own, "a")
@@ -222,13 +222,13 @@ func parityGrown(t *testing.T, st *tally.Store) {
 			if i%2 == 0 {
 				mustImportHalf(t, own, dir, i, w, len(w.content)*i/len(list))
 			}
-			formattest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content})
+			layouttest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content})
 		}
 		mustBeClean(t, own, dir)
 		if again := mustBeClean(t, own, dir); again.Events != 0 {
 			t.Errorf("once more: %+v", again)
 		}
-		formattest.MustEqual(t, r.files, exported(t, own))
+		layouttest.MustEqual(t, r.files, exported(t, own))
 		mustBeClean(t, once, folder(t, r.files))
 		if have, want := contents(t, under(own), "a"), contents(t, under(once), "a"); !slices.Equal(have, want) {
 			t.Errorf("%d of these, want %d: %q\n%q", len(have), len(want), have, want)
@@ -247,7 +247,7 @@ func parityNode(t *testing.T, st *tally.Store) {
 		files := maps.Clone(young.files)
 		maps.Copy(files, old.files)
 		mustBeClean(t, own, folder(t, files))
-		formattest.MustExport(t, own, keyed(t), filepath.Join(root, "perstack"), formats.ExportOptions{})
+		layouttest.MustExport(t, own, keyed(t), filepath.Join(root, "perstack"), layouts.ExportOptions{})
 		head, err := own.Log.Head(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
@@ -85,14 +85,14 @@ func isVariant(full string) bool {
 func isPrivate(full string) bool { return strings.Contains(path.Base(full), "run-setting") }
 
 // The paths of files, made of ids.
-func checkpointPath(id string) string { return checkpointsName + "/" + formats.FileName(id) + suffix }
+func checkpointPath(id string) string { return checkpointsName + "/" + layouts.FileName(id) + suffix }
 func settingPath(run string) string   { return runDir(run) + settingName }
-func runDir(run string) string        { return runsName + "/" + formats.FileName(run) + "/" }
+func runDir(run string) string        { return runsName + "/" + layouts.FileName(run) + "/" }
 
 // eventPath is the path of an event's file, without .json: the second of those with one name
 // has .2 there, and so on.
 func eventPath(e shape.Event) string {
-	return runDir(e.Run) + formats.FileName(shape.EventName(e.Timestamp, e.Step, e.Type))
+	return runDir(e.Run) + layouts.FileName(shape.EventName(e.Timestamp, e.Step, e.Type))
 }
 
 func numbered(base string, n int) string {
@@ -112,14 +112,14 @@ func stampOf(ms int64) events.Timestamp {
 
 // isNameOf reports whether a file is called after an id: as it stands, which is what the
 // original does, or as it is encoded where that cannot be.
-func isNameOf(name, id string) bool { return name == id || name == formats.FileName(id) }
+func isNameOf(name, id string) bool { return name == id || name == layouts.FileName(id) }
 
 // dirOf is the folder of a session below the root.
 func dirOf(s *projector.Session) string {
-	if name := sessiondir.PathOf(s.Ledger.Text(fieldFolder)); formats.IsFileName(name) {
+	if name := sessiondir.PathOf(s.Ledger.Text(fieldFolder)); layouts.IsFileName(name) {
 		return jobsName + "/" + name
 	}
-	return jobsName + "/" + formats.FileName(jobID(s.Subject))
+	return jobsName + "/" + layouts.FileName(jobID(s.Subject))
 }
 
 // jobID is the id of a session's job.

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
@@ -55,7 +55,7 @@ func (u *unit) list(dir string) error {
 	return nil
 }
 
-func (u *unit) add(e formats.Entry, rel string) error {
+func (u *unit) add(e layouts.Entry, rel string) error {
 	f, err := sessiondir.FileOf(e, rel, path.Join(u.Dir, rel))
 	if err == nil {
 		u.Files = append(u.Files, f)

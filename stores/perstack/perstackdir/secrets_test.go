@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/internal/testkit"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
@@ -40,7 +40,7 @@ func TestSecrets(t *testing.T) {
 	st, files := openStore(t), small("a").files
 	mustBeClean(t, st, folder(t, files))
 	mustHideCanaries(t, st)
-	formattest.MustEqual(t, files, exported(t, st))
+	layouttest.MustEqual(t, files, exported(t, st))
 
 	other := ringOf(t, "two")
 	for name, l := range map[string]perstackdir.Layout{
@@ -48,7 +48,7 @@ func TestSecrets(t *testing.T) {
 		"another key": {Keys: func() (*sealed.Ring, error) { return other, nil }},
 		"a bad file":  {Keys: func() (*sealed.Ring, error) { return nil, errors.New("others may read it") }},
 	} {
-		have, r := formattest.Exported(t, st, l)
+		have, r := layouttest.Exported(t, st, l)
 		if len(r.Problems) != 1 || r.Problems[0].File != aSetting || hasCanary(fmt.Sprint(r)) {
 			t.Errorf("%s: %v", name, r.Problems)
 		}
@@ -67,7 +67,7 @@ func TestSecrets(t *testing.T) {
 func TestOwnPlaceholders(t *testing.T) {
 	r := newRuntime("a").play(1, 10)
 	r.storeSetting([2]any{"note", "tally:secret:1"}, [2]any{"verbose", true})
-	formattest.MustBeClean(t, mustComeBack(t, r.files))
+	layouttest.MustBeClean(t, mustComeBack(t, r.files))
 }
 
 // Without a key a setting with secrets does not go in, is named, and everything else goes in;
@@ -76,16 +76,16 @@ func TestImportWithoutKey(t *testing.T) {
 	st, files := openStore(t), small("a").files
 	dir := folder(t, files)
 	for range 2 {
-		mustSay(t, mustImportBy(t, bare, st, dir, formats.ImportOptions{}), aSetting, "3 secrets; not imported: there is no key")
+		mustSay(t, mustImportBy(t, bare, st, dir, layouts.ImportOptions{}), aSetting, "3 secrets; not imported: there is no key")
 		mustHideCanaries(t, st)
-		formattest.MustEqual(t, formattest.Change(files, aSetting, "-"), exported(t, st))
+		layouttest.MustEqual(t, layouttest.Change(files, aSetting, "-"), exported(t, st))
 	}
 	if r := mustBeClean(t, st, dir); r.Changed != 1 {
 		t.Errorf("%+v", r)
 	}
-	formattest.MustEqual(t, files, exported(t, st))
-	mustSay(t, mustImportBy(t, bare, st, dir, formats.ImportOptions{}), aSetting, "not imported")
-	formattest.MustEqual(t, files, exported(t, st)) // what is there stays
+	layouttest.MustEqual(t, files, exported(t, st))
+	mustSay(t, mustImportBy(t, bare, st, dir, layouts.ImportOptions{}), aSetting, "not imported")
+	layouttest.MustEqual(t, files, exported(t, st)) // what is there stays
 }
 
 // --no-secrets drops the values, counts and names them; a later import with the key brings
@@ -94,7 +94,7 @@ func TestNoSecrets(t *testing.T) {
 	st, files := openStore(t), small("a").files
 	dir := folder(t, files)
 	for i := range 2 {
-		r := mustImportBy(t, keyed(t), st, dir, formats.ImportOptions{NoSecrets: true})
+		r := mustImportBy(t, keyed(t), st, dir, layouts.ImportOptions{NoSecrets: true})
 		mustSay(t, r, aSetting, "3 secrets left out")
 		for _, path := range []string{"/providerConfig/apiKey", "/perstackApiKey", "/env/TOKEN"} {
 			if !strings.Contains(r.Problems[0].Reason, path) {
@@ -108,12 +108,12 @@ func TestNoSecrets(t *testing.T) {
 	for info, err := range st.Subjects(t.Context(), sealed.Kind) {
 		t.Errorf("%v is there, %v", info.Subject, err)
 	}
-	have, r := formattest.Exported(t, st, keyed(t))
+	have, r := layouttest.Exported(t, st, keyed(t))
 	if mustSay(t, r, aSetting, "placeholders"); hasCanary(have[aSetting]) {
 		t.Error(have[aSetting])
 	}
 	mustBeClean(t, st, dir)
-	formattest.MustEqual(t, files, exported(t, st))
+	layouttest.MustEqual(t, files, exported(t, st))
 }
 
 // What cannot be read as a setting may hold secrets all the same: it is kept sealed, or not at
@@ -124,19 +124,19 @@ func TestPrivateFiles(t *testing.T) {
 	suspect := newRuntime("a")
 	suspect.storeSetting([2]any{"remark", canary("suspect") + "0aB1cD2eF3"})
 	for name, files := range map[string]map[string]string{
-		"half a setting":         formattest.Change(base, aSetting, base[aSetting][:len(base[aSetting])-20]),
-		"an editor's copy":       formattest.Change(base, aSetting+"~", base[aSetting]),
-		"bytes":                  formattest.Change(base, aSetting, "\x00"+base[aSetting]),
-		"a setting of elsewhere": formattest.Change(base, "jobs/a/runs/other/run-setting.json", base[aSetting]),
-		"a setting of nowhere":   formattest.Change(base, "jobs/a/run-setting.json", base[aSetting]),
-		"a suspect":              formattest.Change(base, aSetting, suspect.files[aSetting]),
+		"half a setting":         layouttest.Change(base, aSetting, base[aSetting][:len(base[aSetting])-20]),
+		"an editor's copy":       layouttest.Change(base, aSetting+"~", base[aSetting]),
+		"bytes":                  layouttest.Change(base, aSetting, "\x00"+base[aSetting]),
+		"a setting of elsewhere": layouttest.Change(base, "jobs/a/runs/other/run-setting.json", base[aSetting]),
+		"a setting of nowhere":   layouttest.Change(base, "jobs/a/run-setting.json", base[aSetting]),
+		"a suspect":              layouttest.Change(base, aSetting, suspect.files[aSetting]),
 	} {
 		t.Run(name, func(t *testing.T) {
 			mustComeBack(t, files)
 			st, dir := openStore(t), folder(t, files)
 			mustImport(t, st, dir)
 			mustHideCanaries(t, st)
-			have, r := formattest.Exported(t, st, bare)
+			have, r := layouttest.Exported(t, st, bare)
 			if len(r.Problems) == 0 {
 				t.Error("an export without the key has no problem")
 			}
@@ -145,7 +145,7 @@ func TestPrivateFiles(t *testing.T) {
 					t.Errorf("%s has a secret", path)
 				}
 			}
-			for _, o := range []formats.ImportOptions{{}, {NoSecrets: true}} {
+			for _, o := range []layouts.ImportOptions{{}, {NoSecrets: true}} {
 				st := openStore(t)
 				r := mustImportBy(t, bare, st, dir, o)
 				if len(r.Problems) == 0 || hasCanary(fmt.Sprint(r)) {
@@ -177,10 +177,10 @@ func TestSettingAgain(t *testing.T) {
 			t.Fatalf("no %s in %s", c.old, r.files[aSetting])
 		}
 		r.files[aSetting] = strings.Replace(r.files[aSetting], c.old, c.with, 1)
-		formattest.WriteTree(t, dir, 0o644, r.files)
+		layouttest.WriteTree(t, dir, 0o644, r.files)
 		mustBeClean(t, st, dir)
 		mustHideCanaries(t, st)
-		formattest.MustEqual(t, r.files, exported(t, st))
+		layouttest.MustEqual(t, r.files, exported(t, st))
 		if again := mustBeClean(t, st, dir); again.Events != 0 {
 			t.Errorf("%s: again: %+v", c.with, again)
 		}
@@ -199,7 +199,7 @@ func TestBadKeys(t *testing.T) {
 	}
 	l := perstackdir.Layout{Keys: func() (*sealed.Ring, error) { return sealed.ReadFile(name) }}
 	st := openStore(t)
-	if _, err := l.Import(t.Context(), st, folder(t, small("a").files), formats.ImportOptions{}); err == nil {
+	if _, err := l.Import(t.Context(), st, folder(t, small("a").files), layouts.ImportOptions{}); err == nil {
 		t.Error("imported with a file of keys that others may read")
 	}
 	if head, _ := st.Head(t.Context()); head != 0 {

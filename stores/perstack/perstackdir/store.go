@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/sealed"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
@@ -95,7 +95,7 @@ func (store) Exports(kind string) bool { return kind == events.KindJob }
 func (store) Document(ns, root, path string) events.Subject { return documentOf(ns, root, path) }
 
 // View implements sessiondir.Store.
-func (st store) View(src formats.Source, s *projector.Session) view { return newView(src, s, st.keys) }
+func (st store) View(src layouts.Source, s *projector.Session) view { return newView(src, s, st.keys) }
 
 // Begin implements sessiondir.Store. An import runs without keys, and refuses keys that cannot be read.
 func (st store) Begin(in *sessiondir.Intake) (store, error) {
@@ -115,8 +115,8 @@ func (store) Units(in *sessiondir.Intake, dir string) ([]sessiondir.Unit, error)
 }
 
 // Named implements sessiondir.Store.
-func (store) Named(ctx context.Context, src formats.Source, dir string) (events.Subject, bool) {
-	if id, ok := formats.ParseFileName(dir); ok {
+func (store) Named(ctx context.Context, src layouts.Source, dir string) (events.Subject, bool) {
+	if id, ok := layouts.ParseFileName(dir); ok {
 		return events.Session(src.Namespace(), shape.SessionID(id)), true
 	}
 	return sessiondir.FindSession(ctx, src, func(id string) bool {
@@ -127,7 +127,7 @@ func (store) Named(ctx context.Context, src formats.Source, dir string) (events.
 
 // At implements sessiondir.Store. The folder of a job may have a name that was not made
 // of its id. A file that may hold secrets has no place beside the jobs.
-func (store) At(ctx context.Context, src formats.Source, name string, sub events.Subject) (events.Subject, bool) {
+func (store) At(ctx context.Context, src layouts.Source, name string, sub events.Subject) (events.Subject, bool) {
 	if !sub.IsSession() {
 		return sub, !isPrivate(name)
 	}

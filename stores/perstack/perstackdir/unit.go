@@ -6,7 +6,7 @@ import (
 	"path"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
@@ -31,7 +31,7 @@ type unit struct {
 func newUnit(at sessiondir.Folder, keys keyring) *unit {
 	u := &unit{Folder: at, keys: keys, files: make(map[string]*sessiondir.File), byFile: make(map[*sessiondir.File]*value), out: make(map[string]bool)}
 	u.job, _ = shape.JobID(at.ID)
-	if name := path.Base(u.Dir); formats.FileName(u.job) != name {
+	if name := path.Base(u.Dir); layouts.FileName(u.job) != name {
 		u.key = sessiondir.KeyOf(name)
 	}
 	return u
@@ -125,7 +125,7 @@ func (u *unit) Finish() {
 		case isVariant(name):
 			reason = "is a checkpoint where the original does not look for one: kept as it is, nothing is taken from it"
 		}
-		u.In.Report.Notes = append(u.In.Report.Notes, formats.Problem{File: path.Join(u.Dir, name), Reason: reason})
+		u.In.Report.Notes = append(u.In.Report.Notes, layouts.Problem{File: path.Join(u.Dir, name), Reason: reason})
 	}
 }
 

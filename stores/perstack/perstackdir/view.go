@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/perstack/internal/secret"
@@ -19,13 +19,13 @@ var errNoValues = errors.New("the store does not have them")
 
 // view renders the files of a job's session.
 type view struct {
-	src   formats.Source
+	src   layouts.Source
 	s     *projector.Session
 	keys  keyring
 	known *shown // read before; empty: not yet
 }
 
-func newView(src formats.Source, s *projector.Session, keys keyring) view {
+func newView(src layouts.Source, s *projector.Session, keys keyring) view {
 	return view{src, s, keys, new(shown)}
 }
 

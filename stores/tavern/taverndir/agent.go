@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -101,7 +101,7 @@ func (im *importer) read(name string) (*unit, error) {
 	if statusOf(u.node.State) == "" {
 		reason := fmt.Sprintf("state: %q: want idle, working, waiting, verifying, done, error, archived or stopped:<reason>: kept as it is, not an agent", u.node.State)
 		if im.flat { // there any document may say that it is in some state
-			im.Report.Notes = append(im.Report.Notes, formats.Problem{File: name, Reason: reason})
+			im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: reason})
 		} else {
 			im.Problem(name, 0, reason)
 		}
@@ -171,7 +171,7 @@ func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) erro
 		im.Finish(folder, &im.Report.Changed)
 	}
 	for range folder.Files {
-		im.Report.Files.Add(formats.Exact)
+		im.Report.Files.Add(layouts.Exact)
 	}
 	return nil
 }

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
@@ -19,19 +19,19 @@ func TestAppendedFiles(t *testing.T) {
 			const name = "agents/kettle/sessions.jsonl"
 			ctx, st, files := t.Context(), openStore(t), map[string]string{"agents/kettle/agent.md": node(id1, "Kettle", "idle"), name: before}
 			dir := folder(t, ".tavern", files)
-			imported(t, st, dir, formats.ImportOptions{})
+			imported(t, st, dir, layouts.ImportOptions{})
 			for _, reason := range []string{"one", "two", "three"} {
 				if err := tavern.LifecycleOf(st, "agent/"+id1, nil).Break(ctx, reason); err != nil {
 					t.Fatal(err)
 				}
-				after, _ := formattest.Exported(t, st, taverndir.Layout{})
+				after, _ := layouttest.Exported(t, st, taverndir.Layout{})
 				rest, ok := strings.CutPrefix(after[name], before)
 				if !ok || !strings.HasSuffix(rest, `"reason":"`+reason+"\"}\n") || strings.Count(strings.TrimSpace(rest), "\n") != 0 || before != "" && !strings.HasSuffix(before, "\n") && rest[0] != '\n' {
 					t.Fatalf("%q became %q", before, after[name])
 				}
 				before = after[name]
 				write(t, dir, map[string]string{name: before})
-				if r := imported(t, st, dir, formats.ImportOptions{}); len(r.Refused) > 0 {
+				if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Refused) > 0 {
 					t.Fatalf("what comes out is refused: %+v", r)
 				}
 			}

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
@@ -81,14 +81,14 @@ func (h head) content() ([]byte, error) {
 }
 
 // boxFiles are the files of an inbox or a queue that has a folder.
-func boxFiles(ctx context.Context, src formats.Source, s *projector.Session, box int, at string) ([]formats.File, error) {
+func boxFiles(ctx context.Context, src layouts.Source, s *projector.Session, box int, at string) ([]layouts.File, error) {
 	list, err := boxLives(ctx, src, s, box)
 	if err != nil {
 		return nil, err
 	}
-	var files []formats.File
+	var files []layouts.File
 	add := func(name string, content []byte) {
-		files = append(files, formats.File{Path: name, Mode: formats.FileMode(0), Way: formats.Exact,
+		files = append(files, layouts.File{Path: name, Mode: layouts.FileMode(0), Way: layouts.Exact,
 			Write: func(w io.Writer) error { _, err := w.Write(content); return err }})
 	}
 	for i, t := range turnsOf(s, box) {
@@ -109,7 +109,7 @@ func boxFiles(ctx context.Context, src formats.Source, s *projector.Session, box
 }
 
 // boxLives returns what became of each turn of a box: of those of a queue that are items.
-func boxLives(ctx context.Context, src formats.Source, s *projector.Session, box int) ([]life, error) {
+func boxLives(ctx context.Context, src layouts.Source, s *projector.Session, box int) ([]life, error) {
 	turns := turnsOf(s, box)
 	list := make([]life, len(turns))
 	if boxes[box].kind != events.KindQueue {
@@ -156,7 +156,7 @@ func (im *importer) boxes(files []string) ([]*boxUnit, error) {
 			return nil, err
 		}
 		if !ok {
-			im.Report.Notes = append(im.Report.Notes, formats.Problem{File: name, Reason: "is not written as a file of " + boxes[box].kind + " " + id + " is: kept as it is"})
+			im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "is not written as a file of " + boxes[box].kind + " " + id + " is: kept as it is"})
 			continue
 		}
 		if u.files = append(u.files, f); len(u.files) == 1 {
@@ -178,7 +178,7 @@ func (im *importer) checkHead(u *boxUnit) {
 		return
 	}
 	u.files, u.head = slices.Delete(u.files, at, at+1), head{}
-	im.Report.Notes = append(im.Report.Notes, formats.Problem{File: name, Reason: "says what cannot be of " + boxes[u.box].kind + " " + u.id + ": kept as it is"})
+	im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "says what cannot be of " + boxes[u.box].kind + " " + u.id + ": kept as it is"})
 }
 
 // headFits reports whether a box with the turns can be as the head says, and its file would
@@ -295,7 +295,7 @@ func (im *importer) bringBox(ctx context.Context, u *boxUnit) error {
 	}
 	im.Finish(sessiondir.Folder{Files: u.files}, outcome)
 	for range u.files {
-		im.Report.Files.Add(formats.Exact)
+		im.Report.Files.Add(layouts.Exact)
 	}
 	return nil
 }

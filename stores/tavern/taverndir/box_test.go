@@ -11,8 +11,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
@@ -48,14 +48,14 @@ func TestBoxes(t *testing.T) {
 	}
 	wantFiles(t, st, want)
 	again, dir := openStore(t), folder(t, ".tavern", want)
-	if r := imported(t, again, dir, formats.ImportOptions{}); r.Added != 2 || len(r.Problems)+len(r.Notes) != 0 {
+	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Added != 2 || len(r.Problems)+len(r.Notes) != 0 {
 		t.Errorf("%+v", r)
 	}
 	wantFiles(t, again, want)
 	if s := need(again.Session("inbox/kettle").Load(ctx, "")); string(s.Threads["inbox"].Turns[0].Meta) != `{"id":"m1","from":"user","to":"kettle","type":"question","thread":"b: c","replyTo":"m0","mine":"x"}` {
 		t.Errorf("the meta is %s", s.Threads["inbox"].Turns[0].Meta)
 	}
-	if r := imported(t, again, dir, formats.ImportOptions{}); r.Events != 0 || r.Unchanged != 2 {
+	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Events != 0 || r.Unchanged != 2 {
 		t.Errorf("again: %+v", r)
 	}
 
@@ -64,11 +64,11 @@ func TestBoxes(t *testing.T) {
 	more := map[string]string{"queues/build/items/000000000002-i2.json": `{"id":"i2","turn":"y"}` + "\n"}
 	write(t, dir, more)
 	write(t, dir, map[string]string{"inbox/kettle/hello.md": "---\nto: kettle\n---\nhi"})
-	if r := imported(t, again, dir, formats.ImportOptions{}); r.Events != 2 || len(r.Notes) != 1 {
+	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Events != 2 || len(r.Notes) != 1 {
 		t.Errorf("one more: %+v", r)
 	}
 	write(t, dir, map[string]string{"queues/build/items/000000000001-i1.json": `{"id":"i1","turn":"z"}` + "\n"})
-	if r := imported(t, again, dir, formats.ImportOptions{}); r.Events != 0 || len(r.Refused) != 1 || !strings.Contains(r.Problems[0].Reason, "number 1") {
+	if r := imported(t, again, dir, layouts.ImportOptions{}); r.Events != 0 || len(r.Refused) != 1 || !strings.Contains(r.Problems[0].Reason, "number 1") {
 		t.Errorf("another one: %+v", r)
 	}
 }
@@ -80,7 +80,7 @@ func TestForeignHead(t *testing.T) {
 		"inbox/kettle/inbox.json":             `{ "seen": 1, "title": "Mine" }` + "\n",
 	}
 	st := openStore(t)
-	if r := imported(t, st, folder(t, ".tavern", files), formats.ImportOptions{}); len(r.Notes) != 1 {
+	if r := imported(t, st, folder(t, ".tavern", files), layouts.ImportOptions{}); len(r.Notes) != 1 {
 		t.Errorf("%+v", r)
 	}
 	wantFiles(t, st, files)
@@ -114,9 +114,9 @@ func TestLetterLaw(t *testing.T) {
 			}
 			said(t, st, "inbox/x", "inbox", fmt.Sprint(rapid.SampledFrom([]string{"", "m", "../m"}).Draw(rt, "id"), i), meta, turn)
 		}
-		files, r := formattest.Exported(t, st, taverndir.Layout{})
+		files, r := layouttest.Exported(t, st, taverndir.Layout{})
 		again := openStore(t)
-		back := imported(t, again, folder(t, ".tavern", files), formats.ImportOptions{})
+		back := imported(t, again, folder(t, ".tavern", files), layouts.ImportOptions{})
 		if len(r.Problems)+len(back.Problems)+len(back.Notes) > 0 {
 			rt.Fatalf("%+v %+v of %q", r, back, files)
 		}
@@ -143,8 +143,8 @@ func TestTextOfItems(t *testing.T) {
 				old[fmt.Sprintf("queues/q/items/%012d-%s.json", len(old)+1, id)] = fmt.Sprintf(`{"id":%q,"meta":{"id":%q},"bytes":%s}`+"\n", id, id, need(json.Marshal([]byte(body))))
 			}
 		}
-		files, _ := formattest.Exported(t, st, taverndir.Layout{})
-		imported(t, again, folder(t, ".tavern", files), formats.ImportOptions{})
+		files, _ := layouttest.Exported(t, st, taverndir.Layout{})
+		imported(t, again, folder(t, ".tavern", files), layouts.ImportOptions{})
 		for n, body := range bodies {
 			var said struct{ Text, Bytes *string }
 			name := fmt.Sprintf("queues/q/items/%012d-i%d.json", n+1, n)
@@ -162,7 +162,7 @@ func TestTextOfItems(t *testing.T) {
 			t.Errorf("%s, want %s", files["queues/q/items/000000000002-i1.json"], want)
 		}
 		before := openStore(t)
-		if r := imported(t, before, folder(t, ".tavern", old), formats.ImportOptions{}); len(r.Problems)+len(r.Notes) > 0 {
+		if r := imported(t, before, folder(t, ".tavern", old), layouts.ImportOptions{}); len(r.Problems)+len(r.Notes) > 0 {
 			t.Errorf("%+v", r)
 		}
 		for n, body := range bodies {
@@ -173,7 +173,7 @@ func TestTextOfItems(t *testing.T) {
 				t.Errorf("%q of an older file came back as %q", body, i.Body)
 			}
 		}
-		if r := imported(t, before, folder(t, ".tavern", old), formats.ImportOptions{}); r.Events != 0 {
+		if r := imported(t, before, folder(t, ".tavern", old), layouts.ImportOptions{}); r.Events != 0 {
 			t.Errorf("again: %+v", r)
 		}
 	})

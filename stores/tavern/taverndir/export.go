@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
@@ -29,7 +29,7 @@ func isMarkdown(doc *projector.Document) bool {
 }
 
 // firstOf returns the offset of a subject's first record, 0 if there is none.
-func firstOf(ctx context.Context, src formats.Source, sub events.Subject) (events.Offset, error) {
+func firstOf(ctx context.Context, src layouts.Source, sub events.Subject) (events.Offset, error) {
 	first, err := src.Loader().First(ctx, sub)
 	if errors.Is(err, projector.ErrNotFound) {
 		err = nil
@@ -38,12 +38,12 @@ func firstOf(ctx context.Context, src formats.Source, sub events.Subject) (event
 }
 
 // documentFile is the file of a document.
-func documentFile(ctx context.Context, src formats.Source, sub events.Subject, at string) (formats.File, error) {
+func documentFile(ctx context.Context, src layouts.Source, sub events.Subject, at string) (layouts.File, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if err != nil {
-		return formats.File{Path: at}, err
+		return layouts.File{Path: at}, err
 	}
-	return formats.File{Path: at, Mode: modeOf(doc), Way: formats.Exact,
+	return layouts.File{Path: at, Mode: modeOf(doc), Way: layouts.Exact,
 		Write: func(w io.Writer) error { return sessiondir.WriteContent(ctx, src, doc, w) }}, nil
 }
 
@@ -53,11 +53,11 @@ func modeOf(doc *projector.Document) fs.FileMode {
 	if err != nil {
 		mode = 0
 	}
-	return formats.FileMode(mode)
+	return layouts.FileMode(mode)
 }
 
 // agentFiles are the node file of an agent and its log, in the folder that it has.
-func agentFiles(ctx context.Context, src formats.Source, s *projector.Session, at string) ([]formats.File, error) {
+func agentFiles(ctx context.Context, src layouts.Source, s *projector.Session, at string) ([]layouts.File, error) {
 	id := strings.TrimPrefix(s.Subject.ID, agentPrefix)
 	doc, err := src.Loader().Document(ctx, agentDoc(s.Subject), 0)
 	gone := errors.Is(err, projector.ErrNotFound)
@@ -67,20 +67,20 @@ func agentFiles(ctx context.Context, src formats.Source, s *projector.Session, a
 	case err != nil && !gone:
 		return nil, err
 	}
-	var files []formats.File
+	var files []layouts.File
 	node := path.Join(at, agentName)
 	if !gone {
 		if name, ok := imported(doc); ok {
 			node = name
 		}
-		files = append(files, formats.File{Path: node, Mode: modeOf(doc), Way: formats.Exact,
+		files = append(files, layouts.File{Path: node, Mode: modeOf(doc), Way: layouts.Exact,
 			Write: func(w io.Writer) error { return sessiondir.WriteContent(ctx, src, doc, w) }})
 	}
 	text, mode, err := sessionsOf(ctx, src, s, sessionsPath(node, id))
 	if err != nil || text == nil {
 		return files, err
 	}
-	return append(files, formats.File{Path: sessionsPath(node, id), Mode: mode, Way: formats.Exact,
+	return append(files, layouts.File{Path: sessionsPath(node, id), Mode: mode, Way: layouts.Exact,
 		Write: func(w io.Writer) error { _, err := w.Write(text); return err }}), nil
 }
 
@@ -89,21 +89,21 @@ func sessionsPath(node, id string) string {
 	if dir := path.Dir(node); dir != "." {
 		return path.Join(dir, sessionsName)
 	}
-	return path.Join(agentsDir, formats.FileName(id), sessionsName) // a flat folder has none
+	return path.Join(agentsDir, layouts.FileName(id), sessionsName) // a flat folder has none
 }
 
 // nodeDir is the name of the folder of a node file, as its name has it.
 func nodeDir(doc *projector.Document) string {
 	n, err := nodefile.Parse(doc.Data)
 	if err != nil {
-		return formats.FileName(doc.Subject.ID)
+		return layouts.FileName(doc.Subject.ID)
 	}
 	return slug(n.Name)
 }
 
 // sessionsOf is the log of an agent as a file, nil if there is none: what was imported, with
 // what was logged since.
-func sessionsOf(ctx context.Context, src formats.Source, s *projector.Session, name string) ([]byte, fs.FileMode, error) {
+func sessionsOf(ctx context.Context, src layouts.Source, s *projector.Session, name string) ([]byte, fs.FileMode, error) {
 	entries := entriesOf(s.Ledger)
 	doc, err := src.Loader().Document(ctx, sessiondir.DocumentOf(src.Namespace(), rootName, name, ""), 0)
 	if errors.Is(err, projector.ErrNotFound) || err == nil && isOfAnother(doc, s) {
@@ -111,7 +111,7 @@ func sessionsOf(ctx context.Context, src formats.Source, s *projector.Session, n
 			return nil, 0, nil
 		}
 		text, err := renderSessions(entries)
-		return text, formats.FileMode(0), err
+		return text, layouts.FileMode(0), err
 	}
 	if err != nil {
 		return nil, 0, err

@@ -3,7 +3,7 @@ package taverndir_test
 import (
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // Whatever stands in the files of messages, items and what is kept of their boxes: an import
@@ -20,9 +20,9 @@ func FuzzBox(f *testing.F) {
 		files := map[string]string{"inbox/kettle/000000000001-m1.md": letter, "inbox/kettle/inbox.json": seen, "queues/build/queue.json": queue, "queues/build/items/000000000001-i1.json": item,
 			"inbox/kettle/000000000002-m2.json": item}
 		st, dir := openStore(t), folder(t, ".tavern", files)
-		imported(t, st, dir, formats.ImportOptions{})
+		imported(t, st, dir, layouts.ImportOptions{})
 		wantFiles(t, st, files)
-		if again := imported(t, st, dir, formats.ImportOptions{}); again.Events != 0 {
+		if again := imported(t, st, dir, layouts.ImportOptions{}); again.Events != 0 {
 			t.Errorf("again: %+v", again)
 		}
 	})

@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-var _ formats.Grower = Layout{}
+var _ layouts.Grower = Layout{}
 
 // grownBox is what is known of a box that grows.
 type grownBox struct {
@@ -34,15 +34,15 @@ type itemPlaces struct {
 // are all made when something becomes of an item.
 const mostPlaces = 1 << 16
 
-// Growth implements formats.Grower: what comes to an inbox or a queue is a file of its own, and what
+// Growth implements layouts.Grower: what comes to an inbox or a queue is a file of its own, and what
 // becomes of an item changes the file of that item alone.
-func (l Layout) Growth(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (formats.Growth, bool, error) {
+func (l Layout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
 	box := boxKind(unit)
 	if box < 0 {
-		return formats.Growth{}, false, nil
+		return layouts.Growth{}, false, nil
 	}
 	if has, err := l.has(ctx, src, unit); err != nil || !has {
-		return formats.Growth{}, false, err // its agent may have become personal
+		return layouts.Growth{}, false, err // its agent may have become personal
 	}
 	g, ok := known.(grownBox)
 	var err error
@@ -54,38 +54,38 @@ func (l Layout) Growth(ctx context.Context, src formats.Source, _ formats.Root, 
 	}
 	turns := g.turns.Turns
 	if err != nil || !ok || g.turns.Had == 0 || len(turns) > 0 && turns[0].Offset <= g.seen {
-		return formats.Growth{}, false, err // it may have had no place, or its head says that more was seen
+		return layouts.Growth{}, false, err // it may have had no place, or its head says that more was seen
 	}
 	changed, lives, ok, err := g.changed(ctx, src, unit, box, others)
 	if err != nil || !ok {
-		return formats.Growth{}, false, err
+		return layouts.Growth{}, false, err
 	}
 	for i, t := range turns {
 		changed[g.turns.Had+i] = t
 	}
 	list, err := boxAdditions(changed, lives, box, at)
 	if err != nil {
-		return formats.Growth{}, false, err
+		return layouts.Growth{}, false, err
 	}
 	g.turns = g.turns.Known()
-	return formats.Growth{Added: list, Known: g}, true, nil
+	return layouts.Growth{Added: list, Known: g}, true, nil
 }
 
 // boxAdditions are the files of some turns of a box, by their numbers.
-func boxAdditions(turns map[int]projector.Turn, lives map[int]life, box int, at string) (list []formats.Addition, err error) {
+func boxAdditions(turns map[int]projector.Turn, lives map[int]life, box int, at string) (list []layouts.Addition, err error) {
 	for _, n := range slices.Sorted(maps.Keys(turns)) {
 		name, content, err := turnFile(turns[n], n+1, box == 0, lives[n])
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, formats.Addition{Path: path.Join(at, boxes[box].sub, name), Data: content, New: true, Mode: formats.FileMode(0)})
+		list = append(list, layouts.Addition{Path: path.Join(at, boxes[box].sub, name), Data: content, New: true, Mode: layouts.FileMode(0)})
 	}
 	return list, nil
 }
 
 // changed returns the turns of items of which something became, with that, by their numbers. It is
 // false if that is not known.
-func (g *grownBox) changed(ctx context.Context, src formats.Source, unit events.Subject, box int, others []events.Subject) (map[int]projector.Turn, map[int]life, bool, error) {
+func (g *grownBox) changed(ctx context.Context, src layouts.Source, unit events.Subject, box int, others []events.Subject) (map[int]projector.Turn, map[int]life, bool, error) {
 	turns, lives := make(map[int]projector.Turn), make(map[int]life)
 	if len(others) == 0 {
 		return turns, lives, true, nil
@@ -150,7 +150,7 @@ func (p *itemPlaces) find(id string) (n int, ok bool) {
 	return n, ok
 }
 
-func boxGrownSince(ctx context.Context, src formats.Source, unit events.Subject, box int, since events.Offset) (g grownBox, ok bool, err error) {
+func boxGrownSince(ctx context.Context, src layouts.Source, unit events.Subject, box int, since events.Offset) (g grownBox, ok bool, err error) {
 	o, err := src.Loader().Outline(ctx, unit, 0)
 	if err != nil || o.Ledger().Kind != boxes[box].kind || sessiondir.IsArchived(o.Ledger()) {
 		return g, false, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
@@ -16,12 +16,12 @@ import (
 // What comes to a box is told as its files are made, between any two records, or not at all.
 func TestGrowth(t *testing.T) {
 	known := 0
-	for seed := range formattest.Seeds(3) {
+	for seed := range layouttest.Seeds(3) {
 		random, st := rand.New(rand.NewPCG(seed, 3)), openStore(t)
 		for n := range 40 {
 			draw(t, st, random, fmt.Sprint("m", n))
 		}
-		known += formattest.CheckGrowth(t, st, taverndir.Layout{}, live)
+		known += layouttest.CheckGrowth(t, st, taverndir.Layout{}, live)
 	}
 	if known < 10 {
 		t.Errorf("it was known %d times", known)

@@ -10,13 +10,13 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// Import implements formats.Layout. It brings a folder into a store: .tavern, the one around
+// Import implements layouts.Layout. It brings a folder into a store: .tavern, the one around
 // it, or a flat one. It never writes into the folder.
 //
 // Importing again adds what has changed and nothing else. A file of which the store has
@@ -24,17 +24,17 @@ import (
 // and the rest goes in. The node file of an agent that cannot be read is kept as it is, and
 // is no agent. A line of a log that is none is passed over, named and kept. An error means
 // that the import ended early; importing again goes on from there.
-func (l Layout) Import(ctx context.Context, target formats.Target, name string, o formats.ImportOptions) (formats.Report, error) {
+func (l Layout) Import(ctx context.Context, target layouts.Target, name string, o layouts.ImportOptions) (layouts.Report, error) {
 	at, flat, err := l.locate(name)
 	if err != nil {
-		return formats.Report{}, err
+		return layouts.Report{}, err
 	}
 	return sessiondir.Import(ctx, target, stamp, at, o, bringer(ctx, flat))
 }
 
-// ImportFrom implements formats.Layout. What is in the storage is .tavern, or if l says so a flat
+// ImportFrom implements layouts.Layout. What is in the storage is .tavern, or if l says so a flat
 // folder.
-func (l Layout) ImportFrom(ctx context.Context, target formats.Target, st formats.Storage, root formats.Root, o formats.ImportOptions) (formats.Report, error) {
+func (l Layout) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, root layouts.Root, o layouts.ImportOptions) (layouts.Report, error) {
 	root.Name = rootName
 	return sessiondir.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx, l.Flat))
 }
@@ -62,7 +62,7 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	if _, linked := have.Session(); err != nil || have.Exists && !linked {
 		return false, err // it is kept already
 	}
-	unit, ok, err := Layout{Flat: im.flat}.UnitAt(ctx, im.Target, formats.Root{}, name)
+	unit, ok, err := Layout{Flat: im.flat}.UnitAt(ctx, im.Target, layouts.Root{}, name)
 	if err != nil || !ok || !unit.IsSession() {
 		return false, err
 	}
@@ -78,7 +78,7 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 		at = p.Apart
 	}
 	files, err := unitFiles(ctx, im.Target, unit, at, nil)
-	i := slices.IndexFunc(files, func(f formats.File) bool { return f.Path == name })
+	i := slices.IndexFunc(files, func(f layouts.File) bool { return f.Path == name })
 	if err != nil || i < 0 {
 		return false, err
 	}
@@ -238,7 +238,7 @@ func (im *importer) wrongTemplate(name string) (string, error) {
 func (im *importer) noteFolder(name string) {
 	top, _, _ := strings.Cut(name, "/")
 	if !im.flat && (top == "flows" || top == "changesets") {
-		im.Report.Notes = append(im.Report.Notes, formats.Problem{File: name, Reason: top + " are in the log alone: kept as it is, nothing is taken from it"})
+		im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: top + " are in the log alone: kept as it is, nothing is taken from it"})
 	}
 }
 
@@ -277,7 +277,7 @@ func (im *importer) file(ctx context.Context, name string) error {
 	f, err := im.KeepRootFile(ctx, name, func(string, string, string) events.Subject { return doc })
 	if f != nil && ok { // it is the document, and not only kept in one
 		im.Report.Files.Whole--
-		im.Report.Files.Add(formats.Exact)
+		im.Report.Files.Add(layouts.Exact)
 	}
 	if errors.Is(err, sessiondir.ErrChanged) && added == im.Report.Events {
 		im.Problem(name, 0, err.Error())

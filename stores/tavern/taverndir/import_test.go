@@ -12,8 +12,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
@@ -48,7 +48,7 @@ var hidden = []string{"docs/.hidden", "docs/main.go~", ".git/config"}
 func TestImport(t *testing.T) {
 	st, files := openStore(t), team()
 	dir := folder(t, ".tavern", files)
-	r := imported(t, st, dir, formats.ImportOptions{})
+	r := imported(t, st, dir, layouts.ImportOptions{})
 	t.Run("D-53 a .tavern goes in and comes out byte for byte", func(t *testing.T) {
 		if r.Added != 2 || r.Root != ".tavern" {
 			t.Errorf("%+v", r)
@@ -56,15 +56,15 @@ func TestImport(t *testing.T) {
 		wantFiles(t, st, files, hidden...)
 	})
 	t.Run("D-53 again, nothing is added", func(t *testing.T) {
-		if again := imported(t, st, filepath.Dir(dir), formats.ImportOptions{}); again.Events != 0 || again.Unchanged != 2 {
+		if again := imported(t, st, filepath.Dir(dir), layouts.ImportOptions{}); again.Events != 0 || again.Unchanged != 2 {
 			t.Errorf("%+v", again)
 		}
 	})
 	t.Run("D-53 travels to another machine", func(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "clone", ".tavern")
-		formattest.MustExport(t, st, taverndir.Layout{}, out, formats.ExportOptions{All: true})
+		layouttest.MustExport(t, st, taverndir.Layout{}, out, layouts.ExportOptions{All: true})
 		other := openStore(t)
-		imported(t, other, out, formats.ImportOptions{})
+		imported(t, other, out, layouts.ImportOptions{})
 		wantFiles(t, other, files, hidden...)
 		a, b := need(tavern.AgentOf(st, id1).Info(t.Context())), need(tavern.AgentOf(other, id1).Info(t.Context()))
 		if a.State != b.State || a.Name != b.Name || !slices.Equal(a.Commitments, b.Commitments) || len(a.Log) != len(b.Log) {
@@ -111,7 +111,7 @@ func TestImport(t *testing.T) {
 		files["agents/kettle/sessions.jsonl"] += more
 		files["servitors/fix/sessions.jsonl"] += "\n" + more
 		wantFiles(t, st, files, hidden...)
-		if r := imported(t, st, dir, formats.ImportOptions{}); r.Events != 0 || len(r.Refused) != 0 {
+		if r := imported(t, st, dir, layouts.ImportOptions{}); r.Events != 0 || len(r.Refused) != 0 {
 			t.Errorf("the older folder: %+v", r)
 		}
 	})
@@ -136,19 +136,19 @@ func TestImportRefuses(t *testing.T) {
 	st := openStore(t)
 	files := map[string]string{"docs/a.md": "1", "agents/kettle/agent.md": node(id1, "Kettle", "idle")}
 	dir := folder(t, ".tavern", files)
-	imported(t, st, dir, formats.ImportOptions{})
+	imported(t, st, dir, layouts.ImportOptions{})
 	a := tavern.AgentOf(st, id1)
 	if err := a.SetState(ctx, tavern.AgentWorking, ""); err != nil {
 		t.Fatal(err)
 	}
 	need(st.Documents().Save(ctx, "doc", "a", tally.Write{Data: []byte("2"), ContentType: "text/markdown"}))
 	wantFiles(t, st, map[string]string{"docs/a.md": "2", "agents/kettle/agent.md": node(id1, "Kettle", "working")})
-	r := imported(t, st, dir, formats.ImportOptions{})
+	r := imported(t, st, dir, layouts.ImportOptions{})
 	if r.Events != 0 || len(r.Problems) != 2 || !slices.Equal(r.Refused, []string{"agent/" + id1}) {
 		t.Errorf("%+v", r)
 	}
-	dry := imported(t, st, dir, formats.ImportOptions{DryRun: true, Merge: true})
-	r = imported(t, st, dir, formats.ImportOptions{Merge: true})
+	dry := imported(t, st, dir, layouts.ImportOptions{DryRun: true, Merge: true})
+	r = imported(t, st, dir, layouts.ImportOptions{Merge: true})
 	if i := need(a.Info(ctx)); i.State != tavern.AgentIdle || len(r.Problems) != 0 || r.Events != 3 || dry.Events != 3 {
 		t.Errorf("%s, %+v, %+v", i.State, r, dry)
 	}
@@ -158,7 +158,7 @@ func TestImportRefuses(t *testing.T) {
 	files["agents/kettle/agent.md"] = node(id1, "Pot", "done")
 	files["docs/a.md"] = "3"
 	write(t, dir, files)
-	if r := imported(t, st, dir, formats.ImportOptions{}); r.Changed != 1 || len(r.Problems) != 0 {
+	if r := imported(t, st, dir, layouts.ImportOptions{}); r.Changed != 1 || len(r.Problems) != 0 {
 		t.Errorf("%+v", r)
 	}
 	if i := need(a.Info(ctx)); i.State != tavern.AgentDone || i.Name != "Pot" {
@@ -180,7 +180,7 @@ func TestFlat(t *testing.T) {
 	})
 	t.Run("D-08 a folder of documents goes in and comes out", func(t *testing.T) {
 		st := openStore(t)
-		if r := imported(t, st, dir, formats.ImportOptions{}); r.Added != 1 || len(r.Problems) != 0 {
+		if r := imported(t, st, dir, layouts.ImportOptions{}); r.Added != 1 || len(r.Problems) != 0 {
 			t.Errorf("%+v", r)
 		}
 		wantFiles(t, st, files, ".hidden.md")
@@ -193,12 +193,12 @@ func TestFlat(t *testing.T) {
 	})
 	t.Run("a folder of documents without an agent takes a word", func(t *testing.T) {
 		plain := folder(t, "store", map[string]string{"spec.md": "---\ntitle: x\n---\n"})
-		_, err := (taverndir.Layout{}).Import(t.Context(), openStore(t), plain, formats.ImportOptions{})
-		if !errors.Is(err, formats.ErrUnknownLayout) || (taverndir.Layout{}).Sniff(plain) || !(taverndir.Layout{Flat: true}).Sniff(plain) {
+		_, err := (taverndir.Layout{}).Import(t.Context(), openStore(t), plain, layouts.ImportOptions{})
+		if !errors.Is(err, layouts.ErrUnknownLayout) || (taverndir.Layout{}).Sniff(plain) || !(taverndir.Layout{Flat: true}).Sniff(plain) {
 			t.Errorf("it is %v", err)
 		}
 		st := openStore(t)
-		need((taverndir.Layout{Flat: true}).Import(t.Context(), st, plain, formats.ImportOptions{}))
+		need((taverndir.Layout{Flat: true}).Import(t.Context(), st, plain, layouts.ImportOptions{}))
 		need(st.Documents().Read(t.Context(), "doc", "spec"))
 	})
 }
@@ -212,7 +212,7 @@ func TestExportLive(t *testing.T) {
 	first := need(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{ID: id1, Name: "../Up"}))
 	need(first.Session().Update(ctx, []string{events.TypeSessionUpdated}, logged("started", "")))
 	need(st.Documents().Save(ctx, "doc", "spec", tally.Write{Data: []byte("s"), ContentType: "text/markdown; charset=utf-8"}))
-	files, r := formattest.Exported(t, st, taverndir.Layout{})
+	files, r := layouttest.Exported(t, st, taverndir.Layout{})
 	var names []string
 	for name := range files {
 		if dir, rest, ok := strings.Cut(name, "=~"); ok {
@@ -226,7 +226,7 @@ func TestExportLive(t *testing.T) {
 		t.Errorf("%q %+v", names, r)
 	}
 	again := openStore(t)
-	imported(t, again, folder(t, ".tavern", files), formats.ImportOptions{})
+	imported(t, again, folder(t, ".tavern", files), layouts.ImportOptions{})
 	wantFiles(t, again, files)
 }
 
@@ -237,9 +237,9 @@ func FuzzImport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, agent, entries, doc string) {
 		files := map[string]string{"agents/a/agent.md": agent, "agents/a/sessions.jsonl": entries, "docs/a.md": doc}
 		st, dir := openStore(t), folder(t, ".tavern", files)
-		imported(t, st, dir, formats.ImportOptions{})
+		imported(t, st, dir, layouts.ImportOptions{})
 		wantFiles(t, st, files)
-		if again := imported(t, st, dir, formats.ImportOptions{}); again.Events != 0 {
+		if again := imported(t, st, dir, layouts.ImportOptions{}); again.Events != 0 {
 			t.Errorf("again: %+v", again)
 		}
 	})
@@ -252,11 +252,11 @@ func TestOdd(t *testing.T) {
 		t.Skip(err)
 	}
 	st := openStore(t)
-	if r := imported(t, st, dir, formats.ImportOptions{}); len(r.Problems) != 1 {
+	if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) != 1 {
 		t.Errorf("%+v", r)
 	}
 	wantFiles(t, st, map[string]string{"docs/a.md": "1"})
-	if _, err := (taverndir.Layout{Flat: true}).Import(t.Context(), st, filepath.Join(dir, "none"), formats.ImportOptions{}); err == nil {
+	if _, err := (taverndir.Layout{Flat: true}).Import(t.Context(), st, filepath.Join(dir, "none"), layouts.ImportOptions{}); err == nil {
 		t.Error("a folder that is not there")
 	}
 }

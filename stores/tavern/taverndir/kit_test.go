@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/logtest"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
@@ -51,7 +51,7 @@ func write(t testing.TB, dir string, files map[string]string) {
 	}
 }
 
-func imported(t testing.TB, st *tally.Store, dir string, o formats.ImportOptions) formats.Report {
+func imported(t testing.TB, st *tally.Store, dir string, o layouts.ImportOptions) layouts.Report {
 	t.Helper()
 	r, err := (taverndir.Layout{}).Import(t.Context(), st, dir, o)
 	if err != nil {
@@ -67,7 +67,7 @@ func wantFiles(t testing.TB, st *tally.Store, want map[string]string, but ...str
 	for _, name := range but {
 		delete(want, name)
 	}
-	have, r := formattest.Exported(t, st, taverndir.Layout{})
+	have, r := layouttest.Exported(t, st, taverndir.Layout{})
 	for name, content := range want {
 		if have[name] != content {
 			t.Errorf("%s is %q, not %q", name, have[name], content)

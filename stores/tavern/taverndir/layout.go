@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
@@ -39,37 +39,37 @@ type Layout struct {
 }
 
 var (
-	_ formats.Layout   = Layout{}
-	_ formats.Chooser  = Layout{}
-	_ formats.Rooted   = Layout{}
-	_ formats.Sharer   = Layout{}
-	_ formats.Planner  = Layout{}
-	_ formats.Selector = Layout{}
-	_ formats.Rooted   = planned{}
-	_ formats.Chooser  = planned{}
+	_ layouts.Layout   = Layout{}
+	_ layouts.Chooser  = Layout{}
+	_ layouts.Rooted   = Layout{}
+	_ layouts.Sharer   = Layout{}
+	_ layouts.Planner  = Layout{}
+	_ layouts.Selector = Layout{}
+	_ layouts.Rooted   = planned{}
+	_ layouts.Chooser  = planned{}
 )
 
-// Name implements formats.Layout.
+// Name implements layouts.Layout.
 func (Layout) Name() string { return Format }
 
-// Exports implements formats.Chooser: agents, inboxes and queues that no import brought.
+// Exports implements layouts.Chooser: agents, inboxes and queues that no import brought.
 func (Layout) Exports(kind string) bool {
 	return kind == events.KindAgent || kind == events.KindInbox || kind == events.KindQueue
 }
 
-// Sniff implements formats.Layout: the folder .tavern or the one around it, and a folder of
+// Sniff implements layouts.Layout: the folder .tavern or the one around it, and a folder of
 // documents of which one is an agent's.
 func (l Layout) Sniff(name string) bool {
 	_, _, err := l.locate(name)
 	return err == nil
 }
 
-// Root implements formats.Rooted.
+// Root implements layouts.Rooted.
 func (Layout) Root() string { return rootName }
 
-// HasFiles implements formats.Rooted: there is a document that has a folder, or a file that
+// HasFiles implements layouts.Rooted: there is a document that has a folder, or a file that
 // was kept.
-func (Layout) HasFiles(ctx context.Context, src formats.Source) (bool, error) {
+func (Layout) HasFiles(ctx context.Context, src layouts.Source) (bool, error) {
 	for _, k := range kinds {
 		for _, err := range src.Subjects(ctx, k.kind) {
 			return err == nil, err
@@ -170,9 +170,9 @@ func List(dir string) ([]string, error) {
 	return ids, nil
 }
 
-// Subject implements formats.Layout: the document of a file, and of an agent's files the
+// Subject implements layouts.Layout: the document of a file, and of an agent's files the
 // session.
-func (Layout) Subject(ctx context.Context, src formats.Source, _, name string) (events.Subject, bool) {
+func (Layout) Subject(ctx context.Context, src layouts.Source, _, name string) (events.Subject, bool) {
 	if name == "" || path.Clean(name) != name || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "../") {
 		return events.Subject{}, false
 	}
@@ -218,33 +218,33 @@ func documentAt(name string, flat bool) (kind, id string, ok bool) {
 	return "", "", false
 }
 
-// Files implements formats.Layout: the files of an agent, an inbox or a queue.
-func (l Layout) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+// Files implements layouts.Layout: the files of an agent, an inbox or a queue.
+func (l Layout) Files(ctx context.Context, src layouts.Source, s *projector.Session) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		p, err := l.Planned(ctx, src)
 		if err != nil {
-			yield(formats.File{Path: flat(s.Subject.ID)}, err)
+			yield(layouts.File{Path: flat(s.Subject.ID)}, err)
 			return
 		}
 		p.Files(ctx, src, s)(yield)
 	}
 }
 
-// RootFiles implements formats.Layout: the documents that have a folder, and what was kept
+// RootFiles implements layouts.Layout: the documents that have a folder, and what was kept
 // whole.
-func (l Layout) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+func (l Layout) RootFiles(ctx context.Context, src layouts.Source, root string) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		p, err := l.Planned(ctx, src)
 		if err != nil {
-			yield(formats.File{Path: docsDir}, err)
+			yield(layouts.File{Path: docsDir}, err)
 			return
 		}
 		p.RootFiles(ctx, src, root)(yield)
 	}
 }
 
-// Planned implements formats.Planner.
-func (l Layout) Planned(ctx context.Context, src formats.Source) (formats.Renderer, error) {
+// Planned implements layouts.Planner.
+func (l Layout) Planned(ctx context.Context, src layouts.Source) (layouts.Renderer, error) {
 	names, err := namesOf(ctx, src)
 	return planned{l, names}, err
 }
@@ -255,9 +255,9 @@ type planned struct {
 	names map[events.Subject]string
 }
 
-// Files implements formats.Renderer.
-func (p planned) Files(ctx context.Context, src formats.Source, s *projector.Session) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+// Files implements layouts.Renderer.
+func (p planned) Files(ctx context.Context, src layouts.Source, s *projector.Session) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		if !isUnit(s.Subject.ID) {
 			return
 		}
@@ -266,7 +266,7 @@ func (p planned) Files(ctx context.Context, src formats.Source, s *projector.Ses
 			place, err := placeOf(ctx, src, s.Subject, true)
 			if err != nil {
 				if !errors.Is(err, projector.ErrNotFound) {
-					yield(formats.File{Path: flat(s.Subject.ID)}, err)
+					yield(layouts.File{Path: flat(s.Subject.ID)}, err)
 				}
 				return
 			}
@@ -276,9 +276,9 @@ func (p planned) Files(ctx context.Context, src formats.Source, s *projector.Ses
 	}
 }
 
-// RootFiles implements formats.Renderer.
-func (p planned) RootFiles(ctx context.Context, src formats.Source, root string) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+// RootFiles implements layouts.Renderer.
+func (p planned) RootFiles(ctx context.Context, src layouts.Source, root string) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		for f, err := range sessiondir.ExportRoot(ctx, src, root, nil) {
 			if !yield(f, err) {
 				return
@@ -286,7 +286,7 @@ func (p planned) RootFiles(ctx context.Context, src formats.Source, root string)
 		}
 		for sub, err := range units(ctx, src) {
 			if err != nil {
-				yield(formats.File{Path: docsDir}, err)
+				yield(layouts.File{Path: docsDir}, err)
 				return
 			}
 			if sub.IsSession() || sub.Kind == events.KindFile {

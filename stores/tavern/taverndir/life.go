@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/projector"
 )
@@ -232,7 +232,7 @@ func itemsOf(queue string, turns []projector.Turn) []*projector.QueueItem {
 }
 
 // livesOf reads what became of items of a queue, up to an offset.
-func livesOf(ctx context.Context, src formats.Source, queue string, l *projector.Ledger, upto events.Offset, items []*projector.QueueItem) (*lives, error) {
+func livesOf(ctx context.Context, src layouts.Source, queue string, l *projector.Ledger, upto events.Offset, items []*projector.QueueItem) (*lives, error) {
 	items = slices.DeleteFunc(slices.Clone(items), func(i *projector.QueueItem) bool { return i == nil })
 	raw, _ := l.Fields.Get("settings")
 	q := projector.Queue{ID: queue, Settings: projector.QueueSettingsOf(raw)}
@@ -255,7 +255,7 @@ func livesOf(ctx context.Context, src formats.Source, queue string, l *projector
 
 // read folds the records of a range: those of an item's session, or, with id "", those of a serial
 // queue about its runs.
-func (l *lives) read(ctx context.Context, src formats.Source, r events.Range, id string) error {
+func (l *lives) read(ctx context.Context, src layouts.Source, r events.Range, id string) error {
 	for rec, err := range src.Loader().Source.Read(ctx, r) {
 		if err == nil && rec.Type == events.TypeRunFinished {
 			rec, err = src.Loader().Whole(ctx, rec)

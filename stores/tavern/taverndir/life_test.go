@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
@@ -130,7 +130,7 @@ func (w *worked) claim(way int) {
 // Whatever became of the items of a queue: the folder says it, in any other store, at once and
 // later; what the folder said before changes nothing.
 func TestB42(t *testing.T) {
-	for seed := range formattest.Seeds(6) {
+	for seed := range layouttest.Seeds(6) {
 		t.Run(fmt.Sprint("B-42 the states of items travel with the folder ", seed), func(t *testing.T) {
 			ctx, random := t.Context(), rand.New(rand.NewPCG(seed, 42))
 			st, clone := openStore(t), openStore(t)
@@ -143,10 +143,10 @@ func TestB42(t *testing.T) {
 				for range 25 {
 					w.step()
 				}
-				files, _ := formattest.Exported(t, st, taverndir.Layout{})
+				files, _ := layouttest.Exported(t, st, taverndir.Layout{})
 				dir := folder(t, ".tavern", files)
-				dry := imported(t, clone, dir, formats.ImportOptions{DryRun: true})
-				if r := imported(t, clone, dir, formats.ImportOptions{}); len(r.Problems)+len(r.Notes) > 0 || r.Events != dry.Events {
+				dry := imported(t, clone, dir, layouts.ImportOptions{DryRun: true})
+				if r := imported(t, clone, dir, layouts.ImportOptions{}); len(r.Problems)+len(r.Notes) > 0 || r.Events != dry.Events {
 					t.Fatalf("%+v, dry %+v", r, dry)
 				}
 				if diff := cmp.Diff(states(t, st, "a/b"), states(t, clone, "a/b")); diff != "" {
@@ -154,7 +154,7 @@ func TestB42(t *testing.T) {
 				}
 				wantFiles(t, clone, files)
 				for _, old := range []map[string]string{files, older(before, files)} {
-					if r := imported(t, clone, folder(t, ".tavern", old), formats.ImportOptions{}); r.Events != 0 || len(r.Problems)+len(r.Notes) > 0 {
+					if r := imported(t, clone, folder(t, ".tavern", old), layouts.ImportOptions{}); r.Events != 0 || len(r.Problems)+len(r.Notes) > 0 {
 						t.Fatalf("once more: %+v", r)
 					}
 				}
@@ -166,9 +166,9 @@ func TestB42(t *testing.T) {
 		ctx, st, clone := t.Context(), openStore(t), openStore(t)
 		q, other := tavern.QueueOf(st, "q"), tavern.QueueOf(clone, "q")
 		need(q.EnqueueMany(ctx, tavern.Item{ID: "one", Body: []byte("1")}, tavern.Item{ID: "two", Body: []byte("2")}))
-		bring := func() formats.Report {
-			files, _ := formattest.Exported(t, st, taverndir.Layout{})
-			return imported(t, clone, folder(t, ".tavern", files), formats.ImportOptions{})
+		bring := func() layouts.Report {
+			files, _ := layouttest.Exported(t, st, taverndir.Layout{})
+			return imported(t, clone, folder(t, ".tavern", files), layouts.ImportOptions{})
 		}
 		bring()
 		here, there := need(other.TryClaim(ctx, "here")), need(q.TryClaim(ctx, "there"))
@@ -201,9 +201,9 @@ func TestB42(t *testing.T) {
 	t.Run("B-42 what went two ways is named, and stays as it is", func(t *testing.T) {
 		ctx, st, clone := t.Context(), openStore(t), openStore(t)
 		need(tavern.QueueOf(st, "q").Enqueue(ctx, tavern.Item{ID: "one", Body: []byte("1")}))
-		bring := func() formats.Report {
-			files, _ := formattest.Exported(t, st, taverndir.Layout{})
-			return imported(t, clone, folder(t, ".tavern", files), formats.ImportOptions{})
+		bring := func() layouts.Report {
+			files, _ := layouttest.Exported(t, st, taverndir.Layout{})
+			return imported(t, clone, folder(t, ".tavern", files), layouts.ImportOptions{})
 		}
 		bring()
 		for n, q := range []*tavern.Queue{tavern.QueueOf(st, "q"), tavern.QueueOf(clone, "q")} {
@@ -224,7 +224,7 @@ func TestB42(t *testing.T) {
 			`"history":[{"returned":"requeued"}]`, `"state":"done","history":[{"outcome":"completed"}]`} {
 			files := map[string]string{"queues/q/items/000000000001-one.json": `{"id":"one","meta":{"id":"one"},"turn":1,` + said + "}\n"}
 			st := openStore(t)
-			if r := imported(t, st, folder(t, ".tavern", files), formats.ImportOptions{}); len(r.Notes) != 1 {
+			if r := imported(t, st, folder(t, ".tavern", files), layouts.ImportOptions{}); len(r.Notes) != 1 {
 				t.Errorf("%s: %+v", said, r)
 			}
 			wantFiles(t, st, files)
@@ -239,9 +239,9 @@ func TestB42(t *testing.T) {
 			if err := in.Seen(ctx, m.Offset); err != nil {
 				t.Fatal(err)
 			}
-			files, _ := formattest.Exported(t, st, taverndir.Layout{})
+			files, _ := layouttest.Exported(t, st, taverndir.Layout{})
 			for _, files := range []map[string]string{files, older(before, files)} {
-				imported(t, clone, folder(t, ".tavern", files), formats.ImportOptions{})
+				imported(t, clone, folder(t, ".tavern", files), layouts.ImportOptions{})
 			}
 			before = files
 			list, _, err := tavern.InboxOf(clone, tavern.User).List(ctx, tavern.Page{})

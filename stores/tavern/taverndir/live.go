@@ -11,19 +11,19 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Unit implements formats.Layout. An agent is its session, with its document and its log; every
+// Unit implements layouts.Layout. An agent is its session, with its document and its log; every
 // other document, and every inbox and queue, is a unit. An item is in the files of its queue.
-func (l Layout) Unit(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	unit, ok, err := l.unitOf(ctx, src, root, sub)
 	return unit, ok && l.hasKind(unit), err
 }
 
-func (l Layout) unitOf(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) unitOf(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch {
 	case sub.Namespace != src.Namespace():
 	case sub.IsSession():
@@ -42,7 +42,7 @@ func (l Layout) unitOf(ctx context.Context, src formats.Source, root formats.Roo
 }
 
 // unitOfFile returns the unit of a file that is kept whole: the agent whose log it is, or it.
-func (l Layout) unitOfFile(ctx context.Context, src formats.Source, root formats.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) unitOfFile(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	have, err := sessiondir.Load(ctx, src, sub)
 	if err != nil {
 		return sub, false, err
@@ -76,14 +76,14 @@ func agentDoc(session events.Subject) events.Subject {
 	return events.Document(session.Namespace, events.KindAgent, strings.TrimPrefix(session.ID, agentPrefix))
 }
 
-// Place implements formats.Layout.
-func (l Layout) Place(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject) (formats.Place, error) {
+// Place implements layouts.Layout.
+func (l Layout) Place(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject) (layouts.Place, error) {
 	if has, err := l.has(ctx, src, unit); err != nil || !has {
-		return formats.Place{}, cmp.Or(err, noPlace(unit))
+		return layouts.Place{}, cmp.Or(err, noPlace(unit))
 	}
 	p, err := placeOf(ctx, src, unit, false)
 	if err == nil && slices.ContainsFunc(strings.Split(p.Path, "/"), isHidden) {
-		return formats.Place{}, noPlace(unit) // what a store says of a path shall not come to be another program's settings
+		return layouts.Place{}, noPlace(unit) // what a store says of a path shall not come to be another program's settings
 	}
 	return p, err
 }
@@ -93,7 +93,7 @@ func noPlace(unit events.Subject) error {
 }
 
 // placeOf is Place; in an export also of what is archived.
-func placeOf(ctx context.Context, src formats.Source, unit events.Subject, archived bool) (formats.Place, error) {
+func placeOf(ctx context.Context, src layouts.Source, unit events.Subject, archived bool) (layouts.Place, error) {
 	switch {
 	case unit.Namespace != src.Namespace():
 	case unit.IsSession():
@@ -103,17 +103,17 @@ func placeOf(ctx context.Context, src formats.Source, unit events.Subject, archi
 	case isDocument(unit.Kind):
 		doc, err := src.Loader().Document(ctx, unit, 0)
 		if err != nil {
-			return formats.Place{}, err
+			return layouts.Place{}, err
 		}
 		if name, ok := imported(doc); ok {
-			return formats.Place{Path: name}, nil
+			return layouts.Place{Path: name}, nil
 		}
 		i := slices.IndexFunc(kinds, func(k struct{ kind, dir, suffix string }) bool { return k.kind == unit.Kind })
 		suffix := kinds[i].suffix
 		name := pathOf(unit.ID, suffix, suffix == jsonSuffix || isMarkdown(doc))
-		return formats.Place{Path: path.Join(kinds[i].dir, name), Apart: path.Join(kinds[i].dir, apart(pathOf(unit.ID, suffix, true)))}, nil
+		return layouts.Place{Path: path.Join(kinds[i].dir, name), Apart: path.Join(kinds[i].dir, apart(pathOf(unit.ID, suffix, true)))}, nil
 	}
-	return formats.Place{}, noPlace(unit)
+	return layouts.Place{}, noPlace(unit)
 }
 
 // imported is the path that a document had in the folder that it came from, and keeps.
@@ -122,58 +122,58 @@ func imported(doc *projector.Document) (string, bool) {
 	return name, name != "" && attribute(doc, "root") == rootName
 }
 
-func placeOfSession(ctx context.Context, src formats.Source, unit events.Subject, archived bool) (formats.Place, error) {
+func placeOfSession(ctx context.Context, src layouts.Source, unit events.Subject, archived bool) (layouts.Place, error) {
 	if !isUnit(unit.ID) {
-		return formats.Place{}, noPlace(unit)
+		return layouts.Place{}, noPlace(unit)
 	}
 	o, err := src.Loader().Outline(ctx, unit, 0)
 	if err != nil {
-		return formats.Place{}, err
+		return layouts.Place{}, err
 	}
 	kind, id, _ := strings.Cut(unit.ID, "/")
 	ledger := o.Ledger()
 	if ledger.Kind != kind || !archived && sessiondir.IsArchived(ledger) {
-		return formats.Place{}, noPlace(unit)
+		return layouts.Place{}, noPlace(unit)
 	}
 	if kind == events.KindAgent {
 		return placeOfAgent(ctx, src, unit, ledger)
 	}
 	i := slices.IndexFunc(boxes, func(b struct{ kind, dir, sub, thread, head string }) bool { return b.kind == kind })
 	if o.Len(boxes[i].thread) == 0 && headOf(&projector.Session{Ledger: ledger}, i).isEmpty() {
-		return formats.Place{}, noPlace(unit)
+		return layouts.Place{}, noPlace(unit)
 	}
 	name := flat(id)
-	return formats.Place{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
+	return layouts.Place{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
 }
 
 // placeOfAgent is the folder that an agent had, or one that is called as the agent is. One that
 // came from a flat folder has the file that it had.
-func placeOfAgent(ctx context.Context, src formats.Source, unit events.Subject, l *projector.Ledger) (formats.Place, error) {
+func placeOfAgent(ctx context.Context, src layouts.Source, unit events.Subject, l *projector.Ledger) (layouts.Place, error) {
 	doc, err := src.Loader().Document(ctx, agentDoc(unit), 0)
 	gone := errors.Is(err, projector.ErrNotFound)
 	if err != nil && !gone {
-		return formats.Place{}, err
+		return layouts.Place{}, err
 	}
-	id := formats.FileName(strings.TrimPrefix(unit.ID, agentPrefix))
+	id := layouts.FileName(strings.TrimPrefix(unit.ID, agentPrefix))
 	name := id
 	switch {
 	case gone && (l.Text("purgedAt") != "" || len(l.Log) == 0):
-		return formats.Place{}, noPlace(unit)
+		return layouts.Place{}, noPlace(unit)
 	case gone:
 	default:
 		if full, ok := imported(doc); ok {
 			dir := path.Dir(full)
 			if dir == "." {
-				return formats.Place{Path: full}, nil // of a flat folder
+				return layouts.Place{Path: full}, nil // of a flat folder
 			}
-			return formats.Place{Path: dir, Folder: true, Files: []string{agentName, sessionsName}}, nil
+			return layouts.Place{Path: dir, Folder: true, Files: []string{agentName, sessionsName}}, nil
 		}
 		name = nodeDir(doc)
 	}
-	return formats.Place{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true, Files: []string{agentName, sessionsName}}, nil
+	return layouts.Place{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true, Files: []string{agentName, sessionsName}}, nil
 }
 
-// Others implements formats.Sharer: what becomes of an item changes its file.
+// Others implements layouts.Sharer: what becomes of an item changes its file.
 func (Layout) Others(unit events.Subject, name string) []events.Subject {
 	box, queue, below, ok := boxAt(name)
 	if !ok || boxes[box].kind != events.KindQueue || numberOf(below) == 0 {
@@ -183,17 +183,17 @@ func (Layout) Others(unit events.Subject, name string) []events.Subject {
 	return []events.Subject{events.Session(unit.Namespace, projector.ItemSession(queue, item))}
 }
 
-// UnitFiles implements formats.Layout.
-func (Layout) UnitFiles(ctx context.Context, src formats.Source, _ formats.Root, unit events.Subject, at string) iter.Seq2[formats.File, error] {
+// UnitFiles implements layouts.Layout.
+func (Layout) UnitFiles(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
 	return filesAt(ctx, src, unit, at, nil)
 }
 
 // filesAt yields the files of a unit at a place. s is the session as it is, or nil.
-func filesAt(ctx context.Context, src formats.Source, unit events.Subject, at string, s *projector.Session) iter.Seq2[formats.File, error] {
-	return func(yield func(formats.File, error) bool) {
+func filesAt(ctx context.Context, src layouts.Source, unit events.Subject, at string, s *projector.Session) iter.Seq2[layouts.File, error] {
+	return func(yield func(layouts.File, error) bool) {
 		files, err := unitFiles(ctx, src, unit, at, s)
 		if err != nil {
-			yield(formats.File{Path: at}, err)
+			yield(layouts.File{Path: at}, err)
 			return
 		}
 		for _, f := range files {
@@ -204,14 +204,14 @@ func filesAt(ctx context.Context, src formats.Source, unit events.Subject, at st
 	}
 }
 
-func unitFiles(ctx context.Context, src formats.Source, unit events.Subject, at string, s *projector.Session) ([]formats.File, error) {
+func unitFiles(ctx context.Context, src layouts.Source, unit events.Subject, at string, s *projector.Session) ([]layouts.File, error) {
 	if unit.Kind == events.KindFile && !unit.IsSession() {
 		f, err := sessiondir.RootFile(ctx, src, rootName, unit)
-		return []formats.File{f}, err
+		return []layouts.File{f}, err
 	}
 	if !unit.IsSession() {
 		f, err := documentFile(ctx, src, unit, at)
-		return []formats.File{f}, err
+		return []layouts.File{f}, err
 	}
 	if s == nil {
 		var err error
@@ -228,8 +228,8 @@ func unitFiles(ctx context.Context, src formats.Source, unit events.Subject, at 
 	return agentFiles(ctx, src, s, at)
 }
 
-// UnitAt implements formats.Layout. A file that would be of another layer is none.
-func (l Layout) UnitAt(ctx context.Context, src formats.Source, _ formats.Root, name string) (events.Subject, bool, error) {
+// UnitAt implements layouts.Layout. A file that would be of another layer is none.
+func (l Layout) UnitAt(ctx context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
 	unit, ok, err := l.unitAt(ctx, src, name)
 	if !ok || err != nil {
 		return unit, ok, err
@@ -244,7 +244,7 @@ func (l Layout) UnitAt(ctx context.Context, src formats.Source, _ formats.Root, 
 	return unit, ok, err
 }
 
-func (l Layout) unitAt(ctx context.Context, src formats.Source, name string) (events.Subject, bool, error) {
+func (l Layout) unitAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
 	kept := sessiondir.DocumentOf(src.Namespace(), rootName, name, "")
 	if !sessiondir.IsPath(name) || slices.ContainsFunc(strings.Split(name, "/"), isSkipped) || kept.Validate() != nil {
 		return events.Subject{}, false, nil
@@ -277,7 +277,7 @@ func (l Layout) unitAt(ctx context.Context, src formats.Source, name string) (ev
 
 // documentUnitAt returns the document that a file is, or would be: not one that has another
 // file.
-func (l Layout) documentUnitAt(ctx context.Context, src formats.Source, name string) (events.Subject, bool, error) {
+func (l Layout) documentUnitAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
 	for _, flat := range []bool{false, true} {
 		kind, id, ok := documentAt(name, flat)
 		sub := events.Document(src.Namespace(), kind, id)
@@ -316,7 +316,7 @@ func nodeOf(name string) (string, bool) {
 }
 
 // agentAt returns the agent that has a file: of several that are called so the first one.
-func agentAt(ctx context.Context, src formats.Source, name string) (events.Subject, bool, error) {
+func agentAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
 	var found events.Subject
 	var since events.Offset
 	for info, err := range src.Subjects(ctx, events.KindAgent) {
@@ -347,7 +347,7 @@ func agentAt(ctx context.Context, src formats.Source, name string) (events.Subje
 }
 
 // hasAt reports whether an agent that came from a folder has a file.
-func hasAt(p formats.Place, id, name string) bool {
+func hasAt(p layouts.Place, id, name string) bool {
 	if p.Folder {
 		return p.Path == path.Dir(name)
 	}
@@ -356,14 +356,14 @@ func hasAt(p formats.Place, id, name string) bool {
 
 // namesOf gives each unit its place, in an export also what is archived. What cannot be read has
 // none.
-func namesOf(ctx context.Context, src formats.Source) (map[events.Subject]string, error) {
+func namesOf(ctx context.Context, src layouts.Source) (map[events.Subject]string, error) {
 	type unit struct {
 		sub   events.Subject
-		place formats.Place
+		place layouts.Place
 		first events.Offset // of its records: the one with the lower one keeps its name
 	}
 	var list []unit
-	var names formats.Names
+	var names layouts.Names
 	at := make(map[events.Subject]string)
 	for sub, err := range units(ctx, src) {
 		if err != nil {
@@ -391,7 +391,7 @@ func namesOf(ctx context.Context, src formats.Source) (map[events.Subject]string
 }
 
 // units lists what may have files.
-func units(ctx context.Context, src formats.Source) iter.Seq2[events.Subject, error] {
+func units(ctx context.Context, src layouts.Source) iter.Seq2[events.Subject, error] {
 	return func(yield func(events.Subject, error) bool) {
 		for _, kind := range []string{events.KindFile, kinds[0].kind, kinds[1].kind, kinds[2].kind, events.KindSession} {
 			for info, err := range src.Subjects(ctx, kind) {

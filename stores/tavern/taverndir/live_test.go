@@ -10,14 +10,14 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-var live = formats.Root{Name: ".tavern", Marker: "m"}
+var live = layouts.Root{Name: ".tavern", Marker: "m"}
 
 // everything is a folder with everything in it.
 func everything() map[string]string {
@@ -35,10 +35,10 @@ func TestUnits(t *testing.T) {
 	l := taverndir.Layout{}
 	t.Run("D-53 a folder from any storage", func(t *testing.T) {
 		a, b := openStore(t), openStore(t)
-		root := formattest.CheckImportFrom(t, l, folder(t, ".tavern", everything()), a, b)
-		formattest.CheckUnits(t, a, l, root)
-		formattest.CheckAlone(t, l, root, a, func() formats.Target { return openStore(t) })
-		formattest.CheckRemovals(t, l, root, a, func(unit events.Subject) bool {
+		root := layouttest.CheckImportFrom(t, l, folder(t, ".tavern", everything()), a, b)
+		layouttest.CheckUnits(t, a, l, root)
+		layouttest.CheckAlone(t, l, root, a, func() layouts.Target { return openStore(t) })
+		layouttest.CheckRemovals(t, l, root, a, func(unit events.Subject) bool {
 			return strings.HasPrefix(unit.ID, "inbox/") || strings.HasPrefix(unit.ID, "queue/")
 		})
 	})
@@ -57,13 +57,13 @@ func TestUnits(t *testing.T) {
 				if name == ".." {
 					continue
 				}
-				need(l.ImportFrom(ctx, st, formattest.InMemory(t, map[string]string{"agents/" + name + "/x.txt": "kept"}, 0o644), live, formats.ImportOptions{Part: true}))
+				need(l.ImportFrom(ctx, st, layouttest.InMemory(t, map[string]string{"agents/" + name + "/x.txt": "kept"}, 0o644), live, layouts.ImportOptions{Part: true}))
 			case 4:
 				said(t, st, "queue/"+name, "main", "m", "", `"x"`)
 			}
 		}
-		shown := formattest.CheckUnits(t, st, l, live)
-		formattest.CheckAlone(t, l, live, st, func() formats.Target { return openStore(t) })
+		shown := layouttest.CheckUnits(t, st, l, live)
+		layouttest.CheckAlone(t, l, live, st, func() layouts.Target { return openStore(t) })
 		dirs := make(map[string]events.Subject)
 		for unit, u := range shown {
 			if other, ok := dirs[strings.ToLower(u.At)]; ok && unit.IsSession() {
@@ -73,11 +73,11 @@ func TestUnits(t *testing.T) {
 		}
 	}))
 	t.Run("D-40 edits", func(t *testing.T) {
-		for seed := range formattest.Seeds(6) {
+		for seed := range layouttest.Seeds(6) {
 			st := openStore(t)
-			need(l.ImportFrom(t.Context(), st, formattest.InMemory(t, everything(), 0o644), live, formats.ImportOptions{}))
-			formattest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(seed, 1)), 12)
-			formattest.CheckUnits(t, st, l, live)
+			need(l.ImportFrom(t.Context(), st, layouttest.InMemory(t, everything(), 0o644), live, layouts.ImportOptions{}))
+			layouttest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(seed, 1)), 12)
+			layouttest.CheckUnits(t, st, l, live)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestHiddenPlaces(t *testing.T) {
 	}
 	need(st.Documents().Save(t.Context(), "doc", "plain", tally.Write{Data: []byte("x"), ContentType: "text/markdown"}))
 	l := need((taverndir.Layout{}).Select(nil, "all"))
-	for unit, u := range formattest.Units(t, st, l, live) {
+	for unit, u := range layouttest.Units(t, st, l, live) {
 		if u.At != "docs/plain.md" {
 			t.Errorf("%s is at %s", unit, u.At)
 		}

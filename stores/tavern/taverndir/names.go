@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 )
 
 // Folders of the live layout, and the kinds of the documents in them.
@@ -49,14 +49,14 @@ func pathOfID(id string) string {
 		if p == "" || p[0] == '.' {
 			return flat(id)
 		}
-		parts[i] = formats.FileName(p)
+		parts[i] = layouts.FileName(p)
 	}
 	return path.Join(parts...)
 }
 
 // flat is one name for an id that would be no path, or a hidden one.
 func flat(id string) string {
-	name := formats.FileName(id)
+	name := layouts.FileName(id)
 	if strings.HasPrefix(name, ".") {
 		name = "=2E" + name[1:]
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
-	"github.com/tallylog/tally/internal/testkit/formattest"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
@@ -47,7 +47,7 @@ func checkNames(t *testing.T, rt rapid.TB, ids map[string]string) {
 	for id, contentType := range ids {
 		need(st.Documents().Save(t.Context(), "doc", id, tally.Write{Data: []byte(id), ContentType: contentType}))
 	}
-	files, r := formattest.Exported(t, st, taverndir.Layout{})
+	files, r := layouttest.Exported(t, st, taverndir.Layout{})
 	if len(r.Problems) > 0 || len(files) != len(ids) {
 		rt.Fatalf("%d files of %d documents, %+v", len(files), len(ids), r.Problems)
 	}
@@ -70,7 +70,7 @@ func checkNames(t *testing.T, rt rapid.TB, ids map[string]string) {
 		}
 	}
 	again := openStore(t)
-	if r := imported(t, again, folder(t, ".tavern", files), formats.ImportOptions{}); len(r.Problems) > 0 {
+	if r := imported(t, again, folder(t, ".tavern", files), layouts.ImportOptions{}); len(r.Problems) > 0 {
 		rt.Fatalf("%+v of %q", r.Problems, files)
 	}
 	for id := range ids {

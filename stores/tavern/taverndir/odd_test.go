@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -44,7 +44,7 @@ func TestOddWords(t *testing.T) {
 			}
 			dir := folder(t, ".tavern", files)
 			for range 2 {
-				r := imported(t, st, dir, formats.ImportOptions{})
+				r := imported(t, st, dir, layouts.ImportOptions{})
 				said := append(r.Problems, r.Notes...)
 				if len(said) != 1 || said[0].File != c.name || !strings.Contains(said[0].Reason, c.reason) {
 					t.Errorf("%+v, want %s", said, c.reason)
@@ -55,13 +55,13 @@ func TestOddWords(t *testing.T) {
 	}
 	t.Run("B-44 an agent in an unknown state is not one, and is once its state is known", func(t *testing.T) {
 		st, dir := openStore(t), folder(t, ".tavern", map[string]string{"agents/kettle/agent.md": node(id1, "Kettle", "napping")})
-		imported(t, st, dir, formats.ImportOptions{})
+		imported(t, st, dir, layouts.ImportOptions{})
 		if a, err := tavern.AgentOf(st, id1).Info(t.Context()); err == nil {
 			t.Errorf("it is an agent: %+v", a)
 		}
 		files := map[string]string{"agents/kettle/agent.md": node(id1, "Kettle", "waiting")}
 		write(t, dir, files)
-		if r := imported(t, st, dir, formats.ImportOptions{}); len(r.Problems) > 0 {
+		if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) > 0 {
 			t.Errorf("%+v", r)
 		}
 		if a := need(tavern.AgentOf(st, id1).Info(t.Context())); a.State != tavern.AgentWaiting {
@@ -71,11 +71,11 @@ func TestOddWords(t *testing.T) {
 	})
 	t.Run("B-44 a template of the store stays when its file is none any more", func(t *testing.T) {
 		st, dir := openStore(t), folder(t, ".tavern", map[string]string{"workflows/w.json": template})
-		if r := imported(t, st, dir, formats.ImportOptions{}); len(r.Problems) > 0 {
+		if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) > 0 {
 			t.Fatalf("%+v", r)
 		}
 		write(t, dir, map[string]string{"workflows/w.json": `{"steps":[]}`})
-		if r := imported(t, st, dir, formats.ImportOptions{}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "the store keeps the one that it has") {
+		if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "the store keeps the one that it has") {
 			t.Errorf("%+v", r)
 		}
 		wantFiles(t, st, map[string]string{"workflows/w.json": template})

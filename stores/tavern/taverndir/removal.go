@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// Removal implements formats.Layout. A document is deleted, an agent archived with its node file;
+// Removal implements layouts.Layout. A document is deleted, an agent archived with its node file;
 // an inbox or a queue stays.
-func (Layout) Removal(ctx context.Context, src formats.Source, unit events.Subject) ([]log.Part, error) {
+func (Layout) Removal(ctx context.Context, src layouts.Source, unit events.Subject) ([]log.Part, error) {
 	switch {
 	case !unit.IsSession():
 		return stamp.Removed(ctx, src, unit)
@@ -49,7 +49,7 @@ func (Layout) Removal(ctx context.Context, src formats.Source, unit events.Subje
 
 // archivedNode is the revision of a node file that says that its agent is archived, nil if there
 // is no such file, or none that is an agent's.
-func archivedNode(ctx context.Context, src formats.Source, sub events.Subject, now time.Time) (*log.Part, error) {
+func archivedNode(ctx context.Context, src layouts.Source, sub events.Subject, now time.Time) (*log.Part, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if errors.Is(err, projector.ErrNotFound) {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/formats"
+	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern/internal/layers"
 )
@@ -29,10 +29,10 @@ func selectable() []string {
 // layerAll is what a tree says that has files for every layer.
 const layerAll = "all"
 
-// Select implements formats.Selector. The usual layer is the project's: what is personal, or a
+// Select implements layouts.Selector. The usual layer is the project's: what is personal, or a
 // vendor's, does not come into a folder that travels with a repository. There is no tree of what
 // is personal alone, as a file that is new there would be the project's.
-func (l Layout) Select(only []string, layer string) (formats.Layout, error) {
+func (l Layout) Select(only []string, layer string) (layouts.Layout, error) {
 	for _, k := range only {
 		if !slices.Contains(selectable(), k) {
 			return nil, &events.InvalidError{Field: "kinds", Reason: fmt.Sprintf("%q: want some of %s", k, strings.Join(selectable(), ", "))}
@@ -64,7 +64,7 @@ func (l Layout) isKind(kind string) bool {
 }
 
 // has reports whether a unit, or what would be one, has files.
-func (l Layout) has(ctx context.Context, src formats.Source, unit events.Subject) (bool, error) {
+func (l Layout) has(ctx context.Context, src layouts.Source, unit events.Subject) (bool, error) {
 	if !l.hasKind(unit) || l.layer == "" {
 		return l.hasKind(unit), nil
 	}

@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tallylog/tally/events"
+)
+
+// ends is a log whose end becomes durable after a while, or never.
+type ends struct {
+	head, durable events.Offset
+	at            time.Time
+}
+
+func (e ends) Head(context.Context) (events.Offset, error) { return e.head, nil }
+
+func (e ends) Durable(context.Context) (events.Offset, error) {
+	if time.Now().Before(e.at) {
+		return e.durable, nil
+	}
+	return e.head, nil
+}
+
+// What is stored and never becomes durable is named; what only takes a moment is not.
+func TestUnsettled(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration
+		want  string
+	}{
+		"at once": {0, ""},
+		"soon":    {time.Second, ""},
+		"never":   {time.Hour, "it goes to @9, and only what is up to @3 is durable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				said, err := unsettled(t.Context(), ends{9, 3, time.Now().Add(c.after)}, settling)
+				if err != nil || said != c.want {
+					t.Errorf("%q, %v", said, err)
+				}
+			})
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := unsettled(ctx, ends{9, 3, time.Now().Add(time.Hour)}, settling); err == nil || !strings.Contains(err.Error(), "cancel") {
+		t.Errorf("given up: %v", err)
+	}
+}

@@ -1,0 +1,314 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// status is what status prints.
+type status struct {
+	Head       events.Offset          `json:"head"`
+	Durable    events.Offset          `json:"durable"`           // up to here, everything survives a power cut
+	Lost       int                    `json:"lost"`              // records that are known to be lost
+	Damaged    []events.Offset        `json:"damaged,omitempty"` // where they were, as far as that is known
+	Sessions   int                    `json:"sessions"`
+	Documents  int                    `json:"documents"`
+	Namespace  string                 `json:"namespace"`
+	Backend    string                 `json:"backend"`
+	Store      string                 `json:"store,omitempty"`
+	Owner      *ownerStatus           `json:"owner,omitempty"` // none: nobody but this process
+	Bytes      int64                  `json:"bytes,omitempty"`
+	LogBytes   int64                  `json:"logBytes,omitempty"`
+	FreeBytes  uint64                 `json:"freeBytes,omitempty"`
+	Snapshots  int                    `json:"snapshots"`
+	Durability string                 `json:"durability"`
+	Refused    string                 `json:"refused,omitempty"` // why appends are refused now
+	Quota      []usage                `json:"quota"`             // what is live of the store, and of what has a limit
+	Views      []viewStatus           `json:"views"`
+	Trees      []cmdutil.TreeStatus   `json:"trees"`   // that the configuration names
+	Daemons    []cmdutil.DaemonStatus `json:"daemons"` // that processes of this machine run on the store
+}
+
+type ownerStatus struct {
+	PID int    `json:"pid"`
+	URL string `json:"url"`
+}
+
+// viewStatus is how far a view is behind the durable end of the log.
+type viewStatus struct {
+	View        string             `json:"view"`
+	Offset      events.Offset      `json:"offset"`
+	Event       string             `json:"event,omitempty"`
+	Updated     string             `json:"updated,omitempty"`
+	LagEvents   uint64             `json:"lagEvents"`
+	LagSeconds  float64            `json:"lagSeconds"`      // since the first event was recorded that the view does not show
+	Error       string             `json:"error,omitempty"` // why it cannot be read
+	Quarantined []quarantineStatus `json:"quarantined"`
+}
+
+type quarantineStatus struct {
+	Subject string        `json:"subject"`
+	Offset  events.Offset `json:"offset"`
+	Reason  string        `json:"reason"`
+}
+
+func newStatus(a *cmdutil.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show where the store is, how far it goes, its views and its size", Args: cobra.NoArgs,
+		Long: `Show where the store is, how far its log goes and is durable, how far each view is
+behind, what is quarantined, how each tree is, what each daemon does, and how much room it takes. Nothing is changed; a view
+that is behind catches up with the next command that opens the store. If records are
+lost, the exit code is 5; if a tree asks about a mass change, it is 6; if appends are
+refused, as on a full disk, it is 7.`,
+		Example: cmdutil.Examples("tally status", "tally status -o json", "tally status --namespace other"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.Config()
+			if err != nil {
+				return err
+			}
+			return a.WithStillStore(cmd.Context(), func(st *tally.Store) error {
+				s, err := statusOf(cmd.Context(), c, st)
+				if err != nil {
+					return err
+				}
+				s.Owner = ownerOf(c)
+				if a.Format != cli.Text {
+					err = cli.WriteJSON(a.Out, a.Format, s)
+				} else {
+					_, err = fmt.Fprint(a.Out, s.text(cli.Width(a.Out)))
+				}
+				if err == nil && s.Lost > 0 {
+					err = cli.Silent(cli.Integrity)
+				}
+				if err == nil && cmdutil.Asks(s.Trees) {
+					err = cli.Silent(cli.Conflict)
+				}
+				if err == nil && s.Refused != "" {
+					err = cli.Silent(cli.Unreachable)
+				}
+				return err
+			})
+		},
+	}
+}
+
+// ownerOf returns the process that owns a local store, nil if it is this one.
+func ownerOf(c config.Config) *ownerStatus {
+	if c.Backend != config.Local {
+		return nil
+	}
+	pid, url := embedded.OwnerOf(c.Store)
+	if pid == 0 || pid == os.Getpid() {
+		return nil
+	}
+	return &ownerStatus{pid, url}
+}
+
+// offsets names where records were, a few of many.
+func offsets(list []events.Offset) string {
+	const most = 8
+	names := make([]string, min(len(list), most))
+	for i := range names {
+		names[i] = list[i].String()
+	}
+	text := strings.Join(names, ", ")
+	if len(list) > most {
+		text += ", ..."
+	}
+	return text + "; verify names all"
+}
+
+func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, error) {
+	s := status{Namespace: c.Namespace, Backend: c.Backend, Durability: st.Log.Durability().String(), Lost: st.Log.Lost()}
+	for _, h := range st.Log.Holes() {
+		s.Damaged = append(s.Damaged, h.Offset)
+	}
+	var err error
+	if s.Head, err = st.Log.Head(ctx); err != nil {
+		return s, err
+	}
+	if s.Durable, err = st.Log.Durable(ctx); err != nil {
+		return s, err
+	}
+	if s.Sessions, s.Documents, err = countSubjects(ctx, c, st, s.Durable); err != nil {
+		return s, err
+	}
+	if s.Quota, err = limitsOf(ctx, st); err != nil {
+		return s, err
+	}
+	if snaps := st.Snapshots(); snaps != nil {
+		for m, err := range snaps.All(ctx) {
+			if err == nil && m.Fold == projector.SessionFold { // a session's chunks are parts of them
+				s.Snapshots++
+			}
+		}
+	}
+	if c.Backend == config.Local {
+		s.Store, s.Bytes, s.LogBytes = c.Store, cmdutil.DiskUse(c.Store), cmdutil.DiskUse(filepath.Join(c.Store, "jetstream"))
+		if place, _ := embedded.Look(c.Store); place.State != embedded.Present {
+			s.Durability = log.Durable.String() // as it will be
+		}
+		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s, err
+		}
+	}
+	if refused := cmdutil.Refused(c); refused != nil {
+		s.Refused = refused.Error()
+	}
+	if s.Daemons, err = cmdutil.DaemonsAt(c); err != nil {
+		return s, err
+	}
+	if s.Trees, err = treesOf(ctx, c, st); err != nil {
+		return s, err
+	}
+	s.Views, err = viewsOf(ctx, st, s.Durable)
+	return s, err
+}
+
+// limitsOf says what is live of the store, and of each scope that has a limit.
+func limitsOf(ctx context.Context, st *tally.Store) ([]usage, error) {
+	list, err := usageOf(ctx, st)
+	err = projector.Tolerate(err) // status names what is lost
+	return slices.DeleteFunc(list, func(u usage) bool { return u.Scope != "store" && u.Limit == 0 }), err
+}
+
+// countSubjects counts the sessions and documents of the namespace. The catalog knows, if
+// it shows what is durable; to list the subjects of a large log takes seconds.
+func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durable events.Offset) (sessions, documents int, err error) {
+	if list, err := catalog.Open(ctx, st.ViewsDir()); err == nil {
+		defer list.Close()
+		if at, err := list.Standing(ctx); err == nil && at.Cursor.Offset >= durable {
+			return list.Count(ctx, c.Namespace)
+		}
+	}
+	for info, err := range st.Log.Subjects(ctx, c.Namespace, "") {
+		if err != nil {
+			return 0, 0, err
+		}
+		switch info.Subject.Kind {
+		case events.KindSession:
+			sessions++
+		case events.KindUnit: // the log's own
+		default:
+			documents++
+		}
+	}
+	return sessions, documents, nil
+}
+
+// viewsOf says how far the views are, as their files say.
+func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]viewStatus, error) {
+	list := []viewStatus{}
+	if st.ViewsDir() == "" {
+		return list, nil
+	}
+	for _, name := range cmdutil.ViewNames(nil) {
+		v := viewStatus{View: name, Quarantined: []quarantineStatus{}}
+		standing, err := catalog.StandingOf(ctx, st.ViewsDir(), name)
+		if err != nil && durable > 0 { // there is no view of nothing
+			v.Error = err.Error()
+		}
+		v.Offset, v.Event = standing.Cursor.Offset, standing.Cursor.EventID
+		if !standing.Updated.IsZero() {
+			v.Updated = standing.Updated.Format(time.RFC3339Nano)
+		}
+		for _, q := range standing.Quarantined {
+			v.Quarantined = append(v.Quarantined, quarantineStatus{q.Subject.String(), q.Offset, q.Reason})
+		}
+		lag, err := st.Lag(ctx, v.Offset)
+		if err != nil {
+			return list, err
+		}
+		v.LagEvents, v.LagSeconds = lag.Events, lag.Age.Seconds()
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// text says it for people, in so many columns.
+func (s status) text(width int) string {
+	var b strings.Builder
+	where := s.Backend
+	if s.Store != "" {
+		where = s.Store
+	}
+	line := func(name, format string, args ...any) {
+		for _, line := range render.Field(name, fmt.Sprintf(format, args...), width, nil) {
+			b.WriteString(line + "\n")
+		}
+	}
+	line("store", "%s", where)
+	if s.Owner != nil {
+		line("owner", "process %d, serving %s", s.Owner.PID, s.Owner.URL)
+	}
+	line("namespace", "%s", s.Namespace)
+	line("head", "%v, durable up to %v", s.Head, s.Durable)
+	if s.Lost > 0 {
+		line("damage", "%s lost: %s", plain.Count(s.Lost, "record"), offsets(s.Damaged))
+	}
+	line("sessions", "%d", s.Sessions)
+	line("documents", "%d", s.Documents)
+	label := "quota"
+	for _, u := range s.Quota {
+		if u.Limit > 0 {
+			line(label, "%s", u)
+			label = ""
+		}
+	}
+	line("snapshots", "%d", s.Snapshots)
+	for _, v := range s.Views {
+		line(v.View, "%s", v)
+		for _, q := range v.Quarantined {
+			line("", "quarantined: %s at %v: %s", q.Subject, q.Offset, q.Reason)
+		}
+	}
+	for _, t := range s.Trees {
+		line(t.Name, "tree: %s", t)
+	}
+	for _, d := range s.Daemons {
+		line(d.Daemon, "%s", d)
+	}
+	if i := slices.IndexFunc(s.Daemons, func(d cmdutil.DaemonStatus) bool { return d.Warning != "" }); i >= 0 {
+		line("clock", "%s", s.Daemons[i].Warning)
+	}
+	if s.Store != "" {
+		line("size", "%s, of it the log %s; %s free", plain.Bytes(s.Bytes), plain.Bytes(s.LogBytes), plain.Bytes(int64(s.FreeBytes)))
+	}
+	if s.Refused != "" {
+		line("appends", "refused: %s", s.Refused)
+	} else {
+		line("acks are", "%s", s.Durability)
+	}
+	return b.String()
+}
+
+func (v viewStatus) String() string {
+	switch {
+	case v.Error != "":
+		return v.Error
+	case v.LagEvents == 0:
+		return "as of " + v.Offset.String()
+	}
+	return fmt.Sprintf("as of %v, %s and %.1f s behind", v.Offset, plain.Count(int(v.LagEvents), "event"), v.LagSeconds)
+}

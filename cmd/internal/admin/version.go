@@ -1,0 +1,43 @@
+package admin
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/embedded"
+)
+
+// version is what version prints.
+type version struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Date     string `json:"date,omitempty"`     // of the commit
+	Modified bool   `json:"modified,omitempty"` // the checkout had changes that were not committed
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Server   string `json:"natsServer"`
+	Sync     string `json:"sync"`
+}
+
+func newVersion(a *cmdutil.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version, and how acknowledged events reach the disk", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c, err := a.Config()
+			dir := c.Store
+			if err != nil || dir == "" {
+				dir = "."
+			}
+			b := cmdutil.BuildOf()
+			v := version{b.Version, b.Commit, b.Date, b.Modified, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, embedded.SyncMethod(standing(dir))}
+			if a.Format != cli.Text {
+				return cli.WriteJSON(a.Out, a.Format, v)
+			}
+			return errors.Join(a.Say("tally %s", b), a.Say("built by %s for %s", v.Go, v.Platform), a.Say("nats-server %s, embedded", v.Server), a.Say("sync: %s", v.Sync))
+		},
+	}
+}

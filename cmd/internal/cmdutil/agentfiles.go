@@ -1,0 +1,347 @@
+package cmdutil
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tallylog/tally/internal/agents"
+)
+
+// AgentFiles are files of an agent: all in a folder of its sessions, or some of them.
+type AgentFiles struct {
+	Agent agents.Agent
+	Root  string          // the folder to which names are relative, absolute
+	Below string          // of them, only this one, or those in this folder, with slashes; "": all
+	Names map[string]bool // of them, only these; nil: all
+}
+
+// Has reports whether a file is among them, by its name below the root.
+func (f AgentFiles) Has(name string) bool {
+	return (f.Below == "" || name == f.Below || strings.HasPrefix(name, f.Below+"/")) && (f.Names == nil || f.Names[name])
+}
+
+// Only is the agent with no other files than these. Files that are named are wanted, however
+// they are called.
+func (f AgentFiles) Only() agents.Agent { return only{f.Agent, f} }
+
+type only struct {
+	agents.Agent
+	files AgentFiles
+}
+
+// Unwrap implements agents.Wrapper.
+func (o only) Unwrap() agents.Agent { return o.Agent }
+
+// Wants implements agents.Agent.
+func (o only) Wants(name string) bool {
+	return o.files.Has(name) && (o.files.Names != nil || o.Agent.Wants(name))
+}
+
+// File implements agents.Agent.
+func (o only) File(name string, first []byte) (agents.File, bool) {
+	return agents.Named(o.Agent, name, first)
+}
+
+// FindAgentFiles says whose files a folder or file holds: that in which an agent keeps its
+// sessions, one above or below it, or a copy of such. An agent's own folder is known by its
+// place, any other by its lines, whatever it is called. With among, only files of those
+// agents are meant, and the lines of a file are not looked at. It is false if there are none,
+// or if they are of several folders of sessions.
+func FindAgentFiles(path string, env func(string) string, among ...agents.Agent) (AgentFiles, bool) {
+	found := SurveyAgentFiles(path, env, among...)
+	if len(found.Files) != 1 {
+		return AgentFiles{}, false
+	}
+	f := found.Files[0]
+	f.Names = nil
+	return f, true
+}
+
+// AgentSurvey is what a folder or file holds of agents.
+type AgentSurvey struct {
+	Files  []AgentFiles // of each agent and folder of sessions
+	Others []string     // files in which lines may stand, and which no agent is known by; absolute
+	Links  []string     // folders that are links, and are not followed; absolute
+	IsCut  bool         // there is more than is looked at
+}
+
+// SurveyAgentFiles says whose files a folder or file holds, of several agents too. Other
+// arguments are those of FindAgentFiles.
+func SurveyAgentFiles(path string, env func(string) string, among ...agents.Agent) AgentSurvey {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return AgentSurvey{}
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return AgentSurvey{}
+	}
+	s := &survey{among: among, env: env}
+	if len(among) == 0 {
+		s.among = Agents
+	}
+	switch {
+	case s.own(path, info.IsDir()):
+	case info.IsDir():
+		s.folder(path)
+		if len(among) == 1 && len(s.Files) == 0 {
+			s.takeNamed(among[0], path)
+		}
+	case info.Mode().IsRegular():
+		s.file(path, len(among) > 0)
+	}
+	return s.AgentSurvey
+}
+
+// inRootOf reports whether a path is an agent's own root, or in it, or directly around it.
+func inRootOf(a agents.Agent, path string, env func(string) string) (AgentFiles, bool) {
+	for _, root := range a.Roots(env) {
+		root = filepath.FromSlash(root)
+		if real, err := filepath.EvalSymlinks(root); err == nil {
+			root = real
+		}
+		if name, ok := nameBelow(root, path); ok {
+			return AgentFiles{Agent: a, Root: root, Below: name}, true
+		}
+		if name, ok := nameBelow(path, root); ok && isOwn(filepath.Base(path)) && strings.Count(name, "/") < 2 {
+			return AgentFiles{Agent: a, Root: root}, true
+		}
+	}
+	return AgentFiles{}, false
+}
+
+// isOwn reports whether a folder above a root may be an agent's own, such as .claude, and
+// not the home folder of a person.
+func isOwn(folder string) bool { return strings.HasPrefix(folder, ".") && folder != ".config" }
+
+// nameBelow returns the name of a path below a folder, with slashes; "" is the folder.
+func nameBelow(folder, path string) (string, bool) {
+	name, err := filepath.Rel(folder, path)
+	if err != nil || name == ".." || strings.HasPrefix(name, ".."+string(filepath.Separator)) {
+		return "", false
+	}
+	if name == "." {
+		name = ""
+	}
+	return filepath.ToSlash(name), true
+}
+
+// survey is an AgentSurvey while it is made.
+type survey struct {
+	AgentSurvey
+	among []agents.Agent
+	env   func(string) string
+	files int
+}
+
+// own takes a folder in which an agent keeps its sessions here, one above or below it, or a
+// file in it, and reports whether it is one. What else an agent keeps beside is no stranger.
+func (s *survey) own(path string, isFolder bool) bool {
+	isOwn := false
+	for _, a := range s.among {
+		f, ok := inRootOf(a, path, s.env)
+		if !ok || !isFolder && !a.Wants(f.Below) {
+			continue
+		}
+		isOwn = true
+		if info, err := os.Stat(f.Root); err == nil && info.IsDir() {
+			s.Files = append(s.Files, f)
+			s.Links = append(s.Links, LinksIn(filepath.Join(f.Root, filepath.FromSlash(f.Below)))...)
+		}
+	}
+	return isOwn
+}
+
+// file says whose a file is. One that was chosen is of the agent that was named with it,
+// whatever it is called, unless its lines are another's.
+func (s *survey) file(path string, isChosen bool) {
+	owner := ownerOf(path, s.among)
+	if isChosen && len(s.among) == 1 && owner == nil && ownerOf(path, recognisers()) == nil {
+		owner = s.among[0]
+	}
+	if owner != nil {
+		s.add(owner, path, path)
+	}
+}
+
+// recognisers are the agents whose files are known by their lines.
+func recognisers() (list []agents.Agent) {
+	for _, a := range Agents {
+		if _, ok := a.(agents.Recogniser); ok {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// add adds a file of an agent, found in a folder or as what was looked for.
+func (s *survey) add(a agents.Agent, path, in string) {
+	name, _ := a.Below(filepath.ToSlash(path))
+	if name == "" {
+		name = filepath.Base(path)
+	}
+	f := AgentFiles{Agent: a, Root: rootAbove(path, name)}
+	f.Below, _ = nameBelow(f.Root, in)
+	for _, have := range s.Files {
+		if have.Root == f.Root && have.Agent.Name() == a.Name() {
+			have.Names[name] = true
+			return
+		}
+	}
+	f.Names = map[string]bool{name: true}
+	s.Files = append(s.Files, f)
+}
+
+// ownerOf returns the agent whose a file is: the one that recognises its lines, else one that
+// calls a file so as nobody else does; nil: none.
+func ownerOf(path string, among []agents.Agent) agents.Agent {
+	for _, most := range []int64{lookBytes / 16, lookBytes} {
+		text := beginning(path, most)
+		for _, a := range among {
+			if r, ok := a.(agents.Recogniser); ok && r.Recognises(text) {
+				return a
+			}
+		}
+		if int64(len(text)) < most || !strings.HasSuffix(path, ".jsonl") {
+			break
+		}
+	}
+	name := filepath.ToSlash(path)
+	for _, a := range among {
+		if _, ok := a.Below(name); ok && a.Name() != generic {
+			return a
+		}
+	}
+	return nil
+}
+
+// generic is the agent that gives its files names as others do too.
+const generic = "claude"
+
+// rootAbove is what stands before a name in a path.
+func rootAbove(path, name string) string {
+	for range strings.Count(name, "/") + 1 {
+		path = filepath.Dir(path)
+	}
+	return path
+}
+
+// How much of a folder is looked at to see whose it is.
+const (
+	lookFolders = 5_000
+	lookFiles   = 20_000
+	lookBytes   = 1 << 20
+)
+
+// folder says whose the files in a folder are. What looks like lines of an agent that is not
+// known is among the others.
+func (s *survey) folder(dir string) {
+	folders := []string{dir}
+	for n := 0; n < len(folders); n++ {
+		entries, err := os.ReadDir(folders[n])
+		if s.IsCut = s.IsCut || n == lookFolders || s.files >= lookFiles; s.IsCut {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			path := filepath.Join(folders[n], e.Name())
+			switch {
+			case e.IsDir() && s.own(path, true):
+			case e.IsDir():
+				folders = append(folders, path)
+			case isLinkedFolder(path, e):
+				s.Links = append(s.Links, path)
+			case e.Type().IsRegular():
+				s.fileIn(dir, path)
+			}
+		}
+	}
+}
+
+func (s *survey) fileIn(dir, path string) {
+	if ext := filepath.Ext(strings.TrimSuffix(path, ".zst")); !slices.Contains([]string{".jsonl", ".json", ".lines"}, ext) {
+		return
+	}
+	s.files++
+	switch a := ownerOf(path, s.among); {
+	case a != nil:
+		s.add(a, path, dir)
+	case strings.HasSuffix(path, ".jsonl") && !slices.Contains(besides, filepath.Base(path)):
+		s.Others = append(s.Others, path)
+	}
+}
+
+// LinkReason says that a link to a folder is not followed, and how to have its files.
+func LinkReason(link string) string {
+	to, err := filepath.EvalSymlinks(link)
+	if err != nil {
+		to = link
+	}
+	return fmt.Sprintf("is a link to %[1]s and is not followed: import %[1]s, or follow it with [[watch]] in config.toml, root = %[1]q", to)
+}
+
+// takeNamed takes those of the others for an agent's that it may have called so: nothing in
+// the folder says more, and the agent was chosen.
+func (s *survey) takeNamed(a agents.Agent, dir string) {
+	s.Others = slices.DeleteFunc(s.Others, func(path string) bool {
+		_, ok := a.Below(filepath.ToSlash(path))
+		if ok {
+			s.add(a, path, dir)
+		}
+		return ok
+	})
+}
+
+// besides are files that agents keep beside their sessions.
+var besides = []string{"history.jsonl", "session_index.jsonl"}
+
+// isLinkedFolder reports whether a name in a folder is a link to a folder.
+func isLinkedFolder(path string, e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// LinksIn lists the links to folders below a folder of sessions, some of them at most.
+func LinksIn(dir string) (list []string) {
+	n := 0
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if n++; n > lookFiles {
+			return filepath.SkipAll
+		}
+		if err == nil && isLinkedFolder(path, e) {
+			list = append(list, path)
+		}
+		return nil // what cannot be looked at, the reader of the files says
+	})
+	return list
+}
+
+// beginning returns what a file begins with, nil if it cannot be read or is compressed.
+func beginning(path string, most int64) []byte {
+	if strings.HasSuffix(path, ".zst") {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return nil
+	}
+	return text
+}

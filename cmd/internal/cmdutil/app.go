@@ -1,0 +1,398 @@
+// Package cmdutil is what all verbs share: the common flags, how
+// a store is opened, how a session is named.
+package cmdutil
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// App is one run of a command.
+type App struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Format   cli.Format
+	Progress cli.ProgressMode
+	Color    cli.ColorMode
+	root     func(*App) *cobra.Command
+	call     config.Overrides
+	logLevel string
+	noPager  bool
+	pager    *pager        // while one is in use
+	full     *fullness     // what was reported of a full disk
+	lost     *lostRecords  // what the command met of them
+	answers  *bufio.Reader // In, once something was asked
+}
+
+// Main runs a command's tree and returns the exit code.
+func Main(name string, root func(*App) *cobra.Command) int {
+	limitMemory()
+	ctx, stop := cli.Interruptible(context.Background(), os.Stderr)
+	err := Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	return cli.Report(os.Stderr, name, err)
+}
+
+// Run runs a command's tree with arguments.
+func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in io.Reader, out, errw io.Writer) error {
+	a := &App{root: root, In: in, Out: out, Err: errw, Format: cli.Text, Progress: cli.ProgressAuto, Color: cli.ColorAuto}
+	cmd := root(a)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	cmd.SetIn(in)
+	cmd.SetOut(out)
+	cmd.SetErr(errw)
+	cmd.PersistentPreRun = func(c *cobra.Command, _ []string) { a.toScreen(c) }
+	a.flags(cmd)
+	speak(cmd)
+	a.help(cmd)
+	a.complete(cmd)
+	if err := isKnown(cmd, args); err != nil {
+		return err
+	}
+	a.lost = new(lostRecords)
+	err := a.lost.answer(errw, cmd.ExecuteContext(log.NoteDamage(ctx, a.lost.note)))
+	if a.pager != nil {
+		err = errors.Join(err, a.pager.Close())
+	}
+	return cli.Cause(ctx, err)
+}
+
+// Again runs the program with other arguments, within this run.
+func (a *App) Again(ctx context.Context, args []string, out, errw io.Writer) error {
+	return Run(ctx, a.root, args, strings.NewReader(""), out, errw)
+}
+
+func (a *App) flags(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.StringVar(&a.call.Store, "store", "", "store directory (default $TALLY_STORE, tally.toml, else $XDG_DATA_HOME/tally)")
+	f.StringVar(&a.call.URL, "server", "", "URL of a NATS server that others run, instead of a store directory (default $TALLY_SERVER, tally.toml, else $NATS_URL)")
+	f.StringVar(&a.call.Context, "context", "", "context of the nats command that says how to get at the server (default $TALLY_CONTEXT, tally.toml, else $NATS_CONTEXT)")
+	f.StringVar(&a.call.MinDurability, "min-durability", "", "refuse a store whose acknowledgements are worth less: buffered, durable or replicated (default $TALLY_MIN_DURABILITY, tally.toml, else any)")
+	f.StringVar(&a.call.Namespace, "namespace", "", "namespace of sessions and documents (default $TALLY_NAMESPACE, tally.toml, else \"default\")")
+	f.VarP(a.Format.Flag(), "output", "o", "text, json or jsonl")
+	f.Var(a.Progress.Flag(), "progress", "auto, tty, plain, json or none")
+	f.Var(a.Color.Flag(), "color", "auto, always or never; auto is NO_COLOR, FORCE_COLOR, else whether stdout is a terminal")
+	f.BoolVar(&a.noPager, "no-pager", false, "print a long result at once; else $TALLY_PAGER, $PAGER or less shows it on a terminal")
+	f.StringVar(&a.logLevel, "log-level", "warn", "debug, info, warn or error; the log goes to stderr")
+}
+
+// Style is how results are coloured.
+func (a *App) Style() cli.Style { return cli.NewStyle(a.Out, a.Color, os.Getenv) }
+
+// Config resolves the configuration as the working directory sees it.
+func (a *App) Config() (config.Config, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return config.Config{}, err
+	}
+	return config.Resolve(dir, a.call, os.Getenv)
+}
+
+// Logger writes to stderr.
+func (a *App) Logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return nil, cli.Usagef("--log-level %q: want debug, info, warn or error", a.logLevel)
+	}
+	if a.full == nil {
+		a.full = &fullness{errw: a.Err}
+	}
+	return slog.New(quietHandler{slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: level}), a.full}), nil
+}
+
+// Open opens the store that the configuration names.
+func (a *App) Open(ctx context.Context) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{})
+}
+
+// OpenExisting opens the store for a command that begins nothing: a local store that is not
+// there is empty, and stays so.
+func (a *App) OpenExisting(ctx context.Context) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{Existing: true})
+}
+
+// Own opens the local store as its owner, and waits until nobody else is. The
+// observer, if not nil, is that of its log; the server listens as it is told to. The daemons
+// run until the store is closed.
+func (a *App) Own(ctx context.Context, seen log.Observer, l *embedded.Listen, daemons func(*tally.Store) ([]daemon.Daemon, error)) (*tally.Store, error) {
+	return a.open(ctx, embedded.Options{Own: true, Observer: seen, Listen: l, Daemons: daemons})
+}
+
+// open opens the store that the configuration names, with the options that a
+// command decides.
+func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error) {
+	lg, err := a.Logger()
+	if err != nil {
+		return nil, err
+	}
+	o = a.called(o)
+	o.Logger = lg
+	o.Progress = func(elapsed time.Duration) {
+		fmt.Fprintf(a.Err, "reading the store, %s so far\n", elapsed.Round(time.Second))
+	}
+	o.Kinds, o.Trees = kinds(), LiveLayout
+	if o.Existing {
+		a.remarkNone()
+	}
+	st, err := embedded.Open(ctx, o)
+	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok && !errors.Is(err, log.ErrNewer) {
+		return nil, unanswered(owned)
+	}
+	return st, err
+}
+
+// called has the options that the call decides.
+func (a *App) called(o embedded.Options) embedded.Options {
+	o.Store, o.Namespace, o.URL, o.Context, o.MinDurability = a.call.Store, a.call.Namespace, a.call.URL, a.call.Context, a.call.MinDurability
+	return o
+}
+
+// CheckSettings returns the error that Own would return because of the configuration.
+func (a *App) CheckSettings() error {
+	return a.called(embedded.Options{Own: true, Trees: LiveLayout}).Check()
+}
+
+// kinds says what documents are held to that the commands write.
+func kinds() map[string]tally.Kind {
+	table := tavern.Kinds()
+	secret := table[sealed.Kind]
+	secret.Validate = sealed.CheckDocument
+	table[sealed.Kind] = secret
+	return table
+}
+
+// unanswered is the error of a store whose owner does not answer.
+func unanswered(e *embedded.OwnedError) error {
+	err := fmt.Errorf("process %d owns the store in %s and does not answer", e.PID, e.Dir)
+	hint := fmt.Sprintf("It starts, stops or stands still (ps -p %d): wait for it, or end it. Nothing is taken from a process that lives.", e.PID)
+	switch {
+	case e.Err != nil:
+		err = fmt.Errorf("another process owns the store in %s, and where it serves it is not known: %w", e.Dir, e.Err)
+		hint = "End that process: the next owner writes owner.json anew."
+	case e.Crowded:
+		err = fmt.Errorf("process %d owns the store in %s and has as many connections as it may have", e.PID, e.Dir)
+		hint = "End some of the processes that use the store, or start its owner with a higher limit of open files (ulimit -n)."
+	case e.PID == 0:
+		err = fmt.Errorf("another process owns the store in %s, and does not serve it yet, or no more", e.Dir)
+		hint = "Wait for it to start or to stop."
+	}
+	return &cli.CodeError{Code: cli.Unreachable, Err: err, Hint: hint}
+}
+
+// remarkNone says that there is no store where one was named, to who may have made a slip
+// in its name.
+func (a *App) remarkNone() {
+	c, err := a.Config()
+	if err != nil || c.Backend != config.Local {
+		return // what is wrong with it, opening says
+	}
+	switch place, err := embedded.Look(c.Store); {
+	case err != nil:
+	case place.State == embedded.Missing:
+		fmt.Fprintf(a.Err, "there is no store in %s yet: the first append or import makes it\n", plain.Printable(c.Store))
+	case place.State == embedded.Empty:
+		fmt.Fprintf(a.Err, "%s is empty: the first append or import makes a store of it\n", plain.Printable(c.Store))
+	}
+}
+
+// WithStore opens the store, runs f and closes it. An error of closing counts: it
+// may mean that something is not on disk.
+func (a *App) WithStore(ctx context.Context, f func(*tally.Store) error) error {
+	return a.with(ctx, embedded.Options{}, f)
+}
+
+// WithExisting is WithStore with what OpenExisting opens.
+func (a *App) WithExisting(ctx context.Context, f func(*tally.Store) error) error {
+	return a.with(ctx, embedded.Options{Existing: true}, f)
+}
+
+// WithStillStore is WithExisting for a command that looks at snapshots and views:
+// nobody mends them meanwhile, unless another process owns the store.
+func (a *App) WithStillStore(ctx context.Context, f func(*tally.Store) error) error {
+	return a.with(ctx, embedded.Options{Existing: true, Still: true}, f)
+}
+
+func (a *App) with(ctx context.Context, o embedded.Options, f func(*tally.Store) error) error {
+	st, err := a.open(ctx, o)
+	if err != nil {
+		return err
+	}
+	err = f(st)
+	return errors.Join(err, st.Close())
+}
+
+// Last names the session that was last active: the first one that tally ls lists.
+const Last = "last"
+
+// Session finds the session that an argument names: its id, the id without its
+// kind's prefix, a unique beginning of either, or "last" for the one that was
+// last active.
+func (a *App) Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
+	if arg == Last {
+		return a.lastSession(ctx, st)
+	}
+	return SessionNamed(ctx, st, arg)
+}
+
+// SessionNamed is Session where "last" is a name as any other.
+func SessionNamed(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
+	if isWhole(ctx, st, arg) {
+		return st.Session(arg), nil
+	}
+	arg = strings.TrimSuffix(arg, "…") // as a list on a terminal has cut it
+	var failed error
+	found := Meant(arg, func(yield func(string) bool) {
+		for info, err := range st.Subjects(ctx, events.KindSession) {
+			if failed = err; err != nil || !yield(info.Subject.ID) {
+				return
+			}
+		}
+	})
+	switch {
+	case failed != nil:
+		return nil, failed
+	case len(found) == 0:
+		return nil, NoSession(arg, st.Namespace())
+	case len(found) > 1:
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("%q names %d sessions", arg, len(found)), Hint: some(ctx, st, found)}
+	}
+	return st.Session(found[0]), nil
+}
+
+// Meant returns those of ids that a name may mean: the one that it is, else those that it is
+// without their kind's prefix, else those of which either begins so.
+func Meant(name string, ids iter.Seq[string]) []string {
+	var exact, short, begin []string
+	for id := range ids {
+		_, tail, _ := strings.Cut(id, "/")
+		switch {
+		case id == name || events.EscapeID(id) == name:
+			exact = append(exact, id)
+		case tail == name:
+			short = append(short, id)
+		case strings.HasPrefix(id, name) || tail != "" && strings.HasPrefix(tail, name):
+			begin = append(begin, id)
+		}
+	}
+	switch {
+	case len(exact) > 0:
+		return exact
+	case len(short) > 0:
+		return short
+	}
+	return begin
+}
+
+// NoSession is the error of a name that means no session.
+func NoSession(name, namespace string) error {
+	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", name, namespace), Hint: "tally ls lists the sessions."}
+}
+
+// isWhole reports whether an argument is the whole id of a session and cannot stand for
+// another one. So a user who knows the id does not wait for a list of all sessions. What
+// this does not find may be there nevertheless: its last record cannot be read.
+func isWhole(ctx context.Context, st *tally.Store, arg string) bool {
+	if id, err := events.UnescapeID(arg); err == nil && id != arg {
+		return false // it may be the escaped form of another id
+	}
+	_, err := st.Log.Last(ctx, events.Session(st.Namespace(), arg))
+	return err == nil
+}
+
+// some lists sessions, one a line with its title, so many at most.
+func some(ctx context.Context, st *tally.Store, ids []string) string {
+	const most = 10
+	rest := len(ids) - most
+	lines := make([]string, 0, most+1)
+	for _, id := range ids[:min(len(ids), most)] {
+		line := cli.ID(id)
+		if o, err := st.Session(id).Outline(ctx); projector.Tolerate(err) == nil { // else it is named without
+			line = strings.TrimSpace(line + "  " + render.Cut(o.Ledger().Text("title"), 60))
+		}
+		lines = append(lines, line)
+	}
+	if rest > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(lines, "\n  ")
+}
+
+// lastSession returns the first session that tally ls lists.
+func (a *App) lastSession(ctx context.Context, st *tally.Store) (*tally.Session, error) {
+	var page catalog.Page
+	err := a.withViewsOf(ctx, st, "catalog", func(dir string) error {
+		r, err := catalog.Open(ctx, dir)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		page, err = r.List(ctx, catalog.Query{Namespace: st.Namespace(), Sort: catalog.ByActive, Limit: 1})
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(page.Sessions) == 0:
+		return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session in namespace %s", st.Namespace())}
+	}
+	return st.Session(page.Sessions[0].ID), nil
+}
+
+// Confirm asks on a terminal; without one, and without yes, it refuses.
+func (a *App) Confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !cli.IsTerminal(a.In) {
+		return &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this asks before it writes, and there is no terminal to ask on"), Hint: "Add -y to go on without being asked, or --dry-run to look only."}
+	}
+	if answer := strings.ToLower(a.Ask(question + " [y/N]")); answer != "y" && answer != "yes" {
+		return &cli.CodeError{Code: cli.Failed, Err: errors.New("nothing was written")}
+	}
+	return nil
+}
+
+// Ask returns the line that is typed in answer to a question, "" if none is.
+func (a *App) Ask(question string) string {
+	fmt.Fprint(a.Err, question+" ")
+	if a.answers == nil {
+		a.answers = bufio.NewReader(a.In)
+	}
+	answer, _ := a.answers.ReadString('\n') // the end of the input is not an answer
+	return strings.TrimSpace(answer)
+}
+
+// WarnDamaged names the records of a session that could not be read. The command
+// then ends with the code for damage.
+func (a *App) WarnDamaged(s *projector.Session) error {
+	if len(s.Damaged) == 0 {
+		return nil
+	}
+	fmt.Fprintf(a.Err, "%s: %s cannot be read: %v\n", s.Subject.Name(), plain.Count(len(s.Damaged), "record"), s.Damaged)
+	return cli.Silent(cli.Integrity)
+}

@@ -1,0 +1,90 @@
+package cmdutil
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/stores/tavern"
+)
+
+// DaemonsOf returns what makes the daemons of a store, those that are named, by what a
+// configuration says.
+func DaemonsOf(c config.Daemons, names []string) func(*tally.Store) ([]daemon.Daemon, error) {
+	return func(st *tally.Store) ([]daemon.Daemon, error) {
+		if len(names) == 0 {
+			return nil, nil
+		}
+		return tavern.Daemons(st, tavern.DaemonOptions{Agents: tavern.AgentWindows{Archive: c.Archive, Purge: c.Purge}, Orphans: c.Orphans}, names...)
+	}
+}
+
+// DaemonStatus is what a daemon does, as it is printed.
+type DaemonStatus struct {
+	PID     int    `json:"pid,omitempty"` // none: of this process
+	Daemon  string `json:"daemon"`
+	Waits   string `json:"waits,omitempty"`
+	Next    string `json:"next,omitempty"`    // when it looks again, by the log's time
+	Subject string `json:"subject,omitempty"` // of its last decision
+	What    string `json:"what,omitempty"`
+	At      string `json:"at,omitempty"` // when it was made
+	Made    int    `json:"made"`
+	Refused int    `json:"refused"`
+	Errors  int    `json:"errors"`
+	Error   string `json:"error,omitempty"`
+	Warning string `json:"warning,omitempty"`
+}
+
+// DaemonStatusOf is what is printed of a daemon.
+func DaemonStatusOf(d embedded.DaemonStatus) DaemonStatus {
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339)
+	}
+	return DaemonStatus{d.PID, d.Daemon, d.Waits, at(d.Next), d.Subject, d.What, at(d.At), d.Made, d.Refused, d.Errors, d.Error, d.Warning}
+}
+
+// DaemonsAt lists the daemons that processes of this machine run on a store.
+func DaemonsAt(c config.Config) ([]DaemonStatus, error) {
+	list := []DaemonStatus{}
+	if c.Backend != config.Local {
+		return list, nil
+	}
+	said, err := embedded.DaemonsOf(c.Store)
+	for _, d := range said {
+		if Alive(d.PID) {
+			list = append(list, DaemonStatusOf(d))
+		}
+	}
+	return list, err
+}
+
+// String says what a daemon waits for, and what it decided last.
+func (d DaemonStatus) String() string {
+	text := fmt.Sprintf("process %d, waits for %s", d.PID, d.Waits)
+	if d.Next != "" {
+		text += ", due " + d.Next
+	}
+	if d.At != "" {
+		text += fmt.Sprintf("; last %s: %s, %s", d.At, plain.Printable(cli.SubjectName(d.Subject)), plain.Printable(d.What))
+	}
+	for _, n := range []struct {
+		count int
+		what  string
+	}{{d.Made, "decision"}, {d.Refused, "refusal"}, {d.Errors, "error"}} {
+		if n.count > 0 {
+			text += "; " + plain.Count(n.count, n.what)
+		}
+	}
+	if d.Error != "" {
+		text += ": " + plain.Printable(d.Error)
+	}
+	return text
+}

@@ -1,0 +1,34 @@
+package cmdutil
+
+import (
+	"io"
+	"os"
+
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/render/plain"
+)
+
+// Input opens the file that an argument names, standard input for a dash, or if there is no
+// argument. It is to be closed.
+func (a *App) Input(args []string) (io.ReadCloser, error) {
+	if len(args) == 0 || args[0] == "-" {
+		return io.NopCloser(a.In), nil
+	}
+	return os.Open(args[0])
+}
+
+// Content reads all of the file that an argument names, or of standard input, up to what a
+// record may hold.
+func (a *App) Content(args []string) ([]byte, error) {
+	in, err := a.Input(args)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, events.MaxValue+1))
+	if err == nil && len(data) > events.MaxValue {
+		err = cli.Usagef("the input has more than %s, which is the most that fits", plain.Bytes(events.MaxValue))
+	}
+	return data, err
+}

@@ -1,0 +1,90 @@
+package cmdutil_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/cmd/internal/program"
+)
+
+// hintOf returns what tally says below "unknown command".
+func hintOf(t *testing.T, args ...string) string {
+	t.Helper()
+	var errw strings.Builder
+	err := cmdutil.Run(t.Context(), program.Tally, args, strings.NewReader(""), &errw, &errw)
+	if err == nil {
+		t.Errorf("tally %s is a command", strings.Join(args, " "))
+		return ""
+	}
+	code, _ := errors.AsType[*cli.CodeError](err)
+	if code == nil {
+		t.Fatalf("tally %s: %v", strings.Join(args, " "), err)
+	}
+	return code.Hint
+}
+
+// Who types a verb of another program is told of the command that does so, and who makes
+// a slip of its name.
+func TestOtherVerbs(t *testing.T) {
+	for typed, want := range map[string]string{
+		"list": "ls", "sessions": "ls", "find": "search", "grep": "search", "delete": "rm", "remove": "rm", "resume": "fork", "history": "log", "tail": "log -f or watch",
+		"usage": "cost", "head": "show or cat", "blame": "log or show", "revert": "rewind", "reset": "rewind", "checkout": "rewind", "prune": "rm --purge or quota", "gc": "rm --purge or quota",
+		"view": "show or cat", "tokens": "cost", "edit": "put", "add": "append or put", "fsck": "verify or doctor", "health": "doctor or status", "dump": "export", "start": "serve",
+		"clone": "fork", "follow": "log -f or watch", "record": "exec or watch", "message": "send", "retry": "requeue", "settings": "config", "update": "version", "compare": "diff",
+		"LIST": "ls", "Find": "search",
+		"imprt": "import", "serach": "search", "shwo": "show", "rewnd": "rewind", "exprot": "export", "apend": "append", "statsu": "stats or status", "verfy": "verify", "compl": "completion", "wacth": "watch", "lss": "ls",
+		"docs histroy": "docs history", "agent nwe": "agent new", "flow strat": "flow start", "tree statuss": "tree status",
+	} {
+		t.Run("B-28 "+typed, func(t *testing.T) {
+			if got := hintOf(t, strings.Fields(typed)...); got != "Did you mean "+want+"?" {
+				t.Errorf("tally %s: %s", typed, got)
+			}
+		})
+	}
+	for _, typed := range []string{"nothinglikeit", "x", "qq", "banana", "kubectl", "fnd", "foo"} {
+		t.Run("B-28 nothing is like "+typed, func(t *testing.T) {
+			if got := hintOf(t, typed); got != "tally --help lists the commands." {
+				t.Errorf("tally %s: %s", typed, got)
+			}
+		})
+	}
+	for _, typed := range []string{"bench", "Benchmark", "perf --seconds 5"} {
+		t.Run("B-28 "+typed, func(t *testing.T) {
+			if got := hintOf(t, strings.Fields(typed)...); !strings.Contains(got, "tally-bench") || !strings.Contains(got, "go -C cmd/tally-bench install") {
+				t.Errorf("tally %s: %s", typed, got)
+			}
+		})
+	}
+	t.Run("B-28 exact names are no other words", func(t *testing.T) {
+		root := program.Tally(new(cmdutil.App))
+		for word, list := range cmdutil.OtherWords() {
+			if cmd, _, err := root.Find([]string{word}); err == nil && cmd != root {
+				t.Errorf("%s is a command", word)
+			}
+			for _, meant := range list {
+				words := strings.Fields(meant)
+				cmd, rest, err := root.Find(words)
+				if meant == "help" {
+					continue
+				}
+				if err != nil || cmd == root {
+					t.Errorf("%s means %s, which is no command", word, meant)
+					continue
+				}
+				for _, flag := range rest {
+					name := strings.TrimLeft(flag, "-")
+					if cmd.Flags().Lookup(name) == nil && cmd.Flags().ShorthandLookup(name[:1]) == nil {
+						t.Errorf("%s means %s, which has no such flag", word, meant)
+					}
+				}
+			}
+			if slices.Contains(list, "") || len(list) > 2 {
+				t.Errorf("%s means %q", word, list)
+			}
+		}
+	})
+}

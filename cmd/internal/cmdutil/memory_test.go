@@ -1,0 +1,29 @@
+package cmdutil
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+// The bound of memory leaves room beyond what is held, however much that comes to be, and comes
+// back when it is not held any more.
+func TestMemoryLimitFollowsWhatIsHeld(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "")
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	limitMemory()
+	is := func(so func(limit int64) bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); !so(debug.SetMemoryLimit(-1)); time.Sleep(time.Millisecond) {
+			if runtime.GC(); time.Now().After(end) {
+				t.Fatalf("the limit is %d MB", debug.SetMemoryLimit(-1)>>20)
+			}
+		}
+	}
+	held := make([]byte, 300<<20)
+	is(func(limit int64) bool { return limit >= int64(len(held))*3/2 })
+	runtime.KeepAlive(held)
+	held = nil
+	is(func(limit int64) bool { return limit < memoryLimit+memoryRoom })
+}

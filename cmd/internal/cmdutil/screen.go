@@ -1,0 +1,103 @@
+package cmdutil
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/internal/render/plain"
+)
+
+// paged marks a command whose result is paged.
+const paged = "tally-paged"
+
+// Paged has the results of commands shown by a pager where they are longer than a
+// terminal, unless they follow what is appended.
+func Paged(list ...*cobra.Command) []*cobra.Command {
+	for _, c := range list {
+		if c.Annotations == nil {
+			c.Annotations = make(map[string]string)
+		}
+		c.Annotations[paged] = "yes"
+	}
+	return list
+}
+
+// toScreen decides how the output of a command gets on a terminal: JSON with escapes for
+// what moves a cursor or hides text, text by way of a pager if it is long.
+func (a *App) toScreen(c *cobra.Command) {
+	follow, _ := c.Flags().GetBool("follow")
+	switch {
+	case !cli.IsTerminal(a.Out):
+	case a.Format != cli.Text:
+		a.Out = filter{a.Out, plain.JSON}
+	case c.Annotations[paged] != "" && !follow && !a.noPager:
+		a.page()
+	}
+}
+
+// page has a pager show what is printed from now on, once that is longer than the
+// terminal.
+func (a *App) page() {
+	command := pagerCommand(os.LookupEnv)
+	if command == nil || a.pager != nil {
+		return
+	}
+	a.pager = newPager(cli.Terminal(a.Out), command, cli.Height(a.Out))
+	a.Out = a.pager
+	if cli.IsTerminal(a.Err) {
+		a.Err = remarks{a.pager, a.Err}
+	}
+}
+
+// help has the help of every command paged, and as wide as the terminal.
+func (a *App) help(root *cobra.Command) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if cli.IsTerminal(a.Out) && !a.noPager {
+			a.page()
+			root.SetOut(a.Out)
+		}
+		out, text := c.OutOrStdout(), new(strings.Builder)
+		c.SetOut(text)
+		show(c, args)
+		c.SetOut(out)
+		io.WriteString(out, fit(text.String(), cli.Width(out)))
+	})
+}
+
+// Bytes is where bytes go that are given as they were stored. A terminal gets what it can
+// print of them.
+func (a *App) Bytes() io.Writer {
+	if cli.IsTerminal(a.Out) {
+		return filter{a.Out, plain.Printable}
+	}
+	return a.Out
+}
+
+// Shown is what Bytes has a terminal, or a pipe, get of a whole content.
+func (a *App) Shown(content string) string {
+	if cli.IsTerminal(a.Out) {
+		return plain.Printable(content)
+	}
+	return content
+}
+
+// filter changes what is written, of which each piece is whole characters.
+type filter struct {
+	to     io.Writer
+	change func(string) string
+}
+
+func (f filter) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(f.to, f.change(string(b))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// Terminal implements cli.Screen.
+func (f filter) Terminal() *os.File { return cli.Terminal(f.to) }

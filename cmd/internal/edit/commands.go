@@ -1,0 +1,19 @@
+// Package edit has the verbs that change a store: they import and append events, write documents, move a session's head,
+// and fork sessions.
+package edit
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+)
+
+// Store returns new commands that put sessions and documents into a store.
+func Store(a *cmdutil.App) []*cobra.Command {
+	return []*cobra.Command{newImport(a), newAppend(a), newPut(a), newRm(a), newMv(a)}
+}
+
+// Rewind returns new commands that move a session's head or fork a session.
+func Rewind(a *cmdutil.App) []*cobra.Command {
+	return []*cobra.Command{newRewind(a), newUndo(a), newRedo(a), newFork(a)}
+}

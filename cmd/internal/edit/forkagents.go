@@ -1,0 +1,463 @@
+package edit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/agents"
+	"github.com/tallylog/tally/internal/agents/claude"
+	"github.com/tallylog/tally/internal/agents/codex"
+	"github.com/tallylog/tally/internal/ingest"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/projector"
+)
+
+// resumable is what fork --as AGENT prints with -o json.
+type resumable struct {
+	Session string      `json:"session"`
+	Fork    events.Fork `json:"fork"`
+	File    string      `json:"file"`
+	Copied  bool        `json:"copied"`            // its lines are copies; else they are where they were
+	Resume  string      `json:"resume"`            // the command that goes on with it
+	Untried bool        `json:"untried,omitempty"` // nobody has seen the agent do that
+}
+
+// writer writes a file for an agent to go on with.
+type writer struct {
+	app   *cmdutil.App
+	st    *tally.Store
+	agent agents.Agent
+	into  string // folder of the agent's sessions
+	own   bool   // it is the agent's own
+
+	handle *tally.Session
+	state  *projector.Session // at the position
+	files  []ingest.Kept      // that the agent kept the session in
+}
+
+// continued is what is written.
+type continued struct {
+	session, id string // in tally, and for the agent
+	name        string // below the folder
+	content     []byte
+	copied      bool
+	resume      string
+	untried     bool
+}
+
+// isAgent reports whether a word names an agent, or the format of its files.
+func isAgent(word string) bool {
+	_, ok := cmdutil.AgentNamed(word)
+	return ok
+}
+
+// isResumed reports whether files are written for an agent to go on with.
+func isResumed(agent agents.Agent) bool {
+	switch agent.(type) {
+	case codex.Agent, claude.Agent:
+		return true
+	}
+	return false
+}
+
+// forkAs writes a file in which an agent goes on from a position of a session.
+func forkAs(ctx context.Context, a *cmdutil.App, st *tally.Store, handle *tally.Session, at, as, into string) error {
+	agent, _ := cmdutil.AgentNamed(as)
+	w := &writer{app: a, st: st, agent: agent, handle: handle}
+	if err := w.place(into); err != nil {
+		return err
+	}
+	if err := w.load(ctx, at); err != nil {
+		return err
+	}
+	var c continued
+	var err error
+	switch agent.(type) {
+	case codex.Agent:
+		if err = w.toldTwice(ctx); err == nil {
+			c, err = w.codex(ctx)
+		}
+	case claude.Agent:
+		c, err = w.claude()
+	default:
+		return cli.Usagef("--as %s: files to go on with are written for codex and claude-code", as)
+	}
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(w.into, filepath.FromSlash(c.name))
+	if err := create(w.into, filepath.FromSlash(c.name), c.content); err != nil {
+		return fmt.Errorf("%s is not written: %w", plain.Printable(file), err)
+	}
+	if err := w.follow(ctx, c.name); err != nil {
+		return err
+	}
+	return w.say(c, file)
+}
+
+// place finds the folder of the agent's sessions.
+func (w *writer) place(into string) (err error) {
+	roots := w.agent.Roots(os.Getenv)
+	w.own = into == ""
+	switch {
+	case into != "":
+		w.into, err = filepath.Abs(into)
+		return err
+	case len(roots) == 0:
+		return cli.Usagef("--into DIR is missing: it is not known where %s keeps its sessions", w.agent.Name())
+	}
+	w.into = filepath.FromSlash(roots[0])
+	return nil
+}
+
+// load loads the session at the position. What is a fork of nothing but tally's has the
+// lines of what it is a fork of.
+func (w *writer) load(ctx context.Context, at string) (err error) {
+	for {
+		if w.state, err = w.handle.Load(ctx, at); err != nil {
+			return err
+		}
+		if w.files, err = ingest.Files(ctx, w.st.Log, w.agent, events.Session(w.st.Namespace(), w.handle.ID())); err != nil {
+			return err
+		}
+		fork := w.state.Ledger.Fork
+		if len(w.files) > 0 || fork == nil || w.hasOwn(fork.Offset) {
+			break
+		}
+		w.handle, at = w.st.Session(fork.Session), fork.Offset.String()
+	}
+	if len(w.files) == 0 {
+		return &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("no line of %s came from %s", w.state.Subject.ID, w.agent.Name()),
+			Hint: "An agent goes on with what it wrote itself. Without an agent's name, fork begins a session of the store."}
+	}
+	return nil
+}
+
+// hasOwn reports whether the session has a turn in effect that it did not inherit.
+func (w *writer) hasOwn(inherited events.Offset) bool {
+	return slices.ContainsFunc(w.turns(), func(t projector.Turn) bool { return t.Offset > inherited })
+}
+
+// turns are the turns of the session's own file that are in effect, in their order.
+func (w *writer) turns() []projector.Turn {
+	list := slices.Concat(w.state.Threads.Turns(agents.Main), w.state.Threads.Turns(agents.Log))
+	slices.SortStableFunc(list, func(a, b projector.Turn) int { return cmp.Compare(a.Offset, b.Offset) })
+	return list
+}
+
+func (w *writer) lines() [][]byte {
+	var list [][]byte
+	for _, t := range w.turns() {
+		list = append(list, slices.Concat(t.Raw, t.Bytes))
+	}
+	return list
+}
+
+// toldTwice moves the position behind the line that tells a prompt once more, if it stands
+// before that one: else Codex' model knows of the prompt, and its screen does not.
+func (w *writer) toldTwice(ctx context.Context) error {
+	turns := w.turns()
+	if len(turns) == 0 {
+		return nil
+	}
+	last := turns[len(turns)-1]
+	for i := range w.files {
+		offsets := w.files[i].Offsets()
+		n := slices.Index(offsets, last.Offset) + 1
+		if n == 0 || n == len(offsets) {
+			continue
+		}
+		behind := *w
+		var err error
+		if behind.state, err = w.handle.Load(ctx, offsets[n].String()); err != nil {
+			return err
+		}
+		more := behind.turns()
+		isSame := func(a, b projector.Turn) bool { return a.Offset == b.Offset }
+		if len(more) == len(turns)+1 && slices.EqualFunc(more[:len(turns)], turns, isSame) && codex.IsToldAgain(last.Raw, more[len(turns)].Raw) {
+			w.state = behind.state
+		}
+		return nil
+	}
+	return nil
+}
+
+// codex makes a rollout: one that refers to the file that Codex has, or else a copy.
+func (w *writer) codex(ctx context.Context) (continued, error) {
+	id, from := uuid.Must(uuid.NewV7()).String(), strings.TrimPrefix(w.handle.ID(), "codex/")
+	home := ""
+	if !w.own {
+		home = "CODEX_HOME=" + quoted(w.into) + " "
+	}
+	c := continued{session: "codex/" + id, id: id, resume: home + "codex resume " + id}
+	ref, err := w.reference(ctx)
+	if err != nil {
+		return c, err
+	}
+	if ref != nil {
+		ref.Thread, ref.From, ref.Began = id, from, time.Now()
+		c.name = ref.Name(time.Local)
+		c.content, err = ref.Append(nil)
+		return c, err
+	}
+	r := codex.Rollout{Thread: id, From: from, Began: time.Now(), Lines: w.lines()}
+	c.name, c.copied = r.Name(time.Local), true
+	c.content, err = r.Append(nil)
+	return c, err
+}
+
+// reference is how Codex forks itself. It is nil if what is in effect is not what one of its
+// files begins with, as after a rewind in the store, or if Codex has that file no more.
+func (w *writer) reference(ctx context.Context) (*codex.Reference, error) {
+	turns := w.turns()
+	if len(turns) == 0 || slices.ContainsFunc(w.state.Ledger.Rewinds, func(r projector.Rewind) bool { return r.Reason != "source" || r.Undoes > 0 }) {
+		return nil, nil
+	}
+	last := turns[len(turns)-1]
+	for i := range w.files {
+		f := &w.files[i]
+		at, ok := f.Line(last.Offset)
+		if !ok {
+			continue
+		}
+		first := w.firstOf(f, turns)
+		if first == nil || f.Generations > 0 || !codex.IsReferable(first) || len(last.Raw) == 0 || !w.isWhole(f, turns) {
+			return nil, nil
+		}
+		if there, err := w.isThere(ctx, f, at.End, first); !there || err != nil {
+			return nil, err
+		}
+		return &codex.Reference{First: first, Stem: f.Stem, Last: last.Raw, End: at.End}, nil
+	}
+	return nil, nil
+}
+
+// firstOf returns the first line of a file if it is in effect.
+func (w *writer) firstOf(f *ingest.Kept, turns []projector.Turn) []byte {
+	i := slices.IndexFunc(turns, func(t projector.Turn) bool { return t.Offset == f.Offsets()[0] })
+	if i < 0 {
+		return nil
+	}
+	return turns[i].Raw
+}
+
+// isWhole reports whether all lines of a file up to the position are in effect, and nobody
+// else's turns are.
+func (w *writer) isWhole(f *ingest.Kept, turns []projector.Turn) bool {
+	live := make(map[events.Offset]bool)
+	for _, t := range turns {
+		live[t.Offset] = true
+	}
+	for _, at := range f.Offsets() {
+		if at <= w.state.Offset() && !live[at] {
+			return false
+		}
+		delete(live, at)
+	}
+	for i := range w.files {
+		for _, at := range w.files[i].Offsets() {
+			delete(live, at)
+		}
+	}
+	for at := range live {
+		if at >= w.state.History.First() {
+			return false
+		}
+	}
+	return true
+}
+
+// isThere reports whether the agent's folder has a file as the log has it, and all that it
+// continues.
+func (w *writer) isThere(ctx context.Context, f *ingest.Kept, upto int64, first []byte) (bool, error) {
+	disk, err := openIn(w.into, filepath.FromSlash(f.Name))
+	if err != nil {
+		return false, nil //nolint:nilerr // what cannot be read there is not what the log has
+	}
+	defer disk.Close()
+	c := &compared{disk: disk, left: upto}
+	if err := f.Write(ctx, c); err != nil && !errors.Is(err, errCompared) {
+		return false, err
+	}
+	if c.left > 0 || c.differs {
+		return false, nil
+	}
+	return w.hasBases(codex.Base(first))
+}
+
+// compared compares what is written with the beginning of a file.
+type compared struct {
+	disk    io.Reader
+	left    int64
+	differs bool
+}
+
+var errCompared = errors.New("compared")
+
+// Write implements io.Writer.
+func (c *compared) Write(p []byte) (int, error) {
+	n := int(min(c.left, int64(len(p))))
+	have := make([]byte, n)
+	_, err := io.ReadFull(c.disk, have)
+	c.differs = c.differs || err != nil || !bytes.Equal(have, p[:n])
+	if c.left -= int64(n); c.left == 0 || c.differs {
+		return n, errCompared
+	}
+	return len(p), nil
+}
+
+// hasBases reports whether the folder has a file of a stem, and all that it continues.
+func (w *writer) hasBases(stem string) (bool, error) {
+	if stem == "" {
+		return true, nil
+	}
+	stems := make(map[string]string)
+	err := filepath.WalkDir(w.into, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil //nolint:nilerr // what cannot be read is not there
+		}
+		name, err := filepath.Rel(w.into, path)
+		if is, ok := w.agent.File(filepath.ToSlash(name), nil); ok && err == nil {
+			stems[is.Stem] = path
+		}
+		return nil
+	})
+	for n := 0; err == nil && stem != "" && stems[stem] != "" && n <= len(stems); n++ {
+		var first []byte
+		if first, err = firstLine(stems[stem]); err == nil {
+			stem = codex.Base(first)
+		}
+	}
+	return stem == "", err
+}
+
+// firstLine reads the first line of a file.
+func firstLine(path string) ([]byte, error) {
+	const most = 4 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most))
+	first, _, _ := bytes.Cut(b, []byte("\n"))
+	return first, err
+}
+
+// claude makes a transcript, which is a copy.
+func (w *writer) claude() (continued, error) {
+	_, rest, _ := strings.Cut(w.handle.ID(), "/")
+	slash := max(strings.LastIndexByte(rest, '/'), 0)
+	project, from := rest[:slash], strings.TrimPrefix(rest[slash:], "/")
+	t := claude.Transcript{Session: uuid.NewString(), From: from, Lines: w.lines()}
+	name, err := t.Name(project)
+	if err != nil {
+		return continued{}, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("session %s: %w", cli.ID(w.handle.ID()), err),
+			Hint: "Claude Code keeps a session in the folder of its project, which is the middle of the session's id. Nothing was written."}
+	}
+	content, err := t.Append(nil)
+	home := ""
+	if !w.own {
+		home = "CLAUDE_CONFIG_DIR=" + quoted(filepath.Dir(w.into)) + " "
+	}
+	if cwd := w.state.Ledger.Text("cwd"); cwd != "" {
+		home = "cd " + quoted(cwd) + " && " + home
+	}
+	return continued{session: "claude/" + project + "/" + t.Session, id: t.Session, name: name, content: content, copied: true,
+		resume: home + "claude --resume " + t.Session, untried: true}, err
+}
+
+// quoted is a word of a command line.
+func quoted(word string) string {
+	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-+:@%=") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// openIn opens a regular file below a folder, and nothing outside of it: its name is
+// what an event says.
+func openIn(dir, name string) (*os.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fs.ErrInvalid)
+	}
+	return root.Open(name)
+}
+
+// create writes a file that is not there, below a folder and nowhere else: its name is
+// made of a session's id, and what lies in the folder may be a link.
+func create(dir, name string, content []byte) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		err = errors.Join(err, root.Remove(name))
+	}
+	return err
+}
+
+// follow has the store know the file, as tally watch would.
+func (w *writer) follow(ctx context.Context, name string) error {
+	files := cmdutil.AgentFiles{Agent: w.agent, Root: w.into, Below: name}
+	var problems []error
+	in, err := ingest.New(ingest.Options{Log: w.st.Log, Namespace: w.st.Namespace(), Sources: []ingest.Source{{Agent: files.Only(), Root: w.into}}, Once: true,
+		Report: func(p ingest.Problem) { problems = append(problems, errors.New(p.String())) }})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(in.Run(ctx), in.Close())
+	return errors.Join(append(problems, err)...)
+}
+
+func (w *writer) say(c continued, file string) error {
+	at := events.Fork{Session: w.handle.ID(), Offset: w.state.Offset()}
+	if w.app.Format != cli.Text {
+		return cli.WriteJSON(w.app.Out, w.app.Format, resumable{cli.ID(c.session), at, file, c.copied, c.resume, c.untried})
+	}
+	how := "a reference to its file"
+	if c.copied {
+		how = "a copy"
+	}
+	if err := w.app.Say("%s begins as %s was at %v, with %s: %s, in %s.", cli.ID(c.session), cli.ID(w.handle.ID()), at.Offset,
+		plain.Count(len(w.state.Threads.Turns(agents.Main)), "turn"), how, plain.Printable(file)); err != nil {
+		return err
+	}
+	if c.untried {
+		fmt.Fprintf(w.app.Err, "That %s goes on with it was not tried.\n", w.agent.Format())
+	}
+	return w.app.Say("Go on with: %s", plain.Printable(c.resume))
+}

@@ -1,0 +1,174 @@
+package edit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/log"
+)
+
+// removed is what rm prints with -o json.
+type removed struct {
+	Kind   string        `json:"kind"`
+	ID     string        `json:"id"`
+	Offset events.Offset `json:"offset,omitempty"` // of the deletion
+	Purged bool          `json:"purged"`
+}
+
+func newRm(a *cmdutil.App) *cobra.Command {
+	r := &remover{app: a}
+	cmd := &cobra.Command{
+		Use: "rm KIND/ID", Short: "Delete a document; with --purge, and all that it was", Args: cobra.ExactArgs(1),
+		Long: `Delete a document. What it was stays in the log: docs history lists it, cat KIND/ID#N
+shows it, and put --create writes the document anew. With --base @N only that
+revision is deleted: a document that has moved on is a conflict, and exit code 6.
+Without it, rm asks before it deletes whatever is there.
+
+--purge takes away the document, or what is left of one that was deleted, and every
+revision of it, also those under names it had before: nothing of them can be read,
+listed or exported any more. It asks first. The bytes stay in the files of the log.
+
+` + cmdutil.DocumentNames,
+		Example: cmdutil.Examples("tally rm doc/specs/store.md --base @12", "tally rm note/today -y --reason 'done with it'", "tally rm note/secret --purge -y"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if r.at, err = cmdutil.Base("base", r.base); err != nil {
+				return err
+			}
+			if r.purge && r.reason != "" {
+				return cli.Usagef("--reason goes with a deletion: a purge says that it is one")
+			}
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.rm(cmd.Context(), st, args[0]) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.base, "base", "", "offset of the revision that is deleted, such as @12")
+	f.BoolVar(&r.purge, "purge", false, "take away every revision, for good")
+	f.StringVar(&r.reason, "reason", "", "why, for those who read the log")
+	f.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+type remover struct {
+	app          *cmdutil.App
+	base, reason string
+	at           events.Offset
+	purge, yes   bool
+}
+
+func (r *remover) rm(ctx context.Context, st *tally.Store, name string) error {
+	doc, err := cmdutil.Document(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	docs := st.Documents()
+	list, err := docs.History(ctx, doc.Kind, doc.ID, 0, 1)
+	if err != nil || list[0].Deleted && !r.purge {
+		return r.app.DocumentError(ctx, st, doc, orMissing(doc, err))
+	}
+	have := list[0].Offset
+	if r.purge && r.at > 0 && have != r.at {
+		return r.app.DocumentError(ctx, st, doc, &tally.DocumentConflictError{Subject: doc, Base: r.at, Have: have})
+	}
+	if err := r.confirm(doc, have); err != nil {
+		return err
+	}
+	gone := removed{Kind: doc.Kind, ID: cli.ID(doc.ID), Purged: r.purge}
+	if r.purge {
+		err = docs.Purge(ctx, doc.Kind, doc.ID)
+	} else {
+		var ack log.Ack
+		ack, err = docs.Delete(ctx, doc.Kind, doc.ID, cmp.Or(r.at, have), r.reason)
+		gone.Offset = ack.Last
+	}
+	switch {
+	case err != nil:
+		return r.app.DocumentError(ctx, st, doc, err)
+	case r.app.Format != cli.Text:
+		return cli.WriteJSON(r.app.Out, r.app.Format, gone)
+	case r.purge:
+		return r.app.Say("Purged %s: nothing of it can be read any more. Its bytes stay in the files of the log.", cmdutil.NameOf(doc))
+	}
+	return r.app.Say("Deleted %s, at %v. What it was can still be read.", cmdutil.NameOf(doc), gone.Offset)
+}
+
+// orMissing is an error, or that there is no such document.
+func orMissing(doc events.Subject, err error) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", doc, events.ErrNotFound)
+}
+
+// confirm asks before something goes that the command line does not name to the letter.
+func (r *remover) confirm(doc events.Subject, at events.Offset) error {
+	if !r.purge && r.at > 0 {
+		return nil
+	}
+	question, hint := "Delete %s, which is at %v?", "Name the revision with --base, or add -y to go on without being asked."
+	if r.purge {
+		question, hint = "Purge %s, which is at %v, and every revision of it, for good?", "Add -y to go on without being asked."
+	}
+	err := r.app.Confirm(r.yes, fmt.Sprintf(question, plain.Printable(cmdutil.NameOf(doc)), at))
+	if refused, ok := errors.AsType[*cli.CodeError](err); ok && refused.Code == cli.BadUsage {
+		refused.Hint = hint
+	}
+	return err
+}
+
+func newMv(a *cmdutil.App) *cobra.Command {
+	var base string
+	cmd := &cobra.Command{
+		Use: "mv KIND/ID NEWID", Short: "Give a document another id", Args: cobra.ExactArgs(2),
+		Long: `Give a document another id, of the same kind: its history, the links that lead to
+it, and a lease on it go with it. It is one fact: nobody sees the document twice,
+or not at all. An id under which there is a document is a conflict, and exit code 6.
+
+NEWID may be given with the kind before it, as KIND/ID is. With --base @N, a
+document that has moved on since that revision is a conflict.
+
+` + cmdutil.DocumentNames,
+		Example: cmdutil.Examples("tally mv doc/specs/store.md specs/log.md", "tally mv doc/draft doc/plan --base @12", "tally mv note/today 2026-08-22 -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := cmdutil.Base("base", base)
+			if err != nil {
+				return err
+			}
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return mv(cmd.Context(), a, st, args[0], args[1], at) })
+		},
+	}
+	cmd.Flags().StringVar(&base, "base", "", "offset of the revision that it is at, such as @12; default: whatever that is")
+	return cmd
+}
+
+func mv(ctx context.Context, a *cmdutil.App, st *tally.Store, name, to string, base events.Offset) error {
+	doc, err := cmdutil.Document(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	switch doc.Kind {
+	case sealed.Kind:
+		return cli.Usagef("%s is sealed, and opens under no other name", cmdutil.NameOf(doc))
+	case events.KindAgent:
+		return cli.Usagef("%s is the file of an agent, and stays with it: what it is called, its file says", cmdutil.NameOf(doc))
+	}
+	id := strings.TrimPrefix(to, doc.Kind+"/")
+	rev, err := st.Documents().Rename(ctx, doc.Kind, doc.ID, base, id)
+	if err != nil {
+		return a.DocumentError(ctx, st, doc, err)
+	}
+	if a.Format != cli.Text {
+		return cli.WriteJSON(a.Out, a.Format, written{Kind: doc.Kind, ID: cli.ID(id), Offset: rev.Offset, Bytes: rev.Size, Durability: st.Log.Durability().String()})
+	}
+	return a.Say("%s is %s now, at %v.", cmdutil.NameOf(doc), cmdutil.NameOf(events.Document(st.Namespace(), doc.Kind, id)), rev.Offset)
+}

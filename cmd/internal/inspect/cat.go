@@ -1,0 +1,111 @@
+package inspect
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/projector"
+)
+
+func newCat(a *cmdutil.App) *cobra.Command {
+	var at string
+	mark := false
+	cmd := &cobra.Command{
+		Use: "cat KIND/ID[@REV|@TIME|#N]", Short: "Print the content of a document, and nothing else", Args: cobra.ExactArgs(1),
+		Long: `Print the content of a document, byte for byte and nothing else. A terminal gets what
+it can print of them.
+
+` + cmdutil.DocumentNames + `
+
+What follows the id says as of when: @12 is a revision by its offset, @2026-08-22 or
+@2026-08-22T10:00Z a time, #3 the third revision of its history. Where an id ends
+like that itself, --at says it: it takes every position that show takes.
+
+--mark says on standard error which revision was printed, with the SHA-256 of its
+content, and whether what was printed is what is stored: -o json has that too, with
+the content as "data", or as "dataBase64" where it is not UTF-8.`,
+		Example: cmdutil.Examples("tally cat doc/specs/store.md", "tally cat doc/specs/store.md@12 --mark > store.md", "tally cat 'doc/specs/store.md#1'", "tally cat doc/specs/store.md --at 2026-08-22T10:00Z -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
+				doc, position, err := cmdutil.DocumentAt(cmd.Context(), st, args[0], at)
+				if err != nil {
+					return err
+				}
+				d, err := st.Documents().ReadAt(cmd.Context(), doc.Kind, doc.ID, position)
+				if err != nil {
+					return a.DocumentError(cmd.Context(), st, doc, err)
+				}
+				return cat(a, d, mark)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&at, "at", "", "position; default head")
+	cmd.Flags().BoolVar(&mark, "mark", false, "say on standard error which revision that is, its SHA-256, and whether it was printed as it is stored")
+	return cmd
+}
+
+// marked says which revision was printed.
+type marked struct {
+	Offset events.Offset `json:"offset"`
+	SHA256 string        `json:"sha256"` // of what is stored
+	Direct bool          `json:"direct"` // what was printed is what is stored
+}
+
+// content is what cat prints with -o json.
+type content struct {
+	Kind string `json:"kind"`
+	ID   string `json:"id"`
+	marked
+	described
+	Bytes      int     `json:"bytes"`
+	Data       *string `json:"data,omitempty"`
+	DataBase64 string  `json:"dataBase64,omitempty"` // in the place of data that is not UTF-8
+}
+
+// described is what a revision says of its content.
+type described struct {
+	Time        events.Timestamp  `json:"time,omitempty"` // by the clock of who wrote it
+	ContentType string            `json:"contentType,omitempty"`
+	Title       string            `json:"title,omitempty"`
+	Owner       string            `json:"owner,omitempty"`
+	Layer       string            `json:"layer,omitempty"`
+	Attributes  map[string]string `json:"attributes,omitempty"`
+	Links       []events.Link     `json:"links,omitempty"`
+	ExpiresAt   events.Timestamp  `json:"expiresAt,omitempty"`
+}
+
+func describedBy(rev projector.Revision) described {
+	m := rev.Meta
+	return described{rev.Time, rev.ContentType, m.Title, m.Owner, m.Layer, m.Attributes, m.Links, m.ExpiresAt}
+}
+
+func cat(a *cmdutil.App, d *tally.Document, mark bool) error {
+	m := marked{Offset: d.Direct.Offset, SHA256: d.Direct.SHA256, Direct: d.Direct.Is(d.Data)}
+	if a.Format != cli.Text {
+		c := content{Kind: d.Subject.Kind, ID: cli.ID(d.Subject.ID), marked: m, described: describedBy(d.Revision), Bytes: len(d.Data)}
+		if text := string(d.Data); utf8.ValidString(text) {
+			c.Data = &text
+		} else {
+			c.DataBase64 = base64.StdEncoding.EncodeToString(d.Data)
+		}
+		return cli.WriteJSON(a.Out, a.Format, c)
+	}
+	shown := a.Shown(string(d.Data))
+	if _, err := fmt.Fprint(a.Out, shown); err != nil || !mark {
+		return err
+	}
+	m.Direct = d.Direct.Is([]byte(shown))
+	line, err := json.Marshal(m)
+	if err == nil {
+		_, err = fmt.Fprintf(a.Err, "%s\n", line)
+	}
+	return err
+}

@@ -1,0 +1,13 @@
+// Package inspect has the verbs that show what is in a store.
+package inspect
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+)
+
+// Commands returns the verbs, anew for each run.
+func Commands(a *cmdutil.App) []*cobra.Command {
+	return append(cmdutil.Paged(newLs(a), newShow(a), newLog(a), newSearch(a), newRuns(a), newJobs(a), newDiff(a), newCost(a), newStats(a), newCat(a)), newDocs(a))
+}

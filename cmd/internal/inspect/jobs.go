@@ -1,0 +1,177 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/stores/perstack"
+)
+
+func newJobs(a *cmdutil.App) *cobra.Command {
+	var q catalog.JobQuery
+	var status perstack.JobStatus
+	cmd := &cobra.Command{
+		Use: "jobs", Short: "List the jobs, the one that started last first", Args: cobra.NoArgs,
+		Long: `List the jobs of agents, the one that started last first, from the catalog: a view
+that the owner of the store keeps up to date, and that is read without opening the
+store if nobody owns it.
+
+STEPS is the largest number of a step. TOKENS is what the steps of all runs took, as
+they say when they end; where none says it, what the job says, and a dash if nothing
+does. A job that was never stored, as in folders that have no job.json, has the status
+of its checkpoint of the largest step.`,
+		Example: cmdutil.Examples("tally jobs --status running", "tally jobs -o jsonl --limit 50", "tally show job/ID"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("limit") && cli.IsTerminal(a.Out) {
+				q.Limit = firstPage
+			}
+			if q.Limit < 0 {
+				return cli.Usagef("--limit %d: want a number from 0", q.Limit)
+			}
+			askFor(&q, status)
+			return a.WithViews(cmd.Context(), []string{"catalog"}, func(c config.Config, v cmdutil.Views) error {
+				q.Namespace = c.Namespace
+				return listJobs(cmd.Context(), a, v, q)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.Var(cli.OneOf(&status, "status", perstack.JobStatuses...), "status", "only those that are running, completed, or stopped: stoppedByMaxSteps, stoppedByInteractiveTool, stoppedByError")
+	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
+	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
+	return cmd
+}
+
+// askFor has a query select jobs of a status, all if it is none.
+func askFor(q *catalog.JobQuery, status perstack.JobStatus) {
+	if status == "" {
+		return
+	}
+	q.Status, q.Stored = status.InSession(), status == perstack.JobRunning
+	for _, reached := range append(perstack.CheckpointStatuses, "") {
+		if reached.Job() == status {
+			q.Reached = append(q.Reached, string(reached))
+		}
+	}
+}
+
+// listedJob is a job in a list.
+type listedJob struct {
+	Job         string           `json:"job"`
+	Session     string           `json:"session"`
+	Status      string           `json:"status"`
+	Steps       int64            `json:"steps"` // the largest number of one
+	TotalTokens int64            `json:"totalTokens"`
+	Runs        int              `json:"runs"`
+	StartedAt   events.Timestamp `json:"startedAt,omitempty"`
+	FinishedAt  events.Timestamp `json:"finishedAt,omitempty"`
+	Head        events.Offset    `json:"head"`
+	Next        string           `json:"next,omitempty"` // of the last one of a page, if there is another
+}
+
+func listedJobOf(j catalog.Job) listedJob {
+	id, _ := perstack.JobOfSession(j.ID)
+	return listedJob{Job: cli.ID(id), Session: cli.ID(j.ID), Status: jobStatus(j), Steps: j.Steps, TotalTokens: j.Tokens, Runs: j.Runs,
+		StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, Head: j.Head}
+}
+
+// jobStatus is where a job is: as it says, or as its checkpoints do.
+func jobStatus(j catalog.Job) string {
+	switch {
+	case j.Status != "":
+		return cmp.Or(string(perstack.JobStatusOf(j.Status)), j.Status)
+	case j.Stored:
+		return string(perstack.JobRunning)
+	}
+	return string(perstack.CheckpointStatus(j.Reached).Job())
+}
+
+func listJobs(ctx context.Context, a *cmdutil.App, v cmdutil.Views, q catalog.JobQuery) error {
+	standing, err := v.Catalog.Standing(ctx)
+	if err != nil {
+		return err
+	}
+	found, next, err := v.Catalog.Jobs(ctx, q)
+	if err != nil {
+		return err
+	}
+	jobs := make([]listedJob, len(found))
+	for i, j := range found {
+		jobs[i] = listedJobOf(j)
+	}
+	if a.Format != cli.Text {
+		if len(jobs) > 0 {
+			jobs[len(jobs)-1].Next = next
+		}
+		return cli.WriteList(a.Out, a.Format, jobs)
+	}
+	if len(jobs) == 0 {
+		return noJobs(a, q)
+	}
+	if err := a.Table(jobTable(jobs, a.Style())); err != nil {
+		return err
+	}
+	if next != "" {
+		fmt.Fprintf(a.Err, "there are more: --after %s\n", next)
+	}
+	a.AsOf(standing.Cursor)
+	return nil
+}
+
+func noJobs(a *cmdutil.App, q catalog.JobQuery) error {
+	if q.Status != "" || q.After != "" {
+		fmt.Fprintln(a.Err, "No job is like that.")
+		return nil
+	}
+	fmt.Fprintln(a.Err, "There are no jobs yet. Try: tally import PATH, of a folder with perstack/jobs in it")
+	return nil
+}
+
+func jobTable(jobs []listedJob, style cli.Style) render.Table {
+	const job, status, steps, tokens, runs, started, finished = 0, 1, 2, 3, 4, 5, 6
+	t := render.Table{
+		Head:  []string{"JOB", "STATUS", "STEPS", "TOKENS", "RUNS", "STARTED", "FINISHED"},
+		Right: []int{steps, tokens, runs}, Cut: []int{status, job}, Drop: []int{runs, finished, tokens, started, steps},
+	}
+	for _, j := range jobs {
+		t.Rows = append(t.Rows, []string{j.Job, j.Status, strconv.FormatInt(j.Steps, 10), tokensOf(j.TotalTokens), strconv.Itoa(j.Runs), minute(j.StartedAt), minute(j.FinishedAt)})
+	}
+	t.Paint = func(row, column int, cell string) string {
+		switch column {
+		case job:
+			return cell
+		case status:
+			return paintJob(style, jobs[row].Status, cell)
+		}
+		return style.Dim(cell)
+	}
+	return t
+}
+
+// tokensOf is a number of tokens in a list: a dash where none is known, as usdOf has it.
+func tokensOf(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func paintJob(style cli.Style, status, cell string) string {
+	switch perstack.JobStatus(status) {
+	case perstack.JobCompleted:
+		return style.Green(cell)
+	case perstack.JobStoppedByError:
+		return style.Red(cell)
+	}
+	return style.Yellow(cell)
+}

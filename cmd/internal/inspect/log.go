@@ -1,0 +1,375 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/projector"
+)
+
+func newLog(a *cmdutil.App) *cobra.Command {
+	r := &reader{app: a}
+	cmd := &cobra.Command{
+		Use: "log [SESSION] [A..B]", Short: "List the events of a session, or of all", Args: cobra.MaximumNArgs(2),
+		Long: `List the events of a session in the order of the log, each with its offset and
+whether it is in effect: "*" live, "x" rewound, "<" a rewind, "!" late or void.
+
+A..B is a range of positions, A exclusive; either may be left out.
+
+Of an agent's session the lines that the agent logs beside the conversation are
+left out of text, as show leaves them out: --thread log lists them, and -o json and
+jsonl have all.
+
+--type takes only events of a type, such as turn.appended, or of what happens in a run,
+by the name that its program has for it, such as callTools; it may be given again.`,
+		Example: cmdutil.Examples("tally log last --graph", "tally log travel @10..head", "tally log last --type turn.appended --type session.rewound", "tally log --all-sessions -f -o jsonl"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.everything != (len(args) == 0) || r.everything && r.graph {
+				return cli.Usagef("give a SESSION, or --all-sessions without one")
+			}
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.log(cmd.Context(), st, args) })
+		},
+	}
+	cmd.Flags().BoolVar(&r.everything, "all-sessions", false, "every session and document of the namespace, in one order")
+	cmd.Flags().BoolVar(&r.graph, "graph", false, "draw the branches that rewinds left")
+	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on with what is appended, until interrupted")
+	cmd.Flags().BoolVar(&r.raw, "raw", false, "only the data of each event, byte for byte, one after the other")
+	cmd.Flags().StringVar(&r.thread, "thread", "", "only turns that came to this thread")
+	cmd.Flags().StringArrayVar(&r.types, "type", nil, "only events of this type, or of what a program calls so that happens in a run")
+	return cmd
+}
+
+// reader lists events.
+type reader struct {
+	app                            *cmdutil.App
+	everything, graph, follow, raw bool
+	types                          []string
+	thread                         string
+	beside                         int // lines that were left out
+}
+
+// isBeside reports whether a record is a line that an agent logs beside the conversation,
+// which text leaves out unless something else is asked for.
+func (r *reader) isBeside(f projector.Fact) bool {
+	if r.app.Format != cli.Text || r.raw || r.everything || len(r.types) > 0 || r.thread != "" || !events.IsAgentLine(f.Event) {
+		return false
+	}
+	return comesTo(f, events.LogThread)
+}
+
+// comesTo reports whether a record appends turns to a thread.
+func comesTo(f projector.Fact, thread string) bool {
+	p, ok := f.Payload.(*events.TurnAppended)
+	return ok && slices.ContainsFunc(p.Entries, func(e events.Entry) bool { return e.Thread == thread })
+}
+
+// wants reports whether a record is of one of the types asked for, and of the thread.
+func (r *reader) wants(f projector.Fact) bool {
+	if r.thread != "" && !comesTo(f, r.thread) {
+		return false
+	}
+	if len(r.types) == 0 || slices.Contains(r.types, f.Type) || slices.Contains(r.types, shortType(f.Type)) {
+		return true
+	}
+	p, happened := projector.ProgressOf(f)
+	return happened && (slices.Contains(r.types, p.Kind) || slices.Contains(r.types, p.Name))
+}
+
+// shortType is a type without what all of tally's have.
+func shortType(name string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(name, "tally."), ".v1")
+}
+
+func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error {
+	if r.everything {
+		return r.list(ctx, st, events.Range{Namespace: st.Namespace()}, nil)
+	}
+	handle, err := r.app.Session(ctx, st, args[0])
+	if err != nil {
+		return err
+	}
+	s, err := handle.Outline(ctx)
+	err = projector.Tolerate(err)
+	if err != nil {
+		return err
+	}
+	rng := events.Range{Subject: s.Subject()}
+	if len(args) == 2 {
+		if rng.After, rng.Upto, err = r.bounds(ctx, s, args[1]); err != nil {
+			return err
+		}
+	}
+	if r.graph && (r.follow || len(r.types) > 0 || r.thread != "") {
+		return cli.Usagef("--graph draws all that is there: give it without --follow, --type and --thread")
+	}
+	if r.graph {
+		return r.drawGraph(ctx, st, handle, rng)
+	}
+	return r.list(ctx, st, rng, s)
+}
+
+// bounds resolves A..B to offsets: after A, up to B.
+func (r *reader) bounds(ctx context.Context, s *projector.Outline, text string) (after, upto events.Offset, err error) {
+	from, to, ok := strings.Cut(text, "..")
+	if !ok {
+		return 0, 0, cli.Usagef("%q: want a range such as @10..@20 or @10..", text)
+	}
+	for _, end := range []struct {
+		text string
+		at   *events.Offset
+	}{{from, &after}, {to, &upto}} {
+		if end.text == "" {
+			continue
+		}
+		p, err := projector.ParsePosition(end.text)
+		if err != nil {
+			return 0, 0, err
+		}
+		if *end.at, err = s.Resolve(ctx, p); err != nil {
+			return 0, 0, err
+		}
+	}
+	if to != "" && (after > upto || upto == 0) {
+		return 0, 0, cli.Usagef("%q ends at %v, which is not after %v where it begins: the earlier position comes first", text, upto, after)
+	}
+	return after, upto, nil
+}
+
+// logged is an event in log -o json.
+type logged struct {
+	Offset   events.Offset `json:"offset"`
+	Recorded string        `json:"recorded,omitempty"`
+	State    string        `json:"state,omitempty"` // live, rewound, rewind, late or void, not with --all-sessions or -f; of a document purged
+	Reason   string        `json:"reason,omitempty"`
+	Damaged  string        `json:"damaged,omitempty"`
+	Event    events.Raw    `json:"event,omitempty"` // CloudEvents JSON
+}
+
+// list prints records as they come. s, if there is one, says what is live.
+func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s *projector.Outline) error {
+	records := st.Log.Read(ctx, rng)
+	format := r.app.Format
+	if r.follow {
+		records = st.Log.Follow(ctx, rng)
+		if format == cli.JSON {
+			format = cli.JSONL // an array has an end
+		}
+	}
+	list := cli.NewList(r.app.Out, format)
+	damaged := 0
+	for rec, err := range st.Loader().Shown(ctx, records) {
+		damage, isDamage := errors.AsType[*events.DamageError](err)
+		if isDamage {
+			damaged++
+			fmt.Fprintln(r.app.Err, plain.Printable(damage.Error()))
+			if format != cli.Text && !r.raw {
+				if err := list.Add(logged{Offset: damage.Offset, Damaged: damage.Error()}); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		f := projector.Fact{Record: rec.Record}
+		if format == cli.Text && !r.raw || r.thread != "" || len(r.types) > 0 {
+			f = projector.Decode(rec.Record) // once: a record may be large
+		}
+		if !r.wants(f) {
+			continue
+		}
+		if r.isBeside(f) {
+			r.beside++
+			continue
+		}
+		if err := r.print(ctx, list, format, f, rec.Purged, s); err != nil {
+			return err
+		}
+	}
+	if r.follow && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if r.beside > 0 {
+		fmt.Fprintf(r.app.Err, "%s beside the conversation left out: --thread %s lists them\n", plain.Count(r.beside, "line"), events.LogThread)
+	}
+	if format != cli.Text && !r.raw {
+		if err := list.Close(); err != nil {
+			return err
+		}
+	}
+	if damaged > 0 {
+		return cli.Silent(cli.Integrity)
+	}
+	return nil
+}
+
+func (r *reader) print(ctx context.Context, list *cli.List, format cli.Format, rec projector.Fact, purged bool, s *projector.Outline) error {
+	if r.raw {
+		_, err := r.app.Bytes().Write(append(rec.Data[:len(rec.Data):len(rec.Data)], '\n'))
+		return err
+	}
+	state, reason := "", ""
+	if s != nil && !r.follow {
+		live, err := s.IsLive(ctx, rec.Offset)
+		if err != nil {
+			return err
+		}
+		state, reason = stateOf(s.Ledger(), live, rec.Record)
+	}
+	if purged {
+		state, reason = "purged", "its content was purged"
+	}
+	if format == cli.Text {
+		mark := marks[state]
+		if mark == 0 {
+			mark = ' '
+		}
+		_, err := fmt.Fprintln(r.app.Out, r.paint(state, string(mark)+" "+r.line(rec, s == nil, reason, cli.Width(r.app.Out)-2)))
+		return err
+	}
+	event, err := events.AppendJSON(nil, rec.Event)
+	if err != nil {
+		return err
+	}
+	return list.Add(logged{Offset: rec.Offset, Recorded: rec.Recorded.UTC().Format(time.RFC3339Nano), State: state, Reason: reason, Event: event})
+}
+
+var marks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "late": '!', "void": '!'}
+
+// stateOf says what a record is in its session at head, of which it has the ledger.
+func stateOf(l *projector.Ledger, live bool, rec events.Record) (state, reason string) {
+	for _, v := range l.Void {
+		if v.Offset == rec.Offset {
+			return "void", v.Reason
+		}
+	}
+	for _, at := range l.Late {
+		if at == rec.Offset {
+			seen, _ := rec.Seen()
+			return "late", "its producer had seen " + seen.String() + ", which is not in effect any more"
+		}
+	}
+	switch {
+	case rec.Type == events.TypeSessionRewound:
+		return "rewind", ""
+	case live:
+		return "live", ""
+	}
+	return "rewound", ""
+}
+
+// paint colours a line by what its record is; its mark says the same.
+func (r *reader) paint(state, line string) string {
+	style := r.app.Style()
+	switch state {
+	case "rewound":
+		return style.Dim(line)
+	case "rewind":
+		return style.Cyan(line)
+	case "late", "void":
+		return style.Yellow(line)
+	}
+	return line
+}
+
+// leastTimed is the narrowest that a line with its time is.
+const leastTimed = 60
+
+// line is a record as text, at most width columns of it; its time is left out where there
+// is little room.
+func (r *reader) line(rec projector.Fact, withSubject bool, reason string, width int) string {
+	name := shortType(rec.Type)
+	at := rec.Shown()
+	text := fmt.Sprintf("%-7v %s", rec.Offset, name)
+	if width >= leastTimed {
+		text = fmt.Sprintf("%-7v %s  %-18s", rec.Offset, at.UTC().Format("2006-01-02 15:04:05"), name)
+	}
+	if withSubject {
+		text += " " + render.Cut(subject(rec.Record), max((width-len(text))/2, 12))
+	}
+	if reason != "" {
+		reason = "  (" + reason + ")"
+	}
+	room := width - len(text) - 1
+	if what := render.Event(rec, render.Excerpt(max(room-len(reason), min(room, 20)))); what != "" {
+		text += " " + what
+	}
+	return strings.TrimRight(render.Cut(text+reason, width), " ")
+}
+
+// subject names what a record belongs to: a session by its id, a document by its kind too.
+func subject(rec events.Record) string {
+	if rec.Subject.IsSession() {
+		return rec.Subject.ID
+	}
+	return rec.Subject.String()
+}
+
+// drawGraph prints the records of a session with its branches beside them.
+func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.Session, rng events.Range) error {
+	s, err := handle.Load(ctx, "")
+	if err = projector.Tolerate(err); err != nil {
+		return err
+	}
+	var recs []events.Record
+	for rec, err := range events.Readable(st.Loader().Shown(ctx, st.Log.Read(ctx, rng))) {
+		if err != nil {
+			return err
+		}
+		recs = append(recs, rec.Record)
+	}
+	nodes := make([]render.Node, len(recs))
+	reasons, states := make([]string, len(recs)), make([]string, len(recs))
+	for i, rec := range recs {
+		state, reason := stateOf(s.Ledger, s.History.IsLive(rec.Offset), rec)
+		mark := marks[state]
+		if state == "rewound" {
+			mark = '*'
+		}
+		nodes[i] = render.Node{Offset: rec.Offset, Live: s.History.IsLive(rec.Offset), After: s.History.LastLive(rec.Offset - 1), Mark: mark}
+		reasons[i], states[i] = reason, state
+	}
+	before, marks := render.Graph(nodes)
+	list, width := cli.NewList(r.app.Out, r.app.Format), cli.Width(r.app.Out)
+	for i, rec := range recs {
+		if r.app.Format != cli.Text {
+			if err := list.Add(graphed{rec.Offset, nodes[i].After, nodes[i].Live, rec.Type, reasons[i]}); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, line := range before[i] {
+			fmt.Fprintln(r.app.Out, line)
+		}
+		line := marks[i] + r.line(projector.Decode(rec), false, reasons[i], width-len(marks[i]))
+		if _, err := fmt.Fprintln(r.app.Out, r.paint(states[i], line)); err != nil {
+			return err
+		}
+	}
+	if r.app.Format != cli.Text {
+		err = list.Close()
+	}
+	return errors.Join(err, r.app.WarnDamaged(s))
+}
+
+// graphed is a record in log --graph -o json.
+type graphed struct {
+	Offset events.Offset `json:"offset"`
+	After  events.Offset `json:"after"` // the last live record before it
+	Live   bool          `json:"live"`
+	Type   string        `json:"type"`
+	Reason string        `json:"reason,omitempty"`
+}

@@ -1,0 +1,97 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/cmd/internal/spend"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/projector"
+)
+
+// byCost sorts by what sessions are known to have spent, the largest first. The catalog has
+// no such order: prices are known to the command alone.
+const byCost catalog.Order = "cost"
+
+// listing is what ls lists.
+type listing struct {
+	catalog.Query
+	minCost float64 // in USD
+}
+
+// read returns a page of sessions, and what they spent as of an offset.
+func (l listing) read(ctx context.Context, v cmdutil.Views) (page catalog.Page, spent *spend.Sums, asOf projector.Cursor, err error) {
+	if l.Sort != byCost && l.minCost <= 0 {
+		if page, err = v.Catalog.List(ctx, l.Query); err == nil {
+			spent, asOf, err = spentBy(ctx, v, l.Namespace, page.Sessions)
+		}
+		return page, spent, asOf, err
+	}
+	if spent, asOf, err = spentByAll(ctx, v, l.Namespace); err != nil {
+		return page, spent, asOf, err
+	}
+	least, ok := new(big.Rat).SetString(strconv.FormatFloat(max(l.minCost, 0), 'f', -1, 64))
+	keep := func(s catalog.Session) bool { return l.minCost <= 0 || ok && spent.Of(s.ID).Known().Cmp(least) >= 0 }
+	if l.Sort != byCost {
+		page, err = v.Catalog.ListOf(ctx, l.Query, keep)
+		return page, spent, asOf, err
+	}
+	all := l.Query
+	all.Sort, all.Limit, all.After = catalog.ByID, 0, ""
+	if page, err = v.Catalog.ListOf(ctx, all, keep); err == nil {
+		page, err = pageByCost(page.Sessions, spent, l.After, l.Limit)
+	}
+	return page, spent, asOf, err
+}
+
+// costMark is the place behind a session in a list by cost.
+type costMark struct {
+	USD string `json:"usd"` // as a fraction
+	ID  []byte `json:"id"`  // which need not be UTF-8
+}
+
+// pageByCost returns a page of sessions sorted by cost: at most limit behind a mark.
+func pageByCost(list []catalog.Session, spent *spend.Sums, after string, limit int) (catalog.Page, error) {
+	known := make(map[string]*big.Rat, len(list))
+	for _, s := range list {
+		known[s.ID] = spent.Of(s.ID).Known()
+	}
+	compare := func(usd *big.Rat, id string, s catalog.Session) int {
+		return cmp.Or(known[s.ID].Cmp(usd), cmp.Compare(id, s.ID))
+	}
+	slices.SortFunc(list, func(a, b catalog.Session) int { return compare(known[a.ID], a.ID, b) })
+	if after != "" {
+		usd, id, err := parseCostMark(after)
+		if err != nil {
+			return catalog.Page{}, err
+		}
+		list = slices.DeleteFunc(list, func(s catalog.Session) bool { return compare(usd, id, s) >= 0 })
+	}
+	if limit <= 0 || len(list) <= limit {
+		return catalog.Page{Sessions: list}, nil
+	}
+	last := list[limit-1]
+	next, err := json.Marshal(costMark{known[last.ID].RatString(), []byte(last.ID)})
+	return catalog.Page{Sessions: list[:limit], Next: base64.RawURLEncoding.EncodeToString(next)}, err
+}
+
+func parseCostMark(token string) (usd *big.Rat, id string, err error) {
+	var m costMark
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	usd, ok := new(big.Rat).SetString(m.USD)
+	if err != nil || !ok {
+		return nil, "", &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", token)}
+	}
+	return usd, string(m.ID), nil
+}

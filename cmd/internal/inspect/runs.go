@@ -1,0 +1,235 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/projector"
+)
+
+func newRuns(a *cmdutil.App) *cobra.Command {
+	r := &runLister{app: a}
+	cmd := &cobra.Command{
+		Use: "runs SESSION", Short: "List a session's runs: evaluations, simulations", Args: cobra.ExactArgs(1),
+		Long: `List the runs of a session: evaluations (tally), simulations (trajectory) and
+others, each with its newest outcome and the number of versions there are of it.
+
+STALE says whether the turns that a run judged are others now: yes, no, or - if
+the run did not say which turns it judged.
+
+--tree shows which run delegated to which, where runs of the session did, with those
+that have no result yet; elsewhere the list is as without it.`,
+		Example: cmdutil.Examples("tally runs order-desk", "tally runs last -o jsonl", "tally runs job/ID --tree", "tally show order-desk --run run-1785748100000-b4k3ry1"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if r.tree && r.at != "" {
+				return cli.Usagef("--tree shows the runs as they are now: give it without --at")
+			}
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.list(cmd.Context(), st, args[0]) })
+		},
+	}
+	cmd.Flags().StringVar(&r.at, "at", "", "position; default head")
+	cmd.Flags().BoolVar(&r.all, "all", false, "also runs that have no result yet")
+	cmd.Flags().BoolVar(&r.tree, "tree", false, "below the run that delegated to it each that was delegated to")
+	return cmd
+}
+
+type runLister struct {
+	app       *cmdutil.App
+	at        string
+	all, tree bool
+}
+
+// listedRun is a run in a list.
+type listedRun struct {
+	Type      string           `json:"type"`
+	ID        string           `json:"id"`
+	Time      events.Timestamp `json:"time,omitempty"` // that the id says; else of its end, else of its beginning
+	Outcome   string           `json:"outcome,omitempty"`
+	Versions  int              `json:"versions"`
+	Stale     *bool            `json:"stale,omitempty"`     // absent: not known
+	Withdrawn bool             `json:"withdrawn,omitempty"` // the event that made it was rewound
+	Offset    events.Offset    `json:"offset,omitempty"`    // of the newest result
+	Size      int              `json:"size,omitempty"`      // of the newest result, in bytes
+
+	reason string // of Stale
+}
+
+func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error {
+	handle, err := r.app.Session(ctx, st, arg)
+	if err != nil {
+		return err
+	}
+	if r.tree {
+		if done, err := r.asTree(ctx, handle); done || err != nil {
+			return err
+		}
+	}
+	s, err := handle.Load(ctx, r.at)
+	err = projector.Tolerate(err)
+	if err != nil {
+		return err
+	}
+	var runs []listedRun
+	for _, run := range s.Ledger.Runs {
+		if run.Last() == nil && !r.all {
+			continue
+		}
+		l, _, err := describeRun(ctx, st, s, run)
+		if damage, ok := errors.AsType[*events.DamageError](err); ok {
+			s.Damaged = append(s.Damaged, damage.Offset) // the run is listed without its result, and named below
+		} else if err != nil {
+			return err
+		}
+		runs = append(runs, l)
+	}
+	slices.SortStableFunc(runs, compareRuns)
+	if r.app.Format != cli.Text {
+		return errors.Join(cli.WriteList(r.app.Out, r.app.Format, runs), r.app.WarnDamaged(s))
+	}
+	return errors.Join(r.print(s, runs), r.app.WarnDamaged(s))
+}
+
+func (r *runLister) print(s *projector.Session, runs []listedRun) error {
+	if len(runs) == 0 {
+		fmt.Fprintf(r.app.Err, "%s has no runs with a result.\n", plain.Printable(s.Subject.Name()))
+		return nil
+	}
+	style := r.app.Style()
+	t := render.Table{Head: []string{"TYPE", "ID", "TIME", "OUTCOME", "VERSIONS", "STALE"}, Right: []int{4}, Cut: []int{3, 1}, Drop: []int{4, 2, 5, 0}}
+	for _, l := range runs {
+		outcome := cmp.Or(l.Outcome, "pending")
+		if l.Withdrawn {
+			outcome += ", withdrawn"
+		}
+		t.Rows = append(t.Rows, []string{l.Type, l.ID, minute(l.Time), outcome, strconv.Itoa(l.Versions), l.staleText()})
+	}
+	t.Paint = func(row, column int, cell string) string {
+		switch {
+		case column == 3:
+			return paintOutcome(style, runs[row].Outcome, cell)
+		case column == 5 && runs[row].Stale != nil && *runs[row].Stale:
+			return style.Yellow(cell)
+		}
+		return cell
+	}
+	return r.app.Table(t)
+}
+
+func paintOutcome(style cli.Style, outcome, cell string) string {
+	switch {
+	case outcome == "completed":
+		return style.Green(cell)
+	case outcome == "failed":
+		return style.Red(cell)
+	}
+	return style.Yellow(cell)
+}
+
+func (l *listedRun) staleText() string {
+	switch {
+	case l.Stale == nil:
+		return "-"
+	case *l.Stale:
+		return "yes"
+	}
+	return "no"
+}
+
+// compareRuns orders evaluations first, then simulations, then others; then by
+// time and id.
+func compareRuns(a, b listedRun) int {
+	return cmp.Or(cmp.Compare(typeRank(a.Type), typeRank(b.Type)), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Time, b.Time), cmp.Compare(a.ID, b.ID))
+}
+
+func typeRank(kind string) int {
+	switch kind {
+	case "tally":
+		return 0
+	case "trajectory":
+		return 1
+	}
+	return 2
+}
+
+// describeRun says what is known of a run, with its newest result if it has one.
+func describeRun(ctx context.Context, st *tally.Store, s *projector.Session, run *projector.Run) (listedRun, events.Raw, error) {
+	l := briefRun(run, s.Withdrawn(run.At))
+	last := run.Last()
+	if last == nil {
+		return l, nil, nil
+	}
+	result, err := resultAt(ctx, st, last.Offset)
+	if err != nil {
+		return l, nil, err
+	}
+	l.Stale, l.reason = staleness(s, last, result)
+	return l, result, nil
+}
+
+// resultAt reads the result that a record holds.
+func resultAt(ctx context.Context, st *tally.Store, at events.Offset) (events.Raw, error) {
+	rec, err := st.Log.Record(ctx, at)
+	if err == nil {
+		rec, err = st.Loader().Whole(ctx, rec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := events.DecodeAs[events.RunFinished](rec.Event)
+	if err != nil {
+		return nil, err
+	}
+	return p.Result, nil
+}
+
+// staleness says whether the turns that a result judged are others now, and why.
+// nil: that is not known.
+func staleness(s *projector.Session, r *projector.Result, result events.Raw) (*bool, string) {
+	stale := false
+	if r.Judged != nil {
+		for _, name := range slices.Sorted(maps.Keys(r.Judged.Threads)) {
+			judged, now := r.Judged.Threads[name], s.Threads[name]
+			if now.Hash() != judged.Hash {
+				stale = true
+				return &stale, fmt.Sprintf("it judged %s of %s as of %v; they are others now (%d)", plain.Count(judged.Length, "turn"), name, r.Judged.Offset, len(s.Threads.Turns(name)))
+			}
+		}
+		return &stale, ""
+	}
+	report, ok := render.ReportOf(result)
+	if n := len(s.Threads.Turns(events.MainThread)); ok && report.Steps >= 0 && report.Steps != n {
+		stale = true
+		return &stale, fmt.Sprintf("it judged %s; the session has %d now", plain.Count(report.Steps, "turn"), n)
+	}
+	return nil, ""
+}
+
+// runTime is the time that the id of a run says, in milliseconds between its
+// first dash and the next; else that of its end, else of its beginning.
+func runTime(run *projector.Run) events.Timestamp {
+	if _, rest, ok := strings.Cut(run.ID, "-"); ok {
+		digits, _, _ := strings.Cut(rest, "-")
+		if ms, err := strconv.ParseInt(digits, 10, 64); err == nil && ms > 0 && ms < 253402300800000 {
+			return events.TimestampOf(time.UnixMilli(ms))
+		}
+	}
+	if last := run.Last(); last != nil && last.FinishedAt != "" {
+		return last.FinishedAt
+	}
+	return run.CreatedAt
+}

@@ -1,0 +1,157 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/projector"
+)
+
+// shownRun is show --run -o json.
+type shownRun struct {
+	Run    listedRun     `json:"run"`
+	Evals  []render.Eval `json:"evals,omitempty"` // of an evaluation
+	Result events.Raw    `json:"result"`
+}
+
+func (v *viewer) showRun(ctx context.Context, st *tally.Store, s *projector.Session) error {
+	run, err := findRun(s, v.run)
+	if err != nil {
+		return err
+	}
+	l, result, err := describeRun(ctx, st, s, run)
+	if err != nil {
+		return err
+	}
+	if result == nil {
+		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("run %s has no result yet", run.Ref())}
+	}
+	report, isReport := render.ReportOf(result)
+	switch {
+	case v.raw:
+		_, err := v.app.Bytes().Write(append(slices.Clip(result), '\n'))
+		return err
+	case v.app.Format != cli.Text:
+		return cli.WriteJSON(v.app.Out, v.app.Format, shownRun{l, report.Evals, result})
+	}
+	p := newPrinter(v)
+	p.run(s, l)
+	switch {
+	case isReport:
+		p.report(report)
+	case run.Kind == "trajectory":
+		p.outcome(result)
+	default:
+		p.printf("\n%s\n", strings.Join(render.Wrap(string(rawjson.AppendIndent(nil, result, "  ")), p.width), "\n"))
+	}
+	return p.err
+}
+
+// findRun finds a run by its id, evaluations before simulations before others, or
+// by TYPE/ID.
+func findRun(s *projector.Session, name string) (*projector.Run, error) {
+	var found *projector.Run
+	for _, r := range s.Ledger.Runs {
+		exact := r.Kind+"/"+r.ID == name
+		if exact || r.ID == name && (found == nil || typeRank(r.Kind) < typeRank(found.Kind)) {
+			found = r
+		}
+		if exact {
+			break
+		}
+	}
+	if found == nil {
+		return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no run %q there", s.Subject, name), Hint: "tally runs " + cli.ID(s.Subject.ID) + " lists them."}
+	}
+	return found, nil
+}
+
+// run says which run it is.
+func (p *printer) run(s *projector.Session, l listedRun) {
+	head := []render.Styled{{Text: l.ID, Paint: p.style.Bold}, {Text: l.Type + " of " + cli.ID(s.Subject.ID)}}
+	if l.Time != "" {
+		head = append(head, render.Styled{Text: minute(l.Time)})
+	}
+	head = append(head, render.Styled{Text: l.Outcome, Paint: func(text string) string { return paintOutcome(p.style, l.Outcome, text) }})
+	if l.Versions > 1 {
+		head = append(head, render.Styled{Text: fmt.Sprintf("version %d of %d", l.Versions, l.Versions)})
+	}
+	p.parts(head, " · ")
+	if l.Stale != nil && *l.Stale {
+		p.field("stale", l.reason)
+	}
+	if l.Withdrawn {
+		p.field("withdrawn", "what it is about was rewound")
+	}
+}
+
+// report prints what an evaluation comes to.
+func (p *printer) report(r render.Report) {
+	if r.Steps >= 0 {
+		p.field("judged", plain.Count(r.Steps, "step"))
+	}
+	if len(r.Evals) == 0 {
+		p.printf("\nIt evaluated nothing.\n")
+		return
+	}
+	t := render.Table{Head: []string{"EVAL", "KIND", "PASSES IF", "PASS", "FAIL", "UNKNOWN", "SCORE", "FAILED AT"}, Right: []int{3, 4, 5, 6}, Cut: []int{7, 2, 0}, Drop: []int{1, 2, 6, 5}}
+	for _, e := range r.Evals {
+		t.Rows = append(t.Rows, []string{e.Name, e.Kind, cmp.Or(e.Passes, "-"), strconv.Itoa(e.Pass), strconv.Itoa(e.Fail), strconv.Itoa(e.Unknown), cmp.Or(e.Score, "-"), strings.Join(e.Failed, " ")})
+	}
+	t.Paint = func(row, column int, cell string) string {
+		switch {
+		case row < 0:
+			return p.style.Bold(cell)
+		case column == 3 && r.Evals[row].Pass > 0:
+			return p.style.Green(cell)
+		case column == 4 && r.Evals[row].Fail > 0:
+			return p.style.Red(cell)
+		case column == 5 && r.Evals[row].Unknown > 0:
+			return p.style.Yellow(cell)
+		}
+		return cell
+	}
+	p.printf("\n%s\n", strings.Join(t.Lines(p.width), "\n"))
+}
+
+// outcome prints how a simulation went.
+func (p *printer) outcome(result events.Raw) {
+	goal, persona := render.Goal(result)
+	p.field("goal", goal)
+	p.field("persona", persona)
+	members, err := rawjson.Object(result)
+	if err != nil {
+		return // a result of another form; --raw shows it
+	}
+	get := func(name string) string {
+		raw, _ := members.Get(name)
+		if s, err := rawjson.String(raw); err == nil {
+			return s
+		}
+		return string(rawjson.AppendCompact(nil, raw))
+	}
+	outcome := "not completed"
+	if get("completed") == "true" {
+		outcome = "completed"
+	}
+	if reason := get("reason"); reason != "" {
+		outcome += ", " + reason
+	}
+	p.field("outcome", outcome)
+	p.field("turns", get("totalTurns"))
+	if done := get("stepsCompleted"); done != "" {
+		p.field("steps", done+" of "+cmp.Or(get("stepCount"), "?"))
+	} else {
+		p.field("steps", get("stepCount"))
+	}
+}

@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/projector"
+)
+
+// tracesThread holds step traces that do not follow from the steps.
+const tracesThread = "traces"
+
+// shownTrace is an item of show --traces -o json.
+type shownTrace struct {
+	Turn      int           `json:"turn"`   // number from 1
+	Offset    events.Offset `json:"offset"` // of its event
+	TurnIndex events.Raw    `json:"turnIndex,omitempty"`
+	StepID    *string       `json:"stepId"` // null: no step was chosen
+	Selection events.Raw    `json:"selection"`
+	End       events.Raw    `json:"end,omitempty"`
+}
+
+// traced is a turn with its trace.
+type traced struct {
+	number int
+	turn   projector.Turn
+	trace  render.Trace
+}
+
+func (v *viewer) showTraces(s *projector.Session) error {
+	list := tracesOf(s)
+	if len(list) == 0 {
+		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no step traces there", s.Subject.Name())}
+	}
+	switch {
+	case v.raw:
+		for _, t := range list {
+			if _, err := v.app.Bytes().Write(append(slices.Clip(t.turn.Raw), '\n')); err != nil {
+				return err
+			}
+		}
+		return nil
+	case v.app.Format != cli.Text:
+		out := cli.NewList(v.app.Out, v.app.Format)
+		for _, t := range list {
+			if err := out.Add(t.shown()); err != nil {
+				return err
+			}
+		}
+		return out.Close()
+	}
+	p := newPrinter(v)
+	p.header(s)
+	for len(list) > 0 {
+		if n := unchosen(list); n > 1 {
+			p.printf("\n")
+			p.parts([]render.Styled{{Text: fmt.Sprintf("#%d to #%d", list[0].number, list[n-1].number), Paint: p.style.Dim}, {Text: "no step"}, {Text: list[0].trace.Method, Paint: p.style.Dim}}, "  ")
+			list = list[n:]
+			continue
+		}
+		p.trace(list[0])
+		list = list[1:]
+	}
+	return p.err
+}
+
+// unchosen counts the traces in a row of which there is nothing to say but that no
+// step was chosen.
+func unchosen(list []traced) int {
+	n := 0
+	for n < len(list) && list[n].trace.StepID == "" && len(list[n].trace.Candidates) == 0 && list[n].trace.End == nil &&
+		list[n].trace.Method == list[0].trace.Method && list[n].number == list[0].number+n {
+		n++
+	}
+	return n
+}
+
+// tracesOf returns the step traces that are stored, else those that the steps say.
+func tracesOf(s *projector.Session) []traced {
+	name := events.MainThread
+	if s.Threads[tracesThread] != nil {
+		name = tracesThread
+	}
+	var list []traced
+	for i, turn := range s.Threads.Turns(name) {
+		if trace, ok := render.TraceOf(turn.Raw); ok {
+			list = append(list, traced{i + 1, turn, trace})
+		}
+	}
+	return list
+}
+
+func (t traced) shown() shownTrace {
+	s := shownTrace{Turn: t.number, Offset: t.turn.Offset, Selection: t.trace.Selection, End: t.trace.RawEnd}
+	if rawjson.Check([]byte(t.trace.TurnIndex)) == nil {
+		s.TurnIndex = events.Raw(t.trace.TurnIndex)
+	}
+	if t.trace.StepID != "" {
+		s.StepID = &t.trace.StepID
+	}
+	return s
+}
+
+func (p *printer) trace(t traced) {
+	step := t.trace.StepID
+	if step == "" {
+		step = "no step"
+	}
+	label := fmt.Sprintf("#%d", t.number)
+	if index := t.trace.TurnIndex; index != "" && index != strconv.Itoa(t.number-1) {
+		label += " (turn index " + render.Cut(index, 20) + ")"
+	}
+	p.printf("\n")
+	p.parts([]render.Styled{{Text: label, Paint: p.style.Dim}, {Text: step, Paint: p.style.Bold}, {Text: t.trace.Method, Paint: p.style.Dim}}, "  ")
+	for _, c := range t.trace.Candidates {
+		mark := " "
+		if c.StepID == t.trace.StepID {
+			mark = p.style.Green(">")
+		}
+		p.printf("  %s %s", mark, render.Cut(fmt.Sprintf("%-5s %s", shortNumber(c.Score), c.StepID), p.width-4))
+		p.reasons(c.Reasons)
+	}
+	if end := t.trace.End; end != nil {
+		outcome := render.Styled{Text: "not completed", Paint: p.style.Yellow}
+		if end.Completed {
+			outcome = render.Styled{Text: "completed", Paint: p.style.Green}
+		}
+		p.parts([]render.Styled{{Text: "  end: " + end.Reason}, outcome}, ", ")
+		if end.Summary != "" {
+			p.wrapped(end.Summary, 7)
+		}
+	}
+}
+
+// reasons prints the reasons of a candidate below it.
+func (p *printer) reasons(list []string) {
+	p.printf("\n")
+	for _, r := range list {
+		p.wrapped(r, 10)
+	}
+}
+
+func (p *printer) wrapped(text string, indent int) {
+	for _, line := range render.Wrap(text, render.Beyond(indent, p.width)) {
+		p.printf("%s\n", p.style.Dim(strings.Repeat(" ", indent)+line))
+	}
+}
+
+// shortNumber returns the first digits of a score.
+func shortNumber(s string) string {
+	if dot := strings.IndexByte(s, '.'); dot >= 0 && len(s) > dot+3 && !strings.ContainsAny(s, "eE") {
+		return s[:dot+3]
+	}
+	return s
+}

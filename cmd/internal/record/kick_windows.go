@@ -1,0 +1,15 @@
+package record
+
+// Here a watch is not kicked: it sees what is written by itself.
+const (
+	socketNames = "kick-*"
+	maxKick     = 4096
+)
+
+type kicks struct{}
+
+func listen(func(string)) *kicks { return nil }
+
+func (*kicks) Close() {}
+
+func send(string, string) error { return nil }

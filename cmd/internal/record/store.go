@@ -1,0 +1,167 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally"
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+)
+
+// store is the log of a store that is opened again when the process that owned it is gone:
+// another one owns it by then, or this one does. It implements ingest.Log.
+type store struct {
+	open func(context.Context) (*tally.Store, error)        // nil: the store is somebody else's, who closes it
+	done <-chan struct{}                                    // the end of who uses it: nothing is opened any more
+	seen func(events.Subject, []events.Event, log.Ack, int) // what was appended, and how much of it is new
+
+	mu sync.Mutex
+	st *tally.Store
+}
+
+// start opens the store the first time. Nothing is asked of it before.
+func (s *store) start(ctx context.Context) (err error) {
+	s.done = ctx.Done()
+	if s.st == nil {
+		s.st, err = s.open(ctx)
+	}
+	return err
+}
+
+// errEnded is why nothing is done any more.
+var errEnded = errors.New("the command ends")
+
+// now returns the store as it is open now.
+func (s *store) now() *tally.Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.st
+}
+
+// Close closes the store, if it was opened.
+func (s *store) Close() error {
+	if st := s.now(); st != nil && s.open != nil {
+		return st.Close()
+	}
+	return nil
+}
+
+// again opens the store anew if err says that it does not answer, and st is the one that did
+// not. It reports whether asking once more may help.
+func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
+	if s.open == nil || !isAway(err) || len(st.Runners()) > 0 { // a store of one's own mends itself
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.st != st {
+		return true
+	}
+	for {
+		next, err := s.open(ctx)
+		switch {
+		case err == nil:
+			_ = st.Close() // it is lost already
+			s.st = next
+			return true
+		case cli.ExitCode(err) != cli.Unreachable:
+			return false
+		}
+		select {
+		case <-time.After(pauseToOpen):
+		case <-ctx.Done():
+			return false
+		case <-s.done:
+			return false
+		}
+	}
+}
+
+// pauseToOpen is how long to wait before a store is looked for again.
+const pauseToOpen = 100 * time.Millisecond
+
+// isAway reports whether an error says that nobody answered.
+func isAway(err error) bool {
+	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
+}
+
+// lastWord is how long what is under way may take when the command is to end.
+const lastWord = 5 * time.Second
+
+// AppendSeries implements ingest.Log. It waits for files of trees, as every append does. What is under way when ctx ends is waited for, so that
+// what was read is acknowledged.
+func (s *store) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	st := s.now()
+	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWord, cancel) })()
+	ack, added, err := st.Log.AppendSeries(last, sub, expect, evs...)
+	if !events.IsStored(err) {
+		s.again(ctx, st, err)
+		return ack, added, err // the caller repeats it
+	}
+	s.seen(sub, evs, ack, added)
+	return ack, added, err
+}
+
+// Stamp implements ingest.Log.
+func (s *store) Stamp(e events.Event) events.Event { return s.now().Log.Stamp(e) }
+
+// Last implements ingest.Log.
+func (s *store) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
+	for {
+		st := s.now()
+		rec, err := st.Log.Last(ctx, sub)
+		if err == nil || !s.again(ctx, st, err) {
+			return rec, err
+		}
+	}
+}
+
+// Now implements ingest.Log.
+func (s *store) Now() time.Time { return s.now().Log.Now() }
+
+// Read implements ingest.Log. It goes on behind what was read when the owner went.
+func (s *store) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for s.read(ctx, &r, yield) {
+		}
+	}
+}
+
+// read reads until the end of the range, or until the store is another: then it says so,
+// and the range is what is left of it.
+func (s *store) read(ctx context.Context, r *events.Range, yield func(events.Record, error) bool) (again bool) {
+	st := s.now()
+	for rec, err := range st.Log.Read(ctx, *r) {
+		switch {
+		case err != nil && isAway(err):
+			if s.again(ctx, st, err) {
+				return true
+			}
+			yield(rec, err)
+			return false
+		case !yield(rec, err):
+			return false
+		case err == nil:
+			r.After = rec.Offset
+		}
+	}
+	return false
+}
+
+// Record implements ingest.Log.
+func (s *store) Record(ctx context.Context, at events.Offset) (events.Record, error) {
+	for {
+		st := s.now()
+		rec, err := st.Log.Record(ctx, at)
+		if err == nil || !s.again(ctx, st, err) {
+			return rec, err
+		}
+	}
+}

@@ -1,0 +1,595 @@
+package record
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/ingest"
+	"github.com/tallylog/tally/internal/rawjson"
+	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// teller says what a watch does: on a terminal when a session begins, goes on after a while
+// or is rewound; with -o jsonl whatever changes.
+type teller struct {
+	app  *cmdutil.App
+	once bool
+	here string        // the namespace that other commands look at
+	only string        // the project whose sessions alone are taken; "": all are
+	news chan struct{} // there may be something to say
+
+	mu        sync.Mutex      // guards what follows
+	wrong     map[string]bool // what was said of projects' files
+	places    []place
+	sessions  map[events.Subject]*told
+	changed   []*told // since it was said last
+	problems  []problem
+	total     int64 // bytes there were at the beginning
+	left      int   // files that were left out then
+	appended  time.Time
+	caughtUp  bool
+	isBlocked bool
+	last      anchor // what was appended last
+	failed    error  // of writing
+}
+
+func newTeller(a *cmdutil.App, once bool) *teller {
+	return &teller{app: a, once: once, news: make(chan struct{}, 1), wrong: make(map[string]bool), sessions: make(map[events.Subject]*told)}
+}
+
+// format is how things are said: what has no end is no document.
+func (t *teller) format() cli.Format {
+	if t.app.Format == cli.JSON && !t.once {
+		return cli.JSONL
+	}
+	return t.app.Format
+}
+
+// lines reports whether each thing is said in a line of JSON.
+func (t *teller) lines() bool { return t.format() == cli.JSONL }
+
+// write writes a line of JSON, or remembers why that is not possible.
+func (t *teller) write(v any) error {
+	t.failed = cli.WriteJSON(t.app.Out, cli.JSONL, v)
+	return t.failed
+}
+
+// followed is what watch -o jsonl says of each place.
+type followed struct {
+	Event     string `json:"event"` // watching
+	Agent     string `json:"agent"`
+	Root      string `json:"root"`
+	Below     string `json:"below,omitempty"`
+	Namespace string `json:"namespace"`
+	Redact    bool   `json:"redact"`
+	Sessions  int    `json:"sessions"`
+	Files     int    `json:"files"`
+	Bytes     int64  `json:"bytes"`
+	Left      int    `json:"left,omitempty"`    // files that are not read until they change
+	Missing   bool   `json:"missing,omitempty"` // there is no such folder yet
+}
+
+// begin says what is followed.
+func (t *teller) begin(places []place, since time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.places = places
+	isSome := func(p place) bool { return !p.isNamed }
+	if t.only != "" && slices.ContainsFunc(places, isSome) {
+		fmt.Fprintf(t.app.Err, "only sessions that worked in %s: its %s names the store (--store, --server or your config.toml: all)\n", tilde(t.only), config.FileName)
+	}
+	for _, p := range places {
+		if p.isMissing && !p.isAwaited {
+			continue
+		}
+		h := p.look(since)
+		t.total, t.left = t.total+h.bytes, t.left+h.left
+		var err error
+		if t.lines() {
+			err = t.write(followed{"watching", p.Agent.Name(), p.Root, p.Below, p.namespace, p.redact, len(h.bySession()), len(h.files), h.bytes, h.left, p.isMissing})
+		} else if !t.once {
+			err = t.app.Say("Watching %s%s", p.Agent.Name(), p.said(h))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// said is what is said of a place behind the agent's name.
+func (p place) said(h held) string {
+	text := fmt.Sprintf(" in %s: %s", p, plain.Count(len(h.bySession()), "session"))
+	if p.isMissing {
+		text = fmt.Sprintf(" in %s: waiting, there is no such folder yet", p)
+	}
+	if h.left > 0 {
+		text += fmt.Sprintf(", %s left out until they change", plain.Count(h.left, "file"))
+	}
+	if p.namespace != events.DefaultNamespace {
+		text += ", namespace " + p.namespace
+	}
+	if !p.redact {
+		text += ", not redacted"
+	}
+	return text
+}
+
+// spare says that another process follows already.
+func (t *teller) spare() error {
+	if t.lines() {
+		return t.write(happened{Event: "spare"})
+	}
+	_, err := fmt.Fprintln(t.app.Err, "another watch follows for this store already; this one takes over when that one is gone")
+	return err
+}
+
+// happened is a line of watch -o jsonl that says something of the watch itself.
+type happened struct {
+	Event  string `json:"event"` // spare, caughtUp, blocked, unblocked
+	Reason string `json:"reason,omitempty"`
+}
+
+// problem is a file, or a part of one, that there is something to say of.
+type problem struct {
+	Event   string `json:"event,omitempty"` // problem, where it is a line
+	Root    string `json:"root,omitempty"`
+	File    string `json:"file,omitempty"`
+	Session string `json:"session,omitempty"`
+	Offset  int64  `json:"offset,omitempty"` // in the file
+	Reason  string `json:"reason"`
+	Taken   bool   `json:"taken"` // nothing is left out because of it
+}
+
+// problem names what there is something to say of.
+func (t *teller) problem(p ingest.Problem) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(t.app.Err, "%s\n", plain.Printable(p.String()))
+	one := problem{"problem", p.Root, p.File, p.Session, p.Offset, p.Reason, p.Taken}
+	if t.lines() {
+		t.write(one)
+	}
+	one.Event = ""
+	if t.once {
+		t.problems = append(t.problems, one)
+	}
+}
+
+// wrongProject says once that the file of a project cannot be read.
+func (t *teller) wrongProject(err error) {
+	t.mu.Lock()
+	isNew := !t.wrong[err.Error()]
+	t.wrong[err.Error()] = true
+	t.mu.Unlock()
+	if isNew {
+		t.problem(ingest.Problem{File: err.Error(), Reason: "its sessions go where those of no project do", Taken: true})
+	}
+}
+
+// told is what is known of a session that something was appended to.
+type told struct {
+	Event     string        `json:"event"` // session
+	Session   string        `json:"session"`
+	Namespace string        `json:"namespace"`
+	Agent     string        `json:"agent"`
+	New       bool          `json:"new"` // it began with this
+	Title     string        `json:"title,omitempty"`
+	Project   string        `json:"project,omitempty"`
+	Fork      string        `json:"fork,omitempty"`    // of which session
+	Rewound   events.Offset `json:"rewound,omitempty"` // to where
+	Lines     int           `json:"lines"`
+	Events    int           `json:"events"`
+	Head      events.Offset `json:"head"` // of the session
+
+	file   string    // of the last line, below its root
+	asked  string    // what the person said first of what came
+	began  time.Time // when it was heard of first
+	last   time.Time
+	isNew  bool // it began since the watch did
+	calm   bool // it was not heard of for a while before now
+	queued bool
+}
+
+// extLine is the extension of an event in which package ingest says where its line stands.
+const extLine = "tallyline"
+
+// silence is after which time without a line a session is said to go on.
+const silence = 30 * time.Minute
+
+// seen notes what was appended.
+func (t *teller) seen(sub events.Subject, evs []events.Event, ack log.Ack, added int) {
+	if added == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	s := t.sessions[sub]
+	if s == nil {
+		agent, _, _ := strings.Cut(sub.ID, "/")
+		s = &told{Event: "session", Session: cli.ID(sub.ID), Namespace: sub.Namespace, Agent: agent, began: now}
+		t.sessions[sub] = s
+	}
+	s.calm = s.calm || now.Sub(s.last) > silence
+	s.last, t.appended = now, now
+	t.last = anchor{ack.Last, evs[len(evs)-1].ID}
+	s.Head, s.Events = ack.Last, s.Events+added
+	for _, e := range evs {
+		s.take(e)
+		if t.caughtUp && s.asked == "" && e.Type == events.TypeTurnAppended && t.app.Format == cli.Text {
+			s.asked = render.Cut(render.Opening(projector.Decode(events.Record{Event: e})), 200)
+		}
+	}
+	if !s.queued {
+		s.queued = true
+		t.changed = append(t.changed, s)
+	}
+	t.wake()
+}
+
+// wake has it looked at what there is to say.
+func (t *teller) wake() {
+	select {
+	case t.news <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// isCalm reports whether there is nothing to say before it is woken.
+func (t *teller) isCalm() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.caughtUp && !t.isBlocked && len(t.changed) == 0
+}
+
+// latest is what was appended last.
+func (t *teller) latest() anchor {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
+}
+
+// take notes what an event says.
+func (s *told) take(e events.Event) {
+	switch e.Type {
+	case events.TypeTurnAppended:
+		s.Lines++
+		if at := strings.LastIndexByte(e.Extensions[extLine], ':'); at >= 0 {
+			s.file = e.Extensions[extLine][:at]
+		}
+	case events.TypeSessionCreated:
+		if p, err := events.DecodeAs[events.SessionCreated](e); err == nil {
+			s.New, s.isNew, s.Project, s.Title = true, true, cmp.Or(p.Project, p.CWD), p.Title
+			if p.Fork != nil {
+				s.Fork = cli.ID(p.Fork.Session)
+			}
+		}
+	case events.TypeSessionUpdated:
+		if p, err := events.DecodeAs[events.SessionUpdated](e); err == nil {
+			for _, f := range p.Set {
+				if f.Name == "title" {
+					s.Title, _ = rawjson.String(f.Value) // another value is no title
+				}
+			}
+		}
+	case events.TypeSessionRewound:
+		if p, err := events.DecodeAs[events.SessionRewound](e); err == nil {
+			s.Rewound = p.To
+		}
+	}
+}
+
+// files returns the paths that a kick may mean: itself, and of a session the file of its last
+// line.
+func (t *teller) files(kick string) (paths []string) {
+	if filepath.IsAbs(kick) {
+		paths = append(paths, kick)
+		if real, err := filepath.EvalSymlinks(kick); err == nil && real != kick {
+			paths = append(paths, real)
+		}
+		return paths
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for sub, s := range t.sessions {
+		if sub.ID != kick || s.file == "" {
+			continue
+		}
+		for _, p := range t.places {
+			paths = append(paths, filepath.Join(p.Root, filepath.FromSlash(s.file)))
+		}
+	}
+	return paths
+}
+
+// pace is how often what changed is said, and settled how long nothing must have come for
+// what was there to be read.
+const (
+	pace    = 250 * time.Millisecond
+	settled = time.Second
+)
+
+// follow says what changes, until it is stopped. It does nothing while nothing happens: a
+// watch rests most of the day.
+func (t *teller) follow(f *following) (stop func()) {
+	t.mu.Lock()
+	t.appended = time.Now()
+	t.mu.Unlock()
+	progress := cli.NewProgress(t.app.Err, t.app.Progress, "reading")
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		var kept anchor
+		for t.await(done) {
+			t.tick(f, progress)
+			if now := t.latest(); now != kept {
+				kept = now
+				_ = f.keep() // without it more is asked of the log the next time
+			}
+		}
+	})
+	return func() {
+		close(done)
+		running.Wait()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.caughtUp {
+			progress.Done(t.total, plain.Count(len(t.sessions), "session"))
+		}
+		t.sayChanges()
+	}
+}
+
+// await returns true when there may be something to say, and what comes within a moment with
+// it; false when done is closed.
+func (t *teller) await(done <-chan struct{}) bool {
+	if t.isCalm() {
+		select {
+		case <-t.news:
+		case <-done:
+			return false
+		}
+	}
+	select {
+	case <-time.After(pace):
+		return true
+	case <-done:
+		return false
+	}
+}
+
+// tick says what changed. To ask how far everything is costs a look at each file that is
+// known, so it is not asked any more once all was read.
+func (t *teller) tick(f *following, progress *cli.Progress) {
+	blocked := f.blocked()
+	var s ingest.Status
+	if !t.caughtUp { // which nobody else writes
+		s = f.status()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sayBlocked(blocked)
+	if !t.caughtUp && blocked == nil {
+		isReading := time.Since(t.appended) < settled
+		switch {
+		case isReading && s.Lag > 0:
+			progress.At(max(0, t.total-s.Lag), t.total, fmt.Sprintf("%s, %s", plain.Count(len(t.sessions), "session"), plain.Count(s.Lines, "line")))
+		case !isReading && !t.once:
+			progress.Done(t.total, plain.Count(len(t.sessions), "session"))
+			t.sayCaughtUp(s)
+		}
+	}
+	t.sayChanges()
+}
+
+// sayBlocked says that the store takes nothing, and that it does again.
+func (t *teller) sayBlocked(why error) {
+	if (why != nil) == t.isBlocked {
+		return
+	}
+	t.isBlocked = why != nil
+	said := happened{Event: "unblocked"}
+	if t.isBlocked {
+		said = happened{"blocked", why.Error()}
+		fmt.Fprintf(t.app.Err, "the store takes nothing now, and nothing is lost by waiting: %s\n", plain.Printable(said.Reason))
+	} else {
+		fmt.Fprintln(t.app.Err, "the store takes events again")
+	}
+	if t.lines() {
+		t.write(said)
+	}
+}
+
+// sayCaughtUp says that what was there is read.
+func (t *teller) sayCaughtUp(s ingest.Status) {
+	t.caughtUp = true
+	if t.lines() {
+		t.sayChanges()
+		t.write(happened{Event: "caughtUp"})
+		return
+	}
+	for _, s := range t.changed { // those are no news
+		s.queued, s.New, s.calm = false, false, false
+	}
+	t.changed = nil
+	if s.Lines > 0 {
+		t.app.Say("Caught up: %s added to %s%s.", plain.Count(s.Lines, "line"), plain.Count(len(t.sessions), "session"), redactedText(s))
+	}
+}
+
+// sayChanges says which sessions changed. What is said on a terminal of a new session waits
+// a little for its title.
+func (t *teller) sayChanges() {
+	if !t.lines() && (t.once || !t.caughtUp) {
+		return
+	}
+	list := t.changed
+	t.changed = nil
+	for _, s := range list {
+		switch {
+		case t.lines():
+			t.write(*s)
+		case s.New && s.title() == "" && time.Since(s.began) < 4*settled:
+			t.changed = append(t.changed, s)
+			continue
+		default:
+			t.line(s)
+		}
+		s.queued, s.New, s.calm = false, false, false
+		s.Lines, s.Events, s.Rewound, s.asked = 0, 0, 0, ""
+	}
+}
+
+// line says in a line what became of a session, if that is news.
+func (t *teller) line(s *told) {
+	what := "goes on"
+	switch {
+	case s.Rewound > 0:
+		what = fmt.Sprintf("rewound to %v", s.Rewound)
+	case s.New && s.Fork != "":
+		what = "forked"
+	case s.New:
+		what = "new"
+	case !s.calm || s.isNew:
+		return
+	}
+	style, width := t.app.Style(), cli.Width(t.app.Out)
+	head := fmt.Sprintf("%s  %-8s %s", time.Now().Format("15:04"), what, plain.Printable(s.Session))
+	if name := filepath.Base(s.Project); s.Project != "" {
+		head += "  " + render.Cut(name, 30)
+	}
+	text := render.Cut(s.title(), render.Beyond(len([]rune(head))+2, min(width, 200)))
+	_, err := fmt.Fprintln(t.app.Out, strings.TrimRight(head+"  "+style.Bold(text), " "))
+	t.failed = err
+}
+
+// title is what a session is called: by its title, else by what was asked first.
+func (s *told) title() string { return cmp.Or(s.Title, s.asked) }
+
+// watched is what watch prints at its end.
+type watched struct {
+	Event    string         `json:"event"`       // summary
+	Sessions int            `json:"sessions"`    // that something was added to
+	New      int            `json:"newSessions"` // of them, those that are new
+	Files    int            `json:"files"`       // that there are
+	Left     int            `json:"left"`        // that are not read until they change, by --backfill
+	Alone    int            `json:"leftAlone"`   // sessions of other projects than that whose tally.toml names the store
+	Lines    int            `json:"lines"`       // that were added
+	Events   int            `json:"events"`      // that were added, those of lines included
+	Redacted int            `json:"redacted"`    // places
+	Rules    map[string]int `json:"rules"`       // of them, by rule
+	Problems []problem      `json:"problems"`    // of --once
+	Head     uint64         `json:"head"`        // of the log; 0: not known
+}
+
+// end says what the command came to. cut says that it did not come to its own end.
+func (t *teller) end(s ingest.Status, head uint64, cut bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Left: t.left, Alone: s.Alone,
+		Lines: s.Lines, Events: s.Events, Redacted: s.Redacted, Rules: s.Rules, Problems: cli.NonNil(t.problems), Head: head}
+	for _, told := range t.sessions {
+		if told.isNew {
+			sum.New++
+		}
+	}
+	if s.Full {
+		fmt.Fprintln(t.app.Err, "there are more files than can be followed: some are not read")
+	}
+	if s.State != nil {
+		fmt.Fprintf(t.app.Err, "how far was read is not remembered, and is found out again: %s\n", plain.Printable(s.State.Error()))
+	}
+	var err error
+	if t.app.Format != cli.Text {
+		err = cli.WriteJSON(t.app.Out, t.format(), sum)
+	} else {
+		err = t.summary(sum, s, cut)
+	}
+	left := slices.DeleteFunc(slices.Clone(t.problems), func(p problem) bool { return p.Taken })
+	if err == nil && !cut && t.once && (len(left) > 0 || s.Full) {
+		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else is in the store", plain.Count(max(1, len(left)), "problem"))}
+	}
+	return err
+}
+
+func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
+	switch {
+	case !t.once || cut:
+		return t.app.Say("Stopped: %s added to %s%s. What was read is in the store.",
+			plain.Count(sum.Lines, "line"), plain.Count(sum.Sessions, "session"), redactedText(s))
+	case sum.Events == 0:
+		left := ""
+		if sum.Left > 0 {
+			left = fmt.Sprintf(", and %s left out", plain.Count(sum.Left, "older file"))
+		}
+		if sum.Alone > 0 {
+			left += fmt.Sprintf(", but for %s of other projects", plain.Count(sum.Alone, "session"))
+		}
+		if sum.Files == 0 && left == "" {
+			return t.app.Say("Nothing new: there are no files to read%s.", left)
+		}
+		return t.app.Say("Nothing new: all of %s is in the store already%s.", plain.Count(sum.Files, "file"), left)
+	}
+	how := ""
+	if sum.New > 0 && sum.New < sum.Sessions {
+		how = fmt.Sprintf(" (%d new)", sum.New)
+	}
+	if err := t.app.Say("Took %s%s: %s as %s%s, head @%d.", plain.Count(sum.Sessions, "session"), how, plain.Count(sum.Lines, "line"),
+		plain.Count(sum.Events, "event"), redactedText(s), sum.Head); err != nil {
+		return err
+	}
+	if err := t.elsewhere(); err != nil {
+		return err
+	}
+	program, flags := cmdutil.Program(), t.app.StoreFlags()
+	_, err := fmt.Fprintf(t.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s cost --by model%s\n", program, flags, program, flags, program, flags)
+	return err
+}
+
+// elsewhere says how many sessions went to other namespaces than the one that commands look at.
+func (t *teller) elsewhere() error {
+	counts := make(map[string]int)
+	for sub := range t.sessions {
+		counts[sub.Namespace]++
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(counts)) {
+		if namespace == t.here {
+			continue
+		}
+		if err := t.app.Say("Of them %d in namespace %s, as their project says (--namespace %s).", counts[namespace], namespace, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redactedText says what was redacted, by rule, those first that were found most.
+func redactedText(s ingest.Status) string {
+	if s.Redacted == 0 {
+		return ""
+	}
+	rules := slices.SortedFunc(maps.Keys(s.Rules), func(a, b string) int {
+		if s.Rules[a] != s.Rules[b] {
+			return s.Rules[b] - s.Rules[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for i, rule := range rules {
+		rules[i] = fmt.Sprintf("%s %d", rule, s.Rules[rule])
+	}
+	return fmt.Sprintf(", %s redacted (%s)", plain.Count(s.Redacted, "place"), strings.Join(rules, ", "))
+}

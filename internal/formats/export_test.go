@@ -1,4 +1,0 @@
-package formats
-
-// LackExchange has a Dir do without what some file systems lack.
-func LackExchange(d *Dir, links bool) { d.lacks.exchange, d.lacks.links = true, links }

@@ -1,0 +1,191 @@
+package layouts_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/internal/layouts"
+)
+
+// A watched folder, and what was said of it.
+type watched struct {
+	*layouts.Dir
+	t     *testing.T
+	name  string
+	mu    sync.Mutex
+	said  map[string]bool // since the last one that was awaited
+	ever  map[string]bool
+	more  chan struct{}
+	ended chan error
+	pause sync.Mutex // held: nothing is taken
+}
+
+func watchDir(t *testing.T, prepare func(d *layouts.Dir)) *watched {
+	t.Helper()
+	d, name := openDir(t)
+	if prepare != nil {
+		prepare(d)
+	}
+	w := &watched{Dir: d, t: t, name: name, said: make(map[string]bool), ever: make(map[string]bool), more: make(chan struct{}, 1), ended: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		w.ended <- d.Watch(ctx, func() { close(ready) }, func(path string) {
+			w.pause.Lock()
+			defer w.pause.Unlock()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.said[path], w.ever[path] = true, true
+			select {
+			case w.more <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-gone })
+	select {
+	case <-ready:
+	case err := <-w.ended:
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *watched) full(name string) string { return filepath.Join(w.name, filepath.FromSlash(name)) }
+
+func (w *watched) must(errs ...error) {
+	w.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// await waits until a path is said, and forgets what was.
+func (w *watched) await(what, path string) {
+	w.t.Helper()
+	late := time.After(time.Minute) // something is wrong
+	for {
+		w.mu.Lock()
+		seen := w.said[path]
+		if seen {
+			clear(w.said)
+		}
+		w.mu.Unlock()
+		if seen {
+			return
+		}
+		select {
+		case <-w.more:
+		case err := <-w.ended:
+			w.t.Fatalf("%s: watching ended: %v", what, err)
+		case <-late:
+			w.t.Fatalf("%s: %q is not said, but %v", what, path, w.said)
+		}
+	}
+}
+
+func (w *watched) everSaid(path string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ever[path]
+}
+
+func (w *watched) edit(name string) {
+	w.t.Helper()
+	w.must(os.WriteFile(w.full(name), []byte("x"), 0o644))
+	w.await("an edit of "+name, name)
+}
+
+// Wherever a folder goes, what happens in it is said by the path that it has, and of a folder that
+// came what is in it.
+func TestDirWatch(t *testing.T) {
+	w := watchDir(t, func(d *layouts.Dir) { must(t, d.Write(t.Context(), "a/b/c/file", 0o644, text("x"))) })
+	w.edit("a/b/c/file")
+	w.must(os.Rename(w.full("a/b"), w.full("z")))
+	w.await("a folder that came", "z/c/file")
+	w.edit("z/c/file")
+	w.must(os.MkdirAll(w.full("new/deep"), 0o755), os.WriteFile(w.full("new/deep/file"), nil, 0o644))
+	w.await("a file in new folders", "new/deep/file")
+	w.must(os.Mkdir(w.full("n"), 0o755), os.Rename(w.full("z/c"), w.full("n/c"))) // into a folder nobody knows yet
+	w.await("a folder in a new folder", "n/c/file")
+	w.edit("n/c/file")
+	w.must(os.Rename(w.full("n/c"), w.full("z/c")), os.Mkdir(w.full("n/c"), 0o755))
+	w.edit("n/c/file")
+	w.edit("z/c/file")
+	w.must(os.RemoveAll(w.full("n")))
+	w.await("a folder that went", "n")
+	w.must(os.Mkdir(w.full("n"), 0o755))
+	w.edit("n/again")
+	w.must(os.WriteFile(w.full("n/x.tally-tmp-1"), nil, 0o644), os.WriteFile(w.full("n/more"), nil, 0o644))
+	w.edit("n/again")
+	if w.everSaid("n/x.tally-tmp-1") {
+		t.Error("a temporary file is said")
+	}
+	w.must(os.Rename(w.name, w.name+"2"))
+	if err := <-w.ended; !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder itself is moved: %v", err)
+	}
+	if !w.everSaid("") {
+		t.Error("that anything may have changed is not said")
+	}
+}
+
+// When the system drops what it had to tell, that is said, and folders that came unseen are watched.
+func TestDirWatchOverflow(t *testing.T) {
+	w := watchDir(t, nil)
+	w.must(os.WriteFile(w.full("a"), nil, 0o644))
+	w.await("a file", "a")
+	w.pause.Lock()
+	a, err := os.OpenFile(w.full("a"), os.O_WRONLY, 0)
+	w.must(err)
+	defer a.Close()
+	for n := range 12_000 { // each is told twice: what comes twice in turn is told once
+		w.must(os.Chmod(w.full("a"), fs.FileMode(0o600+n%2)))
+		_, err := a.WriteAt([]byte("x"), 0)
+		w.must(err)
+	}
+	w.must(os.Mkdir(w.full("unseen"), 0o755))
+	w.pause.Unlock()
+	w.await("an overflow", "")
+	w.edit("unseen/file")
+}
+
+// Folders are moved while others are, and all stay watched.
+func TestDirWatchMoves(t *testing.T) {
+	w := watchDir(t, func(d *layouts.Dir) {
+		for n := range 8 {
+			must(t, d.Write(t.Context(), fmt.Sprintf("%d/x/y/file", n), 0o644, text("x")))
+		}
+	})
+	for n := range 200 {
+		from, to := w.full(fmt.Sprint(n%8)), w.full(fmt.Sprint((n*5+1)%8))
+		w.must(os.Rename(from, w.full("between")))
+		if err := os.Rename(filepath.Join(w.full("between"), "x"), filepath.Join(to, fmt.Sprintf("x%d", n))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		w.must(os.Rename(w.full("between"), from))
+	}
+	var files []string
+	w.must(filepath.WalkDir(w.name, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(w.name, path)
+			files = append(files, filepath.ToSlash(rel))
+		}
+		return err
+	}))
+	w.edit("last")
+	if len(files) != 8 {
+		t.Errorf("%q", files)
+	}
+	for _, name := range files {
+		w.edit(name)
+	}
+}

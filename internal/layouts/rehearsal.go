@@ -1,0 +1,158 @@
+package layouts
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// rehearsed is the offset before the first one that a rehearsal assigns. No log has so many records.
+const rehearsed = events.MaxOffset / 2
+
+// Rehearsal is the target of a dry run. It takes events and appends nothing: readers find them
+// in memory, after the records of the log. An import into it reports what it would do, and
+// leaves no trace.
+type Rehearsal struct {
+	Target
+
+	// Brief says that nobody reads the events back: the rehearsal counts them and keeps nothing.
+	Brief bool
+
+	mu    sync.Mutex // guards what follows
+	added map[events.Subject][]events.Record
+	last  events.Offset
+}
+
+var (
+	_ Target           = (*Rehearsal)(nil)
+	_ projector.Source = (*Rehearsal)(nil)
+)
+
+// NewRehearsal returns a rehearsal on a target.
+func NewRehearsal(target Target) *Rehearsal {
+	return &Rehearsal{Target: target, added: make(map[events.Subject][]events.Record), last: rehearsed}
+}
+
+// Recall returns a source that holds the records of the log, and records that the caller has
+// appended there and still has at hand. It sets the offsets of these to its own, in their order.
+func Recall(target Target, appended []projector.Fact) *Rehearsal {
+	r := NewRehearsal(target)
+	for i := range appended {
+		r.last++
+		appended[i].Offset = r.last
+		r.keep(appended[i].Record)
+	}
+	return r
+}
+
+// Loader loads from the log and what was appended here.
+func (r *Rehearsal) Loader() *projector.Loader {
+	l := r.Target.Loader()
+	return &projector.Loader{Source: r, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, Now: l.Now, ReadOnly: true}
+}
+
+// Append keeps valid events in memory. It does not compare them with the log.
+func (r *Rehearsal) Append(_ context.Context, sub events.Subject, _ log.Expect, evs ...events.Event) (log.Ack, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.last + 1
+	for _, e := range evs {
+		e.Subject = sub
+		if err := e.Validate(); err != nil {
+			return log.Ack{}, err
+		}
+		r.last++
+		if !r.Brief {
+			r.keep(events.Record{Event: e, Offset: r.last, Recorded: e.Time})
+		}
+	}
+	return log.Ack{First: first, Last: r.last}, nil
+}
+
+// keep adds a record behind those of its subject. The caller holds mu, or has r to itself.
+func (r *Rehearsal) keep(rec events.Record) {
+	r.added[rec.Subject] = append(r.added[rec.Subject], rec)
+}
+
+// AppendSeries is Append: the rehearsal takes all events or none.
+func (r *Rehearsal) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	ack, err := r.Append(ctx, sub, expect, evs...)
+	if err != nil {
+		return ack, 0, err
+	}
+	return ack, len(evs), nil
+}
+
+// PutBlob names content and forgets it: a dry run never reads it back.
+func (r *Rehearsal) PutBlob(_ context.Context, content []byte) (string, error) {
+	sum := sha256.Sum256(content)
+	return events.BlobRef(hex.EncodeToString(sum[:])), nil
+}
+
+// Read implements projector.Source.
+func (r *Rehearsal) Read(ctx context.Context, q events.Range) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for rec, err := range r.Target.Loader().Source.Read(ctx, q) {
+			if !yield(rec, err) {
+				return
+			}
+		}
+		for _, rec := range r.kept(q.Subject) {
+			if q.Includes(rec.Subject, rec.Offset) && !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Record implements projector.Source.
+func (r *Rehearsal) Record(ctx context.Context, at events.Offset) (events.Record, error) {
+	if at <= rehearsed {
+		return r.Target.Loader().Source.Record(ctx, at)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, list := range r.added {
+		if i, found := slices.BinarySearchFunc(list, at, func(rec events.Record, at events.Offset) int { return cmp.Compare(rec.Offset, at) }); found {
+			return list[i], nil
+		}
+	}
+	return events.Record{}, log.ErrNotFound
+}
+
+// Last returns the newest record of a subject that was appended here, if there is one.
+func (r *Rehearsal) Last(sub events.Subject) (rec events.Record, ok bool) {
+	if list := r.kept(sub); len(list) > 0 {
+		return list[len(list)-1], true
+	}
+	return rec, false
+}
+
+// Forget drops what was appended to a subject.
+func (r *Rehearsal) Forget(sub events.Subject) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.added, sub)
+}
+
+// kept returns what was appended to a subject, or to all of them, by offset. Later appends add
+// behind it and change nothing in it.
+func (r *Rehearsal) kept(sub events.Subject) []events.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sub != (events.Subject{}) {
+		return r.added[sub]
+	}
+	all := slices.Concat(slices.Collect(maps.Values(r.added))...)
+	slices.SortFunc(all, func(a, b events.Record) int { return cmp.Compare(a.Offset, b.Offset) })
+	return all
+}

@@ -1,0 +1,102 @@
+package layouts
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Problem is a piece of the input that could not go in as it should, or of the
+// state that could not come out.
+type Problem struct {
+	File   string `json:"file"`           // relative to the root; of a session that was refused, its folder
+	Line   int    `json:"line,omitempty"` // from 1; 0: the whole file
+	Reason string `json:"reason"`
+}
+
+// String returns file:line: reason, as far as the problem is about a file.
+func (p Problem) String() string {
+	if p.File == "" {
+		return p.Reason
+	}
+	if p.Line == 0 {
+		return p.File + ": " + p.Reason
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Reason)
+}
+
+// Way says how the bytes of a file are kept.
+type Way uint8
+
+const (
+	Exact   Way = iota // rendered from the state
+	Derived            // rendered from other parts of the state, stored nowhere
+	Whole              // as a document
+)
+
+// Files counts files by the way in which their bytes are kept.
+type Files struct {
+	Exact   int `json:"exact"`
+	Derived int `json:"derived"`
+	Whole   int `json:"whole"`
+}
+
+// Add counts a file.
+func (f *Files) Add(w Way) {
+	switch w {
+	case Exact:
+		f.Exact++
+	case Derived:
+		f.Derived++
+	case Whole:
+		f.Whole++
+	}
+}
+
+// Total is the number of files.
+func (f Files) Total() int { return f.Exact + f.Derived + f.Whole }
+
+// Report says what an import or an export did, or would do.
+type Report struct {
+	Root      string   `json:"root,omitempty"` // name under which the folder is, or will be, exported
+	Dir       string   `json:"-"`              // by an import: the folder that the files are named relative to, absolute; "": that of the file
+	Sessions  int      `json:"sessions"`       // looked at
+	Added     int      `json:"added"`          // of them: new in the store
+	Changed   int      `json:"changed"`        // of them: events were added
+	Unchanged int      `json:"unchanged"`
+	Refused   []string `json:"refused,omitempty"` // ids of sessions that were left alone, or not exported; Problems say why
+	Events    int      `json:"events"`            // added to the log
+	Files     Files    `json:"files"`
+	Bytes     int64    `json:"bytes"`
+
+	Written int `json:"written"` // by an export: files written
+	Kept    int `json:"kept"`    // by an export: files that were there already, with these bytes
+
+	Problems []Problem `json:"problems,omitempty"` // a command exits with 3 if there are any
+	Notes    []Problem `json:"notes,omitempty"`    // worth knowing, but as it should be
+}
+
+// Add sums what was done for several paths. The root is the first one's.
+func (r *Report) Add(o Report) {
+	r.Root = cmp.Or(r.Root, o.Root)
+	r.Sessions += o.Sessions
+	r.Added += o.Added
+	r.Changed += o.Changed
+	r.Unchanged += o.Unchanged
+	r.Refused = append(r.Refused, o.Refused...)
+	r.Events += o.Events
+	r.Files.Exact += o.Files.Exact
+	r.Files.Derived += o.Files.Derived
+	r.Files.Whole += o.Files.Whole
+	r.Bytes += o.Bytes
+	r.Written += o.Written
+	r.Kept += o.Kept
+	r.Problems = append(r.Problems, o.Problems...)
+	r.Notes = append(r.Notes, o.Notes...)
+}
+
+// Progress says how far an import or export has got. All but Of only grow.
+type Progress struct {
+	Sessions, Files, Events int
+	Bytes                   int64
+	Of                      int // sessions there are
+}

@@ -1,0 +1,545 @@
+package layouttest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/testkit/storagetest"
+	"github.com/tallylog/tally/log"
+	"github.com/tallylog/tally/projector"
+)
+
+// Shown is what a folder that follows a store shows of one of its units.
+type Shown struct {
+	Unit  events.Subject
+	At    string
+	Files map[string]string
+	Modes map[string]fs.FileMode
+}
+
+// Units returns all that a folder shows that follows a store, as whoever keeps it finds it: by
+// the subjects that there are.
+func Units(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root) map[events.Subject]*Shown {
+	t.Helper()
+	ctx := t.Context()
+	type placed struct {
+		layouts.Place
+		unit  events.Subject
+		first events.Offset
+	}
+	var list []placed
+	seen := make(map[events.Subject]bool)
+	for _, sub := range subjects(t, src) {
+		unit, ok, err := l.Unit(ctx, src, root, sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok || seen[unit] {
+			continue
+		}
+		seen[unit] = true
+		p, err := l.Place(ctx, src, root, unit)
+		if errors.Is(err, projector.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, placed{p, unit, first(t, src, unit)})
+	}
+	slices.SortStableFunc(list, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(min(1, len(a.Apart)), min(1, len(b.Apart))), cmp.Compare(a.first, b.first))
+	})
+	var names layouts.Names
+	shown := make(map[events.Subject]*Shown)
+	for _, p := range list {
+		shown[p.unit] = UnitFiles(t, src, l, root, p.unit, names.Place(p.Place))
+	}
+	return shown
+}
+
+// UnitFiles returns what a unit shows at a place.
+func UnitFiles(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root, unit events.Subject, at string) *Shown {
+	t.Helper()
+	u := &Shown{unit, at, make(map[string]string), make(map[string]fs.FileMode)}
+	last := ""
+	for f, err := range l.UnitFiles(t.Context(), src, root, unit, at) {
+		var b bytes.Buffer
+		if err == nil {
+			err = f.Write(&b)
+		}
+		if err != nil {
+			t.Fatalf("%s: %s: %v", unit, f.Path, err)
+		}
+		if f.Path <= last {
+			t.Errorf("%s: %q comes behind %q", unit, f.Path, last)
+		}
+		last = f.Path
+		u.Files[f.Path], u.Modes[f.Path] = b.String(), f.Mode
+	}
+	return u
+}
+
+// subjects lists those of the kinds that layouts have files for.
+func subjects(t testing.TB, src layouts.Source) []events.Subject {
+	t.Helper()
+	var list []events.Subject
+	for _, kind := range []string{events.KindSession, events.KindFile, events.KindAgent, events.KindBlob, "doc", "workflow", "overlay", "recipe", "secret"} {
+		for info, err := range src.Subjects(t.Context(), kind) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, info.Subject)
+		}
+	}
+	return list
+}
+
+func first(t testing.TB, src layouts.Source, sub events.Subject) events.Offset {
+	t.Helper()
+	for rec, err := range src.Loader().Source.Read(t.Context(), events.Range{Subject: sub, Limit: 1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec.Offset
+	}
+	return 0
+}
+
+// AllFiles puts together what all units show. No two show the same file.
+func AllFiles(t testing.TB, shown map[events.Subject]*Shown) (files map[string]string, modes map[string]fs.FileMode) {
+	t.Helper()
+	files, modes = make(map[string]string), make(map[string]fs.FileMode)
+	for unit, u := range shown {
+		for name, content := range u.Files {
+			if _, ok := files[name]; ok {
+				t.Errorf("%s shows %s, and so does another one", unit, name)
+			}
+			files[name], modes[name] = content, u.Modes[name]
+		}
+	}
+	return files, modes
+}
+
+// CheckUnits holds what the units of a store show to what an export of all of it writes, and
+// finds each by its files.
+func CheckUnits(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root) map[events.Subject]*Shown {
+	t.Helper()
+	shown := Units(t, src, l, root)
+	have, modes := AllFiles(t, shown)
+	f := files{content: make(map[string]string), modes: make(map[string]fs.FileMode)}
+	if _, err := layouts.Export(t.Context(), src, l, f, layouts.ExportOptions{All: true}); err != nil {
+		t.Fatal(err)
+	}
+	MustEqual(t, f.content, have)
+	for name, mode := range f.modes {
+		if modes[name] != mode {
+			t.Errorf("%s has mode %v, want %v", name, modes[name], mode)
+		}
+	}
+	for unit, u := range shown {
+		for name := range u.Files {
+			if sub, ok, err := l.UnitAt(t.Context(), src, root, name); err != nil || !ok || sub != unit {
+				t.Errorf("%s is of %s, not %s: %v, %v", name, unit, sub, ok, err)
+			}
+		}
+	}
+	return shown
+}
+
+// Seeds is how many stores a law is held to: n, or many if the long campaigns are asked for.
+func Seeds(n int) uint64 {
+	if testkit.Soak() {
+		n *= 100
+	}
+	return uint64(testkit.Times(n))
+}
+
+// began is when the files of a Tree were written.
+var began = time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
+
+// InMemory returns a storage that holds files.
+func InMemory(t testing.TB, files map[string]string, mode fs.FileMode) *storagetest.Mem {
+	t.Helper()
+	st := storagetest.NewMem(storagetest.MemOptions{Now: func() time.Time { return began }})
+	for name, content := range files {
+		if err := st.Write(t.Context(), name, mode, storagetest.Bytes(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return st
+}
+
+// CheckImportFrom imports files from a folder and from memory into two stores: the records are
+// the same. It returns the root.
+func CheckImportFrom(t testing.TB, l layouts.Layout, dir string, a, b layouts.Target) layouts.Root {
+	t.Helper()
+	there := Shown{Files: ReadTree(t, dir), Modes: make(map[string]fs.FileMode)}
+	for name := range there.Files {
+		full := filepath.Join(dir, filepath.FromSlash(name))
+		info, err := os.Stat(full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there.Modes[name] = info.Mode()
+		if err := os.Chtimes(full, began, began); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := l.Import(t.Context(), a, dir, layouts.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(real))
+	root := layouts.Root{Name: r.Root, Marker: hex.EncodeToString(sum[:])[:16]}
+	other, err := l.ImportFrom(t.Context(), b, there.storage(t), root, layouts.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Dir = ""; !slices.Equal(r.Problems, other.Problems) || r.Events != other.Events || r.Files != other.Files || r.Bytes != other.Bytes {
+		t.Errorf("from a folder %+v, from memory %+v", r, other)
+	}
+	MustBeAlike(t, a, b)
+	return root
+}
+
+// MustBeAlike compares what two stores have of each subject.
+func MustBeAlike(t testing.TB, a, b layouts.Source) {
+	t.Helper()
+	if x, y := subjects(t, a), subjects(t, b); !slices.Equal(x, y) {
+		t.Fatalf("subjects %v and %v", x, y)
+	}
+	for _, sub := range subjects(t, a) {
+		if sub.Kind == "secret" {
+			continue // no two seals are alike
+		}
+		x, y := said(t, a, sub), said(t, b, sub)
+		for i := range max(len(x), len(y)) {
+			if i >= len(x) || i >= len(y) || x[i] != y[i] {
+				t.Errorf("%s: %.1500q\nand %.1500q", sub, x[min(i, len(x)):], y[min(i, len(y)):])
+				break
+			}
+		}
+	}
+}
+
+// said is what the records of a subject say, without what follows from their places in a log.
+func said(t testing.TB, src layouts.Source, sub events.Subject) []string {
+	t.Helper()
+	var list []string
+	for rec, err := range src.Loader().Source.Read(t.Context(), events.Range{Subject: sub}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, strings.Join([]string{rec.Type, rec.Source, rec.ContentType, string(rec.Data)}, " "))
+	}
+	return list
+}
+
+// CheckAlone brings each unit of a store into it once more, from a storage that shows the unit's
+// files alone, and into another store: the one has it already, and the other has it alone then.
+func CheckAlone(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Target, open func() layouts.Target) {
+	t.Helper()
+	for unit, u := range Units(t, st, l, root) {
+		o := layouts.ImportOptions{Merge: true, Part: true}
+		listed := &lister{Target: st}
+		if r, err := l.ImportFrom(t.Context(), listed, u.storage(t), root, o); err != nil || r.Events != 0 {
+			t.Errorf("%s again: %+v, %v", unit, r, err)
+		}
+		if listed.n > 0 && !layouts.IsShortened(strings.TrimSuffix(path.Base(u.At), ".json")) && !strings.HasPrefix(unit.ID, "agent/") {
+			t.Errorf("%s again: %d lists of subjects, which cost the more the more there are", unit, listed.n)
+		}
+		other := open()
+		if _, err := l.ImportFrom(t.Context(), other, u.storage(t), root, o); err != nil {
+			t.Errorf("%s alone: %v", unit, err)
+		}
+		shown := Units(t, other, l, root)
+		for sub, s := range shown {
+			if sub != unit {
+				t.Errorf("%s alone brings %s: %q", unit, sub, slices.Sorted(maps.Keys(s.Files)))
+			}
+		}
+		if s := shown[unit]; s == nil || !maps.Equal(s.below(), u.below()) {
+			t.Errorf("%s is not what it was in another store: %+v, want %+v", unit, s, u)
+		}
+	}
+}
+
+// below has the files by what they are called there.
+func (u *Shown) below() map[string]string {
+	files := make(map[string]string)
+	for name, content := range u.Files {
+		files[strings.TrimPrefix(name, u.At+"/")] = content
+	}
+	return files
+}
+
+// CheckImported imports a folder, and holds a tree of the store to it: the sessions show the files
+// that the folder's root shows, in both directions, and another import of the folder changes nothing.
+// What belongs to no session stays out of the tree.
+func CheckImported(t testing.TB, l layouts.Layout, dir string, st layouts.Target, open func() layouts.Target, r *rand.Rand) {
+	t.Helper()
+	root := CheckImportFrom(t, l, dir, st, open())
+	live := layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
+	of := func(root layouts.Root) map[string]string {
+		shown := Units(t, st, l, root)
+		maps.DeleteFunc(shown, func(unit events.Subject, _ *Shown) bool { return !unit.IsSession() })
+		files, _ := AllFiles(t, shown)
+		return files
+	}
+	want := of(root)
+	if len(want) == 0 {
+		t.Fatal("the folder has no sessions")
+	}
+	MustEqual(t, want, of(live))
+	CheckAlone(t, l, live, st, open)
+	again, err := l.Import(t.Context(), st, dir, layouts.ImportOptions{})
+	if err != nil || again.Events != 0 || len(again.Refused) > 0 {
+		t.Errorf("imported again: %+v, %v", again, err)
+	}
+	CheckEdits(t, l, live, st, r, 15)
+	MustEqual(t, of(root), of(live))
+	CheckRemovals(t, l, live, st, func(unit events.Subject) bool { return !unit.IsSession() })
+	MustEqual(t, of(root), of(live))
+}
+
+// lister counts lists of subjects.
+type lister struct {
+	layouts.Target
+	n int
+}
+
+func (l *lister) Subjects(ctx context.Context, kind string) iter.Seq2[log.SubjectInfo, error] {
+	l.n++
+	return l.Target.Subjects(ctx, kind)
+}
+
+func (u *Shown) storage(t testing.TB) *storagetest.Mem {
+	t.Helper()
+	st := storagetest.NewMem(storagetest.MemOptions{Now: func() time.Time { return began }})
+	for name, content := range u.Files {
+		if err := st.Write(t.Context(), name, u.Modes[name], storagetest.Bytes(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return st
+}
+
+// CheckEdits edits files of a store's units at random, and brings each unit in that was edited. The
+// text is there then, or a problem says why not, and no other unit has changed.
+func CheckEdits(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Target, r *rand.Rand, edits int) {
+	t.Helper()
+	refused := 0
+	for range edits {
+		before := Units(t, st, l, root)
+		units := slices.SortedFunc(maps.Keys(before), func(a, b events.Subject) int { return strings.Compare(a.String(), b.String()) })
+		u := before[units[r.IntN(len(units))]]
+		if len(u.Files) == 0 {
+			continue
+		}
+		names := slices.Sorted(maps.Keys(u.Files))
+		name := names[r.IntN(len(names))]
+		text := edited(u.Files[name], r)
+		u.Files[name] = text
+		rep, err := broughtIn(t, l, st, u, root)
+		if err != nil {
+			t.Fatalf("%s edited to %q: %v", name, text, err)
+		}
+		after := Units(t, st, l, root)
+		files, _ := AllFiles(t, after)
+		switch {
+		case files[name] == text:
+		case len(rep.Problems) == 0:
+			t.Errorf("%s was edited to %q, and is %q: %+v", name, text, files[name], rep)
+		default:
+			refused++
+		}
+		for sub, other := range before {
+			if now := after[sub]; sub != u.Unit && (now == nil || !maps.Equal(now.Files, other.Files)) {
+				t.Errorf("%s was edited, and %s is another one", name, sub)
+			}
+		}
+	}
+	if refused == edits && edits > 9 {
+		t.Errorf("none of %d edits was taken in", edits)
+	}
+}
+
+// broughtIn brings the files of a unit in as they were decided on: by the store as it was before.
+// What that does not settle is decided again, by what came.
+func broughtIn(t testing.TB, l layouts.Layout, st layouts.Target, u *Shown, root layouts.Root) (r layouts.Report, err error) {
+	for range 4 {
+		r, err = l.ImportFrom(t.Context(), asOf(t, st), u.storage(t), root, layouts.ImportOptions{Merge: true, Part: true})
+		if !errors.Is(err, errMoved) {
+			break
+		}
+	}
+	return r, err
+}
+
+// errMoved says that what was decided by is not so any more.
+var errMoved = errors.New("the log has moved on")
+
+// past is a store as it is, whatever is appended to it.
+type past struct {
+	layouts.Target
+	loader *projector.Loader
+}
+
+func asOf(t testing.TB, st layouts.Target) *past {
+	t.Helper()
+	l := st.Loader()
+	head, err := l.Source.(interface {
+		Head(context.Context) (events.Offset, error)
+	}).Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asOfOffset(st, head)
+}
+
+func (p *past) Loader() *projector.Loader { return p.loader }
+
+func (p *past) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
+	ack, err := p.Target.Append(ctx, sub, expect, evs...)
+	return ack, moved(err)
+}
+
+func (p *past) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+	ack, n, err := p.Target.AppendSeries(ctx, sub, expect, evs...)
+	return ack, n, moved(err)
+}
+
+func moved(err error) error {
+	if errors.Is(err, log.ErrConflict) {
+		return fmt.Errorf("%w: %v", errMoved, err) //nolint:errorlint // nobody shall try again
+	}
+	return err
+}
+
+// edited is what somebody makes of a text.
+func edited(text string, r *rand.Rand) string {
+	at := 0
+	if len(text) > 0 {
+		at = r.IntN(len(text))
+	}
+	switch r.IntN(5) {
+	case 0:
+		return text[:at]
+	case 1:
+		return text[:at] + " x" + text[at:]
+	case 2:
+		return text + "\n"
+	case 3:
+		for _, digit := range "0123456789" { // most stay what they are
+			if i := strings.LastIndexByte(text, byte(digit)); i >= 0 {
+				return text[:i] + string("1234567890"[digit-'0']) + text[i+1:]
+			}
+		}
+	}
+	return text + text[at:]
+}
+
+// Removed appends what becomes of a unit whose files are gone.
+func Removed(t testing.TB, l layouts.Layout, st layouts.Target, unit events.Subject) int {
+	t.Helper()
+	parts, err := l.Removal(t.Context(), st, unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		if _, err := st.Append(t.Context(), p.Subject, p.Expect, p.Events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return len(parts)
+}
+
+// CheckRemovals takes the files of each unit of a store away, and puts them back: then it shows
+// nothing, and what it did. keeps says which stay whatever happens to their files.
+func CheckRemovals(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Target, keeps func(events.Subject) bool) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	before := Units(t, st, l, root)
+	for unit, u := range before {
+		n := Removed(t, l, st, unit)
+		if keeps(unit) {
+			if n != 0 {
+				t.Errorf("%s: %d appends", unit, n)
+			}
+			continue
+		}
+		if _, err := l.Place(ctx, st, root, unit); n == 0 || !errors.Is(err, projector.ErrNotFound) {
+			t.Errorf("%s was removed by %d appends, and is there: %v", unit, n, err)
+		}
+		if n := Removed(t, l, st, unit); n != 0 {
+			t.Errorf("%s was removed, and again by %d appends", unit, n)
+		}
+		r, err := l.ImportFrom(ctx, st, u.storage(t), root, layouts.ImportOptions{Merge: true, Part: true})
+		if err != nil {
+			t.Errorf("%s put back: %v", unit, err)
+		}
+		after := Units(t, st, l, root)
+		if now := after[unit]; now == nil || !maps.Equal(now.Files, u.Files) {
+			t.Errorf("%s was put back, and is not what it was: %+v, %+v, want %+v", unit, r, now, u)
+		}
+	}
+}
+
+// Alone imports the files of a live tree, as a kill leaves them, into an empty store, and compares
+// the threads of each session there.
+func Alone(t testing.TB, src layouts.Source, l layouts.Layout, dir string) Store {
+	t.Helper()
+	other := OpenStore(t)
+	r, err := l.ImportFrom(t.Context(), other, InMemory(t, ReadLive(t, dir), 0o600), layouts.Root{Name: layouts.LiveRoot, Marker: "m"}, layouts.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	MustBeClean(t, r)
+	count := 0
+	for info, err := range src.Subjects(t.Context(), events.KindSession) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := src.Loader().Session(t.Context(), info.Subject, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := other.Loader().Session(t.Context(), info.Subject, 0)
+		if err != nil {
+			t.Errorf("%s: %v", info.Subject, err)
+			continue
+		}
+		count++
+		if have.Ledger.Kind != want.Ledger.Kind || have.Threads.Hash() != want.Threads.Hash() {
+			t.Errorf("%s is another one: %s and %s\n%v\n%v", info.Subject, have.Ledger.Kind, want.Ledger.Kind, have.Threads, want.Threads)
+		}
+	}
+	if count == 0 {
+		t.Error("there is no session")
+	}
+	return other
+}
