@@ -17,7 +17,7 @@ import (
 var (
 	mayHoldLogs = map[string]bool{
 		"log": true, "internal/testkit/logtest": true, ".": true, "embedded": true, "internal/testkit/storetest": true,
-		"cmd/tally-bench/ways.go":      true, // measures the log beside the raw server
+		"cmd/tally-bench/ways.go":       true, // measures the log beside the raw server
 		"cmd/internal/admin/restore.go": true, // reads the head of what it restored
 	}
 	mayNotWait = map[string]bool{
