@@ -17,6 +17,11 @@ func Example() {
 	// 4 turns after the undo
 }
 
+func ExampleStore() {
+	withDir(record)
+	// Output:
+}
+
 func ExampleSession() {
 	withDir(handles)
 	// Output:
@@ -56,7 +61,27 @@ func handles(ctx context.Context, dir string) error {
 	return nil
 }
 
-// chat stands in README.md.
+// record is the example of README.md.
+func record(ctx context.Context, dir string) error {
+	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	s := st.Session("support-42")
+	turn := json.RawMessage(`{"role":"user","content":"Where is my cake?"}`)
+	if _, err := s.AppendTurns(ctx, events.MainThread, turn); err != nil { // on disk when it returns
+		return err
+	}
+	plan, err := s.PlanRewind(ctx, "start", "asked too early") // which turns leave the session
+	if err != nil {
+		return err
+	}
+	_, err = s.Move(ctx, plan) // they stay in the log: PlanUndo restores them
+	return err
+}
+
+// chat is the longer example of docs/recipes.md.
 func chat(ctx context.Context, dir string) error {
 	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 	if err != nil {

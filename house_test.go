@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tallylog/tally/internal/testkit"
 )
@@ -369,12 +370,19 @@ func TestPackageDocsCode(t *testing.T) {
 	}
 }
 
-// The Go blocks of the README are programs that compile and run: each is a whole
-// function of a file with examples, or a whole such file, to the letter.
+// The Go blocks of these pages compile and run: each is a whole function of a file with examples, or a whole such file.
 func TestReadmeExample(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+	var blocks []string
+	for _, page := range []string{"README.md", "docs/recipes.md", "docs/from-tally-evals.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := strings.Split(string(text), "```go\n")[1:]
+		if len(list) != 1 {
+			t.Errorf("%s has %d Go examples, want one", page, len(list))
+		}
+		blocks = append(blocks, list...)
 	}
 	files, err := filepath.Glob("example*_test.go")
 	rooms, err2 := filepath.Glob("stores/*/example*_test.go")
@@ -391,14 +399,35 @@ func TestReadmeExample(t *testing.T) {
 			programs[program] = name
 		}
 	}
-	blocks := strings.Split(string(readme), "```go\n")[1:]
-	if len(blocks) < 2 {
-		t.Errorf("the README has %d Go examples, want a chat and a conversation", len(blocks))
-	}
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```")
 		if programs[strings.TrimSpace(block)] == "" {
 			t.Errorf("no file of examples has this as a function, or is this:\n%s", block)
+		}
+	}
+}
+
+// The README is a front page: it fits in 120 lines of 120 columns, tables apart, and links to each page of docs/ itself or
+// through docs/README.md.
+func TestFrontPage(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	index, err2 := os.ReadFile("docs/README.md")
+	pages, err3 := filepath.Glob("docs/*.md")
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(readme), "\n"), "\n")
+	if len(lines) > 120 {
+		t.Errorf("README.md has %d lines, want 120 at most", len(lines))
+	}
+	for i, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 120 && !strings.HasPrefix(line, "|") {
+			t.Errorf("README.md:%d has %d columns, want 120 at most", i+1, n)
+		}
+	}
+	for _, page := range pages {
+		if name := filepath.Base(page); name != "README.md" && !strings.Contains(string(index), "("+name+")") {
+			t.Errorf("docs/README.md has no link to %s", name)
 		}
 	}
 }

@@ -14,53 +14,65 @@ import (
 	"time"
 )
 
-// What README.md shows is what happens: its commands are run from top to bottom by a
-// shell, as somebody does who has this folder's examples, and a home with nothing in it but sessions of agents.
-// TALLY_README=write puts what they print into the page.
+// The commands of these pages run from top to bottom in a shell, for a user who has this folder's examples and a home
+// with agents' sessions and nothing else. The output must be what the page shows. TALLY_README=write updates the pages.
 func TestReadme(t *testing.T) {
-	const page = "../README.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	home := t.TempDir()
-	if err := os.CopyFS(filepath.Join(home, "tally", "examples"), os.DirFS("../examples")); err != nil {
-		t.Fatal(err)
-	}
-	for _, agent := range []string{".claude", ".codex"} { // a home in which agents were used
-		if err := os.CopyFS(filepath.Join(home, agent), os.DirFS(filepath.Join("../examples/home", agent))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := &reader{t: t, dir: filepath.Join(home, "tally"), env: []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "COLUMNS=110"}}
-	written := r.page(string(text))
-	switch {
-	case r.commands < 10:
-		t.Errorf("the page has %d commands", r.commands)
-	case os.Getenv("TALLY_README") == "write":
-		if err := os.WriteFile(page, []byte(written), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	for _, page := range []struct {
+		name  string
+		least int // commands
+	}{{"README.md", 3}, {"docs/tour.md", 10}, {"docs/recipes.md", 15}} {
+		t.Run(page.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join("..", filepath.FromSlash(page.name))
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			home := t.TempDir()
+			if err := os.CopyFS(filepath.Join(home, "tally", "examples"), os.DirFS("../examples")); err != nil {
+				t.Fatal(err)
+			}
+			for _, agent := range []string{".claude", ".codex"} {
+				if err := os.CopyFS(filepath.Join(home, agent), os.DirFS(filepath.Join("../examples/home", agent))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := &reader{t: t, page: page.name, dir: filepath.Join(home, "tally"),
+				env: []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "COLUMNS=110"}}
+			written := r.blocks(string(text))
+			switch {
+			case r.commands < page.least:
+				t.Errorf("the page has %d commands, want %d or more", r.commands, page.least)
+			case os.Getenv("TALLY_README") == "write":
+				if err := os.WriteFile(path, []byte(written), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
 // reader follows a page.
 type reader struct {
 	t        *testing.T
+	page     string
 	dir      string
 	env      []string
 	commands int
 	watching *watcher
 }
 
-// Marks above a block of commands: it is run by CI; it runs beside the next block.
+// Marks above a block of commands: CI runs the first kind, the second kind runs beside the next block.
 const (
 	byCI   = "<!-- two commands -->\n"
 	beside = "<!-- meanwhile, in another terminal -->\n"
 )
 
-// page runs the blocks of a page, and returns it with what they printed.
-func (r *reader) page(text string) string {
+// install is not run: the tests have the program that it builds.
+const install = "go install ./cmd/tally"
+
+// blocks runs the blocks of a page, and returns the page with their output.
+func (r *reader) blocks(text string) string {
 	const begin, end = "```console\n", "```\n"
 	before, rest, more := strings.Cut(text, begin)
 	if !more {
@@ -72,7 +84,7 @@ func (r *reader) page(text string) string {
 	case strings.HasSuffix(before, beside):
 		command, want, _ := strings.Cut(strings.TrimPrefix(block, "$ "), "\n")
 		r.watching = r.watch(command)
-		rest := r.page(rest) // the next block runs first, and ends this one
+		rest := r.blocks(rest) // the next block runs first, and ends this one
 		return before + begin + "$ " + command + "\n" + r.compare(command, want, r.watching.said) + end + rest
 	default:
 		block = r.block(block)
@@ -80,7 +92,7 @@ func (r *reader) page(text string) string {
 			r.watching.end(r.t)
 		}
 	}
-	return before + begin + block + end + r.page(rest)
+	return before + begin + block + end + r.blocks(rest)
 }
 
 // block runs the commands of a block.
@@ -91,12 +103,16 @@ func (r *reader) block(text string) string {
 		if want != "" {
 			want = strings.TrimRight(want, "\n") + "\n"
 		}
+		if command == install {
+			done.WriteString("$ " + command + "\n")
+			continue
+		}
 		c := r.shell(command)
 		got, err := c.CombinedOutput()
 		if err != nil {
 			r.t.Errorf("$ %s\n%v\n%s", command, err, got)
 		}
-		if done.Len() > 0 {
+		if text := done.String(); text != "" && text != "$ "+install+"\n" {
 			done.WriteByte('\n')
 		}
 		done.WriteString("$ " + command + "\n" + r.compare(command, want, string(got)))
@@ -139,7 +155,7 @@ func (r *reader) compare(command, want, got string) string {
 		return want
 	}
 	if os.Getenv("TALLY_README") != "write" {
-		r.t.Errorf("$ %s\nprints\n%s\nREADME.md has\n%s", command, got, want)
+		r.t.Errorf("$ %s\nprints\n%s\n%s has\n%s", command, got, r.page, want)
 	}
 	return strings.ReplaceAll(got, filepath.Dir(r.dir), "/home/you")
 }

@@ -157,7 +157,7 @@ func ExampleConversation_Append() {
 	// Plan a trip 2 stopped:max-turns
 }
 
-// simulate stands in README.md.
+// simulate is the example of docs/from-tally-evals.md.
 func simulate(ctx context.Context, st *tally.Store, steps []evals.Step) (*evals.Run, error) {
 	c, _, err := evals.Create(ctx, st, "travel")
 	if err != nil {
