@@ -69,11 +69,11 @@ func record(ctx context.Context, dir string) error {
 	}
 	defer st.Close()
 	s := st.Session("support-42")
-	turn := json.RawMessage(`{"role":"user","content":"Where is my cake?"}`)
-	if _, err := s.AppendTurns(ctx, events.MainThread, turn); err != nil { // on disk when it returns
+	ask, say := json.RawMessage(`{"role":"user","content":"Hi!"}`), json.RawMessage(`{"role":"assistant","content":"Hm?"}`)
+	if _, err := s.AppendTurns(ctx, events.MainThread, ask, say); err != nil { // on disk when it returns
 		return err
 	}
-	plan, err := s.PlanRewind(ctx, "start", "asked too early") // which turns leave the session
+	plan, err := s.PlanRewind(ctx, "#1", "wrong answer") // which turns leave the session
 	if err != nil {
 		return err
 	}

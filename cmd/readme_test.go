@@ -109,6 +109,7 @@ func (r *reader) block(text string) string {
 		}
 		c := r.shell(command)
 		got, err := c.CombinedOutput()
+		got = progress.ReplaceAll(got, nil)
 		if err != nil {
 			r.t.Errorf("$ %s\n%v\n%s", command, err, got)
 		}
@@ -134,6 +135,9 @@ var ofToday = regexp.MustCompile(`20(2[6-9]-1[0-2]|2[7-9]-\d\d|[3-9]\d-\d\d)-\d\
 
 // aBackup finds the names of backups, and what their sizes depend on.
 var aBackup = regexp.MustCompile(`20\d{6}T\d{6}\.\d{3}Z: [\d.]+ KB, [\d.]+ KB new`)
+
+// progress finds lines that only a command that takes longer prints.
+var progress = regexp.MustCompile(`(?m)^reading: .*\n`)
 
 // Files of several agents are read at once: which line comes first is not known.
 var (
