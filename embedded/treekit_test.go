@@ -27,23 +27,23 @@ func notesOf(name string) (layouts.Layout, bool) { return notes{}, name == "note
 
 func (notes) Name() string { return "notes" }
 
-func (notes) Unit(_ context.Context, _ layouts.Source, _ layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (notes) Entry(_ context.Context, _ layouts.Source, _ layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	return sub, sub.Kind == "note" || sub.IsSession(), nil
 }
 
-func (notes) UnitAt(_ context.Context, src layouts.Source, _ layouts.Root, path string) (events.Subject, bool, error) {
+func (notes) EntryAt(_ context.Context, src layouts.Source, _ layouts.Root, path string) (events.Subject, bool, error) {
 	return events.Document(src.Namespace(), "note", path), true, nil
 }
 
-func (notes) Place(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject) (layouts.Place, error) {
+func (notes) Location(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject) (layouts.Location, error) {
 	if unit.IsSession() {
-		return layouts.Place{Path: unit.ID + ".turns"}, nil
+		return layouts.Location{Path: unit.ID + ".turns"}, nil
 	}
 	_, err := src.Loader().Document(ctx, unit, 0)
-	return layouts.Place{Path: unit.ID}, err
+	return layouts.Location{Path: unit.ID}, err
 }
 
-func (notes) UnitFiles(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
+func (notes) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		if unit.IsSession() {
 			yield(layouts.File{Path: at, Write: func(w io.Writer) error { return writeTurns(ctx, w, src, unit) }}, nil)

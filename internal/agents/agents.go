@@ -118,15 +118,15 @@ type Meaning struct {
 
 // Fact is an event that follows from a line, besides the line.
 type Fact struct {
-	Key     string         // tells the facts of one line apart, and is the same for the same line every time
-	Time    time.Time      // zero: the line's
-	Payload events.Payload // without the offsets that Place stands for, and SessionCreated.CreatedAt if the line says no time
-	Had     int            // of a ThreadReplaced: how many turns the thread has by this file alone, which is how its keep counts; see Fit
-	Place   *Place         // of SessionRewound.To, SessionCreated.Fork.Offset or SessionCreated.Parent.Offset; nil: none
+	Key      string         // tells the facts of one line apart, and is the same for the same line every time
+	Time     time.Time      // zero: the line's
+	Payload  events.Payload // without the offsets that Place stands for, and SessionCreated.CreatedAt if the line says no time
+	Had      int            // of a ThreadReplaced: how many turns the thread has by this file alone, which is how its keep counts; see Fit
+	Position *Position      // of SessionRewound.To, SessionCreated.Fork.Offset or SessionCreated.Parent.Offset; nil: none
 }
 
 // Place is the end of a line, which is an offset of the log for who has stored the lines.
-type Place struct {
+type Position struct {
 	Session string // the session whose line it is; "": this one, or if it has no such file, the one that has
 	Stem    string // the file's; "": that of the session's newest file, this one left out
 	End     int64  // where the line ends; 0: before all that the session has, what it inherits included

@@ -18,10 +18,10 @@ func (w *writer) payload(f *file, n following) (events.Payload, error) {
 		return w.creation(f, n, *p)
 	case *events.SessionRewound:
 		rewound := *p
-		if n.Place == nil {
+		if n.Position == nil {
 			return &rewound, nil
 		}
-		at, err := w.resolve(f, f.Session, *n.Place)
+		at, err := w.resolve(f, f.Session, *n.Position)
 		if err != nil || at == 0 {
 			return nil, w.lost(f, n, err, "goes back to a place that is not in the log: not followed")
 		}
@@ -45,7 +45,7 @@ func (w *writer) creation(f *file, n following, p events.SessionCreated) (events
 	}
 	if p.Fork != nil {
 		fork := *p.Fork
-		at, err := w.resolve(f, fork.Session, *n.Place)
+		at, err := w.resolve(f, fork.Session, *n.Position)
 		if err := w.lost(f, n, err, "continues "+fork.Session+", which is not in the log: begins without it"); err != nil {
 			return nil, err
 		}
@@ -57,9 +57,9 @@ func (w *writer) creation(f *file, n following, p events.SessionCreated) (events
 			}
 		}
 	}
-	if p.Parent != nil && p.Fork == nil && n.Place != nil {
+	if p.Parent != nil && p.Fork == nil && n.Position != nil {
 		parent := *p.Parent
-		at, err := w.resolve(f, parent.Session, *n.Place)
+		at, err := w.resolve(f, parent.Session, *n.Position)
 		if err != nil && !errors.Is(err, errAbsent) {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func (w *writer) lost(f *file, n following, err error, reason string) error {
 
 // resolve finds the event of the line that ends at a place, or errAbsent. hint is the
 // session whose line it may be, beside the file's own.
-func (w *writer) resolve(f *file, hint string, p agents.Place) (events.Offset, error) {
+func (w *writer) resolve(f *file, hint string, p agents.Position) (events.Offset, error) {
 	if err := w.flush(); err != nil { // the line may be in the series
 		return 0, err
 	}
@@ -135,7 +135,7 @@ func (w *writer) look(id string, see func(*session)) error {
 }
 
 // within finds a place in a session, and returns what that one is a fork of.
-func (w *writer) within(id string, own *file, p agents.Place) (at events.Offset, fork *events.Fork, err error) {
+func (w *writer) within(id string, own *file, p agents.Position) (at events.Offset, fork *events.Fork, err error) {
 	isThere := false
 	err = w.look(id, func(s *session) {
 		fork = s.fork
@@ -153,7 +153,7 @@ func (w *writer) within(id string, own *file, p agents.Place) (at events.Offset,
 
 // placeOf finds a place; 0 is before all lines, and false: it is not in the log. own is the
 // file that asks.
-func (s *session) placeOf(own *file, p agents.Place) (events.Offset, bool) {
+func (s *session) placeOf(own *file, p agents.Position) (events.Offset, bool) {
 	if p.End == 0 {
 		return 0, true
 	}

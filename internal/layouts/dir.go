@@ -119,12 +119,12 @@ func (d *Dir) Reopen() error {
 func (d *Dir) full(name string) string { return filepath.Join(d.name, filepath.FromSlash(name)) }
 
 // list describes what is in an open folder, sorted by name.
-func (p place) list() ([]Entry, error) {
+func (p dirHandle) list() ([]FileInfo, error) {
 	names, err := p.names()
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Entry, 0, len(names))
+	list := make([]FileInfo, 0, len(names))
 	for _, name := range names {
 		info, err := p.stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -133,14 +133,14 @@ func (p place) list() ([]Entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, info.Entry)
+		list = append(list, info.FileInfo)
 	}
-	slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b FileInfo) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
 // List implements Storage.
-func (d *Dir) List(_ context.Context, name string) ([]Entry, error) {
+func (d *Dir) List(_ context.Context, name string) ([]FileInfo, error) {
 	if name != "" {
 		if err := CheckPath(name); err != nil {
 			return nil, err
@@ -156,9 +156,9 @@ func (d *Dir) List(_ context.Context, name string) ([]Entry, error) {
 }
 
 // at opens the folder of a path.
-func (d *Dir) at(op, name string, making bool) (p place, base string, err error) {
+func (d *Dir) at(op, name string, making bool) (p dirHandle, base string, err error) {
 	if err := CheckPath(name); err != nil {
-		return place{}, "", err
+		return dirHandle{}, "", err
 	}
 	dir, base := path.Split(name)
 	p, err = d.open(op, strings.TrimSuffix(dir, "/"), making)
@@ -191,7 +191,7 @@ func (d *Dir) Read(_ context.Context, name string) (io.ReadCloser, error) {
 }
 
 // wantFile checks that a file is there.
-func (p place) wantFile(base string) error {
+func (p dirHandle) wantFile(base string) error {
 	info, err := p.stat(base)
 	if err == nil && !info.isFile() {
 		err = ErrNotFile
@@ -202,12 +202,12 @@ func (p place) wantFile(base string) error {
 // Write implements Storage: by way of a temporary file in the same folder. It
 // streams, so that a file may be larger than memory.
 func (d *Dir) Write(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) error {
-	return d.put(ctx, "write", name, mode, content, func(p place, temporary, base string) error { return p.rename(temporary, base) })
+	return d.put(ctx, "write", name, mode, content, func(p dirHandle, temporary, base string) error { return p.rename(temporary, base) })
 }
 
 // put writes a temporary file and has take give it its name. What take leaves under the temporary
 // name stays there, unless it is still that file.
-func (d *Dir) put(ctx context.Context, op, name string, mode fs.FileMode, content func(io.Writer) error, take func(p place, temporary, base string) error) (err error) {
+func (d *Dir) put(ctx context.Context, op, name string, mode fs.FileMode, content func(io.Writer) error, take func(p dirHandle, temporary, base string) error) (err error) {
 	p, base, err := d.at(op, name, true)
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func TemporaryName(name string) string {
 
 // Swap implements Swapper.
 func (d *Dir) Swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error) {
-	err = d.put(ctx, "swap", name, mode, content, func(p place, temporary, base string) (err error) {
+	err = d.put(ctx, "swap", name, mode, content, func(p dirHandle, temporary, base string) (err error) {
 		displaced, err = d.trade(p, temporary, base)
 		return err
 	})
@@ -303,7 +303,7 @@ const tries = 100
 var errBusy = errors.New("somebody changes it again and again")
 
 // trade has a temporary file take its place. What was there has the name that is returned then.
-func (d *Dir) trade(p place, temporary, base string) (displaced string, err error) {
+func (d *Dir) trade(p dirHandle, temporary, base string) (displaced string, err error) {
 	for range tries {
 		if err = p.moveNew(p, temporary, base); !errors.Is(err, fs.ErrExist) {
 			return "", err
@@ -322,7 +322,7 @@ func (d *Dir) trade(p place, temporary, base string) (displaced string, err erro
 // Before it nothing has happened; after it both files are there, and a crash leaves the displaced
 // one under a name that IsTemporary recognises. A file that was there when this was called may be
 // gone by now: fs.ErrNotExist.
-func (d *Dir) exchange(p place, temporary, base string) (displaced string, err error) {
+func (d *Dir) exchange(p dirHandle, temporary, base string) (displaced string, err error) {
 	err = errors.ErrUnsupported
 	if !d.lacks.exchange {
 		err = p.exchange(temporary, base)
@@ -340,7 +340,7 @@ func (d *Dir) exchange(p place, temporary, base string) (displaced string, err e
 }
 
 // replace is exchange where there is no such thing.
-func (d *Dir) replace(p place, temporary, base string) (displaced string, err error) {
+func (d *Dir) replace(p dirHandle, temporary, base string) (displaced string, err error) {
 	displaced, err = TemporaryName(base), errors.ErrUnsupported
 	if !d.lacks.links {
 		err = p.link(base, displaced)
@@ -442,17 +442,17 @@ func (d *Dir) extend(ctx context.Context, name string, mode fs.FileMode, content
 }
 
 // Stat implements Storage.
-func (d *Dir) Stat(_ context.Context, name string) (Entry, error) {
+func (d *Dir) Stat(_ context.Context, name string) (FileInfo, error) {
 	p, base, err := d.at("stat", name, false)
 	if err != nil {
-		return Entry{}, err
+		return FileInfo{}, err
 	}
 	defer p.close()
 	info, err := p.stat(base)
 	if err != nil {
-		return Entry{}, atPath("stat", name, err)
+		return FileInfo{}, atPath("stat", name, err)
 	}
-	return info.Entry, nil
+	return info.FileInfo, nil
 }
 
 // Delete implements Storage. Of a link it removes the link.
@@ -519,7 +519,7 @@ func (d *Dir) didMake(in string) {
 
 // info is what a file system says of a file.
 type info struct {
-	Entry
+	FileInfo
 	names  uint64    // how many it has; 0: the system does not say
 	number [2]uint64 // of the device and on it; zero: the system does not say
 }

@@ -23,11 +23,11 @@ func openTop(name string) (top, error) {
 }
 
 // A place is an open folder.
-type place struct{ root *os.Root }
+type dirHandle struct{ root *os.Root }
 
-func (p place) close() { p.root.Close() }
+func (p dirHandle) close() { p.root.Close() }
 
-func (p place) sync() error {
+func (p dirHandle) sync() error {
 	f, err := p.root.Open(".")
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (p place) sync() error {
 	return durable.SyncDir(f)
 }
 
-func (p place) names() ([]string, error) {
+func (p dirHandle) names() ([]string, error) {
 	f, err := p.root.Open(".")
 	if err != nil {
 		return nil, err
@@ -46,14 +46,14 @@ func (p place) names() ([]string, error) {
 }
 
 // open opens a folder, "" the Dir itself.
-func (d *Dir) open(op, name string, making bool) (place, error) {
+func (d *Dir) open(op, name string, making bool) (dirHandle, error) {
 	root, err := d.top.Load().OpenRoot(".")
 	if err != nil || name == "" {
-		return place{root}, atPath(op, name, err)
+		return dirHandle{root}, atPath(op, name, err)
 	}
 	through := ""
 	for base := range strings.SplitSeq(name, "/") {
-		p, in := place{root}, through
+		p, in := dirHandle{root}, through
 		through = path.Join(through, base)
 		if making {
 			if err := p.root.Mkdir(base, 0o755); err == nil {
@@ -71,14 +71,14 @@ func (d *Dir) open(op, name string, making bool) (place, error) {
 		}
 		p.close()
 		if err != nil {
-			return place{}, atPath(op, through, err)
+			return dirHandle{}, atPath(op, through, err)
 		}
 	}
-	return place{root}, nil
+	return dirHandle{root}, nil
 }
 
 // openFile opens what must be a file.
-func (p place) openFile(base string, flags int, mode fs.FileMode) (*os.File, info, error) {
+func (p dirHandle) openFile(base string, flags int, mode fs.FileMode) (*os.File, info, error) {
 	f, err := p.root.OpenFile(base, flags, mode)
 	if err != nil {
 		return nil, info{}, err
@@ -93,7 +93,7 @@ func (p place) openFile(base string, flags int, mode fs.FileMode) (*os.File, inf
 	return f, infoOf(st), nil
 }
 
-func (p place) stat(base string) (info, error) {
+func (p dirHandle) stat(base string) (info, error) {
 	st, err := p.root.Lstat(base)
 	if err != nil {
 		return info{}, err
@@ -103,22 +103,22 @@ func (p place) stat(base string) (info, error) {
 
 func infoOf(st fs.FileInfo) info {
 	if !st.Mode().IsRegular() && !st.IsDir() {
-		return info{Entry: Entry{Name: st.Name(), Size: -1}}
+		return info{FileInfo: FileInfo{Name: st.Name(), Size: -1}}
 	}
-	e := Entry{Name: st.Name(), Dir: st.IsDir(), Size: st.Size(), Mode: st.Mode().Perm(), ModTime: st.ModTime()}
+	e := FileInfo{Name: st.Name(), Dir: st.IsDir(), Size: st.Size(), Mode: st.Mode().Perm(), ModTime: st.ModTime()}
 	e.Version = fmt.Sprintf("%x.%x", st.Size(), st.ModTime().UnixNano())
 	if e.Dir {
 		e.Size = 0
 	}
-	return info{Entry: e}
+	return info{FileInfo: e}
 }
 
-func (p place) remove(base string) error { return p.root.Remove(base) }
+func (p dirHandle) remove(base string) error { return p.root.Remove(base) }
 
-func (p place) rename(from, to string) error { return p.root.Rename(from, to) }
+func (p dirHandle) rename(from, to string) error { return p.root.Rename(from, to) }
 
 // link gives a file a second name, where nothing may be. errors.ErrUnsupported: there are none.
-func (p place) link(from, to string) error {
+func (p dirHandle) link(from, to string) error {
 	err := p.root.Link(from, to)
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -128,7 +128,7 @@ func (p place) link(from, to string) error {
 
 // moveNew gives a file a name that nothing has, in this folder or another one; else it is
 // fs.ErrExist.
-func (p place) moveNew(other place, from, to string) error {
+func (p dirHandle) moveNew(other dirHandle, from, to string) error {
 	if other.root.Name() == p.root.Name() {
 		if err := p.link(from, to); !errors.Is(err, errors.ErrUnsupported) {
 			if err == nil {
@@ -149,4 +149,4 @@ func (p place) moveNew(other place, from, to string) error {
 	return errors.ErrUnsupported // what is displaced is in the same folder
 }
 
-func (p place) exchange(string, string) error { return errors.ErrUnsupported }
+func (p dirHandle) exchange(string, string) error { return errors.ErrUnsupported }

@@ -29,26 +29,26 @@ func openTop(name string) (top, error) {
 func (t top) Stat(string) (fs.FileInfo, error) { return t.File.Stat() }
 
 // A place is an open folder.
-type place struct{ dir *os.File }
+type dirHandle struct{ dir *os.File }
 
-func (p place) close()      { p.dir.Close() }
-func (p place) fd() int     { return int(p.dir.Fd()) }
-func (p place) sync() error { return durable.SyncDir(p.dir) }
+func (p dirHandle) close()      { p.dir.Close() }
+func (p dirHandle) fd() int     { return int(p.dir.Fd()) }
+func (p dirHandle) sync() error { return durable.SyncDir(p.dir) }
 
-func (p place) names() ([]string, error) { return p.dir.Readdirnames(-1) }
+func (p dirHandle) names() ([]string, error) { return p.dir.Readdirnames(-1) }
 
 // noFollow are the flags of everything that is opened.
 const noFollow = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK
 
 // open opens a folder, "" the Dir itself.
-func (d *Dir) open(op, name string, making bool) (place, error) {
+func (d *Dir) open(op, name string, making bool) (dirHandle, error) {
 	at, err := openAt(int(d.top.Load().Fd()), ".", unix.O_DIRECTORY, 0, d.name)
 	if err != nil || name == "" {
-		return place{at}, atPath(op, name, err)
+		return dirHandle{at}, atPath(op, name, err)
 	}
 	through := ""
 	for base := range strings.SplitSeq(name, "/") {
-		p, in := place{at}, through
+		p, in := dirHandle{at}, through
 		through = path.Join(through, base)
 		at, err = p.folder(base, d.full(through))
 		if making && errors.Is(err, fs.ErrNotExist) {
@@ -63,18 +63,18 @@ func (d *Dir) open(op, name string, making bool) (place, error) {
 		}
 		p.close()
 		if err != nil {
-			return place{}, atPath(op, through, err)
+			return dirHandle{}, atPath(op, through, err)
 		}
 	}
-	return place{at}, nil
+	return dirHandle{at}, nil
 }
 
-func (p place) folder(base, full string) (*os.File, error) {
+func (p dirHandle) folder(base, full string) (*os.File, error) {
 	return openAt(p.fd(), base, unix.O_DIRECTORY, 0, full)
 }
 
 // noFolder is what is wrong with what is no folder: below a file there is nothing.
-func (p place) noFolder(base string, making bool) error {
+func (p dirHandle) noFolder(base string, making bool) error {
 	if info, err := p.stat(base); err == nil && info.isFile() && !making {
 		return fs.ErrNotExist
 	}
@@ -103,7 +103,7 @@ func openAt(dir int, base string, flags int, mode uint32, full string) (*os.File
 }
 
 // openFile opens what must be a file.
-func (p place) openFile(base string, flags int, mode fs.FileMode) (*os.File, info, error) {
+func (p dirHandle) openFile(base string, flags int, mode fs.FileMode) (*os.File, info, error) {
 	f, err := openAt(p.fd(), base, flags, uint32(mode), path.Join(p.dir.Name(), base))
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a pipe that nobody reads, a socket
 		err = ErrNotFile
@@ -123,7 +123,7 @@ func (p place) openFile(base string, flags int, mode fs.FileMode) (*os.File, inf
 	return f, is, nil
 }
 
-func (p place) stat(base string) (info, error) {
+func (p dirHandle) stat(base string) (info, error) {
 	var st unix.Stat_t
 	err := again(func() error { return unix.Fstatat(p.fd(), base, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	if err != nil {
@@ -133,7 +133,7 @@ func (p place) stat(base string) (info, error) {
 }
 
 func infoOf(base string, st *unix.Stat_t) info {
-	i := info{Entry: Entry{Name: base, Mode: fs.FileMode(st.Mode) & fs.ModePerm}, names: uint64(st.Nlink), number: [2]uint64{uint64(st.Dev), uint64(st.Ino)}}
+	i := info{FileInfo: FileInfo{Name: base, Mode: fs.FileMode(st.Mode) & fs.ModePerm}, names: uint64(st.Nlink), number: [2]uint64{uint64(st.Dev), uint64(st.Ino)}}
 	i.ModTime = time.Unix(st.Mtim.Unix())
 	i.Version = fmt.Sprintf("%x.%x.%x.%x", st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
 	switch uint32(st.Mode) & unix.S_IFMT {
@@ -142,12 +142,12 @@ func infoOf(base string, st *unix.Stat_t) info {
 	case unix.S_IFDIR:
 		i.Dir = true
 	default:
-		i.Entry = Entry{Name: base, Size: -1}
+		i.FileInfo = FileInfo{Name: base, Size: -1}
 	}
 	return i
 }
 
-func (p place) remove(base string) error {
+func (p dirHandle) remove(base string) error {
 	err := again(func() error { return unix.Unlinkat(p.fd(), base, 0) })
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
 		if dirErr := again(func() error { return unix.Unlinkat(p.fd(), base, unix.AT_REMOVEDIR) }); !errors.Is(dirErr, unix.ENOTDIR) {
@@ -157,14 +157,14 @@ func (p place) remove(base string) error {
 	return err
 }
 
-func (p place) rename(from, to string) error {
+func (p dirHandle) rename(from, to string) error {
 	return again(func() error { return unix.Renameat(p.fd(), from, p.fd(), to) })
 }
 
 // link gives a file a second name, where nothing may be. errors.ErrUnsupported: there are none.
-func (p place) link(from, to string) error { return p.linkTo(p, from, to) }
+func (p dirHandle) link(from, to string) error { return p.linkTo(p, from, to) }
 
-func (p place) linkTo(other place, from, to string) error {
+func (p dirHandle) linkTo(other dirHandle, from, to string) error {
 	err := again(func() error { return unix.Linkat(p.fd(), from, other.fd(), to, 0) })
 	if isUnsupported(err) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || errors.Is(err, unix.EXDEV) {
 		return errors.ErrUnsupported
@@ -179,7 +179,7 @@ func isUnsupported(err error) bool {
 
 // moveNew gives a file a name that nothing has, in this folder or another one; else it is
 // fs.ErrExist.
-func (p place) moveNew(other place, from, to string) error {
+func (p dirHandle) moveNew(other dirHandle, from, to string) error {
 	err := again(func() error { return renameNew(p.fd(), from, other.fd(), to) })
 	if !isUnsupported(err) {
 		return err
@@ -200,7 +200,7 @@ func (p place) moveNew(other place, from, to string) error {
 }
 
 // exchange exchanges two names. errors.ErrUnsupported: the file system cannot.
-func (p place) exchange(a, b string) error {
+func (p dirHandle) exchange(a, b string) error {
 	err := again(func() error { return exchange(p.fd(), a, b) })
 	if isUnsupported(err) {
 		return errors.ErrUnsupported

@@ -46,26 +46,26 @@ type Layout interface {
 
 	// Unit returns the unit whose files change when a session or document does, and false if it
 	// has none in the root. It costs little: whether the unit has files says Place.
-	Unit(ctx context.Context, src Source, root Root, sub events.Subject) (events.Subject, bool, error)
+	Entry(ctx context.Context, src Source, root Root, sub events.Subject) (events.Subject, bool, error)
 
 	// Place says where a unit has its files. One that has none in the root (any more) is
 	// projector.ErrNotFound; so is a session that is archived. If the layout cannot have files for
 	// a session, the error is a *LeftOutError.
-	Place(ctx context.Context, src Source, root Root, unit events.Subject) (Place, error)
+	Location(ctx context.Context, src Source, root Root, entry events.Subject) (Location, error)
 
-	// UnitFiles yields the files of a unit, in the order of their paths, with the unit at the
+	// EntryFiles yields the files of a unit, in the order of their paths, with the unit at the
 	// path that it has: one of its Place.
-	UnitFiles(ctx context.Context, src Source, root Root, unit events.Subject, at string) iter.Seq2[File, error]
+	EntryFiles(ctx context.Context, src Source, root Root, entry events.Subject, at string) iter.Seq2[File, error]
 
-	// UnitAt returns the unit that a path is one of, or would be if there were a file, and false
+	// EntryAt returns the unit that a path is one of, or would be if there were a file, and false
 	// if the layout has none there. Where what is in the file decides which unit it is, it is
 	// the document that would keep the file, the same for all files that belong together, until
 	// the file was brought in.
-	UnitAt(ctx context.Context, src Source, root Root, path string) (events.Subject, bool, error)
+	EntryAt(ctx context.Context, src Source, root Root, path string) (events.Subject, bool, error)
 
 	// Removal returns the parts of the append by which a unit is removed whose files are all
 	// gone; none if it stays, and its files are written again.
-	Removal(ctx context.Context, src Source, unit events.Subject) ([]log.Part, error)
+	Removal(ctx context.Context, src Source, entry events.Subject) ([]log.Part, error)
 }
 
 // Root is a folder that sessions and documents come from, or that shows them.
@@ -85,7 +85,7 @@ type Grower interface {
 	// finds: the unit's place, a file that went, anything before a file's end.
 	//
 	// known is what it found the last time of the unit, if that was as of the offset; else nil.
-	Growth(ctx context.Context, src Source, root Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (Growth, bool, error)
+	Growth(ctx context.Context, src Source, root Root, entry events.Subject, at string, since events.Offset, others []events.Subject, known any) (Growth, bool, error)
 }
 
 // Sharer is a Layout with units of which records of other subjects change files too.
@@ -93,7 +93,7 @@ type Sharer interface {
 	Layout
 
 	// Others returns the subjects, beside a unit's own, whose records change a file of the unit.
-	Others(unit events.Subject, path string) []events.Subject
+	Others(entry events.Subject, path string) []events.Subject
 }
 
 // Growth is what files of a unit have more than they had. A file that it does not name is as it was.
@@ -113,17 +113,17 @@ type Addition struct {
 // LeftOutError reports that a layout has no files for a session that is there. It matches
 // projector.ErrNotFound.
 type LeftOutError struct {
-	Unit   events.Subject
+	Entry  events.Subject
 	Reason string // the same for every session of its sort
 }
 
-func (e *LeftOutError) Error() string { return e.Unit.String() + " has no files: " + e.Reason }
+func (e *LeftOutError) Error() string { return e.Entry.String() + " has no files: " + e.Reason }
 
 // Unwrap returns projector.ErrNotFound.
 func (e *LeftOutError) Unwrap() error { return projector.ErrNotFound }
 
-// Place is where a unit has its files.
-type Place struct {
+// Location is where a unit has its files.
+type Location struct {
 	Path   string // of its file, or of the folder that all of its files are in
 	Apart  string // in place of it, where a unit that began earlier has that path, or one that some system takes for the same; "": there is none
 	Folder bool   // it is a folder

@@ -21,7 +21,7 @@ import (
 // there is fs.ErrNotExist.
 type Storage interface {
 	// List returns the entries of a folder, "" for the storage itself, sorted by name.
-	List(ctx context.Context, path string) ([]Entry, error)
+	List(ctx context.Context, path string) ([]FileInfo, error)
 	// Read opens a file.
 	Read(ctx context.Context, path string) (io.ReadCloser, error)
 	// Write puts what content writes in the place of a file, and makes the folders
@@ -30,13 +30,13 @@ type Storage interface {
 	// Append adds to a file, which need not exist.
 	Append(ctx context.Context, path string, content []byte) error
 	// Stat describes a file, or a folder where the storage has these apart from the files in them.
-	Stat(ctx context.Context, path string) (Entry, error)
+	Stat(ctx context.Context, path string) (FileInfo, error)
 	// Delete removes a file, or a folder that is empty.
 	Delete(ctx context.Context, path string) error
 }
 
-// Entry describes a file or folder.
-type Entry struct {
+// FileInfo describes a file or folder.
+type FileInfo struct {
 	Name    string // last element of its path
 	Dir     bool
 	Size    int64       // -1 of what is neither file nor folder, such as a link
@@ -97,7 +97,7 @@ type Walker interface {
 // Found is a file that Walk found.
 type Found struct {
 	Path string
-	Entry
+	FileInfo
 }
 
 // Walk yields the files below a folder of a storage, "" for all, in any order. Folders are not among
@@ -129,28 +129,28 @@ func walk(ctx context.Context, st Storage, folder string, yield func(Found, erro
 
 // ListFound makes the list of a folder of all files that are below it, for storages that know
 // nothing else. That there is none is fs.ErrNotExist, but for the storage itself.
-func ListFound(folder string, found iter.Seq2[Found, error]) ([]Entry, error) {
+func ListFound(folder string, found iter.Seq2[Found, error]) ([]FileInfo, error) {
 	prefix := folder
 	if folder != "" {
 		prefix += "/"
 	}
-	list, dirs := []Entry{}, make(map[string]bool)
+	list, dirs := []FileInfo{}, make(map[string]bool)
 	for f, err := range found {
 		if err != nil {
 			return nil, err
 		}
 		name, _, below := strings.Cut(strings.TrimPrefix(f.Path, prefix), "/")
 		if !below {
-			list = append(list, f.Entry)
+			list = append(list, f.FileInfo)
 		} else if !dirs[name] {
 			dirs[name] = true
-			list = append(list, Entry{Name: name, Dir: true})
+			list = append(list, FileInfo{Name: name, Dir: true})
 		}
 	}
 	if len(list) == 0 && folder != "" {
 		return nil, atPath("list", folder, fs.ErrNotExist)
 	}
-	slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b FileInfo) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 

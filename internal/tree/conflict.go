@@ -118,18 +118,18 @@ func copyPath(p string, base events.Offset, id string) string {
 // isCopy reports whether a name is one of a conflict's file.
 func isCopy(p string) bool { return strings.Contains(path.Base(p), ".conflict-") }
 
-func (t *Tree) conflictPlace(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Place, error) {
+func (t *Tree) conflictPlace(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Location, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if err != nil {
-		return layouts.Place{}, err
+		return layouts.Location{}, err
 	}
 	meta := doc.Last().Meta
 	name := filename.Unescape(meta.Attributes[attrCopy])
 	if meta.Attributes[attrTree] != t.c.Name || t.holding[sub.ID] || t.files[name] == nil && t.isIgnored(name) ||
 		name != copyPath(filename.Unescape(meta.Attributes[attrPath]), meta.Base, sub.ID) { // whoever may write documents shall not choose a name
-		return layouts.Place{}, projector.ErrNotFound
+		return layouts.Location{}, projector.ErrNotFound
 	}
-	return layouts.Place{Path: name}, nil
+	return layouts.Location{Path: name}, nil
 }
 
 func conflictFile(ctx context.Context, src layouts.Source, sub events.Subject, name string) iter.Seq2[layouts.File, error] {

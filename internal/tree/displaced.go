@@ -149,7 +149,7 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 		d.unit, d.base = have.unit, have.at
 	}
 	if have == nil {
-		if sub, ok, err := t.c.Layout.UnitAt(ctx, t.c.Target, t.c.Root, from); err == nil && ok && !isCopy(from) {
+		if sub, ok, err := t.c.Layout.EntryAt(ctx, t.c.Target, t.c.Root, from); err == nil && ok && !isCopy(from) {
 			d.unit = sub
 		}
 	}

@@ -23,9 +23,9 @@ type counted struct {
 	made *int
 }
 
-func (l counted) UnitFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
+func (l counted) EntryFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
 	*l.made++
-	return l.Grower.UnitFiles(ctx, src, root, unit, at)
+	return l.Grower.EntryFiles(ctx, src, root, unit, at)
 }
 
 // A line of a log is appended, and nothing else is made, read or written.

@@ -292,7 +292,7 @@ type looked struct {
 	lists int
 }
 
-func (l *looked) List(ctx context.Context, p string) ([]layouts.Entry, error) {
+func (l *looked) List(ctx context.Context, p string) ([]layouts.FileInfo, error) {
 	l.lists++
 	return l.Whole.List(ctx, p)
 }

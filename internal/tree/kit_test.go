@@ -40,15 +40,15 @@ const plainKind = "doc"
 
 func (plain) Name() string { return "plain" }
 
-func (plain) Unit(_ context.Context, _ layouts.Source, _ layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (plain) Entry(_ context.Context, _ layouts.Source, _ layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	return sub, sub.Kind == plainKind, nil
 }
 
-func (plain) Place(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject) (layouts.Place, error) {
+func (plain) Location(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject) (layouts.Location, error) {
 	if _, err := src.Loader().Document(ctx, sub, 0); err != nil {
-		return layouts.Place{}, err
+		return layouts.Location{}, err
 	}
-	return layouts.Place{Path: sub.ID, Apart: apart(sub.ID)}, nil
+	return layouts.Location{Path: sub.ID, Apart: apart(sub.ID)}, nil
 }
 
 // apart spells each letter that is not small.
@@ -78,7 +78,7 @@ func together_(name string) string {
 	return b.String()
 }
 
-func (plain) UnitFiles(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject, at string) iter.Seq2[layouts.File, error] {
+func (plain) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root, sub events.Subject, at string) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		doc, err := src.Loader().Document(ctx, sub, 0)
 		if err != nil {
@@ -89,7 +89,7 @@ func (plain) UnitFiles(ctx context.Context, src layouts.Source, _ layouts.Root, 
 	}
 }
 
-func (plain) UnitAt(_ context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
+func (plain) EntryAt(_ context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
 	return events.Document(src.Namespace(), plainKind, together_(name)), true, nil
 }
 
@@ -130,7 +130,7 @@ func (l plain) folder(ctx context.Context, target layouts.Target, st layouts.Sto
 }
 
 func (l plain) file(ctx context.Context, target layouts.Target, st layouts.Storage, p string, r *layouts.Report) error {
-	sub, _, _ := l.UnitAt(ctx, target, layouts.Root{}, p)
+	sub, _, _ := l.EntryAt(ctx, target, layouts.Root{}, p)
 	doc, err := target.Loader().Document(ctx, sub, 0)
 	if err != nil && !errors.Is(err, projector.ErrNotFound) {
 		return err

@@ -132,13 +132,13 @@ func (w *world) wanted() map[string]string {
 	for _, kind := range w.land.kinds() {
 		for info, err := range w.st.Subjects(ctx, kind) {
 			must(w.t, err)
-			sub, ok, err := w.land.layout().Unit(ctx, w.st, w.land.root(), info.Subject)
+			sub, ok, err := w.land.layout().Entry(ctx, w.st, w.land.root(), info.Subject)
 			must(w.t, err)
 			if !ok || known[sub] {
 				continue
 			}
 			known[sub] = true
-			p, err := w.land.layout().Place(ctx, w.st, w.land.root(), sub)
+			p, err := w.land.layout().Location(ctx, w.st, w.land.root(), sub)
 			if isGone(err) {
 				continue
 			}
@@ -153,7 +153,7 @@ func (w *world) wanted() map[string]string {
 	place(list)
 	files := make(map[string]string)
 	for _, u := range list {
-		for f, err := range w.land.layout().UnitFiles(ctx, w.st, w.land.root(), subs[u], u.path) {
+		for f, err := range w.land.layout().EntryFiles(ctx, w.st, w.land.root(), subs[u], u.path) {
 			must(w.t, err)
 			var b strings.Builder
 			must(w.t, f.Write(&b))

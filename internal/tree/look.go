@@ -248,7 +248,7 @@ func (t *Tree) isCalled(ctx context.Context, p string) bool {
 		return true
 	}
 	list, err := t.c.Storage.List(ctx, folder(p))
-	return err != nil || slices.ContainsFunc(list, func(e layouts.Entry) bool { return e.Name == path.Base(p) })
+	return err != nil || slices.ContainsFunc(list, func(e layouts.FileInfo) bool { return e.Name == path.Base(p) })
 }
 
 // folderGone has the files of a folder be looked at that is not there. The caller holds mu.
@@ -264,7 +264,7 @@ func (t *Tree) folderGone(p string) {
 var errChanging = errors.New("it changed while it was read")
 
 // read reads a file that does not change meanwhile.
-func (t *Tree) read(ctx context.Context, p string, info layouts.Entry) (*edit, error) {
+func (t *Tree) read(ctx context.Context, p string, info layouts.FileInfo) (*edit, error) {
 	reached("way back: before read")
 	r, err := t.c.Storage.Read(ctx, p)
 	if err != nil {
@@ -301,7 +301,7 @@ func (t *Tree) read(ctx context.Context, p string, info layouts.Entry) (*edit, e
 // that is not there any more. The caller holds mu.
 func (t *Tree) scan(ctx context.Context, dir string) {
 	seen := make(map[string]bool)
-	t.walk(ctx, dir, func(p string, e layouts.Entry) {
+	t.walk(ctx, dir, func(p string, e layouts.FileInfo) {
 		p = t.alias(ctx, p)
 		seen[p] = true
 		if have := t.files[p]; have == nil || e.Version == "" || have.version != e.Version {
@@ -325,13 +325,13 @@ func (t *Tree) scan(ctx context.Context, dir string) {
 }
 
 // walk visits every file below a folder that is looked at.
-func (t *Tree) walk(ctx context.Context, dir string, visit func(p string, e layouts.Entry)) {
+func (t *Tree) walk(ctx context.Context, dir string, visit func(p string, e layouts.FileInfo)) {
 	t.each(ctx, dir, func(p string) bool { return !t.isIgnored(p) }, visit)
 }
 
 // each visits every file below a folder but those that enters is false of, with all that is in
 // such a folder. What cannot be listed is said.
-func (t *Tree) each(ctx context.Context, dir string, enters func(p string) bool, visit func(p string, e layouts.Entry)) {
+func (t *Tree) each(ctx context.Context, dir string, enters func(p string) bool, visit func(p string, e layouts.FileInfo)) {
 	if w, ok := t.c.Storage.(layouts.Walker); ok { // to list folders would take a look at everything for each
 		for f, err := range w.Walk(ctx, dir) {
 			if err != nil {
@@ -339,7 +339,7 @@ func (t *Tree) each(ctx context.Context, dir string, enters func(p string) bool,
 				return
 			}
 			if enters(f.Path) {
-				visit(f.Path, f.Entry)
+				visit(f.Path, f.FileInfo)
 			}
 		}
 		return

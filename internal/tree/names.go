@@ -92,6 +92,6 @@ func place(list []*unit) {
 	})
 	var taken layouts.Names
 	for _, u := range list {
-		u.path = taken.Place(layouts.Place{Path: u.want, Apart: u.apart, Folder: u.folder, Files: u.within})
+		u.path = taken.Assign(layouts.Location{Path: u.want, Apart: u.apart, Folder: u.folder, Files: u.within})
 	}
 }

@@ -29,8 +29,8 @@ type piece struct {
 }
 
 // List implements layouts.Storage.
-func (s *part) List(_ context.Context, dir string) ([]layouts.Entry, error) {
-	seen := make(map[string]layouts.Entry)
+func (s *part) List(_ context.Context, dir string) ([]layouts.FileInfo, error) {
+	seen := make(map[string]layouts.FileInfo)
 	for p, f := range s.files {
 		rest := p
 		if dir != "" {
@@ -42,7 +42,7 @@ func (s *part) List(_ context.Context, dir string) ([]layouts.Entry, error) {
 		}
 		name, _, in := strings.Cut(rest, "/")
 		if in {
-			seen[name] = layouts.Entry{Name: name, Dir: true, Mode: 0o755}
+			seen[name] = layouts.FileInfo{Name: name, Dir: true, Mode: 0o755}
 		} else {
 			seen[name] = f.entry(name)
 		}
@@ -50,16 +50,16 @@ func (s *part) List(_ context.Context, dir string) ([]layouts.Entry, error) {
 	if len(seen) == 0 && dir != "" {
 		return nil, &fs.PathError{Op: "list", Path: dir, Err: fs.ErrNotExist}
 	}
-	list := make([]layouts.Entry, 0, len(seen))
+	list := make([]layouts.FileInfo, 0, len(seen))
 	for _, e := range seen {
 		list = append(list, e)
 	}
-	slices.SortFunc(list, func(a, b layouts.Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b layouts.FileInfo) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
-func (f piece) entry(name string) layouts.Entry {
-	return layouts.Entry{Name: name, Size: f.size, Mode: f.mode, ModTime: f.modTime}
+func (f piece) entry(name string) layouts.FileInfo {
+	return layouts.FileInfo{Name: name, Size: f.size, Mode: f.mode, ModTime: f.modTime}
 }
 
 // Read implements layouts.Storage.
@@ -77,16 +77,16 @@ func (s *part) Read(_ context.Context, p string) (io.ReadCloser, error) {
 }
 
 // Stat implements layouts.Storage.
-func (s *part) Stat(_ context.Context, p string) (layouts.Entry, error) {
+func (s *part) Stat(_ context.Context, p string) (layouts.FileInfo, error) {
 	if f, ok := s.files[p]; ok {
 		return f.entry(path.Base(p)), nil
 	}
 	for q := range s.files {
 		if strings.HasPrefix(q, p+"/") {
-			return layouts.Entry{Name: path.Base(p), Dir: true, Mode: 0o755}, nil
+			return layouts.FileInfo{Name: path.Base(p), Dir: true, Mode: 0o755}, nil
 		}
 	}
-	return layouts.Entry{}, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
+	return layouts.FileInfo{}, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
 }
 
 var errReadOnly = &fs.PathError{Op: "write", Path: "", Err: fs.ErrPermission}

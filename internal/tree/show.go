@@ -221,7 +221,7 @@ func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offs
 			continue
 		}
 		if err != nil {
-			p = layouts.Place{Apart: reasonOut(err)}
+			p = layouts.Location{Apart: reasonOut(err)}
 		}
 		t.names.add(u, -1)
 		if u.want != p.Path || u.apart != p.Apart || u.folder != p.Folder || !slices.Equal(u.within, p.Files) {
@@ -261,11 +261,11 @@ func (t *Tree) choose() {
 	}
 }
 
-func (t *Tree) placeOf(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Place, error) {
+func (t *Tree) placeOf(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Location, error) {
 	if sub.Kind == KindConflict {
 		return t.conflictPlace(ctx, src, sub)
 	}
-	return t.c.Layout.Place(ctx, src, t.c.Root, sub)
+	return t.c.Layout.Location(ctx, src, t.c.Root, sub)
 }
 
 // render returns the files of a unit as of an offset, none if it has none. The caller holds mu.
@@ -299,7 +299,7 @@ func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offs
 	if sub.Kind == KindConflict {
 		return conflictFile(ctx, t.as(at), sub, name)
 	}
-	return t.c.Layout.UnitFiles(ctx, t.as(at), t.c.Root, sub, name)
+	return t.c.Layout.EntryFiles(ctx, t.as(at), t.c.Root, sub, name)
 }
 
 // measure renders a file to find out its hash, and whether it only grew.

@@ -51,7 +51,7 @@ func (t *Tree) recover(ctx context.Context) error {
 // leftovers deals with temporary files that a crash has left. The caller holds mu.
 func (t *Tree) leftovers(ctx context.Context) (err error) {
 	enters := func(p string) bool { return path.Base(p) != ".git" }
-	t.each(ctx, "", enters, func(p string, e layouts.Entry) {
+	t.each(ctx, "", enters, func(p string, e layouts.FileInfo) {
 		if layouts.IsTemporary(p) && e.Size >= 0 {
 			err = errors.Join(err, t.leftover(ctx, p))
 		}

@@ -99,7 +99,7 @@ func (t *Tree) Verify(ctx context.Context) ([]layouts.Problem, error) {
 			}
 		}
 	}
-	t.walk(ctx, "", func(p string, e layouts.Entry) {
+	t.walk(ctx, "", func(p string, e layouts.FileInfo) {
 		if !known[t.alias(ctx, p)] && e.Size >= 0 {
 			problem(p, "the log does not know it")
 		}

@@ -65,7 +65,7 @@ func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.O
 			delete(t.edits, p)
 			continue
 		} else {
-			sub, ok, err := t.c.Layout.UnitAt(ctx, t.as(head), t.c.Root, p)
+			sub, ok, err := t.c.Layout.EntryAt(ctx, t.as(head), t.c.Root, p)
 			if err != nil {
 				return nil, err
 			}
@@ -345,7 +345,7 @@ func (t *Tree) isAnother(ctx context.Context, e *edit) bool {
 // isShownElsewhere reports whether what somebody wrote to a file belongs to another unit than
 // its path said, as a node file that names another agent.
 func (t *Tree) isShownElsewhere(ctx context.Context, e *edit, head events.Offset) bool {
-	sub, ok, err := t.c.Layout.UnitAt(ctx, t.as(head), t.c.Root, e.path)
+	sub, ok, err := t.c.Layout.EntryAt(ctx, t.as(head), t.c.Root, e.path)
 	if err != nil || !ok || sub == e.unit {
 		return false
 	}

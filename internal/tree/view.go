@@ -131,7 +131,7 @@ func (t *Tree) unitOf(ctx context.Context, at events.Offset, sub events.Subject)
 	if sub.Kind == KindConflict {
 		return sub, true, nil
 	}
-	return t.c.Layout.Unit(ctx, t.as(at), t.c.Root, sub)
+	return t.c.Layout.Entry(ctx, t.as(at), t.c.Root, sub)
 }
 
 // Quarantine implements projector.View. What cannot be shown is tried again by the tree itself.

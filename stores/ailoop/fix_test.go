@@ -55,8 +55,8 @@ func (l *logHistories) earlier(ctx context.Context, id string, n int) (ailoop.Sn
 // originalHistories behave as the original does: one slot, every save overwrites
 // it with the whole snapshot, whoever made it.
 type originalHistories struct {
-	slot  ailoop.InMemory
-	bytes int
+	memory ailoop.InMemory
+	bytes  int
 }
 
 func (o *originalHistories) open(string) ailoop.HistoryStore { return originalStore{o} }
@@ -64,7 +64,7 @@ func (o *originalHistories) open(string) ailoop.HistoryStore { return originalSt
 func (o *originalHistories) written(context.Context) (int, error) { return o.bytes, nil }
 
 func (o *originalHistories) earlier(context.Context, string, int) (ailoop.Snapshot, error) {
-	s, _, err := o.slot.Load(context.Background())
+	s, _, err := o.memory.Load(context.Background())
 	return s, err
 }
 
@@ -73,11 +73,11 @@ type originalStore struct{ *originalHistories }
 func (o originalStore) Save(ctx context.Context, s ailoop.Snapshot) error {
 	data, err := s.MarshalJSON()
 	o.bytes += len(data)
-	return errors.Join(err, o.slot.Save(ctx, s))
+	return errors.Join(err, o.memory.Save(ctx, s))
 }
 
 func (o originalStore) Load(ctx context.Context) (ailoop.Snapshot, bool, error) {
-	return o.slot.Load(ctx)
+	return o.memory.Load(ctx)
 }
 
 // historyFixes are the lines in which tally is to be better than the original.

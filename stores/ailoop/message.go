@@ -79,7 +79,7 @@ func newMessage[B Block](role Role, blocks []B) (Message, error) {
 func ParseMessage(data []byte) (Message, error) {
 	raw := slices.Clone(rawjson.Trim(data))
 	if err := chat.CheckMessage(raw); err != nil {
-		return Message{}, chat.Place(data, err)
+		return Message{}, chat.Located(data, err)
 	}
 	return Message{raw}, nil
 }

@@ -40,7 +40,7 @@ func (o Options) dataFolder() (dir string, err error) {
 		checkpoint = "checkpoint.json"
 	}
 	first := ""
-	for _, p := range []struct{ field, path, place string }{
+	for _, p := range []struct{ field, path, inside string }{
 		{"PromptHistPath", o.PromptHistPath, "prompt_history.jsonl"},
 		{"SessionPaths.Dir", o.SessionPaths.Dir, own},
 		{"SessionPaths.MetadataPath", o.SessionPaths.MetadataPath, filepath.Join(own, "session_metadata.json")},
@@ -55,10 +55,10 @@ func (o Options) dataFolder() (dir string, err error) {
 		if err != nil {
 			return "", err
 		}
-		in, ok := strings.CutSuffix(full, string(filepath.Separator)+p.place)
+		in, ok := strings.CutSuffix(full, string(filepath.Separator)+p.inside)
 		switch {
 		case !ok:
-			return "", &events.InvalidError{Field: p.field, Reason: fmt.Sprintf("%s: want %s in the data folder", p.path, p.place)}
+			return "", &events.InvalidError{Field: p.field, Reason: fmt.Sprintf("%s: want %s in the data folder", p.path, p.inside)}
 		case dir != "" && in != dir:
 			return "", &events.InvalidError{Field: p.field, Reason: fmt.Sprintf("%s is in another data folder than %s", p.path, first)}
 		}

@@ -148,15 +148,15 @@ func restoredFile(n int, text string) string { return strings.Repeat(fmt.Sprint(
 // Whoever is killed while he restores files leaves each of them whole, old or new, and
 // the next move finishes the work: the tree is what the log says, with nothing left over.
 func TestRestoreIsKilled(t *testing.T) {
-	if place := os.Getenv(killedRestore); place != "" {
-		restoreUntilKilled(t, place)
+	if base := os.Getenv(killedRestore); base != "" {
+		restoreUntilKilled(t, base)
 		return
 	}
 	testkit.NotUnderRace(t) // who is killed reports nothing
 	const files = 6
-	place := t.TempDir()
-	dir := filepath.Join(place, "tree")
-	st := openPlace(t, place)
+	base := t.TempDir()
+	dir := filepath.Join(base, "tree")
+	st := openIn(t, base)
 	s := errata.Of(st, "s")
 	states := map[string]map[string]string{"old": {}, "new": {}}
 	for state, content := range states {
@@ -170,7 +170,7 @@ func TestRestoreIsKilled(t *testing.T) {
 	leftOver := 0
 	kills := testkit.Times(10)
 	for i := 0; i < kills || leftOver == 0 && i < 20*kills; i++ { // when a kill meets a file is up to the machine
-		killRestoring(t, place, 1+i%3, i%2 == 0)
+		killRestoring(t, base, 1+i%3, i%2 == 0)
 		for name, have := range readTree(t, dir) {
 			_, have, _ = strings.Cut(have, " ")
 			switch {
@@ -182,7 +182,7 @@ func TestRestoreIsKilled(t *testing.T) {
 				t.Fatalf("after kill %d: %s is neither old nor new: %d bytes", i, name, len(have))
 			}
 		}
-		st := openPlace(t, place)
+		st := openIn(t, base)
 		s := errata.Of(st, "s")
 		w := errata.WorkTree{Dir: dir}
 		want := "old"
@@ -207,19 +207,19 @@ func TestRestoreIsKilled(t *testing.T) {
 	}
 }
 
-func openPlace(t *testing.T, place string) *tally.Store {
+func openIn(t *testing.T, base string) *tally.Store {
 	t.Helper()
-	st, err := embedded.Open(t.Context(), embedded.Options{Store: filepath.Join(place, "store"), Backend: "local"})
+	st, err := embedded.Open(t.Context(), embedded.Options{Store: filepath.Join(base, "store"), Backend: "local"})
 	must(t, err)
 	return st
 }
 
 // killRestoring lets a copy of this test rewind and undo, and kills it after some moves:
 // at once, or when a file is being written.
-func killRestoring(t *testing.T, place string, moves int, writing bool) {
+func killRestoring(t *testing.T, base string, moves int, writing bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestRestoreIsKilled$")
-	cmd.Env = append(os.Environ(), killedRestore+"="+place)
+	cmd.Env = append(os.Environ(), killedRestore+"="+base)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
@@ -228,7 +228,7 @@ func killRestoring(t *testing.T, place string, moves int, writing bool) {
 		if strings.HasPrefix(lines.Text(), "moved") {
 			if done++; done == moves {
 				for temporary := 0; writing && temporary == 0; {
-					list, err := filepath.Glob(filepath.Join(place, "tree", "*", ".tally-tmp-*"))
+					list, err := filepath.Glob(filepath.Join(base, "tree", "*", ".tally-tmp-*"))
 					must(t, err)
 					temporary = len(list)
 				}
@@ -244,10 +244,10 @@ func killRestoring(t *testing.T, place string, moves int, writing bool) {
 	}
 }
 
-func restoreUntilKilled(t *testing.T, place string) {
-	st := openPlace(t, place)
+func restoreUntilKilled(t *testing.T, base string) {
+	st := openIn(t, base)
 	s := errata.Of(st, "s")
-	w := errata.WorkTree{Dir: filepath.Join(place, "tree")}
+	w := errata.WorkTree{Dir: filepath.Join(base, "tree")}
 	for {
 		if stackLen(t, s) > 0 {
 			mustRewind(t, s, w)

@@ -177,12 +177,12 @@ func TestLiveFolder(t *testing.T) {
 			found := 0
 			for info, err := range m.Subjects(ctx, kind) {
 				must(t, err)
-				unit, ok, err := taverndir.Layout{}.Unit(ctx, m.Store, layouts.Root{Name: ".tavern"}, info.Subject)
+				unit, ok, err := taverndir.Layout{}.Entry(ctx, m.Store, layouts.Root{Name: ".tavern"}, info.Subject)
 				if err != nil || !ok {
 					t.Errorf("%s has no file: %v", info.Subject, err)
 					continue
 				}
-				place := need(taverndir.Layout{}.Place(ctx, m.Store, layouts.Root{Name: ".tavern"}, unit))
+				place := need(taverndir.Layout{}.Location(ctx, m.Store, layouts.Root{Name: ".tavern"}, unit))
 				if at, err := os.Stat(filepath.Join(m.dir, place.Path)); err != nil || at.IsDir() != place.Folder {
 					t.Errorf("%s: %v", info.Subject, err)
 				}

@@ -120,7 +120,7 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files cmdutil.Age
 	met := &meeting{Agent: files.Only(), sessions: make(map[string]bool)}
 	target := ingest.Log(st.Log)
 	if i.dryRun {
-		target = rehearsal{layouts.NewRehearsal(st), st.Log}
+		target = rehearsal{layouts.NewDryRun(st), st.Log}
 	}
 	journal := &journal{Log: target, agent: files.Agent, touched: make(map[string]bool), added: make(map[string]bool), redacted: make(map[events.Subject]bool)}
 	o := ingest.Options{Log: journal, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: met, Root: files.Root}}, Once: true}

@@ -11,13 +11,13 @@ import (
 
 // rehearsal is the log of an ingester in a dry run: memory takes what would be appended.
 type rehearsal struct {
-	*layouts.Rehearsal
+	*layouts.DryRun
 	base *tally.Log
 }
 
 // Last implements ingest.Log.
 func (r rehearsal) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
-	if rec, ok := r.Rehearsal.Last(sub); ok {
+	if rec, ok := r.DryRun.Last(sub); ok {
 		return rec, nil
 	}
 	return r.base.Last(ctx, sub)

@@ -34,7 +34,7 @@ func (f *fold) beginning(e *entry) agents.Fact {
 		if from := f.forkOf(e); from != "" && f.ofSession() {
 			f.about.forked = from
 			p.Fork = &events.Fork{Session: f.sessionBeside(from)}
-			fact.Place = &agents.Place{Session: p.Fork.Session, Stem: from}
+			fact.Position = &agents.Position{Session: p.Fork.Session, Stem: from}
 		}
 	}
 	p.Settings = settings(f.about.version)

@@ -120,7 +120,7 @@ func (d told) rewinds() []int64 {
 	var list []int64
 	for _, f := range d.facts() {
 		if _, ok := f.Payload.(*events.SessionRewound); ok {
-			list = append(list, f.Place.End)
+			list = append(list, f.Position.End)
 		}
 	}
 	return list
@@ -499,9 +499,9 @@ func TestTitles(t *testing.T) {
 func TestFork(t *testing.T) {
 	const line = `{"type":"user","uuid":"u","parentUuid":null,"forkedFrom":{"sessionId":"parent","messageUuid":"p"},"timestamp":"2026-01-27T09:00:00Z","cwd":"C:\\work\\engine\\","message":{"role":"user","content":"x"}}`
 	created := tell(t, "-p/s.jsonl", line+"\n").lines[0].Before[0]
-	want := agents.Place{Session: "claude/-p/parent", Stem: "parent"}
+	want := agents.Position{Session: "claude/-p/parent", Stem: "parent"}
 	p := created.Payload.(*events.SessionCreated)
-	if created.Place == nil || *created.Place != want || p.Fork.Session != want.Session || p.Project != "engine" {
+	if created.Position == nil || *created.Position != want || p.Fork.Session != want.Session || p.Project != "engine" {
 		t.Errorf("%+v, %+v", created, p)
 	}
 	late := tell(t, "-p/s.jsonl", "{}\n"+line+"\n")

@@ -74,22 +74,22 @@ func (f *fold) otherwise() string {
 // noted is an entry at its place in the transcript.
 type noted struct {
 	speech speech
-	place  int32 // in the tree; nowhere: it has no uuid
+	node   int32 // in the tree; nowhere: it has no uuid
 	first  bool  // it did not come before
 	again  bool  // it came before, and says the same
-	goes   *agents.Place
+	goes   *agents.Position
 	thread string
 	turn   string
 }
 
 // entry notes an entry, and says where it stands.
 func (f *fold) entry(at agents.Span, e *entry) noted {
-	n := noted{speech: speechOf(e), place: nowhere, first: true}
+	n := noted{speech: speechOf(e), node: nowhere, first: true}
 	if e.uuid != "" {
 		if f.ofSession() && !e.side && n.speech.prompts() {
 			n.goes = f.goesBack(e)
 		}
-		n.place, n.first, n.again = f.tree.come(e, n.speech, at.Start, at.End)
+		n.node, n.first, n.again = f.tree.come(e, n.speech, at.Start, at.End)
 	}
 	if e.kind == "system" && e.subtype == "compact_boundary" {
 		f.tree.cut = true
@@ -98,7 +98,7 @@ func (f *fold) entry(at agents.Span, e *entry) noted {
 		n.thread = agents.Log
 		return n
 	}
-	n.thread = f.threadOf(e, n.place)
+	n.thread = f.threadOf(e, n.node)
 	if e.isMessage() {
 		n.turn = cmp.Or(e.message.Text("id"), e.uuid)
 	}
@@ -106,7 +106,7 @@ func (f *fold) entry(at agents.Span, e *entry) noted {
 }
 
 // goesBack returns the place to which a prompt goes back, nil if it goes on.
-func (f *fold) goesBack(e *entry) *agents.Place {
+func (f *fold) goesBack(e *entry) *agents.Position {
 	if f.tree.has(e.uuid) {
 		return nil
 	}
@@ -114,12 +114,12 @@ func (f *fold) goesBack(e *entry) *agents.Place {
 	if !ok {
 		return nil
 	}
-	return &agents.Place{Stem: f.file.Stem, End: end}
+	return &agents.Position{Stem: f.file.Stem, End: end}
 }
 
 // threadOf returns the thread that an entry stands in. What a sub-agent says without an
 // id, as it does in the files of version 1, stands in the thread of its first entry.
-func (f *fold) threadOf(e *entry, place int32) string {
+func (f *fold) threadOf(e *entry, node int32) string {
 	if !f.ofSession() || !e.isMessage() {
 		return f.otherwise()
 	}
@@ -129,8 +129,8 @@ func (f *fold) threadOf(e *entry, place int32) string {
 		return agents.Main
 	case e.agent != "":
 		id = e.agent
-	case place != nowhere && f.tree.nodes[place].chain > 0:
-		id = f.tree.chains[f.tree.nodes[place].chain-1]
+	case node != nowhere && f.tree.nodes[node].chain > 0:
+		id = f.tree.chains[f.tree.nodes[node].chain-1]
 	}
 	if id == "" || len(agentThread(id)) > events.MaxIDLen {
 		return agents.Log
@@ -140,10 +140,10 @@ func (f *fold) threadOf(e *entry, place int32) string {
 
 // identity returns the id of a line that is one entry. A uuid is it once a file.
 func (f *fold) identity(e *entry, n noted) string {
-	if n.place == nowhere || !token(e.uuid) || f.tree.nodes[n.place].marks&named != 0 {
+	if n.node == nowhere || !token(e.uuid) || f.tree.nodes[n.node].marks&named != 0 {
 		return ""
 	}
-	f.tree.nodes[n.place].marks |= named
+	f.tree.nodes[n.node].marks |= named
 	return e.uuid
 }
 
@@ -160,7 +160,7 @@ func (f *fold) told(at agents.Span, e *entry, n noted) facts {
 		out.after = append(out.after, f.about.update(f, e, n)...)
 	}
 	if n.goes != nil {
-		out.before = append(out.before, agents.Fact{Key: "rewind", Place: n.goes, Payload: &events.SessionRewound{Reason: "source", Raw: links(e)}})
+		out.before = append(out.before, agents.Fact{Key: "rewind", Position: n.goes, Payload: &events.SessionRewound{Reason: "source", Raw: links(e)}})
 	}
 	if n.first {
 		out.after = append(out.after, f.turn(e, n)...)

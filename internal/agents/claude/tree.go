@@ -9,7 +9,7 @@ import (
 // which the model answered a prompt. It is some sixty bytes an entry, and each is visited
 // a few times, however the entries stand.
 type tree struct {
-	places map[[16]byte]int32
+	index  map[[16]byte]int32
 	nodes  []node
 	chains []string // first entries of conversations of sub-agents that have no id
 	cut    bool     // the conversation was compacted: nothing goes back to its beginning
@@ -40,16 +40,16 @@ const (
 )
 
 func newTree() *tree {
-	return &tree{places: make(map[[16]byte]int32), nodes: []node{{end: -1, parent: nowhere}}}
+	return &tree{index: make(map[[16]byte]int32), nodes: []node{{end: -1, parent: nowhere}}}
 }
 
 // place returns the node of an entry, one that has not come if it is new.
-func (t *tree) place(uuid string) int32 {
+func (t *tree) indexOf(uuid string) int32 {
 	key := keyOf(uuid)
-	i, ok := t.places[key]
+	i, ok := t.index[key]
 	if !ok {
 		i = int32(len(t.nodes))
-		t.places[key] = i
+		t.index[key] = i
 		t.nodes = append(t.nodes, node{end: -1, parent: nowhere})
 	}
 	return i
@@ -58,7 +58,7 @@ func (t *tree) place(uuid string) int32 {
 // come notes an entry that has come, and returns its node, whether it is the first of its id,
 // and whether it says again what that one said.
 func (t *tree) come(e *entry, s speech, start, end int64) (i int32, isFirst, isSame bool) {
-	i = t.place(e.uuid)
+	i = t.indexOf(e.uuid)
 	said := saidSum(e)
 	if t.nodes[i].end >= 0 {
 		return i, false, t.nodes[i].said == said
@@ -69,7 +69,7 @@ func (t *tree) come(e *entry, s speech, start, end int64) (i int32, isFirst, isS
 	case e.root:
 		parent = beginning
 	case e.parent != "":
-		parent = t.place(e.parent)
+		parent = t.indexOf(e.parent)
 	}
 	n := &t.nodes[i]
 	n.end, n.parent, n.speech = end, parent, s
@@ -138,7 +138,7 @@ func (t *tree) rewound(e *entry) (end int64, ok bool) {
 	case e.root && t.cut, !e.root && e.parent == "", e.parent == e.uuid:
 		return 0, false
 	case !e.root:
-		p = t.place(e.parent)
+		p = t.indexOf(e.parent)
 	}
 	n := t.nodes[p]
 	return n.end, n.marks&branch != 0 && n.end >= 0
@@ -149,7 +149,7 @@ func (t *tree) has(uuid string) bool { return t.end(uuid) >= 0 }
 
 // end returns where the line of an entry ends, -1 if it has not come.
 func (t *tree) end(uuid string) int64 {
-	if i, ok := t.places[keyOf(uuid)]; ok {
+	if i, ok := t.index[keyOf(uuid)]; ok {
 		return t.nodes[i].end
 	}
 	return -1

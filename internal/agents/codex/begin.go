@@ -30,7 +30,7 @@ func (f *fold) beginning(list []entry) []agents.Fact {
 	if f.name.id == f.name.thread {
 		if hasBase {
 			p.Fork = &events.Fork{Session: session(lineage(meta, base.Stem))}
-			created.Place = &base
+			created.Position = &base
 			if id := meta.Text("forked_from_id"); id == base.Stem {
 				base.Session = session(id)
 			}
@@ -38,7 +38,7 @@ func (f *fold) beginning(list []entry) []agents.Fact {
 		return []agents.Fact{created}
 	}
 	raw, _ := meta.Get("history_base")
-	rewound := agents.Fact{Key: "rewound", Time: first.time, Payload: &events.SessionRewound{Reason: reason, Raw: raw}, Place: &base}
+	rewound := agents.Fact{Key: "rewound", Time: first.time, Payload: &events.SessionRewound{Reason: reason, Raw: raw}, Position: &base}
 	return []agents.Fact{rewound, created}
 }
 
@@ -58,14 +58,14 @@ func lineage(meta rawjson.Members, base string) string {
 // the id of a file: that of the thread for its first file, else that of the revert. The
 // thread itself may be another one, if a fork goes back beyond where it began. Without a
 // base a file begins anew.
-func baseOf(meta rawjson.Members) (agents.Place, bool) {
+func baseOf(meta rawjson.Members) (agents.Position, bool) {
 	base := meta.Object("history_base")
 	id := base.Text("thread_id")
 	end, ok := count(base, "end_byte_offset")
 	if !ok || end == 0 || !isUUID(id) {
-		return agents.Place{}, false
+		return agents.Position{}, false
 	}
-	return agents.Place{Stem: id, End: end}, true
+	return agents.Position{Stem: id, End: end}, true
 }
 
 // created returns the beginning of the session.

@@ -124,7 +124,7 @@ func TestCreated(t *testing.T) {
 func TestRevertIsNoBeginning(t *testing.T) {
 	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + own + `","forked_from_id":"` + older + `","history_mode":"paginated"}}`
 	before := tell(t, newer, meta)[0].Before
-	if len(before) != 2 || before[0].Key != "rewound" || *before[0].Place != (agents.Place{}) || before[1].Key != "created" {
+	if len(before) != 2 || before[0].Key != "rewound" || *before[0].Position != (agents.Position{}) || before[1].Key != "created" {
 		t.Errorf("%+v", before)
 	}
 }
@@ -259,11 +259,11 @@ func checkFact(t *testing.T, f agents.Fact) {
 		if p.Fork != nil {
 			p.Fork.Offset = 1
 		}
-		if (p.Fork != nil) != (f.Place != nil) {
-			t.Fatalf("a fork %+v at %+v", p.Fork, f.Place)
+		if (p.Fork != nil) != (f.Position != nil) {
+			t.Fatalf("a fork %+v at %+v", p.Fork, f.Position)
 		}
 	case *events.SessionRewound:
-		if p.To = 1; f.Place == nil {
+		if p.To = 1; f.Position == nil {
 			t.Fatal("a rewind to nowhere")
 		}
 	}

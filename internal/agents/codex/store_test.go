@@ -85,7 +85,7 @@ func (s *stored) facts(f agents.File, facts []agents.Fact, keys map[string]bool)
 				continue
 			}
 			if p.Fork != nil {
-				p.Fork.Offset = s.place(f, *fact.Place)
+				p.Fork.Offset = s.place(f, *fact.Position)
 				s.first[f.Session] = s.first[p.Fork.Session]
 			}
 			at := s.add(f.Session, p)
@@ -94,14 +94,14 @@ func (s *stored) facts(f agents.File, facts []agents.Fact, keys map[string]bool)
 			}
 			continue
 		case *events.SessionRewound:
-			p.To = s.place(f, *fact.Place)
+			p.To = s.place(f, *fact.Position)
 		}
 		s.add(f.Session, fact.Payload)
 	}
 }
 
 // place finds the event at a place.
-func (s *stored) place(f agents.File, p agents.Place) events.Offset {
+func (s *stored) place(f agents.File, p agents.Position) events.Offset {
 	s.t.Helper()
 	if p.End == 0 {
 		return s.first[f.Session]

@@ -11,14 +11,14 @@ import (
 // document is a file of an older version: one value on many lines, written anew whenever
 // somebody speaks. Its lines stand in log; its messages are turns once its last line is there.
 type document struct {
-	text  []byte
-	tries int
-	over  bool // it is read, or too large to be
+	text     []byte
+	attempts int
+	over     bool // it is read, or too large to be
 }
 
 const (
 	maxDocument = 64 << 20
-	maxTries    = 8
+	maxAttempts = 8
 )
 
 // part reads a line of such a file. Its last one is a brace that nothing stands before.
@@ -27,7 +27,7 @@ func (f *fold) part(s *saying, line []byte) {
 	if d.over {
 		return
 	}
-	if d.text = append(append(d.text, line...), '\n'); len(d.text) > maxDocument || d.tries == maxTries {
+	if d.text = append(append(d.text, line...), '\n'); len(d.text) > maxDocument || d.attempts == maxAttempts {
 		f.whole = &document{over: true}
 		return
 	}
@@ -35,7 +35,7 @@ func (f *fold) part(s *saying, line []byte) {
 	if string(line) != "}" && !(len(line) > 1 && line[0] == '{' && line[len(line)-1] == '}') {
 		return
 	}
-	d.tries++
+	d.attempts++
 	m, ok := objectOf(d.text)
 	if !ok {
 		return

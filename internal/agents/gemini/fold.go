@@ -184,7 +184,7 @@ func (f *fold) patch(s *saying, set rawjson.Members) {
 // listed reads what a message says beside itself that stands in a list.
 func (f *fold) listed(s *saying, i int, m message) {
 	s.key = "/" + strconv.Itoa(i)
-	f.about.place(f, s, m)
+	f.about.set(f, s, m)
 	f.spend(s, m)
 	s.key = ""
 }
@@ -209,7 +209,7 @@ func (f *fold) settle(s *saying) {
 
 // say reads what a message says beside itself.
 func (f *fold) say(s *saying, m message) {
-	f.about.place(f, s, m)
+	f.about.set(f, s, m)
 	if f.ofSession() {
 		f.turn(s, m)
 	}
@@ -291,7 +291,7 @@ func (a *about) in(f *fold, dir string) events.Fields {
 
 // place takes what a message says of the session: the model, and in what the program tells
 // the model first, where it works.
-func (a *about) place(f *fold, s *saying, m message) {
+func (a *about) set(f *fold, s *saying, m message) {
 	if !f.ofSession() {
 		return
 	}

@@ -8,8 +8,8 @@ import (
 // list is the conversation as the file has it: what Gemini CLI would read of it.
 type list struct {
 	entries []entry
-	places  map[string]int // by id
-	floor   int64          // up to where places in the file say nothing of the list as it is: it was another then
+	index   map[string]int // by id
+	floor   int64          // up to where index in the file say nothing of the list as it is: it was another then
 }
 
 type entry struct {
@@ -18,24 +18,24 @@ type entry struct {
 	start  int64 // where the line stands that brought it first; -1: it came in a list
 }
 
-func newList() *list { return &list{places: make(map[string]int)} }
+func newList() *list { return &list{index: make(map[string]int)} }
 
 func (l *list) len() int { return len(l.entries) }
 
 func (l *list) find(id string) (int, bool) {
-	i, ok := l.places[id]
+	i, ok := l.index[id]
 	return i, ok
 }
 
 func (l *list) push(e entry) {
-	l.places[e.id] = len(l.entries)
+	l.index[e.id] = len(l.entries)
 	l.entries = append(l.entries, e)
 }
 
 // cut leaves the first n messages.
 func (l *list) cut(n int) {
 	for _, e := range l.entries[n:] {
-		delete(l.places, e.id)
+		delete(l.index, e.id)
 	}
 	l.entries = l.entries[:n]
 }
@@ -43,12 +43,12 @@ func (l *list) cut(n int) {
 // set puts another list in its place, and returns what the thread is then: what it had, and
 // turns for what is new or says something else. It is false if nothing changes.
 func (l *list) set(messages []message) (items []events.Item, changed bool) {
-	old, places := l.entries, l.places
-	l.entries, l.places = nil, make(map[string]int, len(messages))
+	old, index := l.entries, l.index
+	l.entries, l.index = nil, make(map[string]int, len(messages))
 	changed = len(messages) != len(old)
 	for i, m := range messages {
 		e := entry{id: m.id, digest: m.digest(), start: -1}
-		k, known := places[m.id]
+		k, known := index[m.id]
 		if known && old[k].digest.covers(e.digest) {
 			l.push(old[k])
 			items = keep(items, k)
@@ -138,7 +138,7 @@ func (f *fold) rewind(s *saying, id string) {
 	}
 	f.list.cut(i)
 	if to > f.list.floor && f.file.Thread == agents.Main {
-		s.Before = append(s.Before, agents.Fact{Key: "rewound", Payload: &events.SessionRewound{Reason: reason, Raw: s.line}, Place: &agents.Place{Stem: f.file.Stem, End: to}})
+		s.Before = append(s.Before, agents.Fact{Key: "rewound", Payload: &events.SessionRewound{Reason: reason, Raw: s.line}, Position: &agents.Position{Stem: f.file.Stem, End: to}})
 		return
 	}
 	f.list.floor = s.at.End

@@ -53,18 +53,18 @@ func messagesOf(raw json.RawMessage) []message {
 		return nil
 	}
 	var out []message
-	places := make(map[string]int)
+	index := make(map[string]int)
 	for _, elem := range list {
 		m, isObject := objectOf(elem)
 		msg, ok := messageOf(elem, m)
 		if !isObject || !ok {
 			continue
 		}
-		if i, again := places[msg.id]; again {
+		if i, again := index[msg.id]; again {
 			out[i] = msg
 			continue
 		}
-		places[msg.id] = len(out)
+		index[msg.id] = len(out)
 		out = append(out, msg)
 	}
 	return out

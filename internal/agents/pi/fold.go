@@ -19,7 +19,7 @@ type fold struct {
 	begun  bool   // the first line was read
 	origin int64  // where the first line ends
 	leaf   string // the entry that was read last; "": none was since the header
-	places map[string]int64
+	ends   map[string]int64
 	copied time.Time // entries that are older are copies of the parent's; zero: there are none
 	title  string
 	models agents.Models
@@ -29,7 +29,7 @@ type fold struct {
 func newFold(f agents.File) *fold {
 	n, _ := nameOf(f.Name)
 	n.id = strings.TrimPrefix(f.Session, name+"/")
-	return &fold{file: f, name: n, places: make(map[string]int64)}
+	return &fold{file: f, name: n, ends: make(map[string]int64)}
 }
 
 // Quiet implements agents.Fold. pi says itself when a turn ends.
@@ -143,17 +143,17 @@ func (f *fold) move(s *saying) {
 		return
 	}
 	if s.parent != f.leaf {
-		to, known := f.places[s.parent]
+		to, known := f.ends[s.parent]
 		if !known {
 			to = f.origin
 		}
 		if known || f.leaf != "" {
 			s.Before = append(s.Before, agents.Fact{Key: "rewound" + s.key, Time: s.time,
-				Payload: &events.SessionRewound{Reason: "source", Raw: links(s.entry)}, Place: &agents.Place{Stem: f.file.Stem, End: to}})
+				Payload: &events.SessionRewound{Reason: "source", Raw: links(s.entry)}, Position: &agents.Position{Stem: f.file.Stem, End: to}})
 		}
 	}
 	f.leaf = s.id
-	f.places[s.id] = s.at.End
+	f.ends[s.id] = s.at.End
 }
 
 // links spells what an entry is and what it follows.

@@ -75,13 +75,13 @@ func (v version) isThere() bool { return v.ObjectInfo != nil && !v.Deleted }
 // isLink reports whether it leads to another one.
 func (v version) isLink() bool { return v.Opts != nil && v.Opts.Link != nil }
 
-func (v version) describe(name string) layouts.Entry {
-	e := layouts.Entry{Name: name, Size: int64(v.Size), Mode: layouts.FileMode(0), ModTime: v.ModTime, Version: v.NUID}
+func (v version) describe(name string) layouts.FileInfo {
+	e := layouts.FileInfo{Name: name, Size: int64(v.Size), Mode: layouts.FileMode(0), ModTime: v.ModTime, Version: v.NUID}
 	if bits, err := strconv.ParseUint(v.Metadata[modeKey], 8, 32); err == nil {
 		e.Mode = fs.FileMode(bits) & fs.ModePerm
 	}
 	if v.isLink() {
-		e = layouts.Entry{Name: name, Size: -1}
+		e = layouts.FileInfo{Name: name, Size: -1}
 	}
 	return e
 }
@@ -146,13 +146,13 @@ func refused(op, path string, err error) error {
 }
 
 // Stat implements Storage.
-func (s *Storage) Stat(ctx context.Context, path string) (layouts.Entry, error) {
+func (s *Storage) Stat(ctx context.Context, path string) (layouts.FileInfo, error) {
 	v, err := s.newest(ctx, path)
 	if err == nil && !v.isThere() {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return layouts.Entry{}, refused("stat", path, err)
+		return layouts.FileInfo{}, refused("stat", path, err)
 	}
 	return v.describe(path[strings.LastIndexByte(path, '/')+1:]), nil
 }
@@ -405,7 +405,7 @@ func (s *Storage) Delete(ctx context.Context, path string) error {
 }
 
 // List implements Storage.
-func (s *Storage) List(ctx context.Context, folder string) ([]layouts.Entry, error) {
+func (s *Storage) List(ctx context.Context, folder string) ([]layouts.FileInfo, error) {
 	return layouts.ListFound(folder, s.Walk(ctx, folder))
 }
 
@@ -435,7 +435,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 				continue
 			}
 			if f.Size == 0 {
-				f.Entry = version{ObjectInfo: info}.describe(f.Name)
+				f.FileInfo = version{ObjectInfo: info}.describe(f.Name)
 			}
 			if !yield(f, nil) {
 				return

@@ -12,7 +12,7 @@ func found(name string) layouts.Found {
 	path, ok := filename.OfText(name)
 	if !ok || layouts.CheckPath(path) != nil {
 		odd := strings.ReplaceAll(name, "/", ":")
-		return layouts.Found{Path: odd, Entry: layouts.Entry{Name: odd, Size: -1}}
+		return layouts.Found{Path: odd, FileInfo: layouts.FileInfo{Name: odd, Size: -1}}
 	}
-	return layouts.Found{Path: path, Entry: layouts.Entry{Name: path[strings.LastIndexByte(path, '/')+1:]}}
+	return layouts.Found{Path: path, FileInfo: layouts.FileInfo{Name: path[strings.LastIndexByte(path, '/')+1:]}}
 }

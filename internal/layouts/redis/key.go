@@ -48,7 +48,7 @@ func found(key string) layouts.Found {
 		}
 		names = append(names, part)
 		if !more {
-			return layouts.Found{Path: strings.Join(names, "/"), Entry: layouts.Entry{Name: part}}
+			return layouts.Found{Path: strings.Join(names, "/"), FileInfo: layouts.FileInfo{Name: part}}
 		}
 		rest = next
 	}
@@ -56,5 +56,5 @@ func found(key string) layouts.Found {
 
 func odd(names []string, rest string) layouts.Found {
 	rest = cmp.Or(strings.ReplaceAll(rest, "/", ":"), ":")
-	return layouts.Found{Path: path.Join(strings.Join(names, "/"), rest), Entry: layouts.Entry{Name: rest, Size: -1}}
+	return layouts.Found{Path: path.Join(strings.Join(names, "/"), rest), FileInfo: layouts.FileInfo{Name: rest, Size: -1}}
 }

@@ -15,8 +15,8 @@ func TestLimit(t *testing.T) {
 		"text":   func(w io.Writer) (int64, error) { n, err := io.WriteString(w, piece); return int64(n), err },
 		"copied": func(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{strings.NewReader(piece)}) },
 	} {
-		b := &limited{most: len(piece) - 1}
-		if _, err := write(b); err == nil || len(b.content) > b.most {
+		b := &limited{limit: len(piece) - 1}
+		if _, err := write(b); err == nil || len(b.content) > b.limit {
 			t.Errorf("%s: there are %d bytes, and it is %v", name, len(b.content), err)
 		}
 	}

@@ -248,7 +248,7 @@ func (s *Storage) put(ctx context.Context, op, name string, mode fs.FileMode, co
 	if err != nil {
 		return "", err
 	}
-	b := &limited{most: maxSize}
+	b := &limited{limit: maxSize}
 	if err := cmp.Or(content(b), ctx.Err()); err != nil {
 		return "", err
 	}
@@ -270,13 +270,13 @@ func (s *Storage) put(ctx context.Context, op, name string, mode fs.FileMode, co
 // limited is a buffer for an object. It has no method but Write: one that it had of a buffer would
 // be called in its place.
 type limited struct {
-	most    int // bytes
+	limit   int // bytes
 	content []byte
 }
 
 func (b *limited) Write(p []byte) (int, error) {
-	if len(b.content)+len(p) > b.most {
-		return 0, fmt.Errorf("formats/redis: an object has at most %d bytes", b.most)
+	if len(b.content)+len(p) > b.limit {
+		return 0, fmt.Errorf("formats/redis: an object has at limit %d bytes", b.limit)
 	}
 	b.content = append(b.content, p...)
 	return len(p), nil
@@ -296,17 +296,17 @@ func (s *Storage) Append(ctx context.Context, name string, content []byte) error
 }
 
 // Stat implements Storage.
-func (s *Storage) Stat(ctx context.Context, name string) (layouts.Entry, error) {
+func (s *Storage) Stat(ctx context.Context, name string) (layouts.FileInfo, error) {
 	key, err := s.key(name)
 	if err != nil {
-		return layouts.Entry{}, err
+		return layouts.FileInfo{}, err
 	}
 	entries, err := s.stat(ctx, key)
 	if err != nil {
-		return layouts.Entry{}, answered("stat", name, nil, err)
+		return layouts.FileInfo{}, answered("stat", name, nil, err)
 	}
 	if entries[0] == nil {
-		return layouts.Entry{}, answered("stat", name, isNone, nil)
+		return layouts.FileInfo{}, answered("stat", name, isNone, nil)
 	}
 	e := *entries[0]
 	e.Name = name[strings.LastIndexByte(name, '/')+1:]
@@ -314,7 +314,7 @@ func (s *Storage) Stat(ctx context.Context, name string) (layouts.Entry, error) 
 }
 
 // stat describes what is at keys, without names: nil where nothing is.
-func (s *Storage) stat(ctx context.Context, keys ...string) ([]*layouts.Entry, error) {
+func (s *Storage) stat(ctx context.Context, keys ...string) ([]*layouts.FileInfo, error) {
 	args := []any{len(keys)}
 	for _, key := range keys {
 		args = append(args, key)
@@ -327,7 +327,7 @@ func (s *Storage) stat(ctx context.Context, keys ...string) ([]*layouts.Entry, e
 	if len(answer) != len(keys) {
 		return nil, fmt.Errorf("the server answers %v", reply)
 	}
-	entries := make([]*layouts.Entry, len(keys))
+	entries := make([]*layouts.FileInfo, len(keys))
 	for i, of := range answer {
 		var is, mode, id string
 		var size int64
@@ -340,14 +340,14 @@ func (s *Storage) stat(ctx context.Context, keys ...string) ([]*layouts.Entry, e
 		case "stream":
 			entries[i] = entryOf(size, mode, id)
 		default:
-			entries[i] = &layouts.Entry{Size: -1}
+			entries[i] = &layouts.FileInfo{Size: -1}
 		}
 	}
 	return entries, nil
 }
 
-func entryOf(size int64, mode, id string) *layouts.Entry {
-	e := &layouts.Entry{Size: size, Mode: layouts.FileMode(0), Version: id}
+func entryOf(size int64, mode, id string) *layouts.FileInfo {
+	e := &layouts.FileInfo{Size: size, Mode: layouts.FileMode(0), Version: id}
 	if bits, err := strconv.ParseUint(mode, 8, 32); err == nil {
 		e.Mode = fs.FileMode(bits) & fs.ModePerm
 	}
@@ -439,7 +439,7 @@ func (s *Storage) keys(ctx context.Context, folder string) iter.Seq2[[]string, e
 func (s *Storage) found(key string) layouts.Found { return found(strings.TrimPrefix(key, s.o.Prefix)) }
 
 // List implements Storage.
-func (s *Storage) List(ctx context.Context, folder string) ([]layouts.Entry, error) {
+func (s *Storage) List(ctx context.Context, folder string) ([]layouts.FileInfo, error) {
 	if folder != "" {
 		if err := layouts.CheckPath(folder); err != nil {
 			return nil, err
@@ -467,7 +467,7 @@ func (s *Storage) List(ctx context.Context, folder string) ([]layouts.Entry, err
 			keys = append(keys, s.o.Prefix+keyOf(strings.TrimPrefix(folder+"/"+e.Name, "/")))
 		}
 	}
-	stats := make([]*layouts.Entry, 0, len(keys))
+	stats := make([]*layouts.FileInfo, 0, len(keys))
 	for page := range slices.Chunk(keys, pageOf) {
 		entries, err := s.stat(ctx, page...)
 		if err != nil {
@@ -500,7 +500,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 			}
 		}
 		for page, err := range s.keys(ctx, folder) {
-			var entries []*layouts.Entry
+			var entries []*layouts.FileInfo
 			if err == nil {
 				entries, err = s.stat(ctx, page...)
 			}
@@ -515,7 +515,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 				}
 				if f.Size == 0 {
 					entries[i].Name = f.Name
-					f.Entry = *entries[i]
+					f.FileInfo = *entries[i]
 				}
 				if !yield(f, nil) {
 					return

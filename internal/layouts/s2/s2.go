@@ -43,7 +43,7 @@ const (
 
 // file is what the records of a stream come to.
 type file struct {
-	layouts.Entry
+	layouts.FileInfo
 	there   bool
 	content []byte
 	foreign bool                // the content is of records that have no headers of ours
@@ -156,12 +156,12 @@ func (s *Storage) Read(ctx context.Context, path string) (io.ReadCloser, error) 
 }
 
 // Stat implements Storage. It reads the file.
-func (s *Storage) Stat(ctx context.Context, path string) (layouts.Entry, error) {
+func (s *Storage) Stat(ctx context.Context, path string) (layouts.FileInfo, error) {
 	f, err := s.load(ctx, "stat", path)
 	if err != nil {
-		return layouts.Entry{}, err
+		return layouts.FileInfo{}, err
 	}
-	return f.Entry, nil
+	return f.FileInfo, nil
 }
 
 // Write implements Storage.
@@ -251,13 +251,13 @@ func (s *Storage) found(name string) layouts.Found {
 	path, ok := filename.OfText(strings.TrimPrefix(name, s.o.Prefix))
 	if !ok || layouts.CheckPath(path) != nil {
 		odd := strings.ReplaceAll(strings.TrimPrefix(name, s.o.Prefix), "/", ":")
-		return layouts.Found{Path: odd, Entry: layouts.Entry{Name: odd, Size: -1}}
+		return layouts.Found{Path: odd, FileInfo: layouts.FileInfo{Name: odd, Size: -1}}
 	}
-	return layouts.Found{Path: path, Entry: layouts.Entry{Name: path[strings.LastIndexByte(path, '/')+1:]}}
+	return layouts.Found{Path: path, FileInfo: layouts.FileInfo{Name: path[strings.LastIndexByte(path, '/')+1:]}}
 }
 
 // List implements Storage. It reads all files below the folder.
-func (s *Storage) List(ctx context.Context, folder string) ([]layouts.Entry, error) {
+func (s *Storage) List(ctx context.Context, folder string) ([]layouts.FileInfo, error) {
 	return layouts.ListFound(folder, s.Walk(ctx, folder))
 }
 
@@ -276,7 +276,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 		err := s.names(ctx, prefix, func(name string) bool {
 			f := s.found(name)
 			if f.Size == 0 {
-				entry, err := s.Stat(ctx, f.Path)
+				info, err := s.Stat(ctx, f.Path)
 				if errors.Is(err, fs.ErrNotExist) {
 					return true
 				}
@@ -285,7 +285,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 					ended = true
 					return false
 				}
-				f.Entry = entry
+				f.FileInfo = info
 			}
 			ended = !yield(f, nil)
 			return !ended

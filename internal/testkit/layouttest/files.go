@@ -24,12 +24,12 @@ type files struct {
 	modes           map[string]fs.FileMode // nil: nobody asks
 }
 
-func (f files) Stat(_ context.Context, name string) (layouts.Entry, error) {
+func (f files) Stat(_ context.Context, name string) (layouts.FileInfo, error) {
 	content, ok := f.content[name]
 	if !ok {
-		return layouts.Entry{}, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+		return layouts.FileInfo{}, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
 	}
-	return layouts.Entry{Name: path.Base(name), Size: int64(len(content))}, nil
+	return layouts.FileInfo{Name: path.Base(name), Size: int64(len(content))}, nil
 }
 
 func (f files) Write(_ context.Context, name string, mode fs.FileMode, content func(io.Writer) error) error {

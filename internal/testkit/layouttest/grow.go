@@ -21,7 +21,7 @@ func CheckGrowth(t testing.TB, st layouts.Target, l layouts.Grower, root layouts
 		if err != nil {
 			t.Fatal(err)
 		}
-		unit, ok, err := l.Unit(t.Context(), asOfOffset(st, rec.Offset), root, rec.Subject)
+		unit, ok, err := l.Entry(t.Context(), asOfOffset(st, rec.Offset), root, rec.Subject)
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -32,14 +32,14 @@ func CheckGrowth(t testing.TB, st layouts.Target, l layouts.Grower, root layouts
 	for unit, records := range all {
 		at := make([]*Shown, len(records))
 		for i, rec := range records {
-			p, err := l.Place(t.Context(), asOfOffset(st, rec.Offset), root, unit)
+			p, err := l.Location(t.Context(), asOfOffset(st, rec.Offset), root, unit)
 			if errors.Is(err, projector.ErrNotFound) {
 				continue
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			at[i] = UnitFiles(t, asOfOffset(st, rec.Offset), l, root, unit, p.Path)
+			at[i] = EntryFiles(t, asOfOffset(st, rec.Offset), l, root, unit, p.Path)
 		}
 		for i, first := range records {
 			var before any // found as of the first

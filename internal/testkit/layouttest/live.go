@@ -42,14 +42,14 @@ func Units(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root
 	t.Helper()
 	ctx := t.Context()
 	type placed struct {
-		layouts.Place
+		layouts.Location
 		unit  events.Subject
 		first events.Offset
 	}
 	var list []placed
 	seen := make(map[events.Subject]bool)
 	for _, sub := range subjects(t, src) {
-		unit, ok, err := l.Unit(ctx, src, root, sub)
+		unit, ok, err := l.Entry(ctx, src, root, sub)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func Units(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root
 			continue
 		}
 		seen[unit] = true
-		p, err := l.Place(ctx, src, root, unit)
+		p, err := l.Location(ctx, src, root, unit)
 		if errors.Is(err, projector.ErrNotFound) {
 			continue
 		}
@@ -72,17 +72,17 @@ func Units(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root
 	var names layouts.Names
 	shown := make(map[events.Subject]*Shown)
 	for _, p := range list {
-		shown[p.unit] = UnitFiles(t, src, l, root, p.unit, names.Place(p.Place))
+		shown[p.unit] = EntryFiles(t, src, l, root, p.unit, names.Assign(p.Location))
 	}
 	return shown
 }
 
-// UnitFiles returns what a unit shows at a place.
-func UnitFiles(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root, unit events.Subject, at string) *Shown {
+// EntryFiles returns what a unit shows at a place.
+func EntryFiles(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root, unit events.Subject, at string) *Shown {
 	t.Helper()
 	u := &Shown{unit, at, make(map[string]string), make(map[string]fs.FileMode)}
 	last := ""
-	for f, err := range l.UnitFiles(t.Context(), src, root, unit, at) {
+	for f, err := range l.EntryFiles(t.Context(), src, root, unit, at) {
 		var b bytes.Buffer
 		if err == nil {
 			err = f.Write(&b)
@@ -140,9 +140,9 @@ func AllFiles(t testing.TB, shown map[events.Subject]*Shown) (files map[string]s
 	return files, modes
 }
 
-// CheckUnits holds what the units of a store show to what an export of all of it writes, and
+// CheckEntries holds what the units of a store show to what an export of all of it writes, and
 // finds each by its files.
-func CheckUnits(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root) map[events.Subject]*Shown {
+func CheckEntries(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root) map[events.Subject]*Shown {
 	t.Helper()
 	shown := Units(t, src, l, root)
 	have, modes := AllFiles(t, shown)
@@ -158,7 +158,7 @@ func CheckUnits(t testing.TB, src layouts.Source, l layouts.Layout, root layouts
 	}
 	for unit, u := range shown {
 		for name := range u.Files {
-			if sub, ok, err := l.UnitAt(t.Context(), src, root, name); err != nil || !ok || sub != unit {
+			if sub, ok, err := l.EntryAt(t.Context(), src, root, name); err != nil || !ok || sub != unit {
 				t.Errorf("%s is of %s, not %s: %v, %v", name, unit, sub, ok, err)
 			}
 		}
@@ -492,7 +492,7 @@ func CheckRemovals(t testing.TB, l layouts.Layout, root layouts.Root, st layouts
 			}
 			continue
 		}
-		if _, err := l.Place(ctx, st, root, unit); n == 0 || !errors.Is(err, projector.ErrNotFound) {
+		if _, err := l.Location(ctx, st, root, unit); n == 0 || !errors.Is(err, projector.ErrNotFound) {
 			t.Errorf("%s was removed by %d appends, and is there: %v", unit, n, err)
 		}
 		if n := Removed(t, l, st, unit); n != 0 {

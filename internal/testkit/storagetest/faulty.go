@@ -180,7 +180,7 @@ func Bytes[T string | []byte](content T) func(io.Writer) error {
 }
 
 // List implements Storage.
-func (f *Faulty) List(ctx context.Context, name string) (list []layouts.Entry, err error) {
+func (f *Faulty) List(ctx context.Context, name string) (list []layouts.FileInfo, err error) {
 	err = f.call("list", name, func() (err error) { list, err = f.st.List(ctx, name); return err })
 	if err != nil {
 		return nil, err
@@ -201,10 +201,10 @@ func (f *Faulty) Read(ctx context.Context, name string) (r io.ReadCloser, err er
 }
 
 // Stat implements Storage.
-func (f *Faulty) Stat(ctx context.Context, name string) (e layouts.Entry, err error) {
+func (f *Faulty) Stat(ctx context.Context, name string) (e layouts.FileInfo, err error) {
 	err = f.call("stat", name, func() (err error) { e, err = f.st.Stat(ctx, name); return err })
 	if err != nil {
-		return layouts.Entry{}, err
+		return layouts.FileInfo{}, err
 	}
 	return e, nil
 }

@@ -159,8 +159,8 @@ func (m *Mem) fileLocked(op, name string) (*node, error) {
 	return e.node, nil
 }
 
-func (e entry) describe() layouts.Entry {
-	d := layouts.Entry{Name: e.name, Mode: e.mode, ModTime: e.time, Version: e.version}
+func (e entry) describe() layouts.FileInfo {
+	d := layouts.FileInfo{Name: e.name, Mode: e.mode, ModTime: e.time, Version: e.version}
 	switch e.kind {
 	case file:
 		d.Size = int64(len(e.content))
@@ -173,7 +173,7 @@ func (e entry) describe() layouts.Entry {
 }
 
 // List implements Storage.
-func (m *Mem) List(_ context.Context, name string) ([]layouts.Entry, error) {
+func (m *Mem) List(_ context.Context, name string) ([]layouts.FileInfo, error) {
 	if name != "" {
 		if err := layouts.CheckPath(name); err != nil {
 			return nil, err
@@ -185,11 +185,11 @@ func (m *Mem) List(_ context.Context, name string) ([]layouts.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]layouts.Entry, 0, len(dir.entries))
+	list := make([]layouts.FileInfo, 0, len(dir.entries))
 	for _, e := range dir.entries {
 		list = append(list, e.describe())
 	}
-	slices.SortFunc(list, func(a, b layouts.Entry) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b layouts.FileInfo) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
@@ -205,15 +205,15 @@ func (m *Mem) Read(_ context.Context, name string) (io.ReadCloser, error) {
 }
 
 // Stat implements Storage.
-func (m *Mem) Stat(_ context.Context, name string) (layouts.Entry, error) {
+func (m *Mem) Stat(_ context.Context, name string) (layouts.FileInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, e, err := m.atLocked("stat", name, false)
 	if err != nil {
-		return layouts.Entry{}, err
+		return layouts.FileInfo{}, err
 	}
 	if e.node == nil {
-		return layouts.Entry{}, fault("stat", name, fs.ErrNotExist)
+		return layouts.FileInfo{}, fault("stat", name, fs.ErrNotExist)
 	}
 	return e.describe(), nil
 }

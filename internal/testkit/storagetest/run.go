@@ -167,7 +167,7 @@ func files(t *testing.T, st layouts.Storage, l Limits) {
 	wantText(t, st, "a/b.json", "3")
 }
 
-func sameEntry(a, b layouts.Entry) bool {
+func sameEntry(a, b layouts.FileInfo) bool {
 	same := a.ModTime.Equal(b.ModTime)
 	a.ModTime, b.ModTime = time.Time{}, time.Time{}
 	return same && a == b
@@ -359,7 +359,7 @@ func names(t *testing.T, st layouts.Storage, l Limits) {
 	}
 	list, err := st.List(ctx, "many")
 	must(t, err)
-	if len(list) != len(want) || !slices.IsSortedFunc(list, func(a, b layouts.Entry) int { return strings.Compare(a.Name, b.Name) }) {
+	if len(list) != len(want) || !slices.IsSortedFunc(list, func(a, b layouts.FileInfo) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Errorf("%d are listed, want %d, sorted", len(list), len(want))
 	}
 	for n, e := range list {
@@ -684,7 +684,7 @@ func RunCut(t *testing.T, c *Cut, open func(t *testing.T) layouts.Storage) {
 	if seen["old "] == 0 || seen["new!"] == 0 {
 		t.Errorf("seen %v", seen)
 	}
-	if list, err := st.List(ctx, "f"); err != nil || slices.ContainsFunc(list, func(e layouts.Entry) bool { return !layouts.IsTemporary(e.Name) && e.Name != "x" }) {
+	if list, err := st.List(ctx, "f"); err != nil || slices.ContainsFunc(list, func(e layouts.FileInfo) bool { return !layouts.IsTemporary(e.Name) && e.Name != "x" }) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

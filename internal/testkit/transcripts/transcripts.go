@@ -107,7 +107,7 @@ func (l *Log) facts(f *file, session string, facts []agents.Fact, keys map[strin
 			l.first[session] = l.add(session, p)
 			continue
 		case *events.SessionRewound:
-			q.To = l.place(f, session, *fact.Place)
+			q.To = l.place(f, session, *fact.Position)
 		case *events.ThreadReplaced:
 			for thread := range q.Threads {
 				p = fact.Fit(len(l.Live(session, thread)))
@@ -118,7 +118,7 @@ func (l *Log) facts(f *file, session string, facts []agents.Fact, keys map[strin
 }
 
 // place finds the event at a place.
-func (l *Log) place(f *file, session string, p agents.Place) events.Offset {
+func (l *Log) place(f *file, session string, p agents.Position) events.Offset {
 	l.t.Helper()
 	if p.End == 0 {
 		return l.first[session]

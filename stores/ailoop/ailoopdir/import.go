@@ -92,7 +92,7 @@ func (store) Document(string, string, string) events.Subject { return events.Sub
 func (store) View(src layouts.Source, s *projector.Session) view { return view{src, s} }
 
 // Birth implements sessiondir.Store: a file says nothing of it.
-func (store) Birth(*sessiondir.Intake, sessiondir.Unit) string { return "" }
+func (store) Birth(*sessiondir.Intake, sessiondir.Entry) string { return "" }
 
 // Begin implements sessiondir.Store. The one file that was asked for has to be there.
 func (st store) Begin(in *sessiondir.Intake) (store, error) {
@@ -100,26 +100,26 @@ func (st store) Begin(in *sessiondir.Intake) (store, error) {
 		return st, nil
 	}
 	var err error
-	st.one, err = read(in.Folder(unitOf(st.name)), st.full)
+	st.one, err = read(in.Folder(entryOf(st.name)), st.full)
 	return st, err
 }
 
-func unitOf(name string) sessiondir.Unit {
+func entryOf(name string) sessiondir.Entry {
 	id, _ := idOf(name)
-	return sessiondir.Unit{ID: id, File: name}
+	return sessiondir.Entry{ID: id, File: name}
 }
 
 // Units implements sessiondir.Store. Each file of the storage is a snapshot; folders are left
 // alone, and unless it is a part of a folder files that are not called so.
-func (st store) Units(in *sessiondir.Intake, _ string) (list []sessiondir.Unit, err error) {
-	entries := []layouts.Entry{{Name: st.name}}
+func (st store) Entries(in *sessiondir.Intake, _ string) (list []sessiondir.Entry, err error) {
+	entries := []layouts.FileInfo{{Name: st.name}}
 	if st.full == "" {
 		if entries, err = in.Tree.Entries("."); err != nil {
 			return nil, err
 		}
 	}
 	for _, e := range entries {
-		u := unitOf(e.Name)
+		u := entryOf(e.Name)
 		switch {
 		case e.Dir, st.full == "" && !in.Options.Part && !strings.HasSuffix(e.Name, suffix):
 		case sessiondir.IsOdd(e):

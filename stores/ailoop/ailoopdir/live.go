@@ -12,9 +12,9 @@ import (
 )
 
 // Unit implements layouts.Layout. The document of a file that is kept whole is its history's.
-func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	if sub.IsSession() || sub.Kind != events.KindFile {
-		return l.Layout.Unit(ctx, src, root, sub)
+		return l.Layout.Entry(ctx, src, root, sub)
 	}
 	have, err := sessiondir.Load(ctx, src, sub)
 	s, ok := have.Session()
@@ -22,13 +22,13 @@ func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root,
 }
 
 // Place implements layouts.Layout: the file of a history.
-func (l Layout) Place(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject) (layouts.Place, error) {
-	o, err := sessiondir.Outline(ctx, src, l.Store, root, unit)
-	if err == nil && !strings.HasPrefix(unit.ID, prefix) {
-		err = fmt.Errorf("%s is not called as a history is: %w", unit, projector.ErrNotFound)
+func (l Layout) Location(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject) (layouts.Location, error) {
+	o, err := sessiondir.Outline(ctx, src, l.Store, root, entry)
+	if err == nil && !strings.HasPrefix(entry.ID, prefix) {
+		err = fmt.Errorf("%s is not called as a history is: %w", entry, projector.ErrNotFound)
 	}
 	if err != nil {
-		return layouts.Place{}, err
+		return layouts.Location{}, err
 	}
-	return layouts.Place{Path: fileOf(&projector.Session{Subject: unit, Ledger: o.Ledger()})}, nil
+	return layouts.Location{Path: fileOf(&projector.Session{Subject: entry, Ledger: o.Ledger()})}, nil
 }

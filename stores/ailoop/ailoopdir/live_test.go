@@ -28,11 +28,11 @@ func TestUnits(t *testing.T) {
 		if r, err := l.ImportFrom(t.Context(), st, layouttest.InMemory(t, files, 0o600), root, layouts.ImportOptions{}); err != nil || r.Added != len(files) {
 			rt.Fatalf("%+v, %v", r, err)
 		}
-		have, _ := layouttest.AllFiles(t, layouttest.CheckUnits(t, st, l, root))
+		have, _ := layouttest.AllFiles(t, layouttest.CheckEntries(t, st, l, root))
 		layouttest.MustEqual(t, files, have)
 		layouttest.CheckAlone(t, l, root, st, open)
 		layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)), 1)
-		layouttest.CheckUnits(t, st, l, root)
+		layouttest.CheckEntries(t, st, l, root)
 		layouttest.CheckRemovals(t, l, root, st, none)
 	}))
 	t.Run("H-05 from a folder as from memory", func(t *testing.T) {
@@ -43,9 +43,9 @@ func TestUnits(t *testing.T) {
 		}
 		shown := layouttest.Units(t, a, l, rootOf(t, a, "history/chat.txt"))
 		if len(shown) != 1 {
-			t.Fatalf("%d units", len(shown))
+			t.Fatalf("%d entries", len(shown))
 		}
-		layouttest.CheckUnits(t, a, l, rootOf(t, a, "history/chat.txt"))
+		layouttest.CheckEntries(t, a, l, rootOf(t, a, "history/chat.txt"))
 		if _, err := l.ImportFrom(t.Context(), b, layouttest.InMemory(t, map[string]string{"chat.txt": pretty(t, "true,false", message1, message2)}, 0o644), root, layouts.ImportOptions{Part: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -60,12 +60,12 @@ func TestUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		live := layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
-		if shown := layouttest.CheckUnits(t, st, l, live); len(shown) != 1 {
-			t.Fatalf("%d units", len(shown))
+		if shown := layouttest.CheckEntries(t, st, l, live); len(shown) != 1 {
+			t.Fatalf("%d entries", len(shown))
 		}
 		layouttest.CheckAlone(t, l, live, st, open)
 		layouttest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(1, 1)), 15)
-		layouttest.CheckUnits(t, st, l, live)
+		layouttest.CheckEntries(t, st, l, live)
 		layouttest.CheckRemovals(t, l, live, st, none)
 	})
 	t.Run("H-05 live histories", func(t *testing.T) {
@@ -76,9 +76,9 @@ func TestUnits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		layouttest.CheckUnits(t, st, l, live)
+		layouttest.CheckEntries(t, st, l, live)
 		layouttest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(1, 1)), 20)
-		layouttest.CheckUnits(t, st, l, live)
+		layouttest.CheckEntries(t, st, l, live)
 		layouttest.CheckRemovals(t, l, live, st, none)
 	})
 }

@@ -48,7 +48,7 @@ func (p *plan) applyStep(ctx context.Context, w *sessiondir.Writer, s step) erro
 // Seal implements sessiondir.Sealer. It settles how each file is spelled, now that the state shows what it renders:
 // a file that does not come out is kept whole for as long as the state renders
 // that, and one that is gone stays away for as long.
-func (u *unit) Seal(ctx context.Context, v view, origin *events.Origin) error {
+func (u *folder) Seal(ctx context.Context, v view, origin *events.Origin) error {
 	wanted, err := u.spellings(ctx, v, origin)
 	if err != nil || len(wanted) == 0 {
 		return err
@@ -85,7 +85,7 @@ func (u *unit) Seal(ctx context.Context, v view, origin *events.Origin) error {
 
 // spellings returns the formats that the session does not have yet. Files that must
 // be kept whole are kept.
-func (u *unit) spellings(ctx context.Context, v view, origin *events.Origin) (map[string]events.FileFormat, error) {
+func (u *folder) spellings(ctx context.Context, v view, origin *events.Origin) (map[string]events.FileFormat, error) {
 	wanted := make(map[string]events.FileFormat)
 	for _, f := range u.Files {
 		format := f.Format
@@ -125,7 +125,7 @@ func (u *unit) spellings(ctx context.Context, v view, origin *events.Origin) (ma
 
 // asRendered says for how long a file stays as it was found: for as long as the state
 // renders this in its place; "" is for ever, as it renders nothing there.
-func asRendered(u *unit, name string, data []byte) string {
+func asRendered(u *folder, name string, data []byte) string {
 	if partOf(u.ID, name) == partOther {
 		return ""
 	}

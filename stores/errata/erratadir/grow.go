@@ -19,17 +19,17 @@ type grown struct {
 
 // Growth implements layouts.Grower: prompts are appended to prompt_history.jsonl. Every other file
 // is one JSON value.
-func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
-	if len(others) > 0 || !unit.IsSession() || unit.ID != promptsID || at != promptsName {
+func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
+	if len(others) > 0 || !entry.IsSession() || entry.ID != promptsID || at != promptsName {
 		return layouts.Growth{}, false, nil
 	}
 	g, ok := known.(grown)
 	var err error
 	if ok {
-		g.turns, ok, err = g.turns.Next(ctx, src, unit, since, promptsID)
+		g.turns, ok, err = g.turns.Next(ctx, src, entry, since, promptsID)
 	}
 	if err == nil && !ok {
-		g, ok, err = grownSince(ctx, src, root, unit, since)
+		g, ok, err = grownSince(ctx, src, root, entry, since)
 	}
 	if err != nil || !ok || g.turns.Had == 0 {
 		return layouts.Growth{}, false, err
@@ -43,8 +43,8 @@ func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root,
 	return layouts.Growth{Added: []layouts.Addition{{Path: at, Data: more}}, Known: g}, err == nil, err
 }
 
-func grownSince(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, since events.Offset) (g grown, ok bool, err error) {
-	o, err := sessiondir.Outline(ctx, src, store{}, root, unit)
+func grownSince(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject, since events.Offset) (g grown, ok bool, err error) {
+	o, err := sessiondir.Outline(ctx, src, store{}, root, entry)
 	if err != nil {
 		return g, false, err
 	}

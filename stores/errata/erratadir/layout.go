@@ -22,7 +22,7 @@ type Layout struct {
 	// typed or answered. Prompts, recipes and every other file are left out.
 	Redact bool
 
-	sessiondir.Layout[store, *unit, view]
+	sessiondir.Layout[store, *folder, view]
 }
 
 var (

@@ -16,53 +16,53 @@ import (
 )
 
 // Unit implements layouts.Layout. The recipes that no import brought are one file.
-func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch sub.Kind {
 	case kindRecipe:
 		return documentOf(src.Namespace(), root.Name, recipesName), hasLiveRecipes(root), nil
 	case panel.KindRecipeText:
 		return events.Session(sub.Namespace, sub.ID), true, nil
 	}
-	return l.Layout.Unit(ctx, src, root, sub)
+	return l.Layout.Entry(ctx, src, root, sub)
 }
 
 // hasLiveRecipes reports whether recipes that no import brought are shown in a root.
 func hasLiveRecipes(root layouts.Root) bool { return root.Name == layouts.LiveRoot }
 
 // isLiveRecipes reports whether a unit is the file of those.
-func isLiveRecipes(root layouts.Root, unit events.Subject) bool {
-	return hasLiveRecipes(root) && unit == documentOf(unit.Namespace, root.Name, recipesName)
+func isLiveRecipes(root layouts.Root, entry events.Subject) bool {
+	return hasLiveRecipes(root) && entry == documentOf(entry.Namespace, root.Name, recipesName)
 }
 
 // Place implements layouts.Layout: the folder of a session, or the file that it is.
-func (l Layout) Place(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject) (layouts.Place, error) {
-	if !unit.IsSession() {
-		f, err := documentFile(ctx, src, root, unit)
-		return layouts.Place{Path: f.Path}, err
+func (l Layout) Location(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject) (layouts.Location, error) {
+	if !entry.IsSession() {
+		f, err := documentFile(ctx, src, root, entry)
+		return layouts.Location{Path: f.Path}, err
 	}
-	own, single := beside[unit.ID]
+	own, single := beside[entry.ID]
 	if !single {
-		return l.Layout.Place(ctx, src, root, unit)
+		return l.Layout.Location(ctx, src, root, entry)
 	}
-	o, err := sessiondir.Outline(ctx, src, l.Store, root, unit)
+	o, err := sessiondir.Outline(ctx, src, l.Store, root, entry)
 	if err != nil {
-		return layouts.Place{}, err
+		return layouts.Location{}, err
 	}
 	s, err := o.Session(ctx)
 	if err != nil {
-		return layouts.Place{}, err
+		return layouts.Location{}, err
 	}
 	_, ok, err := newView(src, s).File(ctx, own)
 	if err == nil && !ok {
-		err = fmt.Errorf("%s has no file: %w", unit, projector.ErrNotFound)
+		err = fmt.Errorf("%s has no file: %w", entry, projector.ErrNotFound)
 	}
-	return layouts.Place{Path: own}, err
+	return layouts.Location{Path: own}, err
 }
 
 // documentFile is the file of a unit that is a document.
-func documentFile(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject) (layouts.File, error) {
-	f, err := sessiondir.RootFile(ctx, src, root.Name, unit)
-	if err == nil || !isLiveRecipes(root, unit) {
+func documentFile(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject) (layouts.File, error) {
+	f, err := sessiondir.RootFile(ctx, src, root.Name, entry)
+	if err == nil || !isLiveRecipes(root, entry) {
 		return f, err
 	}
 	data, other := liveRecipes(ctx, src)
@@ -72,17 +72,17 @@ func documentFile(ctx context.Context, src layouts.Source, root layouts.Root, un
 	return privateFile(recipesName, layouts.Exact, data), nil
 }
 
-// UnitFiles implements layouts.Layout.
-func (l Layout) UnitFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
-	if unit.IsSession() {
-		return sessiondir.SessionFiles(ctx, src, l, unit, at)
+// EntryFiles implements layouts.Layout.
+func (l Layout) EntryFiles(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject, at string) iter.Seq2[layouts.File, error] {
+	if entry.IsSession() {
+		return sessiondir.SessionFiles(ctx, src, l, entry, at)
 	}
-	return func(yield func(layouts.File, error) bool) { yield(documentFile(ctx, src, root, unit)) }
+	return func(yield func(layouts.File, error) bool) { yield(documentFile(ctx, src, root, entry)) }
 }
 
-// UnitAt implements layouts.Layout.
-func (l Layout) UnitAt(ctx context.Context, src layouts.Source, root layouts.Root, name string) (events.Subject, bool, error) {
-	sub, ok, err := l.Layout.UnitAt(ctx, src, root, name)
+// EntryAt implements layouts.Layout.
+func (l Layout) EntryAt(ctx context.Context, src layouts.Source, root layouts.Root, name string) (events.Subject, bool, error) {
+	sub, ok, err := l.Layout.EntryAt(ctx, src, root, name)
 	if err != nil || !ok || beside[sub.ID] != name {
 		return sub, ok, err
 	}
@@ -96,21 +96,21 @@ func (l Layout) UnitAt(ctx context.Context, src layouts.Source, root layouts.Roo
 
 // Removal implements layouts.Layout. A session is archived, an unfinished run is not gone on with;
 // prompts, the oldest history and recipes stay.
-func (l Layout) Removal(ctx context.Context, src layouts.Source, unit events.Subject) ([]log.Part, error) {
+func (l Layout) Removal(ctx context.Context, src layouts.Source, entry events.Subject) ([]log.Part, error) {
 	switch {
-	case !unit.IsSession() && isRecipes(path.Base(unit.ID)):
+	case !entry.IsSession() && isRecipes(path.Base(entry.ID)):
 		return nil, nil
-	case unit.IsSession() && unit.ID == headlessID:
-		return cleared(ctx, src, unit)
-	case unit.IsSession() && beside[unit.ID] != "":
+	case entry.IsSession() && entry.ID == headlessID:
+		return cleared(ctx, src, entry)
+	case entry.IsSession() && beside[entry.ID] != "":
 		return nil, nil
 	}
-	return l.Layout.Removal(ctx, src, unit)
+	return l.Layout.Removal(ctx, src, entry)
 }
 
 // cleared is the append by which nobody goes on with an unfinished run.
-func cleared(ctx context.Context, src layouts.Source, unit events.Subject) ([]log.Part, error) {
-	o, err := src.Loader().Peek(ctx, unit)
+func cleared(ctx context.Context, src layouts.Source, entry events.Subject) ([]log.Part, error) {
+	o, err := src.Loader().Peek(ctx, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +118,6 @@ func cleared(ctx context.Context, src layouts.Source, unit events.Subject) ([]lo
 	if open == nil {
 		return nil, nil
 	}
-	e, err := events.New(EventSource, unit, &events.CheckpointCleared{Kind: events.CheckpointResume, ID: open.ID, Reason: "its file was removed"})
-	return []log.Part{{Subject: unit, Expect: log.At(o.Offset()), Events: []events.Event{stamp.Named(e, o.Offset(), "checkpoint", "")}}}, err
+	e, err := events.New(EventSource, entry, &events.CheckpointCleared{Kind: events.CheckpointResume, ID: open.ID, Reason: "its file was removed"})
+	return []log.Part{{Subject: entry, Expect: log.At(o.Offset()), Events: []events.Event{stamp.Named(e, o.Offset(), "checkpoint", "")}}}, err
 }

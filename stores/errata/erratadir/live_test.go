@@ -15,8 +15,8 @@ import (
 )
 
 // stays reports whether a unit stays whatever happens to its files.
-func stays(unit events.Subject) bool {
-	return unit.IsSession() && (unit.ID == "prompts" || unit.ID == "history") || strings.HasSuffix(unit.ID, "/recipes.json")
+func stays(entry events.Subject) bool {
+	return entry.IsSession() && (entry.ID == "prompts" || entry.ID == "history") || strings.HasSuffix(entry.ID, "/recipes.json")
 }
 
 func TestUnits(t *testing.T) {
@@ -35,10 +35,10 @@ func TestUnits(t *testing.T) {
 			}
 			st := openStore(t)
 			root := layouttest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
-			layouttest.CheckUnits(t, st, l, root)
+			layouttest.CheckEntries(t, st, l, root)
 			layouttest.CheckAlone(t, l, root, st, open)
 			layouttest.CheckEdits(t, l, root, st, r, 15)
-			layouttest.CheckUnits(t, st, l, root)
+			layouttest.CheckEntries(t, st, l, root)
 			layouttest.CheckRemovals(t, l, root, st, stays)
 		}
 	})
@@ -65,13 +65,13 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		recipe("rcp_1")
-		shown := layouttest.CheckUnits(t, st, l, root)
+		shown := layouttest.CheckEntries(t, st, l, root)
 		if len(shown) != 3 {
-			t.Errorf("%d units", len(shown))
+			t.Errorf("%d entries", len(shown))
 		}
 		layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 20)
 		recipe("rcp_2")
-		layouttest.CheckUnits(t, st, l, root)
+		layouttest.CheckEntries(t, st, l, root)
 		layouttest.CheckRemovals(t, l, root, st, stays)
 	})
 }

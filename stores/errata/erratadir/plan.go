@@ -28,7 +28,7 @@ type step struct {
 // files are spelled is settled afterwards, when it shows what the state renders.
 type plan struct {
 	view
-	u      *unit
+	u      *folder
 	base   events.Offset // the head that the plan was made on
 	origin *events.Origin
 	steps  []step
@@ -52,7 +52,7 @@ func (p *plan) addAfter(what string, at events.Timestamp, payload func(last even
 }
 
 // Plan implements sessiondir.Found.
-func (u *unit) Plan(ctx context.Context, v view, origin *events.Origin) (sessiondir.Plan, error) {
+func (u *folder) Plan(ctx context.Context, v view, origin *events.Origin) (sessiondir.Plan, error) {
 	p := &plan{view: v, u: u, base: v.s.Offset(), origin: origin, pending: make(map[string][]events.Raw)}
 	if err := p.planHead(ctx); err != nil {
 		return nil, err

@@ -64,14 +64,14 @@ func isLeft(ctx context.Context, in *sessiondir.Intake, full string) (bool, erro
 	if full == recipesName && hasLiveRecipes(root) {
 		return true, in.Spare(ctx, full, takeRecipes(ctx, in, full))
 	}
-	unit, ok, err := Layout{}.UnitAt(ctx, in.Target, root, full)
-	if err != nil || !ok || !unit.IsSession() {
+	entry, ok, err := Layout{}.EntryAt(ctx, in.Target, root, full)
+	if err != nil || !ok || !entry.IsSession() {
 		return false, err
 	}
-	if _, err := (Layout{}).Place(ctx, in.Target, root, unit); err != nil {
+	if _, err := (Layout{}).Location(ctx, in.Target, root, entry); err != nil {
 		return false, nil //nolint:nilerr // it has no file
 	}
-	in.Problem(full, 0, fmt.Sprintf("is not one that %s can have: left as it was", unit.ID))
+	in.Problem(full, 0, fmt.Sprintf("is not one that %s can have: left as it was", entry.ID))
 	return true, nil
 }
 

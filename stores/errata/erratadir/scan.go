@@ -13,7 +13,7 @@ import (
 
 // unit is the folder of a session, or the file beside sessions/ that is one, as
 // the importer found it.
-type unit struct {
+type folder struct {
 	sessiondir.Folder
 
 	metadata   rawjson.Members // of session_metadata.json, its runs emptied
@@ -30,7 +30,7 @@ type unit struct {
 }
 
 // list finds the files of a session.
-func (u *unit) list() error {
+func (u *folder) list() error {
 	own, ok := beside[u.ID]
 	if !ok {
 		return u.List()
@@ -43,22 +43,22 @@ func (u *unit) list() error {
 }
 
 // file returns the file of a path, nil if the unit has none.
-func (u *unit) file(name string) *sessiondir.File {
+func (u *folder) file(name string) *sessiondir.File {
 	return u.find(func(f *sessiondir.File) bool { return f.Path == name })
 }
 
 // of returns the file that holds a part, nil if there is none or nothing could be
 // read from it.
-func (u *unit) of(p part) *sessiondir.File {
+func (u *folder) of(p part) *sessiondir.File {
 	return u.find(func(f *sessiondir.File) bool { return f.Value && partOf(u.ID, f.Path) == p })
 }
 
 // has reports whether there is a file for a part, whatever is in it.
-func (u *unit) has(p part) bool {
+func (u *folder) has(p part) bool {
 	return u.find(func(f *sessiondir.File) bool { return partOf(u.ID, f.Path) == p }) != nil
 }
 
-func (u *unit) find(is func(*sessiondir.File) bool) *sessiondir.File {
+func (u *folder) find(is func(*sessiondir.File) bool) *sessiondir.File {
 	if i := slices.IndexFunc(u.Files, is); i >= 0 {
 		return u.Files[i]
 	}
@@ -66,10 +66,10 @@ func (u *unit) find(is func(*sessiondir.File) bool) *sessiondir.File {
 }
 
 // Birth implements sessiondir.Found.
-func (u *unit) Birth() string { return u.birth }
+func (u *folder) Birth() string { return u.birth }
 
 // Scan implements sessiondir.Found.
-func (u *unit) Scan(context.Context, view) error {
+func (u *folder) Scan(context.Context, view) error {
 	for _, f := range u.Files {
 		if err := u.scanFile(f, partOf(u.ID, f.Path)); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (u *unit) Scan(context.Context, view) error {
 	return u.begin()
 }
 
-func (u *unit) scanFile(f *sessiondir.File, p part) error {
+func (u *folder) scanFile(f *sessiondir.File, p part) error {
 	if p == partOther || f.Size > int64(u.Limit) {
 		if p != partOther {
 			f.Problem(0, fmt.Sprintf("longer than %d bytes: kept as it is", u.Limit))
@@ -102,7 +102,7 @@ func (u *unit) scanFile(f *sessiondir.File, p part) error {
 }
 
 // scanPrompts reads the prompts, each a JSON string. Other lines are reported.
-func (u *unit) scanPrompts(f *sessiondir.File, data []byte) error {
+func (u *folder) scanPrompts(f *sessiondir.File, data []byte) error {
 	f.Value = true
 	defer f.EndLines()
 	return sessiondir.EachLineOf(data, u.Limit, func(t sessiondir.TurnLine) error {
@@ -122,7 +122,7 @@ func (u *unit) scanPrompts(f *sessiondir.File, data []byte) error {
 
 // scanJSON takes a JSON file apart. One that cannot be read is reported, and
 // nothing is taken from it.
-func (u *unit) scanJSON(f *sessiondir.File, p part, data []byte) {
+func (u *folder) scanJSON(f *sessiondir.File, p part, data []byte) {
 	v, err := sessiondir.ReadJSON(data, sessiondir.TurnInside+2)
 	if err == nil {
 		err = v.NoObject
@@ -143,7 +143,7 @@ func (u *unit) scanJSON(f *sessiondir.File, p part, data []byte) {
 }
 
 // take reads the value of a file.
-func (u *unit) take(p part, raw events.Raw, m rawjson.Members) error {
+func (u *folder) take(p part, raw events.Raw, m rawjson.Members) error {
 	switch p {
 	case partMetadata:
 		runs, ok := panel.List(m, "runs")
@@ -210,7 +210,7 @@ func checkHistories(m rawjson.Members) error {
 }
 
 // begin settles when the session began, by the best witness there is.
-func (u *unit) begin() error {
+func (u *folder) begin() error {
 	if u.created == "" && len(u.summaries) > 0 {
 		u.created = panel.Time(panel.Object(u.summaries[0]), "timestamp")
 	}
@@ -223,7 +223,7 @@ func (u *unit) begin() error {
 }
 
 // Same implements sessiondir.Found.
-func (u *unit) Same(ctx context.Context, v view, name string) (bool, error) {
+func (u *folder) Same(ctx context.Context, v view, name string) (bool, error) {
 	out, ok, err := v.File(ctx, name)
 	f := u.file(name)
 	if err != nil || !ok || f == nil {

@@ -72,8 +72,8 @@ func (store) View(src layouts.Source, s *projector.Session) view { return newVie
 func (st store) Begin(*sessiondir.Intake) (store, error) { return st, nil }
 
 // Units implements sessiondir.Store: the folders, and the files beside them that are sessions.
-func (store) Units(in *sessiondir.Intake, dir string) ([]sessiondir.Unit, error) {
-	list, err := in.Units(dir)
+func (store) Entries(in *sessiondir.Intake, dir string) ([]sessiondir.Entry, error) {
+	list, err := in.Entries(dir)
 	for i := range list {
 		list[i].File = beside[list[i].ID]
 	}
@@ -82,7 +82,7 @@ func (store) Units(in *sessiondir.Intake, dir string) ([]sessiondir.Unit, error)
 	}
 	for _, id := range []string{headlessID, historyID, promptsID} {
 		if in.Wants(id) && isBeside(in, beside[id]) {
-			list = append(list, sessiondir.Unit{ID: id, File: beside[id]})
+			list = append(list, sessiondir.Entry{ID: id, File: beside[id]})
 		}
 	}
 	return list, nil
@@ -118,8 +118,8 @@ func (store) At(_ context.Context, _ layouts.Source, name string, sub events.Sub
 }
 
 // Birth implements sessiondir.Store: the metadata says it.
-func (store) Birth(in *sessiondir.Intake, at sessiondir.Unit) string {
-	u := &unit{Folder: in.Folder(at)}
+func (store) Birth(in *sessiondir.Intake, at sessiondir.Entry) string {
+	u := &folder{Folder: in.Folder(at)}
 	f, err := in.Tree.File(path.Join(at.Dir, metadataName))
 	if _, own := beside[at.ID]; own || err != nil || u.scanFile(f, partMetadata) != nil {
 		return ""
@@ -128,7 +128,7 @@ func (store) Birth(in *sessiondir.Intake, at sessiondir.Unit) string {
 }
 
 // List implements sessiondir.Store.
-func (store) List(ctx context.Context, at sessiondir.Folder) (*unit, error) {
+func (store) List(ctx context.Context, at sessiondir.Folder) (*folder, error) {
 	file, reserved := beside[at.ID]
 	if err := unkept(ctx, at.In, file); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (store) List(ctx context.Context, at sessiondir.Folder) (*unit, error) {
 	if reserved && at.Dir != "" {
 		return nil, &events.InvalidError{Field: "id", Reason: fmt.Sprintf("%q is the session of %s", at.ID, file)}
 	}
-	u := &unit{Folder: at}
+	u := &folder{Folder: at}
 	if err := u.list(); err != nil || len(u.Files) == 0 {
 		return u, err
 	}
@@ -144,7 +144,7 @@ func (store) List(ctx context.Context, at sessiondir.Folder) (*unit, error) {
 }
 
 // identify checks that a folder's name says the id.
-func (u *unit) identify() error {
+func (u *folder) identify() error {
 	if u.Dir == "" {
 		return nil
 	}

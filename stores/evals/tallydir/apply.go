@@ -144,7 +144,7 @@ func (g emitter) runs(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		p := &events.RunFinished{Run: s.place.run, Result: raw, Outcome: s.outcome, FinishedAt: s.finished}
+		p := &events.RunFinished{Run: s.role.run, Result: raw, Outcome: s.outcome, FinishedAt: s.finished}
 		if format, ok := g.p.formats[sessiondir.KeyOf(s.Path)]; ok {
 			p.Formats = map[string]events.FileFormat{sessiondir.KeyOf(s.Path): format}
 		}

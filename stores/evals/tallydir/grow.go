@@ -23,17 +23,17 @@ type grown struct {
 
 // Growth implements layouts.Grower: steps are appended to conversation.jsonl. Where there are step
 // traces, they may follow from the steps, and are written anew.
-func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
-	if len(others) > 0 || !unit.IsSession() {
+func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
+	if len(others) > 0 || !entry.IsSession() {
 		return layouts.Growth{}, false, nil
 	}
 	g, ok := known.(grown)
 	var err error
 	if ok = ok && g.at == at; ok {
-		g.main, ok, err = g.main.Next(ctx, src, unit, since, events.MainThread, unshown...)
+		g.main, ok, err = g.main.Next(ctx, src, entry, since, events.MainThread, unshown...)
 	}
 	if err == nil && !ok {
-		g, ok, err = grownSince(ctx, src, root, unit, at, since)
+		g, ok, err = grownSince(ctx, src, root, entry, at, since)
 	}
 	if err != nil || !ok || g.main.Had == 0 {
 		return layouts.Growth{}, false, err
@@ -47,8 +47,8 @@ func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root,
 	return layouts.Growth{Added: []layouts.Addition{{Path: at + "/" + turnsName, Data: more}}, Known: g}, err == nil, err
 }
 
-func grownSince(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string, since events.Offset) (g grown, ok bool, err error) {
-	o, err := sessiondir.Outline(ctx, src, store{}, root, unit)
+func grownSince(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject, at string, since events.Offset) (g grown, ok bool, err error) {
+	o, err := sessiondir.Outline(ctx, src, store{}, root, entry)
 	if err != nil || dirOf(o) != at || mayHaveTraces(o) {
 		return g, false, err
 	}

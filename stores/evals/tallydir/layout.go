@@ -30,7 +30,7 @@ var (
 // store is what the layout knows of conversations.
 type store struct {
 	sessiondir.Defaults
-	turns *turns // among the conversations of an import
+	limits *limits // among the conversations of an import
 }
 
 // Stamp implements sessiondir.Store.
@@ -73,17 +73,17 @@ func (store) Begin(in *sessiondir.Intake) (store, error) {
 	if in.Dry != nil {
 		in.Dry.Brief = true
 	}
-	return store{turns: newTurns()}, nil
+	return store{limits: newLimits()}, nil
 }
 
 // Parallel implements sessiondir.Store.
-func (store) Parallel() int { return most }
+func (store) Parallel() int { return maxConversations }
 
 // Birth implements sessiondir.Store: meta.json says it.
-func (store) Birth(in *sessiondir.Intake, u sessiondir.Unit) string {
+func (store) Birth(in *sessiondir.Intake, u sessiondir.Entry) string {
 	f := &folder{Folder: in.Folder(u)}
 	file, err := in.Tree.File(path.Join(u.Dir, metaName))
-	if err != nil || f.scanJSON(&source{File: file, place: place{part: partMeta}}) != nil {
+	if err != nil || f.scanJSON(&source{File: file, role: role{part: partMeta}}) != nil {
 		return ""
 	}
 	return f.birth
@@ -91,7 +91,7 @@ func (store) Birth(in *sessiondir.Intake, u sessiondir.Unit) string {
 
 // List implements sessiondir.Store. It returns when there is room in memory for the folder.
 func (st store) List(ctx context.Context, at sessiondir.Folder) (*folder, error) {
-	f := &folder{Folder: at, turns: st.turns, release: func() {}}
+	f := &folder{Folder: at, limits: st.limits, release: func() {}}
 	if err := f.list(); err != nil || len(f.files) == 0 {
 		return f, err
 	}
@@ -99,7 +99,7 @@ func (st store) List(ctx context.Context, at sessiondir.Folder) (*folder, error)
 		return nil, err
 	}
 	var err error
-	f.release, err = st.turns.hold(ctx, f.size)
+	f.release, err = st.limits.hold(ctx, f.size)
 	return f, err
 }
 

@@ -23,10 +23,10 @@ func TestUnits(t *testing.T) {
 			}
 			a := openStore(t)
 			root := layouttest.CheckImportFrom(t, layout, dir, a, openStore(t))
-			layouttest.CheckUnits(t, a, layout, root)
+			layouttest.CheckEntries(t, a, layout, root)
 			layouttest.CheckAlone(t, layout, root, a, open)
 			layouttest.CheckEdits(t, layout, root, a, rand.New(rand.NewPCG(seed, 1)), 15)
-			layouttest.CheckUnits(t, a, layout, root)
+			layouttest.CheckEntries(t, a, layout, root)
 			layouttest.CheckRemovals(t, layout, root, a, nobody)
 		}
 	})
@@ -46,9 +46,9 @@ func TestUnits(t *testing.T) {
 			live(t, st, id, anyOffset, appended(step(1)))
 			live(t, st, id, anyOffset, &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "r/1"}, Outcome: "completed", Result: events.Raw(`{"runId":"x"}`)})
 		}
-		layouttest.CheckUnits(t, st, layout, root)
+		layouttest.CheckEntries(t, st, layout, root)
 		layouttest.CheckEdits(t, layout, root, st, rand.New(rand.NewPCG(7, 1)), 15)
-		layouttest.CheckUnits(t, st, layout, root)
+		layouttest.CheckEntries(t, st, layout, root)
 		layouttest.CheckRemovals(t, layout, root, st, nobody)
 	})
 	t.Run("a conversation from elsewhere is not taken over", func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestUnits(t *testing.T) {
 		if shown := layouttest.Units(t, st, layout, layouts.Root{Name: "mine", Marker: "m"}); len(shown) != 0 || root.Name != "other" {
 			t.Errorf("%s shows as %v", root.Name, shown)
 		}
-		if sub, ok, err := layout.UnitAt(t.Context(), st, layouts.Root{Name: "mine"}, conv+"meta.json"); ok || err != nil {
+		if sub, ok, err := layout.EntryAt(t.Context(), st, layouts.Root{Name: "mine"}, conv+"meta.json"); ok || err != nil {
 			t.Errorf("%v, %v", sub, err)
 		}
 	})

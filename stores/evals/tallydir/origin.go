@@ -15,7 +15,7 @@ func (p *plan) Contradicts(since map[string]bool) bool {
 	}
 	if since[events.TypeRunFinished] {
 		for _, s := range p.runs {
-			if p.s.Ledger.Run(s.place.run) != nil {
+			if p.s.Ledger.Run(s.role.run) != nil {
 				return true
 			}
 		}

@@ -125,7 +125,7 @@ func (p *plan) keptTraces(s *source) int {
 // planRuns finds the runs whose newest result is another.
 func (p *plan) planRuns(ctx context.Context) error {
 	for _, s := range p.f.files {
-		if s.place.part != partRun || !s.Value {
+		if s.role.part != partRun || !s.Value {
 			continue
 		}
 		same, err := p.holds(ctx, s)
@@ -141,7 +141,7 @@ func (p *plan) planRuns(ctx context.Context) error {
 
 // holds reports whether the session has the value of a JSON file.
 func (p *plan) holds(ctx context.Context, s *source) (bool, error) {
-	have, err := p.value(ctx, s.place)
+	have, err := p.value(ctx, s.role)
 	if err != nil || have == nil {
 		return false, err
 	}
@@ -191,11 +191,11 @@ func (p *plan) formatOf(ctx context.Context, s *source) (events.FileFormat, erro
 	}
 	p.whole = append(p.whole, s)
 	format.Doc = events.RefOf(p.document(s), 0)
-	if s.place.part == partOther {
+	if s.role.part == partOther {
 		return format, nil
 	}
 	var err error
-	format.Of, err = p.future(ctx, s.place, s, format)
+	format.Of, err = p.future(ctx, s.role, s, format)
 	return format, err
 }
 
@@ -217,7 +217,7 @@ func (p *plan) missing() []string {
 // it will render after this import.
 func (p *plan) goneFormat(ctx context.Context, path string) (events.FileFormat, error) {
 	gone := events.FileFormat{Gone: true}
-	at := p.place(path)
+	at := p.role(path)
 	if at.part == partOther {
 		return gone, nil
 	}
@@ -227,7 +227,7 @@ func (p *plan) goneFormat(ctx context.Context, path string) (events.FileFormat, 
 }
 
 // future hashes what the state will render of a part once the plan is carried out.
-func (p *plan) future(ctx context.Context, at place, s *source, format events.FileFormat) (string, error) {
+func (p *plan) future(ctx context.Context, at role, s *source, format events.FileFormat) (string, error) {
 	switch {
 	case s != nil && s.Value:
 		return p.f.rendered(s)
@@ -279,7 +279,7 @@ func (p *plan) reread(s *source) (events.Raw, error) {
 	if sessiondir.SumOf(data) != s.Sum {
 		return nil, sessiondir.ErrChanged
 	}
-	v, err := sessiondir.ReadJSON(data, insideOf(s.place.part))
+	v, err := sessiondir.ReadJSON(data, insideOf(s.role.part))
 	return v.Raw, err
 }
 

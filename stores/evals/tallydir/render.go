@@ -31,7 +31,7 @@ func (v *view) format(path string) (events.FileFormat, bool) {
 // render writes a part as the state has it, whatever document is kept beside it.
 // there is false, and nothing is written, if the state has no such part. Without
 // known the layout is that of the original writer.
-func (v *view) render(ctx context.Context, p place, f events.FileFormat, known bool, w io.Writer) (there bool, err error) {
+func (v *view) render(ctx context.Context, p role, f events.FileFormat, known bool, w io.Writer) (there bool, err error) {
 	switch p.part {
 	case partTurns:
 		return v.renderTurns(f, known, w)
@@ -59,14 +59,14 @@ func (v *view) render(ctx context.Context, p place, f events.FileFormat, known b
 }
 
 // sum hashes what render writes; what is not there hashes as nothing.
-func (v *view) sum(ctx context.Context, p place, f events.FileFormat, known bool) (string, error) {
+func (v *view) sum(ctx context.Context, p role, f events.FileFormat, known bool) (string, error) {
 	h := sha256.New()
 	_, err := v.render(ctx, p, f, known, h)
 	return sessiondir.HexSum(h), err
 }
 
 // value returns the raw value of a part that is one JSON value, nil if there is none.
-func (v *view) value(ctx context.Context, p place) (events.Raw, error) {
+func (v *view) value(ctx context.Context, p role) (events.Raw, error) {
 	switch p.part {
 	case partMeta:
 		return sessiondir.Imported(ctx, v.src, v.s)
@@ -188,8 +188,8 @@ func (v *view) Paths(context.Context) ([]string, error) {
 
 // place says what a file of the session holds. The name of a run with a long id
 // does not say the id.
-func (v *view) place(path string) place {
-	p := placeOf(path)
+func (v *view) role(path string) role {
+	p := roleOf(path)
 	if p.part != partRun || !layouts.IsShortened(p.run.ID) {
 		return p
 	}
@@ -203,7 +203,7 @@ func (v *view) place(path string) place {
 
 // File implements sessiondir.View.
 func (v *view) File(ctx context.Context, path string) (f sessiondir.Output, ok bool, err error) {
-	p := v.place(path)
+	p := v.role(path)
 	f, err = sessiondir.OutputOf(v.src, v.s, path, func(format events.FileFormat) (string, error) { return v.sum(ctx, p, format, true) })
 	if err != nil || f.Gone || f.Whole {
 		return f, f.Whole, err
@@ -219,7 +219,7 @@ func (v *view) File(ctx context.Context, path string) (f sessiondir.Output, ok b
 }
 
 // has reports whether the state itself renders a part.
-func (v *view) has(p place, f sessiondir.Output) bool {
+func (v *view) has(p role, f sessiondir.Output) bool {
 	switch p.part {
 	case partMeta:
 		return true

@@ -23,7 +23,7 @@ import (
 // a small folder the values in it.
 type source struct {
 	*sessiondir.File
-	place  place
+	role   role
 	same   bool       // which gives the file when rendered
 	render string     // of what it gives, if that is not the file
 	raw    events.Raw // the value of a JSON file, if the folder is small
@@ -46,9 +46,9 @@ type folder struct {
 	birth   string           // createdAt of meta.json, as it stands there
 	created events.Timestamp // best knowledge of the beginning
 
-	turns     *turns // among the conversations of the import
-	release   func() // gives back the room in memory
-	stepsSame bool   // the session has the steps as conversation.jsonl has them
+	limits    *limits // among the conversations of the import
+	release   func()  // gives back the room in memory
+	stepsSame bool    // the session has the steps as conversation.jsonl has them
 }
 
 // Birth implements sessiondir.Found.
@@ -69,7 +69,7 @@ func (f *folder) Finish() {
 
 // Scan implements sessiondir.Found.
 func (f *folder) Scan(ctx context.Context, v *view) error {
-	return f.turns.scan(ctx, func() error { return f.scan(v.s.Threads) })
+	return f.limits.scan(ctx, func() error { return f.scan(v.s.Threads) })
 }
 
 // name returns the name of the folder, which need not be the one made of the id.
@@ -93,7 +93,7 @@ func (f *folder) file(path string) *source {
 func (f *folder) list() error {
 	err := f.List()
 	for _, file := range f.Files {
-		f.files = append(f.files, &source{File: file, place: placeOf(file.Path)})
+		f.files = append(f.files, &source{File: file, role: roleOf(file.Path)})
 		f.size += file.Size
 	}
 	return err
@@ -103,11 +103,11 @@ func (f *folder) list() error {
 func (f *folder) scan(have projector.Threads) error {
 	taken := make(map[events.RunRef]bool)
 	for _, s := range f.files {
-		if s.place.part == partRun {
-			if taken[s.place.run] {
-				s.place = place{} // two names of one run: the second is kept as it is
+		if s.role.part == partRun {
+			if taken[s.role.run] {
+				s.role = role{} // two names of one run: the second is kept as it is
 			}
-			taken[s.place.run] = true
+			taken[s.role.run] = true
 		}
 		if err := f.scanFile(s, have); err != nil {
 			return err
@@ -121,7 +121,7 @@ func (f *folder) scan(have projector.Threads) error {
 
 // scanFile reads one file. Step traces wait until the steps are known.
 func (f *folder) scanFile(s *source, have projector.Threads) error {
-	switch s.place.part {
+	switch s.role.part {
 	case partOther:
 		return f.Tree.Hash(s.File)
 	case partTurns:
@@ -306,7 +306,7 @@ func (f *folder) scanJSON(s *source) error {
 		return f.Tree.Hash(s.File)
 	}
 	s.Size = int64(len(data))
-	v, err := sessiondir.ReadJSON(data, insideOf(s.place.part))
+	v, err := sessiondir.ReadJSON(data, insideOf(s.role.part))
 	if err != nil || !v.Exact || !f.small() {
 		s.Sum = sessiondir.SumOf(data)
 	}
@@ -322,18 +322,18 @@ func (f *folder) scanJSON(s *source) error {
 		s.Data, s.raw = data, v.Raw
 	}
 	object := v.Object
-	if s.place.part == partRun {
-		s.outcome, s.finished = steps.Outcome(s.place.run.Kind, object)
+	if s.role.part == partRun {
+		s.outcome, s.finished = steps.Outcome(s.role.run.Kind, object)
 	}
 	switch {
 	case v.NoObject != nil:
 		s.Problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")
-	case s.place.part == partMeta:
+	case s.role.part == partMeta:
 		f.birth, f.created = object.Text("createdAt"), steps.TimeIn(object, "createdAt")
 		if _, said := object.Get("createdAt"); said && f.created == "" {
 			s.Problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it stands)")
 		}
-	case s.place.part == partRun:
+	case s.role.part == partRun:
 		s.nameRun(object)
 	}
 	return nil
@@ -343,7 +343,7 @@ func (f *folder) scanJSON(s *source) error {
 func (s *source) nameRun(object rawjson.Members) {
 	name := strings.TrimSuffix(path.Base(s.Path), runSuffix)
 	if id := object.Text("runId"); layouts.IsShortened(name) && layouts.FileName(id) == name {
-		s.place.run.ID = id
+		s.role.run.ID = id
 	}
 }
 

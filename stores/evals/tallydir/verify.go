@@ -24,7 +24,7 @@ func (f *folder) Same(ctx context.Context, v *view, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s, at := f.file(name), v.place(name).part
+	s, at := f.file(name), v.role(name).part
 	switch {
 	case v.s.Threads == nil && s != nil && (at == partTurns || at == partTraces):
 		return true, nil

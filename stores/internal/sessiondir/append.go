@@ -11,27 +11,27 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// One append holds at most so much: its events are in memory as a whole.
+// Limits of one append, because all of its events are in memory at once.
 const (
 	batchEvents = 500
 	batchBytes  = 4 << 20
 )
 
-// maxTries bounds deciding again after somebody else wrote.
-const maxTries = 25
+// maxAttempts limits how often an import decides again after another writer appended.
+const maxAttempts = 25
 
-// ErrChanged says that a file is not any more what it was a moment ago.
+// ErrChanged reports that a file changed while it was read.
 var ErrChanged = errors.New("the file changed while it was read")
 
-// isRace reports whether loading and deciding again may help.
+// isRace reports whether loading and deciding again may resolve the error.
 func isRace(err error) bool {
 	_, partial := errors.AsType[*log.PartialError](err)
 	return partial || errors.Is(err, log.ErrConflict) || errors.Is(err, ErrChanged)
 }
 
-// pause waits before another try, longer each time.
-func pause(ctx context.Context, try int) error {
-	t := time.NewTimer(2 * time.Millisecond << min(try, 7))
+// pause waits before attempt n+1, 2 ms at first, doubling up to 256 ms.
+func pause(ctx context.Context, n int) error {
+	t := time.NewTimer(2 * time.Millisecond << min(n, 7))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -41,7 +41,7 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-// TimeOf returns a time that an event can have, zero if there is none.
+// TimeOf returns a time that an event can have: of the years 1 to 9999. For any other it returns zero.
 func TimeOf(at events.Timestamp) time.Time {
 	t, ok := at.Time()
 	if year := t.UTC().Year(); !ok || t.Year() < 1 || t.Year() > 9999 || year < 1 || year > 9999 {
@@ -50,8 +50,8 @@ func TimeOf(at events.Timestamp) time.Time {
 	return t
 }
 
-// AppendAll appends to several subjects, all parts or none if the target can. It returns an Ack
-// for each part.
+// AppendAll appends to several subjects, all parts or none if the target can do that. It returns an Ack for each
+// part.
 func (in *Intake) AppendAll(ctx context.Context, parts []log.Part) (acks []log.Ack, err error) {
 	if len(parts) == 0 {
 		return nil, nil
@@ -65,8 +65,8 @@ func (in *Intake) AppendAll(ctx context.Context, parts []log.Part) (acks []log.A
 	return acks, err
 }
 
-// appendAll appends to several subjects. A target that cannot do that at once, such as a
-// rehearsal, takes the parts one after the other.
+// appendAll appends to several subjects. If the target cannot do that at once, such as a dry run, appendAll appends
+// the parts one after the other.
 func appendAll(ctx context.Context, target layouts.Target, parts []log.Part) (acks []log.Ack, err error) {
 	if t, ok := target.(allAppender); ok {
 		return t.AppendAll(ctx, parts...)
@@ -86,19 +86,19 @@ type allAppender interface {
 	AppendAll(ctx context.Context, parts ...log.Part) ([]log.Ack, error)
 }
 
-// Stamp is what the events of an import carry: the name of the layout, of which
-// their ids are made, and their CloudEvents source.
+// Stamp is set on the events of an import: the name of the layout, which goes into their ids, and their CloudEvents
+// source.
 type Stamp struct{ Format, Source string }
 
-// Named gives an event its time, and its id: that follows from the base, what the event is
-// and its content, so that the same difference stated again is the same event.
+// Named sets the id and the time of an event. The id is derived from the base, from what, the event's role in the
+// plan, and from its content. So the same difference always yields the same event.
 func (s Stamp) Named(e events.Event, base events.Offset, what string, at events.Timestamp) events.Event {
 	e.ID = events.DerivedID(s.Format, e.Subject.ID, base.String(), what, e.Type, SumOf(e.Data))
 	e.Time = TimeOf(at)
 	return e
 }
 
-// isOwnFault reports whether an error is one session's, not the store's.
+// isOwnFault reports whether an error concerns one session rather than the store.
 func isOwnFault(err error) bool {
 	_, file := errors.AsType[*fs.PathError](err)
 	_, path := errors.AsType[*layouts.PathError](err)
@@ -107,13 +107,12 @@ func isOwnFault(err error) bool {
 	return file || path || errors.Is(err, fs.ErrNotExist) || invalid || size || isRace(err)
 }
 
-// Writer appends events of one session in batches, each on the condition that
-// nothing came that would make the plan wrong.
+// Writer appends events of one session in batches. Each batch has the condition that no event arrived that would make
+// the plan wrong.
 type Writer struct {
-	// Rewrites says that the events take something away: then the session shall not be
-	// seen, nor be left by a crash, between two events of one batch. Others go in one
-	// by one, which is several times as fast: what a crash leaves are the first ones,
-	// and the next import of the folder finds that the rest is missing.
+	// Rewrites reports that the events remove something. Then a batch is appended at once, so that neither a reader
+	// nor a crash finds the session between two of its events. Other events are appended one by one, which is several
+	// times as fast. A crash leaves the first of them, and the next import of the folder appends the rest.
 	Rewrites bool
 
 	target layouts.Target
@@ -124,13 +123,12 @@ type Writer struct {
 	guard  []string
 	added  func(n int)
 
-	Added int           // events that were not there before
-	Last  events.Offset // of the last append, the base before it
+	Added int           // events that were not in the log before
+	Last  events.Offset // of the last append; before it, the base
 }
 
-// Writer returns a writer for a plan that was made on a base. What others say of threads, or
-// of the session itself, would make any plan wrong; others lists the types that would make
-// this one wrong besides.
+// Writer returns a writer for a plan that was made on a base. Any plan is wrong if another writer appends to threads
+// or changes the session itself. others lists the event types that would also make this plan wrong.
 func (in *Intake) Writer(sub events.Subject, base events.Offset, others ...string) *Writer {
 	guard := append(events.ThreadTypes(), events.TypeSessionRewound, events.TypeSessionCreated, events.TypeSessionUpdated)
 	guard = append(guard, others...)
@@ -141,7 +139,7 @@ func (in *Intake) Writer(sub events.Subject, base events.Offset, others ...strin
 	return w
 }
 
-// Add appends an event, or keeps it for the next batch.
+// Add adds an event to the batch. If the batch is full, Add appends it first.
 func (w *Writer) Add(ctx context.Context, e events.Event) error {
 	if len(w.batch) == batchEvents || len(w.batch) > 0 && w.size+len(e.Data) > batchBytes {
 		if err := w.Flush(ctx); err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Differing lists the files whose bytes the session would not give back, and those that only one
-// of both has.
+// Differing lists the files that the session would not write with the same bytes, and those that only the folder or
+// only the session has.
 func Differing[F Found[V], V View](ctx context.Context, v V, f F) ([]string, error) {
 	names, err := v.Paths(ctx)
 	if err != nil {

@@ -1,25 +1,24 @@
-// Package sessiondir is the one layout of the stores whose sessions are folders, or files, below a
-// root ([Layout]), and the parts that all layouts of stores share.
+// Package sessiondir is the common layout of stores that keep sessions as folders, or files, below a root ([Layout]).
+// It also has the parts that all layouts of stores share.
 //
-// A store supplies its part as a value with methods ([Store]). An import runs as follows:
+// A store supplies its part as a value with methods ([Store]). An import calls, in this order:
 //
 //	Shape    finds the root for a path that a user named
-//	Units    lists the sessions
-//	List     finds the files of one, and its id       once a session, again if
-//	Scan     reads each file once                     somebody else wrote to it
-//	Same     compares a file with what the session's View has for it
+//	Entries  lists the sessions
+//	List     finds the files of one session, and its id
+//	Scan     reads each file once
+//	Same     compares a file with the one that the session's View renders
 //	Plan     decides which events are missing
-//	Apply    appends them, unless the plan contradicts what others did
-//	Seal     says how each file is spelled, or keeps it whole
-//	Same     compares again: what differs now is reported
-//	Takes    leaves out a file beside the sessions; all others are kept whole
+//	Apply    appends them, unless the plan contradicts what other writers did
+//	Seal     records how each file is spelled, or keeps the file whole
+//	Same     compares again; files that still differ are reported
+//	Takes    reports whether a file beside the sessions is left out; other files are kept whole
 //
-// What the files mean, and which events they come to, is the store's. A dry run is an import into
-// a [formats.Rehearsal].
+// List to Seal run once for each session, and again if another writer appended to it. The store decides the meaning
+// of the files and their events. A dry run imports into a [layouts.DryRun].
 //
-// An export asks where the bytes of a file come from ([OutputOf]): from the state, or from the
-// document in which it was kept whole. A folder that follows the state asks the same, a session at
-// a time.
+// An export asks where the bytes of a file come from ([OutputOf]): from the state, or from the document that keeps
+// the file whole. A folder that follows the state does the same for each session.
 //
-// Beside these: how files are read and spelled again, and how events are appended in batches.
+// The package also reads files, spells them again, and appends events in batches.
 package sessiondir

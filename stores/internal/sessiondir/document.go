@@ -13,10 +13,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// pieceSize is the size of the pieces in which a file beyond the size of a value is kept.
+// pieceSize is the size of the pieces of a file that is too large for one value.
 const pieceSize = events.MaxBlobPart
 
-// pieces is the content of a document of projector.PiecesType.
+// pieces is the content of a document of type projector.PiecesType.
 type pieces struct {
 	Size   int64    `json:"size"`
 	SHA256 string   `json:"sha256"`
@@ -27,9 +27,9 @@ type pieces struct {
 const (
 	AttrRoot   = "root"
 	attrPath   = "path"   // below the root
-	attrMarker = "marker" // of the folder that it came from
+	attrMarker = "marker" // of the folder that the file came from
 	attrSHA256 = "sha256"
-	attrMode   = "mode" // octal; none: that of an ordinary file
+	attrMode   = "mode" // octal; missing for an ordinary file
 )
 
 // Stored is a document as the log has it, deleted or not.
@@ -38,13 +38,13 @@ type Stored struct {
 	Last   events.Offset // its last record
 	Exists bool
 	Meta   events.DocMeta
-	Sum    string // of the file that it holds
+	Sum    string // SHA-256 of the file that it holds
 
-	Revision    events.Offset // the newest
+	Revision    events.Offset // the newest revision
 	ContentType string
 }
 
-// Load reads a document. What it holds is hashed where it does not say.
+// Load reads a document. If its metadata has no hash, Load hashes the content.
 func Load(ctx context.Context, src layouts.Source, doc events.Subject) (Stored, error) {
 	d, err := src.Loader().Document(ctx, doc, 0)
 	if errors.Is(err, projector.ErrNotFound) {
@@ -64,7 +64,7 @@ func Load(ctx context.Context, src layouts.Source, doc events.Subject) (Stored, 
 	return st, nil
 }
 
-// writeDocument writes the file that a document holds at an offset, 0 for now.
+// writeDocument writes the file that a document held at an offset; 0 is the newest revision.
 func writeDocument(ctx context.Context, src layouts.Source, doc events.Subject, at events.Offset, w io.Writer) error {
 	d, err := src.Loader().Document(ctx, doc, at)
 	if err != nil {
@@ -100,11 +100,10 @@ func WriteContent(ctx context.Context, src layouts.Source, d *projector.Document
 	return nil
 }
 
-// WholeLimit is the size up to which one event holds a file, if need be by
-// reference.
+// WholeLimit returns the size in bytes up to which one event holds a file, directly or by reference.
 func WholeLimit(src layouts.Source) int64 { return max(MaxValue(src), events.MaxData) }
 
-// MaxValue is the largest value that a source resolves.
+// MaxValue returns the size in bytes of the largest value that a source resolves.
 func MaxValue(src layouts.Source) int64 {
 	if limit := src.Loader().MaxValue; limit > 0 {
 		return limit
@@ -112,7 +111,7 @@ func MaxValue(src layouts.Source) int64 {
 	return events.MaxValue
 }
 
-// Payload reads the payload of a record.
+// Payload reads and decodes the payload of a record.
 func Payload(ctx context.Context, src layouts.Source, at events.Offset) (events.Payload, error) {
 	rec, err := src.Loader().Source.Record(ctx, at)
 	if err != nil {

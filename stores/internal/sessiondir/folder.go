@@ -16,51 +16,51 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// File is a file of an imported folder, as it was found.
+// File is a file of an imported folder.
 type File struct {
 	Path   string // inside the session's folder
 	Full   string // below the root
 	Size   int64
 	Mode   int64
-	Age    time.Time         // when it was changed last; zero: nobody knows
-	Sum    string            // of its bytes; "": nobody needed it yet
+	Age    time.Time         // time of the last change; zero if unknown
+	Sum    string            // SHA-256 of its bytes; "" until it is computed
 	Format events.FileFormat // by which the state renders it
-	Value  bool              // the state gets something from it
+	Value  bool              // the import takes part of the state from it
 	Issues []layouts.Problem
-	Data   []byte // the file, if it is in memory
-	bad    int    // lines
+	Data   []byte // the content, if it is in memory
+	bad    int    // number of bad lines
 }
 
-// Problem says what is wrong with the file, or a line of it.
+// Problem adds a problem of the file, or of one of its lines.
 func (f *File) Problem(line int, reason string) {
 	f.Issues = append(f.Issues, layouts.Problem{File: f.Full, Line: line, Reason: reason})
 }
 
-const maxBadLines = 50 // listed for one file
+const maxBadLines = 50 // bad lines listed for one file
 
-// BadLine says what is wrong with a line. The first ones are listed, EndLines counts the rest.
+// BadLine adds a problem of a line. Only the first maxBadLines are listed; EndLines adds the count of the others.
 func (f *File) BadLine(line int, reason string) {
 	if f.bad++; f.bad <= maxBadLines {
 		f.Problem(line, reason)
 	}
 }
 
-// EndLines says that the last line was read.
+// EndLines ends the list of bad lines after the last line of the file.
 func (f *File) EndLines() {
 	if f.bad > maxBadLines {
 		f.Problem(0, fmt.Sprintf("and %d more such lines", f.bad-maxBadLines))
 	}
 }
 
-// FileOf returns a file that was listed.
-func FileOf(e layouts.Entry, rel, full string) (*File, error) {
+// FileOf returns the File for an entry of a folder. It refuses folders and links.
+func FileOf(e layouts.FileInfo, rel, full string) (*File, error) {
 	if e.Dir || IsOdd(e) {
 		return nil, &fs.PathError{Op: "import", Path: full, Err: fs.ErrInvalid}
 	}
 	return &File{Path: rel, Full: full, Size: e.Size, Mode: layouts.ModeOf(e.Mode), Age: e.ModTime}, nil
 }
 
-// File finds a file that has a name of its own below the root.
+// File returns the file at a path below the root, with that path as its name.
 func (t Tree) File(full string) (*File, error) {
 	e, err := t.st.Stat(t.ctx, full)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t Tree) File(full string) (*File, error) {
 	return FileOf(e, full, full)
 }
 
-// Hash reads a file for its hash and size.
+// Hash reads a file to set its hash and size.
 func (t Tree) Hash(f *File) error {
 	r, err := t.Open(f.Full)
 	if err != nil {
@@ -99,22 +99,22 @@ func (t Tree) Read(f *File, limit int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Folder is the folder of a session, as it was found.
+// Folder is the folder of a session.
 type Folder struct {
-	Unit
-	In    *Intake // the import that looks at it
+	Entry
+	In    *Intake // the import that reads it
 	Tree  Tree
-	Limit int     // bytes that a value may have: the event around it must fit too
+	Limit int     // maximal size of a value in bytes, less than an event because other members must fit too
 	Files []*File // sorted by path
 	Links []string
 }
 
-// Folder returns a folder of which nothing was looked at yet.
-func (in *Intake) Folder(u Unit) Folder {
-	return Folder{Unit: u, In: in, Tree: in.Tree, Limit: int(WholeLimit(in.Target)) - 64<<10}
+// Folder returns a folder whose files are not yet listed.
+func (in *Intake) Folder(e Entry) Folder {
+	return Folder{Entry: e, In: in, Tree: in.Tree, Limit: int(WholeLimit(in.Target)) - 64<<10}
 }
 
-// List finds the files of the folder and of those in it.
+// List lists the files of the folder and of its subfolders.
 func (f *Folder) List() error {
 	err := f.list("")
 	slices.SortFunc(f.Files, func(a, b *File) int { return strings.Compare(a.Path, b.Path) })
@@ -143,7 +143,7 @@ func (f *Folder) list(dir string) error {
 	return nil
 }
 
-func (f *Folder) add(e layouts.Entry, rel string) error {
+func (f *Folder) add(e layouts.FileInfo, rel string) error {
 	file, err := FileOf(e, rel, path.Join(f.Dir, rel))
 	if err == nil {
 		f.Files = append(f.Files, file)
@@ -151,39 +151,39 @@ func (f *Folder) add(e layouts.Entry, rel string) error {
 	return err
 }
 
-// Oldest returns the time at which the first of the files was changed last, see [Tree.Oldest].
+// Oldest returns the time of the oldest last change of the files, see [Tree.Oldest].
 func (f *Folder) Oldest() (events.Timestamp, error) { return f.Tree.Oldest(f.Files...) }
 
-// Unit is a session to import.
-type Unit struct {
+// Entry is a session to import.
+type Entry struct {
 	ID   string
 	Dir  string // its folder below the root
-	File string // the one file there that it is; "": every file there is its own
+	File string // the only file of the session in Dir; "": all files in Dir
 }
 
-// place is where the unit is, for a report.
-func (u Unit) place() string { return path.Join(u.Dir, u.File) }
+// path returns the path of the entry, for a report.
+func (e Entry) path() string { return path.Join(e.Dir, e.File) }
 
-// Units lists the sessions whose folders are in one of the root, or the one that was
-// asked for.
-func (in *Intake) Units(dir string) ([]Unit, error) {
+// Entries lists the sessions whose folders are in dir, a folder of the root. If the import is of one session, Entries
+// returns that one.
+func (in *Intake) Entries(dir string) ([]Entry, error) {
 	if in.Single != "" {
-		return []Unit{{ID: idOf(in.Single), Dir: path.Join(dir, in.Single)}}, nil
+		return []Entry{{ID: idOf(in.Single), Dir: path.Join(dir, in.Single)}}, nil
 	}
 	entries, err := in.Tree.Entries(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var list []Unit
+	var list []Entry
 	for _, e := range entries {
 		if id := idOf(e.Name); e.Dir && (in.Wants(id) || in.Wants(e.Name)) {
-			list = append(list, Unit{ID: id, Dir: path.Join(dir, e.Name)})
+			list = append(list, Entry{ID: id, Dir: path.Join(dir, e.Name)})
 		}
 	}
 	return list, nil
 }
 
-// Wants reports whether a session is among those asked for.
+// Wants reports whether the import includes a session.
 func (in *Intake) Wants(id string) bool {
 	return len(in.Options.Only) == 0 || slices.Contains(in.Options.Only, id)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// A JSON file comes out of its value and its format: exactly where ReadJSON says so, else
-// as a file with the same value.
+// A JSON file is written again from its value and its format. If ReadJSON reports it as exact, it has the same bytes,
+// else the same value.
 func FuzzSpelling(f *testing.F) {
 	for _, seed := range []string{"{}", "{ }\n", "\ufeff[1]\r\n", " {}", "{}\n\n", "{}\t\r\n", `{"a":{"a":1}}`, "\ufeff", "[[[]]]", "1", `"{}"`, "{}\r"} {
 		f.Add([]byte(seed))
@@ -34,7 +34,7 @@ func FuzzSpelling(f *testing.F) {
 	})
 }
 
-// read is what a reader of lines found.
+// read is the result of a reader of lines.
 type read struct {
 	turns [][]byte
 	seen  []sessiondir.TurnLine
@@ -66,8 +66,8 @@ func readLines(t *testing.T, each func(func(sessiondir.TurnLine) error) error) (
 	return r, b.Bytes()
 }
 
-// A file of lines is the same whether it is in memory or read, and what is written of its
-// turns has these turns.
+// A file of lines yields the same turns from memory and from a reader. The written form of its turns also yields
+// these turns.
 func FuzzLines(f *testing.F) {
 	for _, seed := range []string{"", "\n", "{}\n{}", "{}\r\n{}\r\n", "\ufeff{\"a\":1}\n\n[2]\n", "{}\r{}\n", "{\r}", " {} \n{\n", "null\n1", "\ufeff", "\r\n\r\n", "{\"long\":\"01234567890123456789\"}\n{}\n"} {
 		f.Add([]byte(seed))

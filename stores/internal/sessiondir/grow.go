@@ -12,15 +12,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Of more than this a growth is not made: what is written of a whole file is not in memory.
+// Limits beyond which growth is not computed and the whole file is written: that needs less memory.
 const (
-	mostGrownRecords = 1024
-	mostGrownBytes   = 1 << 20
+	maxGrownRecords = 1024
+	maxGrownBytes   = 1 << 20
 )
 
-// appended reads the records of a session after an offset up to another one. It is false unless
-// they append turns, and are of types that no file shows; and if a file is spelled in another way
-// since.
+// appended reads the records of a session after an offset up to another one and passes the appended turns to visit.
+// It returns false if a record neither appends turns nor has a type that no file shows, or if the spelling of a file
+// changed.
 func appended(ctx context.Context, src layouts.Source, sub events.Subject, after, upto events.Offset, unshown []string, visit func(f projector.Fact, p *events.TurnAppended) bool) (bool, error) {
 	if after >= upto {
 		return true, nil
@@ -37,7 +37,7 @@ func appended(ctx context.Context, src layouts.Source, sub events.Subject, after
 		}
 		records, size = records+1, size+len(rec.Data)
 		switch {
-		case records > mostGrownRecords || size > mostGrownBytes:
+		case records > maxGrownRecords || size > maxGrownBytes:
 			return false, nil
 		case !isTurn && slices.Contains(unshown, rec.Type):
 			continue
@@ -51,15 +51,15 @@ func appended(ctx context.Context, src layouts.Source, sub events.Subject, after
 	return true, nil
 }
 
-// Grown is what a thread of a session gained.
+// Grown lists the turns that were added to a thread.
 type Grown struct {
-	Had   int // turns before
+	Had   int // number of turns before
 	Turns []projector.Turn
-	Last  events.Offset // of the last record of the session that may have moved turns
+	Last  events.Offset // of the last record of the session that may have changed the thread
 }
 
-// GrownSince returns what a thread gained since an offset. It is false if anything else may have
-// changed since, but for events of types that no file shows.
+// GrownSince returns the turns that a thread gained since an offset. It returns false if anything else may have
+// changed, except by events of types that no file shows.
 func GrownSince(ctx context.Context, src layouts.Source, o *projector.Outline, since events.Offset, thread string, unshown ...string) (g Grown, ok bool, err error) {
 	if len(o.Damaged()) > 0 {
 		return g, false, nil
@@ -80,16 +80,16 @@ func GrownSince(ctx context.Context, src layouts.Source, o *projector.Outline, s
 	if g.Turns, err = o.Turns(ctx, thread, n-said, n); err != nil {
 		return g, false, err
 	}
-	for len(g.Turns) > 0 && g.Turns[0].Offset <= since { // as many were said and had no effect
+	for len(g.Turns) > 0 && g.Turns[0].Offset <= since { // the other turns that were appended had no effect
 		g.Turns = g.Turns[1:]
 	}
 	g.Had, g.Last = n-len(g.Turns), o.Offset()
 	return g, true, nil
 }
 
-// Next returns what the thread gained since an offset, as of which that was found out, without a
-// look at the session: src is as of an offset. It is false as GrownSince is, if only the session
-// can tell what has an effect, and if another thread gained something.
+// Next returns the turns that the thread gained after the offset since, at which g was computed. It does not load the
+// session; src reads the log up to a fixed offset. Next returns false in the cases of GrownSince, if another thread
+// grew, and if only the session's state can tell whether a turn has an effect.
 func (g Grown) Next(ctx context.Context, src layouts.Source, sub events.Subject, since events.Offset, thread string, unshown ...string) (Grown, bool, error) {
 	next := Grown{Had: g.Had + len(g.Turns), Last: g.Last}
 	upto := src.Loader().Upto
@@ -97,8 +97,8 @@ func (g Grown) Next(ctx context.Context, src layouts.Source, sub events.Subject,
 		return next, false, nil
 	}
 	ok, err := appended(ctx, src, sub, since, upto, unshown, func(f projector.Fact, p *events.TurnAppended) bool {
-		// A turn has an effect but if it pins what is not there, or if its producer did not know
-		// that something was taken back: nothing was since Last.
+		// A turn has no effect if it pins a missing turn, or if its producer had not read a removal. Nothing was
+		// removed since Last.
 		if seen, said := f.Seen(); said && seen < g.Last || f.Invalid != nil || len(p.Pins)+len(p.ThreadMeta) > 0 {
 			return false
 		}
@@ -114,11 +114,11 @@ func (g Grown) Next(ctx context.Context, src layouts.Source, sub events.Subject,
 	return next, ok, err
 }
 
-// Known is it without its turns, to go on with.
+// Known returns g without its turns, as the start for Next.
 func (g Grown) Known() Grown { return Grown{Had: g.Had + len(g.Turns), Last: g.Last} }
 
-// MoreLines returns what a file of lines, written by LinesWriter, has behind the first n. There is
-// one at least: a file without lines may not be there.
+// MoreLines returns the bytes that a file of lines, written by LinesWriter, has after the first n lines. n is at
+// least 1, because a file without lines may be missing.
 func MoreLines(f events.FileFormat, n int, more []events.Raw, compact bool) ([]byte, error) {
 	if n == 0 {
 		return nil, errors.New("there was no line")
@@ -133,7 +133,7 @@ func MoreLines(f events.FileFormat, n int, more []events.Raw, compact bool) ([]b
 	if b.Len() == 0 {
 		return nil, nil
 	}
-	// What stood behind the last line that there was stands between it and the next one.
+	// The end of the old last line now separates it from the next line.
 	ending := Ending(f)
 	if ending != "" && ending != out.separator() {
 		return nil, fmt.Errorf("a file that ends in %q", ending)

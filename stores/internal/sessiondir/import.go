@@ -19,43 +19,43 @@ type importer[S Store[S, F, V], F Found[V], V View] struct {
 }
 
 func (im importer[S, F, V]) run(ctx context.Context) error {
-	units, err := im.store.Units(im.Intake, im.shape.Sessions)
+	entries, err := im.store.Entries(im.Intake, im.shape.Sessions)
 	if err != nil {
 		return err
 	}
-	if err := im.begin(ctx, units); err != nil {
+	if err := im.begin(ctx, entries); err != nil {
 		return err
 	}
-	if err := im.sessions(ctx, units); err != nil || im.IsPart() || im.shape.Files {
+	if err := im.sessions(ctx, entries); err != nil || im.IsPart() || im.shape.Files {
 		return cmp.Or(err, ctx.Err())
 	}
 	return im.rootFiles(ctx)
 }
 
-// begin finds out which sessions are in the store already. The session of a file is loaded when the
-// file is read, and its folder may have any name.
-func (im importer[S, F, V]) begin(ctx context.Context, units []Unit) error {
+// begin finds out which sessions are in the store already. If each session is a file, begin skips that: the import
+// loads the session when it reads the file, and the folder may have any name.
+func (im importer[S, F, V]) begin(ctx context.Context, entries []Entry) error {
 	if im.shape.Files {
-		im.Expect(len(units))
+		im.Expect(len(entries))
 		return nil
 	}
-	return im.Begin(ctx, units, func(u Unit) string { return im.store.Birth(im.Intake, u) })
+	return im.Begin(ctx, entries, func(e Entry) string { return im.store.Birth(im.Intake, e) })
 }
 
-// sessions imports several at the same time: while one waits for the disk, others are read. The
-// report lists them in the order of their units.
-func (im importer[S, F, V]) sessions(ctx context.Context, units []Unit) error {
+// sessions imports several sessions at the same time, so that others are read while one waits for the disk. The
+// report lists them in the order of their entries.
+func (im importer[S, F, V]) sessions(ctx context.Context, entries []Entry) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var group sync.WaitGroup
 	var next atomic.Int64
-	reports := make([]layouts.Report, len(units))
-	for range min(im.store.Parallel(), len(units)) {
+	reports := make([]layouts.Report, len(entries))
+	for range min(im.store.Parallel(), len(entries)) {
 		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(units); i = int(next.Add(1)) - 1 {
+			for i := int(next.Add(1)) - 1; i < len(entries); i = int(next.Add(1)) - 1 {
 				one := importer[S, F, V]{im.Part(), im.store, im.shape}
-				if err := one.session(work, units[i]); err != nil {
-					stop(err) // the others end by it
+				if err := one.session(work, entries[i]); err != nil {
+					stop(err) // ends the other goroutines too
 				}
 				reports[i] = one.Report
 			}
@@ -69,22 +69,22 @@ func (im importer[S, F, V]) sessions(ctx context.Context, units []Unit) error {
 }
 
 // session imports one session.
-func (im importer[S, F, V]) session(ctx context.Context, u Unit) error {
+func (im importer[S, F, V]) session(ctx context.Context, u Entry) error {
 	err := Retry(ctx, func(again bool) error {
 		before := len(im.Report.Problems)
-		err := im.try(ctx, u, again)
+		err := im.attempt(ctx, u, again)
 		if err != nil {
-			im.Report.Problems = im.Report.Problems[:before] // it is tried again, or the error says it
+			im.Report.Problems = im.Report.Problems[:before] // it is imported again, or the error reports the problems
 		}
 		return err
 	})
 	if im.Dry != nil {
 		im.Dry.Forget(events.Session(im.Target.Namespace(), u.ID))
 	}
-	return im.Settle(ctx, u.place(), err)
+	return im.Settle(ctx, u.path(), err)
 }
 
-func (im importer[S, F, V]) try(ctx context.Context, u Unit, again bool) error {
+func (im importer[S, F, V]) attempt(ctx context.Context, u Entry, again bool) error {
 	f, err := im.store.List(ctx, im.Folder(u))
 	if err != nil {
 		return err
@@ -120,8 +120,8 @@ func (im importer[S, F, V]) isEmpty(f F) bool {
 	return true
 }
 
-// compare brings one session in, which is as it was loaded. Nothing is added if it gives the
-// files back already, or if it must not be changed by them: that is reported.
+// compare imports one session; s is its loaded state. If the session already yields these files, or must not be
+// changed by them, compare adds no event and reports that.
 func (im importer[S, F, V]) compare(ctx context.Context, s *projector.Session, v V, f F) error {
 	if im.Options.Part && IsArchived(s.Ledger) {
 		return im.revive(ctx, s, f.Status())
@@ -156,13 +156,13 @@ func (im importer[S, F, V]) compare(ctx context.Context, s *projector.Session, v
 	case fresh:
 		outcome = &im.Report.Added
 	case im.Report.Events == before:
-		outcome = &im.Report.Unchanged // somebody else brought it in meanwhile
+		outcome = &im.Report.Unchanged // another writer imported it meanwhile
 	}
 	im.finish(f, outcome)
 	return nil
 }
 
-// refuses reports a session that must not be changed by a folder.
+// refuses reports a session that the folder must not change.
 func (im importer[S, F, V]) refuses(ctx context.Context, s *projector.Session, p Plan, f F) (bool, error) {
 	reason, err := im.refusal(ctx, s, im.shape.Kind, f.Birth(), p)
 	if err != nil || reason == "" {
@@ -170,12 +170,12 @@ func (im importer[S, F, V]) refuses(ctx context.Context, s *projector.Session, p
 	}
 	im.Report.Sessions++
 	im.Report.Refused = append(im.Report.Refused, f.Base().ID)
-	im.Problem(f.Base().place(), 0, reason+": "+im.wayOut())
+	im.Problem(f.Base().path(), 0, reason+": "+im.wayOut())
 	return true, nil
 }
 
-// carryOut does what a plan comes to, settles how the files are spelled, and compares what the
-// store has then with the folder. A brief rehearsal has nothing to compare.
+// carryOut applies a plan, records how the files are spelled, and compares the store's files with the folder again. A
+// brief dry run compares nothing.
 func (im importer[S, F, V]) carryOut(ctx context.Context, p Plan, f F, origin *events.Origin) error {
 	if err := p.Apply(ctx); err != nil || im.Dry != nil && im.Dry.Brief {
 		return err
@@ -207,7 +207,7 @@ func (im importer[S, F, V]) carryOut(ctx context.Context, p Plan, f F, origin *e
 	return nil
 }
 
-// count reports how each file is kept.
+// count adds to the report how each file is kept.
 func (im importer[S, F, V]) count(ctx context.Context, v V, f F) error {
 	for _, file := range f.Base().Files {
 		out, _, err := v.File(ctx, file.Path)
@@ -221,7 +221,7 @@ func (im importer[S, F, V]) count(ctx context.Context, v V, f F) error {
 	return nil
 }
 
-// behind returns the session as it is behind a plan.
+// behind returns the session after a plan was applied.
 func (im importer[S, F, V]) behind(ctx context.Context, p Plan, f F) (V, error) {
 	if r, ok := p.(Recaller[V]); ok {
 		if v, known, err := r.Recall(ctx); known || err != nil {
@@ -239,7 +239,7 @@ func (im importer[S, F, V]) load(ctx context.Context, f F) (v V, err error) {
 	return im.store.View(im.Target, s), nil
 }
 
-// finish reports a session that was dealt with.
+// finish adds an imported session to the report.
 func (im importer[S, F, V]) finish(f F, outcome *int) {
 	im.Finish(*f.Base(), outcome)
 	f.Finish()

@@ -13,33 +13,32 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Intake is what the imports of folders have in common: where sessions come from,
-// where they go, and what is reported of them.
+// Intake is the state that all imports share: the source of the sessions, the target, and the report.
 type Intake struct {
 	Stamp
 	Target  layouts.Target
 	Options layouts.ImportOptions
 	Tree    Tree
 	Root    string          // name under which the folder is exported
-	Marker  string          // of the folder's place
-	Single  string          // name of the one session that was asked for; "": all
+	Marker  string          // identifies the folder, see Root.Marker
+	Single  string          // name of the only session to import; "": all
 	Adopted bool            // Root is the name of an earlier import of this folder
-	There   map[string]bool // ids of the sessions that existed in the beginning
+	There   map[string]bool // ids of the sessions that existed before the import
 	Report  layouts.Report
-	Dry     *layouts.Rehearsal // the target of a dry run, else nil
+	Dry     *layouts.DryRun // the target of a dry run, else nil
 
-	unit     string // what one session is imported from
+	noun     string // source of a session for messages: folder or file
 	progress *progress
 }
 
-// progress is told of by one at a time.
+// progress holds the progress of an import. Only one goroutine at a time calls tell.
 type progress struct {
 	mu   sync.Mutex // guards now, and calls of tell
 	now  layouts.Progress
 	tell func(layouts.Progress)
 }
 
-// Import opens a folder and has it brought in by run. A dry run appends to a rehearsal.
+// Import opens a folder and imports it by calling run. A dry run appends to memory only.
 func Import(ctx context.Context, target layouts.Target, stamp Stamp, at Location, o layouts.ImportOptions, run func(*Intake) error) (layouts.Report, error) {
 	dir, err := layouts.OpenDir(at.Root)
 	if err != nil {
@@ -51,19 +50,19 @@ func Import(ctx context.Context, target layouts.Target, stamp Stamp, at Location
 	return in.carriedOut(run)
 }
 
-// ImportFrom has what is in a storage brought in by run.
+// ImportFrom imports the content of a storage by calling run.
 func ImportFrom(ctx context.Context, target layouts.Target, stamp Stamp, st layouts.Storage, root layouts.Root, o layouts.ImportOptions, run func(*Intake) error) (layouts.Report, error) {
 	return newIntake(ctx, target, stamp, st, root, o).carriedOut(run)
 }
 
 func newIntake(ctx context.Context, target layouts.Target, stamp Stamp, st layouts.Storage, root layouts.Root, o layouts.ImportOptions) *Intake {
-	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: NewTree(ctx, st, target), Root: root.Name, Marker: root.Marker, unit: "folder"}
+	return &Intake{Stamp: stamp, Target: target, Options: o, Tree: NewTree(ctx, st, target), Root: root.Name, Marker: root.Marker, noun: "folder"}
 }
 
 func (in *Intake) carriedOut(run func(*Intake) error) (layouts.Report, error) {
 	in.There, in.progress = make(map[string]bool), &progress{tell: in.Options.Progress}
 	if in.Options.DryRun {
-		in.Dry = layouts.NewRehearsal(in.Target)
+		in.Dry = layouts.NewDryRun(in.Target)
 		in.Target = in.Dry
 	}
 	s := &stored{Target: in.Target}
@@ -74,22 +73,20 @@ func (in *Intake) carriedOut(run func(*Intake) error) (layouts.Report, error) {
 	return in.Report, err
 }
 
-// IsPart reports whether only some sessions are imported: then files that belong to none
-// are left alone.
+// IsPart reports whether only some sessions are imported. Then files outside of sessions are not imported.
 func (in *Intake) IsPart() bool { return in.Single != "" || len(in.Options.Only) > 0 }
 
-// Part returns an intake with a report of its own, for a part that is imported beside
-// others.
+// Part returns an intake with a report of its own, for a part that is imported concurrently.
 func (in *Intake) Part() *Intake {
 	part := *in
 	part.Report = layouts.Report{}
 	return &part
 }
 
-// Expect says how many sessions will be looked at.
+// Expect sets the number of sessions to import.
 func (in *Intake) Expect(sessions int) { in.progress.now.Of = sessions }
 
-// progressed tells how far the import has got.
+// progressed reports the progress of the import.
 func (in *Intake) progressed(change func(*layouts.Progress)) {
 	in.progress.mu.Lock()
 	defer in.progress.mu.Unlock()
@@ -99,31 +96,31 @@ func (in *Intake) progressed(change func(*layouts.Progress)) {
 	}
 }
 
-// Added counts events as they go in.
+// Added counts appended events.
 func (in *Intake) Added(n int) {
 	in.Report.Events += n
 	in.progressed(func(p *layouts.Progress) { p.Events += n })
 }
 
-// Read counts a file that was read.
+// Read counts a file and its bytes.
 func (in *Intake) Read(size int64) {
 	in.Report.Bytes += size
 	in.progressed(func(p *layouts.Progress) { p.Files, p.Bytes = p.Files+1, p.Bytes+size })
 }
 
-// Problem reports what is wrong with a file.
+// Problem adds a problem of a file to the report.
 func (in *Intake) Problem(file string, line int, reason string) {
 	in.Report.Problems = append(in.Report.Problems, layouts.Problem{File: file, Line: line, Reason: reason})
 }
 
-// Skipped reports what is neither a file nor a folder.
+// Skipped adds problems for paths that are neither files nor folders.
 func (in *Intake) Skipped(links ...string) {
 	for _, link := range links {
 		in.Problem(link, 0, "is neither a file nor a folder: not followed, not imported")
 	}
 }
 
-// Finish reports a session that was dealt with.
+// Finish adds an imported session to the report.
 func (in *Intake) Finish(f Folder, outcome *int) {
 	in.Skipped(f.Links...)
 	*outcome++
@@ -134,41 +131,40 @@ func (in *Intake) Finish(f Folder, outcome *int) {
 	}
 }
 
-// NotAsItIs reports files that the store does not give back.
+// NotAsItIs reports files that the store would write with other bytes.
 func (in *Intake) NotAsItIs(dir string, names []string) {
 	for _, name := range names {
 		in.Problem(path.Join(dir, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
 	}
 }
 
-// Settle ends the import of one session. What is wrong with its files is reported
-// and does not end the whole; what is wrong with the store does.
-func (in *Intake) Settle(ctx context.Context, place string, err error) error {
-	if err := in.Spare(ctx, place, err); err != nil {
-		return cmp.Or(ctx.Err(), fmt.Errorf("%s: %w", place, err))
+// Settle ends the import of one session. It reports an error of the session's files and returns nil, so that the
+// import goes on. It returns an error of the store.
+func (in *Intake) Settle(ctx context.Context, path string, err error) error {
+	if err := in.Spare(ctx, path, err); err != nil {
+		return cmp.Or(ctx.Err(), fmt.Errorf("%s: %w", path, err))
 	}
 	in.progressed(func(p *layouts.Progress) { p.Sessions++ })
 	return nil
 }
 
-// Spare reports what is wrong with the files of a place, and returns what is wrong with
-// the store.
-func (in *Intake) Spare(ctx context.Context, place string, err error) error {
+// Spare reports an error of the files at a path, and returns any other error.
+func (in *Intake) Spare(ctx context.Context, path string, err error) error {
 	if err == nil || ctx.Err() != nil || !isOwnFault(err) {
 		return err
 	}
-	in.Problem(place, 0, err.Error())
+	in.Problem(path, 0, err.Error())
 	return nil
 }
 
-// Retry imports one session, again if somebody else wrote to it meanwhile.
+// Retry imports one session, again if another writer appended to it meanwhile.
 func Retry(ctx context.Context, attempt func(again bool) error) error {
-	for try := 0; ; try++ {
-		err := attempt(try > 0)
-		if err == nil || !isRace(err) || try == maxTries {
+	for n := 0; ; n++ {
+		err := attempt(n > 0)
+		if err == nil || !isRace(err) || n == maxAttempts {
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := pause(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -184,13 +180,12 @@ func (in *Intake) Load(ctx context.Context, id string) (*projector.Session, erro
 	return s, err
 }
 
-// Begin finds out which sessions there are, and under which name this folder was
-// imported before: the first name stays. birthOf reads what a session's folder says of
-// its beginning.
-func (in *Intake) Begin(ctx context.Context, units []Unit, birthOf func(Unit) string) error {
-	in.Expect(len(units))
+// Begin finds out which sessions exist, and under which name this folder was imported before; it keeps that name.
+// birthOf reads the beginning of a session from its folder.
+func (in *Intake) Begin(ctx context.Context, entries []Entry, birthOf func(Entry) string) error {
+	in.Expect(len(entries))
 	if in.Options.Part || in.IsPart() {
-		return in.beginPart(ctx, units, birthOf)
+		return in.beginPart(ctx, entries, birthOf)
 	}
 	for info, err := range in.Target.Subjects(ctx, events.KindSession) {
 		if err != nil {
@@ -198,7 +193,7 @@ func (in *Intake) Begin(ctx context.Context, units []Unit, birthOf func(Unit) st
 		}
 		in.There[info.Subject.ID] = true
 	}
-	for _, u := range units {
+	for _, u := range entries {
 		if !in.There[u.ID] {
 			continue
 		}
@@ -209,9 +204,9 @@ func (in *Intake) Begin(ctx context.Context, units []Unit, birthOf func(Unit) st
 	return nil
 }
 
-// beginPart is Begin where few of the sessions matter: the others are not asked for.
-func (in *Intake) beginPart(ctx context.Context, units []Unit, birthOf func(Unit) string) error {
-	for _, u := range units {
+// beginPart is Begin for an import of few sessions: it does not list the others.
+func (in *Intake) beginPart(ctx context.Context, entries []Entry, birthOf func(Entry) string) error {
+	for _, u := range entries {
 		there, err := in.adopt(ctx, u, birthOf)
 		if err != nil {
 			return err
@@ -221,9 +216,9 @@ func (in *Intake) beginPart(ctx context.Context, units []Unit, birthOf func(Unit
 	return nil
 }
 
-// adopt takes the name of the root from a session that came from this folder, if none was
-// taken yet, and reports whether the session is there. Whoever imports a part says the name.
-func (in *Intake) adopt(ctx context.Context, u Unit, birthOf func(Unit) string) (there bool, err error) {
+// adopt takes the root's name from a session that came from this folder, unless a name is set already. It reports
+// whether the session exists. If a part is imported, the caller has set the name.
+func (in *Intake) adopt(ctx context.Context, u Entry, birthOf func(Entry) string) (there bool, err error) {
 	o, err := in.Target.Loader().Peek(ctx, events.Session(in.Target.Namespace(), u.ID))
 	if err != nil || o.Offset() == 0 {
 		return false, err
@@ -235,8 +230,7 @@ func (in *Intake) adopt(ctx context.Context, u Unit, birthOf func(Unit) string) 
 	return true, nil
 }
 
-// isSameOrigin reports whether a session came from this folder: from its place, or
-// from where it was before it was moved.
+// isSameOrigin reports whether a session came from this folder, also if the folder was moved since.
 func (in *Intake) isSameOrigin(have *events.Origin, birth string) bool {
 	if have.Format != in.Format {
 		return false
@@ -245,13 +239,12 @@ func (in *Intake) isSameOrigin(have *events.Origin, birth string) bool {
 	return have.Marker == in.Marker || moved
 }
 
-// Origin is what a session shall say of where it comes from. The first name of the
-// root stays.
+// Origin returns the origin that the import records for a session. The first name of the root stays.
 func (in *Intake) Origin(s *projector.Session, birth string) *events.Origin {
 	o := &events.Origin{Format: in.Format, Root: in.Root, Marker: in.Marker, Birth: birth}
 	have := s.Ledger.Origin()
 	if have != nil && in.Options.Part && have.Format == in.Format && have.Root != "" && have.Root != in.Root {
-		return have // a tree shows it, and it stays of the folder that it was imported from
+		return have // a tree shows it; its origin stays the folder that it was imported from
 	}
 	if have != nil && in.isSameOrigin(have, birth) {
 		o.Root, o.Birth = cmp.Or(have.Root, o.Root), cmp.Or(o.Birth, have.Birth)

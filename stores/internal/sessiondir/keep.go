@@ -19,8 +19,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Keep keeps a file whole, in a document that says where it comes from. Nothing is added
-// if the document holds it already.
+// Keep keeps a file whole, in a document that records its origin. If the document holds the file already, Keep
+// appends nothing.
 func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origin, f *File, links ...events.Link) error {
 	return in.Change(ctx, doc, func(have Stored) (events.Event, bool, error) {
 		meta := f.meta(at, links)
@@ -32,8 +32,8 @@ func (in *Intake) Keep(ctx context.Context, doc events.Subject, at *events.Origi
 	})
 }
 
-// FileEvent is the event by which a document holds a file, and says where it comes from. What
-// else was said of the document is said again.
+// FileEvent returns the event by which a document holds a file and its origin. The event repeats the other metadata
+// of the document.
 func (in *Intake) FileEvent(ctx context.Context, have Stored, at *events.Origin, f *File, links ...events.Link) (events.Event, error) {
 	data, contentType, err := in.wholeFile(ctx, f)
 	e := events.Event{Source: in.Source, Type: events.TypeDocumentWritten, Subject: have.Doc, ContentType: contentType, Data: data}
@@ -55,12 +55,12 @@ func (in *Intake) FileEvent(ctx context.Context, have Stored, at *events.Origin,
 	return e.WithExtension(events.ExtDoc, meta.String()), err
 }
 
-// isOfType reports whether a text may be called one of a type.
+// isOfType reports whether a text is valid for a content type.
 func isOfType(text []byte, contentType string) bool {
 	return strings.HasPrefix(contentType, "text/") || events.IsJSON(contentType) && rawjson.Check(text) == nil
 }
 
-// Drop takes a document away, if it is there.
+// Drop deletes a document, if it exists.
 func (in *Intake) Drop(ctx context.Context, doc events.Subject) error {
 	return in.Change(ctx, doc, func(have Stored) (events.Event, bool, error) {
 		if !have.Exists {
@@ -72,10 +72,10 @@ func (in *Intake) Drop(ctx context.Context, doc events.Subject) error {
 	})
 }
 
-// Change appends to a document what follows from what it is, if anything does. If
-// somebody else wrote to it meanwhile, it decides again.
+// Change appends the event that decide returns for the document's state, if one is needed. If another writer appended
+// meanwhile, Change decides again.
 func (in *Intake) Change(ctx context.Context, doc events.Subject, decide func(Stored) (e events.Event, needed bool, err error)) error {
-	for try := range maxTries {
+	for n := range maxAttempts {
 		have, err := Load(ctx, in.Target, doc)
 		if err != nil {
 			return err
@@ -91,14 +91,14 @@ func (in *Intake) Change(ctx context.Context, doc events.Subject, decide func(St
 		if err == nil || !isRace(err) {
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
+		if err := pause(ctx, n); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("%s: %w", doc, log.ErrConflict)
 }
 
-// meta describes a file that is kept whole.
+// meta returns the metadata of a file that is kept whole.
 func (f *File) meta(at *events.Origin, links []events.Link) events.DocMeta {
 	attributes := map[string]string{AttrRoot: at.Root, attrPath: KeyOf(path.Clean(f.Full)), attrMarker: at.Marker, attrSHA256: f.Sum}
 	if f.Mode != 0 {
@@ -107,8 +107,7 @@ func (f *File) meta(at *events.Origin, links []events.Link) events.DocMeta {
 	return events.DocMeta{Attributes: attributes, Links: links}
 }
 
-// wholeFile returns the data of a file's document: the file, or the list of its
-// pieces, each stored before.
+// wholeFile returns the data of a file's document: the file, or the list of its pieces, which it stores first.
 func (in *Intake) wholeFile(ctx context.Context, f *File) (data []byte, contentType string, err error) {
 	r, err := in.Tree.content(f)
 	if err != nil {
@@ -132,7 +131,7 @@ func (in *Intake) wholeFile(ctx context.Context, f *File) (data []byte, contentT
 	return data, contentType, err
 }
 
-// content opens a file, which may be in memory.
+// content opens a file, from memory if it is there.
 func (t Tree) content(f *File) (io.ReadCloser, error) {
 	if f.Data != nil {
 		return io.NopCloser(bytes.NewReader(f.Data)), nil

@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Layout is the layout of a store whose sessions are folders, or files, below a root. Each session is a unit,
-// with all files that are kept for it, and so is each file beside them. A layout embeds it.
+// Layout is the layout of a store whose sessions are folders, or files, below a root. Each session, with all files
+// kept for it, is an entry, and so is each file beside the sessions. A layout of a store embeds it.
 type Layout[S Store[S, F, V], F Found[V], V View] struct{ Store S }
 
 // Name implements layouts.Renderer.
@@ -24,21 +24,19 @@ func (l Layout[S, F, V]) Name() string { return l.Store.Stamp().Format }
 // Exports implements layouts.Chooser.
 func (l Layout[S, F, V]) Exports(kind string) bool { return l.Store.Exports(kind) }
 
-// Sniff implements layouts.Layout: the root, the folder around it, that of the sessions, and the
+// Sniff implements layouts.Layout. It recognises the root, the folder around it, the folder of the sessions, and the
 // folder of one session.
 func (l Layout[S, F, V]) Sniff(path string) bool {
 	_, err := l.Store.Shape().Locate(path)
 	return err == nil
 }
 
-// Import implements layouts.Layout. It imports a folder that Sniff recognises, and never writes into
-// it.
+// Import implements layouts.Layout. It imports a folder that Sniff recognises, and never writes into it.
 //
-// Importing again adds what has changed and nothing else. A session that is in the store already,
-// differs from the folder, and came from another place or was changed since its last import is
-// refused, unless o.Merge: it is left as it is and the rest goes in. Malformed pieces are problems
-// of the report, with file and line. An error means that the import ended early; importing again
-// goes on from there.
+// A repeated import adds only what has changed. A session is refused if the store has it, it differs from the folder,
+// and it came from another folder or was changed since its last import. With o.Merge it is not refused. A refused
+// session stays as it is; the others are imported. Malformed pieces are problems of the report, with file and line.
+// If Import returns an error, it ended early; a new import goes on from there.
 func (l Layout[S, F, V]) Import(ctx context.Context, target layouts.Target, path string, o layouts.ImportOptions) (layouts.Report, error) {
 	at, err := l.Store.Shape().Locate(path)
 	if err != nil {
@@ -60,7 +58,7 @@ func (l Layout[S, F, V]) bring(ctx context.Context, in *Intake) error {
 	}
 	im := importer[S, F, V]{in, store, store.Shape()}
 	if im.shape.Files {
-		in.unit = "file"
+		in.noun = "file"
 	}
 	return im.run(ctx)
 }
@@ -87,8 +85,8 @@ func (l Layout[S, F, V]) RootFiles(ctx context.Context, src layouts.Source, root
 	return ExportRoot(ctx, src, root, l.Store.Shape().isRootFile)
 }
 
-// Subject implements layouts.Layout: the session of a file in a session's folder, the document of
-// any other.
+// Subject implements layouts.Layout. It returns the session for a file in a session's folder, else the file's
+// document.
 func (l Layout[S, F, V]) Subject(ctx context.Context, src layouts.Source, root, path string) (events.Subject, bool) {
 	if id, ok := l.Store.Beside(path); ok {
 		return events.Session(src.Namespace(), id), true
@@ -108,8 +106,8 @@ func (l Layout[S, F, V]) Subject(ctx context.Context, src layouts.Source, root, 
 	return l.Store.Document(src.Namespace(), root, path), true
 }
 
-// Unit implements layouts.Layout.
-func (l Layout[S, F, V]) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+// Entry implements layouts.Layout.
+func (l Layout[S, F, V]) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch {
 	case sub.Namespace != src.Namespace():
 	case sub.IsSession():
@@ -123,7 +121,7 @@ func (l Layout[S, F, V]) Unit(ctx context.Context, src layouts.Source, root layo
 			return s, true, nil
 		}
 		if strings.HasPrefix(sub.ID, root.Name+"/") {
-			return l.UnitAt(ctx, src, root, have.pathIn(root.Name))
+			return l.EntryAt(ctx, src, root, have.pathIn(root.Name))
 		}
 	}
 	return events.Subject{}, false, nil
@@ -132,31 +130,31 @@ func (l Layout[S, F, V]) Unit(ctx context.Context, src layouts.Source, root layo
 // isLive reports whether a root is the folder of a tree, which shows the sessions of every root.
 func isLive(root layouts.Root) bool { return root.Name == layouts.LiveRoot }
 
-// Place implements layouts.Layout: the folder of a session.
-func (l Layout[S, F, V]) Place(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject) (layouts.Place, error) {
-	if !unit.IsSession() {
-		return PlaceOfRootFile(ctx, src, root.Name, unit)
+// Location implements layouts.Layout. It returns the folder of a session.
+func (l Layout[S, F, V]) Location(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject) (layouts.Location, error) {
+	if !entry.IsSession() {
+		return RootFileLocation(ctx, src, root.Name, entry)
 	}
-	o, err := Outline(ctx, src, l.Store, root, unit)
+	o, err := Outline(ctx, src, l.Store, root, entry)
 	if err != nil {
-		return layouts.Place{}, err
+		return layouts.Location{}, err
 	}
 	v := l.Store.View(src, &projector.Session{Subject: o.Subject(), Ledger: o.Ledger()})
-	return layouts.Place{Path: v.Dir(), Folder: true}, nil
+	return layouts.Location{Path: v.Dir(), Folder: true}, nil
 }
 
-// UnitFiles implements layouts.Layout.
-func (l Layout[S, F, V]) UnitFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
-	if unit.IsSession() {
-		return SessionFiles(ctx, src, l, unit, at)
+// EntryFiles implements layouts.Layout.
+func (l Layout[S, F, V]) EntryFiles(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject, at string) iter.Seq2[layouts.File, error] {
+	if entry.IsSession() {
+		return SessionFiles(ctx, src, l, entry, at)
 	}
-	return func(yield func(layouts.File, error) bool) { yield(RootFile(ctx, src, root.Name, unit)) }
+	return func(yield func(layouts.File, error) bool) { yield(RootFile(ctx, src, root.Name, entry)) }
 }
 
-// SessionFiles yields the files of a unit that is a session, as an export does.
-func SessionFiles(ctx context.Context, src layouts.Source, l layouts.Renderer, unit events.Subject, at string) func(func(layouts.File, error) bool) {
+// SessionFiles yields the files of an entry that is a session, as an export does.
+func SessionFiles(ctx context.Context, src layouts.Source, l layouts.Renderer, entry events.Subject, at string) func(func(layouts.File, error) bool) {
 	return func(yield func(layouts.File, error) bool) {
-		s, err := src.Loader().Session(ctx, unit, 0)
+		s, err := src.Loader().Session(ctx, entry, 0)
 		if err != nil {
 			yield(layouts.File{Path: at}, err)
 			return
@@ -165,8 +163,8 @@ func SessionFiles(ctx context.Context, src layouts.Source, l layouts.Renderer, u
 	}
 }
 
-// UnitAt implements layouts.Layout.
-func (l Layout[S, F, V]) UnitAt(ctx context.Context, src layouts.Source, root layouts.Root, path string) (events.Subject, bool, error) {
+// EntryAt implements layouts.Layout.
+func (l Layout[S, F, V]) EntryAt(ctx context.Context, src layouts.Source, root layouts.Root, path string) (events.Subject, bool, error) {
 	if !IsPath(path) {
 		return events.Subject{}, false, nil
 	}
@@ -189,38 +187,38 @@ func (l Layout[S, F, V]) UnitAt(ctx context.Context, src layouts.Source, root la
 	return sub, err == nil && outside(o.Ledger(), l.Store, root) == "", err
 }
 
-// Removal implements layouts.Layout. A session is archived.
-func (l Layout[S, F, V]) Removal(ctx context.Context, src layouts.Source, unit events.Subject) ([]log.Part, error) {
-	if unit.IsSession() {
-		return l.Store.Stamp().Archived(ctx, src, unit, nil)
+// Removal implements layouts.Layout. It archives a session.
+func (l Layout[S, F, V]) Removal(ctx context.Context, src layouts.Source, entry events.Subject) ([]log.Part, error) {
+	if entry.IsSession() {
+		return l.Store.Stamp().Archived(ctx, src, entry, nil)
 	}
-	return l.Store.Stamp().Removed(ctx, src, unit)
+	return l.Store.Stamp().Removed(ctx, src, entry)
 }
 
-// chooser is the part of a Store that says which sessions have files.
+// chooser is the part of a Store that decides which sessions have files.
 type chooser interface {
 	Stamp() Stamp
 	Exports(kind string) bool
 }
 
-// Outline opens the session that a unit is. One that has no files in the root is
-// projector.ErrNotFound, and a *layouts.LeftOutError if it is not archived.
-func Outline(ctx context.Context, src layouts.Source, c chooser, root layouts.Root, unit events.Subject) (*projector.Outline, error) {
-	o, err := src.Loader().Outline(ctx, unit, 0)
+// Outline opens the session of an entry. If the session has no files in the root, the error is projector.ErrNotFound;
+// if it is not archived, a *layouts.LeftOutError.
+func Outline(ctx context.Context, src layouts.Source, c chooser, root layouts.Root, entry events.Subject) (*projector.Outline, error) {
+	o, err := src.Loader().Outline(ctx, entry, 0)
 	switch {
 	case err != nil:
-	case unit.Namespace != src.Namespace() || IsArchived(o.Ledger()):
-		err = fmt.Errorf("%s has no files in %s: %w", unit, root.Name, projector.ErrNotFound)
+	case entry.Namespace != src.Namespace() || IsArchived(o.Ledger()):
+		err = fmt.Errorf("%s has no files in %s: %w", entry, root.Name, projector.ErrNotFound)
 	default:
 		if reason := outside(o.Ledger(), c, root); reason != "" {
-			err = &layouts.LeftOutError{Unit: unit, Reason: reason}
+			err = &layouts.LeftOutError{Entry: entry, Reason: reason}
 		}
 	}
 	return o, err
 }
 
-// outside returns why a session is not shown in a root, "" if it is: one that was imported from
-// there, and one that no import brought. A tree shows every session that this layout imported, too.
+// outside returns why a root does not show a session, "" if it does. A root shows the sessions that were imported
+// from it and those that no import created. A tree also shows all sessions that this layout imported.
 func outside(l *projector.Ledger, c chooser, root layouts.Root) string {
 	format := c.Stamp().Format
 	switch o := l.Origin(); {

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// TurnInside is how many containers stand around a turn in its event.
+// TurnInside is the nesting depth of a turn in its event.
 const TurnInside = 3
 
 // lineReader reads lines of bounded length.
@@ -22,9 +22,9 @@ type lineReader struct {
 
 var errLong = errors.New("too long")
 
-// next returns the next line without its end, and that end: "\n", "\r\n" or "". The
-// line is valid until the next call. errLong stands for a line that was skipped: what was
-// read of it is let go as soon as it is found too long.
+// next returns the next line without its end, and that end: "\n", "\r\n" or "". The line is valid until the next
+// call. If a line is too long, next skips it and returns errLong. It frees the read part as soon as the limit is
+// exceeded.
 func (l *lineReader) next() (line []byte, end string, err error) {
 	var parts [][]byte
 	var part []byte
@@ -36,7 +36,7 @@ func (l *lineReader) next() (line []byte, end string, err error) {
 		case size+len(part) > l.limit:
 			parts = nil
 		case full:
-			parts = append(parts, bytes.Clone(part)) // a buffer that grows takes several times the line
+			parts = append(parts, bytes.Clone(part)) // a growing buffer would need several times the memory of the line
 		}
 	}
 	switch {
@@ -51,7 +51,7 @@ func (l *lineReader) next() (line []byte, end string, err error) {
 	return line, end, nil
 }
 
-// cutEnd takes a line apart from its end.
+// cutEnd splits a line into body and end.
 func cutEnd(line []byte) (body []byte, end string) {
 	body, ok := bytes.CutSuffix(line, []byte("\n"))
 	if !ok {
@@ -63,8 +63,7 @@ func cutEnd(line []byte) (body []byte, end string) {
 	return body, "\n"
 }
 
-// lineBytes yields the lines of a file that is in memory, as lineReader does. They
-// stay valid.
+// lineBytes is a lineReader over a file in memory. Its lines stay valid.
 type lineBytes struct {
 	rest  []byte
 	limit int
@@ -86,20 +85,20 @@ func (l *lineBytes) next() (line []byte, end string, err error) {
 	return line, end, nil
 }
 
-// TurnLine is a line of a file of turns: Raw is nil if it is blank, or cannot go
-// in, and then Err says why.
+// TurnLine is a line of a file of turns. Raw is nil if the line is blank, or if it cannot be imported; then Err is
+// set.
 type TurnLine struct {
 	Line int
 	Raw  []byte          // valid until the next line
-	Step rawjson.Members // of Raw, also valid until then; nil if it is not an object, and then NoStep says why
+	Step rawjson.Members // members of Raw, also valid until the next line; nil if Raw is not an object, then NoStep is set
 	End  string
-	BOM  bool // stood before the first line
+	BOM  bool // a byte order mark stood before the first line
 
 	NoStep error
 	Err    error
 }
 
-// Spells notes what a line tells of how the file is spelled.
+// Spells records the spelling of the file as far as this line shows it.
 func (t *TurnLine) Spells(f *events.FileFormat) {
 	if t.Line == 1 {
 		f.BOM = t.BOM
@@ -110,7 +109,7 @@ func (t *TurnLine) Spells(f *events.FileFormat) {
 	f.FinalNewline = t.End != ""
 }
 
-// read takes a line apart. A value that is an object is scanned once.
+// read parses a line. It scans an object only once.
 func (t *TurnLine) read(line []byte) {
 	if t.Raw = bytes.Trim(line, " \t\r\n"); len(t.Raw) == 0 {
 		t.Raw = nil
@@ -124,14 +123,13 @@ func (t *TurnLine) read(line []byte) {
 	}
 }
 
-// EachLine calls f for every line. Lines of more than limit bytes cannot go in.
+// EachLine calls f for every line. A line longer than limit bytes cannot be imported and has an error.
 func EachLine(r io.Reader, limit int, f func(TurnLine) error) error {
 	in := lineReader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
 	return eachLine(in.next, limit, f)
 }
 
-// EachLineOf is EachLine of a file that is in memory. What f is given aliases it, and
-// stays valid.
+// EachLineOf is EachLine for a file in memory. The lines alias data and stay valid.
 func EachLineOf(data []byte, limit int, f func(TurnLine) error) error {
 	in := lineBytes{rest: data, limit: limit}
 	return eachLine(in.next, limit, f)

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// repeated reads as n bytes that are all the same.
+// repeated reads as n equal bytes.
 type repeated byte
 
 func (c repeated) Read(p []byte) (int, error) {
@@ -19,8 +19,8 @@ func (c repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Of a line that is too long nothing stays in memory while the rest of the file is read,
-// nor of a large one behind it, and reading either takes no multiple of what a line may be.
+// The reader frees a line that is too long while it reads the rest of the file, and a large line after the next one
+// is read. The memory for either stays close to the limit of a line.
 func TestLargeLinesAreLetGo(t *testing.T) {
 	const limit, slack = 16 << 20, 2 << 20
 	line := func(n int64) io.Reader {
@@ -28,7 +28,7 @@ func TestLargeLinesAreLetGo(t *testing.T) {
 	}
 	for _, of := range []struct {
 		name       string
-		size, most int64 // bytes of the line, and that reading it may take
+		size, most int64 // bytes of the line; maximal memory for reading it
 	}{
 		{"too long", 4 * limit, limit},
 		{"large", limit - 100, 2 * limit},

@@ -12,19 +12,19 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// statusArchived is that of a session that was put away.
+// statusArchived is the status of an archived session.
 const statusArchived = "archived"
 
-// IsArchived reports whether a session was put away: it has no files that follow it.
+// IsArchived reports whether a session was archived. An archived session has no files in a tree.
 func IsArchived(l *projector.Ledger) bool { return l.Text("status") == statusArchived }
 
-// IsPath reports whether a path is one below a root.
+// IsPath reports whether name is a clean path below a root.
 func IsPath(name string) bool {
 	return name != "" && name != "." && path.Clean(name) == name && !strings.HasPrefix(name, "/") && name != ".." && !strings.HasPrefix(name, "../")
 }
 
-// Removed is the append by which a document is deleted whose file is gone; nothing if it is not
-// there.
+// Removed returns the append that deletes a document whose file was removed. If the document does not exist, Removed
+// returns nil.
 func (s Stamp) Removed(ctx context.Context, src layouts.Source, doc events.Subject) ([]log.Part, error) {
 	have, err := Load(ctx, src, doc)
 	if err != nil || !have.Exists {
@@ -35,8 +35,8 @@ func (s Stamp) Removed(ctx context.Context, src layouts.Source, doc events.Subje
 	return []log.Part{{Subject: doc, Expect: log.At(have.Last), Events: []events.Event{e}}}, err
 }
 
-// Archived is the append by which a session is put away whose files are gone; nothing if it is
-// not there, or put away already. What follows from the state of the session may be set with it.
+// Archived returns the append that archives a session whose files were removed. If the session does not exist or is
+// archived already, Archived returns nil. more returns further fields to set, computed from the session's state.
 func (s Stamp) Archived(ctx context.Context, src layouts.Source, session events.Subject, more func(*projector.Outline) (events.Fields, error)) ([]log.Part, error) {
 	o, err := src.Loader().Peek(ctx, session)
 	if err != nil || o.Offset() == 0 || IsArchived(o.Ledger()) {
@@ -54,8 +54,8 @@ func (s Stamp) Archived(ctx context.Context, src layouts.Source, session events.
 	return []log.Part{{Subject: session, Expect: log.At(o.Offset()), Events: []events.Event{s.Named(e, o.Offset(), "archived", "")}}}, err
 }
 
-// Now is the time by a store's log, or if the source does not say it that of the session's
-// newest record.
+// Now returns the time of the store's log. If the source has no clock, it returns the time of the session's newest
+// record.
 func Now(ctx context.Context, src layouts.Source, l *projector.Ledger) (time.Time, error) {
 	if st, ok := src.(logTimer); ok {
 		return st.LogTime(ctx)
@@ -64,7 +64,7 @@ func Now(ctx context.Context, src layouts.Source, l *projector.Ledger) (time.Tim
 	return at, nil
 }
 
-// logTimer is a source that has a clock, as a store does.
+// logTimer is a source with a clock, as a store is.
 type logTimer interface {
 	LogTime(ctx context.Context) (time.Time, error)
 }

@@ -10,30 +10,30 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Location says which folder a path means.
+// Location is the folder that a path names.
 type Location struct {
-	Root   string // absolute, the folder of the layout
-	Name   string // of the root, as a user would call it
-	Single string // name of the one session that was asked for; "": all
-	Marker string // hash of the place
+	Root   string // absolute path of the layout's root
+	Name   string // of the root, for users
+	Single string // name of the only session to import; "": all
+	Marker string // hash of the root's real path
 }
 
-// Shape says how the folders of a layout are called and known.
+// Shape describes how the folders of a layout are named and recognised.
 type Shape struct {
 	Layout     string
 	Sessions   string // name of the folder that holds the sessions' folders
-	Inside     string // where the root may stand in the folder that a user names
-	Usual      string // name of most roots: then the folder around it tells more
-	Kind       string // that a session must have to be changed by an import; "": any
-	Files      bool   // each session is a file of the root, and there is nothing else in it
-	Flat       bool   // folders beside those of the sessions are not part of the layout
+	Inside     string // path of the root inside the folder that a user may name
+	Usual      string // usual name of a root; such a root is named after the folder around it
+	Kind       string // required kind of a session that an import changes; "": any
+	Files      bool   // each session is a file in the root, and the root has nothing else
+	Flat       bool   // the layout does not include folders beside those of the sessions
 	IsRoot     func(dir string) bool
-	HasSession func(dir string) bool // the folder of one
-	Nothing    string                // what is wrong with any other folder
+	HasSession func(dir string) bool // reports whether dir is the folder of a session
+	Nothing    string                // error text for any other folder
 }
 
-// Find returns the root for a path that a user gave: that of the root itself, of the
-// folder around it, of the folder that holds the sessions, or of one session's.
+// Find returns the root for a path that a user named: the root itself, the folder around it, the folder of the
+// sessions, or the folder of one session.
 func (s Shape) Find(path string) (Location, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s Shape) Find(path string) (Location, error) {
 	return at, nil
 }
 
-// Locate is Find with a name that files can have, and the marker of the place.
+// Locate is Find, with a valid file name as the root's name, and with the marker.
 func (s Shape) Locate(path string) (Location, error) {
 	at, err := s.Find(path)
 	if err != nil {
@@ -74,13 +74,13 @@ func (s Shape) Locate(path string) (Location, error) {
 	return at.Settled()
 }
 
-// isRootFile reports whether a file can be one beside the sessions, as far as its path tells.
+// isRootFile reports whether a file can be one beside the sessions, as far as its path shows.
 func (s Shape) isRootFile(path string) bool {
 	rest, _ := strings.CutPrefix(path, s.Sessions+"/")
 	return !s.Files && (!s.Flat || !strings.Contains(rest, "/"))
 }
 
-// HoldsSession reports whether a folder holds one of a session.
+// HoldsSession reports whether a folder holds the folder of a session.
 func (s Shape) HoldsSession(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool {
@@ -88,14 +88,13 @@ func (s Shape) HoldsSession(dir string) bool {
 	})
 }
 
-// IsFile reports whether there is a regular file, and not a link to one.
+// IsFile reports whether name is a regular file and not a link.
 func IsFile(name string) bool {
 	info, err := os.Lstat(name)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Settled gives the location a name that files can have, and the marker of its
-// place.
+// Settled returns the location with a valid file name as its name, and with its marker.
 func (l Location) Settled() (Location, error) {
 	if !layouts.IsFileName(l.Name) || l.Name == string(filepath.Separator) {
 		l.Name = "root"

@@ -15,23 +15,23 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Output is a file of a session as it comes out: where its bytes come from.
+// Output describes a file of a session for writing: the source of its bytes.
 type Output struct {
 	Path   string            // inside the session's folder
-	Format events.FileFormat // with the mode that it comes out with
+	Format events.FileFormat // with the mode of the written file
 	Known  bool              // the session has a format for it
-	Gone   bool              // it is not there, and the state has nothing else for it
+	Gone   bool              // the file was removed, and the state renders nothing for it
 	Whole  bool              // its document has the bytes
-	Moved  bool              // its document has what it was, but the state has moved on
+	Moved  bool              // its document has the former content, and the state has changed since
 
-	// Problem says what it lacks of what was imported, as layouts.File has it.
+	// Problem describes what the file lacks of the import, see layouts.File.
 	Problem string
 
-	// Open turns what its document holds into the file. nil: it is the file.
+	// Open converts the content of the document into the file; nil: they are equal.
 	Open func(doc events.Subject, content []byte) ([]byte, error)
 
-	// Render writes what the state has for it, whatever document is kept beside it. It
-	// is the layout's, and not called for a file that is kept whole.
+	// Render writes the file as the state renders it. The layout sets it. It is not called for a file that is kept
+	// whole.
 	Render func(w io.Writer) error
 
 	src layouts.Source
@@ -39,11 +39,11 @@ type Output struct {
 	doc events.Subject
 	at  events.Offset
 
-	more func(w *LinesWriter) error // writes the lines that came behind what the document has; nil: there are none
+	more func(w *LinesWriter) error // writes the lines added after the document was written; nil: none
 }
 
-// OutputOf decides where the bytes of a file come from. sum hashes what the state renders
-// by a format; it is asked only if that decides.
+// OutputOf decides where the bytes of a file come from. sum hashes the file as the state renders it in a format;
+// OutputOf calls it only if the result depends on it.
 func OutputOf(src layouts.Source, s *projector.Session, path string, sum func(events.FileFormat) (string, error)) (Output, error) {
 	o := Output{Path: path, src: src, ns: s.Subject.Namespace}
 	o.Format, o.Known = s.Ledger.Formats[KeyOf(path)]
@@ -67,14 +67,13 @@ func OutputOf(src layouts.Source, s *projector.Session, path string, sum func(ev
 		o.doc, o.at, err = o.Format.Doc.Parse(s.Subject.Namespace)
 	default:
 		o.Moved = o.Format.Doc != ""
-		o.Known = !o.Format.Gone // what came after it was gone was never in a folder
+		o.Known = !o.Format.Gone // a file that came back after it was gone was never in a folder
 	}
 	return o, err
 }
 
-// Continue makes a file of lines, which was kept whole and whose state moved on since, what it was
-// with the new lines behind it, if the state did nothing but grow. So an append rewrites no line that
-// is there, also none that the state has nothing of. raw returns a turn of the state.
+// Continue appends new turns to a file of lines that was kept whole, if the state only grew since. So an append
+// rewrites no existing line, even one that the state does not have. raw returns a turn of the state.
 func (o *Output) Continue(turns int, raw func(n int) []byte) (err error) {
 	if !o.Moved {
 		return nil
@@ -96,7 +95,7 @@ func (o *Output) Continue(turns int, raw func(n int) []byte) (err error) {
 	return err
 }
 
-// keptTurns returns how many turns the state had when the file was kept; -1: it did not only grow.
+// keptTurns returns how many turns the state had when the file was kept, or -1 if the state did not only grow.
 func (o *Output) keptTurns(turns int, raw func(n int) []byte) (int, error) {
 	h := sha256.New()
 	out := LinesWriter{W: h, Format: o.Format}
@@ -120,7 +119,7 @@ func (o *Output) keptTurns(turns int, raw func(n int) []byte) (int, error) {
 	}
 }
 
-// writeMore writes a file that was kept, with the lines that came behind it.
+// writeMore writes a file that was kept whole, followed by the new lines.
 func (o Output) writeMore(ctx context.Context, w io.Writer) error {
 	kept := &lastByte{w: w}
 	if err := writeDocument(ctx, o.src, o.doc, o.at, kept); err != nil {
@@ -140,7 +139,7 @@ func (o Output) writeMore(ctx context.Context, w io.Writer) error {
 	return out.End()
 }
 
-// lastByte notes the last byte that is written.
+// lastByte remembers the last byte that was written.
 type lastByte struct {
 	w    io.Writer
 	any  bool
@@ -175,8 +174,8 @@ func (o Output) Write(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// Holds reports whether the file comes out with the bytes of a hash. A document has to have
-// them now.
+// Holds reports whether the file is written with the bytes of a hash. A document must hold them in its newest
+// revision.
 func (o Output) Holds(ctx context.Context, sum string) (bool, error) {
 	if o.Whole && o.at != 0 {
 		return false, nil
@@ -190,10 +189,10 @@ func (o Output) Holds(ctx context.Context, sum string) (bool, error) {
 	return have.Exists && have.Sum == sum, err
 }
 
-// Way says how the bytes of the file are kept.
+// Way returns how the bytes of the file are kept.
 func (o Output) Way() layouts.Way { return WayOf(o.Whole, o.Format) }
 
-// WayOf says how the bytes of a file are kept that has a format.
+// WayOf returns how the bytes of a file with a format are kept.
 func WayOf(whole bool, f events.FileFormat) layouts.Way {
 	switch {
 	case whole:
@@ -204,8 +203,7 @@ func WayOf(whole bool, f events.FileFormat) layouts.Way {
 	return layouts.Exact
 }
 
-// errMovedOn says that a file was kept whole, and that the session has nothing for it any
-// more.
+// errMovedOn reports a file that was kept whole and that the session, which changed since, no longer has.
 var errMovedOn = errors.New("the session has moved on, and has nothing any more that this file could hold")
 
 // Paths lists the files that a session has a format for, and others, sorted.
@@ -217,8 +215,8 @@ func Paths(s *projector.Session, others ...string) []string {
 	return slices.Compact(others)
 }
 
-// Files yields the files of a session, whose paths begin with a prefix there. find returns
-// the file of a path and whether there is one.
+// Files yields the files of a session, with prefix before their paths. find returns the output for a path, and
+// whether the file exists.
 func Files(ctx context.Context, prefix string, paths []string,
 	find func(context.Context, string) (Output, bool, error)) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {

@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// revive has a session be there again that was put away. Then it is another one than was looked
-// at: the error says so, if there is no other.
+// revive brings an archived session back. The caller's state is outdated then, so revive returns ErrChanged, or
+// another error.
 func (in *Intake) revive(ctx context.Context, s *projector.Session, status events.Raw) error {
 	if status == nil {
 		status = events.Raw("null")
@@ -27,14 +27,14 @@ func (in *Intake) revive(ctx context.Context, s *projector.Session, status event
 	return cmp.Or(err, ErrChanged)
 }
 
-// refusal says why a session must not be changed by what is imported, "" if it may.
+// refusal returns why the import must not change a session, "" if it may.
 func (in *Intake) refusal(ctx context.Context, s *projector.Session, kind, birth string, p Plan) (string, error) {
 	have := s.Ledger.Origin()
 	switch {
 	case kind != "" && s.Ledger.Kind != kind:
 		return "the session exists and is of kind " + s.Ledger.Kind, nil
 	case have == nil:
-		return "the session exists, was not imported and differs from the " + in.unit, nil
+		return "the session exists, was not imported and differs from the " + in.noun, nil
 	case !in.isSameOrigin(have, birth):
 		return fmt.Sprintf("the session exists, was imported from %s and differs from this one", in.another(have.Root)), nil
 	}
@@ -42,17 +42,17 @@ func (in *Intake) refusal(ctx context.Context, s *projector.Session, kind, birth
 	if err != nil || !p.Contradicts(since) {
 		return "", err
 	}
-	return "the session was changed after its last import, and differs from the " + in.unit, nil
+	return "the session was changed after its last import, and differs from the " + in.noun, nil
 }
 
 func (in *Intake) another(root string) string {
-	if in.unit == "file" {
+	if in.noun == "file" {
 		return fmt.Sprintf("another file (below %q)", root)
 	}
 	return fmt.Sprintf("another folder (%q)", root)
 }
 
-// wayOut says what a user can do about what was refused.
+// wayOut tells the user how to import a refused session.
 func (in *Intake) wayOut() string {
-	return "import into another namespace (--namespace), or take the " + in.unit + "'s content over it (--merge)"
+	return "import into another namespace (--namespace), or take the " + in.noun + "'s content over it (--merge)"
 }

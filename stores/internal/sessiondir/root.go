@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// DocumentOf names the document of a file of a root that is kept whole. One with a long
-// path gets a name by its hash, below dir.
+// DocumentOf returns the document of a root's file that is kept whole. A file with a long path has a hash as its
+// name, below dir.
 func DocumentOf(ns, root, path, dir string) events.Subject {
 	id := root + "/" + path
 	if len(id) > events.MaxIDLen {
@@ -24,9 +24,8 @@ func DocumentOf(ns, root, path, dir string) events.Subject {
 	return events.Document(ns, events.KindFile, id)
 }
 
-// rootFiles yields the documents of the files that belong to a root and to none of its
-// sessions. isOwn says so of a path, as far as the path tells (nil: it does not); the links
-// of a document tell the rest.
+// rootFiles yields the documents of a root's files that belong to no session. isOwn excludes paths that cannot be
+// such files; nil excludes none. The links of a document decide for the others.
 func rootFiles(ctx context.Context, src layouts.Source, root string, isOwn func(path string) bool) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
 		for info, err := range src.Subjects(ctx, events.KindFile) {
@@ -49,7 +48,7 @@ func rootFiles(ctx context.Context, src layouts.Source, root string, isOwn func(
 	}
 }
 
-// ExportRoot yields the files of a root that rootFiles finds.
+// ExportRoot yields the files that rootFiles finds.
 func ExportRoot(ctx context.Context, src layouts.Source, root string, isOwn func(path string) bool) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		for have, err := range rootFiles(ctx, src, root, isOwn) {
@@ -65,8 +64,8 @@ func (st Stored) file(ctx context.Context, src layouts.Source, root string) layo
 		Write: func(w io.Writer) error { return writeDocument(ctx, src, st.Doc, 0, w) }}
 }
 
-// RootFile returns the file that a document is which belongs to a root and to none of its
-// sessions. One that is not there, or is another document, is projector.ErrNotFound.
+// RootFile returns the file of a document that belongs to a root and to no session. If the document is missing or is
+// not such a file, the error is projector.ErrNotFound.
 func RootFile(ctx context.Context, src layouts.Source, root string, doc events.Subject) (layouts.File, error) {
 	have, err := Load(ctx, src, doc)
 	if err == nil && (!have.Exists || have.ofSession() || doc.Kind != events.KindFile || !strings.HasPrefix(doc.ID, root+"/")) {
@@ -75,10 +74,10 @@ func RootFile(ctx context.Context, src layouts.Source, root string, doc events.S
 	return have.file(ctx, src, root), err
 }
 
-// PlaceOfRootFile says where RootFile has its file.
-func PlaceOfRootFile(ctx context.Context, src layouts.Source, root string, doc events.Subject) (layouts.Place, error) {
+// RootFileLocation returns the location of the file that RootFile returns.
+func RootFileLocation(ctx context.Context, src layouts.Source, root string, doc events.Subject) (layouts.Location, error) {
 	f, err := RootFile(ctx, src, root, doc)
-	return layouts.Place{Path: f.Path}, err
+	return layouts.Location{Path: f.Path}, err
 }
 
 func (st Stored) ofSession() bool {
@@ -95,7 +94,7 @@ func (st Stored) Session() (events.Subject, bool) {
 	return events.Subject{}, false
 }
 
-// mode returns the mode of the file, 0 for that of an ordinary one.
+// mode returns the mode of the file, 0 for an ordinary one.
 func (st Stored) mode() int64 {
 	mode, err := strconv.ParseInt(st.Meta.Attributes[attrMode], 8, 32)
 	if err != nil {
@@ -112,8 +111,8 @@ func (st Stored) pathIn(root string) string {
 	return strings.TrimPrefix(st.Doc.ID, root+"/")
 }
 
-// KeepRootFile keeps a file whole that belongs to no session, and counts it. What is
-// wrong with it is reported. It returns nil for a file that is not kept.
+// KeepRootFile keeps a file whole that belongs to no session, and counts it. It reports an error of the file and
+// returns nil for a file that is not kept.
 func (in *Intake) KeepRootFile(ctx context.Context, full string, documentOf func(ns, root, path string) events.Subject) (*File, error) {
 	f, err := in.keepRootFile(ctx, full, documentOf)
 	return f, in.Spare(ctx, full, err)
@@ -147,8 +146,8 @@ func (in *Intake) keepRootFile(ctx context.Context, full string, documentOf func
 	return f, nil
 }
 
-// DropRootFiles deletes the documents of files that this folder had and has not any more. Of
-// a part of a folder nobody knows that.
+// DropRootFiles deletes the documents of files that were removed from this folder. If only a part of a folder is
+// imported, DropRootFiles deletes nothing.
 func (in *Intake) DropRootFiles(ctx context.Context, seen map[string]bool, isOwn func(path string) bool) error {
 	if in.Options.Part {
 		return ctx.Err()

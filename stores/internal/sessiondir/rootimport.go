@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// rootFiles keeps the files that belong to no session, and takes away those that are gone.
+// rootFiles keeps the files that belong to no session, and deletes those that are gone.
 func (im importer[S, F, V]) rootFiles(ctx context.Context) error {
 	dirs := []string{"."}
 	if im.shape.Flat {
@@ -26,7 +26,7 @@ func (im importer[S, F, V]) rootFiles(ctx context.Context) error {
 	return im.DropRootFiles(ctx, seen, im.shape.isRootFile)
 }
 
-// rootFolder walks over a folder that is no session's.
+// rootFolder walks a folder that is not a session's.
 func (im importer[S, F, V]) rootFolder(ctx context.Context, dir string, seen map[string]bool) error {
 	entries, err := im.Tree.Entries(dir)
 	switch {
@@ -37,7 +37,7 @@ func (im importer[S, F, V]) rootFolder(ctx context.Context, dir string, seen map
 		im.Problem(dir, 0, Reason(err)+": nothing below it is imported")
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // the storage has none, or it is gone
+		return nil // the storage has no such folder, or it was removed
 	default:
 		return err
 	}
@@ -63,7 +63,7 @@ func (im importer[S, F, V]) rootFolder(ctx context.Context, dir string, seen map
 	return nil
 }
 
-// rootFile keeps one file, unless the store takes it.
+// rootFile keeps one file, unless the store leaves it out.
 func (im importer[S, F, V]) rootFile(ctx context.Context, full string, seen map[string]bool) error {
 	taken, err := im.store.Takes(ctx, im.Intake, full)
 	if err == nil && !taken {
@@ -84,7 +84,7 @@ func (im importer[S, F, V]) keepRootFile(ctx context.Context, full string) error
 	return im.Spare(ctx, full, im.store.Kept(ctx, im.Intake, f))
 }
 
-// Reason says what is wrong with a file, without its path.
+// Reason returns the text of a file's error without its path.
 func Reason(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err.Error()

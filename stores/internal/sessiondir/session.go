@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// idOf returns the id that a folder's name stands for.
+// idOf returns the id of the session whose folder has a name.
 func idOf(name string) string {
 	if id, ok := layouts.ParseFileName(name); ok {
 		return id
@@ -19,8 +19,8 @@ func idOf(name string) string {
 	return name
 }
 
-// SessionOf returns the id of the session whose folder has a name. A shortened name
-// is looked for among the sessions there are.
+// SessionOf returns the id of the session whose folder has a name. If the name was shortened, SessionOf searches the
+// existing sessions.
 func SessionOf(ctx context.Context, src layouts.Source, name string) (string, bool) {
 	if !layouts.IsShortened(name) {
 		return idOf(name), true
@@ -29,7 +29,7 @@ func SessionOf(ctx context.Context, src layouts.Source, name string) (string, bo
 	return sub.ID, ok
 }
 
-// FindSession returns the first session with an id that is as it should be.
+// FindSession returns the first session whose id satisfies is.
 func FindSession(ctx context.Context, src layouts.Source, is func(id string) bool) (events.Subject, bool) {
 	for info, err := range src.Subjects(ctx, events.KindSession) {
 		if err != nil {
@@ -42,8 +42,8 @@ func FindSession(ctx context.Context, src layouts.Source, is func(id string) boo
 	return events.Subject{}, false
 }
 
-// Imported returns the file that session.created or session.updated carries, as it
-// was imported last; nil if there is none.
+// Imported returns the file that session.created or session.updated carries from the last import; nil if neither has
+// one.
 func Imported(ctx context.Context, src layouts.Source, s *projector.Session) (events.Raw, error) {
 	at := max(s.Ledger.Raw[events.TypeSessionCreated], s.Ledger.Raw[events.TypeSessionUpdated])
 	if at == 0 {
@@ -62,9 +62,8 @@ func Imported(ctx context.Context, src layouts.Source, s *projector.Session) (ev
 	return nil, nil
 }
 
-// Head returns the events by which an import says of a session what is no turn and no run:
-// created if there is none yet, and updated if set, or else what c says, is not in it. What
-// is not needed is nil.
+// Head returns the events for the parts of a session that are neither turns nor runs. created is nil if the session
+// exists. updated is nil unless set, or something in c that differs, is missing from the session.
 func Head(s *projector.Session, c events.SessionCreated, set events.Fields) (
 	created *events.SessionCreated, updated *events.SessionUpdated, err error) {
 	raw, formats := c.Raw, c.Formats
@@ -83,7 +82,7 @@ func Head(s *projector.Session, c events.SessionCreated, set events.Fields) (
 	return created, updated, nil
 }
 
-// KeepFirst makes a thread hold the first n of its turns, and these members beside.
+// KeepFirst returns the event that cuts a thread to its first n turns and sets its metadata.
 func KeepFirst(thread string, n int, meta events.Raw) *events.ThreadReplaced {
 	r := events.Replacement{Items: []events.Item{}, Meta: meta}
 	if n > 0 {
@@ -92,8 +91,7 @@ func KeepFirst(thread string, n int, meta events.Raw) *events.ThreadReplaced {
 	return &events.ThreadReplaced{Threads: map[string]events.Replacement{thread: r}, Others: "keep", Reason: "import"}
 }
 
-// ChangedSince returns the types of the events that others appended to a session
-// after the last one of a source.
+// ChangedSince returns the types of the events that others appended to a session after the last event of a source.
 func ChangedSince(ctx context.Context, src layouts.Source, sub events.Subject, source string) (map[string]bool, error) {
 	types := make(map[string]bool)
 	for rec, err := range src.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
@@ -112,8 +110,7 @@ func ChangedSince(ctx context.Context, src layouts.Source, sub events.Subject, s
 	return types, nil
 }
 
-// MovesThreads reports whether one of the types changes threads otherwise than by
-// moving the head.
+// MovesThreads reports whether one of the types changes threads by other means than a rewind.
 func MovesThreads(types map[string]bool) bool {
 	return slices.ContainsFunc(events.ThreadTypes(), func(typ string) bool { return types[typ] })
 }

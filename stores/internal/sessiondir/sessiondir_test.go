@@ -46,13 +46,13 @@ func turn(t *testing.T, text string) events.Event {
 	return e
 }
 
-// What is rehearsed is seen after what is there, and by nobody else.
-func TestRehearsal(t *testing.T) {
+// The records of a dry run follow those of the log for its own reader. Other readers do not see them.
+func TestDryRun(t *testing.T) {
 	st, ctx, sub := store{logtest.Open(t)}, t.Context(), events.Session("", "s")
 	if _, err := st.Append(ctx, sub, log.Any, turn(t, "1")); err != nil {
 		t.Fatal(err)
 	}
-	r := layouts.NewRehearsal(st)
+	r := layouts.NewDryRun(st)
 	ack, err := r.Append(ctx, sub, log.Any, turn(t, "2"), turn(t, "3"))
 	if err != nil || ack.Last != ack.First+1 {
 		t.Fatal(ack, err)
@@ -84,7 +84,7 @@ func TestRehearsal(t *testing.T) {
 	}
 	for _, c := range []struct {
 		read events.Range
-		want []events.Offset // 1 is in the log
+		want []events.Offset // offset 1 is in the log
 	}{
 		{events.Range{}, []events.Offset{1, ack.First, ack.Last, ack.Last + 1, ack.Last + 2, ack.Last + 3}},
 		{events.Range{After: 1, Upto: ack.Last + 1}, []events.Offset{ack.First, ack.Last, ack.Last + 1}},
@@ -118,7 +118,7 @@ func offsets(t *testing.T, src projector.Source, r events.Range) (list []events.
 	return list
 }
 
-// A path comes back from its key, and the key is UTF-8.
+// KeyOf returns UTF-8, and PathOf restores the path from it.
 func TestKeyLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		path := string(rapid.SliceOf(rapid.SampledFrom([]byte("a=4Fx/\xff\xc3\xa9"))).Draw(t, "path"))
@@ -129,7 +129,7 @@ func TestKeyLaw(t *testing.T) {
 	})
 }
 
-// A file comes out of its value and its format wherever it says that it does.
+// If ReadJSON reports a file as exact, SpellJSON restores its bytes.
 func TestSpelling(t *testing.T) {
 	for data, exact := range map[string]bool{"{}": true, "{ }\n": true, "\ufeff[1]\r\n": true, " {}": false, "{}\n\n": false, "{}\t": false} {
 		v, err := sessiondir.ReadJSON([]byte(data), 1)
@@ -178,7 +178,7 @@ func TestTree(t *testing.T) {
 	if err := os.Chtimes(dir+"/b", time.Time{}, time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	folder := sessiondir.Folder{Tree: tree, Unit: sessiondir.Unit{Dir: "."}}
+	folder := sessiondir.Folder{Tree: tree, Entry: sessiondir.Entry{Dir: "."}}
 	if err := folder.List(); err != nil || len(folder.Files) != 2 || folder.Files[1].Path != "b" {
 		t.Error(folder, err)
 	}

@@ -13,10 +13,9 @@ import (
 
 const BOM = "\xef\xbb\xbf"
 
-// SpellJSON writes a JSON file: the value as it stands, or rendered with an
-// indent.
+// SpellJSON returns a JSON file: the value as it is, or rendered with an indent.
 func SpellJSON(raw []byte, f events.FileFormat) []byte {
-	b := make([]byte, 0, len(raw)+len(raw)/2) // most of what an indent adds
+	b := make([]byte, 0, len(raw)+len(raw)/2) // an indent seldom adds more than half
 	if f.BOM {
 		b = append(b, BOM...)
 	}
@@ -28,7 +27,7 @@ func SpellJSON(raw []byte, f events.FileFormat) []byte {
 	return append(b, Ending(f)...)
 }
 
-// WriteJSON writes what SpellJSON returns. A value that stands as it is is not copied.
+// WriteJSON writes the bytes that SpellJSON returns. It does not copy a value without indent.
 func WriteJSON(w io.Writer, raw []byte, f events.FileFormat) error {
 	if f.Indent != "" {
 		_, err := w.Write(SpellJSON(raw, f))
@@ -46,7 +45,7 @@ func WriteJSON(w io.Writer, raw []byte, f events.FileFormat) error {
 	return err
 }
 
-// Ending is what stands behind the last value of a file.
+// Ending returns the bytes after the last value of a file.
 func Ending(f events.FileFormat) string {
 	switch {
 	case !f.FinalNewline:
@@ -57,23 +56,22 @@ func Ending(f events.FileFormat) string {
 	return "\n"
 }
 
-// JSONValue is what a JSON file was found to be.
+// JSONValue is the parsed content of a JSON file.
 type JSONValue struct {
 	Raw    []byte            // the value, without white space around it
-	Format events.FileFormat // by which it is spelled
-	Exact  bool              // it is the whole file
+	Format events.FileFormat // describes its spelling
+	Exact  bool              // Raw and Format reproduce the whole file
 
-	Object   rawjson.Members // of Raw; nil if it is not an object, and then NoObject says why
+	Object   rawjson.Members // members of Raw; nil if Raw is not an object, then NoObject is set
 	NoObject error
 }
 
-// ReadJSON takes a JSON file apart. inside is how many containers the value will
-// stand in.
+// ReadJSON parses a JSON file. inside is the nesting depth at which the value will be stored.
 func ReadJSON(data []byte, inside int) (JSONValue, error) {
 	body, mark := bytes.CutPrefix(data, []byte(BOM))
 	v := JSONValue{Raw: bytes.Trim(body, " \t\r\n"), Format: events.FileFormat{BOM: mark}}
 	if v.Object, v.NoObject = rawjson.ObjectInside(body, inside); v.NoObject != nil {
-		if err := rawjson.Check(body); err != nil { // of all of it, so that offsets count from its beginning
+		if err := rawjson.Check(body); err != nil { // checks the whole body, so that offsets count from its beginning
 			return JSONValue{}, err
 		}
 		if err := fits(v.Raw, inside); err != nil {
@@ -90,7 +88,7 @@ func ReadJSON(data []byte, inside int) (JSONValue, error) {
 	return v, nil
 }
 
-// checkValue says why a value cannot stand inside of so many containers.
+// checkValue returns why a value cannot be stored at a nesting depth.
 func checkValue(raw []byte, inside int) error {
 	if err := rawjson.Check(raw); err != nil {
 		return err
@@ -98,7 +96,7 @@ func checkValue(raw []byte, inside int) error {
 	return fits(raw, inside)
 }
 
-// fits does the same for what is known to be JSON.
+// fits is checkValue for valid JSON.
 func fits(raw []byte, inside int) error {
 	if string(raw) == "null" {
 		return &rawjson.FieldError{Reason: "null says nothing"}
@@ -109,10 +107,10 @@ func fits(raw []byte, inside int) error {
 	return nil
 }
 
-// Nesting returns the depth of a value that is known to be JSON.
+// Nesting returns the depth of a valid JSON value, or an upper bound that is small enough.
 func Nesting(raw []byte) int {
 	if n := bytes.Count(raw, []byte("{")) + bytes.Count(raw, []byte("[")); n < rawjson.MaxDepth-10 {
-		return n // never deeper than that
+		return n // an upper bound
 	}
 	depth, deepest, text := 0, 0, false
 	for i := 0; i < len(raw); i++ {
@@ -146,8 +144,8 @@ func (l *LinesWriter) separator() string {
 	return "\n"
 }
 
-// Turn writes the next line. A value that has line ends between its tokens is
-// compacted, as otherwise it would be several lines.
+// Turn writes the next line. A value with line ends between its tokens is compacted, else it would become several
+// lines.
 func (l *LinesWriter) Turn(raw []byte, compact bool) error {
 	if compact || l.Format.Compact || bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
 		raw = rawjson.AppendCompact(nil, raw)
@@ -169,7 +167,7 @@ func (l *LinesWriter) Turn(raw []byte, compact bool) error {
 	return err
 }
 
-// End writes what stands behind the last line.
+// End writes the bytes after the last line.
 func (l *LinesWriter) End() error {
 	tail := Ending(l.Format)
 	if l.n == 0 {
@@ -182,10 +180,10 @@ func (l *LinesWriter) End() error {
 	return err
 }
 
-// HexSum returns a hash as it stands in formats.
+// HexSum returns a hash in hexadecimal, as formats hold it.
 func HexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
-// SumOf hashes bytes.
+// SumOf returns the SHA-256 of b in hexadecimal.
 func SumOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

@@ -12,15 +12,15 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Tree is the imported folder, wherever it is, for as long as the import lasts.
+// Tree is the folder of an import. It is valid as long as the import lasts.
 type Tree struct {
 	ctx context.Context // the import's
 	st  layouts.Storage
 
-	target layouts.Target // it may know what time it is
+	target layouts.Target // it may have a clock
 }
 
-// NewTree returns the folder that is to be imported into a target.
+// NewTree returns the folder st for an import into a target.
 func NewTree(ctx context.Context, st layouts.Storage, target layouts.Target) Tree {
 	return Tree{ctx, st, target}
 }
@@ -28,28 +28,25 @@ func NewTree(ctx context.Context, st layouts.Storage, target layouts.Target) Tre
 // Open opens a file.
 func (t Tree) Open(name string) (io.ReadCloser, error) { return t.st.Read(t.ctx, name) }
 
-// Entries lists a folder, "." for the root, sorted by name. The names are those of the
-// storage, whatever their encoding.
-func (t Tree) Entries(name string) ([]layouts.Entry, error) {
+// Entries lists a folder, "." for the root, sorted by name. Names are as the storage has them, in any encoding.
+func (t Tree) Entries(name string) ([]layouts.FileInfo, error) {
 	if name == "." {
 		name = ""
 	}
 	return t.st.List(t.ctx, name)
 }
 
-// IsDir reports whether there is a folder of a name.
+// IsDir reports whether name is a folder.
 func (t Tree) IsDir(name string) bool {
 	e, err := t.st.Stat(t.ctx, name)
 	return err == nil && e.Dir
 }
 
-// IsOdd reports whether an entry is neither a file nor a folder, such as a link: it is not
-// looked into.
-func IsOdd(e layouts.Entry) bool { return !e.Dir && e.Size < 0 }
+// IsOdd reports whether an entry is neither a file nor a folder, such as a link. It is not read.
+func IsOdd(e layouts.FileInfo) bool { return !e.Dir && e.Size < 0 }
 
-// Oldest returns the time at which the first of some files was changed last. Where the storage
-// knows of no such time it is what the store calls now, or the beginning of all times if the
-// store has no clock.
+// Oldest returns the oldest time of a last change among the files. If the storage has no times, Oldest returns the
+// store's current time, or the zero time if the store has no clock.
 func (t Tree) Oldest(files ...*File) (events.Timestamp, error) {
 	oldest := time.Time{}
 	for _, f := range files {
@@ -66,7 +63,7 @@ func (t Tree) Oldest(files ...*File) (events.Timestamp, error) {
 	return events.TimestampOf(oldest), nil
 }
 
-// LineOf returns the line of a place in a file.
+// LineOf returns the line of a JSON syntax error in data, 0 for other errors.
 func LineOf(data []byte, err error) int {
 	if e, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		return 1 + bytes.Count(data[:min(int(e.Offset), len(data))], []byte("\n"))
@@ -74,7 +71,7 @@ func LineOf(data []byte, err error) int {
 	return 0
 }
 
-// ReasonOf returns what is wrong without the place.
+// ReasonOf returns the text of an error without the position.
 func ReasonOf(err error) string {
 	if e, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		return e.Reason

@@ -9,16 +9,16 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// stored is a target that goes on when trees of files do not show what it appended: that is
-// stored, and the import reports it at its end.
+// stored is a target that treats an append as successful if only the trees of files could not show it. The import
+// reports that at its end.
 type stored struct {
 	layouts.Target
 
 	mu  sync.Mutex
-	err error // the first
+	err error // the first error
 }
 
-// pass drops and keeps an error that leaves the events stored.
+// pass keeps the first error of this kind and returns nil for it. It returns other errors.
 func (s *stored) pass(err error) error {
 	if err == nil || !events.IsStored(err) {
 		return err
@@ -31,7 +31,7 @@ func (s *stored) pass(err error) error {
 	return nil
 }
 
-// report adds what was kept to the problems of an import.
+// report adds the kept error to the problems of an import.
 func (s *stored) report(r *layouts.Report) {
 	if s.err != nil {
 		r.Problems = append(r.Problems, layouts.Problem{Reason: s.err.Error()})

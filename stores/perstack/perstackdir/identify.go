@@ -12,9 +12,9 @@ import (
 )
 
 // distinct gives the units their ids, and leaves out a second folder of one job.
-func distinct(in *sessiondir.Intake, units []sessiondir.Unit) []sessiondir.Unit {
+func distinct(in *sessiondir.Intake, units []sessiondir.Entry) []sessiondir.Entry {
 	dirs := make(map[string]string)
-	var list []sessiondir.Unit
+	var list []sessiondir.Entry
 	for _, u := range units {
 		u = identified(in, u)
 		if first, ok := dirs[u.ID]; ok {
@@ -29,7 +29,7 @@ func distinct(in *sessiondir.Intake, units []sessiondir.Unit) []sessiondir.Unit 
 
 // identified finds out the id of the job. Its folder is called after it; where a name could
 // be an encoded one, the files say whether it is.
-func identified(in *sessiondir.Intake, at sessiondir.Unit) sessiondir.Unit {
+func identified(in *sessiondir.Intake, at sessiondir.Entry) sessiondir.Entry {
 	name := path.Base(at.Dir)
 	id := at.ID
 	if id != name || layouts.FileName(id) != name {
@@ -39,11 +39,11 @@ func identified(in *sessiondir.Intake, at sessiondir.Unit) sessiondir.Unit {
 			id = sessiondir.KeyOf(name)
 		}
 	}
-	return sessiondir.Unit{ID: shape.SessionID(id), Dir: at.Dir}
+	return sessiondir.Entry{ID: shape.SessionID(id), Dir: at.Dir}
 }
 
 // says returns the id of the job that the first file says which says any.
-func says(in *sessiondir.Intake, at sessiondir.Unit) (string, bool) {
+func says(in *sessiondir.Intake, at sessiondir.Entry) (string, bool) {
 	u := newUnit(in.Part().Folder(at), keyring{}) // nobody reads what this reports
 	if u.list("") != nil {
 		return "", false

@@ -52,26 +52,26 @@ func (l Layout) Files(ctx context.Context, src layouts.Source, s *projector.Sess
 	return l.opened().Files(ctx, src, s)
 }
 
-// UnitFiles implements layouts.Layout.
-func (l Layout) UnitFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
-	return l.opened().UnitFiles(ctx, src, root, unit, at)
+// EntryFiles implements layouts.Layout.
+func (l Layout) EntryFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
+	return l.opened().EntryFiles(ctx, src, root, unit, at)
 }
 
 // Unit implements layouts.Layout. What is sealed is its job's.
-func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	if sub.IsSession() {
 		_, ok := shape.JobID(sub.ID)
 		return sub, ok && sub.Namespace == src.Namespace(), nil
 	}
 	if sub.Kind != sealed.Kind || sub.Namespace != src.Namespace() {
-		return l.Layout.Unit(ctx, src, root, sub)
+		return l.Layout.Entry(ctx, src, root, sub)
 	}
 	have, err := sessiondir.Load(ctx, src, sub)
 	if s, ok := have.Session(); ok || err != nil {
 		return s, ok, err
 	}
 	if path, ok := strings.CutPrefix(sub.ID, root.Name+"/"+jobsName+"/"); ok {
-		return l.UnitAt(ctx, src, root, jobsName+"/"+path)
+		return l.EntryAt(ctx, src, root, jobsName+"/"+path)
 	}
 	escaped, _, _ := strings.Cut(sub.ID, "/")
 	job, err := events.UnescapeID(escaped)

@@ -24,10 +24,10 @@ func TestUnits(t *testing.T) {
 			delete(files, "jobs/a/job.json") // the runtime writes none
 			st := openStore(t)
 			root := layouttest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
-			layouttest.CheckUnits(t, st, l, root)
+			layouttest.CheckEntries(t, st, l, root)
 			layouttest.CheckAlone(t, l, root, st, open)
 			layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(seed, 1)), 10)
-			layouttest.CheckUnits(t, st, l, root)
+			layouttest.CheckEntries(t, st, l, root)
 			layouttest.CheckRemovals(t, l, root, st, none)
 		}
 	})
@@ -50,11 +50,11 @@ func TestUnits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if shown := layouttest.CheckUnits(t, st, l, root); len(shown) != 2 {
+		if shown := layouttest.CheckEntries(t, st, l, root); len(shown) != 2 {
 			t.Errorf("%d units", len(shown))
 		}
 		layouttest.CheckEdits(t, l, root, st, rand.New(rand.NewPCG(7, 1)), 12)
-		layouttest.CheckUnits(t, st, l, root)
+		layouttest.CheckEntries(t, st, l, root)
 		layouttest.CheckRemovals(t, l, root, st, none)
 	})
 }

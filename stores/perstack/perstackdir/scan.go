@@ -55,7 +55,7 @@ func (u *unit) list(dir string) error {
 	return nil
 }
 
-func (u *unit) add(e layouts.Entry, rel string) error {
+func (u *unit) add(e layouts.FileInfo, rel string) error {
 	f, err := sessiondir.FileOf(e, rel, path.Join(u.Dir, rel))
 	if err == nil {
 		u.Files = append(u.Files, f)

@@ -106,8 +106,8 @@ func (st store) Begin(in *sessiondir.Intake) (store, error) {
 }
 
 // Units implements sessiondir.Store.
-func (store) Units(in *sessiondir.Intake, dir string) ([]sessiondir.Unit, error) {
-	list, err := in.Units(dir)
+func (store) Entries(in *sessiondir.Intake, dir string) ([]sessiondir.Entry, error) {
+	list, err := in.Entries(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (store) Takes(_ context.Context, in *sessiondir.Intake, full string) (bool,
 }
 
 // Birth implements sessiondir.Store: job.json says it.
-func (st store) Birth(in *sessiondir.Intake, at sessiondir.Unit) string {
+func (st store) Birth(in *sessiondir.Intake, at sessiondir.Entry) string {
 	u := newUnit(in.Folder(at), st.keys)
 	f, err := in.Tree.File(path.Join(at.Dir, jobName))
 	if err != nil {

@@ -62,7 +62,7 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	if _, linked := have.Session(); err != nil || have.Exists && !linked {
 		return false, err // it is kept already
 	}
-	unit, ok, err := Layout{Flat: im.flat}.UnitAt(ctx, im.Target, layouts.Root{}, name)
+	unit, ok, err := Layout{Flat: im.flat}.EntryAt(ctx, im.Target, layouts.Root{}, name)
 	if err != nil || !ok || !unit.IsSession() {
 		return false, err
 	}

@@ -18,7 +18,7 @@ import (
 
 // Unit implements layouts.Layout. An agent is its session, with its document and its log; every
 // other document, and every inbox and queue, is a unit. An item is in the files of its queue.
-func (l Layout) Unit(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	unit, ok, err := l.unitOf(ctx, src, root, sub)
 	return unit, ok && l.hasKind(unit), err
 }
@@ -77,13 +77,13 @@ func agentDoc(session events.Subject) events.Subject {
 }
 
 // Place implements layouts.Layout.
-func (l Layout) Place(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject) (layouts.Place, error) {
+func (l Layout) Location(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject) (layouts.Location, error) {
 	if has, err := l.has(ctx, src, unit); err != nil || !has {
-		return layouts.Place{}, cmp.Or(err, noPlace(unit))
+		return layouts.Location{}, cmp.Or(err, noPlace(unit))
 	}
 	p, err := placeOf(ctx, src, unit, false)
 	if err == nil && slices.ContainsFunc(strings.Split(p.Path, "/"), isHidden) {
-		return layouts.Place{}, noPlace(unit) // what a store says of a path shall not come to be another program's settings
+		return layouts.Location{}, noPlace(unit) // what a store says of a path shall not come to be another program's settings
 	}
 	return p, err
 }
@@ -93,27 +93,27 @@ func noPlace(unit events.Subject) error {
 }
 
 // placeOf is Place; in an export also of what is archived.
-func placeOf(ctx context.Context, src layouts.Source, unit events.Subject, archived bool) (layouts.Place, error) {
+func placeOf(ctx context.Context, src layouts.Source, unit events.Subject, archived bool) (layouts.Location, error) {
 	switch {
 	case unit.Namespace != src.Namespace():
 	case unit.IsSession():
 		return placeOfSession(ctx, src, unit, archived)
 	case unit.Kind == events.KindFile && strings.HasPrefix(unit.ID, rootName+"/"):
-		return sessiondir.PlaceOfRootFile(ctx, src, rootName, unit)
+		return sessiondir.RootFileLocation(ctx, src, rootName, unit)
 	case isDocument(unit.Kind):
 		doc, err := src.Loader().Document(ctx, unit, 0)
 		if err != nil {
-			return layouts.Place{}, err
+			return layouts.Location{}, err
 		}
 		if name, ok := imported(doc); ok {
-			return layouts.Place{Path: name}, nil
+			return layouts.Location{Path: name}, nil
 		}
 		i := slices.IndexFunc(kinds, func(k struct{ kind, dir, suffix string }) bool { return k.kind == unit.Kind })
 		suffix := kinds[i].suffix
 		name := pathOf(unit.ID, suffix, suffix == jsonSuffix || isMarkdown(doc))
-		return layouts.Place{Path: path.Join(kinds[i].dir, name), Apart: path.Join(kinds[i].dir, apart(pathOf(unit.ID, suffix, true)))}, nil
+		return layouts.Location{Path: path.Join(kinds[i].dir, name), Apart: path.Join(kinds[i].dir, apart(pathOf(unit.ID, suffix, true)))}, nil
 	}
-	return layouts.Place{}, noPlace(unit)
+	return layouts.Location{}, noPlace(unit)
 }
 
 // imported is the path that a document had in the folder that it came from, and keeps.
@@ -122,55 +122,55 @@ func imported(doc *projector.Document) (string, bool) {
 	return name, name != "" && attribute(doc, "root") == rootName
 }
 
-func placeOfSession(ctx context.Context, src layouts.Source, unit events.Subject, archived bool) (layouts.Place, error) {
+func placeOfSession(ctx context.Context, src layouts.Source, unit events.Subject, archived bool) (layouts.Location, error) {
 	if !isUnit(unit.ID) {
-		return layouts.Place{}, noPlace(unit)
+		return layouts.Location{}, noPlace(unit)
 	}
 	o, err := src.Loader().Outline(ctx, unit, 0)
 	if err != nil {
-		return layouts.Place{}, err
+		return layouts.Location{}, err
 	}
 	kind, id, _ := strings.Cut(unit.ID, "/")
 	ledger := o.Ledger()
 	if ledger.Kind != kind || !archived && sessiondir.IsArchived(ledger) {
-		return layouts.Place{}, noPlace(unit)
+		return layouts.Location{}, noPlace(unit)
 	}
 	if kind == events.KindAgent {
 		return placeOfAgent(ctx, src, unit, ledger)
 	}
 	i := slices.IndexFunc(boxes, func(b struct{ kind, dir, sub, thread, head string }) bool { return b.kind == kind })
 	if o.Len(boxes[i].thread) == 0 && headOf(&projector.Session{Ledger: ledger}, i).isEmpty() {
-		return layouts.Place{}, noPlace(unit)
+		return layouts.Location{}, noPlace(unit)
 	}
 	name := flat(id)
-	return layouts.Place{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
+	return layouts.Location{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
 }
 
 // placeOfAgent is the folder that an agent had, or one that is called as the agent is. One that
 // came from a flat folder has the file that it had.
-func placeOfAgent(ctx context.Context, src layouts.Source, unit events.Subject, l *projector.Ledger) (layouts.Place, error) {
+func placeOfAgent(ctx context.Context, src layouts.Source, unit events.Subject, l *projector.Ledger) (layouts.Location, error) {
 	doc, err := src.Loader().Document(ctx, agentDoc(unit), 0)
 	gone := errors.Is(err, projector.ErrNotFound)
 	if err != nil && !gone {
-		return layouts.Place{}, err
+		return layouts.Location{}, err
 	}
 	id := layouts.FileName(strings.TrimPrefix(unit.ID, agentPrefix))
 	name := id
 	switch {
 	case gone && (l.Text("purgedAt") != "" || len(l.Log) == 0):
-		return layouts.Place{}, noPlace(unit)
+		return layouts.Location{}, noPlace(unit)
 	case gone:
 	default:
 		if full, ok := imported(doc); ok {
 			dir := path.Dir(full)
 			if dir == "." {
-				return layouts.Place{Path: full}, nil // of a flat folder
+				return layouts.Location{Path: full}, nil // of a flat folder
 			}
-			return layouts.Place{Path: dir, Folder: true, Files: []string{agentName, sessionsName}}, nil
+			return layouts.Location{Path: dir, Folder: true, Files: []string{agentName, sessionsName}}, nil
 		}
 		name = nodeDir(doc)
 	}
-	return layouts.Place{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true, Files: []string{agentName, sessionsName}}, nil
+	return layouts.Location{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true, Files: []string{agentName, sessionsName}}, nil
 }
 
 // Others implements layouts.Sharer: what becomes of an item changes its file.
@@ -183,8 +183,8 @@ func (Layout) Others(unit events.Subject, name string) []events.Subject {
 	return []events.Subject{events.Session(unit.Namespace, projector.ItemSession(queue, item))}
 }
 
-// UnitFiles implements layouts.Layout.
-func (Layout) UnitFiles(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
+// EntryFiles implements layouts.Layout.
+func (Layout) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
 	return filesAt(ctx, src, unit, at, nil)
 }
 
@@ -228,8 +228,8 @@ func unitFiles(ctx context.Context, src layouts.Source, unit events.Subject, at 
 	return agentFiles(ctx, src, s, at)
 }
 
-// UnitAt implements layouts.Layout. A file that would be of another layer is none.
-func (l Layout) UnitAt(ctx context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
+// EntryAt implements layouts.Layout. A file that would be of another layer is none.
+func (l Layout) EntryAt(ctx context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
 	unit, ok, err := l.unitAt(ctx, src, name)
 	if !ok || err != nil {
 		return unit, ok, err
@@ -347,7 +347,7 @@ func agentAt(ctx context.Context, src layouts.Source, name string) (events.Subje
 }
 
 // hasAt reports whether an agent that came from a folder has a file.
-func hasAt(p layouts.Place, id, name string) bool {
+func hasAt(p layouts.Location, id, name string) bool {
 	if p.Folder {
 		return p.Path == path.Dir(name)
 	}
@@ -359,7 +359,7 @@ func hasAt(p layouts.Place, id, name string) bool {
 func namesOf(ctx context.Context, src layouts.Source) (map[events.Subject]string, error) {
 	type unit struct {
 		sub   events.Subject
-		place layouts.Place
+		place layouts.Location
 		first events.Offset // of its records: the one with the lower one keeps its name
 	}
 	var list []unit
@@ -378,14 +378,14 @@ func namesOf(ctx context.Context, src layouts.Source) (map[events.Subject]string
 			return nil, ctx.Err()
 		case err != nil:
 		case u.place.Apart == "":
-			at[sub] = names.Place(u.place)
+			at[sub] = names.Assign(u.place)
 		default:
 			list = append(list, u)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b unit) int { return cmp.Compare(a.first, b.first) })
 	for _, u := range list {
-		at[u.sub] = names.Place(u.place)
+		at[u.sub] = names.Assign(u.place)
 	}
 	return at, nil
 }

@@ -36,7 +36,7 @@ func TestUnits(t *testing.T) {
 	t.Run("D-53 a folder from any storage", func(t *testing.T) {
 		a, b := openStore(t), openStore(t)
 		root := layouttest.CheckImportFrom(t, l, folder(t, ".tavern", everything()), a, b)
-		layouttest.CheckUnits(t, a, l, root)
+		layouttest.CheckEntries(t, a, l, root)
 		layouttest.CheckAlone(t, l, root, a, func() layouts.Target { return openStore(t) })
 		layouttest.CheckRemovals(t, l, root, a, func(unit events.Subject) bool {
 			return strings.HasPrefix(unit.ID, "inbox/") || strings.HasPrefix(unit.ID, "queue/")
@@ -62,7 +62,7 @@ func TestUnits(t *testing.T) {
 				said(t, st, "queue/"+name, "main", "m", "", `"x"`)
 			}
 		}
-		shown := layouttest.CheckUnits(t, st, l, live)
+		shown := layouttest.CheckEntries(t, st, l, live)
 		layouttest.CheckAlone(t, l, live, st, func() layouts.Target { return openStore(t) })
 		dirs := make(map[string]events.Subject)
 		for unit, u := range shown {
@@ -77,7 +77,7 @@ func TestUnits(t *testing.T) {
 			st := openStore(t)
 			need(l.ImportFrom(t.Context(), st, layouttest.InMemory(t, everything(), 0o644), live, layouts.ImportOptions{}))
 			layouttest.CheckEdits(t, l, live, st, rand.New(rand.NewPCG(seed, 1)), 12)
-			layouttest.CheckUnits(t, st, l, live)
+			layouttest.CheckEntries(t, st, l, live)
 		}
 	})
 }

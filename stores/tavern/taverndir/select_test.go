@@ -50,13 +50,13 @@ func TestSelect(t *testing.T) {
 		}
 		for p, unit := range paths {
 			unit.Namespace = st.Namespace()
-			if _, ok, err := l.UnitAt(ctx, st, live, p); err != nil || ok != has[p] {
+			if _, ok, err := l.EntryAt(ctx, st, live, p); err != nil || ok != has[p] {
 				t.Errorf("%v of layer %q: there is a unit at %s: %v, %v, want %v", want.kinds, want.layer, p, ok, err, has[p])
 			}
 			if unit.ID == "" {
 				continue
 			}
-			at, err := l.Place(ctx, st, live, unit)
+			at, err := l.Location(ctx, st, live, unit)
 			if gone := errors.Is(err, projector.ErrNotFound); gone == has[p] || err != nil && !gone {
 				t.Errorf("%v of layer %q: %v is at %v, %v", want.kinds, want.layer, unit, at, err)
 			}

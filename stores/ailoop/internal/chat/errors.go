@@ -101,8 +101,8 @@ func reasonOf(err error) error {
 	return &fieldError{f.Path, errors.New(f.Reason)}
 }
 
-// Place returns an error in the form that callers know: with the place in data.
-func Place(data []byte, err error) error {
+// Located returns an error in the form that callers know: with the place in data.
+func Located(data []byte, err error) error {
 	if s, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		at := min(max(int(s.Offset), 0), len(data))
 		before := data[:at]

@@ -35,7 +35,7 @@ func Of(s *projector.Session) (Snapshot, error) {
 	var c Snapshot
 	for i, t := range s.Threads.Turns(events.MainThread) {
 		if err := CheckMessage(t.Raw); err != nil {
-			return c, &MessageError{Subject: s.Subject, Offset: t.Offset, Index: i, Err: Place(t.Raw, err)}
+			return c, &MessageError{Subject: s.Subject, Offset: t.Offset, Index: i, Err: Located(t.Raw, err)}
 		}
 		c.Messages = append(c.Messages, t.Raw)
 		c.Pinned = append(c.Pinned, t.Pinned)
@@ -53,7 +53,7 @@ func Of(s *projector.Session) (Snapshot, error) {
 func Parse(data []byte) (Snapshot, error) {
 	s, err := read(data, func(raw events.Raw) (events.Raw, error) { return raw, CheckMessage(raw) })
 	if err != nil {
-		return Snapshot{}, Place(data, err)
+		return Snapshot{}, Located(data, err)
 	}
 	return s, nil
 }
@@ -67,7 +67,7 @@ func ParseAny(data []byte) (s Snapshot, old bool, err error) {
 		return modern, err
 	})
 	if err != nil {
-		return Snapshot{}, false, Place(data, err)
+		return Snapshot{}, false, Located(data, err)
 	}
 	return s, old, nil
 }

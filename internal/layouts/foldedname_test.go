@@ -33,20 +33,20 @@ func TestNames(t *testing.T) {
 	var n layouts.Names
 	n.Take("docs/A/x")
 	for _, c := range []struct {
-		layouts.Place
+		layouts.Location
 		want string
 	}{
-		{layouts.Place{Path: "docs/a", Apart: "docs/=61.md"}, "docs/=61.md"},               // a file where there is a folder
-		{layouts.Place{Path: "docs/A/X", Apart: "docs/A/=58.md"}, "docs/A/=58.md"},         // the same but for case
-		{layouts.Place{Path: "docs/A/y", Apart: "docs/=41/=79.md"}, "docs/A/y"},            // in the folder
-		{layouts.Place{Path: "docs/a/z", Apart: "docs/=61/=7A.md"}, "docs/=61/=7A.md"},     // in another one, but for case
-		{layouts.Place{Path: "docs/A/x/y", Apart: "docs/=41/=78/=79"}, "docs/=41/=78/=79"}, // below a file
-		{layouts.Place{Path: "agents/k", Apart: "agents/k=~1", Folder: true}, "agents/k"},
-		{layouts.Place{Path: "agents/k", Apart: "agents/k=~2", Folder: true}, "agents/k=~2"},
-		{layouts.Place{Path: "docs/A/x"}, "docs/A/x"}, // which can have no other one
+		{layouts.Location{Path: "docs/a", Apart: "docs/=61.md"}, "docs/=61.md"},               // a file where there is a folder
+		{layouts.Location{Path: "docs/A/X", Apart: "docs/A/=58.md"}, "docs/A/=58.md"},         // the same but for case
+		{layouts.Location{Path: "docs/A/y", Apart: "docs/=41/=79.md"}, "docs/A/y"},            // in the folder
+		{layouts.Location{Path: "docs/a/z", Apart: "docs/=61/=7A.md"}, "docs/=61/=7A.md"},     // in another one, but for case
+		{layouts.Location{Path: "docs/A/x/y", Apart: "docs/=41/=78/=79"}, "docs/=41/=78/=79"}, // below a file
+		{layouts.Location{Path: "agents/k", Apart: "agents/k=~1", Folder: true}, "agents/k"},
+		{layouts.Location{Path: "agents/k", Apart: "agents/k=~2", Folder: true}, "agents/k=~2"},
+		{layouts.Location{Path: "docs/A/x"}, "docs/A/x"}, // which can have no other one
 	} {
-		if have := n.Place(c.Place); have != c.want {
-			t.Errorf("%+v is at %s", c.Place, have)
+		if have := n.Assign(c.Location); have != c.want {
+			t.Errorf("%+v is at %s", c.Location, have)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 
 func TestFoldersInMemoryAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns()
+		limits := newLimits()
 		var releases []func()
 		for range 3 {
-			release, err := turns.hold(t.Context(), streamBeyond-1)
+			release, err := limits.hold(t.Context(), streamBeyond-1)
 			if err != nil {
 				t.Fatal(err)
 			}
 			releases = append(releases, release)
 		}
 		for range 8 {
-			release, err := turns.hold(t.Context(), heldUnit)
+			release, err := limits.hold(t.Context(), heldStep)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -28,7 +28,7 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		refused := make(chan error)
 		go func() {
-			_, err := turns.hold(ctx, 100*streamBeyond)
+			_, err := limits.hold(ctx, 100*streamBeyond)
 			refused <- err
 		}()
 		synctest.Wait()
@@ -43,7 +43,7 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 		}
 		entered := make(chan func())
 		go func() {
-			release, err := turns.hold(t.Context(), 1)
+			release, err := limits.hold(t.Context(), 1)
 			if err != nil {
 				t.Error(err)
 			}
@@ -60,8 +60,8 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 		for _, release := range releases[1:] {
 			release()
 		}
-		if len(turns.held) > 0 {
-			t.Errorf("%d units are held by nobody", len(turns.held))
+		if len(limits.held) > 0 {
+			t.Errorf("%d units are held by nobody", len(limits.held))
 		}
 	})
 }

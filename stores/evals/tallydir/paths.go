@@ -42,23 +42,23 @@ const (
 	partRun
 )
 
-// place is a part, and the run if it is one.
-type place struct {
+// role is a part, and the run if it is one.
+type role struct {
 	part part
 	run  events.RunRef
 }
 
-// placeOf says what a file of a conversation's folder holds.
-func placeOf(path string) place {
+// roleOf says what a file of a conversation's folder holds.
+func roleOf(path string) role {
 	switch path {
 	case metaName:
-		return place{part: partMeta}
+		return role{part: partMeta}
 	case turnsName:
-		return place{part: partTurns}
+		return role{part: partTurns}
 	case trajectoryName:
-		return place{part: partTrajectory}
+		return role{part: partTrajectory}
 	case tracesName:
-		return place{part: partTraces}
+		return role{part: partTraces}
 	}
 	for _, kind := range []string{steps.KindTally, steps.KindTrajectory} {
 		name, ok := strings.CutPrefix(path, "runs/"+kind+"/")
@@ -71,10 +71,10 @@ func placeOf(path string) place {
 			id = name
 		}
 		if utf8.ValidString(id) {
-			return place{partRun, events.RunRef{Kind: kind, ID: id}}
+			return role{partRun, events.RunRef{Kind: kind, ID: id}}
 		}
 	}
-	return place{}
+	return role{}
 }
 
 // isRunKind reports whether runs of a kind have files in this layout.
@@ -85,7 +85,7 @@ func isRunKind(kind string) bool { return kind == steps.KindTally || kind == ste
 func runPath(run events.RunRef, known map[string]events.FileFormat) string {
 	dir := "runs/" + run.Kind + "/"
 	if literal := dir + run.ID + runSuffix; layouts.IsFileName(run.ID + runSuffix) {
-		if _, ok := known[sessiondir.KeyOf(literal)]; ok && placeOf(literal).run == run {
+		if _, ok := known[sessiondir.KeyOf(literal)]; ok && roleOf(literal).run == run {
 			return literal
 		}
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// rehearsed is the offset before the first one that a rehearsal assigns. No log has so many records.
-const rehearsed = events.MaxOffset / 2
+// dryRunBase is the offset before the first one that a rehearsal assigns. No log has so many records.
+const dryRunBase = events.MaxOffset / 2
 
-// Rehearsal is the target of a dry run. It takes events and appends nothing: readers find them
+// DryRun is the target of a dry run. It takes events and appends nothing: readers find them
 // in memory, after the records of the log. An import into it reports what it would do, and
 // leaves no trace.
-type Rehearsal struct {
+type DryRun struct {
 	Target
 
 	// Brief says that nobody reads the events back: the rehearsal counts them and keeps nothing.
@@ -33,19 +33,19 @@ type Rehearsal struct {
 }
 
 var (
-	_ Target           = (*Rehearsal)(nil)
-	_ projector.Source = (*Rehearsal)(nil)
+	_ Target           = (*DryRun)(nil)
+	_ projector.Source = (*DryRun)(nil)
 )
 
-// NewRehearsal returns a rehearsal on a target.
-func NewRehearsal(target Target) *Rehearsal {
-	return &Rehearsal{Target: target, added: make(map[events.Subject][]events.Record), last: rehearsed}
+// NewDryRun returns a rehearsal on a target.
+func NewDryRun(target Target) *DryRun {
+	return &DryRun{Target: target, added: make(map[events.Subject][]events.Record), last: dryRunBase}
 }
 
 // Recall returns a source that holds the records of the log, and records that the caller has
 // appended there and still has at hand. It sets the offsets of these to its own, in their order.
-func Recall(target Target, appended []projector.Fact) *Rehearsal {
-	r := NewRehearsal(target)
+func Recall(target Target, appended []projector.Fact) *DryRun {
+	r := NewDryRun(target)
 	for i := range appended {
 		r.last++
 		appended[i].Offset = r.last
@@ -55,13 +55,13 @@ func Recall(target Target, appended []projector.Fact) *Rehearsal {
 }
 
 // Loader loads from the log and what was appended here.
-func (r *Rehearsal) Loader() *projector.Loader {
+func (r *DryRun) Loader() *projector.Loader {
 	l := r.Target.Loader()
 	return &projector.Loader{Source: r, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, Now: l.Now, ReadOnly: true}
 }
 
 // Append keeps valid events in memory. It does not compare them with the log.
-func (r *Rehearsal) Append(_ context.Context, sub events.Subject, _ log.Expect, evs ...events.Event) (log.Ack, error) {
+func (r *DryRun) Append(_ context.Context, sub events.Subject, _ log.Expect, evs ...events.Event) (log.Ack, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := r.last + 1
@@ -79,12 +79,12 @@ func (r *Rehearsal) Append(_ context.Context, sub events.Subject, _ log.Expect, 
 }
 
 // keep adds a record behind those of its subject. The caller holds mu, or has r to itself.
-func (r *Rehearsal) keep(rec events.Record) {
+func (r *DryRun) keep(rec events.Record) {
 	r.added[rec.Subject] = append(r.added[rec.Subject], rec)
 }
 
 // AppendSeries is Append: the rehearsal takes all events or none.
-func (r *Rehearsal) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
+func (r *DryRun) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
 	ack, err := r.Append(ctx, sub, expect, evs...)
 	if err != nil {
 		return ack, 0, err
@@ -93,13 +93,13 @@ func (r *Rehearsal) AppendSeries(ctx context.Context, sub events.Subject, expect
 }
 
 // PutBlob names content and forgets it: a dry run never reads it back.
-func (r *Rehearsal) PutBlob(_ context.Context, content []byte) (string, error) {
+func (r *DryRun) PutBlob(_ context.Context, content []byte) (string, error) {
 	sum := sha256.Sum256(content)
 	return events.BlobRef(hex.EncodeToString(sum[:])), nil
 }
 
 // Read implements projector.Source.
-func (r *Rehearsal) Read(ctx context.Context, q events.Range) iter.Seq2[events.Record, error] {
+func (r *DryRun) Read(ctx context.Context, q events.Range) iter.Seq2[events.Record, error] {
 	return func(yield func(events.Record, error) bool) {
 		for rec, err := range r.Target.Loader().Source.Read(ctx, q) {
 			if !yield(rec, err) {
@@ -115,8 +115,8 @@ func (r *Rehearsal) Read(ctx context.Context, q events.Range) iter.Seq2[events.R
 }
 
 // Record implements projector.Source.
-func (r *Rehearsal) Record(ctx context.Context, at events.Offset) (events.Record, error) {
-	if at <= rehearsed {
+func (r *DryRun) Record(ctx context.Context, at events.Offset) (events.Record, error) {
+	if at <= dryRunBase {
 		return r.Target.Loader().Source.Record(ctx, at)
 	}
 	r.mu.Lock()
@@ -130,7 +130,7 @@ func (r *Rehearsal) Record(ctx context.Context, at events.Offset) (events.Record
 }
 
 // Last returns the newest record of a subject that was appended here, if there is one.
-func (r *Rehearsal) Last(sub events.Subject) (rec events.Record, ok bool) {
+func (r *DryRun) Last(sub events.Subject) (rec events.Record, ok bool) {
 	if list := r.kept(sub); len(list) > 0 {
 		return list[len(list)-1], true
 	}
@@ -138,7 +138,7 @@ func (r *Rehearsal) Last(sub events.Subject) (rec events.Record, ok bool) {
 }
 
 // Forget drops what was appended to a subject.
-func (r *Rehearsal) Forget(sub events.Subject) {
+func (r *DryRun) Forget(sub events.Subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.added, sub)
@@ -146,7 +146,7 @@ func (r *Rehearsal) Forget(sub events.Subject) {
 
 // kept returns what was appended to a subject, or to all of them, by offset. Later appends add
 // behind it and change nothing in it.
-func (r *Rehearsal) kept(sub events.Subject) []events.Record {
+func (r *DryRun) kept(sub events.Subject) []events.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if sub != (events.Subject{}) {

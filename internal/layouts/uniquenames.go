@@ -19,13 +19,13 @@ type Names struct {
 func (n *Names) Take(path string) { n.take(path) }
 
 // Place gives a unit a path: where it has its files, or where that is taken the place apart.
-func (n *Names) Place(p Place) string {
-	name := p.Path
-	if p.Apart != "" && !n.isFree(p) {
-		name = p.Apart
+func (n *Names) Assign(l Location) string {
+	name := l.Path
+	if l.Apart != "" && !n.isFree(l) {
+		name = l.Apart
 	}
 	n.take(name)
-	for _, f := range p.Files {
+	for _, f := range l.Files {
 		n.files[FoldedName(path.Join(name, f))] = true
 	}
 	return name
@@ -47,17 +47,17 @@ func (n *Names) take(name string) {
 
 // isFree reports whether no other unit has a place. A folder may hold files that are units of
 // their own.
-func (n *Names) isFree(p Place) bool {
-	have, dir := n.dirs[FoldedName(p.Path)]
-	if n.files[FoldedName(p.Path)] || dir && !(p.Folder && have == p.Path) {
+func (n *Names) isFree(l Location) bool {
+	have, dir := n.dirs[FoldedName(l.Path)]
+	if n.files[FoldedName(l.Path)] || dir && !(l.Folder && have == l.Path) {
 		return false
 	}
-	for _, f := range p.Files {
-		if n.files[FoldedName(path.Join(p.Path, f))] {
+	for _, f := range l.Files {
+		if n.files[FoldedName(path.Join(l.Path, f))] {
 			return false
 		}
 	}
-	for d := path.Dir(p.Path); d != "."; d = path.Dir(d) {
+	for d := path.Dir(l.Path); d != "."; d = path.Dir(d) {
 		if have, ok := n.dirs[FoldedName(d)]; n.files[FoldedName(d)] || ok && have != d {
 			return false
 		}
