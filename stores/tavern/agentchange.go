@@ -73,16 +73,16 @@ func (a *Agent) move(ctx context.Context, to, reason string, force bool) error {
 
 // agentTimes are the times of a change.
 type agentTimes struct {
-	by   time.Time // the log's, by which a lease is over
-	from time.Time // from which on anything lasts that begins with it: see tally.Store.LeaseTime
-	file time.Time // that the node file shows
+	logTime    time.Time // the log's, by which a lease is over
+	leaseStart time.Time // from which on anything lasts that begins with it: see tally.Store.LeaseTime
+	fileTime   time.Time // that the node file shows
 }
 
 func (a *Agent) times(ctx context.Context) (now agentTimes, err error) {
 	var err1, err2 error
-	now.by, err1 = a.st.LogTime(ctx)
-	now.from, err2 = a.st.LeaseTime(ctx)
-	now.file = a.st.Now()
+	now.logTime, err1 = a.st.LogTime(ctx)
+	now.leaseStart, err2 = a.st.LeaseTime(ctx)
+	now.fileTime = a.st.Now()
 	return now, errors.Join(err1, err2)
 }
 
@@ -90,20 +90,20 @@ func (a *Agent) times(ctx context.Context) (now agentTimes, err error) {
 // what comes now.
 func (i *AgentInfo) moved(to, reason string, now agentTimes) (c agentChange, err error) {
 	c.set, c.reason = events.Fields{textField("status", to), textField("statusReason", reason)}, reason
-	stamp := string(events.TimestampOf(now.from))
+	stamp := string(events.TimestampOf(now.leaseStart))
 	switch {
 	case to == AgentArchived:
 		c.set = append(c.set, textField("archivedAt", stamp))
 	case i.FinishedAt.IsZero() && strings.HasPrefix(to, stopped):
 		c.set = append(c.set, textField("finishedAt", stamp))
 	}
-	if i.Lease.Holder != "" && !i.Lease.Until.After(now.by) {
+	if i.Lease.Holder != "" && !i.Lease.Until.After(now.logTime) {
 		c.set = append(c.set, events.Field{Name: "lease", Value: events.Raw("null")})
 	}
 	if i.Node != nil && i.NodeErr == nil {
 		n := i.node
 		n.State = to
-		c.file, err = i.edited(n, now.file)
+		c.file, err = i.edited(n, now.fileTime)
 	}
 	return c, err
 }

@@ -52,7 +52,7 @@ func (i *AgentInfo) due(at, now time.Time, why string, do func() ([]log.Part, er
 
 func (i *AgentInfo) becomes(state, reason string, now time.Time) ([]log.Part, error) {
 	from := later(now, i.from)
-	c, err := i.moved(state, reason, agentTimes{by: now, from: from, file: from})
+	c, err := i.moved(state, reason, agentTimes{logTime: now, leaseStart: from, fileTime: from})
 	if err != nil {
 		return nil, err
 	}

@@ -57,30 +57,30 @@ func (e *EmptyError) Error() string {
 // item may have been claimed all the same: it is free again when the lease is over. If files of a
 // tree do not show the claim, it comes together with a *tally.TreeError.
 func (q *Queue) Next(ctx context.Context, worker string) (*Claim, error) {
-	b, err := q.attend(ctx, worker)
+	qc, err := q.attend(ctx, worker)
 	if err != nil {
 		return nil, err
 	}
-	defer b.leave()
-	c, err := q.next(ctx, b, worker)
+	defer qc.leave()
+	c, err := q.next(ctx, qc, worker)
 	if err != nil {
-		b.pass()
+		qc.pass()
 	}
 	return c, err
 }
 
 // next is Next on a board. A worker that returns with an error may have been woken before.
-func (q *Queue) next(ctx context.Context, b *board, worker string) (*Claim, error) {
+func (q *Queue) next(ctx context.Context, qc *queueCache, worker string) (*Claim, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p, wait, err := b.pick(ctx, worker)
+		p, wait, err := qc.pick(ctx, worker)
 		if err != nil {
 			return nil, err
 		}
 		if wait == nil {
-			if c, err := q.claim(ctx, b, p, worker); c != nil || err != nil {
+			if c, err := q.claim(ctx, qc, p, worker); c != nil || err != nil {
 				return c, err
 			}
 			continue
@@ -88,9 +88,9 @@ func (q *Queue) next(ctx context.Context, b *board, worker string) (*Claim, erro
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			b.quit(wait)
-		case <-b.gone:
-			return nil, fmt.Errorf("queue %q: %w", q.id, b.followed)
+			qc.quit(wait)
+		case <-qc.gone:
+			return nil, fmt.Errorf("queue %q: %w", q.id, qc.followErr)
 		}
 	}
 }
@@ -98,30 +98,30 @@ func (q *Queue) next(ctx context.Context, b *board, worker string) (*Claim, erro
 // TryClaim claims an item as Next does, if one is free now. If none is, the error is
 // *EmptyError, which has the queue's instruction for this as it is now.
 func (q *Queue) TryClaim(ctx context.Context, worker string) (*Claim, error) {
-	b, err := q.attend(ctx, worker)
+	qc, err := q.attend(ctx, worker)
 	if err != nil {
 		return nil, err
 	}
-	defer b.leave()
+	defer qc.leave()
 	for {
-		if err := b.catchUp(ctx); err != nil {
+		if err := qc.catchUp(ctx); err != nil {
 			return nil, err
 		}
-		p, wait, err := b.pick(ctx, worker)
+		p, wait, err := qc.pick(ctx, worker)
 		if err != nil {
 			return nil, err
 		}
 		if wait != nil {
-			b.quit(wait)
-			return nil, b.empty()
+			qc.quit(wait)
+			return nil, qc.empty()
 		}
-		if c, err := q.claim(ctx, b, p, worker); c != nil || err != nil {
+		if c, err := q.claim(ctx, qc, p, worker); c != nil || err != nil {
 			return c, err
 		}
 	}
 }
 
-func (q *Queue) attend(ctx context.Context, worker string) (*board, error) {
+func (q *Queue) attend(ctx context.Context, worker string) (*queueCache, error) {
 	if worker == "" || !utf8.ValidString(worker) {
 		return nil, &events.InvalidError{Field: "worker", Reason: fmt.Sprintf("%q names nobody", worker)}
 	}
@@ -129,13 +129,13 @@ func (q *Queue) attend(ctx context.Context, worker string) (*board, error) {
 }
 
 // empty says what there is of items that cannot be handed out.
-func (b *board) empty() *EmptyError {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := &EmptyError{Queue: b.queue.id, OnEmpty: b.work.Queue.OnEmpty}
-	now := b.nowLocked()
-	for _, i := range b.work.Items {
-		_, taken := b.flight[i.ID]
+func (qc *queueCache) empty() *EmptyError {
+	qc.mu.Lock()
+	defer qc.mu.Unlock()
+	e := &EmptyError{Queue: qc.queue.id, OnEmpty: qc.work.Queue.OnEmpty}
+	now := qc.nowLocked()
+	for _, i := range qc.work.Items {
+		_, taken := qc.flight[i.ID]
 		switch {
 		case i.IsDead():
 			e.Dead++
@@ -145,7 +145,7 @@ func (b *board) empty() *EmptyError {
 			e.Waiting++
 		}
 	}
-	if first := b.timed.first(); first != nil {
+	if first := qc.timed.first(); first != nil {
 		e.Next = time.UnixMilli(first.due)
 	}
 	return e
@@ -153,25 +153,25 @@ func (b *board) empty() *EmptyError {
 
 // claim claims an item that was picked. No claim and no error: somebody was faster, or the
 // item is over now.
-func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*Claim, error) {
+func (q *Queue) claim(ctx context.Context, qc *queueCache, p picked, worker string) (*Claim, error) {
 	end, err := ending(q.sub.Namespace, p.queue, p.item, p.now)
 	if err != nil {
-		return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
+		return nil, errors.Join(err, qc.missed(ctx, p.item.ID, 0))
 	}
 	if len(end.Parts) > 0 {
-		return nil, q.end(ctx, b, p, end)
+		return nil, q.end(ctx, qc, p, end)
 	}
 	if p.body == nil {
 		p.body = new(Item)
 		if *p.body, err = q.readItem(ctx, p.item); err != nil {
-			return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
+			return nil, errors.Join(err, qc.missed(ctx, p.item.ID, 0))
 		}
 	}
 	c := &Claim{Item: *p.body, Attempt: p.item.Attempts + 1, q: q, run: p.item.Run, sub: q.lifeOf(p.item.ID, p.queue.Settings.Serial)}
 	l := tally.Lease{Holder: worker, Until: p.from.Add(p.queue.Settings.LeaseTime()).Truncate(time.Millisecond)}
 	e, err := events.New(q.st.Source(), c.sub, &events.RunStarted{Run: c.run, Worker: worker, Attempt: int64(c.Attempt), LeaseUntil: l.Until.UnixMilli()})
 	if err != nil {
-		return nil, errors.Join(err, b.missed(ctx, p.item.ID, 0))
+		return nil, errors.Join(err, qc.missed(ctx, p.item.ID, 0))
 	}
 	e = q.st.Stamp(e)
 	ack, err := q.st.Append(ctx, c.sub, p.expect(), e)
@@ -179,9 +179,9 @@ func (q *Queue) claim(ctx context.Context, b *board, p picked, worker string) (*
 		ack, err = q.claimed(ctx, c.sub, p, e.ID, err)
 	}
 	if !events.IsStored(err) {
-		return nil, q.beaten(ctx, b, p, err)
+		return nil, q.beaten(ctx, qc, p, err)
 	}
-	b.took(p.item.ID, ack.Last)
+	qc.took(p.item.ID, ack.Last)
 	c.hold(l, ack.Last, p.queue.Settings)
 	return c, err
 }
@@ -225,26 +225,26 @@ func (q *Queue) claimed(ctx context.Context, sub events.Subject, p picked, id st
 }
 
 // beaten puts an item back that could not be claimed. That others were faster is not an error.
-func (q *Queue) beaten(ctx context.Context, b *board, p picked, err error) error {
+func (q *Queue) beaten(ctx context.Context, qc *queueCache, p picked, err error) error {
 	conflict, ok := errors.AsType[*log.ConflictError](err)
 	switch {
 	case ok && conflict.Have != 0:
-		return b.missed(ctx, p.item.ID, conflict.Have)
+		return qc.missed(ctx, p.item.ID, conflict.Have)
 	case errors.Is(err, log.ErrConflict): // by whom is not known
-		err = b.catchUp(ctx)
-		return errors.Join(err, b.missed(ctx, p.item.ID, 1))
+		err = qc.catchUp(ctx)
+		return errors.Join(err, qc.missed(ctx, p.item.ID, 1))
 	}
-	return errors.Join(err, b.missed(ctx, p.item.ID, 0))
+	return errors.Join(err, qc.missed(ctx, p.item.ID, 0))
 }
 
 // end ends an item instead of handing it out.
-func (q *Queue) end(ctx context.Context, b *board, p picked, end Decision) error {
+func (q *Queue) end(ctx context.Context, qc *queueCache, p picked, end Decision) error {
 	part := end.Parts[0]
 	ack, err := q.st.Append(ctx, part.Subject, part.Expect, part.Events...)
 	if !events.IsStored(err) {
-		return q.beaten(ctx, b, p, err)
+		return q.beaten(ctx, qc, p, err)
 	}
-	b.took(p.item.ID, ack.Last)
+	qc.took(p.item.ID, ack.Last)
 	return nil // it is due whoever looks: no caller is told that a file does not show it
 }
 
@@ -292,10 +292,10 @@ func (c *Claim) until(_ context.Context, at time.Time) (events.Event, error) {
 }
 
 // attempts is how often an item is tried.
-func (b *board) attempts() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.work.Queue.Settings.Attempts()
+func (qc *queueCache) attempts() int {
+	qc.mu.Lock()
+	defer qc.mu.Unlock()
+	return qc.work.Queue.Settings.Attempts()
 }
 
 // Finish says that the item is done, with a result: JSON, text or any
@@ -332,12 +332,12 @@ func claimResult(result []byte) (events.Raw, error) {
 // this is kept as late, without effect, and the error is *tally.FencedError.
 func (c *Claim) Fail(ctx context.Context, cause string, retry bool) error {
 	cause = strings.ToValidUTF8(cause, "\ufffd")
-	b, err := c.q.enterFirst(ctx)
+	qc, err := c.q.enterFirst(ctx)
 	if err != nil {
 		return err
 	}
-	most := b.attempts()
-	b.leave()
+	most := qc.attempts()
+	qc.leave()
 	if retry && c.Attempt < most {
 		return c.say(ctx, "again", &events.RunProgressed{Run: c.run, Kind: projector.ItemFailed, Note: cause, LeaseUntil: new(int64), Fence: c.Fence})
 	}

@@ -28,18 +28,18 @@ func (d *decider) queue(ctx context.Context, due daemon.Due, now time.Time) (lis
 
 // Decide is DecideQueue on the queue as it is now.
 func (q *Queue) Decide(ctx context.Context, now time.Time) (QueueDecision, error) {
-	b, err := q.enter(ctx)
+	qc, err := q.enter(ctx)
 	if err != nil {
 		return QueueDecision{}, err
 	}
-	defer b.leave()
-	if err := b.catchUp(ctx); err != nil {
+	defer qc.leave()
+	if err := qc.catchUp(ctx); err != nil {
 		return QueueDecision{}, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	waits := func(i *projector.QueueItem) bool { return len(b.work.Waits(i)) > 0 }
-	return DecideQueue(q.sub.Namespace, b.work.Queue, maps.Values(b.work.Items), waits, now)
+	qc.mu.Lock()
+	defer qc.mu.Unlock()
+	waits := func(i *projector.QueueItem) bool { return len(qc.work.Waits(i)) > 0 }
+	return DecideQueue(q.sub.Namespace, qc.work.Queue, maps.Values(qc.work.Items), waits, now)
 }
 
 // flow decides on a flow whose worker may be lost. That it is to be stopped as its owner is gone

@@ -123,31 +123,31 @@ func (f *Flow) Move(ctx context.Context, to string) error {
 // MoveFrom is Move for whoever looked at the flow before: if it has left the step that it was in
 // the error matches log.ErrConflict. The same move made again, after log.ErrUnknown, is one.
 func (f *Flow) MoveFrom(ctx context.Context, s *FlowState, to string) error {
-	_, err := f.move(ctx, s.place(), 0, to)
+	_, err := f.move(ctx, s.position(), 0, to)
 	return err
 }
 
 // place is a step of a flow, as somebody knows it.
-type place struct {
+type flowPosition struct {
 	step    int64
 	entered events.Offset
 }
 
-func (s *FlowState) place() place { return place{s.Step, s.Entered} }
+func (s *FlowState) position() flowPosition { return flowPosition{s.Step, s.Entered} }
 
 // left is the error that a flow is not any more where somebody knows it to be.
-func (f *Flow) left(s *FlowState, at place) error {
+func (f *Flow) left(s *FlowState, at flowPosition) error {
 	return &log.ConflictError{Subject: f.sub, Want: at.entered, Have: s.Entered}
 }
 
 // move moves the flow out of a step; fence is the claim of whoever does, 0 of nobody. It
 // returns where the flow is then.
-func (f *Flow) move(ctx context.Context, at place, fence events.Offset, to string) (then place, err error) {
+func (f *Flow) move(ctx context.Context, at flowPosition, fence events.Offset, to string) (then flowPosition, err error) {
 	next := at.step + 1
 	what := []string{flow.ProgressMoved, fmt.Sprint(next), to, fence.String()}
 	acks, err := f.change(ctx, func(s *FlowState) ([]log.Part, error) {
 		if s.instance.Visit().ID == f.eventID(what...) {
-			then = s.place()
+			then = s.position()
 			return nil, errDone
 		}
 		if err := f.allows(s, fence); err != nil {
@@ -167,7 +167,7 @@ func (f *Flow) move(ctx context.Context, at place, fence events.Offset, to strin
 		return f.entering(ctx, s.Workflow, to, next, f.part(s, e))
 	})
 	if len(acks) > 0 {
-		then = place{next, acks[0].Last}
+		then = flowPosition{next, acks[0].Last}
 	}
 	return then, err
 }

@@ -21,7 +21,7 @@ const DefaultFlowLease = 2 * time.Minute
 type FlowClaim struct {
 	*tally.Claim
 	flow *Flow
-	at   place // where the worker knows the flow to be
+	at   flowPosition // where the worker knows the flow to be
 }
 
 // Claim has a worker drive the flow for a while, 0 for DefaultFlowLease, and longer by
@@ -48,7 +48,7 @@ func (f *Flow) Claim(ctx context.Context, worker string, lease time.Duration) (*
 		if until, err = f.st.LeaseEnd(ctx, lease); err != nil {
 			return nil, err
 		}
-		c.at = s.place()
+		c.at = s.position()
 		e, err := events.New(f.st.Source(), f.sub, &events.RunStarted{Run: f.run(), Worker: worker, Attempt: s.Run.Attempt, LeaseUntil: until.UnixMilli()})
 		return []log.Part{f.part(s, e)}, err
 	})
@@ -93,12 +93,12 @@ func (c *FlowClaim) Move(ctx context.Context, to string) error {
 }
 
 // moved notes where the flow is.
-func (c *FlowClaim) moved(ctx context.Context, then place, err error) error {
+func (c *FlowClaim) moved(ctx context.Context, then flowPosition, err error) error {
 	if events.IsStored(err) {
 		c.at = then
 	} else if movedOn(err) {
 		if s, err := c.flow.now(ctx); err == nil {
-			c.at = s.place()
+			c.at = s.position()
 		}
 	}
 	return err
@@ -118,12 +118,12 @@ func (c *FlowClaim) Fail(ctx context.Context, reason string) error {
 // done, and the worker keeps its claim if the flow goes on. Before the state's own flow is over
 // the error is *FlowChildError; the others are those of Move.
 func (c *FlowClaim) Recover(ctx context.Context, reason string) error {
-	var then place
+	var then flowPosition
 	_, err := c.flow.change(ctx, func(s *FlowState) ([]log.Part, error) {
 		if err := c.flow.allows(s, c.Fence); err != nil {
 			return nil, err
 		}
-		if then = s.place(); s.Step == c.at.step+1 && s.instance.Visit().ID == c.flow.recoveredID(s.Step, s.State, c.Fence) {
+		if then = s.position(); s.Step == c.at.step+1 && s.instance.Visit().ID == c.flow.recoveredID(s.Step, s.State, c.Fence) {
 			return nil, errDone
 		}
 		if s.Step != c.at.step {
@@ -139,7 +139,7 @@ func (c *FlowClaim) Recover(ctx context.Context, reason string) error {
 		if lost != nil {
 			return lost
 		}
-		then = s.place()
+		then = s.position()
 	}
 	return c.moved(ctx, then, err)
 }

@@ -36,7 +36,7 @@ func (n inboxNow) handOver() projector.HandOver {
 // mostBack is how many records of an inbox are read for how far its receiver is. Behind them
 // its outline is opened, if there are snapshots of it: without them it is made of all records, and
 // takes memory for each.
-const mostBack = 200
+const maxBack = 200
 
 // now reads how far the receiver is: from the end of the inbox back to where all is said, or
 // to where the handle knows it. So a receiver that keeps up costs what it has not seen, and
@@ -55,7 +55,7 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 			return now, err
 		}
 		now.last = max(now.last, rec.Offset)
-		if back++; back == mostBack && in.st.Snapshots() != nil {
+		if back++; back == maxBack && in.st.Snapshots() != nil {
 			if outlined, err := in.outlined(ctx); err == nil {
 				outlined.lost = now.lost
 				now = outlined

@@ -61,7 +61,7 @@ func killedCheck(t *testing.T, st *tally.Store, rounds []int) {
 	tavern.ForgetQueues(st)
 	for _, n := range rounds {
 		id := fmt.Sprint("n", n)
-		if s := need(tavern.QueueOf(st, "killed").Get(ctx, id)); s.State != tavern.ItemDone || string(s.Tries[len(s.Tries)-1].Result) != `"done"` {
+		if s := need(tavern.QueueOf(st, "killed").Get(ctx, id)); s.State != tavern.ItemDone || string(s.History[len(s.History)-1].Result) != `"done"` {
 			t.Errorf("item %s: %+v", id, s)
 		}
 		if doc, err := st.Documents().Read(ctx, "doc", id); err != nil || string(doc.Data) != id {

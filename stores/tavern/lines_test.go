@@ -220,7 +220,7 @@ func lineDaemons(t *testing.T, st *tally.Store) {
 		t.Errorf("the asker is told %d times of %d", len(mail), each)
 	}
 	for n := range each {
-		if s := need(q.Get(ctx, fmt.Sprint(n))); s.State != tavern.ItemDead || len(s.Tries) != 1 {
+		if s := need(q.Get(ctx, fmt.Sprint(n))); s.State != tavern.ItemDead || len(s.History) != 1 {
 			t.Errorf("%+v", s)
 		}
 		if s := need(tavern.FlowOf(st, fmt.Sprint("tended-", n)).State(ctx)); s.Step != 2 || s.Attempt != 2 {

@@ -42,23 +42,23 @@ type ItemStatus struct {
 	Waits    []string      // of After, those that are not done
 	Outcome  string        // of what ended it: completed, failed, stopped:dead, ...
 	Error    string        // of the last attempt that failed, cut to 512 bytes
-	Tries    []Try         // each attempt, oldest first: of Get, and of dead items in a list
+	History  []Attempt     // each attempt, oldest first: of Get, and of dead items in a list
 }
 
 // Try is an attempt at an item.
-type Try struct {
-	Attempt int64
+type Attempt struct {
+	Number  int64
 	Worker  string
 	Fence   events.Offset
-	At      time.Time // when it was recorded
-	Outcome string    // completed, failed, released, stopped:...; lost: its lease was over; "": under way
-	Error   string    // why it failed
-	Result  []byte    // JSON, of one that was completed
-	Late    []Late    // what was said when the item was another's by then
+	At      time.Time     // when it was recorded
+	Outcome string        // completed, failed, released, stopped:...; lost: its lease was over; "": under way
+	Error   string        // why it failed
+	Result  []byte        // JSON, of one that was completed
+	Stale   []StaleReport // what was said when the item was another's by then
 }
 
 // Late is what a worker reported that had lost its item. It has no effect.
-type Late struct {
+type StaleReport struct {
 	At      events.Offset
 	Outcome string
 	Result  []byte // JSON; of a failure the cause as a string
@@ -77,12 +77,12 @@ type ListQuery struct {
 // next page begins, "" if nothing is left. Everybody who lists a queue as of one offset
 // gets the same list.
 func (q *Queue) List(ctx context.Context, query ListQuery) (list []ItemStatus, next string, err error) {
-	b, err := q.enter(ctx)
+	qc, err := q.enter(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	defer b.leave()
-	if err := b.catchUp(ctx); err != nil {
+	defer qc.leave()
+	if err := qc.catchUp(ctx); err != nil {
 		return nil, "", err
 	}
 	states := query.States
@@ -90,16 +90,16 @@ func (q *Queue) List(ctx context.Context, query ListQuery) (list []ItemStatus, n
 		states = []ItemState{ItemReady, ItemClaimed, ItemWaiting, ItemDead}
 	}
 	if slices.Contains(states, ItemDone) {
-		list, next, err = q.listAll(ctx, b, states, query)
+		list, next, err = q.listAll(ctx, qc, states, query)
 	} else {
-		list, next, err = b.listOpen(states, query)
+		list, next, err = qc.listOpen(states, query)
 	}
 	for n := range list {
 		if err == nil {
 			err = q.fill(ctx, &list[n])
 		}
 	}
-	return list, next, cmp.Or(err, b.hole(ctx))
+	return list, next, cmp.Or(err, qc.hole(ctx))
 }
 
 // fill reads what a list says of an item that is not in the state.
@@ -114,25 +114,25 @@ func (q *Queue) fill(ctx context.Context, s *ItemStatus) error {
 	if s.State != ItemDead {
 		return nil
 	}
-	tries, err := q.tries(ctx, s)
-	s.Tries = tries
+	history, err := q.history(ctx, s)
+	s.History = history
 	return err
 }
 
 // listPlace is where an item is in a list.
-type listPlace struct {
+type listPosition struct {
 	first  int // 9 less the priority; 0 in the order of the log
 	offset events.Offset
 	index  int
 }
 
-func (p listPlace) String() string {
+func (p listPosition) String() string {
 	return fmt.Sprintf("%d.%d.%d", p.first, uint64(p.offset), p.index)
 }
 
-func listPlaceOf(text string) (p listPlace, err error) {
+func parseListPosition(text string) (p listPosition, err error) {
 	if text == "" {
-		return listPlace{index: -1}, nil
+		return listPosition{index: -1}, nil
 	}
 	parts, numbers := strings.Split(text, "."), [3]uint64{}
 	for n, part := range parts {
@@ -144,10 +144,10 @@ func listPlaceOf(text string) (p listPlace, err error) {
 	if err != nil || len(parts) != 3 {
 		return p, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", text)}
 	}
-	return listPlace{int(numbers[0]), events.Offset(numbers[1]), int(numbers[2])}, nil
+	return listPosition{int(numbers[0]), events.Offset(numbers[1]), int(numbers[2])}, nil
 }
 
-func (p listPlace) before(o listPlace) bool {
+func (p listPosition) before(o listPosition) bool {
 	switch {
 	case p.first != o.first:
 		return p.first < o.first
@@ -158,39 +158,39 @@ func (p listPlace) before(o listPlace) bool {
 }
 
 // listOpen lists items that are not done.
-func (b *board) listOpen(states []ItemState, query ListQuery) (list []ItemStatus, next string, err error) {
-	after, err := listPlaceOf(query.After)
+func (qc *queueCache) listOpen(states []ItemState, query ListQuery) (list []ItemStatus, next string, err error) {
+	after, err := parseListPosition(query.After)
 	if err != nil {
 		return nil, "", err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.expire()
-	items := slices.SortedFunc(maps.Values(b.work.Items), b.work.Queue.CompareTurn)
+	qc.mu.Lock()
+	defer qc.mu.Unlock()
+	qc.expire()
+	items := slices.SortedFunc(maps.Values(qc.work.Items), qc.work.Queue.CompareTurn)
 	for _, i := range items {
-		at := b.placeIn(i)
-		if !after.before(at) || !slices.Contains(states, b.state(i)) {
+		at := qc.listPositionOf(i)
+		if !after.before(at) || !slices.Contains(states, qc.state(i)) {
 			continue
 		}
 		if query.Limit > 0 && len(list) == query.Limit {
 			return list, next, nil
 		}
-		list = append(list, b.status(i))
+		list = append(list, qc.status(i))
 		next = at.String()
 	}
 	return list, "", nil
 }
 
-func (b *board) placeIn(i *projector.QueueItem) listPlace {
-	if b.work.Queue.Settings.Serial {
-		return listPlace{0, i.At, i.Index}
+func (qc *queueCache) listPositionOf(i *projector.QueueItem) listPosition {
+	if qc.work.Queue.Settings.Serial {
+		return listPosition{0, i.At, i.Index}
 	}
-	return listPlace{9 - i.Priority, i.At, i.Index}
+	return listPosition{9 - i.Priority, i.At, i.Index}
 }
 
 // state says what may happen to an item next. The caller holds mu.
-func (b *board) state(i *projector.QueueItem) ItemState {
-	now := b.nowLocked()
+func (qc *queueCache) state(i *projector.QueueItem) ItemState {
+	now := qc.nowLocked()
 	switch {
 	case i.IsDone():
 		return ItemDone
@@ -198,23 +198,23 @@ func (b *board) state(i *projector.QueueItem) ItemState {
 		return ItemDead
 	case i.IsHeld(now):
 		return ItemClaimed
-	case i.Fence == 0 && (len(b.work.Waits(i)) > 0 || i.Due().After(now)):
+	case i.Fence == 0 && (len(qc.work.Waits(i)) > 0 || i.Due().After(now)):
 		return ItemWaiting
 	}
 	return ItemReady
 }
 
 // status is what is known of an item here. The caller holds mu.
-func (b *board) status(i *projector.QueueItem) ItemStatus {
+func (qc *queueCache) status(i *projector.QueueItem) ItemStatus {
 	s := statusOf(*i)
-	s.State = b.state(i)
+	s.State = qc.state(i)
 	if s.State == ItemWaiting {
-		s.Waits = b.work.Waits(i)
+		s.Waits = qc.work.Waits(i)
 	}
 	if s.State != ItemClaimed {
 		s.Worker, s.Fence, s.Until = "", 0, time.Time{}
 	}
-	if it, ok := b.bodies[i.ID]; ok {
+	if it, ok := qc.bodies[i.ID]; ok {
 		s.Item = it
 	}
 	s.index = i.Index
@@ -236,8 +236,8 @@ func statusOf(i projector.QueueItem) ItemStatus {
 }
 
 // listAll lists items in the order of the log, those that are done too.
-func (q *Queue) listAll(ctx context.Context, b *board, states []ItemState, query ListQuery) (list []ItemStatus, next string, err error) {
-	after, err := listPlaceOf(query.After)
+func (q *Queue) listAll(ctx context.Context, qc *queueCache, states []ItemState, query ListQuery) (list []ItemStatus, next string, err error) {
+	after, err := parseListPosition(query.After)
 	if err != nil {
 		return nil, "", err
 	}
@@ -250,11 +250,11 @@ func (q *Queue) listAll(ctx context.Context, b *board, states []ItemState, query
 		if err != nil {
 			return nil, "", err
 		}
-		at := listPlace{0, turn.At, turn.Index}
+		at := listPosition{0, turn.At, turn.Index}
 		if !after.before(at) {
 			continue
 		}
-		s, err := q.statusAt(ctx, b, turn)
+		s, err := q.statusAt(ctx, qc, turn)
 		if damage, is := errors.AsType[*events.DamageError](err); is {
 			lost = append(lost, damage.Offset)
 			continue
@@ -302,15 +302,15 @@ func (q *Queue) turns(ctx context.Context, after events.Offset) func(func(*proje
 
 // statusAt is the status of an item of which the turn was found: one that is not in the
 // state is done.
-func (q *Queue) statusAt(ctx context.Context, b *board, turn *projector.QueueItem) (ItemStatus, error) {
-	b.mu.Lock()
-	i := b.work.Items[turn.ID]
-	serial := b.work.Queue.Settings.Serial
+func (q *Queue) statusAt(ctx context.Context, qc *queueCache, turn *projector.QueueItem) (ItemStatus, error) {
+	qc.mu.Lock()
+	i := qc.work.Items[turn.ID]
+	serial := qc.work.Queue.Settings.Serial
 	if i != nil {
-		defer b.mu.Unlock()
-		return b.status(i), nil
+		defer qc.mu.Unlock()
+		return qc.status(i), nil
 	}
-	b.mu.Unlock()
+	qc.mu.Unlock()
 	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(turn.ID, serial), After: q.lifeAfter(*turn, serial)}) {
 		if err != nil {
 			return ItemStatus{}, err
@@ -348,15 +348,15 @@ func (q *Queue) isDone(ctx context.Context, id string, serial bool) (bool, error
 type found struct {
 	item  projector.QueueItem
 	queue projector.Queue
-	b     *board
+	qc    *queueCache
 }
 
 // has looks for an item on the board.
 func (f *found) has(id string) bool {
-	f.b.mu.Lock()
-	defer f.b.mu.Unlock()
-	f.queue = f.b.work.Queue
-	i := f.b.work.Items[id]
+	f.qc.mu.Lock()
+	defer f.qc.mu.Unlock()
+	f.queue = f.qc.work.Queue
+	i := f.qc.work.Items[id]
 	if i != nil {
 		f.item = *i
 	}
@@ -365,19 +365,19 @@ func (f *found) has(id string) bool {
 
 // find returns an item as it is now. One that is not there is tally.ErrNotFound.
 func (q *Queue) find(ctx context.Context, id string) (found, error) {
-	b, err := q.enterFirst(ctx)
+	qc, err := q.enterFirst(ctx)
 	if err != nil {
 		return found{}, err
 	}
-	defer b.leave()
-	if err := b.catchUp(ctx); err != nil {
+	defer qc.leave()
+	if err := qc.catchUp(ctx); err != nil {
 		return found{}, err
 	}
-	f := found{b: b}
+	f := found{qc: qc}
 	if f.has(id) {
 		return f, nil
 	}
-	if err := b.load(ctx, 0); err != nil {
+	if err := qc.load(ctx, 0); err != nil {
 		return found{}, err
 	}
 	if f.has(id) {
@@ -401,27 +401,27 @@ func (q *Queue) Get(ctx context.Context, id string) (ItemStatus, error) {
 	if err != nil {
 		return ItemStatus{}, err
 	}
-	s, err := q.statusAt(ctx, f.b, &f.item)
+	s, err := q.statusAt(ctx, f.qc, &f.item)
 	if err != nil {
 		return s, err
 	}
 	s.Item, err = q.readItem(ctx, f.item)
 	if err == nil {
-		s.Tries, err = q.tries(ctx, &s)
+		s.History, err = q.history(ctx, &s)
 	}
 	return s, err
 }
 
 // tries reads the attempts at an item.
-func (q *Queue) tries(ctx context.Context, s *ItemStatus) (list []Try, err error) {
-	b, err := q.enterFirst(ctx)
+func (q *Queue) history(ctx context.Context, s *ItemStatus) (list []Attempt, err error) {
+	qc, err := q.enterFirst(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	serial := b.work.Queue.Settings.Serial
-	b.mu.Unlock()
-	b.leave()
+	qc.mu.Lock()
+	serial := qc.work.Queue.Settings.Serial
+	qc.mu.Unlock()
+	qc.leave()
 	i := projector.QueueItem{ID: s.ID, Run: events.RunRef{Kind: s.kind, ID: s.ID}, At: s.Offset}
 	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(s.ID, serial), After: q.lifeAfter(i, serial)}) {
 		if err != nil {
@@ -433,7 +433,7 @@ func (q *Queue) tries(ctx context.Context, s *ItemStatus) (list []Try, err error
 		}
 		before := i
 		i.Apply(f)
-		list = addTry(list, f, before, i)
+		list = addAttempt(list, f, before, i)
 	}
 	if s.State != ItemClaimed && len(list) > 0 && list[len(list)-1].Outcome == "" {
 		list[len(list)-1].Outcome = "lost"
@@ -443,7 +443,7 @@ func (q *Queue) tries(ctx context.Context, s *ItemStatus) (list []Try, err error
 
 // addTry adds what a record says of the attempts at an item, which was one thing before and
 // is another after it.
-func addTry(list []Try, f projector.Fact, before, after projector.QueueItem) []Try {
+func addAttempt(list []Attempt, f projector.Fact, before, after projector.QueueItem) []Attempt {
 	last := -1
 	for n := range list {
 		if list[n].Fence == fenceIn(f) {
@@ -458,13 +458,13 @@ func addTry(list []Try, f projector.Fact, before, after projector.QueueItem) []T
 		if before.Fence != 0 {
 			list[len(list)-1].Outcome = "lost"
 		}
-		return append(list, Try{Attempt: p.Attempt, Worker: p.Worker, Fence: f.Offset, At: f.Recorded})
+		return append(list, Attempt{Number: p.Attempt, Worker: p.Worker, Fence: f.Offset, At: f.Recorded})
 	case *events.RunProgressed:
 		switch {
 		case last < 0 || p.LeaseUntil == nil || *p.LeaseUntil != 0:
 		case after.Fence == before.Fence:
 			cause, _ := rawjson.Marshal(p.Note)
-			list[last].Late = append(list[last].Late, Late{f.Offset, p.Kind, cause})
+			list[last].Stale = append(list[last].Stale, StaleReport{f.Offset, p.Kind, cause})
 		default:
 			list[last].Outcome, list[last].Error = p.Kind, p.Note
 		}
@@ -472,7 +472,7 @@ func addTry(list []Try, f projector.Fact, before, after projector.QueueItem) []T
 		switch {
 		case last < 0:
 		case after.Ended != f.Offset:
-			list[last].Late = append(list[last].Late, Late{f.Offset, p.Outcome, p.Result})
+			list[last].Stale = append(list[last].Stale, StaleReport{f.Offset, p.Outcome, p.Result})
 		default:
 			list[last].Outcome, list[last].Error = p.Outcome, errorIn(p.Result)
 			if after.IsDone() {
@@ -525,8 +525,8 @@ func (q *Queue) Requeue(ctx context.Context, id string) error {
 			return err
 		}
 		if !f.item.IsDead() {
-			s, err := q.statusAt(ctx, f.b, &f.item)
-			return cmp.Or(err, f.b.hole(ctx), error(&ItemStateError{q.id, id, s.State, ItemDead}))
+			s, err := q.statusAt(ctx, f.qc, &f.item)
+			return cmp.Or(err, f.qc.hole(ctx), error(&ItemStateError{q.id, id, s.State, ItemDead}))
 		}
 		p := picked{item: f.item, queue: f.queue}
 		e, err := events.New(queueSource, q.lifeOf(id, f.queue.Settings.Serial), &events.RunProgressed{Run: f.item.Run, Kind: projector.ItemRequeued, LeaseUntil: new(int64)})
@@ -544,21 +544,21 @@ func (q *Queue) Requeue(ctx context.Context, id string) error {
 // Counts returns how many items of the queue are in each state, without those that are
 // done: these are not kept in mind, and [Queue.List] finds them.
 func (q *Queue) Counts(ctx context.Context) (map[ItemState]int, error) {
-	b, err := q.enter(ctx)
+	qc, err := q.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer b.leave()
-	if err := b.catchUp(ctx); err != nil {
+	defer qc.leave()
+	if err := qc.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	hole := b.hole(ctx)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.expire()
+	hole := qc.hole(ctx)
+	qc.mu.Lock()
+	defer qc.mu.Unlock()
+	qc.expire()
 	counts := make(map[ItemState]int)
-	for _, i := range b.work.Items {
-		counts[b.state(i)]++
+	for _, i := range qc.work.Items {
+		counts[qc.state(i)]++
 	}
 	delete(counts, ItemDone)
 	return counts, hole
@@ -566,6 +566,6 @@ func (q *Queue) Counts(ctx context.Context) (map[ItemState]int, error) {
 
 // hole returns a *projector.HoleError of lost records of the queue that the view lacks with which
 // boards begin.
-func (b *board) hole(ctx context.Context) error {
-	return b.st.Lacks(ctx, "work", b.queue.sub.Namespace, b.about)
+func (qc *queueCache) hole(ctx context.Context) error {
+	return qc.st.Lacks(ctx, "work", qc.queue.sub.Namespace, qc.about)
 }

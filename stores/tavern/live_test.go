@@ -150,8 +150,8 @@ func (m *team) known() map[string]any {
 	must(m.t, err)
 	for _, i := range list {
 		said := fmt.Sprintf("%s %q %s %d %s %s %v %q", i.ID, i.Body, i.State, i.Attempts, i.Worker, i.Outcome, i.Until.UnixMilli(), i.Error)
-		for _, try := range need(q.Get(ctx, i.ID)).Tries {
-			said += fmt.Sprintf("\n\t%d %s %s %q %s", try.Attempt, try.Worker, try.Outcome, try.Error, try.Result)
+		for _, a := range need(q.Get(ctx, i.ID)).History {
+			said += fmt.Sprintf("\n\t%d %s %s %q %s", a.Number, a.Worker, a.Outcome, a.Error, a.Result)
 		}
 		items = append(items, said)
 	}
@@ -177,13 +177,13 @@ func TestLiveFolder(t *testing.T) {
 			found := 0
 			for info, err := range m.Subjects(ctx, kind) {
 				must(t, err)
-				unit, ok, err := taverndir.Layout{}.Entry(ctx, m.Store, layouts.Root{Name: ".tavern"}, info.Subject)
+				entry, ok, err := taverndir.Layout{}.Entry(ctx, m.Store, layouts.Root{Name: ".tavern"}, info.Subject)
 				if err != nil || !ok {
 					t.Errorf("%s has no file: %v", info.Subject, err)
 					continue
 				}
-				place := need(taverndir.Layout{}.Location(ctx, m.Store, layouts.Root{Name: ".tavern"}, unit))
-				if at, err := os.Stat(filepath.Join(m.dir, place.Path)); err != nil || at.IsDir() != place.Folder {
+				location := need(taverndir.Layout{}.Location(ctx, m.Store, layouts.Root{Name: ".tavern"}, entry))
+				if at, err := os.Stat(filepath.Join(m.dir, location.Path)); err != nil || at.IsDir() != location.Folder {
 					t.Errorf("%s: %v", info.Subject, err)
 				}
 				found++

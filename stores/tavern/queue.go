@@ -514,20 +514,20 @@ func stopping(namespace string, q projector.Queue, i projector.QueueItem, p *eve
 
 // open returns an item that is to be done, as it is now, with its queue; nil if it is not.
 func (q *Queue) open(ctx context.Context, id string) (*projector.QueueItem, projector.Queue, error) {
-	b, err := q.enter(ctx)
+	qc, err := q.enter(ctx)
 	if err != nil {
 		return nil, projector.Queue{}, err
 	}
-	defer b.leave()
-	if err := b.catchUp(ctx); err != nil {
+	defer qc.leave()
+	if err := qc.catchUp(ctx); err != nil {
 		return nil, projector.Queue{}, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := b.work.Items[id]
+	qc.mu.Lock()
+	defer qc.mu.Unlock()
+	i := qc.work.Items[id]
 	if i == nil || i.Ended != 0 {
-		return nil, b.work.Queue, nil
+		return nil, qc.work.Queue, nil
 	}
 	now := *i
-	return &now, b.work.Queue, nil
+	return &now, qc.work.Queue, nil
 }

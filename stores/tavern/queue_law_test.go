@@ -201,13 +201,13 @@ func (c *crew) check(n int) {
 	for _, s := range done[:min(20, len(done))] {
 		status := need(c.q.Get(ctx, s.ID))
 		completed := 0
-		for _, try := range status.Tries {
-			if try.Outcome == "completed" {
+		for _, a := range status.History {
+			if a.Outcome == "completed" {
 				completed++
 			}
 		}
 		if completed != 1 {
-			c.t.Errorf("item %s: %+v", s.ID, status.Tries)
+			c.t.Errorf("item %s: %+v", s.ID, status.History)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func TestQueueFencing(t *testing.T) {
 	}
 	for _, c := range fast[:20] {
 		s := need(q.Get(ctx, c.Item.ID))
-		if string(s.Tries[1].Result) != `"fast"` || len(s.Tries[0].Late) != 1 || string(s.Tries[0].Late[0].Result) != `"slow"` {
+		if string(s.History[1].Result) != `"fast"` || len(s.History[0].Stale) != 1 || string(s.History[0].Stale[0].Result) != `"slow"` {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -306,7 +306,7 @@ func TestQueueLies(t *testing.T) {
 	if _, err := q.Resume(ctx, "a", c.Fence); !errors.Is(err, log.ErrConflict) {
 		t.Error(err)
 	}
-	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || string(s.Tries[0].Result) != "5" {
+	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || string(s.History[0].Result) != "5" {
 		t.Errorf("%+v", s)
 	}
 	// Somebody wrote to the session of an item that is not in the queue yet.
@@ -367,7 +367,7 @@ func TestQueueDecides(t *testing.T) {
 	if n := queueHead(t, st) - before; n != 1 {
 		t.Errorf("it was decided %d times", n)
 	}
-	if s := need(q.Get(ctx, "i0000")); s.Outcome != projector.OutcomeDead || s.Tries[0].Error != "the lease of w was over" {
+	if s := need(q.Get(ctx, "i0000")); s.Outcome != projector.OutcomeDead || s.History[0].Error != "the lease of w was over" {
 		t.Errorf("%+v", s)
 	}
 	if d := decide(); len(d.Ends) != 0 {

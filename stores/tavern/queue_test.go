@@ -171,12 +171,12 @@ func queueLease(t *testing.T, st *tally.Store) {
 	must(t, third.Finish(ctx, []byte(`{"ok": true}`)))
 	must(t, third.Finish(ctx, []byte(`{"ok": true}`))) // is the same event
 	s := need(q.Get(ctx, "a"))
-	var tries []string
-	for _, try := range s.Tries {
-		tries = append(tries, fmt.Sprint(try.Worker, " ", try.Outcome, " ", string(try.Result)))
+	var history []string
+	for _, a := range s.History {
+		history = append(history, fmt.Sprint(a.Worker, " ", a.Outcome, " ", string(a.Result)))
 	}
-	if want := []string{"w1 lost ", "w2 released ", `w3 completed {"ok": true}`}; !slices.Equal(tries, want) || s.State != tavern.ItemDone {
-		t.Errorf("%s: %q", s.State, tries)
+	if want := []string{"w1 lost ", "w2 released ", `w3 completed {"ok": true}`}; !slices.Equal(history, want) || s.State != tavern.ItemDone {
+		t.Errorf("%s: %q", s.State, history)
 	}
 }
 
@@ -329,8 +329,8 @@ func queueLate(t *testing.T, st *tally.Store) {
 		t.Errorf("%+v", fenced)
 	}
 	s := need(q.Get(ctx, "a"))
-	if len(s.Tries) != 2 || s.Tries[0].Outcome != "lost" || len(s.Tries[0].Late) != 2 || string(s.Tries[0].Late[0].Result) != `"slow"` || string(s.Tries[1].Result) != `"fast"` {
-		t.Errorf("%+v", s.Tries)
+	if len(s.History) != 2 || s.History[0].Outcome != "lost" || len(s.History[0].Stale) != 2 || string(s.History[0].Stale[0].Result) != `"slow"` || string(s.History[1].Result) != `"fast"` {
+		t.Errorf("%+v", s.History)
 	}
 }
 
@@ -351,12 +351,12 @@ func queueDead(t *testing.T, st *tally.Store) {
 	if len(list) != 1 || list[0].Outcome != projector.OutcomeDead {
 		t.Fatalf("%+v", list)
 	}
-	var tries []string
-	for _, try := range list[0].Tries {
-		tries = append(tries, fmt.Sprint(try.Attempt, try.Outcome, try.Error))
+	var history []string
+	for _, a := range list[0].History {
+		history = append(history, fmt.Sprint(a.Number, a.Outcome, a.Error))
 	}
-	if want := []string{"1failedcause 0", "2failedcause 1", "3stopped:deadthe lease of gone was over"}; !slices.Equal(tries, want) {
-		t.Errorf("%q", tries)
+	if want := []string{"1failedcause 0", "2failedcause 1", "3stopped:deadthe lease of gone was over"}; !slices.Equal(history, want) {
+		t.Errorf("%q", history)
 	}
 	must(t, q.Requeue(ctx, "a"))
 	if wrong, ok := errors.AsType[*tavern.ItemStateError](q.Requeue(ctx, "a")); !ok || wrong.Have != tavern.ItemReady {
@@ -366,11 +366,11 @@ func queueDead(t *testing.T, st *tally.Store) {
 		t.Error(err)
 	}
 	c := need(q.Next(ctx, "w"))
-	if c.Attempt != 1 || len(need(q.Get(ctx, "a")).Tries) != 4 {
+	if c.Attempt != 1 || len(need(q.Get(ctx, "a")).History) != 4 {
 		t.Errorf("it began with attempt %d", c.Attempt)
 	}
 	must(t, c.Fail(ctx, "for good", false))
-	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDead || s.Outcome != "failed" || s.Tries[3].Error != "for good" {
+	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDead || s.Outcome != "failed" || s.History[3].Error != "for good" {
 		t.Errorf("%+v", s)
 	}
 	must(t, q.Configure(ctx, tavern.QueueSettings{Dead: "pass"}))
@@ -443,11 +443,11 @@ func queueSerial(t *testing.T, st *tally.Store) {
 		}
 		must(t, c.Fail(ctx, "no\xff", false))
 	}
-	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || len(s.Tries) != 2 || len(s.Tries[0].Late) != 1 {
+	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || len(s.History) != 2 || len(s.History[0].Stale) != 1 {
 		t.Errorf("%+v", s)
 	}
 	list, _ := queueList(t, q, tavern.ListQuery{})
-	if got := queueIDs(list); !slices.Equal(got, []string{"b dead", "c dead", "d dead"}) || list[0].Tries[0].Error != "no\ufffd" {
+	if got := queueIDs(list); !slices.Equal(got, []string{"b dead", "c dead", "d dead"}) || list[0].History[0].Error != "no\ufffd" {
 		t.Errorf("%q, %+v", got, list)
 	}
 }
@@ -514,7 +514,7 @@ func TestQueueFaults(t *testing.T) {
 		call("TryClaim anew", 1, next)
 		call("Finish", 1, func() error { return c.Finish(ctx, []byte("1")) })
 		call("Finish, the same", 0, func() error { return c.Finish(ctx, []byte("1")) })
-		if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || len(s.Tries) != 4 {
+		if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || len(s.History) != 4 {
 			t.Errorf("%+v", s)
 		}
 	})

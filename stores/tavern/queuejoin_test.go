@@ -21,12 +21,12 @@ import (
 func TestEnqueueTogether(t *testing.T) {
 	const others = 20
 	t.Run("all", func(t *testing.T) {
-		if records := enqueueTogether(t, others); records != tavern.MostApart+1 {
+		if records := enqueueTogether(t, others); records != tavern.MaxSeparate+1 {
 			t.Errorf("%d records", records)
 		}
 	})
 	t.Run("but one", func(t *testing.T) {
-		if records := enqueueTogether(t, others, refused); records != tavern.MostApart+others {
+		if records := enqueueTogether(t, others, refused); records != tavern.MaxSeparate+others {
 			t.Errorf("%d records", records)
 		}
 	})
@@ -69,11 +69,11 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 			put[it.ID] = body
 		})
 	}
-	for n := range tavern.MostApart {
+	for n := range tavern.MaxSeparate {
 		enqueue(fmt.Sprintf(`"apart %d"`, n))
 	}
 	<-begun
-	for tavern.Joining(q) != [2]int{tavern.MostApart, 0} {
+	for tavern.Joining(q) != [2]int{tavern.MaxSeparate, 0} {
 		runtime.Gosched()
 	}
 	for n := range others {
@@ -82,12 +82,12 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 	for _, body := range more {
 		enqueue(body)
 	}
-	for tavern.Joining(q) != [2]int{tavern.MostApart, others + len(more)} {
+	for tavern.Joining(q) != [2]int{tavern.MaxSeparate, others + len(more)} {
 		runtime.Gosched()
 	}
 	close(held)
 	running.Wait()
-	for range tavern.MostApart + others {
+	for range tavern.MaxSeparate + others {
 		c := need(q.TryClaim(ctx, "w"))
 		if put[c.Item.ID] != string(c.Item.Body) {
 			t.Errorf("item %s has %q, want %q", c.Item.ID, c.Item.Body, put[c.Item.ID])

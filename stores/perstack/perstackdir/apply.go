@@ -32,7 +32,7 @@ type applying struct {
 
 // Apply implements sessiondir.Plan.
 func (p *plan) Apply(ctx context.Context) error {
-	a := applying{plan: p, w: p.u.In.Writer(p.s.Subject, p.s.Offset(), guards...), threads: make(map[string]string), begun: make(map[string]bool)}
+	a := applying{plan: p, w: p.folder.In.Writer(p.s.Subject, p.s.Offset(), guards...), threads: make(map[string]string), begun: make(map[string]bool)}
 	for _, name := range p.s.Threads.Names() {
 		a.known.Add(name, rawsOf(p.s.Threads.Turns(name))...)
 	}
@@ -58,7 +58,7 @@ func (p *plan) Apply(ctx context.Context) error {
 // today.
 func (p *plan) began() events.Timestamp {
 	if p.s.Offset() == 0 {
-		return p.u.created
+		return p.folder.created
 	}
 	return ""
 }
@@ -83,7 +83,7 @@ func (a *applying) put(ctx context.Context, v *value) error {
 	if v.part == partSetting {
 		return a.putSetting(ctx, v)
 	}
-	raw, err := a.u.readAgain(v)
+	raw, err := a.jf.readAgain(v)
 	if err != nil {
 		return err
 	}
@@ -115,14 +115,14 @@ func (a *applying) put(ctx context.Context, v *value) error {
 // timeOf is when a value was stored, as far as that is known.
 func (a *applying) timeOf(v *value) events.Timestamp {
 	if v.at == 0 {
-		return a.u.created
+		return a.jf.created
 	}
 	return stampOf(v.at)
 }
 
 // readAgain returns the raw value of a file as it was scanned.
-func (u *unit) readAgain(v *value) (events.Raw, error) {
-	data, err := u.Tree.Read(v.File, v.Size+1)
+func (jf *jobFolder) readAgain(v *value) (events.Raw, error) {
+	data, err := jf.Tree.Read(v.File, v.Size+1)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (a *applying) putCost(ctx context.Context, event shape.Event) error {
 
 // model is what a run's setting says, "" if there is none.
 func (a *applying) model(run string) string {
-	if v := a.u.setting(run); v != nil {
+	if v := a.jf.setting(run); v != nil {
 		return v.setting.Model
 	}
 	if r := a.s.Ledger.Run(shape.RunRef(run)); r != nil && len(r.Models) > 0 {
@@ -198,11 +198,11 @@ func (a *applying) model(run string) string {
 func (a *applying) putSetting(ctx context.Context, v *value) error {
 	st := a.shown.files[settingPath(v.run)]
 	var ref events.DocRef
-	if len(v.setting.values) > 0 && !a.u.In.Options.NoSecrets {
+	if len(v.setting.values) > 0 && !a.jf.In.Options.NoSecrets {
 		doc := a.secretOf(v.run)
 		ref = events.RefOf(doc, 0)
 		if st == nil || st.value == v.setting.sum() && a.lacksValues(st, v) {
-			if err := a.u.writeSecret(ctx, doc, secret.Pack(v.setting.values), a.s.Subject); err != nil {
+			if err := a.jf.writeSecret(ctx, doc, secret.Pack(v.setting.values), a.s.Subject); err != nil {
 				return err
 			}
 		}
@@ -220,17 +220,17 @@ func (a *applying) putSetting(ctx context.Context, v *value) error {
 }
 
 // writeSecret writes a document that is sealed.
-func (u *unit) writeSecret(ctx context.Context, doc events.Subject, plain []byte, session events.Subject) error {
-	content, err := u.keys.ring.SealDocument(doc, plain)
+func (jf *jobFolder) writeSecret(ctx context.Context, doc events.Subject, plain []byte, session events.Subject) error {
+	content, err := jf.keys.ring.SealDocument(doc, plain)
 	if err != nil {
 		return err
 	}
 	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: doc, ContentType: sealed.ContentType, Data: content}
 	e.ID = events.DerivedID(Format, doc.String(), sessiondir.SumOf(content)) // no two seals are alike
 	meta := events.DocMeta{Links: []events.Link{{Rel: "session", To: session.String()}}}
-	ack, err := u.In.Target.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
+	ack, err := jf.In.Target.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
 	if err == nil && !ack.Duplicate {
-		u.In.Added(1)
+		jf.In.Added(1)
 	}
 	return err
 }

@@ -15,13 +15,13 @@ import (
 func distinct(in *sessiondir.Intake, units []sessiondir.Entry) []sessiondir.Entry {
 	dirs := make(map[string]string)
 	var list []sessiondir.Entry
-	for _, u := range units {
+	for _, jf := range units {
 		u = identified(in, u)
-		if first, ok := dirs[u.ID]; ok {
-			in.Problem(u.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
+		if first, ok := dirs[jf.ID]; ok {
+			in.Problem(jf.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
 			continue
 		}
-		dirs[u.ID] = u.Dir
+		dirs[jf.ID] = jf.Dir
 		list = append(list, u)
 	}
 	return list
@@ -44,19 +44,19 @@ func identified(in *sessiondir.Intake, at sessiondir.Entry) sessiondir.Entry {
 
 // says returns the id of the job that the first file says which says any.
 func says(in *sessiondir.Intake, at sessiondir.Entry) (string, bool) {
-	u := newUnit(in.Part().Folder(at), keyring{}) // nobody reads what this reports
-	if u.list("") != nil {
+	jf := newJobFolder(in.Part().Folder(at), keyring{}) // nobody reads what this reports
+	if jf.list("") != nil {
 		return "", false
 	}
-	for _, f := range u.Files {
+	for _, f := range jf.Files {
 		member := "jobId"
-		switch placeOf(f.Path).part {
+		switch locate(f.Path).part {
 		case partOther:
 			continue
 		case partJob:
 			member = "id"
 		}
-		data, err := u.Tree.Read(f, int64(u.Limit))
+		data, err := jf.Tree.Read(f, int64(jf.Limit))
 		if err != nil {
 			continue
 		}

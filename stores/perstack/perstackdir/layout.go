@@ -20,7 +20,7 @@ type Layout struct {
 	// problem of the files of an export that have secrets.
 	Keys func() (*sealed.Ring, error)
 
-	sessiondir.Layout[store, *unit, view]
+	sessiondir.Layout[store, *jobFolder, view]
 }
 
 var (
@@ -29,7 +29,7 @@ var (
 )
 
 // opened returns the layout with its keys, which are read now.
-func (l Layout) opened() sessiondir.Layout[store, *unit, view] {
+func (l Layout) opened() sessiondir.Layout[store, *jobFolder, view] {
 	l.Store.keys = l.open()
 	return l.Layout
 }
@@ -57,7 +57,7 @@ func (l Layout) EntryFiles(ctx context.Context, src layouts.Source, root layouts
 	return l.opened().EntryFiles(ctx, src, root, unit, at)
 }
 
-// Unit implements layouts.Layout. What is sealed is its job's.
+// Entry implements layouts.Layout. What is sealed is its job's.
 func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	if sub.IsSession() {
 		_, ok := shape.JobID(sub.ID)

@@ -15,7 +15,7 @@ import (
 // spelled is settled afterwards, when it shows what the state renders.
 type plan struct {
 	view
-	u      *unit
+	folder *jobFolder
 	shown  *shown
 	origin *events.Origin
 
@@ -26,19 +26,19 @@ type plan struct {
 }
 
 // Plan implements sessiondir.Found.
-func (u *unit) Plan(ctx context.Context, v view, origin *events.Origin) (sessiondir.Plan, error) {
+func (jf *jobFolder) Plan(ctx context.Context, v view, origin *events.Origin) (sessiondir.Plan, error) {
 	out, err := v.records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{view: v, u: u, shown: out, origin: origin}
-	for _, w := range u.values {
-		if !u.Leaves(w.Path) && w.Value && p.isNew(w) {
+	p := &plan{view: v, folder: jf, shown: out, origin: origin}
+	for _, w := range jf.values {
+		if !jf.Leaves(w.Path) && w.Value && p.isNew(w) {
 			p.todo = append(p.todo, w)
 		}
 	}
 	for name := range out.files {
-		if u.file(name) == nil && !u.Leaves(name) && !v.s.Ledger.Formats[sessiondir.KeyOf(name)].Gone {
+		if jf.file(name) == nil && !jf.Leaves(name) && !v.s.Ledger.Formats[sessiondir.KeyOf(name)].Gone {
 			p.undoes = true
 		}
 	}
@@ -84,7 +84,7 @@ func (p *plan) touched(st *state, w *value) *events.RunAnnotated {
 		return e
 	}
 	raw, err := later.current()
-	if leftOut := p.u.In.Options.NoSecrets || p.keys.err != nil; leftOut && err == nil && sumOfSetting(raw) == w.setting.sum() {
+	if leftOut := p.folder.In.Options.NoSecrets || p.keys.err != nil; leftOut && err == nil && sumOfSetting(raw) == w.setting.sum() {
 		return e
 	}
 	return nil
@@ -93,7 +93,7 @@ func (p *plan) touched(st *state, w *value) *events.RunAnnotated {
 // lacksValues reports whether the store is to be given the values of a file's secrets: it has
 // others, or none, for the same placeholders.
 func (p *plan) lacksValues(st *state, w *value) bool {
-	if len(w.setting.values) == 0 || p.u.In.Options.NoSecrets || p.keys.err != nil {
+	if len(w.setting.values) == 0 || p.folder.In.Options.NoSecrets || p.keys.err != nil {
 		return false
 	}
 	if have, err := p.keys.values(p.secretOf(w.run), st.secrets); err == nil && bytes.Equal(secret.Pack(have), secret.Pack(w.setting.values)) {
@@ -120,19 +120,19 @@ func (p *plan) Contradicts(since map[string]bool) bool {
 
 // planHead says what the session says of itself.
 func (p *plan) planHead() error {
-	c := events.SessionCreated{Kind: events.KindJob, CreatedAt: p.u.created, Origin: p.origin}
+	c := events.SessionCreated{Kind: events.KindJob, CreatedAt: p.folder.created, Origin: p.origin}
 	var set events.Fields
-	if w := p.u.of(partJob); w != nil {
+	if w := p.folder.of(partJob); w != nil {
 		st := p.shown.files[jobName]
 		if st == nil || !bytes.Equal(st.raw, w.raw) {
 			c.Raw, p.undoes = w.raw, p.undoes || st != nil
 		}
 		set = p.changed(w.job)
 	}
-	if key := p.u.key; key != p.s.Ledger.Text(fieldFolder) && p.s.Ledger.Created == 0 {
+	if key := p.folder.key; key != p.s.Ledger.Text(fieldFolder) && p.s.Ledger.Created == 0 {
 		set = append(set, events.Field{Name: fieldFolder, Value: rawjson.AppendString(nil, key)})
 	}
-	if mode := p.u.usualMode(); mode != 0 && p.s.Ledger.Created == 0 {
+	if mode := p.folder.usualMode(); mode != 0 && p.s.Ledger.Created == 0 {
 		c.Formats = map[string]events.FileFormat{everyFile: {Mode: mode}}
 	}
 	var err error
@@ -156,9 +156,9 @@ func (p *plan) changed(j shape.Job) events.Fields {
 }
 
 // usualMode is the mode of most of the files.
-func (u *unit) usualMode() int64 {
+func (jf *jobFolder) usualMode() int64 {
 	counts := make(map[int64]int)
-	for _, f := range u.Files {
+	for _, f := range jf.Files {
 		counts[f.Mode]++
 	}
 	usual := int64(0)

@@ -12,12 +12,12 @@ import (
 // Seal implements sessiondir.Sealer. It settles how each file is spelled, now that the state shows what it renders: a file
 // that does not come out is kept whole for as long as the state renders that, and one that is
 // gone stays away for as long.
-func (u *unit) Seal(ctx context.Context, v view, origin *events.Origin) error {
-	names, err := sessiondir.Differing(ctx, v, u)
+func (jf *jobFolder) Seal(ctx context.Context, v view, origin *events.Origin) error {
+	names, err := sessiondir.Differing(ctx, v, jf)
 	if err != nil {
 		return err
 	}
-	s := sealing{v, u, origin, make(map[string]events.FileFormat)}
+	s := sealing{v, jf, origin, make(map[string]events.FileFormat)}
 	for _, name := range names {
 		if err := s.settle(ctx, name); err != nil {
 			return err
@@ -26,14 +26,14 @@ func (u *unit) Seal(ctx context.Context, v view, origin *events.Origin) error {
 	if len(s.wanted) == 0 {
 		return nil
 	}
-	w := u.In.Writer(v.s.Subject, v.s.Offset(), guards...)
+	w := jf.In.Writer(v.s.Subject, v.s.Offset(), guards...)
 	e, err := events.New(EventSource, v.s.Subject, &events.SessionUpdated{Set: events.Fields{}, Reason: "import", Formats: s.wanted})
 	if err != nil {
 		return err
 	}
 	at := events.Timestamp("")
-	if !u.In.There[u.ID] {
-		at = u.created
+	if !jf.In.There[jf.ID] {
+		at = jf.created
 	}
 	if err := w.Add(ctx, stamp.Named(e, v.s.Offset(), "formats", at)); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (u *unit) Seal(ctx context.Context, v view, origin *events.Origin) error {
 
 type sealing struct {
 	v      view
-	u      *unit
+	folder *jobFolder
 	origin *events.Origin
 	wanted map[string]events.FileFormat
 }
@@ -57,7 +57,7 @@ func (s sealing) settle(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	st, f := out.files[name], s.u.file(name)
+	st, f := out.files[name], s.folder.file(name)
 	if f == nil {
 		s.wanted[sessiondir.KeyOf(name)] = events.FileFormat{Gone: true, Of: st.rendered()}
 		return nil
@@ -78,7 +78,7 @@ func (s sealing) settle(ctx context.Context, name string) error {
 	if err != nil || format.Doc == "" {
 		return err
 	}
-	if placeOf(name).part != partOther {
+	if locate(name).part != partOther {
 		if format.Of, err = s.v.sumAs(ctx, st, format); err != nil {
 			return err
 		}
@@ -92,16 +92,16 @@ func (s sealing) settle(ctx context.Context, name string) error {
 // keep keeps a file whole, sealed if it may hold secrets. Where there is no key it is not
 // kept: then it returns no document.
 func (s sealing) keep(ctx context.Context, f *sessiondir.File) (events.DocRef, error) {
-	doc := documentOf(s.u.In.Target.Namespace(), s.origin.Root, f.Full)
+	doc := documentOf(s.folder.In.Target.Namespace(), s.origin.Root, f.Full)
 	session := events.Link{Rel: "session", To: s.v.s.Subject.String()}
-	if !s.u.isSecretive(f) {
-		return events.RefOf(doc, 0), s.u.In.Keep(ctx, doc, s.origin, f, session)
+	if !s.folder.isSecretive(f) {
+		return events.RefOf(doc, 0), s.folder.In.Keep(ctx, doc, s.origin, f, session)
 	}
-	if !s.u.mayKeep(f, "it is not what the run was started with, and it holds secrets") {
+	if !s.folder.mayKeep(f, "it is not what the run was started with, and it holds secrets") {
 		return "", nil
 	}
 	doc = privateOf(doc)
-	data, err := s.u.Tree.Read(f, int64(s.u.Limit))
+	data, err := s.folder.Tree.Read(f, int64(s.folder.Limit))
 	if err != nil {
 		return "", err
 	}
@@ -109,11 +109,11 @@ func (s sealing) keep(ctx context.Context, f *sessiondir.File) (events.DocRef, e
 		return "", sessiondir.ErrChanged
 	}
 	box := *f
-	if box.Data, err = s.u.keys.ring.SealDocument(doc, data); err != nil {
+	if box.Data, err = s.folder.keys.ring.SealDocument(doc, data); err != nil {
 		return "", err
 	}
 	box.Sum, box.Size = sessiondir.SumOf(box.Data), int64(len(box.Data))
-	return events.RefOf(doc, 0), s.u.In.Keep(ctx, doc, s.origin, &box, session)
+	return events.RefOf(doc, 0), s.folder.In.Keep(ctx, doc, s.origin, &box, session)
 }
 
 // drop takes away the documents of files that are not kept whole any more.
@@ -124,7 +124,7 @@ func (s sealing) drop(ctx context.Context) error {
 		if have == "" || err != nil || s.wanted[key].Doc == have {
 			continue
 		}
-		if err := s.u.In.Drop(ctx, doc); err != nil {
+		if err := s.folder.In.Drop(ctx, doc); err != nil {
 			return err
 		}
 	}

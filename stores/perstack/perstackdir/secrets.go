@@ -76,36 +76,36 @@ func privateOf(doc events.Subject) events.Subject {
 }
 
 // guard decides what becomes of a setting with secrets.
-func (u *unit) guard(v *value) {
+func (jf *jobFolder) guard(v *value) {
 	switch {
 	case len(v.setting.suspects) > 0:
 		why := "what looks like a key stands where none is expected, at " + strings.Join(v.setting.suspects, ", ")
 		v.Value = false
-		u.useless(v.File, 0, why)
+		jf.useless(v.File, 0, why)
 	case len(v.setting.values) == 0:
-	case u.In.Options.NoSecrets:
+	case jf.In.Options.NoSecrets:
 		v.Problem(0, fmt.Sprintf("%s left out, placeholders stand in the place: %s", count(len(v.setting.values), "secret"), v.setting.names()))
-	case u.keys.err != nil:
-		u.leaveOut(v.File, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
+	case jf.keys.err != nil:
+		jf.leaveOut(v.File, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
 	}
 }
 
 // mayKeep reports whether a file may be kept whole. One that may hold secrets is kept sealed;
 // without a key it is reported, and left out: nothing of it is compared or taken away.
-func (u *unit) mayKeep(f *sessiondir.File, why string) bool {
-	if !u.isSecretive(f) || u.keys.err == nil && !u.In.Options.NoSecrets {
+func (jf *jobFolder) mayKeep(f *sessiondir.File, why string) bool {
+	if !jf.isSecretive(f) || jf.keys.err == nil && !jf.In.Options.NoSecrets {
 		return true
 	}
-	u.leaveOut(f, why)
+	jf.leaveOut(f, why)
 	return false
 }
 
 // leaveOut reports a file that does not go in for want of a key.
-func (u *unit) leaveOut(f *sessiondir.File, why string) {
-	u.out[f.Path] = true
+func (jf *jobFolder) leaveOut(f *sessiondir.File, why string) {
+	jf.out[f.Path] = true
 	reason := "the values of secrets are to be left out"
-	if !u.In.Options.NoSecrets {
-		reason = u.keys.err.Error()
+	if !jf.In.Options.NoSecrets {
+		reason = jf.keys.err.Error()
 	}
 	f.Problem(0, fmt.Sprintf("%s; not imported: %s", why, reason))
 }

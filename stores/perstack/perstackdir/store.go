@@ -55,7 +55,7 @@ func holdsRun(dir string) bool {
 		return false
 	}
 	for _, e := range entries {
-		if e.IsDir() && holds(filepath.Join(dir, e.Name()), func(name string) bool { return placeOf(runsName+"/r/"+name).part != partOther }) {
+		if e.IsDir() && holds(filepath.Join(dir, e.Name()), func(name string) bool { return locate(runsName+"/r/"+name).part != partOther }) {
 			return true
 		}
 	}
@@ -105,7 +105,7 @@ func (st store) Begin(in *sessiondir.Intake) (store, error) {
 	return st, nil
 }
 
-// Units implements sessiondir.Store.
+// Entries implements sessiondir.Store.
 func (store) Entries(in *sessiondir.Intake, dir string) ([]sessiondir.Entry, error) {
 	list, err := in.Entries(dir)
 	if err != nil {
@@ -153,25 +153,25 @@ func (store) Takes(_ context.Context, in *sessiondir.Intake, full string) (bool,
 
 // Birth implements sessiondir.Store: job.json says it.
 func (st store) Birth(in *sessiondir.Intake, at sessiondir.Entry) string {
-	u := newUnit(in.Folder(at), st.keys)
+	jf := newJobFolder(in.Folder(at), st.keys)
 	f, err := in.Tree.File(path.Join(at.Dir, jobName))
 	if err != nil {
 		return ""
 	}
 	f.Path = jobName
-	data, err := u.read(f)
+	data, err := jf.read(f)
 	if err != nil || data == nil {
 		return ""
 	}
-	v := &value{File: f, place: placeOf(jobName)}
-	if v.take(u, data) != nil {
+	v := &value{File: f, location: locate(jobName)}
+	if v.take(jf, data) != nil {
 		return ""
 	}
-	return u.birth
+	return jf.birth
 }
 
 // List implements sessiondir.Store.
-func (st store) List(_ context.Context, at sessiondir.Folder) (*unit, error) {
-	u := newUnit(at, st.keys)
-	return u, u.list("")
+func (st store) List(_ context.Context, at sessiondir.Folder) (*jobFolder, error) {
+	jf := newJobFolder(at, st.keys)
+	return jf, jf.list("")
 }

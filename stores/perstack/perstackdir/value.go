@@ -14,7 +14,7 @@ import (
 // value is what a file holds that goes into the session.
 type value struct {
 	*sessiondir.File
-	place
+	location
 	raw events.Raw // nil: it is read again when its turn comes
 	sum string     // of the raw value
 
@@ -31,7 +31,7 @@ type value struct {
 
 // take reads the value of a file. Its name has to follow from it: otherwise it would come
 // out under another.
-func (v *value) take(u *unit, data []byte) error {
+func (v *value) take(jf *jobFolder, data []byte) error {
 	j, err := sessiondir.ReadJSON(data, sessiondir.TurnInside)
 	if err == nil {
 		err = j.NoObject
@@ -40,7 +40,7 @@ func (v *value) take(u *unit, data []byte) error {
 		return err
 	}
 	v.raw, v.Format, v.sum = j.Raw, j.Format, sessiondir.SumOf(j.Raw)
-	if err := v.read(u); err != nil {
+	if err := v.read(jf); err != nil {
 		return err
 	}
 	if v.part != partJob {
@@ -50,22 +50,22 @@ func (v *value) take(u *unit, data []byte) error {
 }
 
 // read reads what a value is called by, and how it is ordered.
-func (v *value) read(u *unit) error {
+func (v *value) read(jf *jobFolder) error {
 	switch v.part {
 	case partJob:
-		return v.readJob(u)
+		return v.readJob(jf)
 	case partCheckpoint:
-		return v.readCheckpoint(u)
+		return v.readCheckpoint(jf)
 	case partSetting:
-		return v.readSetting(u)
+		return v.readSetting(jf)
 	}
-	return v.readEvent(u)
+	return v.readEvent(jf)
 }
 
-func (v *value) readJob(u *unit) error {
+func (v *value) readJob(jf *jobFolder) error {
 	job, err := shape.ParseJob(v.raw)
 	if err == nil {
-		err = wantID("id", job.ID, u.job)
+		err = wantID("id", job.ID, jf.job)
 	}
 	if err != nil {
 		return err
@@ -77,32 +77,32 @@ func (v *value) readJob(u *unit) error {
 		v.raw, v.Format = compact, usual
 	}
 	v.job = job
-	u.birth, u.created = strconv.FormatInt(job.StartedAt, 10), job.Created().CreatedAt
+	jf.birth, jf.created = strconv.FormatInt(job.StartedAt, 10), job.Created().CreatedAt
 	return nil
 }
 
-func (v *value) readCheckpoint(u *unit) error {
+func (v *value) readCheckpoint(jf *jobFolder) error {
 	c, err := shape.ParseCheckpoint(v.raw)
 	if err != nil {
 		return err
 	}
 	v.id, v.run, v.step = c.ID, c.Run, c.Step
-	if err := wantID("jobId", c.Job, u.job); err != nil {
+	if err := wantID("jobId", c.Job, jf.job); err != nil {
 		return err
 	}
 	return wantName("id", c.ID, v.name)
 }
 
-func (v *value) readEvent(u *unit) error {
+func (v *value) readEvent(jf *jobFolder) error {
 	e, err := shape.ParseEvent(v.raw)
 	if err != nil {
 		return err
 	}
 	v.run, v.at, v.step = e.Run, e.Timestamp, e.Step
-	if err := wantID("jobId", e.Job, u.job); err != nil {
+	if err := wantID("jobId", e.Job, jf.job); err != nil {
 		return err
 	}
-	if err := wantName("runId", e.Run, v.place.run); err != nil {
+	if err := wantName("runId", e.Run, v.location.run); err != nil {
 		return err
 	}
 	says := shape.EventName(e.Timestamp, e.Step, e.Type)
@@ -114,16 +114,16 @@ func (v *value) readEvent(u *unit) error {
 	return wantName("timestamp, stepNumber and type", says, name)
 }
 
-func (v *value) readSetting(u *unit) error {
+func (v *value) readSetting(jf *jobFolder) error {
 	s, err := shape.ParseSetting(v.raw)
 	if err != nil {
 		return err
 	}
 	v.run = s.Run
-	if err := wantID("jobId", s.Job, u.job); err != nil {
+	if err := wantID("jobId", s.Job, jf.job); err != nil {
 		return err
 	}
-	if err := wantName("runId", s.Run, v.place.run); err != nil {
+	if err := wantName("runId", s.Run, v.location.run); err != nil {
 		return err
 	}
 	return v.takeSecrets(s)

@@ -19,12 +19,12 @@ import (
 )
 
 // unit is an agent of the folder.
-type unit struct {
-	file  *sessiondir.File
-	node  nodefile.Node
-	id    string
-	diary *sessiondir.File // sessions.jsonl, nil if there is none
-	lines []entry
+type agentFolder struct {
+	file    *sessiondir.File
+	node    nodefile.Node
+	id      string
+	logFile *sessiondir.File // sessions.jsonl, nil if there is none
+	lines   []logEntry
 }
 
 // agent imports the agent of a node file, and returns the files that it took: none, if the
@@ -38,8 +38,8 @@ func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
 		return nil, nil
 	}
 	files := []string{name}
-	if u.diary != nil {
-		files = append(files, u.diary.Full)
+	if u.logFile != nil {
+		files = append(files, u.logFile.Full)
 	}
 	doc := events.Document(im.Target.Namespace(), events.KindAgent, u.id)
 	if other := im.seen[doc]; other != "" {
@@ -66,19 +66,19 @@ func (im *importer) another(ctx context.Context, name string, doc events.Subject
 	if !im.Options.Part {
 		return events.Subject{}, false, nil
 	}
-	p, err := placeOf(ctx, im.Target, agentSession(doc), true)
+	p, err := locationOf(ctx, im.Target, agentSession(doc), true)
 	switch {
 	case err != nil && !errors.Is(err, projector.ErrNotFound):
 		return events.Subject{}, false, err
 	case p.Apart == "" && hasAt(p, doc.ID, name), p.Apart != "" && p.Apart == path.Dir(name):
 		return events.Subject{}, false, nil // it can be nobody else's
 	}
-	unit, ok, err := agentAt(ctx, im.Target, name)
-	return unit, ok && unit != agentSession(doc), err
+	entry, ok, err := agentAt(ctx, im.Target, name)
+	return entry, ok && entry != agentSession(doc), err
 }
 
 // read reads the files of an agent; nil: it is none.
-func (im *importer) read(name string) (*unit, error) {
+func (im *importer) read(name string) (*agentFolder, error) {
 	f, err := im.Tree.File(name)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (im *importer) read(name string) (*unit, error) {
 		return nil, err
 	}
 	f.Sum, f.Size = sessiondir.SumOf(f.Data), int64(len(f.Data))
-	u := &unit{file: f}
+	u := &agentFolder{file: f}
 	if u.node, err = nodefile.Parse(f.Data); err != nil {
 		if !im.flat { // there any document may stand
 			im.Problem(name, 0, err.Error()+": kept as it is, not an agent")
@@ -115,7 +115,7 @@ func (im *importer) read(name string) (*unit, error) {
 }
 
 // readLog reads the log beside a node file, if there is one.
-func (im *importer) readLog(u *unit, name string) error {
+func (im *importer) readLog(u *agentFolder, name string) error {
 	if im.flat {
 		return nil
 	}
@@ -129,14 +129,14 @@ func (im *importer) readLog(u *unit, name string) error {
 	if f.Data, err = im.Tree.Read(f, f.Size+1); err != nil {
 		return err
 	}
-	f.Sum, f.Size, u.diary = sessiondir.SumOf(f.Data), int64(len(f.Data)), f
+	f.Sum, f.Size, u.logFile = sessiondir.SumOf(f.Data), int64(len(f.Data)), f
 	u.lines = parseSessions(f.Data, f.BadLine)
 	f.EndLines()
 	return nil
 }
 
 // bring brings an agent in, which is as it is in the store or not there.
-func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) error {
+func (im *importer) bring(ctx context.Context, u *agentFolder, doc events.Subject) error {
 	s, err := im.Load(ctx, agentPrefix+u.id)
 	if err != nil {
 		return err
@@ -159,8 +159,8 @@ func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) erro
 		return err
 	}
 	folder := sessiondir.Folder{Files: []*sessiondir.File{u.file}}
-	if u.diary != nil {
-		folder.Files = append(folder.Files, u.diary)
+	if u.logFile != nil {
+		folder.Files = append(folder.Files, u.logFile)
 	}
 	switch {
 	case s.Offset() == 0:
@@ -177,7 +177,7 @@ func (im *importer) bring(ctx context.Context, u *unit, doc events.Subject) erro
 }
 
 // refusal says why an agent that the store has must not become what the folder says.
-func (im *importer) refusal(u *unit, s *projector.Session, have sessiondir.Stored) string {
+func (im *importer) refusal(u *agentFolder, s *projector.Session, have sessiondir.Stored) string {
 	ours := have.Meta.Attributes["marker"] == im.Marker
 	switch {
 	case s.Offset() == 0 && !have.Exists:
@@ -188,20 +188,20 @@ func (im *importer) refusal(u *unit, s *projector.Session, have sessiondir.Store
 		return "the agent was purged"
 	case have.Exists && have.Sum != u.file.Sum && !ours:
 		return "the agent exists, came from elsewhere or was changed since, and differs from the file"
-	case u.diary != nil && !continues(u.lines, entriesOf(s.Ledger)):
+	case u.logFile != nil && !continues(u.lines, entriesOf(s.Ledger)):
 		return "the agent's log has other entries than the file"
 	}
 	return ""
 }
 
 // continues reports whether one of two logs goes on where the other one ends.
-func continues(a, b []entry) bool {
+func continues(a, b []logEntry) bool {
 	n := min(len(a), len(b))
 	return slices.Equal(a[:n], b[:n])
 }
 
 // write has session and document say what the node file says, both or none.
-func (im *importer) write(ctx context.Context, u *unit, s *projector.Session, have sessiondir.Stored) error {
+func (im *importer) write(ctx context.Context, u *agentFolder, s *projector.Session, have sessiondir.Stored) error {
 	var parts []log.Part
 	evs, err := im.session(u, s)
 	if err != nil {
@@ -226,7 +226,7 @@ func (im *importer) write(ctx context.Context, u *unit, s *projector.Session, ha
 }
 
 // session lists the events by which the session says what the node file says.
-func (im *importer) session(u *unit, s *projector.Session) ([]events.Event, error) {
+func (im *importer) session(u *agentFolder, s *projector.Session) ([]events.Event, error) {
 	name, state := strings.ToValidUTF8(u.node.Name, "\ufffd"), statusOf(u.node.State)
 	var list []events.Payload
 	set := events.Fields{}
@@ -296,14 +296,14 @@ func statusOf(state string) string {
 
 // writeLog adds the entries of the log that the session does not have, and keeps the file if
 // it is not spelled as the session would.
-func (im *importer) writeLog(ctx context.Context, u *unit, s *projector.Session) error {
-	if u.diary == nil {
+func (im *importer) writeLog(ctx context.Context, u *agentFolder, s *projector.Session) error {
+	if u.logFile == nil {
 		return nil
 	}
 	had := entriesOf(s.Ledger)
 	more := u.lines[min(len(had), len(u.lines)):]
 	if !continues(u.lines, had) { // with --merge
-		more = slices.DeleteFunc(slices.Clone(u.lines), func(e entry) bool { return slices.Contains(had, e) })
+		more = slices.DeleteFunc(slices.Clone(u.lines), func(e logEntry) bool { return slices.Contains(had, e) })
 	}
 	if len(more) > 0 {
 		if err := im.appendLog(ctx, s, len(had), more); err != nil {
@@ -311,14 +311,14 @@ func (im *importer) writeLog(ctx context.Context, u *unit, s *projector.Session)
 		}
 	}
 	rendered, err := renderSessions(u.lines)
-	if err != nil || bytes.Equal(rendered, u.diary.Data) && u.diary.Mode == 0 {
+	if err != nil || bytes.Equal(rendered, u.logFile.Data) && u.logFile.Mode == 0 {
 		return err
 	}
-	doc := sessiondir.DocumentOf(im.Target.Namespace(), rootName, u.diary.Full, "")
-	return im.Keep(ctx, doc, &events.Origin{Root: im.Root, Marker: im.Marker}, u.diary, events.Link{Rel: "session", To: s.Subject.String()})
+	doc := sessiondir.DocumentOf(im.Target.Namespace(), rootName, u.logFile.Full, "")
+	return im.Keep(ctx, doc, &events.Origin{Root: im.Root, Marker: im.Marker}, u.logFile, events.Link{Rel: "session", To: s.Subject.String()})
 }
 
-func (im *importer) appendLog(ctx context.Context, s *projector.Session, had int, more []entry) error {
+func (im *importer) appendLog(ctx context.Context, s *projector.Session, had int, more []logEntry) error {
 	now, err := im.Load(ctx, s.Subject.ID)
 	if err != nil {
 		return err

@@ -127,7 +127,7 @@ func boxLives(ctx context.Context, src layouts.Source, s *projector.Session, box
 }
 
 // boxUnit is an inbox or a queue of the folder.
-type boxUnit struct {
+type boxFolder struct {
 	box   int
 	id    string
 	at    string // its folder
@@ -139,9 +139,9 @@ type boxUnit struct {
 
 // boxes finds the inboxes and queues of the folder. A file that is not written as theirs are
 // is none of theirs.
-func (im *importer) boxes(files []string) ([]*boxUnit, error) {
-	byDir := make(map[string]*boxUnit)
-	var list []*boxUnit
+func (im *importer) boxes(files []string) ([]*boxFolder, error) {
+	byDir := make(map[string]*boxFolder)
+	var list []*boxFolder
 	for _, name := range files { // sorted, so that the turns are in their order
 		box, id, below, ok := boxAt(name)
 		if !ok || im.flat {
@@ -149,7 +149,7 @@ func (im *importer) boxes(files []string) ([]*boxUnit, error) {
 		}
 		u := byDir[fmt.Sprint(box, id)]
 		if u == nil {
-			u = &boxUnit{box: box, id: id, at: strings.Join(strings.Split(name, "/")[:2], "/")}
+			u = &boxFolder{box: box, id: id, at: strings.Join(strings.Split(name, "/")[:2], "/")}
 		}
 		f, ok, err := im.boxFile(u, name, below)
 		if err != nil {
@@ -166,12 +166,12 @@ func (im *importer) boxes(files []string) ([]*boxUnit, error) {
 	for _, u := range list {
 		im.checkHead(u)
 	}
-	return slices.DeleteFunc(list, func(u *boxUnit) bool { return len(u.files) == 0 }), nil
+	return slices.DeleteFunc(list, func(u *boxFolder) bool { return len(u.files) == 0 }), nil
 }
 
 // checkHead takes the head of a box from it that says what no box of these turns would: it is
 // kept as it is.
-func (im *importer) checkHead(u *boxUnit) {
+func (im *importer) checkHead(u *boxFolder) {
 	name := path.Join(u.at, boxes[u.box].head)
 	at := slices.IndexFunc(u.files, func(f *sessiondir.File) bool { return f.Full == name })
 	if at < 0 || u.headFits() {
@@ -183,7 +183,7 @@ func (im *importer) checkHead(u *boxUnit) {
 
 // headFits reports whether a box with the turns can be as the head says, and its file would
 // come out again then.
-func (u *boxUnit) headFits() bool {
+func (u *boxFolder) headFits() bool {
 	h := u.head
 	if h.isEmpty() || h.Seen < 0 || h.Seen > len(u.turns) || string(h.Settings) == "null" {
 		return false
@@ -197,13 +197,13 @@ func (u *boxUnit) headFits() bool {
 	return u.created().Validate() == nil
 }
 
-func (u *boxUnit) created() *events.SessionCreated {
+func (u *boxFolder) created() *events.SessionCreated {
 	h := u.head
 	return &events.SessionCreated{Kind: boxes[u.box].kind, CreatedAt: h.CreatedAt, Title: h.Title, Owner: h.Owner, Settings: h.Settings}
 }
 
 // boxFile reads a file of a box, if the box would write it so.
-func (im *importer) boxFile(u *boxUnit, name, below string) (*sessiondir.File, bool, error) {
+func (im *importer) boxFile(u *boxFolder, name, below string) (*sessiondir.File, bool, error) {
 	f, err := im.Tree.File(name)
 	if err != nil || f.Size > sessiondir.WholeLimit(im.Target)/2 || f.Mode != 0 {
 		return nil, false, nil //nolint:nilerr // it is looked at once more as a file
@@ -255,7 +255,7 @@ func oddMeta(box int, e events.Entry) string {
 }
 
 // isWellPlaced reports whether the folder is called as one of the box is.
-func (u *boxUnit) isWellPlaced() bool {
+func (u *boxFolder) isWellPlaced() bool {
 	name := flat(u.id)
 	return path.Base(u.at) == name || path.Base(u.at) == apartDir(name)
 }
@@ -265,7 +265,7 @@ func turnOf(e events.Entry) projector.Turn {
 }
 
 // bringBox brings an inbox or a queue in: turns behind those that it has.
-func (im *importer) bringBox(ctx context.Context, u *boxUnit) error {
+func (im *importer) bringBox(ctx context.Context, u *boxFolder) error {
 	id := boxes[u.box].kind + "/" + u.id
 	sub := events.Session(im.Target.Namespace(), id)
 	if err := sub.Validate(); err != nil {
@@ -301,7 +301,7 @@ func (im *importer) bringBox(ctx context.Context, u *boxUnit) error {
 }
 
 // agrees reports whether what a session has is what the files say, as far as both go.
-func (u *boxUnit) agrees(s *projector.Session, had []projector.Turn) error {
+func (u *boxFolder) agrees(s *projector.Session, had []projector.Turn) error {
 	for i := range min(len(had), len(u.turns)) {
 		_, a, err := turnFile(had[i], i+1, u.box == 0, life{})
 		if err != nil {
@@ -326,7 +326,7 @@ func sameHead(a, b head) bool {
 }
 
 // appendBox appends what the session lacks.
-func (im *importer) appendBox(ctx context.Context, u *boxUnit, s *projector.Session, had int) error {
+func (im *importer) appendBox(ctx context.Context, u *boxFolder, s *projector.Session, had int) error {
 	var list []events.Payload
 	if h := u.head; h.CreatedAt != "" && s.Ledger.Created == 0 {
 		list = append(list, u.created())
@@ -368,7 +368,7 @@ func (im *importer) appendSeries(ctx context.Context, s *projector.Session, list
 }
 
 // appendSeen moves the cursor of an inbox on to where the folder has it. It never moves back.
-func (im *importer) appendSeen(ctx context.Context, u *boxUnit, s *projector.Session) error {
+func (im *importer) appendSeen(ctx context.Context, u *boxFolder, s *projector.Session) error {
 	if u.head.Seen <= headOf(s, u.box).Seen {
 		return nil
 	}

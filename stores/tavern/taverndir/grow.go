@@ -20,11 +20,11 @@ var _ layouts.Grower = Layout{}
 type grownBox struct {
 	seen  events.Offset // up to which somebody saw it
 	turns sessiondir.Grown
-	items *itemPlaces // of a queue; nil: not looked for yet
+	items *itemPositions // of a queue; nil: not looked for yet
 }
 
 // itemPlaces says where the items of a queue are among its turns.
-type itemPlaces struct {
+type itemPositions struct {
 	seed maphash.Seed
 	of   map[uint64]int // by the hash of an item's id: a turn, from 0
 	upto int            // turns that were looked at
@@ -32,31 +32,31 @@ type itemPlaces struct {
 
 // mostPlaces bounds the items whose places are kept, some 20 bytes each. The files of a longer queue
 // are all made when something becomes of an item.
-const mostPlaces = 1 << 16
+const maxPositions = 1 << 16
 
 // Growth implements layouts.Grower: what comes to an inbox or a queue is a file of its own, and what
 // becomes of an item changes the file of that item alone.
-func (l Layout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
-	box := boxKind(unit)
+func (l Layout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, entry events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
+	box := boxKind(entry)
 	if box < 0 {
 		return layouts.Growth{}, false, nil
 	}
-	if has, err := l.has(ctx, src, unit); err != nil || !has {
+	if has, err := l.has(ctx, src, entry); err != nil || !has {
 		return layouts.Growth{}, false, err // its agent may have become personal
 	}
 	g, ok := known.(grownBox)
 	var err error
 	if ok {
-		g.turns, ok, err = g.turns.Next(ctx, src, unit, since, boxes[box].thread)
+		g.turns, ok, err = g.turns.Next(ctx, src, entry, since, boxes[box].thread)
 	}
 	if err == nil && !ok {
-		g, ok, err = boxGrownSince(ctx, src, unit, box, since)
+		g, ok, err = boxGrownSince(ctx, src, entry, box, since)
 	}
 	turns := g.turns.Turns
 	if err != nil || !ok || g.turns.Had == 0 || len(turns) > 0 && turns[0].Offset <= g.seen {
 		return layouts.Growth{}, false, err // it may have had no place, or its head says that more was seen
 	}
-	changed, lives, ok, err := g.changed(ctx, src, unit, box, others)
+	changed, lives, ok, err := g.changed(ctx, src, entry, box, others)
 	if err != nil || !ok {
 		return layouts.Growth{}, false, err
 	}
@@ -85,19 +85,19 @@ func boxAdditions(turns map[int]projector.Turn, lives map[int]life, box int, at 
 
 // changed returns the turns of items of which something became, with that, by their numbers. It is
 // false if that is not known.
-func (g *grownBox) changed(ctx context.Context, src layouts.Source, unit events.Subject, box int, others []events.Subject) (map[int]projector.Turn, map[int]life, bool, error) {
+func (g *grownBox) changed(ctx context.Context, src layouts.Source, entry events.Subject, box int, others []events.Subject) (map[int]projector.Turn, map[int]life, bool, error) {
 	turns, lives := make(map[int]projector.Turn), make(map[int]life)
 	if len(others) == 0 {
 		return turns, lives, true, nil
 	}
-	o, err := src.Loader().Outline(ctx, unit, 0)
-	if err != nil || boxes[box].kind != events.KindQueue || o.Len(boxes[box].thread) > mostPlaces {
+	o, err := src.Loader().Outline(ctx, entry, 0)
+	if err != nil || boxes[box].kind != events.KindQueue || o.Len(boxes[box].thread) > maxPositions {
 		return nil, nil, false, err
 	}
-	if err := g.place(ctx, o, boxes[box].thread); err != nil {
+	if err := g.locate(ctx, o, boxes[box].thread); err != nil {
 		return nil, nil, false, err
 	}
-	queue := strings.TrimPrefix(unit.ID, projector.QueueSession(""))
+	queue := strings.TrimPrefix(entry.ID, projector.QueueSession(""))
 	for _, sub := range others {
 		_, id, isItem := projector.ItemOf(sub.ID)
 		n, there := g.items.find(id)
@@ -125,9 +125,9 @@ func (g *grownBox) changed(ctx context.Context, src layouts.Source, unit events.
 }
 
 // place finds out where the items are that were put in since that was last done.
-func (g *grownBox) place(ctx context.Context, o *projector.Outline, thread string) error {
+func (g *grownBox) locate(ctx context.Context, o *projector.Outline, thread string) error {
 	if g.items == nil || g.items.upto > o.Len(thread) {
-		g.items = &itemPlaces{seed: maphash.MakeSeed(), of: make(map[uint64]int)}
+		g.items = &itemPositions{seed: maphash.MakeSeed(), of: make(map[uint64]int)}
 	}
 	turns, err := o.Turns(ctx, thread, g.items.upto, o.Len(thread))
 	if err != nil {
@@ -145,13 +145,13 @@ func (g *grownBox) place(ctx context.Context, o *projector.Outline, thread strin
 	return nil
 }
 
-func (p *itemPlaces) find(id string) (n int, ok bool) {
+func (p *itemPositions) find(id string) (n int, ok bool) {
 	n, ok = p.of[maphash.String(p.seed, id)]
 	return n, ok
 }
 
-func boxGrownSince(ctx context.Context, src layouts.Source, unit events.Subject, box int, since events.Offset) (g grownBox, ok bool, err error) {
-	o, err := src.Loader().Outline(ctx, unit, 0)
+func boxGrownSince(ctx context.Context, src layouts.Source, entry events.Subject, box int, since events.Offset) (g grownBox, ok bool, err error) {
+	o, err := src.Loader().Outline(ctx, entry, 0)
 	if err != nil || o.Ledger().Kind != boxes[box].kind || sessiondir.IsArchived(o.Ledger()) {
 		return g, false, err
 	}
@@ -161,9 +161,9 @@ func boxGrownSince(ctx context.Context, src layouts.Source, unit events.Subject,
 }
 
 // boxKind returns which sort of box a session is, by its id; -1: it is none.
-func boxKind(unit events.Subject) int {
+func boxKind(entry events.Subject) int {
 	for i, b := range boxes {
-		if unit.IsSession() && strings.HasPrefix(unit.ID, b.kind+"/") {
+		if entry.IsSession() && strings.HasPrefix(entry.ID, b.kind+"/") {
 			return i
 		}
 	}

@@ -62,11 +62,11 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	if _, linked := have.Session(); err != nil || have.Exists && !linked {
 		return false, err // it is kept already
 	}
-	unit, ok, err := Layout{Flat: im.flat}.EntryAt(ctx, im.Target, layouts.Root{}, name)
-	if err != nil || !ok || !unit.IsSession() {
+	entry, ok, err := Layout{Flat: im.flat}.EntryAt(ctx, im.Target, layouts.Root{}, name)
+	if err != nil || !ok || !entry.IsSession() {
 		return false, err
 	}
-	p, err := placeOf(ctx, im.Target, unit, false)
+	p, err := locationOf(ctx, im.Target, entry, false)
 	if errors.Is(err, projector.ErrNotFound) {
 		return false, nil
 	}
@@ -77,7 +77,7 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	if p.Apart != "" && strings.HasPrefix(name, p.Apart+"/") {
 		at = p.Apart
 	}
-	files, err := unitFiles(ctx, im.Target, unit, at, nil)
+	files, err := entryFiles(ctx, im.Target, entry, at, nil)
 	i := slices.IndexFunc(files, func(f layouts.File) bool { return f.Path == name })
 	if err != nil || i < 0 {
 		return false, err
@@ -94,7 +94,7 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if sessiondir.HexSum(sum) != f.Sum {
-		im.Problem(name, 0, fmt.Sprintf("is not one that %s can have: left as it was", unit.ID))
+		im.Problem(name, 0, fmt.Sprintf("is not one that %s can have: left as it was", entry.ID))
 	}
 	return true, nil
 }

@@ -258,19 +258,19 @@ type planned struct {
 // Files implements layouts.Renderer.
 func (p planned) Files(ctx context.Context, src layouts.Source, s *projector.Session) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
-		if !isUnit(s.Subject.ID) {
+		if !hasOwnFiles(s.Subject.ID) {
 			return
 		}
 		at, ok := p.names[s.Subject]
 		if !ok {
-			place, err := placeOf(ctx, src, s.Subject, true)
+			location, err := locationOf(ctx, src, s.Subject, true)
 			if err != nil {
 				if !errors.Is(err, projector.ErrNotFound) {
 					yield(layouts.File{Path: flat(s.Subject.ID)}, err)
 				}
 				return
 			}
-			at = place.Path
+			at = location.Path
 		}
 		filesAt(ctx, src, s.Subject, at, s)(yield)
 	}
@@ -284,7 +284,7 @@ func (p planned) RootFiles(ctx context.Context, src layouts.Source, root string)
 				return
 			}
 		}
-		for sub, err := range units(ctx, src) {
+		for sub, err := range allEntries(ctx, src) {
 			if err != nil {
 				yield(layouts.File{Path: docsDir}, err)
 				return

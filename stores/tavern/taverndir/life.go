@@ -37,14 +37,14 @@ type step struct {
 	Returned string           `json:"returned,omitempty"` // failed, released, lost or requeued: the item is free again
 	Outcome  string           `json:"outcome,omitempty"`  // completed, failed, stopped:...: the item has ended
 	Error    string           `json:"error,omitempty"`
-	Result   events.Raw       `json:"result,omitempty"` // up to mostResult bytes
+	Result   events.Raw       `json:"result,omitempty"` // up to maxResult bytes
 }
 
 // returnedLost says that the lease of a claim was over when another worker took the item.
 const returnedLost = "lost"
 
 // mostResult bounds the results that a file repeats: the log has all of them.
-const mostResult = 64 << 10
+const maxResult = 64 << 10
 
 // isOpen reports whether a claim is in effect.
 func (s step) isOpen() bool { return s.Attempt > 0 && s.Returned == "" && s.Outcome == "" }
@@ -174,7 +174,7 @@ func leaseOf(i projector.QueueItem) events.Timestamp {
 }
 
 func resultOf(p *events.RunFinished) events.Raw {
-	if raw := events.Raw(rawjson.Trim(p.Result)); len(raw) <= mostResult && string(raw) != "null" {
+	if raw := events.Raw(rawjson.Trim(p.Result)); len(raw) <= maxResult && string(raw) != "null" {
 		return raw
 	}
 	return nil

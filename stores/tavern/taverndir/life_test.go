@@ -34,11 +34,11 @@ func states(t testing.TB, st *tally.Store, queue string) map[string]string {
 	}
 	for _, i := range list {
 		said := fmt.Sprintf("%q %s %d %s %v %s %q", i.Body, i.State, i.Attempts, i.Worker, i.Until.UnixMilli(), i.Outcome, i.Error)
-		for _, try := range need(q.Get(t.Context(), i.ID)).Tries {
-			if len(try.Result) > 64<<10 {
-				try.Result = []byte("null") // the log alone has it
+		for _, a := range need(q.Get(t.Context(), i.ID)).History {
+			if len(a.Result) > 64<<10 {
+				a.Result = []byte("null") // the log alone has it
 			}
-			said += fmt.Sprintf("; %d %s %s %q %s", try.Attempt, try.Worker, try.Outcome, try.Error, try.Result)
+			said += fmt.Sprintf("; %d %s %s %q %s", a.Number, a.Worker, a.Outcome, a.Error, a.Result)
 		}
 		all[i.ID] = said
 	}
@@ -186,10 +186,10 @@ func TestB42(t *testing.T) {
 		}
 		_, fenced := errors.AsType[*tally.FencedError](here.Finish(ctx, []byte(`"late"`)))
 		one, two := need(other.Get(ctx, "one")), need(other.Get(ctx, "two"))
-		if !fenced || one.State != tavern.ItemDone || string(one.Tries[1].Result) != `"done there"` {
+		if !fenced || one.State != tavern.ItemDone || string(one.History[1].Result) != `"done there"` {
 			t.Errorf("fenced %v, %+v", fenced, one)
 		}
-		if two.State != tavern.ItemDone || string(two.Tries[0].Result) != `"done here"` {
+		if two.State != tavern.ItemDone || string(two.History[0].Result) != `"done here"` {
 			t.Errorf("%+v", two)
 		}
 		had := states(t, clone, "q")

@@ -31,7 +31,7 @@ type rest struct {
 // appendLives has the items of a queue go on to where the folder has them. Work that is done is
 // done here too: an item that somebody finished there is not handed out again. What was done here is
 // never taken back.
-func (im *importer) appendLives(ctx context.Context, u *boxUnit, s *projector.Session) error {
+func (im *importer) appendLives(ctx context.Context, u *boxFolder, s *projector.Session) error {
 	if !slices.ContainsFunc(u.lives, func(li life) bool { return len(li.Steps) > 0 }) {
 		return nil
 	}

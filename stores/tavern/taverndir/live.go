@@ -16,33 +16,33 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Unit implements layouts.Layout. An agent is its session, with its document and its log; every
+// Entry implements layouts.Layout. An agent is its session, with its document and its log; every
 // other document, and every inbox and queue, is a unit. An item is in the files of its queue.
 func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
-	unit, ok, err := l.unitOf(ctx, src, root, sub)
-	return unit, ok && l.hasKind(unit), err
+	entry, ok, err := l.entryOf(ctx, src, root, sub)
+	return entry, ok && l.hasKind(entry), err
 }
 
-func (l Layout) unitOf(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) entryOf(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch {
 	case sub.Namespace != src.Namespace():
 	case sub.IsSession():
 		if queue, _, ok := projector.ItemOf(sub.ID); ok {
 			sub.ID = projector.QueueSession(queue)
 		}
-		return sub, isUnit(sub.ID), nil
+		return sub, hasOwnFiles(sub.ID), nil
 	case sub.Kind == events.KindAgent:
 		return agentSession(sub), true, nil
 	case isDocument(sub.Kind):
 		return sub, true, nil
 	case sub.Kind == events.KindFile && strings.HasPrefix(sub.ID, rootName+"/"):
-		return l.unitOfFile(ctx, src, root, sub)
+		return l.entryOfFile(ctx, src, root, sub)
 	}
 	return events.Subject{}, false, nil
 }
 
 // unitOfFile returns the unit of a file that is kept whole: the agent whose log it is, or it.
-func (l Layout) unitOfFile(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
+func (l Layout) entryOfFile(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	have, err := sessiondir.Load(ctx, src, sub)
 	if err != nil {
 		return sub, false, err
@@ -51,7 +51,7 @@ func (l Layout) unitOfFile(ctx context.Context, src layouts.Source, root layouts
 		return s, true, nil
 	}
 	if name := strings.TrimPrefix(sub.ID, rootName+"/"); !have.Exists && path.Base(name) == sessionsName {
-		return l.unitAt(ctx, src, name) // it may have been an agent's
+		return l.entryAt(ctx, src, name) // it may have been an agent's
 	}
 	return sub, true, nil
 }
@@ -61,7 +61,7 @@ func isDocument(kind string) bool {
 }
 
 // isUnit reports whether a session has an id as those that have files.
-func isUnit(id string) bool {
+func hasOwnFiles(id string) bool {
 	kind, rest, ok := strings.Cut(id, "/")
 	return ok && rest != "" && (kind == events.KindAgent || kind == boxes[0].kind || kind == boxes[1].kind)
 }
@@ -76,44 +76,44 @@ func agentDoc(session events.Subject) events.Subject {
 	return events.Document(session.Namespace, events.KindAgent, strings.TrimPrefix(session.ID, agentPrefix))
 }
 
-// Place implements layouts.Layout.
-func (l Layout) Location(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject) (layouts.Location, error) {
-	if has, err := l.has(ctx, src, unit); err != nil || !has {
-		return layouts.Location{}, cmp.Or(err, noPlace(unit))
+// Location implements layouts.Layout.
+func (l Layout) Location(ctx context.Context, src layouts.Source, _ layouts.Root, entry events.Subject) (layouts.Location, error) {
+	if has, err := l.has(ctx, src, entry); err != nil || !has {
+		return layouts.Location{}, cmp.Or(err, noLocation(entry))
 	}
-	p, err := placeOf(ctx, src, unit, false)
+	p, err := locationOf(ctx, src, entry, false)
 	if err == nil && slices.ContainsFunc(strings.Split(p.Path, "/"), isHidden) {
-		return layouts.Location{}, noPlace(unit) // what a store says of a path shall not come to be another program's settings
+		return layouts.Location{}, noLocation(entry) // what a store says of a path shall not come to be another program's settings
 	}
 	return p, err
 }
 
-func noPlace(unit events.Subject) error {
-	return fmt.Errorf("tavern: %s has no file: %w", unit, projector.ErrNotFound)
+func noLocation(entry events.Subject) error {
+	return fmt.Errorf("tavern: %s has no file: %w", entry, projector.ErrNotFound)
 }
 
 // placeOf is Place; in an export also of what is archived.
-func placeOf(ctx context.Context, src layouts.Source, unit events.Subject, archived bool) (layouts.Location, error) {
+func locationOf(ctx context.Context, src layouts.Source, entry events.Subject, archived bool) (layouts.Location, error) {
 	switch {
-	case unit.Namespace != src.Namespace():
-	case unit.IsSession():
-		return placeOfSession(ctx, src, unit, archived)
-	case unit.Kind == events.KindFile && strings.HasPrefix(unit.ID, rootName+"/"):
-		return sessiondir.RootFileLocation(ctx, src, rootName, unit)
-	case isDocument(unit.Kind):
-		doc, err := src.Loader().Document(ctx, unit, 0)
+	case entry.Namespace != src.Namespace():
+	case entry.IsSession():
+		return locationOfSession(ctx, src, entry, archived)
+	case entry.Kind == events.KindFile && strings.HasPrefix(entry.ID, rootName+"/"):
+		return sessiondir.RootFileLocation(ctx, src, rootName, entry)
+	case isDocument(entry.Kind):
+		doc, err := src.Loader().Document(ctx, entry, 0)
 		if err != nil {
 			return layouts.Location{}, err
 		}
 		if name, ok := imported(doc); ok {
 			return layouts.Location{Path: name}, nil
 		}
-		i := slices.IndexFunc(kinds, func(k struct{ kind, dir, suffix string }) bool { return k.kind == unit.Kind })
+		i := slices.IndexFunc(kinds, func(k struct{ kind, dir, suffix string }) bool { return k.kind == entry.Kind })
 		suffix := kinds[i].suffix
-		name := pathOf(unit.ID, suffix, suffix == jsonSuffix || isMarkdown(doc))
-		return layouts.Location{Path: path.Join(kinds[i].dir, name), Apart: path.Join(kinds[i].dir, apart(pathOf(unit.ID, suffix, true)))}, nil
+		name := pathOf(entry.ID, suffix, suffix == jsonSuffix || isMarkdown(doc))
+		return layouts.Location{Path: path.Join(kinds[i].dir, name), Apart: path.Join(kinds[i].dir, apart(pathOf(entry.ID, suffix, true)))}, nil
 	}
-	return layouts.Location{}, noPlace(unit)
+	return layouts.Location{}, noLocation(entry)
 }
 
 // imported is the path that a document had in the folder that it came from, and keeps.
@@ -122,25 +122,25 @@ func imported(doc *projector.Document) (string, bool) {
 	return name, name != "" && attribute(doc, "root") == rootName
 }
 
-func placeOfSession(ctx context.Context, src layouts.Source, unit events.Subject, archived bool) (layouts.Location, error) {
-	if !isUnit(unit.ID) {
-		return layouts.Location{}, noPlace(unit)
+func locationOfSession(ctx context.Context, src layouts.Source, entry events.Subject, archived bool) (layouts.Location, error) {
+	if !hasOwnFiles(entry.ID) {
+		return layouts.Location{}, noLocation(entry)
 	}
-	o, err := src.Loader().Outline(ctx, unit, 0)
+	o, err := src.Loader().Outline(ctx, entry, 0)
 	if err != nil {
 		return layouts.Location{}, err
 	}
-	kind, id, _ := strings.Cut(unit.ID, "/")
+	kind, id, _ := strings.Cut(entry.ID, "/")
 	ledger := o.Ledger()
 	if ledger.Kind != kind || !archived && sessiondir.IsArchived(ledger) {
-		return layouts.Location{}, noPlace(unit)
+		return layouts.Location{}, noLocation(entry)
 	}
 	if kind == events.KindAgent {
-		return placeOfAgent(ctx, src, unit, ledger)
+		return locationOfAgent(ctx, src, entry, ledger)
 	}
 	i := slices.IndexFunc(boxes, func(b struct{ kind, dir, sub, thread, head string }) bool { return b.kind == kind })
 	if o.Len(boxes[i].thread) == 0 && headOf(&projector.Session{Ledger: ledger}, i).isEmpty() {
-		return layouts.Location{}, noPlace(unit)
+		return layouts.Location{}, noLocation(entry)
 	}
 	name := flat(id)
 	return layouts.Location{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
@@ -148,17 +148,17 @@ func placeOfSession(ctx context.Context, src layouts.Source, unit events.Subject
 
 // placeOfAgent is the folder that an agent had, or one that is called as the agent is. One that
 // came from a flat folder has the file that it had.
-func placeOfAgent(ctx context.Context, src layouts.Source, unit events.Subject, l *projector.Ledger) (layouts.Location, error) {
-	doc, err := src.Loader().Document(ctx, agentDoc(unit), 0)
+func locationOfAgent(ctx context.Context, src layouts.Source, entry events.Subject, l *projector.Ledger) (layouts.Location, error) {
+	doc, err := src.Loader().Document(ctx, agentDoc(entry), 0)
 	gone := errors.Is(err, projector.ErrNotFound)
 	if err != nil && !gone {
 		return layouts.Location{}, err
 	}
-	id := layouts.FileName(strings.TrimPrefix(unit.ID, agentPrefix))
+	id := layouts.FileName(strings.TrimPrefix(entry.ID, agentPrefix))
 	name := id
 	switch {
 	case gone && (l.Text("purgedAt") != "" || len(l.Log) == 0):
-		return layouts.Location{}, noPlace(unit)
+		return layouts.Location{}, noLocation(entry)
 	case gone:
 	default:
 		if full, ok := imported(doc); ok {
@@ -174,24 +174,24 @@ func placeOfAgent(ctx context.Context, src layouts.Source, unit events.Subject, 
 }
 
 // Others implements layouts.Sharer: what becomes of an item changes its file.
-func (Layout) Others(unit events.Subject, name string) []events.Subject {
+func (Layout) Others(entry events.Subject, name string) []events.Subject {
 	box, queue, below, ok := boxAt(name)
 	if !ok || boxes[box].kind != events.KindQueue || numberOf(below) == 0 {
 		return nil
 	}
 	item := idOf(strings.TrimSuffix(below[digits+1:], jsonSuffix), "")
-	return []events.Subject{events.Session(unit.Namespace, projector.ItemSession(queue, item))}
+	return []events.Subject{events.Session(entry.Namespace, projector.ItemSession(queue, item))}
 }
 
 // EntryFiles implements layouts.Layout.
-func (Layout) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
-	return filesAt(ctx, src, unit, at, nil)
+func (Layout) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root, entry events.Subject, at string) iter.Seq2[layouts.File, error] {
+	return filesAt(ctx, src, entry, at, nil)
 }
 
 // filesAt yields the files of a unit at a place. s is the session as it is, or nil.
-func filesAt(ctx context.Context, src layouts.Source, unit events.Subject, at string, s *projector.Session) iter.Seq2[layouts.File, error] {
+func filesAt(ctx context.Context, src layouts.Source, entry events.Subject, at string, s *projector.Session) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
-		files, err := unitFiles(ctx, src, unit, at, s)
+		files, err := entryFiles(ctx, src, entry, at, s)
 		if err != nil {
 			yield(layouts.File{Path: at}, err)
 			return
@@ -204,25 +204,25 @@ func filesAt(ctx context.Context, src layouts.Source, unit events.Subject, at st
 	}
 }
 
-func unitFiles(ctx context.Context, src layouts.Source, unit events.Subject, at string, s *projector.Session) ([]layouts.File, error) {
-	if unit.Kind == events.KindFile && !unit.IsSession() {
-		f, err := sessiondir.RootFile(ctx, src, rootName, unit)
+func entryFiles(ctx context.Context, src layouts.Source, entry events.Subject, at string, s *projector.Session) ([]layouts.File, error) {
+	if entry.Kind == events.KindFile && !entry.IsSession() {
+		f, err := sessiondir.RootFile(ctx, src, rootName, entry)
 		return []layouts.File{f}, err
 	}
-	if !unit.IsSession() {
-		f, err := documentFile(ctx, src, unit, at)
+	if !entry.IsSession() {
+		f, err := documentFile(ctx, src, entry, at)
 		return []layouts.File{f}, err
 	}
 	if s == nil {
 		var err error
-		if s, err = src.Loader().Session(ctx, unit, 0); err != nil {
+		if s, err = src.Loader().Session(ctx, entry, 0); err != nil {
 			return nil, err
 		}
 	}
 	if box, _, ok := boxOf(s); ok {
 		return boxFiles(ctx, src, s, box, at)
 	}
-	if s.Ledger.Kind != events.KindAgent || !strings.HasPrefix(unit.ID, agentPrefix) {
+	if s.Ledger.Kind != events.KindAgent || !strings.HasPrefix(entry.ID, agentPrefix) {
 		return nil, nil
 	}
 	return agentFiles(ctx, src, s, at)
@@ -230,21 +230,21 @@ func unitFiles(ctx context.Context, src layouts.Source, unit events.Subject, at 
 
 // EntryAt implements layouts.Layout. A file that would be of another layer is none.
 func (l Layout) EntryAt(ctx context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
-	unit, ok, err := l.unitAt(ctx, src, name)
+	entry, ok, err := l.entryAt(ctx, src, name)
 	if !ok || err != nil {
-		return unit, ok, err
+		return entry, ok, err
 	}
-	if _, isOfAgent := nodeOf(name); isOfAgent && unit.Kind == events.KindFile {
-		have, err := sessiondir.Load(ctx, src, unit)
+	if _, isOfAgent := nodeOf(name); isOfAgent && entry.Kind == events.KindFile {
+		have, err := sessiondir.Load(ctx, src, entry)
 		if err != nil || !have.Exists {
-			return unit, err == nil && l.isKind(events.KindAgent), err // it would be of an agent
+			return entry, err == nil && l.isKind(events.KindAgent), err // it would be of an agent
 		}
 	}
-	ok, err = l.has(ctx, src, unit)
-	return unit, ok, err
+	ok, err = l.has(ctx, src, entry)
+	return entry, ok, err
 }
 
-func (l Layout) unitAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
+func (l Layout) entryAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
 	kept := sessiondir.DocumentOf(src.Namespace(), rootName, name, "")
 	if !sessiondir.IsPath(name) || slices.ContainsFunc(strings.Split(name, "/"), isSkipped) || kept.Validate() != nil {
 		return events.Subject{}, false, nil
@@ -268,7 +268,7 @@ func (l Layout) unitAt(ctx context.Context, src layouts.Source, name string) (ev
 	if box, id, below, ok := boxAt(name); ok && !l.Flat && (numberOf(below) > 0 || below == boxes[box].head) {
 		return events.Session(src.Namespace(), boxes[box].kind+"/"+id), true, nil
 	}
-	sub, ok, err := l.documentUnitAt(ctx, src, name)
+	sub, ok, err := l.documentEntryAt(ctx, src, name)
 	if err == nil && !ok {
 		sub = kept
 	}
@@ -277,14 +277,14 @@ func (l Layout) unitAt(ctx context.Context, src layouts.Source, name string) (ev
 
 // documentUnitAt returns the document that a file is, or would be: not one that has another
 // file.
-func (l Layout) documentUnitAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
+func (l Layout) documentEntryAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
 	for _, flat := range []bool{false, true} {
 		kind, id, ok := documentAt(name, flat)
 		sub := events.Document(src.Namespace(), kind, id)
 		if !ok || sub.Validate() != nil {
 			continue
 		}
-		p, err := placeOf(ctx, src, sub, false)
+		p, err := locationOf(ctx, src, sub, false)
 		switch {
 		case errors.Is(err, projector.ErrNotFound):
 			if flat == l.Flat {
@@ -323,24 +323,24 @@ func agentAt(ctx context.Context, src layouts.Source, name string) (events.Subje
 		if err != nil {
 			return found, false, err
 		}
-		unit := agentSession(info.Subject)
-		p, err := placeOf(ctx, src, unit, false)
+		entry := agentSession(info.Subject)
+		p, err := locationOf(ctx, src, entry, false)
 		switch {
 		case errors.Is(err, projector.ErrNotFound):
 			continue
 		case err != nil:
 			return found, false, err
 		case p.Apart != "" && p.Apart == path.Dir(name), p.Apart == "" && hasAt(p, info.Subject.ID, name):
-			return unit, true, nil
+			return entry, true, nil
 		case p.Path != path.Dir(name):
 			continue
 		}
-		first, err := firstOf(ctx, src, unit)
+		first, err := firstOf(ctx, src, entry)
 		if err != nil {
 			return found, false, err
 		}
 		if since == 0 || first < since {
-			found, since = unit, first
+			found, since = entry, first
 		}
 	}
 	return found, since != 0, nil
@@ -357,46 +357,46 @@ func hasAt(p layouts.Location, id, name string) bool {
 // namesOf gives each unit its place, in an export also what is archived. What cannot be read has
 // none.
 func namesOf(ctx context.Context, src layouts.Source) (map[events.Subject]string, error) {
-	type unit struct {
-		sub   events.Subject
-		place layouts.Location
-		first events.Offset // of its records: the one with the lower one keeps its name
+	type located struct {
+		sub      events.Subject
+		location layouts.Location
+		first    events.Offset // of its records: the one with the lower one keeps its name
 	}
-	var list []unit
+	var list []located
 	var names layouts.Names
 	at := make(map[events.Subject]string)
-	for sub, err := range units(ctx, src) {
+	for sub, err := range allEntries(ctx, src) {
 		if err != nil {
 			return nil, err
 		}
-		u := unit{sub: sub}
-		if u.place, err = placeOf(ctx, src, sub, true); err == nil {
+		u := located{sub: sub}
+		if u.location, err = locationOf(ctx, src, sub, true); err == nil {
 			u.first, err = firstOf(ctx, src, sub)
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-		case u.place.Apart == "":
-			at[sub] = names.Assign(u.place)
+		case u.location.Apart == "":
+			at[sub] = names.Assign(u.location)
 		default:
 			list = append(list, u)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b unit) int { return cmp.Compare(a.first, b.first) })
+	slices.SortStableFunc(list, func(a, b located) int { return cmp.Compare(a.first, b.first) })
 	for _, u := range list {
-		at[u.sub] = names.Assign(u.place)
+		at[u.sub] = names.Assign(u.location)
 	}
 	return at, nil
 }
 
 // units lists what may have files.
-func units(ctx context.Context, src layouts.Source) iter.Seq2[events.Subject, error] {
+func allEntries(ctx context.Context, src layouts.Source) iter.Seq2[events.Subject, error] {
 	return func(yield func(events.Subject, error) bool) {
 		for _, kind := range []string{events.KindFile, kinds[0].kind, kinds[1].kind, kinds[2].kind, events.KindSession} {
 			for info, err := range src.Subjects(ctx, kind) {
 				sub := info.Subject
-				if err == nil && (sub.IsSession() && !isUnit(sub.ID) || kind == events.KindFile && !strings.HasPrefix(sub.ID, rootName+"/")) {
+				if err == nil && (sub.IsSession() && !hasOwnFiles(sub.ID) || kind == events.KindFile && !strings.HasPrefix(sub.ID, rootName+"/")) {
 					continue
 				}
 				if !yield(sub, err) || err != nil {

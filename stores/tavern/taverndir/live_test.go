@@ -38,8 +38,8 @@ func TestUnits(t *testing.T) {
 		root := layouttest.CheckImportFrom(t, l, folder(t, ".tavern", everything()), a, b)
 		layouttest.CheckEntries(t, a, l, root)
 		layouttest.CheckAlone(t, l, root, a, func() layouts.Target { return openStore(t) })
-		layouttest.CheckRemovals(t, l, root, a, func(unit events.Subject) bool {
-			return strings.HasPrefix(unit.ID, "inbox/") || strings.HasPrefix(unit.ID, "queue/")
+		layouttest.CheckRemovals(t, l, root, a, func(entry events.Subject) bool {
+			return strings.HasPrefix(entry.ID, "inbox/") || strings.HasPrefix(entry.ID, "queue/")
 		})
 	})
 	t.Run("D-67 names apart", rapid.MakeCheck(func(rt *rapid.T) {
@@ -65,11 +65,11 @@ func TestUnits(t *testing.T) {
 		shown := layouttest.CheckEntries(t, st, l, live)
 		layouttest.CheckAlone(t, l, live, st, func() layouts.Target { return openStore(t) })
 		dirs := make(map[string]events.Subject)
-		for unit, u := range shown {
-			if other, ok := dirs[strings.ToLower(u.At)]; ok && unit.IsSession() {
-				rt.Errorf("%s and %s are at %s", unit, other, u.At)
+		for entry, u := range shown {
+			if other, ok := dirs[strings.ToLower(u.At)]; ok && entry.IsSession() {
+				rt.Errorf("%s and %s are at %s", entry, other, u.At)
 			}
-			dirs[strings.ToLower(u.At)] = unit
+			dirs[strings.ToLower(u.At)] = entry
 		}
 	}))
 	t.Run("D-40 edits", func(t *testing.T) {
@@ -100,9 +100,9 @@ func TestHiddenPlaces(t *testing.T) {
 	}
 	need(st.Documents().Save(t.Context(), "doc", "plain", tally.Write{Data: []byte("x"), ContentType: "text/markdown"}))
 	l := need((taverndir.Layout{}).Select(nil, "all"))
-	for unit, u := range layouttest.Units(t, st, l, live) {
+	for entry, u := range layouttest.Units(t, st, l, live) {
 		if u.At != "docs/plain.md" {
-			t.Errorf("%s is at %s", unit, u.At)
+			t.Errorf("%s is at %s", entry, u.At)
 		}
 	}
 }

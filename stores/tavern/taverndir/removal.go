@@ -18,15 +18,15 @@ import (
 
 // Removal implements layouts.Layout. A document is deleted, an agent archived with its node file;
 // an inbox or a queue stays.
-func (Layout) Removal(ctx context.Context, src layouts.Source, unit events.Subject) ([]log.Part, error) {
+func (Layout) Removal(ctx context.Context, src layouts.Source, entry events.Subject) ([]log.Part, error) {
 	switch {
-	case !unit.IsSession():
-		return stamp.Removed(ctx, src, unit)
-	case !strings.HasPrefix(unit.ID, agentPrefix):
+	case !entry.IsSession():
+		return stamp.Removed(ctx, src, entry)
+	case !strings.HasPrefix(entry.ID, agentPrefix):
 		return nil, nil
 	}
 	var now time.Time
-	parts, err := stamp.Archived(ctx, src, unit, func(o *projector.Outline) (set events.Fields, err error) {
+	parts, err := stamp.Archived(ctx, src, entry, func(o *projector.Outline) (set events.Fields, err error) {
 		l := o.Ledger()
 		if now, err = sessiondir.Now(ctx, src, l); err != nil {
 			return nil, err
@@ -40,7 +40,7 @@ func (Layout) Removal(ctx context.Context, src layouts.Source, unit events.Subje
 	if err != nil || len(parts) == 0 {
 		return nil, err
 	}
-	part, err := archivedNode(ctx, src, agentDoc(unit), now)
+	part, err := archivedNode(ctx, src, agentDoc(entry), now)
 	if err == nil && part != nil {
 		parts = append(parts, *part)
 	}

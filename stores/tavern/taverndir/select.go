@@ -51,10 +51,10 @@ func (l Layout) Select(only []string, layer string) (layouts.Layout, error) {
 }
 
 // hasKind reports whether units of a kind have files.
-func (l Layout) hasKind(unit events.Subject) bool {
-	kind := unit.Kind
-	if unit.IsSession() {
-		kind, _, _ = strings.Cut(unit.ID, "/")
+func (l Layout) hasKind(entry events.Subject) bool {
+	kind := entry.Kind
+	if entry.IsSession() {
+		kind, _, _ = strings.Cut(entry.ID, "/")
 	}
 	return l.isKind(kind)
 }
@@ -64,17 +64,17 @@ func (l Layout) isKind(kind string) bool {
 }
 
 // has reports whether a unit, or what would be one, has files.
-func (l Layout) has(ctx context.Context, src layouts.Source, unit events.Subject) (bool, error) {
-	if !l.hasKind(unit) || l.layer == "" {
-		return l.hasKind(unit), nil
+func (l Layout) has(ctx context.Context, src layouts.Source, entry events.Subject) (bool, error) {
+	if !l.hasKind(entry) || l.layer == "" {
+		return l.hasKind(entry), nil
 	}
-	is, err := layers.Has(ctx, src.Loader(), l.layer, unit)
-	if is || err != nil || unit.IsSession() {
+	is, err := layers.Has(ctx, src.Loader(), l.layer, entry)
+	if is || err != nil || entry.IsSession() {
 		return is, err
 	}
-	_, err = src.Loader().Document(ctx, unit, 0)
+	_, err = src.Loader().Document(ctx, entry, 0)
 	if errors.Is(err, projector.ErrNotFound) {
-		return layers.Of(unit.Kind) == l.layer, nil
+		return layers.Of(entry.Kind) == l.layer, nil
 	}
 	return false, err
 }

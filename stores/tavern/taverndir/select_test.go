@@ -48,17 +48,17 @@ func TestSelect(t *testing.T) {
 		for _, p := range want.files {
 			has[p] = true
 		}
-		for p, unit := range paths {
-			unit.Namespace = st.Namespace()
+		for p, entry := range paths {
+			entry.Namespace = st.Namespace()
 			if _, ok, err := l.EntryAt(ctx, st, live, p); err != nil || ok != has[p] {
-				t.Errorf("%v of layer %q: there is a unit at %s: %v, %v, want %v", want.kinds, want.layer, p, ok, err, has[p])
+				t.Errorf("%v of layer %q: there is an entry at %s: %v, %v, want %v", want.kinds, want.layer, p, ok, err, has[p])
 			}
-			if unit.ID == "" {
+			if entry.ID == "" {
 				continue
 			}
-			at, err := l.Location(ctx, st, live, unit)
+			at, err := l.Location(ctx, st, live, entry)
 			if gone := errors.Is(err, projector.ErrNotFound); gone == has[p] || err != nil && !gone {
-				t.Errorf("%v of layer %q: %v is at %v, %v", want.kinds, want.layer, unit, at, err)
+				t.Errorf("%v of layer %q: %v is at %v, %v", want.kinds, want.layer, entry, at, err)
 			}
 		}
 	}

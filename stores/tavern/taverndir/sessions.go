@@ -15,7 +15,7 @@ import (
 const sessionsName = "sessions.jsonl"
 
 // entry is a line of it.
-type entry struct {
+type logEntry struct {
 	said   events.SessionLog
 	reason string
 }
@@ -33,8 +33,8 @@ var words = map[string]string{"session_started": "started", "session_expired": "
 
 // parseSessions reads a file of entries, in their order. As in the original a line that is
 // none is passed over; bad names it.
-func parseSessions(text []byte, bad func(line int, reason string)) []entry {
-	var list []entry
+func parseSessions(text []byte, bad func(line int, reason string)) []logEntry {
+	var list []logEntry
 	n := 0
 	for l := range bytes.Lines(text) {
 		n++
@@ -52,10 +52,10 @@ func parseSessions(text []byte, bad func(line int, reason string)) []entry {
 	return list
 }
 
-func parseEntry(text []byte) (entry, error) {
+func parseEntry(text []byte) (logEntry, error) {
 	members, err := rawjson.Object(text)
 	if err != nil {
-		return entry{}, err
+		return logEntry{}, err
 	}
 	var said [4]string
 	for i, name := range []string{"event", "sessionId", "timestamp", "reason"} {
@@ -64,31 +64,31 @@ func parseEntry(text []byte) (entry, error) {
 				continue
 			}
 			if said[i], err = rawjson.String(m.Value); err != nil {
-				return entry{}, fmt.Errorf("%s: %v", name, err)
+				return logEntry{}, fmt.Errorf("%s: %v", name, err)
 			}
 		}
 	}
 	word, known := words[said[0]]
 	if !known {
-		return entry{}, fmt.Errorf("event: %q is not one", said[0])
+		return logEntry{}, fmt.Errorf("event: %q is not one", said[0])
 	}
 	if _, err := time.Parse(time.RFC3339, said[2]); err != nil {
-		return entry{}, fmt.Errorf("timestamp: %q is not a time", said[2])
+		return logEntry{}, fmt.Errorf("timestamp: %q is not a time", said[2])
 	}
-	return entry{events.SessionLog{Event: word, Session: said[1], At: events.Timestamp(said[2])}, said[3]}, nil
+	return logEntry{events.SessionLog{Event: word, Session: said[1], At: events.Timestamp(said[2])}, said[3]}, nil
 }
 
 // entriesOf are those of a session's log.
-func entriesOf(l *projector.Ledger) []entry {
-	var list []entry
+func entriesOf(l *projector.Ledger) []logEntry {
+	var list []logEntry
 	for _, e := range l.Log {
-		list = append(list, entry{e.SessionLog, e.Reason})
+		list = append(list, logEntry{e.SessionLog, e.Reason})
 	}
 	return list
 }
 
 // renderSessions writes entries as the original does.
-func renderSessions(list []entry) ([]byte, error) {
+func renderSessions(list []logEntry) ([]byte, error) {
 	var b bytes.Buffer
 	for _, e := range list {
 		l := line{Event: e.said.Event, SessionID: e.said.Session, Timestamp: string(e.said.At), Reason: e.reason}
@@ -107,7 +107,7 @@ func renderSessions(list []entry) ([]byte, error) {
 }
 
 // grown is a file that was kept, with what was logged since.
-func grown(kept []byte, said []entry) ([]byte, error) {
+func grown(kept []byte, said []logEntry) ([]byte, error) {
 	had := len(parseSessions(kept, func(int, string) {}))
 	if had >= len(said) {
 		return kept, nil

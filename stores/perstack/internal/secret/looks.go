@@ -31,7 +31,7 @@ func looksLikeKey(text string) bool {
 // beginsLikeKey reports whether there is a key that can be told by how it begins.
 func beginsLikeKey(text string) bool {
 	for _, b := range begins {
-		for i := range places(text, b.text) {
+		for i := range occurrences(text, b.text) {
 			if i > 0 && (isWord(text[i-1]) || text[i-1] == '_') {
 				continue
 			}
@@ -62,12 +62,12 @@ var user = pattern(`^://(?:[^\s/@:?#]*:[^\s/@${}<>]+|[^\s/@:?#${}<>]{12,})@`)
 
 // isInAddress reports whether there is a URL with a password, or with a token in its query.
 func isInAddress(text string) bool {
-	for i := range places(text, "://") {
+	for i := range occurrences(text, "://") {
 		if user().MatchString(text[i:min(i+window, len(text))]) {
 			return true
 		}
 	}
-	for i := range places(text, "=") {
+	for i := range occurrences(text, "=") {
 		name := text[max(i-64, 0):i]
 		name = name[strings.LastIndexAny(name, "= \t\r\n\"'")+1:]
 		at := strings.LastIndexAny(name, "?&;#")
@@ -89,7 +89,7 @@ var (
 func isAssigned(text string) bool {
 	low := lower(text)
 	for _, word := range assigners {
-		for i := range places(low, word) {
+		for i := range occurrences(low, word) {
 			found := assigned().FindStringSubmatch(low[i:min(i+window, len(low))])
 			if found != nil && strings.ContainsAny(found[1], "0123456789") && strings.ContainsAny(found[1], "abcdefghijklmnopqrstuvwxyz") {
 				return true
@@ -163,7 +163,7 @@ func kindOf(c byte) int {
 func isWord(c byte) bool { return kindOf(c) >= 0 }
 
 // places yields where a text has another.
-func places(text, what string) iter.Seq[int] {
+func occurrences(text, what string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for at := 0; ; {
 			i := strings.Index(text[at:], what)

@@ -18,12 +18,12 @@ import (
 // without turns. It is not safe for concurrent use.
 type Messages struct {
 	ids     map[[sha256.Size]byte]int // content -> its number
-	first   []place                   // by number: where it stands first
+	first   []position                // by number: where it stands first
 	threads map[string][]int          // the numbers of a thread's turns, in order
 }
 
 // place is a turn of a thread.
-type place struct {
+type position struct {
 	thread string
 	index  int
 }
@@ -37,13 +37,13 @@ func (m *Messages) Add(thread string, turns ...events.Raw) {
 	for _, raw := range turns {
 		n := -1
 		if raw != nil {
-			n = m.number(sha256.Sum256(raw), place{thread, len(m.threads[thread])})
+			n = m.number(sha256.Sum256(raw), position{thread, len(m.threads[thread])})
 		}
 		m.threads[thread] = append(m.threads[thread], n)
 	}
 }
 
-func (m *Messages) number(sum [sha256.Size]byte, at place) int {
+func (m *Messages) number(sum [sha256.Size]byte, at position) int {
 	n, ok := m.ids[sum]
 	if !ok {
 		n = len(m.first)
@@ -77,7 +77,7 @@ func Whole(raw events.Raw) Split { return Split{Raw: raw} }
 // with white space between its elements. A value that is no object stays whole, and so does
 // one of more than events.MaxValue bytes, which is refused when it is appended.
 func (m *Messages) Split(own string, raw events.Raw) (Split, error) {
-	s := splitting{Messages: m, own: own, added: make(map[[sha256.Size]byte]place), grown: make(map[string]int)}
+	s := splitting{Messages: m, own: own, added: make(map[[sha256.Size]byte]position), grown: make(map[string]int)}
 	top, err := rawjson.Object(raw)
 	if err != nil {
 		if _, syntax := err.(*rawjson.SyntaxError); syntax {
@@ -88,7 +88,7 @@ func (m *Messages) Split(own string, raw events.Raw) (Split, error) {
 	if len(raw) > events.MaxValue {
 		return Whole(raw), nil // no reader would put it together again
 	}
-	for _, p := range places {
+	for _, p := range listLocations {
 		if value, ok := find(top, p.pointer); ok {
 			s.take(p, value)
 		}
@@ -109,19 +109,19 @@ type splitting struct {
 	own     string
 	lists   events.Lists
 	entries []events.Entry
-	added   map[[sha256.Size]byte]place // what the entries will bring
-	grown   map[string]int              // how many, by thread
+	added   map[[sha256.Size]byte]position // what the entries will bring
+	grown   map[string]int                 // how many, by thread
 }
 
 // listPlace is where a checkpoint or an event of a runtime has a list that others repeat.
-type listPlace struct {
+type listLocation struct {
 	pointer string
 	tools   bool // of what tools are asked and answer, not of messages
 	single  bool // an element by itself, that others have in a list
 }
 
 // elements are what stands in a place, nil if it cannot be taken out.
-func (p listPlace) elements(value events.Raw) []events.Raw {
+func (p listLocation) elements(value events.Raw) []events.Raw {
 	if p.single {
 		if value[0] != '{' {
 			return nil
@@ -140,7 +140,7 @@ func (p listPlace) elements(value events.Raw) []events.Raw {
 const aside = 400
 
 // take takes what stands in a place out, if that makes the value smaller.
-func (s *splitting) take(p listPlace, value events.Raw) {
+func (s *splitting) take(p listLocation, value events.Raw) {
 	elems := p.elements(value)
 	if len(elems) == 0 {
 		return
@@ -157,7 +157,7 @@ func (s *splitting) take(p listPlace, value events.Raw) {
 		sum := sha256.Sum256(raw)
 		at, known := s.where(sum, pieces)
 		if !known {
-			at = place{thread, base + len(more)}
+			at = position{thread, base + len(more)}
 			s.added[sum] = at
 			more, sums = append(more, events.Entry{Thread: thread, Turn: raw}), append(sums, sum)
 		}
@@ -182,7 +182,7 @@ func (s *splitting) take(p listPlace, value events.Raw) {
 
 // where returns a turn of some content: if there are several, the one that goes on with the
 // last piece.
-func (s *splitting) where(sum [sha256.Size]byte, pieces []events.Piece) (place, bool) {
+func (s *splitting) where(sum [sha256.Size]byte, pieces []events.Piece) (position, bool) {
 	n, ok := s.ids[sum]
 	if !ok {
 		at, ok := s.added[sum]
@@ -191,14 +191,14 @@ func (s *splitting) where(sum [sha256.Size]byte, pieces []events.Piece) (place, 
 	if k := len(pieces); k > 0 {
 		last := pieces[k-1]
 		if turns := s.threads[last.Thread]; last.To < len(turns) && turns[last.To] == n {
-			return place{last.Thread, last.To}, true
+			return position{last.Thread, last.To}, true
 		}
 	}
 	return s.first[n], true
 }
 
 // push adds a turn to pieces.
-func push(pieces []events.Piece, at place) []events.Piece {
+func push(pieces []events.Piece, at position) []events.Piece {
 	if k := len(pieces) - 1; k >= 0 && pieces[k].Thread == at.thread && pieces[k].To == at.index {
 		pieces[k].To++
 		return pieces

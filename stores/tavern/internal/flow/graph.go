@@ -34,7 +34,7 @@ func (t *Template) graph() (*graph, error) {
 		if g.lost[i] = -1; s.Recovery == RuleState {
 			j, ok := t.index[s.RecoverTo]
 			if !ok {
-				return nil, wrong(t.place(s), "there is no state %s", shown(s.RecoverTo))
+				return nil, wrong(t.recoveryPointer(s), "there is no state %s", shown(s.RecoverTo))
 			}
 			g.lost[i] = j
 		}
@@ -50,7 +50,7 @@ func target(s *State, k int) string {
 func (g *graph) check() error {
 	if i := g.circle(); i >= 0 {
 		s := &g.t.States[i]
-		return wrong(g.t.place(s), "recovery of %s leads back to it: nothing would end it", shown(s.Name))
+		return wrong(g.t.recoveryPointer(s), "recovery of %s leads back to it: nothing would end it", shown(s.Name))
 	}
 	begins := g.walk([]int{g.t.index[g.t.Initial]}, func(i int) []int {
 		if g.lost[i] < 0 {

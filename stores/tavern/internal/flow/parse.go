@@ -265,7 +265,7 @@ func recovery(at string, value []byte, s *State) error {
 }
 
 // place is the pointer of a state's recovery: its own, or the template's.
-func (t *Template) place(s *State) string {
+func (t *Template) recoveryPointer(s *State) string {
 	return below(below("/states", s.Name), "recovery")
 }
 

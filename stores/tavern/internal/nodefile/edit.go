@@ -176,13 +176,13 @@ func (f *file) editCommitments(want []Commitment) ([]byte, error) {
 		}
 		text.WriteString(said)
 	}
-	at, before := f.place()
+	at, before := f.insertionPoint()
 	s.add(span{at, at}, before+text.String())
 	return s.apply(f.text), nil
 }
 
 // place is where new commitments go, and what comes before them.
-func (f *file) place() (at int, before string) {
+func (f *file) insertionPoint() (at int, before string) {
 	eol := f.view.EOL()
 	if !f.section.there {
 		at = len(f.text)

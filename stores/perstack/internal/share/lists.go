@@ -4,7 +4,7 @@ package share
 // turns of a thread are in the order of the conversation. What a model says comes by itself
 // before it is in any list; if it were no turn then, what a tool answers it would be one
 // before it.
-var places = []listPlace{
+var listLocations = []listLocation{
 	{pointer: "/messages"},
 	{pointer: "/initialCheckpoint/messages"},
 	{pointer: "/checkpoint/messages"},

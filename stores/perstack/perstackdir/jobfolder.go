@@ -12,7 +12,7 @@ import (
 )
 
 // unit is the folder of a job, as the importer found it.
-type unit struct {
+type jobFolder struct {
 	sessiondir.Folder
 	keys keyring
 
@@ -28,22 +28,22 @@ type unit struct {
 }
 
 // newUnit returns a unit of which nothing was looked at yet.
-func newUnit(at sessiondir.Folder, keys keyring) *unit {
-	u := &unit{Folder: at, keys: keys, files: make(map[string]*sessiondir.File), byFile: make(map[*sessiondir.File]*value), out: make(map[string]bool)}
-	u.job, _ = shape.JobID(at.ID)
-	if name := path.Base(u.Dir); layouts.FileName(u.job) != name {
-		u.key = sessiondir.KeyOf(name)
+func newJobFolder(at sessiondir.Folder, keys keyring) *jobFolder {
+	jf := &jobFolder{Folder: at, keys: keys, files: make(map[string]*sessiondir.File), byFile: make(map[*sessiondir.File]*value), out: make(map[string]bool)}
+	jf.job, _ = shape.JobID(at.ID)
+	if name := path.Base(jf.Dir); layouts.FileName(jf.job) != name {
+		jf.key = sessiondir.KeyOf(name)
 	}
-	return u
+	return jf
 }
 
 // file returns the file of a path, nil if the unit has none.
-func (u *unit) file(name string) *sessiondir.File { return u.files[name] }
+func (jf *jobFolder) file(name string) *sessiondir.File { return jf.files[name] }
 
 // of returns the value of a part, nil if there is none or nothing could be read from it.
-func (u *unit) of(p part) *value {
-	for _, v := range u.values {
-		if v.part == p && v.Value && !u.Leaves(v.Path) {
+func (jf *jobFolder) of(p part) *value {
+	for _, v := range jf.values {
+		if v.part == p && v.Value && !jf.Leaves(v.Path) {
 			return v
 		}
 	}
@@ -51,8 +51,8 @@ func (u *unit) of(p part) *value {
 }
 
 // Status implements sessiondir.Found.
-func (u *unit) Status() events.Raw {
-	w := u.of(partJob)
+func (jf *jobFolder) Status() events.Raw {
+	w := jf.of(partJob)
 	if w == nil {
 		return nil
 	}
@@ -61,8 +61,8 @@ func (u *unit) Status() events.Raw {
 }
 
 // setting returns that of a run, nil if there is none.
-func (u *unit) setting(run string) *value {
-	for _, v := range u.values { // they come first
+func (jf *jobFolder) setting(run string) *value {
+	for _, v := range jf.values { // they come first
 		if v.part == partSetting && v.run == run {
 			return v
 		}
@@ -74,15 +74,15 @@ func (u *unit) setting(run string) *value {
 }
 
 // Birth implements sessiondir.Found.
-func (u *unit) Birth() string { return u.birth }
+func (jf *jobFolder) Birth() string { return jf.birth }
 
 // Leaves implements sessiondir.Found.
-func (u *unit) Leaves(name string) bool {
-	if u.out[name] {
+func (jf *jobFolder) Leaves(name string) bool {
+	if jf.out[name] {
 		return true
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if u.out[dir+"/"] {
+		if jf.out[dir+"/"] {
 			return true
 		}
 	}
@@ -90,49 +90,49 @@ func (u *unit) Leaves(name string) bool {
 }
 
 // isSecretive reports whether a file that is kept whole is to be sealed.
-func (u *unit) isSecretive(f *sessiondir.File) bool {
-	v := u.byFile[f]
+func (jf *jobFolder) isSecretive(f *sessiondir.File) bool {
+	v := jf.byFile[f]
 	return isPrivate(f.Path) && (v == nil || len(v.setting.values)+len(v.setting.suspects) > 0)
 }
 
 // begin settles when the job began, by the best witness there is: the job, the first event,
 // the age of the files.
-func (u *unit) begin() error {
-	for _, v := range u.values {
-		if u.created == "" && v.part == partEvent {
-			u.created = stampOf(v.at)
+func (jf *jobFolder) begin() error {
+	for _, v := range jf.values {
+		if jf.created == "" && v.part == partEvent {
+			jf.created = stampOf(v.at)
 		}
 	}
-	if u.created != "" || len(u.Files) == 0 {
+	if jf.created != "" || len(jf.Files) == 0 {
 		return nil
 	}
 	var err error
-	u.created, err = u.Oldest()
+	jf.created, err = jf.Oldest()
 	return err
 }
 
 const maxNotes = 20 // listed for one job
 
 // Finish implements sessiondir.Found.
-func (u *unit) Finish() {
-	for i, name := range u.notes {
+func (jf *jobFolder) Finish() {
+	for i, name := range jf.notes {
 		reason := "is not a file of the original's: kept as it is"
 		switch {
 		case i == maxNotes:
-			name, reason = "", fmt.Sprintf("and %d more such files", len(u.notes)-maxNotes)
+			name, reason = "", fmt.Sprintf("and %d more such files", len(jf.notes)-maxNotes)
 		case i > maxNotes:
 			return
 		case isVariant(name):
 			reason = "is a checkpoint where the original does not look for one: kept as it is, nothing is taken from it"
 		}
-		u.In.Report.Notes = append(u.In.Report.Notes, layouts.Problem{File: path.Join(u.Dir, name), Reason: reason})
+		jf.In.Report.Notes = append(jf.In.Report.Notes, layouts.Problem{File: path.Join(jf.Dir, name), Reason: reason})
 	}
 }
 
 // Same implements sessiondir.Found.
-func (u *unit) Same(ctx context.Context, v view, name string) (bool, error) {
+func (jf *jobFolder) Same(ctx context.Context, v view, name string) (bool, error) {
 	o, ok, err := v.File(ctx, name)
-	f := u.file(name)
+	f := jf.file(name)
 	if err != nil || !ok || f == nil {
 		return !ok && f == nil && !o.Moved, err
 	}
@@ -144,7 +144,7 @@ func (u *unit) Same(ctx context.Context, v view, name string) (bool, error) {
 		return st.sum == f.Sum, nil
 	}
 	same, err := o.Holds(ctx, f.Sum)
-	if w := u.byFile[f]; err == nil && !same && !o.Whole && w != nil && u.In.Options.NoSecrets {
+	if w := jf.byFile[f]; err == nil && !same && !o.Whole && w != nil && jf.In.Options.NoSecrets {
 		same = st.value == w.setting.sum() // what is left out is not compared
 	}
 	return same, err

@@ -48,29 +48,29 @@ const (
 )
 
 // place is what the path of a file says.
-type place struct {
+type location struct {
 	part part
 	run  string // name of the run's folder
 	name string // of the file, without .json
 }
 
 // placeOf reads a path inside a job's folder.
-func placeOf(full string) place {
+func locate(full string) location {
 	name, isJSON := strings.CutSuffix(path.Base(full), suffix)
 	dirs := strings.Split(full, "/")
 	switch {
 	case full == jobName:
-		return place{part: partJob, name: name}
+		return location{part: partJob, name: name}
 	case !isJSON:
 	case len(dirs) == 2 && dirs[0] == checkpointsName:
-		return place{part: partCheckpoint, name: name}
+		return location{part: partCheckpoint, name: name}
 	case len(dirs) != 3 || dirs[0] != runsName:
 	case dirs[2] == settingName:
-		return place{partSetting, dirs[1], name}
+		return location{partSetting, dirs[1], name}
 	case strings.HasPrefix(name, eventPrefix):
-		return place{partEvent, dirs[1], name}
+		return location{partEvent, dirs[1], name}
 	}
-	return place{}
+	return location{}
 }
 
 // isVariant reports whether a path is that of a checkpoint as some of the original's pages

@@ -17,9 +17,9 @@ import (
 // log, and each caller returns when that is as safe as its own would have been. An item that
 // came with an id is an event of its own, so that it is there once, whoever puts it in.
 const (
-	mostApart  = 4 // appends under way to a queue, from which on callers join
-	mostJoined = 64
-	joinedSize = 32 << 10 // bytes of the items that go in together
+	maxSeparate   = 4 // appends under way to a queue, from which on callers join
+	maxJoined     = 64
+	maxJoinedSize = 32 << 10 // bytes of the items that go in together
 )
 
 // joins are the queues of a store to which items are appended right now.
@@ -51,8 +51,8 @@ func (all *joins) Close() {
 
 // join is what is under way to a queue. The mu of joins guards it.
 type join struct {
-	apart   int // appends
-	waiting []*joiner
+	separate int // appends
+	waiting  []*joiner
 }
 
 // joiner is a caller whose item waits for others' appends.
@@ -80,8 +80,8 @@ func (q *Queue) put(ctx context.Context, entry events.Entry) (events.Offset, err
 		under = &join{}
 		all.of[key] = under
 	}
-	if under.apart < mostApart || j.size() > joinedSize {
-		under.apart++
+	if under.separate < maxSeparate || j.size() > maxJoinedSize {
+		under.separate++
 		all.running.Add(1)
 		all.mu.Unlock()
 		defer q.putWaiting(all, key)
@@ -111,7 +111,7 @@ func (q *Queue) putWaiting(all *joins, key joinKey) {
 		return
 	}
 	all.running.Done()
-	if under.apart--; under.apart == 0 {
+	if under.separate--; under.separate == 0 {
 		delete(all.of, key)
 	}
 }
@@ -119,7 +119,7 @@ func (q *Queue) putWaiting(all *joins, key joinKey) {
 // take removes those that go in together from those that wait. The caller holds the mu of joins.
 func (u *join) take() (list []*joiner) {
 	n, size := 0, 0
-	for n < min(len(u.waiting), mostJoined) && size+u.waiting[n].size() <= joinedSize {
+	for n < min(len(u.waiting), maxJoined) && size+u.waiting[n].size() <= maxJoinedSize {
 		size += u.waiting[n].size()
 		n++
 	}
