@@ -21,7 +21,7 @@ func TestUnstartable(t *testing.T) {
 		t.Helper()
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute/2) // a message that is offered eight times keeps it for minutes
 		defer stop()
-		c := command(ctx, store, "tally", "attend", "ci", "--until-empty", "-o", "jsonl")
+		c := command(ctx, store, "tally", "inbox", "run", "ci", "--until-empty", "-o", "jsonl")
 		c.Args = append(append(c.Args, "--open", "--"), args...)
 		text, err := c.Output()
 		if ctx.Err() != nil {
@@ -37,21 +37,21 @@ func TestUnstartable(t *testing.T) {
 	attend("cat")
 	t.Run("B-07 bounded when sent", func(t *testing.T) {
 		for _, flag := range []string{"--thread", "--type", "--from", "--expects"} {
-			c := command(t.Context(), store, "tally", "send", "ci", flag, strings.Repeat("y", 600))
+			c := command(t.Context(), store, "tally", "inbox", "send", "ci", flag, strings.Repeat("y", 600))
 			c.Stdin = strings.NewReader("hi\n")
 			out, err := c.CombinedOutput()
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() == 0 || !bytes.Contains(out, []byte("bytes, at most 512 are allowed")) {
 				t.Errorf("%s of 600 bytes: %v\n%s", flag, err, out)
 			}
 		}
-		if out := output(t, nil, store, "tally", "inbox", "ci", "-o", "jsonl"); out != "" {
+		if out := output(t, nil, store, "tally", "inbox", "ls", "ci", "-o", "jsonl"); out != "" {
 			t.Errorf("it was sent: %s", out)
 		}
 	})
 	t.Run("B-07 messages of before", func(t *testing.T) {
 		fields := []string{"thread", "id", "from", "type"}
 		output(t, strings.NewReader(longMessages(t, fields)), store, "tally", "append")
-		output(t, strings.NewReader("the one behind\n"), store, "tally", "send", "ci")
+		output(t, strings.NewReader("the one behind\n"), store, "tally", "inbox", "send", "ci")
 		out, _ := attend("cat")
 		type handed struct{ Outcome, Error string }
 		lines := jsonLines[handed](t, strings.NewReader(out))
@@ -63,16 +63,16 @@ func TestUnstartable(t *testing.T) {
 				t.Errorf("%s: %+v", fields[i], lines[i])
 			}
 		}
-		if told := output(t, nil, store, "tally", "inbox", "user", "-o", "jsonl"); strings.Count(told, `"malfunction":"refused"`) != 2 {
+		if told := output(t, nil, store, "tally", "inbox", "ls", "user", "-o", "jsonl"); strings.Count(told, `"malfunction":"refused"`) != 2 {
 			t.Errorf("the sender of the first and the last one is told %s", told)
 		}
 	})
 	t.Run("B-07 a command that is gone", func(t *testing.T) {
-		output(t, strings.NewReader("again\n"), store, "tally", "send", "ci")
+		output(t, strings.NewReader("again\n"), store, "tally", "inbox", "send", "ci")
 		if out, code := attend(filepath.Join(t.TempDir(), "none")); code != 127 {
 			t.Errorf("exit code %d, %s", code, out)
 		}
-		if out := output(t, nil, store, "tally", "inbox", "ci", "--unread", "-o", "jsonl"); strings.Count(out, "\n") != 1 {
+		if out := output(t, nil, store, "tally", "inbox", "ls", "ci", "--unread", "-o", "jsonl"); strings.Count(out, "\n") != 1 {
 			t.Errorf("unread are %s", out)
 		}
 	})

@@ -52,8 +52,8 @@ var allKinds = oldStore{
 	says: map[string]string{
 		"ls": "ls --sort last -o json", "trip": "show trip --all -o json", "conversation": "show conv --all -o json", "chat": "show history/chat --all -o json",
 		"panel": "show ses_1 --all -o json", "job": "show job/j1 --all -o json", "log": "log --all-sessions -o jsonl", "data": "log trip --raw", "runs": "runs trip -o json",
-		"cost": "cost -o json", "search": "search plum --all -o json", "docs": "docs ls -o json", "history": "docs history doc/a -o json", "revision": "cat doc/a@17",
-		"workflow": "cat workflow/release", "inbox": "inbox user -o json",
+		"cost": "cost -o json", "search": "search plum --all -o json", "docs": "doc ls -o json", "history": "doc log doc/a -o json", "revision": "doc cat doc/a@17",
+		"workflow": "doc cat workflow/release", "inbox": "inbox ls user -o json",
 	},
 	folds:   strings.Fields("trip trip-fork conv history/chat ses_1 job/j1 prompts"),
 	formats: strings.Fields("tallydir errata ailoop perstack tavern markdown"),

@@ -158,7 +158,7 @@ func TestCanaries(t *testing.T) {
 			h.hides(2, args...)
 		}
 		h.keys = both
-		h.hides(2, "put", "secret/x/y", h.path("proj/"+settingPath), "--create")
+		h.hides(2, "doc", "put", "secret/x/y", h.path("proj/"+settingPath), "--create")
 		h.keys = testkit.Canary("path")
 		h.hidesBut(2, testkit.Canary("path"), "secrets", "check")
 	})
@@ -228,8 +228,8 @@ func (h *hideout) tellNothing(keys string) {
 	}{
 		{0, "ls"}, {0, "jobs"}, {0, "show job/a"}, {0, "show job/a --all"}, {0, "show job/a --run r"}, {0, "show job/a --run r --step 1"}, {0, "runs job/a"}, {0, "runs job/a --tree"},
 		{0, "log job/a"}, {0, "log --all-sessions"}, {0, "search hello"}, {4, "search canary"}, {4, "search Zq8fW3kLm1"}, {4, "search canary --all"}, {0, "cost"}, {0, "stats"}, {0, "status"},
-		{0, "config"}, {0, "verify"}, {0, "quota"}, {0, "docs ls"}, {0, "docs history secret/a/r"}, {0, "docs links secret/a/r"}, {0, "cat secret/a/r"},
-		{0, "cat secret/a/r#1"}, {0, "docs diff secret/a/r #1 head"}, {0, "doctor"},
+		{0, "config"}, {0, "verify"}, {0, "quota"}, {0, "doc ls"}, {0, "doc log secret/a/r"}, {0, "doc links secret/a/r"}, {0, "doc cat secret/a/r"},
+		{0, "doc cat secret/a/r#1"}, {0, "doc diff secret/a/r #1 head"}, {0, "doctor"},
 	} {
 		for i, form := range [][]string{nil, {"-o", "json"}} {
 			h.keys = ""
@@ -242,7 +242,7 @@ func (h *hideout) tellNothing(keys string) {
 	h.hides(0, "log", "--all-sessions", "--raw")
 	h.hides(0, "export", "job/a", "--format", "html")
 	h.hides(0, "export", "job/a", "--format", "markdown")
-	h.hides(0, "__complete", "cat", "secret/")
+	h.hides(0, "__complete", "doc", "cat", "secret/")
 }
 
 // serve runs a server; stop asks for its metrics, kills it, and returns what it said and those.

@@ -133,7 +133,7 @@ var cases = []struct {
 		{run: "tally ls", has: []string{`transcript +4 .*cake-plan\n`}},
 	}},
 	{"26-snapshot-first", []caseStep{
-		{run: `f=$(ls "$HOME"/.claude/projects/-srv-shop/*.jsonl); cp "$f" all; head -1 all >"$f"; tally watch --once && cp all "$f" && tally watch --once && tally project --once`},
+		{run: `f=$(ls "$HOME"/.claude/projects/-srv-shop/*.jsonl); cp "$f" all; head -1 all >"$f"; tally watch --once && cp all "$f" && tally watch --once && tally daemon views --once`},
 		{run: "tally ls", has: []string{` 2026-08-01 10:00  shop `}},
 	}},
 	{"27-result-without-call", []caseStep{
@@ -199,7 +199,7 @@ func playCase(t *testing.T, name string, steps []caseStep) {
 	}
 	env := caseEnv(t, folder)
 	if !strings.Contains(steps[0].run, "tally watch") && !strings.Contains(steps[0].run, "tally import") {
-		runCase(t, env, caseStep{run: "tally watch --once && tally project --once"})
+		runCase(t, env, caseStep{run: "tally watch --once && tally daemon views --once"})
 	}
 	for i, step := range steps {
 		out := runCase(t, env, step)

@@ -141,11 +141,10 @@ func TestCompletionInShells(t *testing.T) {
 				{"tally show ctl\t", "<show><ctl=1B=5B2J=0Arm>"},
 				{"tally show evi\t", "<show><" + hostile + ">"},
 				{"tally show 'evi\t", "<show><" + hostile + ">"},
-				{"tally show evi\t--at sta\t", "<show><" + hostile + "><--at><start>"}, // Tab behind the id
+				{"tally show evi\t--tools bri\t", "<show><" + hostile + "><--tools><brief>"}, // Tab behind the id
 				{"tally show tw\td\t", "<show><two words>"},                            // two of them
-				{"tally show ord\t--at=sta\t", "<show><order-desk><--at=start>"},
-				{"tally show ord\t--thread g\t", "<show><order-desk><--thread><gpt 5>"},
-				{"tally log ord\tsta\t", "<log><order-desk><start..>"},
+				{"tally show ord\t--tools=bri\t", "<show><order-desk><--tools=brief>"},
+				{"tally queue a\tx", "<queue><add><x>"},
 				{"tally ls --sort cr\t", "<ls><--sort><created>"},
 				{"tally show fol\t", "<show><fol>"}, // a file is not a session
 				{"tally import fol\t", "<import><folder in work>"},
@@ -155,9 +154,6 @@ func TestCompletionInShells(t *testing.T) {
 					t.Errorf("%q calls tally with %s, want %s", line.keys, got, line.want)
 				}
 			}
-			sh.press("tally show order-desk --at " + c.tab)
-			sh.await("without the last turn")
-			sh.press("\x15")
 			sh.press("tally show " + c.tab)
 			sh.await("title")
 			if screen := sh.text(); strings.Contains(screen, "\x1b[2J") || strings.Contains(screen, "made-4)\n") {

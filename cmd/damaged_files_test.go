@@ -52,7 +52,7 @@ func TestDamagedLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		large := strings.Repeat("x", 200)
-		if s := ask(t, large, store, "put", "--save", "doc/a"); s.code != 7 {
+		if s := ask(t, large, store, "doc", "put", "--save", "doc/a"); s.code != 7 {
 			t.Fatalf("the limit does not hold: %d, %v", s.code, s)
 		}
 		for name, text := range map[string]string{
@@ -62,17 +62,17 @@ func TestDamagedLimits(t *testing.T) {
 			"the checksum":         strings.Replace(string(sound), `"crc32"`, `"crc02"`, 1),
 		} {
 			put(t, path, text)
-			for _, args := range [][]string{{"put", "--save", "doc/a"}, {"quota"}, {"quota", "owner:ann", "5"}, {"backup", filepath.Join(t.TempDir(), "b")}} {
+			for _, args := range [][]string{{"doc", "put", "--save", "doc/a"}, {"quota"}, {"quota", "owner:ann", "5"}, {"backup", filepath.Join(t.TempDir(), "b")}} {
 				if s := ask(t, large, store, args...); s.code != 5 || !strings.Contains(s.err, "limits.json") {
 					t.Errorf("%s: tally %v: code %d: %v", name, args, s.code, s)
 				}
 			}
-			if s := ask(t, "", store, "cat", "doc/a"); s.code != 4 {
+			if s := ask(t, "", store, "doc", "cat", "doc/a"); s.code != 4 {
 				t.Errorf("%s: it was written: %v", name, s)
 			}
 		}
 		owner(t, store)
-		if s := ask(t, large, store, "put", "--save", "doc/a"); s.code != 5 || !strings.Contains(s.err, "limits.json") {
+		if s := ask(t, large, store, "doc", "put", "--save", "doc/a"); s.code != 5 || !strings.Contains(s.err, "limits.json") {
 			t.Errorf("attached to an owner: code %d: %v", s.code, s)
 		}
 	})
@@ -81,7 +81,7 @@ func TestDamagedLimits(t *testing.T) {
 		path := filepath.Join(store, "limits.json")
 		output(t, nil, store, "tally", "append")
 		put(t, path, `{"version":1,"limits":{"store":100}}`+"\n")
-		if s := ask(t, strings.Repeat("x", 200), store, "put", "--save", "doc/a"); s.code != 7 {
+		if s := ask(t, strings.Repeat("x", 200), store, "doc", "put", "--save", "doc/a"); s.code != 7 {
 			t.Errorf("code %d: %v", s.code, s)
 		}
 		output(t, nil, store, "tally", "quota", "owner:ann", "5")
@@ -120,17 +120,17 @@ func TestLinkInTree(t *testing.T) {
 		if a := run("", "init", "--tavern"); a.code != 0 {
 			t.Fatal(a)
 		}
-		if a := run("one", "put", "--save", "doc/sub/x"); a.code != 0 {
+		if a := run("one", "doc", "put", "--save", "doc/sub/x"); a.code != 0 {
 			t.Fatal(a)
 		}
 		if err := errors.Join(os.Rename(filepath.Join(docs, "sub"), filepath.Join(docs, "was")), os.Symlink(outside, filepath.Join(docs, "sub"))); err != nil {
 			t.Fatal(err)
 		}
-		a := run("two", "put", "--save", "doc/sub/y")
+		a := run("two", "doc", "put", "--save", "doc/sub/y")
 		if a.code != 3 || !strings.Contains(a.err, "docs/sub") || strings.Contains(a.err, "deadline") || strings.Count(a.err, "WARN") > 1 {
 			t.Errorf("a write below the link: code %d: %v", a.code, a)
 		}
-		if a := run("three", "put", "--save", "doc/z"); a.code != 0 || strings.Count(a.err, "WARN") > 1 {
+		if a := run("three", "doc", "put", "--save", "doc/z"); a.code != 0 || strings.Count(a.err, "WARN") > 1 {
 			t.Errorf("a write elsewhere: code %d: %v", a.code, a)
 		}
 		if text, err := os.ReadFile(filepath.Join(docs, "z")); err != nil || string(text) != "three" {

@@ -171,7 +171,7 @@ func TestFullDiskIsReportedOnce(t *testing.T) {
 		defer mustRun(t, "umount", disk)
 		store := filepath.Join(disk, "store")
 		for _, stdin := range []string{"one", "two"} {
-			output(t, strings.NewReader(stdin), store, "tally", "put", "--save", "doc/a")
+			output(t, strings.NewReader(stdin), store, "tally", "doc", "put", "--save", "doc/a")
 		}
 		output(t, strings.NewReader(`{"role":"user","content":"plum"}`), store, "tally", "append", "s")
 		if a := ask(t, "", store, "status"); a.code != 0 || strings.Contains(a.out, "refused") {
@@ -191,7 +191,7 @@ func TestFullDiskIsReportedOnce(t *testing.T) {
 		status("in the reserve")
 		_ = exec.Command("dd", "if=/dev/zero", "of="+filepath.Join(disk, "all"), "bs=1M").Run() // ends when nothing is left
 		status("not a byte free")
-		looks := map[string]string{"ls": "plum", "docs ls": "doc/a", "cat doc/a": "two", "docs history doc/a": "@1", "search plum": "plum"}
+		looks := map[string]string{"ls": "plum", "doc ls": "doc/a", "doc cat doc/a": "two", "doc log doc/a": "@1", "search plum": "plum"}
 		check := func(when string) {
 			t.Helper()
 			for args, want := range looks {

@@ -24,7 +24,7 @@ import (
 const soon = time.Minute / 2
 
 // endures are commands that run until they are stopped.
-var endures = []string{"watch", "tend", "attend ci --open -- true", "work q -- true", "show s -f", "log s -f", "log --all-sessions -f", "docs watch", "inbox ci -f"}
+var endures = []string{"watch", "daemon run", "inbox run ci --open -- true", "queue work q -- true", "show s -f", "log s -f", "log --all-sessions -f", "doc watch", "inbox ls ci -f"}
 
 // A closed terminal ends every command that runs until it is stopped as SIGTERM does: the
 // store is left in order.
@@ -96,9 +96,9 @@ func signalled(t *testing.T, ctx context.Context, args string, sig syscall.Signa
 	t.Helper()
 	store := filepath.Join(t.TempDir(), "store")
 	output(t, strings.NewReader(`{"n":1}`), store, "tally", "append", "s")
-	output(t, strings.NewReader(""), store, "tally", "enqueue", "q")
+	output(t, strings.NewReader(""), store, "tally", "queue", "add", "q")
 	if strings.HasPrefix(args, "inbox") {
-		runTo(t, store, "attend", "ci", "--open", "--until-empty", "--", "true")
+		runTo(t, store, "inbox", "run", "ci", "--open", "--until-empty", "--", "true")
 	}
 	c := command(ctx, store, "tally", strings.Fields(args)...)
 	var errw bytes.Buffer

@@ -64,7 +64,7 @@ func (p place) run(code int, stdin string, args ...string) string {
 
 func (p place) item(id string) itemLine {
 	p.t.Helper()
-	list := jsonLines[itemLine](p.t, strings.NewReader(p.run(0, "", "queue", "q", id, "-o", "jsonl")))
+	list := jsonLines[itemLine](p.t, strings.NewReader(p.run(0, "", "queue", "show", "q", id, "-o", "jsonl")))
 	if len(list) != 1 {
 		p.t.Fatalf("%d items are %s", len(list), id)
 	}
@@ -75,10 +75,10 @@ func (p place) item(id string) itemLine {
 func TestWorkLine(t *testing.T) {
 	testkit.NotUnderRace(t)
 	places(t, func(p place) {
-		p.run(0, "", "enqueue", "q", "--configure", "--lease", "300ms", "--max-attempts", "3")
+		p.run(0, "", "queue", "add", "q", "--configure", "--lease", "300ms", "--max-attempts", "3")
 		p.t.Run("D-46 a process for an item, with it as input, and its output as the result", func(t *testing.T) {
-			p.run(0, `{"n": 1.0}`, "enqueue", "q", "--whole", "--id", "a")
-			p.run(0, "", "work", "q", "--once", "--worker", "w", "--", "sh", "-c", `cat > a.in; echo "{\"did\":\"$TALLY_QUEUE $TALLY_ITEM $TALLY_ATTEMPT\"}"`)
+			p.run(0, `{"n": 1.0}`, "queue", "add", "q", "--whole", "--id", "a")
+			p.run(0, "", "queue", "work", "q", "--once", "--worker", "w", "--", "sh", "-c", `cat > a.in; echo "{\"did\":\"$TALLY_QUEUE $TALLY_ITEM $TALLY_ATTEMPT\"}"`)
 			got := p.item("a")
 			result, _ := got.Tries[0].Result.(map[string]any)
 			if in, err := os.ReadFile(filepath.Join(p.dir, "a.in")); got.State != "done" || result["did"] != "q a 1" || string(in) != `{"n": 1.0}` {
@@ -86,16 +86,16 @@ func TestWorkLine(t *testing.T) {
 			}
 		})
 		p.t.Run("D-46 the lease is renewed while the process lives", func(t *testing.T) {
-			p.run(0, "x", "enqueue", "q", "--whole", "--id", "long")
-			p.run(0, "", "work", "q", "--once", "--worker", "w", "--", "sleep", "1")
+			p.run(0, "x", "queue", "add", "q", "--whole", "--id", "long")
+			p.run(0, "", "queue", "work", "q", "--once", "--worker", "w", "--", "sleep", "1")
 			if got := p.item("long"); got.State != "done" || len(got.Tries) != 1 {
 				t.Errorf("%+v", got)
 			}
 		})
 		p.t.Run("D-46 the item of a process that dies, or of a worker that does, is handed out again", func(t *testing.T) {
-			p.run(0, "x", "enqueue", "q", "--whole", "--id", "dies")
-			p.run(1, "", "work", "q", "--once", "--worker", "first", "--", "sh", "-c", "kill -KILL $$")
-			killed := p.command("", "work", "q", "--worker", "second", "--", "sh", "-c", "touch begun; sleep 2")
+			p.run(0, "x", "queue", "add", "q", "--whole", "--id", "dies")
+			p.run(1, "", "queue", "work", "q", "--once", "--worker", "first", "--", "sh", "-c", "kill -KILL $$")
+			killed := p.command("", "queue", "work", "q", "--worker", "second", "--", "sh", "-c", "touch begun; sleep 2")
 			if err := killed.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestWorkLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = killed.Wait()
-			p.run(0, "", "work", "q", "--once", "--worker", "third", "--", "true")
+			p.run(0, "", "queue", "work", "q", "--once", "--worker", "third", "--", "true")
 			got := p.item("dies")
 			var tries []string
 			for _, try := range got.Tries {
@@ -127,14 +127,14 @@ func TestAssertionLine(t *testing.T) {
 			ran := filepath.Join(p.dir, "ran")
 			p.run(0, "", "agent", "new", "Kettle", "--id", id, "--assignment", text)
 			p.run(0, "", "agent", "commit", "kettle", "It boils", "--assertion", "touch ran; exit 3")
-			p.run(0, text, "put", "doc/"+text, "--create")
-			p.run(0, text, "enqueue", "q", "--whole", "--id", text)
-			p.run(0, "", "enqueue", "q", "--configure", "--on-empty", text)
-			p.run(0, text, "send", id, "--from", "user")
+			p.run(0, text, "doc", "put", "doc/"+text, "--create")
+			p.run(0, text, "queue", "add", "q", "--whole", "--id", text)
+			p.run(0, "", "queue", "add", "q", "--configure", "--on-empty", text)
+			p.run(0, text, "inbox", "send", id, "--from", "user")
 			for _, looks := range [][]string{
-				{"agents"}, {"agents", "kettle"}, {"agents", "kettle", "-o", "json"}, {"show", "agent/" + id}, {"cat", "agent/" + id}, {"docs", "ls"}, {"queue"}, {"queue", "q"}, {"queue", "q", text}, {"inbox", id},
-				{"flows"}, {"status"}, {"verify"}, {"ls"}, {"tend", "--once"}, {"agent", "state", "kettle", "working"}, {"export", "--all", "--format", "tavern", "-C", filepath.Join(p.dir, "out")},
-				{"import", filepath.Join(p.dir, "out")}, {"agent", "verify", "kettle", "--begin", "It boils"}, {"work", "q", "--once", "--", "true", text}, {"attend", id, "--until-empty", "--", "true", text}, {"work", "q", "--until-empty", "--", "true"},
+				{"agent", "ls"}, {"agent", "show", "kettle"}, {"agent", "show", "kettle", "-o", "json"}, {"show", "agent/" + id}, {"doc", "cat", "agent/" + id}, {"doc", "ls"}, {"queue", "ls"}, {"queue", "ls", "q"}, {"queue", "show", "q", text}, {"inbox", "ls", id},
+				{"flow", "ls"}, {"status"}, {"verify"}, {"ls"}, {"daemon", "run", "--once"}, {"agent", "state", "kettle", "working"}, {"export", "--all", "--format", "tavern", "-C", filepath.Join(p.dir, "out")},
+				{"import", filepath.Join(p.dir, "out")}, {"agent", "verify", "kettle", "--begin", "It boils"}, {"queue", "work", "q", "--once", "--", "true", text}, {"inbox", "run", id, "--until-empty", "--", "true", text}, {"queue", "work", "q", "--until-empty", "--", "true"},
 			} {
 				p.run(0, "", looks...)
 				if _, err := os.Stat(ran); !os.IsNotExist(err) {
@@ -151,7 +151,7 @@ func TestAssertionLine(t *testing.T) {
 			}
 			p.run(0, "", "agent", "commit", "kettle", "It ends", "--assertion", "sleep 100")
 			p.run(1, "", "agent", "verify", "kettle", "--run", "It ends", "-y", "--timeout", "50ms")
-			if out := p.run(0, "", "agents", "kettle"); !strings.Contains(out, "not over after 50ms") {
+			if out := p.run(0, "", "agent", "show", "kettle"); !strings.Contains(out, "not over after 50ms") {
 				t.Errorf("%s", out)
 			}
 		})

@@ -26,7 +26,7 @@ func TestNamesInErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	runCase(t, env, caseStep{run: "tally append '" + session + "' <turn && echo text | tally put --create '" + doc + "'"})
+	runCase(t, env, caseStep{run: "tally append '" + session + "' <turn && echo text | tally doc put --create '" + doc + "'"})
 	for _, c := range []struct {
 		run, named string
 	}{
@@ -46,16 +46,16 @@ func TestNamesInErrors(t *testing.T) {
 		{"tally append 'S' <other", ""},
 		{"tally append 'S' <rewind", ""},
 		{"tally append 'S' <subject", session},
-		{"tally cat 'D' --at '#9'", "plans/a b.md"},
-		{"tally cat 'doc/none/a b.md'", "none/a b.md"},
-		{"echo x | tally put 'D' --create", "plans/a b.md"},
-		{"echo x | tally put 'D' --base @99", "plans/a b.md"},
-		{"tally docs diff 'D' '#1' '#7'", "plans/a b.md"},
-		{"tally docs history 'doc/none/a b.md'", "none/a b.md"},
-		{"tally rm 'doc/none/a b.md'", "none/a b.md"},
-		{"tally mv 'doc/none/a b.md' 'doc/x'", "none/a b.md"},
+		{"tally doc cat 'D' --at '#9'", "plans/a b.md"},
+		{"tally doc cat 'doc/none/a b.md'", "none/a b.md"},
+		{"echo x | tally doc put 'D' --create", "plans/a b.md"},
+		{"echo x | tally doc put 'D' --base @99", "plans/a b.md"},
+		{"tally doc diff 'D' '#1' '#7'", "plans/a b.md"},
+		{"tally doc log 'doc/none/a b.md'", "none/a b.md"},
+		{"tally doc rm 'doc/none/a b.md'", "none/a b.md"},
+		{"tally doc mv 'doc/none/a b.md' 'doc/x'", "none/a b.md"},
 		{"tally export 'S' --format errata -C out", session},
-		{"tally inbox 'no body'", "no body"},
+		{"tally inbox ls 'no body'", "no body"},
 	} {
 		t.Run("B-26 "+c.run, func(t *testing.T) {
 			run := strings.NewReplacer("'S'", "'"+session+"'", "'D'", "'"+doc+"'").Replace(c.run)

@@ -27,10 +27,10 @@ func TestReadingMakesNothing(t *testing.T) {
 			}{{"ls", 0}, {"cost", 0}, {"stats", 0}, {"stats s", 4}, {"search word", 4}, {"show last", 4}, {"show s", 4}, {"log --all-sessions", 0}, {"log s", 4}, {"cost s", 4}, {"runs s", 4}, {"runs s --tree", 4}, {"jobs", 0}, {"jobs --status running", 0}, {"show job/s --run r --step 1", 4}, {"diff s #1 #2", 4},
 				{"export s --format ailoop -o out", 4}, {"verify", 0}, {"status", 0}, {"doctor", 0}, {"doctor --mend --verify", 0}, {"backup backups", 4},
 				{"fork s --at #1", 4}, {"rewind s --to #1", 4}, {"undo s", 4}, {"redo s", 4},
-				{"cat doc/a", 4}, {"docs ls", 0}, {"docs ls --leases", 0}, {"docs history doc/a", 4}, {"docs diff doc/a", 4}, {"docs links doc/a", 4}, {"docs backlinks doc/a", 0},
-				{"agents", 0}, {"agents kettle", 4}, {"agent state kettle working", 4}, {"flows", 0}, {"flows f", 4}, {"flow move f test", 4}, {"flow start w", 4},
-				{"rm doc/a --base @1", 4}, {"mv doc/a b", 4}, {"put doc/a /dev/null --base @1", 4},
-				{"inbox user", 0}, {"inbox user --unread", 0}, {"inbox agent", 4}, {"seen agent last", 4}, {"queue", 0}, {"queue q", 4}, {"queue q i", 4}, {"requeue q i", 4}} {
+				{"doc cat doc/a", 4}, {"doc ls", 0}, {"doc ls --leases", 0}, {"doc log doc/a", 4}, {"doc diff doc/a", 4}, {"doc links doc/a", 4}, {"doc links doc/a --back", 0},
+				{"agent ls", 0}, {"agent show kettle", 4}, {"agent state kettle working", 4}, {"flow ls", 0}, {"flow show f", 4}, {"flow move f test", 4}, {"flow start w", 4},
+				{"doc rm doc/a --base @1", 4}, {"doc mv doc/a b", 4}, {"doc put doc/a /dev/null --base @1", 4},
+				{"inbox ls user", 0}, {"inbox ls user --unread", 0}, {"inbox ls agent", 4}, {"inbox ack agent last", 4}, {"queue ls", 0}, {"queue ls q", 4}, {"queue show q i", 4}, {"queue retry q i", 4}} {
 				cmd := exec.Command(filepath.Join(bin, "tally"), append(strings.Fields(c.args), where...)...)
 				cmd.Dir = project
 				cmd.Env = []string{"HOME=" + home, "TMPDIR=" + temp, "PATH=" + os.Getenv("PATH")}

@@ -39,7 +39,7 @@ func TestPersonalCanaries(t *testing.T) {
 		if testkit.Soak() {
 			h.tellProject()
 		}
-		for _, args := range []string{"status", "docs ls", "tend --once"} {
+		for _, args := range []string{"status", "doc ls", "daemon run --once"} {
 			h.hides(0, strings.Fields(args)...)
 		}
 	})
@@ -112,8 +112,8 @@ func personalProject(t *testing.T, dir string) {
 // tellProject runs what looks at a project, as text and as JSON.
 func (h *hideout) tellProject() {
 	h.t.Helper()
-	for _, args := range []string{"ls", "status", "config", "stats", "verify", "quota", "doctor", "docs ls", "agents", "flows", "queue", "queue q", "inbox 6f9619ff-8b86-d011-b42d-00c04fc964ff",
-		"show talk", "log talk", "log --all-sessions", "search hello", "transcripts", "cat doc/plan"} {
+	for _, args := range []string{"ls", "status", "config", "stats", "verify", "quota", "doctor", "doc ls", "agent ls", "flow ls", "queue ls", "queue ls q", "inbox ls 6f9619ff-8b86-d011-b42d-00c04fc964ff",
+		"show talk", "log talk", "log --all-sessions", "search hello", "transcript ls", "doc cat doc/plan"} {
 		h.hides(0, strings.Fields(args)...)
 		h.hides(0, append(strings.Fields(args), "-o", "json")...)
 	}

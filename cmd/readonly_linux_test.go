@@ -18,12 +18,12 @@ func TestReadOnlyMedium(t *testing.T) {
 		testkit.Needs(t, os.Getuid() == 0, "root, to mount a directory")
 		dir, mounted := filepath.Join(t.TempDir(), "store"), t.TempDir()
 		output(t, strings.NewReader(`{"role":"user","content":"plum"}`), dir, "tally", "append", "s")
-		output(t, strings.NewReader("one\n"), dir, "tally", "put", "--save", "doc/a")
+		output(t, strings.NewReader("one\n"), dir, "tally", "doc", "put", "--save", "doc/a")
 		others, err := filepath.Glob(filepath.Join(os.TempDir(), "tally-read-only-*")) // of processes that were killed
 		if err != nil {
 			t.Fatal(err)
 		}
-		looks := map[string]string{"ls": "plum", "show s": "plum", "search plum": "plum", "log s": "plum", "cat doc/a": "one", "docs ls": "doc/a", "docs history doc/a": "@2", "cost": "", "export s --format markdown": "plum", "verify": "match the log", "agents": ""}
+		looks := map[string]string{"ls": "plum", "show s": "plum", "search plum": "plum", "log s": "plum", "doc cat doc/a": "one", "doc ls": "doc/a", "doc log doc/a": "@2", "cost": "", "export s --format markdown": "plum", "verify": "match the log", "agent ls": ""}
 		before := make(map[string]answer)
 		for args := range looks {
 			before[args] = ask(t, "", dir, strings.Fields(args)...)
@@ -45,7 +45,7 @@ func TestReadOnlyMedium(t *testing.T) {
 		if a := ask(t, "", mounted, "export", "--all", "--format", "tallydir", "-C", out); a.code != 0 || strings.Count(a.err, "WARN") != 1 {
 			t.Errorf("export: code %d: %v", a.code, a)
 		}
-		for _, args := range []string{"put --save doc/b", "append s", "rm doc/a -y", "fork s --at #1", "quota store 5MiB", "rebuild"} {
+		for _, args := range []string{"doc put --save doc/b", "append s", "doc rm doc/a -y", "fork s --at #1", "quota store 5MiB", "rebuild"} {
 			if a := ask(t, `{"role":"user","content":"x"}`, mounted, strings.Fields(args)...); a.code != 7 || !strings.Contains(a.err, "read-only") {
 				t.Errorf("%s: code %d: %v", args, a.code, a)
 			}

@@ -35,7 +35,7 @@ func TestViewsOfLargeStore(t *testing.T) {
 	server := peakMemory(t, command(t.Context(), store, "tally", "status"))
 
 	began := time.Now()
-	c := command(t.Context(), store, "tally", "project", "--once", "--progress", "none")
+	c := command(t.Context(), store, "tally", "daemon", "views", "--once", "--progress", "none")
 	used := peakMemory(t, c)
 	t.Logf("%d events: both views in %v; peak memory %d MB, of a process that only opens the store %d MB",
 		count, time.Since(began).Round(time.Millisecond), used>>20, server>>20)

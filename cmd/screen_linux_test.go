@@ -12,13 +12,13 @@ import (
 // A mark says whether a terminal got what is stored.
 func TestMarkOfADocument(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
-	output(t, strings.NewReader("plain\n"), store, "tally", "put", "doc/plain", "--create")
-	output(t, strings.NewReader(evil), store, "tally", "put", "doc/evil", "--create")
+	output(t, strings.NewReader("plain\n"), store, "tally", "doc", "put", "doc/plain", "--create")
+	output(t, strings.NewReader(evil), store, "tally", "doc", "put", "doc/evil", "--create")
 	for name, want := range map[string]string{"plain": `"direct":true`, "evil": `"direct":false`} {
-		if screen, _ := onTerminal(t, 200, 50, looking(t, store, []string{"PAGER="}, "cat", "doc/"+name, "--mark")); !strings.Contains(screen, want) {
+		if screen, _ := onTerminal(t, 200, 50, looking(t, store, []string{"PAGER="}, "doc", "cat", "doc/"+name, "--mark")); !strings.Contains(screen, want) {
 			t.Errorf("%s: %q does not say %s", name, screen, want)
 		}
-		if piped, err := looking(t, store, nil, "cat", "doc/"+name, "--mark").CombinedOutput(); err != nil || !strings.Contains(string(piped), `"direct":true`) {
+		if piped, err := looking(t, store, nil, "doc", "cat", "doc/"+name, "--mark").CombinedOutput(); err != nil || !strings.Contains(string(piped), `"direct":true`) {
 			t.Errorf("%s in a pipe: %v, %q", name, err, piped)
 		}
 	}
@@ -38,8 +38,8 @@ func TestNothingMovesTheCursorOfATerminal(t *testing.T) {
 		"show " + id, "show " + id + " --all", "show " + id + " --tools full", "show " + id + " --raw", "show " + id + " -o json", "show " + id + " --last 1",
 		"show " + id + " --run run" + evil, "show " + id + " --run run" + evil + " --raw", "show " + panel, "show " + panel + " -o json", "show " + panel + " --raw",
 		"runs " + id, "runs " + panel + " -o json", "diff " + id + " @2 @4", "diff " + id + " @2 @4 -o json", "cost " + id, "cost --by model", "cost -o json",
-		"rewind " + panel, "rewind " + id + " --to #1 -n", "docs ls --leases", "docs ls --leases -o json", "docs history doc/" + id, "docs history doc/" + id + " -o jsonl", "docs diff doc/" + id, "docs diff doc/" + id + " -o json", "docs links doc/" + id,
-		"docs watch --after @0 --limit 2", "docs watch --after @0 --limit 2 -o json", "cat doc/" + id + " --mark", "cat doc/" + id + "@2 -o json", "cat doc/" + id + " -o json", "put doc/" + id + " --base @1",
+		"rewind " + panel, "rewind " + id + " --to #1 -n", "doc ls --leases", "doc ls --leases -o json", "doc log doc/" + id, "doc log doc/" + id + " -o jsonl", "doc diff doc/" + id, "doc diff doc/" + id + " -o json", "doc links doc/" + id,
+		"doc watch --after @0 --limit 2", "doc watch --after @0 --limit 2 -o json", "doc cat doc/" + id + " --mark", "doc cat doc/" + id + "@2 -o json", "doc cat doc/" + id + " -o json", "doc put doc/" + id + " --base @1",
 		"status", "status -o json", "verify", "export " + panel + " --format ailoop -o json -C " + t.TempDir(), "show no" + evil, "show " + id + " --at " + evil,
 	} {
 		t.Run(strings.ToValidUTF8(line[:strings.IndexAny(line+"  ", " ")], ""), func(t *testing.T) {

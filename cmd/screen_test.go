@@ -44,9 +44,9 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		{"tally", "export", escaped, "-o", filepath.Join(t.TempDir(), "out"), "--format", "tallydir"}, {"tally", "export", panelID, "-o", filepath.Join(t.TempDir(), "out"), "--format", "errata"}, {"tally", "export", "--all", "-o", filepath.Join(t.TempDir(), "a"), "--format", evil},
 		{"tally", "export", escaped, "--format", "markdown", "--rewound"}, {"tally", "export", escaped, "--format", "html", "--rewound"}, {"tally", "export", panelID, "--format", "markdown"}, {"tally", "export", panelID, "--format", "html"},
 		{"tally", "import", filepath.Join(t.TempDir(), strings.ReplaceAll(evil, "\x00", ""))}, {"tally", "append", "a" + evil}, {"tally", "rebuild"},
-		{"tally", "docs", "ls", "--leases"}, {"tally", "docs", "history", "doc/" + escaped}, {"tally", "docs", "diff", "doc/" + escaped}, {"tally", "docs", "links", "doc/" + escaped}, {"tally", "docs", "backlinks", "doc/" + escaped},
-		{"tally", "docs", "watch", "--after", "@0", "--limit", "2"}, {"tally", "cat", "doc/no" + evil}, {"tally", "cat", "doc/" + escaped, "--at", evil}, {"tally", "put", "doc/" + escaped, "--base", "@1"}, {"tally", "put", "doc/" + evil, evil, "--create"},
-		{"tally", "put", "doc/a", "--create", "--link", evil}, {"tally", "mv", "doc/" + escaped, "n" + evil}, {"tally", "rm", "doc/n" + evil}, {"tally", "rm", "doc/n" + evil, "-y"}, {"tally", "docs", evil},
+		{"tally", "doc", "ls", "--leases"}, {"tally", "doc", "log", "doc/" + escaped}, {"tally", "doc", "diff", "doc/" + escaped}, {"tally", "doc", "links", "doc/" + escaped}, {"tally", "doc", "links", "--back", "doc/" + escaped},
+		{"tally", "doc", "watch", "--after", "@0", "--limit", "2"}, {"tally", "doc", "cat", "doc/no" + evil}, {"tally", "doc", "cat", "doc/" + escaped, "--at", evil}, {"tally", "doc", "put", "doc/" + escaped, "--base", "@1"}, {"tally", "doc", "put", "doc/" + evil, evil, "--create"},
+		{"tally", "doc", "put", "doc/a", "--create", "--link", evil}, {"tally", "doc", "mv", "doc/" + escaped, "n" + evil}, {"tally", "doc", "rm", "doc/n" + evil}, {"tally", "doc", "rm", "doc/n" + evil, "-y"}, {"tally", "doc", evil},
 	}
 	shown := 0
 	for _, call := range calls {

@@ -35,7 +35,7 @@ func TestTeamIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.servePlain()
-	beside := k.program(filepath.Join(k.bin, "tally"), "tend", "--store", k.store, "--log-level", "error")
+	beside := k.program(filepath.Join(k.bin, "tally"), "daemon", "run", "--store", k.store, "--log-level", "error")
 	if err := beside.Start(); err != nil {
 		t.Fatal(err)
 	}

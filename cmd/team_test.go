@@ -133,12 +133,12 @@ func mustAppear(t *testing.T, path string) {
 // enqueue puts items into a queue.
 func enqueue(t *testing.T, store, queue string, args ...string) {
 	t.Helper()
-	output(t, strings.NewReader("x\n"), store, "tally", append([]string{"enqueue", queue, "--whole"}, args...)...)
+	output(t, strings.NewReader("x\n"), store, "tally", append([]string{"queue", "add", queue, "--whole"}, args...)...)
 }
 
 func itemOf(t *testing.T, store, queue, id string) itemLine {
 	t.Helper()
-	list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", queue, id, "-o", "jsonl")))
+	list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", "ls", queue, id, "-o", "jsonl")))
 	if len(list) != 1 {
 		t.Fatalf("%d items are %s", len(list), id)
 	}
@@ -160,15 +160,15 @@ func TestKillWorker(t *testing.T) {
 	t.Parallel()
 	store, path := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "w")
 	owner(t, store)
-	output(t, nil, store, "tally", "enqueue", "q", "--configure", "--lease", "500ms")
+	output(t, nil, store, "tally", "queue", "add", "q", "--configure", "--lease", "500ms")
 	enqueue(t, store, "q", "--id", "killed")
-	w := doing(t, store, "work", "q", "--worker", "first", "--", "sh", "-c", waits(path, "echo late"))
+	w := doing(t, store, "queue", "work", "q", "--worker", "first", "--", "sh", "-c", waits(path, "echo late"))
 	mustAppear(t, path+".begun.killed")
 	if item := itemOf(t, store, "q", "killed"); item.State != "claimed" || item.Worker != "first" {
 		t.Errorf("while it is worked on it is %+v", item)
 	}
 	w.end(t, syscall.SIGKILL)
-	other := doing(t, store, "work", "q", "--worker", "second", "--", "sh", "-c", `test $TALLY_ITEM != killed || { echo done; exit; }; `+waits(path, "echo done"))
+	other := doing(t, store, "queue", "work", "q", "--worker", "second", "--", "sh", "-c", `test $TALLY_ITEM != killed || { echo done; exit; }; `+waits(path, "echo done"))
 	if l := other.next(t); l.ID != "killed" || l.Outcome != "completed" || l.Attempt != 2 {
 		t.Errorf("the second worker says %+v", l)
 	}
@@ -209,8 +209,8 @@ func TestKillStoppedWorker(t *testing.T) {
 	}
 	store, path := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "w")
 	owner(t, store)
-	output(t, nil, store, "tally", "enqueue", "q", "--configure", "--lease", "300ms")
-	slow := doing(t, store, "work", "q", "--worker", "slow", "--", "sh", "-c", waits(path, "echo slow"))
+	output(t, nil, store, "tally", "queue", "add", "q", "--configure", "--lease", "300ms")
+	slow := doing(t, store, "queue", "work", "q", "--worker", "slow", "--", "sh", "-c", waits(path, "echo slow"))
 	for n := range trials {
 		id := fmt.Sprint("i", n)
 		enqueue(t, store, "q", "--id", id)
@@ -221,7 +221,7 @@ func TestKillStoppedWorker(t *testing.T) {
 		if err := os.WriteFile(path+".go."+id, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		runTo(t, store, "work", "q", "--once", "--worker", "fast", "--", "echo", "fast")
+		runTo(t, store, "queue", "work", "q", "--once", "--worker", "fast", "--", "echo", "fast")
 		if err := slow.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
@@ -250,19 +250,19 @@ func TestKillOwnerUnderWork(t *testing.T) {
 	defer cancel()
 	store, path := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "ran")
 	first := mustServe(t, ctx, store)
-	output(t, nil, store, "tally", "enqueue", "q", "--configure", "--lease", "2s", "--max-attempts", "100")
-	runTo(t, store, "attend", "ci", "--open", "--until-empty", "--", "true")
+	output(t, nil, store, "tally", "queue", "add", "q", "--configure", "--lease", "2s", "--max-attempts", "100")
+	runTo(t, store, "inbox", "run", "ci", "--open", "--until-empty", "--", "true")
 	for n := range each {
 		if n%4 == 0 {
-			output(t, strings.NewReader(fmt.Sprint(n)), store, "tally", "send", "ci")
+			output(t, strings.NewReader(fmt.Sprint(n)), store, "tally", "inbox", "send", "ci")
 		}
 	}
-	output(t, strings.NewReader(strings.Repeat("x\n", each)), store, "tally", "enqueue", "q", "--id", "i")
+	output(t, strings.NewReader(strings.Repeat("x\n", each)), store, "tally", "queue", "add", "q", "--id", "i")
 	var doers []*doer
 	for n := range 3 {
-		doers = append(doers, doing(t, store, "work", "q", "--jobs", "2", "--worker", fmt.Sprint("w", n), "--", "sh", "-c", "sleep 0.05"))
+		doers = append(doers, doing(t, store, "queue", "work", "q", "--jobs", "2", "--worker", fmt.Sprint("w", n), "--", "sh", "-c", "sleep 0.05"))
 	}
-	attends := doing(t, store, "attend", "ci", "--", "sh", "-c", "sleep 0.05; cat >> "+path+"; echo >> "+path)
+	attends := doing(t, store, "inbox", "run", "ci", "--", "sh", "-c", "sleep 0.05; cat >> "+path+"; echo >> "+path)
 	owner := first
 	var killing sync.WaitGroup
 	killing.Go(func() {
@@ -309,7 +309,7 @@ func TestKillOwnerUnderWork(t *testing.T) {
 	}
 	mustBeInOrder(t, path, each)
 	owner.kill()
-	if list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", "q", "--state", "done", "-o", "jsonl"))); len(list) != each {
+	if list := jsonLines[itemLine](t, strings.NewReader(output(t, nil, store, "tally", "queue", "ls", "q", "--state", "done", "-o", "jsonl"))); len(list) != each {
 		t.Errorf("%d items are done, %d were put in", len(list), each)
 	}
 	output(t, nil, store, "tally", "verify")
@@ -328,7 +328,7 @@ func TestKillOwnerUnderSends(t *testing.T) {
 	defer cancel()
 	store := filepath.Join(t.TempDir(), "store")
 	owner := mustServe(t, ctx, store)
-	runTo(t, store, "attend", "ci", "--open", "--until-empty", "--", "true")
+	runTo(t, store, "inbox", "run", "ci", "--open", "--until-empty", "--", "true")
 	said := func(stdin io.Reader, verb, to string) (ids []string) {
 		c := command(ctx, store, "tally", verb, to, "-o", "jsonl", "--log-level", "error")
 		var out, errw bytes.Buffer
@@ -348,7 +348,7 @@ func TestKillOwnerUnderSends(t *testing.T) {
 	for w := range 3 {
 		all.Go(func() {
 			for n := w; n < messages; n += 3 {
-				ids := said(strings.NewReader(fmt.Sprint(n)), "send", "ci")
+				ids := said(strings.NewReader(fmt.Sprint(n)), "inbox", "send", "ci")
 				mu.Lock()
 				sent = append(sent, ids...)
 				mu.Unlock()
@@ -359,7 +359,7 @@ func TestKillOwnerUnderSends(t *testing.T) {
 	in, lines := io.Pipe()
 	all.Go(func() {
 		defer in.Close()
-		put = said(in, "enqueue", "q")
+		put = said(in, "queue", "add", "q")
 	})
 	for n := range messages {
 		<-progress
@@ -378,10 +378,10 @@ func TestKillOwnerUnderSends(t *testing.T) {
 		}
 		return ids
 	}
-	if got := listed("queue", "q"); len(put) != items || !slices.Equal(got, put) {
+	if got := listed("queue", "ls", "q"); len(put) != items || !slices.Equal(got, put) {
 		t.Errorf("%d items are there, %d were put in, and %d said", len(got), items, len(put))
 	}
-	got := listed("inbox", "ci", "--limit", fmt.Sprint(2*messages))
+	got := listed("inbox", "ls", "ci", "--limit", fmt.Sprint(2*messages))
 	slices.Sort(got)
 	if slices.Sort(sent); len(sent) != messages || !slices.Equal(got, sent) {
 		t.Errorf("%d messages are there, %d were sent, and %d said", len(got), messages, len(sent))
@@ -423,8 +423,8 @@ func BenchmarkWork(b *testing.B) {
 	}
 	defer begun.Close()
 	w := command(ctx, store, "tally")
-	w.Args = []string{w.Args[0], "work", "--store", store, "q", "--", "sh", "-c", "echo x > " + fifo}
-	put := command(ctx, store, "tally", "enqueue", "q", "-o", "jsonl")
+	w.Args = []string{w.Args[0], "queue", "work", "--store", store, "q", "--", "sh", "-c", "echo x > " + fifo}
+	put := command(ctx, store, "tally", "queue", "add", "q", "-o", "jsonl")
 	in, err := put.StdinPipe()
 	if err != nil {
 		b.Fatal(err)

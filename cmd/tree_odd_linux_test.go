@@ -111,7 +111,7 @@ func TestTreeOdd(t *testing.T) {
 		t.Errorf("rebuild took in %v", n)
 	}
 
-	c := k.program(filepath.Join(bin, "tally"), "put", "doc/x.txt", filepath.Join(k.project, "tally.toml"), "--create", "--store", k.store+"-other")
+	c := k.program(filepath.Join(bin, "tally"), "doc", "put", "doc/x.txt", filepath.Join(k.project, "tally.toml"), "--create", "--store", k.store+"-other")
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), k.store) {
 		t.Errorf("two stores in one folder: %v, %s", err, out)
 	}

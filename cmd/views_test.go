@@ -106,7 +106,7 @@ func TestKillProjector(t *testing.T) {
 		return c
 	}, func() { mustVerify(t, command(t.Context(), store, "tally", "verify")) })
 	output(t, strings.NewReader(text), store, "tally", "append", "-o", "jsonl")
-	output(t, nil, store, "tally", "project", "--once")
+	output(t, nil, store, "tally", "daemon", "views", "--once")
 	mustVerify(t, command(t.Context(), store, "tally", "verify"))
 	mustBeCaughtUp(t, output(t, nil, store, "tally", "status", "-o", "json"))
 }
@@ -142,7 +142,7 @@ func TestKillRebuild(t *testing.T) {
 	}
 	store := filepath.Join(t.TempDir(), "store")
 	output(t, strings.NewReader(tale("s", 9, 300)), store, "tally", "append", "-o", "jsonl")
-	output(t, nil, store, "tally", "project", "--once")
+	output(t, nil, store, "tally", "daemon", "views", "--once")
 	want := output(t, nil, store, "tally", "ls", "-o", "jsonl")
 	killAll(t, kills, func(int) *exec.Cmd { return command(t.Context(), store, "tally", "rebuild") }, func() {
 		if got := output(t, nil, store, "tally", "ls", "-o", "jsonl"); got != want {
@@ -168,7 +168,7 @@ func TestTwoProjectors(t *testing.T) {
 		return c
 	}
 	project := func() *exec.Cmd {
-		c := run("tally", "project")
+		c := run("tally", "daemon", "views")
 		c.Stderr = &bytes.Buffer{}
 		if err := c.Start(); err != nil {
 			t.Fatal(err)

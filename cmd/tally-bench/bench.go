@@ -90,10 +90,10 @@ The ratios compare figures of one run. Quote medians of several, on an idle mach
 	return cmd
 }
 
-// worker is the verb work of tally, which startWork runs in a process of its own.
+// worker returns the command queue of tally. startWork runs queue work in a process of its own.
 func worker(a *cmdutil.App) *cobra.Command {
 	verbs := team.Commands(a)
-	work := verbs[slices.IndexFunc(verbs, func(verb *cobra.Command) bool { return verb.Name() == workVerb })]
+	work := verbs[slices.IndexFunc(verbs, func(verb *cobra.Command) bool { return verb.Name() == workNoun })]
 	work.Hidden = true
 	return work
 }

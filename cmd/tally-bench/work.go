@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// Names of what is measured of tally work.
+// Names of what is measured of tally queue work.
 const (
 	whatStarted       = "from ack to process"
 	whatStartedBeside = "from ack to process, beside sessions"
@@ -29,7 +29,7 @@ const (
 const otherSessions = 1000
 
 // ackToStart measures how long after its acknowledgement a process runs for an item, started
-// by an idle tally work. It is a shell, which says so on its standard error.
+// by an idle tally queue work. It is a shell, which says so on its standard error.
 func ackToStart(ctx context.Context, dir string, d time.Duration) (m measured, err error) {
 	err = withViews(ctx, dir, func(st *tally.Store, store string) error {
 		m, err = startsOf(ctx, st, store, d)
@@ -133,7 +133,7 @@ func startsOf(ctx context.Context, st *tally.Store, store string, d time.Duratio
 // startLimit is how long it may take until an item that was put in is done.
 const startLimit = 30 * time.Second
 
-// working is a tally work.
+// working is a tally queue work.
 type working struct {
 	cmd      *exec.Cmd
 	out, err *bufio.Reader
@@ -143,17 +143,20 @@ type working struct {
 // started is what the process says that is started for an item.
 const started = "started"
 
-// workVerb is the verb that runs a command for each item of a queue.
-const workVerb = "work"
+// workNoun and workVerb are the command of tally that runs a command for each item of a queue.
+const (
+	workNoun = "queue"
+	workVerb = "work"
+)
 
-// startWork starts a tally work on the queue of a store.
+// startWork starts a tally queue work on the queue of a store.
 func startWork(ctx context.Context, store string) (*working, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
-	w := &working{cmd: exec.CommandContext(ctx, self, workVerb, "--store", store, "-o", "jsonl", benchKind, "--", "sh", "-c", "echo "+started+" >&2"), end: end}
+	w := &working{cmd: exec.CommandContext(ctx, self, workNoun, workVerb, "--store", store, "-o", "jsonl", benchKind, "--", "sh", "-c", "echo "+started+" >&2"), end: end}
 	w.cmd.Dir = store // where no project's file says otherwise
 	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(os.Interrupt) }
 	w.cmd.WaitDelay = 10 * time.Second
@@ -196,12 +199,12 @@ func (w *working) start(ctx context.Context, q *tavern.Queue) (time.Duration, er
 		_, err = w.out.ReadString('\n')
 	}
 	if err != nil {
-		return 0, fmt.Errorf("tally work: %w", err)
+		return 0, fmt.Errorf("tally queue work: %w", err)
 	}
 	return took, nil
 }
 
-// stop ends the tally work. That it was interrupted is what its exit code says.
+// stop ends the tally queue work. That it was interrupted is what its exit code says.
 func (w *working) stop() error {
 	w.end()
 	err := w.cmd.Wait()

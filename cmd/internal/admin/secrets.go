@@ -34,7 +34,7 @@ Who loses a key loses what is sealed with it: keep a copy, and not beside the st
 		Example: cmdutil.Examples("tally secrets check", "tally secrets rotate --dry-run", "tally secrets rotate -o json"),
 	}
 	cmd.AddCommand(newSecretsCheck(a), newSecretsRotate(a))
-	return cmdutil.Family(cmd)
+	return cmdutil.Noun(cmd)
 }
 
 func newSecretsCheck(a *cmdutil.App) *cobra.Command {

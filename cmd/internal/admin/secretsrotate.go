@@ -26,7 +26,7 @@ What does not open is listed, and stays; the exit codes are those of check.
 
 The revisions before stay in the log, sealed with the older key: keep that for as long
 as they have to open. Once nothing is to open with it any more, delete the key; or take
-away documents with all their revisions: tally rm secret/ID --purge.`,
+away documents with all their revisions: tally doc rm secret/ID --purge.`,
 		Example: cmdutil.Examples("tally secrets rotate --dry-run", "tally secrets rotate", "tally secrets rotate -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ring, err := sealed.FromEnvironment()

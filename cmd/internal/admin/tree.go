@@ -66,7 +66,7 @@ tally.toml names them; tally init --tavern writes one.
 
 The process that owns the store keeps its trees: a command that writes, as long as it
 runs, or tally serve all the time. Other commands ask the owner to keep theirs. Beside a
-server that others run, tally tend tree keeps them.
+server that others run, tally daemon run tree keeps them.
 
 If very much changes at once, as when another branch is checked out or a mount is
 gone, nothing of it is taken in: the tree stands still, and appends to a tree in mode
@@ -93,7 +93,7 @@ sync say so, until accept or restore decides.`,
 			},
 		})
 	}
-	return cmdutil.Family(cmd)
+	return cmdutil.Noun(cmd)
 }
 
 func newTreeStatus(a *cmdutil.App, name *string) *cobra.Command {
@@ -196,7 +196,7 @@ func newTreeConflicts(a *cmdutil.App, name *string) *cobra.Command {
 cannot change. Each is a document conflict/<id>, and stands beside the file that it was
 written to. Take from it what is right, and close it: remove the copy, or tree
 resolve.`,
-		Example: cmdutil.Examples("tally tree conflicts", "tally tree conflicts -o json", "tally cat conflict/1f0c"),
+		Example: cmdutil.Examples("tally tree conflicts", "tally tree conflicts -o json", "tally doc cat conflict/1f0c"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return askTree(cmd.Context(), a, *name, embedded.TreeConflicts, embedded.TreeAsk{}, func(_ cmdutil.TreeStatus, said embedded.TreeAnswer) error {
 				return printConflicts(a, said.Conflicts)
@@ -280,7 +280,7 @@ func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask embedde
 	return a.WithStore(ctx, func(st *tally.Store) error {
 		said, err := embedded.AskTree(ctx, c, t, verb, ask)
 		if errors.Is(err, log.ErrUnavailable) && c.Backend != config.Local {
-			return &cli.CodeError{Code: cli.Unreachable, Err: err, Hint: "tally tend tree keeps it."}
+			return &cli.CodeError{Code: cli.Unreachable, Err: err, Hint: "tally daemon run tree keeps it."}
 		}
 		if said.Error != nil && isStopped(said) {
 			return &cli.CodeError{Code: cli.Conflict, Err: err}

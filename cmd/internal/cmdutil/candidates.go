@@ -3,8 +3,6 @@ package cmdutil
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
-	"github.com/tallylog/tally/stores/perstack"
 )
 
 // sessions offers ids that begin as what is typed does, and what is behind the first slash
@@ -178,33 +175,6 @@ func (c *completer) session(ctx context.Context) (v Views, s catalog.Session, ok
 	return v, s, ok
 }
 
-// threads offers the threads of the session.
-func threads(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	v, s, ok := c.session(ctx)
-	if !ok {
-		return words
-	}
-	defer v.Catalog.Close()
-	all := make(map[string]int)
-	if s.Records > countable {
-		for _, t := range spokenIn(ctx, v.Dir, s) {
-			all[t.Thread]++
-		}
-	} else if history, ok, err := v.Catalog.Timeline(ctx, s.Namespace, s.ID); ok && err == nil {
-		all = history.Lengths()
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if isWord(name) {
-			what := plain.Count(all[name], "turn")
-			if s.Records > countable {
-				what = "among the newest turns"
-			}
-			c.add(name, what)
-		}
-	}
-	return words
-}
-
 // runs offers the runs of the session; those of one id that are of several kinds by both.
 func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, s, ok := c.session(ctx)
@@ -232,22 +202,6 @@ func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return words
 }
 
-// steps offers the steps of the run that --run names, one of a job where it says no type.
-func steps(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	f := c.cmd.Flags().Lookup("run")
-	v, s, ok := c.session(ctx)
-	if !ok || f == nil {
-		return words
-	}
-	defer v.Catalog.Close()
-	run := strings.TrimPrefix(f.Value.String(), perstack.RunKind+"/")
-	list, _ := v.Catalog.Steps(ctx, s.Namespace, s.ID, events.RunRef{Kind: perstack.RunKind, ID: run}, offered) // after an error nothing is known
-	for _, n := range list {
-		c.add(n, "")
-	}
-	return words
-}
-
 // types offers the types of events, and what the session's programs call what happened.
 func types(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	if v, s, ok := c.session(ctx); ok {
@@ -263,175 +217,6 @@ func types(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		c.add(strings.TrimSuffix(strings.TrimPrefix(name, "tally."), ".v1"), "")
 	}
 	return words
-}
-
-// positions offers points of the session.
-func positions(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	for _, p := range c.positions(ctx) {
-		c.add(p.word, p.what)
-	}
-	return words
-}
-
-// ranges offers the beginning of a range, or its end once that is there.
-func ranges(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	from, to, ended := strings.Cut(c.typed, "..")
-	if !ended {
-		to = from
-	}
-	for _, p := range (&completer{App: c.App, cmd: c.cmd, args: c.args, typed: to}).positions(ctx) {
-		if ended {
-			c.add(from+".."+p.word, p.what)
-		} else {
-			c.add(p.word+"..", p.what)
-		}
-	}
-	if ended {
-		return words
-	}
-	return noSpace
-}
-
-// point is a position that is offered.
-type point struct{ word, what string }
-
-// positions returns the points of the session, those first that are named most: the head,
-// the newest turns by their number, then by how many are behind them, then by offset.
-func (c *completer) positions(ctx context.Context) []point {
-	list := []point{{"head", "where the session is now"}, {"start", "before everything"}}
-	v, s, ok := c.session(ctx)
-	if !ok {
-		return append(list, point{"~1", "without the last turn"})
-	}
-	defer v.Catalog.Close()
-	if s.Records > countable {
-		return slices.Concat(list, back(map[string]int{"": s.Turns}), offsetsOf(spokenIn(ctx, v.Dir, s)))
-	}
-	history, ok, err := v.Catalog.Timeline(ctx, s.Namespace, s.ID)
-	if err != nil || !ok {
-		return list
-	}
-	turns, err := history.Newest(offered)
-	if err != nil {
-		return list
-	}
-	said := saidIn(ctx, v.Dir, s, turns)
-	return slices.Concat(list, numbered(c.typed, history.Lengths(), turns, said), back(history.Lengths()), offsets(c.typed, turns, said))
-}
-
-// numbered are turns by their number: of main, or else of the only thread, the newest; of
-// the other threads the last one each, unless the thread is typed.
-func numbered(typed string, lengths map[string]int, turns []projector.Placed, said map[projector.Placed]string) []point {
-	what := make(map[string]string)
-	for t, text := range said {
-		what[numberOf(t.Thread, t.Number)] = text
-	}
-	names := slices.Sorted(maps.Keys(lengths))
-	unnamed := events.MainThread
-	if len(names) == 1 {
-		unnamed = names[0]
-	}
-	var list []point
-	for _, name := range names {
-		prefix, shown := name, 1
-		if name == unnamed {
-			prefix, shown = "", offered
-		} else if !isWord(name) {
-			continue
-		} else if strings.HasPrefix(typed, name+"#") {
-			shown = offered
-		}
-		for n := lengths[name]; n > max(0, lengths[name]-shown); n-- {
-			list = append(list, point{numberOf(prefix, n), what[numberOf(name, n)]})
-		}
-	}
-	return list
-}
-
-func numberOf(thread string, n int) string { return fmt.Sprintf("%s#%d", thread, n) }
-
-// back are the points before the last turns, where they can be counted.
-func back(lengths map[string]int) []point {
-	total := 0
-	for name, n := range lengths {
-		if total += n; name == events.MainThread {
-			total = n
-			break
-		}
-	}
-	var list []point
-	for n := range min(total, 3) {
-		list = append(list, point{fmt.Sprintf("~%d", n+1), "without the last " + strings.TrimPrefix(plain.Count(n+1, "turn"), "1 ")})
-	}
-	return list
-}
-
-// offsets are the newest turns by their offset, once @ is typed: they are those that the
-// numbers name.
-func offsets(typed string, turns []projector.Placed, said map[projector.Placed]string) []point {
-	if !strings.HasPrefix(typed, "@") {
-		return nil
-	}
-	var list []point
-	for _, t := range turns {
-		list = append(list, point{t.Offset.String(), said[t]})
-	}
-	return list
-}
-
-// countable is how many records a session has at the most whose threads are counted: that
-// takes about 20 ms. Of a longer one the newest turns are offered by offset.
-const countable = 100_000
-
-func offsetsOf(turns []catalog.Spoken) []point {
-	var list []point
-	for _, t := range turns {
-		list = append(list, point{t.Offset.String(), spokenBy(t)})
-	}
-	return list
-}
-
-// spokenIn returns the newest turns in effect that say something, as far as the search
-// view tells.
-func spokenIn(ctx context.Context, dir string, s catalog.Session) []catalog.Spoken {
-	list, err := catalog.SpokenIn(ctx, dir, s.Namespace, s.ID, s.Head, 2*offered)
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(list, func(t catalog.Spoken) bool { return !s.Live.Contains(t.Offset) })
-}
-
-func spokenBy(t catalog.Spoken) string {
-	if t.Roles == "" {
-		return t.Text
-	}
-	return t.Roles + ": " + t.Text
-}
-
-// saidIn says who says what in turns, as far as the search view tells.
-func saidIn(ctx context.Context, dir string, s catalog.Session, turns []projector.Placed) map[projector.Placed]string {
-	type index struct {
-		thread string
-		at     events.Offset
-		n      int
-	}
-	spoken := make(map[index]string)
-	for _, t := range spokenIn(ctx, dir, s) {
-		spoken[index{t.Thread, t.Offset, t.Number}] = spokenBy(t)
-	}
-	first := make(map[index]int) // the number of the first turn that a record brought to a thread
-	for _, t := range turns {
-		first[index{t.Thread, t.Offset, 0}] = t.Number // they descend
-	}
-	said := make(map[projector.Placed]string)
-	for _, t := range turns {
-		said[t] = spoken[index{t.Thread, t.Offset, t.Number - first[index{t.Thread, t.Offset, 0}]}]
-	}
-	if len(turns) == offered { // of the last record, some turns may be missing
-		last := turns[len(turns)-1].Offset
-		maps.DeleteFunc(said, func(t projector.Placed, _ string) bool { return t.Offset == last })
-	}
-	return said
 }
 
 // namespaces offers the namespaces of the store.
@@ -524,24 +309,6 @@ func links(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	linkable(ctx, of)
 	for _, f := range of.found {
 		c.found = append(c.found, rel+"="+f)
-	}
-	return words
-}
-
-// bases offers the revision that the document is at.
-func bases(ctx context.Context, c *completer) cobra.ShellCompDirective {
-	if len(c.args) == 0 {
-		return words
-	}
-	v, namespace, ok := c.views(ctx)
-	if !ok {
-		return words
-	}
-	defer v.Catalog.Close()
-	kind, id, _ := strings.Cut(c.args[0], "/")
-	list, _, err := v.Catalog.Documents(ctx, projector.DocumentQuery{Namespace: namespace, Kind: kind, Prefix: id, Limit: 1})
-	if err == nil && len(list) == 1 && list[0].Subject.ID == id {
-		c.add(list[0].Last.String(), "the revision that it is at")
 	}
 	return words
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/render"
 )
 
-// What a shell does with what it is offered, beyond cobra's own words for it. Shell
-// scripts know the numbers.
+// Directives for the shell, beside cobra's own. The scripts for the shells know their numbers.
 const (
 	words   = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	noSpace = words | cobra.ShellCompDirectiveNoSpace
@@ -27,15 +26,14 @@ const (
 )
 
 const (
-	// offered is how many sessions, turns or runs are offered at once, about.
+	// offered is the maximum number of sessions or runs that are offered at once.
 	offered = 50
 
-	// completeWithin is how long somebody who pressed a key is kept waiting. What is not
-	// found by then is not offered.
+	// completeWithin is the time limit for a completion. Candidates found later are not offered.
 	completeWithin = 150 * time.Millisecond
 
-	// rootsWithin is how much of that is for what stands behind the slash of ids, which may
-	// mean to look at all of them.
+	// rootsWithin is the part of completeWithin for the names after the first slash of ids, which may take a look at all
+	// sessions.
 	rootsWithin = 60 * time.Millisecond
 )
 
@@ -43,50 +41,48 @@ const (
 type completer struct {
 	*App
 	cmd   *cobra.Command
-	args  []string // before the one that is typed
+	args  []string // complete arguments before the typed one
 	typed string
 	found []cobra.Completion
 }
 
-// source offers what an argument or a flag may be.
+// source adds candidates for an argument or for the value of a flag.
 type source func(context.Context, *completer) cobra.ShellCompDirective
 
-// arguments are what is offered for an argument, by its name in the usage line or by verb
-// and name.
+// arguments maps an argument of a usage line to its candidates, by name or by command and name. Positions and threads
+// are not completed.
 var arguments = map[string]source{
-	"SESSION": sessions, "append SESSION": ids, "A": positions, "B": positions, "A..B": ranges,
+	"SESSION": sessions, "append SESSION": ids,
 	"PATH": just(files), "DIR": just(folders), "NAMESPACE": namespaces,
 	"TO": receivers, "INBOX": receivers, "QUEUE": queues,
-	"KIND/ID": documents, "KIND": documents, "FILE": just(files), "backlinks KIND/ID": linkable,
-	"agents ID": agentIDs, "save ID": agentIDs, "state ID": agentIDs, "commit ID": agentIDs, "verify ID": agentIDs, "reap ID": agentIDs, "dismiss ID": agentIDs,
-	"flows ID": flowIDs, "move ID": flowIDs, "fail ID": flowIDs, "end ID": flowIDs, "recover ID": flowIDs, "transcripts SESSION": oneOf(Last),
+	"KIND/ID": documents, "KIND": documents, "FILE": just(files), "doc links KIND/ID": linkable,
+	"agent show ID": agentIDs, "agent save ID": agentIDs, "agent state ID": agentIDs, "agent commit ID": agentIDs, "agent verify ID": agentIDs,
+	"agent reap ID": agentIDs, "agent dismiss ID": agentIDs,
+	"flow show ID": flowIDs, "flow move ID": flowIDs, "flow fail ID": flowIDs, "flow end ID": flowIDs, "flow recover ID": flowIDs,
+	"transcript show SESSION": oneOf(Last),
 }
 
-// flags are what is offered for the value of a flag, by its name or by verb and name.
-// Flags that know their words are not among them.
+// flags maps a flag to the candidates for its value, by name or by command and name. Flags with a fixed list of words are
+// not listed here.
 var flags = map[string]source{
-	"at": positions, "to": positions, "thread": threads, "run": runs, "step": steps, "log type": types, "session": sessions, "parent": ids,
+	"run": runs, "log type": types, "session": sessions, "parent": ids,
 	"kind": used(catalog.FieldKind), "project": used(catalog.FieldProject), "cwd": just(folders), "model": models, "namespace": namespaces,
 	"store": just(folders), "dir": just(folders), "out": just(folders), "tree": just(folders), "views": just(folders), "into": just(folders),
 	"tls-cert": just(files), "tls-key": just(files), "tls-ca": just(files), "users": just(files),
 	"log-level": oneOf("debug", "info", "warn", "error"), "min-durability": oneOf("buffered", "durable", "replicated"),
-	"layer": oneOf("project", "personal"), "linked": linkable,
-	"cat at": oneOf("head", "~1"), "put base": bases, "rm base": bases, "mv base": bases, "link": links,
-	"send from": receivers, "send type": oneOf("message", "question", "status"),
-	"queue state":   oneOf("ready", "claimed", "waiting", "done", "dead"),
-	"put type":      oneOf("text/markdown", "text/plain", "application/json"),
-	"agents state":  oneOf("idle", "working", "waiting", "verifying", "done", "error", "archived"),
-	"new file":      just(files),
-	"restore at":    oneOf(), // a backup's name
-	"verify run":    oneOf(), // a commitment of an agent
-	"save base":     oneOf(),
-	"export output": oneOf("text", "json", "jsonl"),
-	"cost by":       oneOf("model", "run", "day", "session"),
+	"layer": oneOf("project", "personal"), "linked": linkable, "link": links,
+	"inbox send from": receivers, "inbox send type": oneOf("message", "question", "status"),
+	"queue ls state":   oneOf("ready", "claimed", "waiting", "done", "dead"),
+	"doc put type":     oneOf("text/markdown", "text/plain", "application/json"),
+	"agent ls state":   oneOf("idle", "working", "waiting", "verifying", "done", "error", "archived"),
+	"agent new file":   just(files),
+	"agent verify run": oneOf(), // a commitment of the agent
+	"export output":    oneOf("text", "json", "jsonl"),
+	"cost by":          oneOf("model", "run", "day", "session"),
 }
 
-// complete says, for all verbs of a tree, what a shell is to offer. A verb's usage line
-// names its arguments; a flag says by its name what it takes. What nothing is known of is
-// not completed, with file names neither.
+// complete registers candidates for the arguments and flags of all commands of a program. A command's usage line names
+// its arguments. Without candidates nothing is completed, not even file names.
 func (a *App) complete(root *cobra.Command) {
 	none := words
 	root.CompletionOptions.DefaultShellCompDirective = &none
@@ -96,22 +92,27 @@ func (a *App) complete(root *cobra.Command) {
 	a.completeVerbs(root)
 }
 
-// completeVerbs does so for the verbs of a command, and theirs.
+// completeVerbs registers candidates for the commands below a command.
 func (a *App) completeVerbs(of *cobra.Command) {
 	for _, cmd := range of.Commands() {
 		if cmd.Name() == "help" {
 			cmd.ValidArgsFunction = a.offer(helped)
 		} else if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
-			cmd.ValidArgsFunction = a.argument(strings.Fields(cmd.Use))
+			cmd.ValidArgsFunction = a.argument(pathOf(cmd), strings.Fields(cmd.Use)[1:])
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
 		a.completeVerbs(cmd)
 	}
 }
 
-// completeFlag registers what is offered for a flag.
+// pathOf returns the words that call a command, without the program's name.
+func pathOf(cmd *cobra.Command) string {
+	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()), " ")
+}
+
+// completeFlag registers candidates for a flag.
 func (a *App) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
-	offer := flags[cmd.Name()+" "+f.Name]
+	offer := flags[pathOf(cmd)+" "+f.Name]
 	if offer == nil {
 		offer = flags[f.Name]
 	}
@@ -126,18 +127,18 @@ func (a *App) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 	}
 }
 
-// argument returns what completes the arguments of a usage line, such as
-// log SESSION [A..B], or import PATH... for as many as there are.
-func (a *App) argument(usage []string) cobra.CompletionFunc {
+// argument returns the completion of the arguments in a usage line, such as SESSION [A..B]. An argument with dots, such
+// as PATH..., repeats.
+func (a *App) argument(path string, usage []string) cobra.CompletionFunc {
 	var list []source
 	repeats := false
-	for _, name := range usage[1:] {
+	for _, name := range usage {
 		if strings.HasPrefix(name, "-") {
 			break // flags follow
 		}
 		name = strings.Trim(name, "[]")
 		name, repeats = strings.CutSuffix(name, "...")
-		list = append(list, argumentNamed(usage[0], strings.TrimSuffix(name, "]")))
+		list = append(list, argumentNamed(path, strings.TrimSuffix(name, "]")))
 	}
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		n := len(args)
@@ -151,22 +152,22 @@ func (a *App) argument(usage []string) cobra.CompletionFunc {
 	}
 }
 
-// argumentNamed returns what is offered for an argument of a verb, nil if that is nothing.
-// Words that are not capitals stand for themselves: bash|zsh|fish.
-func argumentNamed(verb, name string) source {
+// argumentNamed returns the candidates for an argument of a command, or nil. Words in lower case stand for themselves:
+// bash|zsh|fish.
+func argumentNamed(path, name string) source {
 	if name == strings.ToLower(name) {
 		return oneOf(strings.Split(name, "|")...)
 	}
 	name, _, _ = strings.Cut(name, "|")
 	name, _, _ = strings.Cut(name, "[")
-	if own := arguments[verb+" "+name]; own != nil {
+	if own := arguments[path+" "+name]; own != nil {
 		return own
 	}
 	return arguments[name]
 }
 
-// offer returns what cobra calls. Whatever stands in the way, a damaged file, a disk that
-// does not answer, it returns soon and says nothing.
+// offer returns cobra's function for candidates. After an error or a timeout, such as of a disk that does not answer, the
+// function offers nothing.
 func (a *App) offer(from source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		type answer struct {
@@ -190,20 +191,20 @@ func (a *App) offer(from source) cobra.CompletionFunc {
 	}
 }
 
-// add offers a word with what it is, if it begins as what is typed does.
-func (c *completer) add(word, what string) {
+// add offers a word with its description, if the word begins with the typed text.
+func (c *completer) add(word, about string) {
 	if word == "" || !strings.HasPrefix(word, c.typed) || slices.ContainsFunc(c.found, func(f cobra.Completion) bool { w, _, _ := strings.Cut(f, "\t"); return w == word }) {
 		return
 	}
-	c.found = append(c.found, cobra.CompletionWithDesc(word, render.Cut(what, 60)))
+	c.found = append(c.found, cobra.CompletionWithDesc(word, render.Cut(about, 60)))
 }
 
-// just offers the names of files or of folders, which the shell knows.
+// just lets the shell complete names of files or folders.
 func just(directive cobra.ShellCompDirective) source {
 	return func(context.Context, *completer) cobra.ShellCompDirective { return directive }
 }
 
-// helped offers what there is help on.
+// helped offers the commands and the topics of the help.
 func helped(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	if len(c.args) > 0 {
 		return words
@@ -213,7 +214,7 @@ func helped(ctx context.Context, c *completer) cobra.ShellCompDirective {
 			c.add(cmd.Name(), cmd.Short)
 		}
 	}
-	return oneOf("flags", "exit-codes", "positions")(ctx, c)
+	return oneOf("concepts", "flags", "positions", "exit-codes")(ctx, c)
 }
 
 // oneOf offers some words.
@@ -226,8 +227,8 @@ func oneOf(list ...string) source {
 	}
 }
 
-// views opens the catalog as it stands, false if there is none. The store is not opened for
-// it, and nothing is made.
+// views opens the catalog as it is, without opening the store or creating files. It returns false if there is no
+// catalog.
 func (c *completer) views(ctx context.Context) (v Views, namespace string, ok bool) {
 	c.call.Store = expanded(c.call.Store)
 	cfg, err := c.Config()
@@ -241,8 +242,7 @@ func (c *completer) views(ctx context.Context) (v Views, namespace string, ok bo
 	return v, cfg.Namespace, err == nil
 }
 
-// expanded returns a path as a shell would: what a line is made of reaches a completion
-// before that.
+// expanded expands ~ and variables in a path: the shell has not expanded the words of a completion.
 func expanded(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		if home, err := os.UserHomeDir(); err == nil {

@@ -109,7 +109,7 @@ func (a *App) DocumentError(ctx context.Context, st *tally.Store, doc events.Sub
 	missing := &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no document %s in namespace %s", name, st.Namespace()), Hint: program + " docs ls lists the documents."}
 	if list, err := st.Documents().History(ctx, doc.Kind, doc.ID, 0, 1); projector.Tolerate(err) == nil && len(list) > 0 {
 		missing.Err = fmt.Errorf("the document %s is not there any more: it was deleted or has expired", name)
-		missing.Hint = fmt.Sprintf("%s docs history%s %s shows what it was.", program, a.StoreFlags(), Quoted(name))
+		missing.Hint = fmt.Sprintf("%s doc log%s %s shows what it was.", program, a.StoreFlags(), Quoted(name))
 		if to, _, err := list[0].RenamedTo.Parse(st.Namespace()); err == nil && list[0].RenamedTo != "" {
 			missing.Err = fmt.Errorf("the document %s was renamed: it is %s", name, NameOf(to))
 		}
@@ -129,7 +129,7 @@ func movedHint(e *tally.DocumentConflictError, name, program, flags string) stri
 	if e.Base == 0 {
 		return hint + "."
 	}
-	return fmt.Sprintf("%s: %s docs diff%s %s %v %v shows what changed. Merge that and give --base %v.", hint, program, flags, Quoted(name), e.Base, e.Have, e.Have)
+	return fmt.Sprintf("%s: %s doc diff%s %s %v %v shows what changed. Merge that and give --base %v.", hint, program, flags, Quoted(name), e.Base, e.Have, e.Have)
 }
 
 // Quoted spells a word as a shell takes it.

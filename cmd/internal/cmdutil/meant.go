@@ -7,12 +7,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// otherWords are verbs that people type who know them from git, from a shell or from
-// another program, with the commands that do what they ask for.
+// moved maps the commands of earlier versions to the commands that replace them.
+var moved = map[string]string{
+	"enqueue": "queue add", "requeue": "queue retry", "work": "queue work",
+	"send": "inbox send", "seen": "inbox ack", "attend": "inbox run",
+	"agents": "agent ls", "orphans": "agent orphans", "flows": "flow ls",
+	"docs": "doc", "put": "doc put", "cat": "doc cat", "rm": "doc rm", "mv": "doc mv",
+	"transcripts": "transcript ls", "tend": "daemon run", "project": "daemon views",
+	"doc history": "doc log", "doc backlinks": "doc links --back",
+}
+
+// otherWords maps verbs of git, of shells and of other programs to the commands that do the same.
 var otherWords = []struct{ words, meant string }{
 	{"list l ll dir sessions session threads chats conversations recent", "ls"},
-	{"find grep rg ag ack query lookup locate", "search"},
-	{"view display print read less more head open inspect describe info get details transcript", "show|cat"},
+	{"find grep rg ag query lookup locate", "search"},
+	{"view display print read less more head open inspect describe info get details", "show|doc cat"},
 	{"history hist events event journal reflog timeline", "log"},
 	{"tail follow", "log -f|watch"},
 	{"monitor track capture observe", "watch"},
@@ -22,11 +31,11 @@ var otherWords = []struct{ words, meant string }{
 	{"compare delta changes difference", "diff"},
 	{"resume continue clone branch copy cp duplicate", "fork"},
 	{"revert reset checkout rollback back goto restore-point unwind", "rewind"},
-	{"delete del remove erase unlink drop", "rm"},
-	{"prune gc clean cleanup compact vacuum purge expire", "rm --purge|quota"},
-	{"rename move ren", "mv"},
-	{"add insert commit save store write", "append|put"},
-	{"new create edit touch upload", "put"},
+	{"delete del remove erase unlink drop", "doc rm"},
+	{"prune gc clean cleanup compact vacuum purge expire", "doc rm --purge|quota"},
+	{"rename move ren", "doc mv"},
+	{"add insert commit save store write", "append|doc put"},
+	{"new create edit touch upload", "doc put"},
 	{"ingest load sync pull collect scan", "import|watch"},
 	{"dump download share publish html markdown pdf out", "export"},
 	{"snapshot archive", "backup"},
@@ -35,7 +44,9 @@ var otherWords = []struct{ words, meant string }{
 	{"health diagnose ping", "doctor|status"},
 	{"st state stat where", "status"},
 	{"reindex index refresh migrate upgrade-views", "rebuild"},
-	{"start run up daemon server listen host", "serve"},
+	{"start up server listen host", "serve"},
+	{"run", "serve|exec"},
+	{"janitor background cron", "daemon"},
 	{"web ui gui tui browse", "export|show"},
 	{"blame annotate who", "log|show"},
 	{"settings setting set conf preferences prefs env configure", "config"},
@@ -43,49 +54,55 @@ var otherWords = []struct{ words, meant string }{
 	{"integrate hooks", "setup|hook"},
 	{"update upgrade about release", "version"},
 	{"man manual docs-help usage-help commands", "help"},
+	{"concept glossary words terms", "help concepts"},
 	{"completions complete", "completion"},
-	{"message msg mail tell reply notify post", "send"},
-	{"messages mailbox unread", "inbox"},
-	{"ack mark", "seen"},
-	{"push", "enqueue|backup"},
-	{"task tasks queues items", "queue"},
-	{"worker consume dequeue pop take", "work"},
-	{"retry", "requeue"},
+	{"message msg mail tell reply notify post", "inbox send"},
+	{"messages mailbox unread inboxes", "inbox ls"},
+	{"ack mark", "inbox ack"},
+	{"push", "queue add|backup"},
+	{"task tasks queues items", "queue ls"},
+	{"worker consume dequeue pop take", "queue work"},
+	{"retry", "queue retry"},
 	{"job", "jobs"},
 	{"evals eval simulations evaluations", "runs"},
-	{"ps top team", "agents"},
-	{"workflow workflows", "flows|flow"},
-	{"document documents doc files notes note", "docs"},
-	{"key keys rotate encrypt decrypt seal", "secrets"},
+	{"ps top team", "agent ls"},
+	{"workflow workflows", "flow ls"},
+	{"document documents files notes note", "doc ls"},
+	{"key keys rotate encrypt decrypt seal sealed", "secrets"},
 	{"limits limit", "quota"},
-	{"sealed", "secrets"},
 	{"trees mirror mount", "tree"},
 	{"replay play", "show"},
 	{"providers vendors", "sources"},
 }
 
-// otherPrograms are verbs of programs of their own, with how to run these.
+// otherPrograms maps verbs to instructions for running another program.
 var otherPrograms = []struct{ words, how string }{
 	{"bench benchmark perf speed", "The program tally-bench measures this. In a clone of the source, go -C cmd/tally-bench install builds it."},
 }
 
-// HintFor says what may be meant by a word that is no command of a parent.
+// HintFor returns a hint for a word that is not a command of a parent.
 func HintFor(parent *cobra.Command, word string) string {
 	if how := elsewhere(word); how != "" && !parent.HasParent() {
 		return how
 	}
 	list := meant(parent, word)
-	if len(list) == 0 {
-		return parent.CommandPath() + " --help lists the commands."
-	}
 	path := ""
 	if parent.HasParent() {
 		path = strings.TrimPrefix(parent.CommandPath(), parent.Root().Name()+" ") + " "
 	}
+	switch {
+	case moved[path+word] != "":
+		return "Use " + parent.Root().Name() + " " + moved[path+word] + "."
+	case len(list) > 0:
+	case path == "queue " || path == "inbox ":
+		return "Did you mean " + path + "ls " + Quoted(word) + "?"
+	default:
+		return parent.CommandPath() + " --help lists the commands."
+	}
 	return "Did you mean " + path + strings.Join(list, " or "+path) + "?"
 }
 
-// elsewhere returns how to run the program that has a verb, "" if no other program has it.
+// elsewhere returns instructions for running another program with a verb, "" if there is no such program.
 func elsewhere(word string) string {
 	for _, o := range otherPrograms {
 		if slices.Contains(strings.Fields(o.words), strings.ToLower(word)) {
@@ -95,8 +112,8 @@ func elsewhere(word string) string {
 	return ""
 }
 
-// meant returns what somebody may have meant who typed a word that is no command: a
-// command that does so, or one whose name differs by a slip.
+// meant returns the commands that a user may have meant with an unknown word: commands for the same purpose, else
+// commands with a similar name.
 func meant(parent *cobra.Command, word string) []string {
 	word = strings.ToLower(word)
 	if !parent.HasParent() {
@@ -109,16 +126,16 @@ func meant(parent *cobra.Command, word string) []string {
 	return slips(parent, word)
 }
 
-// there leaves the commands out that a program does not have.
+// there removes the commands that a program does not have.
 func there(root *cobra.Command, list []string) []string {
 	return slices.DeleteFunc(list, func(meant string) bool {
 		cmd, _, err := root.Find(strings.Fields(meant)[:1])
-		return err != nil || cmd == root && meant != "help"
+		return err != nil || cmd == root && !strings.HasPrefix(meant, "help")
 	})
 }
 
-// slips returns the names of commands that differ least from a word, if that is by one
-// letter, by two from six letters on, or by an ending that was not typed.
+// slips returns the names of the commands that are most similar to a word. They differ by one letter, in words from six
+// letters on by at most two, or begin with the word.
 func slips(parent *cobra.Command, word string) (list []string) {
 	least := 1
 	if len(word) >= 6 {
@@ -146,8 +163,8 @@ func slips(parent *cobra.Command, word string) (list []string) {
 	return list
 }
 
-// distance returns how many letters must be put in, taken out, replaced or exchanged with
-// the next one for a to become b (optimal string alignment).
+// distance returns the number of letters that must be inserted, deleted, replaced or swapped with the next one to turn a
+// into b (optimal string alignment distance).
 func distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

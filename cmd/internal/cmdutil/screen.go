@@ -62,9 +62,13 @@ func (a *App) help(root *cobra.Command) {
 			root.SetOut(a.Out)
 		}
 		out, text := c.OutOrStdout(), new(strings.Builder)
-		c.SetOut(text)
-		show(c, args)
-		c.SetOut(out)
+		if c == root {
+			text.WriteString(overview(root, false))
+		} else {
+			c.SetOut(text)
+			show(c, args)
+			c.SetOut(out)
+		}
 		io.WriteString(out, fit(text.String(), cli.Width(out)))
 	})
 }

@@ -10,49 +10,48 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 )
 
-// Exits are the exit codes in a few lines.
-const Exits = `Exit codes: 0 ok, 1 failed, 2 usage, 3 partial (some input was unreadable, the
-rest went in), 4 not found, 5 integrity, 6 conflict, 7 store unreachable,
-8 store incompatible, 129, 130 and 143 signals.`
+// positions explains how sessions and positions are named.
+const positions = `A session is named by its id, a unique beginning of the id, or "last".
 
-// Positions says how sessions and positions are named.
-const Positions = `A session is named by its id, a unique beginning of it, or "last".
-A position is head, start, @1234 (offset), #12 (turn 12 of main), gpt-5#3, ~2
-(without the last 2 turns), 2026-08-22T10:00Z, -10m, or e:<event id>. A time is
-one that show or log prints; without a zone it is UTC.`
+A position is one of:
 
-// exitCodes are the same, each with what it means.
+  head, start         the latest state, and the state before the first event
+  @1234               an offset in the log
+  #12, gpt-5#3        turn 12 of the thread main, turn 3 of another thread
+  ~2                  the state before the last 2 turns
+  2026-08-22T10:00Z   a time as show and log print it; without a zone it is UTC
+  -10m                10 minutes ago
+  e:ID                the event with an id
+`
+
+// exitCodes explains the exit codes.
 const exitCodes = `Exit codes:
 
   0    ok
   1    failed
-  2    a flag, an argument or a value that does not fit, or a wrong configuration
-  3    partial: some input was unreadable, the rest went in
-  4    no such session, document or position; nothing was found
-  5    integrity: something is lost or damaged, or verify found a difference
-  6    conflict: something came in between
-  7    the store cannot be reached, is full, did not answer, or cannot be opened as it is
-  8    the store is too old or too new, could lose records as it is configured, or promises
-       less than --min-durability asks for
+  2    invalid flag, argument, value or configuration
+  3    partial: some input was unreadable, the rest was stored
+  4    not found: no such session, document or position, or no result
+  5    integrity: a record is lost or damaged, or verify found a difference
+  6    conflict: another writer was faster, or the state does not allow the change
+  7    the store is unreachable, full or locked, or did not answer
+  8    the store is too old or too new, could lose records as it is configured, or
+       promises less than --min-durability
   129  stopped by SIGHUP
   130  stopped by SIGINT
   143  stopped by SIGTERM
 `
 
-// grammar is how each command is to be called: cobra's, with the flags that all commands
-// have left to a topic of the help.
+// grammar is cobra's usage template, without the flags that all commands share: help flags lists them.
 const grammar = `Usage:{{if .Runnable}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} [command]{{end}}{{if .HasExample}}
 
 Examples:
-{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{range $group := .Groups}}
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
 
-{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) (or .IsAvailableCommand (eq .Name "help")))}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if not .AllChildCommandsHaveGroup}}
-
-{{if .Groups}}Also{{else}}Commands{{end}}:{{range $cmds}}{{if (and (eq .GroupID "") (or .IsAvailableCommand (eq .Name "help")))}}
-  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{if .LocalNonPersistentFlags.HasAvailableFlags}}
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if .LocalNonPersistentFlags.HasAvailableFlags}}
 
 Flags:
 {{.LocalNonPersistentFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
@@ -60,20 +59,19 @@ Flags:
 Flags of every command, such as -o json, --store and --namespace: {{.Root.Name}} help flags
 `
 
-// speak has a command's tree say how it is called: in the help, and where it is called
-// otherwise.
+// speak sets the help texts of a program, and its errors for unknown flags and wrong arguments.
 func speak(root *cobra.Command) {
 	root.Version = BuildOf().String()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetUsageTemplate(grammar)
-	root.SetHelpCommand(newHelp())
+	root.SetHelpCommand(newHelp(root))
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "See " + c.CommandPath() + " --help."}
 	})
 	checkArgs(root)
 }
 
-// checkArgs has each command refuse wrong arguments with how it is called.
+// checkArgs adds the usage line to the errors of each command for wrong arguments.
 func checkArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -91,37 +89,41 @@ func checkArgs(c *cobra.Command) {
 func wrongArgs(c *cobra.Command, args []string, err error) error {
 	name, wants, hint := c.Name(), len(strings.Fields(c.Use)) > 1, "Usage: "+c.UseLine()
 	if name == "ls" {
-		hint += "; one session is shown by " + c.Root().Name() + " show"
+		hint += "; " + strings.TrimSuffix(c.CommandPath(), "ls") + "show shows one"
 	}
 	switch invalid := strings.HasPrefix(err.Error(), "invalid argument"); {
-	case invalid: // which says all
+	case invalid: // the error is complete
 	case !wants && len(args) > 0:
-		err = fmt.Errorf("%s takes no argument, and there is %q", name, args[0])
+		err = fmt.Errorf("%s takes no argument, but got %q", name, args[0])
 	case len(args) == 0:
-		err = fmt.Errorf("%s lacks an argument", name)
+		err = fmt.Errorf("%s needs an argument", name)
 	default:
-		err = fmt.Errorf("%s has %d arguments, which are too many or too few", name, len(args))
+		err = fmt.Errorf("%s: %d arguments are too many or too few", name, len(args))
 	}
 	return &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: hint}
 }
 
-// isKnown refuses arguments that begin with no command, and says which may be meant.
+// isKnown returns an error with a hint if the arguments do not begin with a command.
 func isKnown(root *cobra.Command, args []string) error {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		return nil // a shell asks what could come next
+		return nil // a shell asks for completions
 	}
 	root.InitDefaultHelpCmd()
-	root.InitDefaultHelpFlag() // else what stands behind --help were its value
+	root.InitDefaultHelpFlag() // without it, Find takes the next word for the value of --help
 	root.InitDefaultVersionFlag()
 	_, _, err := root.Find(args)
 	if err == nil {
 		return nil
 	}
-	what, _, _ := strings.Cut(err.Error(), "\n")
-	return &cli.CodeError{Code: cli.BadUsage, Err: errors.New(what), Hint: HintFor(root, unknownWord(root, args))}
+	word := unknownWord(root, args)
+	if now := moved[strings.ToLower(word)]; now != "" {
+		return &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("unknown command %q: use tally %s", word, now)}
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return &cli.CodeError{Code: cli.BadUsage, Err: errors.New(text), Hint: HintFor(root, word)}
 }
 
-// unknownWord returns the word in the place of a command.
+// unknownWord returns the first argument that is not a flag.
 func unknownWord(root *cobra.Command, args []string) string {
 	root.DisableSuggestions = true
 	_, rest, _ := root.Find(args)
@@ -133,9 +135,9 @@ func unknownWord(root *cobra.Command, args []string) string {
 	return ""
 }
 
-// Family has a command that does nothing itself, and has commands of its own, refuse a
-// word that is not one of them.
-func Family(cmd *cobra.Command) *cobra.Command {
+// Noun adds verbs to a command that does nothing itself. Any other word is refused with the verb that may be meant.
+func Noun(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(verbs...)
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -146,16 +148,25 @@ func Family(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-func newHelp() *cobra.Command {
-	return &cobra.Command{
-		Use: "help [COMMAND | flags | exit-codes | positions]", Short: "Say how a command is called, or about flags, exit-codes, positions",
+func newHelp(root *cobra.Command) *cobra.Command {
+	all := false
+	cmd := &cobra.Command{
+		Use: "help [COMMAND | concepts | flags | positions | exit-codes]", Short: "Show the help of a command, or of a topic",
+		Long: `Show the help of a command or of a topic: concepts, flags, positions, exit-codes. Without an
+argument it lists the most used commands, with --all every command.`,
+		Example: Examples("tally help", "tally help --all", "tally help concepts", "tally help show"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				if text := topic(c.Root(), args[0]); text != "" {
-					out := c.OutOrStdout()
-					_, err := fmt.Fprint(out, fit(text, cli.Width(out)))
-					return err
-				}
+			text := ""
+			switch {
+			case len(args) == 1:
+				text = topic(c.Root(), args[0])
+			case len(args) == 0 && all:
+				text = overview(c.Root(), true)
+			}
+			if text != "" {
+				out := c.OutOrStdout()
+				_, err := fmt.Fprint(out, fit(text, cli.Width(out)))
+				return err
 			}
 			if err := isKnown(c.Root(), args); err != nil {
 				return err
@@ -166,6 +177,17 @@ func newHelp() *cobra.Command {
 			return about.Help()
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "list every command")
+	if groups := root.Groups(); len(groups) > 0 {
+		cmd.GroupID = groups[len(groups)-1].ID
+		cmd.Annotations = map[string]string{order: "99"}
+		for _, verb := range root.Commands() {
+			if verb.GroupID == cmd.GroupID && verb.Annotations[more] != "" {
+				cmd.Annotations[more] = "yes"
+			}
+		}
+	}
+	return cmd
 }
 
 func topic(root *cobra.Command, name string) string {
@@ -175,7 +197,9 @@ func topic(root *cobra.Command, name string) string {
 	case "exit-codes":
 		return exitCodes
 	case "positions":
-		return Positions + "\n"
+		return positions
+	case "concepts":
+		return concepts
 	}
 	return ""
 }

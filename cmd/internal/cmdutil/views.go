@@ -256,7 +256,7 @@ func (a *App) watch(ctx context.Context, st *tally.Store, view string) error {
 // see it.
 func (a *App) AsOf(c projector.Cursor) {
 	if c.Head > c.Offset {
-		fmt.Fprintf(a.Err, "as of %v; the store holds events up to %v: tally project --once%s shows them\n", c.Offset, c.Head, a.StoreFlags())
+		fmt.Fprintf(a.Err, "as of %v; the store holds events up to %v: tally daemon views --once%s shows them\n", c.Offset, c.Head, a.StoreFlags())
 		return
 	}
 	fmt.Fprintf(a.Err, "as of %v\n", c.Offset)

@@ -8,9 +8,14 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
-// Store returns new commands that put sessions and documents into a store.
-func Store(a *cmdutil.App) []*cobra.Command {
-	return []*cobra.Command{newImport(a), newAppend(a), newPut(a), newRm(a), newMv(a)}
+// Sessions returns new commands that add sessions and events to a store.
+func Sessions(a *cmdutil.App) []*cobra.Command {
+	return []*cobra.Command{newImport(a), newAppend(a)}
+}
+
+// Documents returns new verbs of the noun doc that change documents.
+func Documents(a *cmdutil.App) []*cobra.Command {
+	return []*cobra.Command{newPut(a), newRm(a), newMv(a)}
 }
 
 // Rewind returns new commands that move a session's head or fork a session.

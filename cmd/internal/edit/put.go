@@ -41,8 +41,8 @@ has no longer. With --base and --keep, what no flag says stays as it was.
 agent/ID is the file of an agent, and whoever writes it changes the agent: --create
 makes one, and a state that is another one there is a change of state, refused like
 any other. What no flag says of it stays as it was.`,
-		Example: cmdutil.Examples("tally put doc/specs/store.md store.md --create --title 'The store'", "tally put doc/specs/store.md store.md --base @12 --keep",
-			"date | tally put note/today --save --expires 24h --owner ann", "tally put doc/plan plan.md --create --link parent=doc/goal --attr state=draft"),
+		Example: cmdutil.Examples("tally doc put doc/specs/store.md store.md --create --title 'The store'", "tally doc put doc/specs/store.md store.md --base @12 --keep",
+			"date | tally doc put note/today --save --expires 24h --owner ann", "tally doc put doc/plan plan.md --create --link parent=doc/goal --attr state=draft"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.check(cmd); err != nil {
 				return err

@@ -40,7 +40,7 @@ revision of it, also those under names it had before: nothing of them can be rea
 listed or exported any more. It asks first. The bytes stay in the files of the log.
 
 ` + cmdutil.DocumentNames,
-		Example: cmdutil.Examples("tally rm doc/specs/store.md --base @12", "tally rm note/today -y --reason 'done with it'", "tally rm note/secret --purge -y"),
+		Example: cmdutil.Examples("tally doc rm doc/specs/store.md --base @12", "tally doc rm note/today -y --reason 'done with it'", "tally doc rm note/secret --purge -y"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if r.at, err = cmdutil.Base("base", r.base); err != nil {
 				return err
@@ -138,7 +138,7 @@ NEWID may be given with the kind before it, as KIND/ID is. With --base @N, a
 document that has moved on since that revision is a conflict.
 
 ` + cmdutil.DocumentNames,
-		Example: cmdutil.Examples("tally mv doc/specs/store.md specs/log.md", "tally mv doc/draft doc/plan --base @12", "tally mv note/today 2026-08-22 -o json"),
+		Example: cmdutil.Examples("tally doc mv doc/specs/store.md specs/log.md", "tally doc mv doc/draft doc/plan --base @12", "tally doc mv note/today 2026-08-22 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := cmdutil.Base("base", base)
 			if err != nil {

@@ -32,7 +32,7 @@ like that itself, --at says it: it takes every position that show takes.
 --mark says on standard error which revision was printed, with the SHA-256 of its
 content, and whether what was printed is what is stored: -o json has that too, with
 the content as "data", or as "dataBase64" where it is not UTF-8.`,
-		Example: cmdutil.Examples("tally cat doc/specs/store.md", "tally cat doc/specs/store.md@12 --mark > store.md", "tally cat 'doc/specs/store.md#1'", "tally cat doc/specs/store.md --at 2026-08-22T10:00Z -o json"),
+		Example: cmdutil.Examples("tally doc cat doc/specs/store.md", "tally doc cat doc/specs/store.md@12 --mark > store.md", "tally doc cat 'doc/specs/store.md#1'", "tally doc cat doc/specs/store.md --at 2026-08-22T10:00Z -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				doc, position, err := cmdutil.DocumentAt(cmd.Context(), st, args[0], at)

@@ -9,5 +9,5 @@ import (
 
 // Commands returns the verbs, anew for each run.
 func Commands(a *cmdutil.App) []*cobra.Command {
-	return append(cmdutil.Paged(newLs(a), newShow(a), newLog(a), newSearch(a), newRuns(a), newJobs(a), newDiff(a), newCost(a), newStats(a), newCat(a)), newDocs(a))
+	return cmdutil.Paged(newLs(a), newShow(a), newLog(a), newSearch(a), newRuns(a), newJobs(a), newDiff(a), newCost(a), newStats(a))
 }

@@ -19,21 +19,12 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-func newDocs(a *cmdutil.App) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "docs", Short: "List documents, their revisions and links; compare and watch them",
-		Long: `List documents, their revisions and links; compare and watch them. cat prints the
-content of one; put, rm and mv change them.
-
-` + cmdutil.DocumentNames,
-		Example: cmdutil.Examples("tally docs ls doc/specs/", "tally docs history doc/specs/store.md", "tally docs diff doc/specs/store.md '#1' head", "tally docs watch doc/specs/ -o jsonl"),
-	}
-	cmd.AddCommand(cmdutil.Paged(newDocsLs(a), newDocsHistory(a), newDocsDiff(a), newDocsLinks(a), newDocsBacklinks(a))...)
-	cmd.AddCommand(newDocsWatch(a))
-	return cmdutil.Family(cmd)
+// Documents returns new verbs of the noun doc that read documents.
+func Documents(a *cmdutil.App) []*cobra.Command {
+	return append(cmdutil.Paged(newDocLs(a), newCat(a), newDocLog(a), newDocDiff(a), newDocLinks(a)), newDocWatch(a))
 }
 
-// docRow is a document in docs ls -o json.
+// docRow is a document in doc ls -o json.
 type docRow struct {
 	Kind        string        `json:"kind"`
 	ID          string        `json:"id"`
@@ -61,7 +52,7 @@ type leaseRow struct {
 	Until  string `json:"until"`
 }
 
-func newDocsLs(a *cmdutil.App) *cobra.Command {
+func newDocLs(a *cmdutil.App) *cobra.Command {
 	var q projector.DocumentQuery
 	leases := false
 	cmd := &cobra.Command{
@@ -75,7 +66,7 @@ HEAD is the offset of the last revision, the base of a write that replaces it.
 
 On a terminal a list is as wide as that: columns that do not fit are left out. In a
 pipe nothing is cut.`,
-		Example: cmdutil.Examples("tally docs ls", "tally docs ls doc/specs/ --newest --limit 20", "tally docs ls --owner ann --layer project -o jsonl", "tally docs ls --linked doc/goal --rel parent"),
+		Example: cmdutil.Examples("tally doc ls", "tally doc ls doc/specs/ --newest --limit 20", "tally doc ls --owner ann --layer project -o jsonl", "tally doc ls --linked doc/goal --rel parent"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("limit") && cli.IsTerminal(a.Out) {
 				q.Limit = firstPage
@@ -173,7 +164,7 @@ func nothingOf(q projector.DocumentQuery) string {
 	if q != (projector.DocumentQuery{Namespace: q.Namespace, Limit: q.Limit, Newest: q.Newest}) {
 		return "No document is like that."
 	}
-	return "There are no documents yet. Try: tally put KIND/ID FILE --create"
+	return "There are no documents yet. Try: tally doc put KIND/ID FILE --create"
 }
 
 func docRowOf(d projector.DocumentListed) docRow {

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// docDiff is what docs diff prints with -o json.
+// docDiff is what doc diff prints with -o json.
 type docDiff struct {
 	From   side   `json:"from"`
 	To     side   `json:"to"`
@@ -40,7 +40,7 @@ func sideOf(d *tally.Document) side {
 	return side{d.Subject.Kind, cli.ID(d.Subject.ID), marked{d.Direct.Offset, d.Direct.SHA256, true}, len(d.Data)}
 }
 
-func newDocsDiff(a *cmdutil.App) *cobra.Command {
+func newDocDiff(a *cmdutil.App) *cobra.Command {
 	stat, exitCode := false, false
 	cmd := &cobra.Command{
 		Use: "diff KIND/ID [A [B]]", Short: "Compare two revisions of a document, line by line", Args: cobra.RangeArgs(1, 3),
@@ -49,7 +49,7 @@ func newDocsDiff(a *cmdutil.App) *cobra.Command {
 before that. What is not text is compared as a whole.
 
 ` + cmdutil.DocumentNames,
-		Example: cmdutil.Examples("tally docs diff doc/specs/store.md", "tally docs diff doc/specs/store.md @12 --stat", "tally docs diff doc/specs/store.md '#1' '#3' --exit-code"),
+		Example: cmdutil.Examples("tally doc diff doc/specs/store.md", "tally doc diff doc/specs/store.md @12 --stat", "tally doc diff doc/specs/store.md '#1' '#3' --exit-code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				from, to, err := sides(cmd.Context(), a, st, args)

@@ -17,11 +17,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// revisionRow is a revision in docs history and docs watch, with -o json.
+// revisionRow is a revision in doc log and doc watch, with -o json.
 type revisionRow struct {
 	Kind   string        `json:"kind"`
 	ID     string        `json:"id"`
-	Number int           `json:"number,omitempty"` // in the history, from 1; not of docs watch
+	Number int           `json:"number,omitempty"` // in the history, from 1; not of doc watch
 	Offset events.Offset `json:"offset"`
 	Event  string        `json:"event"` // its id
 	described
@@ -50,17 +50,17 @@ func (r revisionRow) what() string {
 	return r.Title
 }
 
-func newDocsHistory(a *cmdutil.App) *cobra.Command {
+func newDocLog(a *cmdutil.App) *cobra.Command {
 	limit, below := 0, ""
 	cmd := &cobra.Command{
-		Use: "history KIND/ID", Short: "List the revisions of a document, the newest first", Args: cobra.ExactArgs(1),
+		Use: "log KIND/ID", Short: "List the revisions of a document, the newest first", Args: cobra.ExactArgs(1),
 		Long: `List the revisions of a document, the newest first, with the number and the offset by
-which cat prints each: cat KIND/ID#3, cat KIND/ID@12. What the document was under
+which doc cat prints each: KIND/ID#3 and KIND/ID@12. What the document was under
 names that it had before is among them, and what came before a deletion; what was
 purged is not.
 
 ` + cmdutil.DocumentNames,
-		Example: cmdutil.Examples("tally docs history doc/specs/store.md", "tally docs history doc/specs/store.md --limit 20 -o jsonl", "tally docs history doc/specs/store.md --below @120"),
+		Example: cmdutil.Examples("tally doc log doc/specs/store.md", "tally doc log doc/specs/store.md --limit 20 -o jsonl", "tally doc log doc/specs/store.md --below @120"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := cmdutil.Base("below", below)
 			if err != nil {

@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
@@ -10,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/render"
 )
 
-// linkRow is a link in docs links and docs backlinks, with -o json.
+// linkRow is a link in doc links, with -o json.
 type linkRow struct {
 	Rel      string `json:"rel"`
 	From     string `json:"from"`
@@ -19,52 +21,53 @@ type linkRow struct {
 	Dangling bool   `json:"dangling,omitempty"` // there is no such document or session
 }
 
-func newDocsLinks(a *cmdutil.App) *cobra.Command {
-	return &cobra.Command{
-		Use: "links KIND/ID", Short: "List what a document links to", Args: cobra.ExactArgs(1),
-		Long: `List what a document links to: documents and sessions, under the names that they have
-today. One that is not there is marked as dangling.
+func newDocLinks(a *cmdutil.App) *cobra.Command {
+	back := false
+	cmd := &cobra.Command{
+		Use: "links KIND/ID", Short: "List the links of a document, or the links to it", Args: cobra.ExactArgs(1),
+		Long: `List the documents and sessions to which a document links, under their present names. A
+link to a missing document or session is marked as dangling.
+
+With --back, list the documents that link to this document, also by an earlier name of it,
+or to a session, session/ID. The target need not exist.
 
 ` + cmdutil.DocumentNames,
-		Example: cmdutil.Examples("tally docs links doc/specs/store.md", "tally docs links doc/plan -o json", "tally docs links note/today"),
+		Example: cmdutil.Examples("tally doc links doc/specs/store.md", "tally doc links doc/plan -o json", "tally doc links session/travel --back -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				doc, err := cmdutil.Document(cmd.Context(), st, args[0])
-				if err != nil {
-					return err
+				if back {
+					return backlinks(cmd.Context(), a, st, args[0])
 				}
-				list, err := st.Documents().Links(cmd.Context(), doc.Kind, doc.ID)
-				if err != nil {
-					return a.DocumentError(cmd.Context(), st, doc, err)
-				}
-				return printLinks(a, list, "TO", func(l tally.Linked) events.Subject { return l.To })
+				return links(cmd.Context(), a, st, args[0])
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&back, "back", false, "list the documents that link to this one, or to session/ID")
+	return cmd
 }
 
-func newDocsBacklinks(a *cmdutil.App) *cobra.Command {
-	return &cobra.Command{
-		Use: "backlinks KIND/ID", Short: "List which documents link to a document or session", Args: cobra.ExactArgs(1),
-		Long: `List which documents link to a document, also by a name that it had before, or to a
-session, session/ID. What is linked to need not be there.
-
-` + cmdutil.DocumentNames,
-		Example: cmdutil.Examples("tally docs backlinks doc/goal", "tally docs backlinks session/travel -o jsonl", "tally docs backlinks note/today"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				to, err := cmdutil.Linkable(cmd.Context(), st, args[0])
-				if err != nil {
-					return err
-				}
-				list, err := st.Documents().Backlinks(cmd.Context(), to)
-				if err != nil {
-					return err
-				}
-				return printLinks(a, list, "FROM", func(l tally.Linked) events.Subject { return l.From })
-			})
-		},
+func links(ctx context.Context, a *cmdutil.App, st *tally.Store, name string) error {
+	doc, err := cmdutil.Document(ctx, st, name)
+	if err != nil {
+		return err
 	}
+	list, err := st.Documents().Links(ctx, doc.Kind, doc.ID)
+	if err != nil {
+		return a.DocumentError(ctx, st, doc, err)
+	}
+	return printLinks(a, list, "TO", func(l tally.Linked) events.Subject { return l.To })
+}
+
+func backlinks(ctx context.Context, a *cmdutil.App, st *tally.Store, name string) error {
+	to, err := cmdutil.Linkable(ctx, st, name)
+	if err != nil {
+		return err
+	}
+	list, err := st.Documents().Backlinks(ctx, to)
+	if err != nil {
+		return err
+	}
+	return printLinks(a, list, "FROM", func(l tally.Linked) events.Subject { return l.From })
 }
 
 // printLinks lists links by their relation and their other end.

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-func newDocsWatch(a *cmdutil.App) *cobra.Command {
+func newDocWatch(a *cmdutil.App) *cobra.Command {
 	w := &docWatcher{app: a}
 	after := ""
 	cmd := &cobra.Command{
@@ -25,8 +25,8 @@ func newDocsWatch(a *cmdutil.App) *cobra.Command {
 		Long: `Print the changes of documents as they come, each once and in the order of the log,
 until interrupted: those behind where the log ends now, or with --after @N those
 behind an offset first. A watch that was ended goes on with the last offset that it
-printed, without a gap. A change has no content: cat KIND/ID@OFFSET prints that.`,
-		Example: cmdutil.Examples("tally docs watch", "tally docs watch doc/specs/ --after @0 -o jsonl", "tally docs watch --linked doc/goal --limit 1"),
+printed, without a gap. A change has no content: doc cat KIND/ID@OFFSET prints it.`,
+		Example: cmdutil.Examples("tally doc watch", "tally doc watch doc/specs/ --after @0 -o jsonl", "tally doc watch --linked doc/goal --limit 1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if w.limit < 0 {
 				return cli.Usagef("--limit %d: want a number from 0", w.limit)

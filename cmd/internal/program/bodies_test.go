@@ -37,7 +37,7 @@ func TestBodiesInCommandLines(t *testing.T) {
 		}
 	})
 	t.Run("B-06 what is forbidden", func(t *testing.T) {
-		for _, line := range []string{`sh -c 'make "$(cat)"'`, "sh -c 'claude -p \"`cat`\"'", `sh -c 'claude -p "$(</dev/stdin)"'`, "jq -r .id | xargs tally requeue build", `read x && make "$x"`, `eval "$x"`} {
+		for _, line := range []string{`sh -c 'make "$(cat)"'`, "sh -c 'claude -p \"`cat`\"'", `sh -c 'claude -p "$(</dev/stdin)"'`, "jq -r .id | xargs tally queue retry build", `read x && make "$x"`, `eval "$x"`} {
 			if unsafeWords.FindString(line) == "" || safeXargs.MatchString(line) {
 				t.Errorf("%s is let through", line)
 			}

@@ -17,7 +17,7 @@ import (
 )
 
 // free are flags that take what nobody can know: a number, a time, a name that is new.
-var free = strings.Fields("server context key expect since until role grep after as reason at root listen metrics postgres redis producers min-cost limit last steps keep seconds seed sessions turns title owner attr expires rel below linger assignment id assertion amend remove begin pass fail reset timeout reply-to expects within due on-empty lease max-attempts priority jobs worker message")
+var free = strings.Fields("at to thread base step server context key expect since until role grep after as reason at root listen metrics postgres redis producers min-cost limit last steps keep seconds seed sessions turns title owner attr expires rel below linger assignment id assertion amend remove begin pass fail reset timeout reply-to expects within due on-empty lease max-attempts priority jobs worker message")
 
 // tree is the commands of tally as they are called.
 func tree(t *testing.T) *cobra.Command {

@@ -60,17 +60,17 @@ var readingCommands = []string{
 	"ls", "ls -o json --all", "search plum", "search message --all", "cost", "cost trip", "cost --by model", "stats", "stats trip", "stats --by model", "runs trip", "runs ses_1", "runs job/j1 --tree", "runs conv", "jobs",
 	"show trip", "show trip --all -o json", "show trip --at #1", "show trip-fork", "show trip --run r1", "show conv --traces", "show ses_1", "show job/j1", "show job/j1 --run r", "show history/chat", "show agent/" + bob,
 	"log trip", "log trip --graph", "log trip-fork -o jsonl", "log --all-sessions -o jsonl", "diff trip #1 head", "diff trip @2 @3", "export trip --format markdown", "export ses_1 --format html", "export trip --format jsonl",
-	"cat doc/a", "cat doc/a --at #1", "cat doc/a --at ~1", "cat doc/b", "cat doc/gone", "cat doc/old", "cat doc/new", "cat workflow/release", "docs ls", "docs ls -o json --deleted", "docs history doc/a", "docs history doc/b -o json", "docs history doc/new", "docs history doc/gone",
-	"docs diff doc/a", "docs diff doc/a #1 #2", "docs diff doc/a #2 head", "docs links doc/linked", "docs backlinks doc/a", "docs watch doc/ --after @0 --limit 5",
-	"agents", "agents -o json", "agents " + bob, "inbox " + bob, "inbox " + bob + " --unread", "inbox " + bob + " -o jsonl", "inbox user", "queue", "queue build", "queue build -o jsonl --state done", "queue build v1", "queue build v2", "queue build v3 -o json", "queue build v4",
-	"flows", "flows --all -o jsonl", "flows seven", "flows seven -o json", "orphans", "quota", "status -o json", "sources",
+	"doc cat doc/a", "doc cat doc/a --at #1", "doc cat doc/a --at ~1", "doc cat doc/b", "doc cat doc/gone", "doc cat doc/old", "doc cat doc/new", "doc cat workflow/release", "doc ls", "doc ls -o json --deleted", "doc log doc/a", "doc log doc/b -o json", "doc log doc/new", "doc log doc/gone",
+	"doc diff doc/a", "doc diff doc/a #1 #2", "doc diff doc/a #2 head", "doc links doc/linked", "doc links doc/a --back", "doc watch doc/ --after @0 --limit 5",
+	"agent ls", "agent ls -o json", "agent show " + bob, "inbox ls " + bob, "inbox ls " + bob + " --unread", "inbox ls " + bob + " -o jsonl", "inbox ls user", "queue ls", "queue ls build", "queue ls build -o jsonl --state done", "queue show build v1", "queue show build v2", "queue show build v3 -o json", "queue show build v4",
+	"flow ls", "flow ls --all -o jsonl", "flow show seven", "flow show seven -o json", "agent orphans", "quota", "status -o json", "sources",
 }
 
 // decidingCommands write what follows from what they read.
 var decidingCommands = []string{
-	"rewind trip --to #1 -y", "undo trip -y", "redo trip -y", "fork trip --at #1 --as trip-2", "put doc/a --create", "put doc/b --create", "put doc/gone --create", "put workflow/release --create", "rm doc/b -y --base @999", "mv doc/linked moved",
-	"put agent/" + bob + " --create", "send " + bob + " --from user --type note --thread t", "seen " + bob + " @1", "agent state " + bob + " blocked", "agent commit " + bob + " more", "agent verify " + bob, "agent dismiss " + bob,
-	"enqueue build --id v1", "requeue build v2", "work build --once -- cat", "attend " + bob + " --once -- cat", "flow move seven shipped", "flow recover seven", "flow end seven", "flow start release --id seven", "flow start release --id eight",
+	"rewind trip --to #1 -y", "undo trip -y", "redo trip -y", "fork trip --at #1 --as trip-2", "doc put doc/a --create", "doc put doc/b --create", "doc put doc/gone --create", "doc put workflow/release --create", "doc rm doc/b -y --base @999", "doc mv doc/linked moved",
+	"doc put agent/" + bob + " --create", "inbox send " + bob + " --from user --type note --thread t", "inbox ack " + bob + " @1", "agent state " + bob + " blocked", "agent commit " + bob + " more", "agent verify " + bob, "agent dismiss " + bob,
+	"queue add build --id v1", "queue retry build v2", "queue work build --once -- cat", "inbox run " + bob + " --once -- cat", "flow move seven shipped", "flow recover seven", "flow end seven", "flow start release --id seven", "flow start release --id eight",
 }
 
 func command(line string, decides bool) question {

@@ -20,8 +20,8 @@ import (
 
 // afterDamage are asked of a store in which a file was damaged.
 var afterDamage = []string{
-	"ls -o json", "search plum", "show trip --all -o json", "show trip-fork", "log trip -o jsonl", "cat doc/a", "cat doc/b", "docs ls -o json", "docs history doc/a -o json", "cost -o json", "stats --by model",
-	"runs trip -o json", "runs ses_1", "agents -o json", "inbox " + bob + " -o jsonl", "queue build -o jsonl --state done", "queue build v3", "flows --all -o jsonl", "quota", "jobs -o json", "show history/chat",
+	"ls -o json", "search plum", "show trip --all -o json", "show trip-fork", "log trip -o jsonl", "doc cat doc/a", "doc cat doc/b", "doc ls -o json", "doc log doc/a -o json", "cost -o json", "stats --by model",
+	"runs trip -o json", "runs ses_1", "agent ls -o json", "inbox ls " + bob + " -o jsonl", "queue ls build -o jsonl --state done", "queue show build v3", "flow ls --all -o jsonl", "quota", "jobs -o json", "show history/chat",
 }
 
 // A damage is what was done to a copy of a store that was stopped cleanly.

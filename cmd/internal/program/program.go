@@ -1,5 +1,5 @@
-// Package program is the three programs: tally, which has all verbs, and two that have
-// a part of them.
+// Package program builds the three programs: tally with all commands, and tally-ingest and tally-replay with a part of
+// them.
 package program
 
 import (
@@ -15,68 +15,63 @@ import (
 	"github.com/tallylog/tally/cmd/internal/team"
 )
 
-// groups are the verbs as the help lists them.
-var groups = []struct {
-	title    string
-	commands func(*cmdutil.App) []*cobra.Command
-}{
-	{"Follow", record.Commands},
-	{"Write", edit.Store},
-	{"Inspect", inspect.Commands},
-	{"Agents and queues", team.Commands},
-	{"Rewind and fork", edit.Rewind},
-	{"Maintain", admin.Maintain},
-	{"Serve", admin.Serve},
+// groups lists the commands in the order of the help. The first four groups are the help of tally; the others are shown
+// by tally help --all.
+var groups = []cmdutil.Group{
+	{Title: "Record and look", Verbs: []string{"watch", "ls", "show", "search", "cost", "log", "diff"}},
+	{Title: "Rewind and fork", Verbs: []string{"rewind", "undo", "redo", "fork"}},
+	{Title: "Write, import and export", Verbs: []string{"append", "import", "export"}},
+	{Title: "Maintain", Verbs: []string{"backup", "restore", "serve", "doctor", "status"}},
+	{Title: "Documents, agents and queues", Verbs: []string{"doc", "agent", "inbox", "queue", "flow", "transcript"}, More: true},
+	{Title: "More recording", Verbs: []string{"exec", "hook", "setup", "sources"}, More: true},
+	{Title: "More to look at", Verbs: []string{"runs", "jobs", "stats"}, More: true},
+	{Title: "More maintenance", Verbs: []string{"verify", "rebuild", "daemon", "tree", "secrets", "quota"}, More: true},
+	{Title: "Setup", Verbs: []string{"config", "init", "completion", "version"}, More: true},
 }
 
-// Tally is the program tally.
+// commands returns all commands of tally.
+func commands(a *cmdutil.App) []*cobra.Command {
+	return slices.Concat(record.Commands(a), edit.Sessions(a), inspect.Commands(a), []*cobra.Command{newDoc(a)}, team.Commands(a), edit.Rewind(a), admin.Maintain(a), admin.Serve(a))
+}
+
+// Tally returns the program tally.
 func Tally(a *cmdutil.App) *cobra.Command {
 	return program(a, &cobra.Command{
-		Use: "tally", Short: "Durable memory for AI agents: an append-only log of their sessions",
-		Long: `Durable memory for AI agents: sessions go into an append-only log, are looked at as
-they are and as they were, rewound, forked, searched and exported. What was
-acknowledged is never lost, and nothing is deleted.
-
-` + cmdutil.Positions + "\n\n" + cmdutil.Exits,
+		Use: "tally", Short: "An append-only log of what AI agents say, do and cost",
+		Long: `tally records what your AI agents say, do and cost in an append-only log, so you
+can look at any earlier state, undo, and lose nothing.`,
 	})
 }
 
-// Ingest is the program tally-ingest.
+// Ingest returns the program tally-ingest.
 func Ingest(a *cmdutil.App) *cobra.Command {
 	return program(a, &cobra.Command{
-		Use: "tally-ingest", Short: "Put sessions into an event log",
-		Long: `The verbs of tally that put sessions into an event log, or follow agents that
-write some.
-
-` + cmdutil.Exits,
+		Use: "tally-ingest", Short: "Record the sessions of AI agents in an append-only log",
+		Long: `tally-ingest has the commands of tally that record sessions: it follows agents,
+imports files and appends events.`,
 	}, "watch", "exec", "hook", "setup", "sources", "import", "append", "init", "serve", "status", "version", "completion", "__bash")
 }
 
-// Replay is the program tally-replay.
+// Replay returns the program tally-replay.
 func Replay(a *cmdutil.App) *cobra.Command {
 	return program(a, &cobra.Command{
-		Use: "tally-replay", Short: "Look at sessions as they are and as they were; rewind, fork and export them",
-		Long: `The verbs of tally that look at sessions, move and keep them. They fold recorded
-events; none calls a model or runs a tool.
-
-` + cmdutil.Positions + "\n\n" + cmdutil.Exits,
-	}, "ls", "show", "log", "search", "runs", "jobs", "diff", "cost", "stats", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "project", "status", "version", "completion", "__bash")
+		Use: "tally-replay", Short: "Look at recorded sessions; rewind, fork and export them",
+		Long: `tally-replay has the commands of tally that read sessions, rewind, fork and export
+them. It replays recorded events: it calls no model and runs no tool.`,
+	}, "ls", "show", "log", "search", "runs", "jobs", "diff", "cost", "stats", "rewind", "undo", "redo", "fork", "export", "verify", "rebuild", "status", "version", "completion", "__bash")
 }
 
-// program gives a root its verbs: all, or those that are named.
+// program adds the named commands to a root, all if none is named.
 func program(a *cmdutil.App, root *cobra.Command, verbs ...string) *cobra.Command {
-	for _, g := range groups {
-		group := &cobra.Group{ID: g.title, Title: g.title + ":"}
-		for _, cmd := range g.commands(a) {
-			if len(verbs) > 0 && !slices.Contains(verbs, cmd.Name()) {
-				continue
-			}
-			if !root.ContainsGroup(group.ID) {
-				root.AddGroup(group)
-			}
-			cmd.GroupID = group.ID
+	list := slices.Clone(groups)
+	for n := range list {
+		list[n].More = list[n].More && len(verbs) == 0
+	}
+	for _, cmd := range commands(a) {
+		if len(verbs) == 0 || slices.Contains(verbs, cmd.Name()) {
 			root.AddCommand(cmd)
 		}
 	}
+	cmdutil.Arrange(root, list)
 	return root
 }

@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestPartsOfOneProgram(t *testing.T) {
 		verbs string
 	}{
 		"tally-ingest": {program.Ingest(new(cmdutil.App)), "watch exec hook setup sources import append init serve status version completion __bash"},
-		"tally-replay": {program.Replay(new(cmdutil.App)), "ls show runs jobs log rewind undo redo fork diff cost stats search project status rebuild verify export version completion __bash"},
+		"tally-replay": {program.Replay(new(cmdutil.App)), "ls show runs jobs log rewind undo redo fork diff cost stats search status rebuild verify export version completion __bash"},
 	} {
 		has := verbs(part.root)
 		for _, verb := range strings.Fields(part.verbs) {
@@ -44,20 +45,49 @@ func TestPartsOfOneProgram(t *testing.T) {
 	}
 }
 
-// Each verb stands in a group of the help.
-func TestEveryVerbHasAGroup(t *testing.T) {
-	var out bytes.Buffer
-	if err := cmdutil.Run(t.Context(), program.Tally, []string{"--help"}, strings.NewReader(""), &out, &out); err != nil {
-		t.Fatal(err)
+// Each command is in a group, and the help of each command fits its screen.
+func TestHelp(t *testing.T) {
+	help := func(args ...string) string {
+		var out bytes.Buffer
+		if err := cmdutil.Run(t.Context(), program.Tally, args, strings.NewReader(""), &out, &out); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
 	}
+	lines := func(text string) int { return strings.Count(text, "\n") }
+	all := help("help", "--all")
 	for _, cmd := range program.Tally(new(cmdutil.App)).Commands() {
-		if cmd.GroupID == "" {
+		if cmd.GroupID == "" && !cmd.Hidden {
 			t.Errorf("%s has no group", cmd.Name())
 		}
+		if !cmd.Hidden && !strings.Contains(all, "\n  "+cmd.Name()+" ") {
+			t.Errorf("help --all lacks %s", cmd.Name())
+		}
 	}
-	for _, group := range []string{"Follow:", "Write:", "Look:", "Team:", "Move:", "Keep:", "Serve:"} {
-		if !strings.Contains(out.String(), "\n"+group+"\n") {
-			t.Errorf("the help has no group %s", group)
+	week := help()
+	if week != help("help") || week != help("--help") || lines(week) > 40 {
+		t.Errorf("the help has %d lines, or differs from help and --help:\n%s", lines(week), week)
+	}
+	if verbs := regexp.MustCompile(`(?m)^  \w`).FindAllString(week, -1); len(verbs) != 19 {
+		t.Errorf("the help has %d commands:\n%s", len(verbs), week)
+	}
+	if lines(all) > 85 {
+		t.Errorf("help --all has %d lines", lines(all))
+	}
+	concepts := help("help", "concepts")
+	if lines(concepts) > 24 {
+		t.Errorf("help concepts has %d lines", lines(concepts))
+	}
+	for _, word := range strings.Fields("session turn thread position rewind fork cost project") {
+		if !strings.Contains("\n"+concepts, "\n"+word+" ") {
+			t.Errorf("help concepts lacks %s", word)
+		}
+	}
+	for _, text := range []string{week, all, concepts} {
+		for line := range strings.Lines(text) {
+			if len(line) > 81 {
+				t.Errorf("%d columns: %s", len(line)-1, line)
+			}
 		}
 	}
 }

@@ -15,19 +15,18 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// commitmentNames says how commitments are named, for help texts.
-const commitmentNames = `A commitment is named by its id, by a beginning of that, or by its description.`
+// commitmentNames explains how commitments are named, for help texts.
+const commitmentNames = `A commitment is named by its id, a beginning of the id, or its description.`
 
 func newAgentCommit(a *cmdutil.App) *cobra.Command {
 	var assertion, amend, remove string
 	cmd := &cobra.Command{
-		Use: "commit ID [DESCRIPTION]", Short: "Add a commitment, or change or remove one", Args: cobra.RangeArgs(1, 2),
-		Long: `Add a commitment to those of an agent: what it promises, on one line, and with
---assertion the command by which it is seen whether that is so. The command is kept and
-not run: agent verify --run does that, when somebody says so.
+		Use: "commit ID [DESCRIPTION]", Short: "Add a commitment to an agent, or change or remove one", Args: cobra.RangeArgs(1, 2),
+		Long: `Add a commitment to an agent: a promise on one line, and with --assertion the command that
+checks it. The command is stored and not run; tally agent verify --run runs it.
 
-With --amend a commitment says something else, and is pending again; with --remove it is
-there no more.
+--amend replaces the description of a commitment, which is pending again afterwards.
+--remove removes a commitment.
 
 ` + agentNames + `
 ` + commitmentNames,
@@ -35,9 +34,9 @@ there no more.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case (len(args) == 2) == (remove != ""):
-				return cli.Usagef("give a DESCRIPTION, or --remove COMMITMENT")
+				return cli.Usagef("want a DESCRIPTION, or --remove COMMITMENT")
 			case remove != "" && (amend != "" || assertion != ""):
-				return cli.Usagef("--remove goes alone")
+				return cli.Usagef("--remove cannot be used with --amend or --assertion")
 			}
 			return changed(cmd.Context(), a, args[0], func(m *member) error {
 				ctx := cmd.Context()
@@ -58,13 +57,13 @@ there no more.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&assertion, "assertion", "", "command that shows whether it is so")
-	f.StringVar(&amend, "amend", "", "commitment that is to say something else")
-	f.StringVar(&remove, "remove", "", "commitment that is to go")
+	f.StringVar(&assertion, "assertion", "", "command that checks the commitment")
+	f.StringVar(&amend, "amend", "", "commitment to change")
+	f.StringVar(&remove, "remove", "", "commitment to remove")
 	return cmd
 }
 
-// commitmentNamed finds the commitment of an agent that a word names.
+// commitmentNamed returns the commitment of an agent that a word names.
 func commitmentNamed(ctx context.Context, m *member, name string) (tavern.Commitment, error) {
 	i, err := m.info(ctx)
 	if err != nil {
@@ -81,7 +80,7 @@ func commitmentNamed(ctx context.Context, m *member, name string) (tavern.Commit
 	}
 	switch len(found) {
 	case 0:
-		return tavern.Commitment{}, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("agent %s has no commitment %q: %w", i.ID, name, tally.ErrNotFound), Hint: cmdutil.Program() + " agents " + i.ID + " lists its commitments."}
+		return tavern.Commitment{}, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("agent %s has no commitment %q: %w", i.ID, name, tally.ErrNotFound), Hint: cmdutil.Program() + " agent show " + i.ID + " lists its commitments."}
 	case 1:
 		return found[0], nil
 	}

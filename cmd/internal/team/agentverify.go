@@ -17,18 +17,18 @@ import (
 func newAgentVerify(a *cmdutil.App) *cobra.Command {
 	v := &verifier{app: a}
 	cmd := &cobra.Command{
-		Use: "verify ID", Short: "Say whether a commitment is kept, or run its assertion to see", Args: cobra.ExactArgs(1),
-		Long: `Say whether a commitment is kept, or run its assertion to see.
+		Use: "verify ID", Short: "Record whether a commitment is kept, or run its assertion", Args: cobra.ExactArgs(1),
+		Long: `Record whether a commitment of an agent is kept, or run its assertion to find out.
 
---run runs the assertion of one commitment: a command that stands in the agent's file,
-where anybody may have written it who may write to the store. It is shown first, and run
-only if that is confirmed on the terminal, or with -y. It is a shell's child in this
-directory, without input, and is ended after --timeout. If it exits with 0 the commitment
-has passed, else it has failed, with the last line that it printed as the reason; the exit
-code is 1 then. Nothing else in tally runs what stands in a document.
+--run runs the assertion of a commitment. This is a command in the agent's file, which any
+writer of the store may have changed. It is therefore printed first, and runs only if you
+confirm it on the terminal or with -y. A shell runs it in this directory, without input, for
+at most --timeout. If it exits with code 0 the commitment has passed. Otherwise the commitment
+has failed, with the last line of output as the reason, and the exit code is 1. No other
+command of tally runs text from a document.
 
-A commitment that has passed or failed is judged anew by --run. --pass and --fail say what
-somebody saw, --begin that it is being looked at, --reset that nothing is known.
+--run also checks a commitment again that has passed or failed. --pass and --fail record the
+result of a check by hand, --begin that a check has begun, --reset that the result is unknown.
 
 ` + agentNames + `
 ` + commitmentNames,
@@ -45,14 +45,14 @@ somebody saw, --begin that it is being looked at, --reset that nothing is known.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&v.run, "run", "", "commitment whose assertion is to be run")
-	f.StringVar(&v.begin, "begin", "", "commitment that is being looked at")
+	f.StringVar(&v.run, "run", "", "commitment with the assertion to run")
+	f.StringVar(&v.begin, "begin", "", "commitment that is being checked")
 	f.StringVar(&v.pass, "pass", "", "commitment that is kept")
 	f.StringVar(&v.fail, "fail", "", "commitment that is not kept")
-	f.StringVar(&v.reset, "reset", "", "commitment of which nothing is known again")
-	f.StringVar(&v.reason, "reason", "", "with --fail, why")
-	f.DurationVar(&v.timeout, "timeout", 10*time.Minute, "with --run, how long it may take")
-	f.BoolVarP(&v.yes, "yes", "y", false, "with --run, run it without asking")
+	f.StringVar(&v.reset, "reset", "", "commitment to set back to pending")
+	f.StringVar(&v.reason, "reason", "", "with --fail, the reason")
+	f.DurationVar(&v.timeout, "timeout", 10*time.Minute, "with --run, the time limit")
+	f.BoolVarP(&v.yes, "yes", "y", false, "with --run, do not ask for confirmation")
 	return cmd
 }
 
@@ -76,7 +76,7 @@ func (v *verifier) check() error {
 	case ways != 1:
 		return cli.Usagef("want one of --run, --begin, --pass, --fail and --reset, with a commitment")
 	case v.reason != "" && v.fail == "":
-		return cli.Usagef("--reason goes with --fail")
+		return cli.Usagef("--reason can only be used with --fail")
 	case v.timeout <= 0:
 		return cli.Usagef("--timeout %v: want a time", v.timeout)
 	}
@@ -109,15 +109,15 @@ func (v *verifier) verify(ctx context.Context, m *member) error {
 	})
 }
 
-// assert runs the assertion of a commitment, and records what came of it.
+// assert runs the assertion of a commitment, and records its result.
 func (v *verifier) assert(ctx context.Context, m *member, c tavern.Commitment) error {
 	if c.Assertion == "" {
-		return cli.Usagef("the commitment %q has no assertion that could be run: look, and say --pass or --fail", c.Description)
+		return cli.Usagef("the commitment %q has no assertion to run: check it by hand, and use --pass or --fail", c.Description)
 	}
 	command := plain.Printable(c.Assertion)
 	if err := v.app.Confirm(v.yes, "Run "+command+" ?"); err != nil {
 		if asked, ok := errors.AsType[*cli.CodeError](err); ok && asked.Code == cli.BadUsage {
-			asked.Hint = "It would run: " + command + "\n  Add -y to have it run without being asked."
+			asked.Hint = "It would run: " + command + "\n  Add -y to run it without confirmation."
 		}
 		return err
 	}
@@ -127,7 +127,7 @@ func (v *verifier) assert(ctx context.Context, m *member, c tavern.Commitment) e
 	fmt.Fprintf(v.app.Err, "running: %s\n", command)
 	out := runAssertion(ctx, c.Assertion, v.timeout)
 	out.print(v.app.Err)
-	if ctx.Err() != nil { // nobody knows what would have come of it
+	if ctx.Err() != nil { // interrupted: the result is unknown
 		last, cancel := lastWord(ctx)
 		defer cancel()
 		return errors.Join(context.Cause(ctx), m.do(last, func(agent *tavern.Agent) error { return agent.Reset(last, c.ID) }))
@@ -135,7 +135,7 @@ func (v *verifier) assert(ctx context.Context, m *member, c tavern.Commitment) e
 	return v.judge(ctx, m, c, out)
 }
 
-// started has a commitment be looked at, whatever was found of it before.
+// started records that a check of the commitment begins, also if it had a result.
 func started(ctx context.Context, agent *tavern.Agent, c tavern.Commitment) error {
 	if c.Status == tavern.CommitmentPassed || c.Status == tavern.CommitmentFailed {
 		if err := agent.Reset(ctx, c.ID); err != nil {
@@ -145,14 +145,14 @@ func started(ctx context.Context, agent *tavern.Agent, c tavern.Commitment) erro
 	return agent.Verify(ctx, c.ID)
 }
 
-// judge records what came of an assertion, if it is still what was promised.
+// judge records the result of an assertion. If the assertion was changed meanwhile, it records nothing.
 func (v *verifier) judge(ctx context.Context, m *member, c tavern.Commitment, out outcome) error {
 	now, err := commitmentNamed(ctx, m, c.ID)
 	switch {
 	case err != nil:
 		return err
 	case now.Assertion != c.Assertion:
-		return &cli.CodeError{Code: cli.Conflict, Err: fmt.Errorf("the commitment %q says something else now than what was run: nothing was recorded", c.Description)}
+		return &cli.CodeError{Code: cli.Conflict, Err: fmt.Errorf("the assertion of commitment %q was changed while it ran: nothing was recorded", c.Description)}
 	}
 	v.failed = out.failure != ""
 	return m.do(ctx, func(agent *tavern.Agent) error {

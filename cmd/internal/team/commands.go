@@ -1,6 +1,6 @@
-// Package team has the verbs by which agents, programs and people work together: messages in
-// inboxes, items in work queues, agents with what they promise, the workflows that they go
-// through, and the transcripts that their vendor keeps.
+// Package team has the commands for agents, programs and people that work together: inboxes of messages, work queues,
+// agents with their commitments, workflows, and the transcripts that Claude Code keeps. Each noun is a file of its own,
+// and so is each of its verbs.
 package team
 
 import (
@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
-// Commands returns the verbs, anew for each run.
+// Commands returns new commands, one for each noun.
 func Commands(a *cmdutil.App) []*cobra.Command {
-	list := []*cobra.Command{newSend(a), newSeen(a), newAttend(a), newEnqueue(a), newRequeue(a), newWork(a), newAgent(a), newFlow(a)}
-	return append(list, cmdutil.Paged(newInbox(a), newQueue(a), newAgents(a), newFlows(a), newTranscripts(a), newOrphans(a))...)
+	return []*cobra.Command{newQueue(a), newInbox(a), newAgent(a), newFlow(a), newTranscript(a)}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
@@ -17,20 +15,14 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// family is a verb that has verbs of its own, and does nothing itself.
-func family(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
-	cmd.AddCommand(verbs...)
-	return cmdutil.Family(cmd)
-}
-
-// refused gives an error of agents and flows its exit code, and says what to do about it.
+// refused adds the exit code and a hint to an error about an agent or a flow.
 func refused(err error) error {
 	conflict := func(hint string) error { return &cli.CodeError{Code: cli.Conflict, Err: err, Hint: hint} }
 	switch {
 	case err == nil:
 		return nil
 	case cli.Is[*tally.LeaseError](err):
-		return conflict("Its worker moves it. When the lease is over, " + cmdutil.Program() + " flow recover does what the template says.")
+		return conflict("Only its worker can move it. When the lease has ended, " + cmdutil.Program() + " flow recover applies the template's rule.")
 	case cli.Is[*tavern.TransitionError](err), cli.Is[*tavern.FlowOverError](err), cli.Is[*tavern.FlowChildError](err), cli.Is[*log.ConflictError](err), errors.Is(err, tally.ErrExists):
 		return conflict("Nothing was written.")
 	case cli.Is[*tavern.NodeError](err), cli.Is[*tavern.FlowDepthError](err):
@@ -39,7 +31,7 @@ func refused(err error) error {
 	return err
 }
 
-// value reads the JSON that an argument names, nothing if there is none.
+// value reads the JSON file that the first argument names. Without arguments it returns nil.
 func value(a *cmdutil.App, args []string) (events.Raw, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -51,7 +43,7 @@ func value(a *cmdutil.App, args []string) (events.Raw, error) {
 	return data, err
 }
 
-// startedIn is the lineage of what was started in a session, nil for none.
+// startedIn returns the lineage of an agent or a flow that was started in a session, nil for "".
 func startedIn(session string) *events.Lineage {
 	if session == "" {
 		return nil
@@ -59,8 +51,7 @@ func startedIn(session string) *events.Lineage {
 	return &events.Lineage{Session: session}
 }
 
-// list prints a list: its rows for programs, else as a table. If there is nothing in it, it
-// says so beside the output.
+// list prints rows as JSON or as a table. In text, it prints none on standard error if there are no rows.
 func list[T any](a *cmdutil.App, rows []T, none string, table func() (render.Table, error)) error {
 	switch {
 	case a.Format != cli.Text:
@@ -76,7 +67,7 @@ func list[T any](a *cmdutil.App, rows []T, none string, table func() (render.Tab
 	return a.Table(t)
 }
 
-// stamp spells a time, "" for none.
+// stamp formats a time as RFC 3339, the zero time as "".
 func stamp(t time.Time) events.Timestamp {
 	if t.IsZero() {
 		return ""
@@ -84,7 +75,7 @@ func stamp(t time.Time) events.Timestamp {
 	return events.TimestampOf(t)
 }
 
-// minute spells a time for people.
+// minute formats a time for people, "-" if it is not set.
 func minute(t events.Timestamp) string {
 	at, ok := t.Time()
 	if !ok {

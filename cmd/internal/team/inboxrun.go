@@ -18,54 +18,53 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newAttend(a *cmdutil.App) *cobra.Command {
-	t := &attender{app: a}
+func newInboxRun(a *cmdutil.App) *cobra.Command {
+	t := &runner{app: a}
 	cmd := &cobra.Command{
-		Use: "attend INBOX -- COMMAND [ARGUMENT]...", Short: "Run a command for each message of an inbox", Args: cobra.MinimumNArgs(2),
-		Long: `Run a command for each message of an inbox, one after the other in the order in which
-they came, from the first one that was not seen on, until interrupted. The command
-gets the message on its standard input: a text as it was written, else its JSON. In
-its environment are
+		Use: "run INBOX -- COMMAND [ARGUMENT]...", Short: "Run a command for each message of an inbox", Args: cobra.MinimumNArgs(2),
+		Long: `Run a command for each unread message of an inbox, one at a time and in order, until
+interrupted. The command reads the message from its standard input: a text as it was
+written, anything else as JSON. Its environment has
 
-  TALLY_INBOX     whose inbox it is
-  TALLY_MESSAGE   the message's id: what send --reply-to and inbox --message take
-  TALLY_FROM      who sent it
-  TALLY_TYPE      its type
-  TALLY_THREAD    what it is about
+  TALLY_INBOX     the receiver
+  TALLY_MESSAGE   the message's id, as inbox send --reply-to and inbox ls --message take it
+  TALLY_FROM      the sender
+  TALLY_TYPE      the message's type
+  TALLY_THREAD    the message's thread
 
-Exit code 0 says that the message was seen. With another one, it was refused: it is
-handed over again, after a second and then twice as long each time, up to 5 minutes,
-also by another attend than this one; those behind it wait. After eight refusals its
-sender is told. So a message is handed over at least once: if tally is ended just
-when the command was done, it is so once more.
+If the command exits with code 0, the message is marked as read. With any other code the
+message is refused: the command runs again after a second, then after twice the time, up to
+5 minutes, also if another inbox run takes over. Later messages wait. After eight refusals the
+sender gets a notice. Delivery is at least once: if tally is killed after the command
+succeeded and before that is recorded, the command runs again.
 
-If the command cannot be started for a message, that counts as a refusal. After eight
-of them, or at once if an id, a type or a thread is too long for a variable, the
-message is dead: it is named, its sender is told, and those behind it are handed over.
+If the command cannot be started, the message is refused too. After eight refusals of this
+kind, or at once if an id, a type or a thread is too long for an environment variable, the
+message is dead: tally prints its id, sends a notice to the sender, and goes on.
 
-Nothing of a message is ever run: the command is what stands behind --, and reads the
-message from its standard input. A script that puts the text into a command line lets
-the sender choose that program's options. The command's output is passed on. When
-tally is interrupted, the command is told to end, and has 5 seconds.`,
-		Example: cmdutil.Examples(`tally attend kettle -- sh -c 'claude -p | tally send --from kettle --reply-to "$TALLY_MESSAGE" -- "$TALLY_FROM"'`,
-			"tally attend ci --open -- ./on-message", "tally attend user --until-empty -- notify-send Tally"),
+The message is only input: tally runs the command after --, and nothing else. A script that
+puts the text into a command line lets its sender choose the options of that program. The
+output of the command is passed on. When tally is interrupted, the command is told to end and
+has 5 seconds.`,
+		Example: cmdutil.Examples(`tally inbox run kettle -- sh -c 'claude -p | tally inbox send --from kettle --reply-to "$TALLY_MESSAGE" -- "$TALLY_FROM"'`,
+			"tally inbox run ci --open -- ./on-message", "tally inbox run user --until-empty -- notify-send Tally"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := behindDash(cmd, 1); err != nil {
 				return err
 			}
 			t.receiver, t.command = args[0], args[1:]
-			return t.attend(cmd.Context())
+			return t.runAll(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&t.open, "open", false, "let in a receiver that is not an agent, such as a program: from then on others can send to it")
-	f.BoolVar(&t.once, "once", false, "hand over one message, waiting for it if there is none, and end: with code 1 if it was refused")
-	f.BoolVar(&t.untilEmpty, "until-empty", false, "end when all messages were seen, rather than to wait for more")
+	f.BoolVar(&t.open, "open", false, "register a receiver that is not an agent, such as a program: others can send to it from then on")
+	f.BoolVar(&t.once, "once", false, "run the command for one message and end, with exit code 1 if it was refused; waits for a message if none is unread")
+	f.BoolVar(&t.untilEmpty, "until-empty", false, "end when no message is unread, instead of waiting for more")
 	return cmd
 }
 
-// attender hands the messages of an inbox to a command.
-type attender struct {
+// runner runs a command for the messages of an inbox.
+type runner struct {
 	app                    *cmdutil.App
 	receiver               string
 	command                []string
@@ -74,8 +73,8 @@ type attender struct {
 	store *store
 }
 
-// handed is what became of handing over a message: a line of attend with -o json.
-type handed struct {
+// handedRow is the result of a command for a message: a row of inbox run, with -o json.
+type handedRow struct {
 	Inbox    string           `json:"inbox"`
 	ID       string           `json:"id"`
 	Offset   events.Offset    `json:"offset"`
@@ -84,11 +83,11 @@ type handed struct {
 	Signal   string           `json:"signal,omitempty"`
 	Error    string           `json:"error,omitempty"`
 	Refusals int              `json:"refusals,omitempty"` // of this message so far
-	Next     events.Timestamp `json:"next,omitempty"`     // when it is tried again
+	Next     events.Timestamp `json:"next,omitempty"`     // time of the next attempt
 	Seconds  float64          `json:"seconds"`
 }
 
-func (t *attender) attend(ctx context.Context) (err error) {
+func (t *runner) runAll(ctx context.Context) (err error) {
 	if err := check(t.command); err != nil {
 		return err
 	}
@@ -116,16 +115,16 @@ func (t *attender) attend(ctx context.Context) (err error) {
 	}
 }
 
-// end says what the command comes to.
-func (t *attender) end(ctx context.Context, err error) error {
+// end returns the error that ends the command: the cause of an interruption, else err.
+func (t *runner) end(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// enter sees to it that there is an inbox.
-func (t *attender) enter(ctx context.Context, st *tally.Store) (err error) {
+// enter resolves the receiver, and with --open registers it.
+func (t *runner) enter(ctx context.Context, st *tally.Store) (err error) {
 	if t.receiver, err = receiverNamed(ctx, t.app, st, t.receiver); err != nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func (t *attender) enter(ctx context.Context, st *tally.Store) (err error) {
 	err = known(ctx, t.app, in)
 	if err == nil || !t.open {
 		if code, ok := errors.AsType[*cli.CodeError](err); ok {
-			code.Hint = "With --open it is made one of a program."
+			code.Hint = "With --open tally registers it as a program."
 		}
 		return err
 	}
@@ -143,14 +142,14 @@ func (t *attender) enter(ctx context.Context, st *tally.Store) (err error) {
 	return in.Open(ctx, "")
 }
 
-// letters are the messages that one record brought, which are seen together.
+// letters are the messages of one record, which are marked as read together.
 type letters struct {
 	list []tavern.Message
 	last projector.Letter
 }
 
-// next waits for the messages behind the cursor; nil: there are none, and none is waited for.
-func (t *attender) next(ctx context.Context) (found *letters, err error) {
+// next returns the first unread messages. If there are none, it waits for them; with --until-empty it returns nil.
+func (t *runner) next(ctx context.Context) (found *letters, err error) {
 	err = t.store.do(ctx, func(st *tally.Store) error {
 		in := tavern.InboxOf(st, t.receiver)
 		cursor, err := in.Cursor(ctx)
@@ -164,7 +163,7 @@ func (t *attender) next(ctx context.Context) (found *letters, err error) {
 		for _, err := range in.Follow(ctx, cursor) {
 			if cli.Is[*events.DamageError](err) {
 				fmt.Fprintln(t.app.Err, plain.Printable(err.Error()))
-				continue // it is passed over with the next one that is seen
+				continue // the next ack moves the cursor past the damaged record
 			}
 			if err != nil {
 				return err
@@ -177,8 +176,8 @@ func (t *attender) next(ctx context.Context) (found *letters, err error) {
 	return found, err
 }
 
-// behind returns the first messages behind an offset, nil if there are none.
-func (t *attender) behind(ctx context.Context, st *tally.Store, in *tavern.Inbox, cursor events.Offset) (*letters, error) {
+// behind returns the first messages after an offset, nil if there are none.
+func (t *runner) behind(ctx context.Context, st *tally.Store, in *tavern.Inbox, cursor events.Offset) (*letters, error) {
 	list, _, err := in.List(ctx, tavern.Page{After: cursor, Limit: 1})
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -194,22 +193,22 @@ func (t *attender) behind(ctx context.Context, st *tally.Store, in *tavern.Inbox
 	return &letters{list, all[len(all)-1]}, nil
 }
 
-// handOver runs the command for messages when it is time to, and notes what it said. It
-// reports whether they were seen.
-func (t *attender) handOver(ctx context.Context, ms letters) (bool, error) {
+// handOver runs the command for messages once they are due, and records its answer. It reports whether the messages are
+// read.
+func (t *runner) handOver(ctx context.Context, ms letters) (bool, error) {
 	if seen, err := t.wait(ctx, ms); err != nil || seen {
 		return seen, err
 	}
-	var rows []handed
+	var rows []handedRow
 	for _, m := range ms.list {
 		e, err := t.run(ctx, m)
 		if unstarted, ok := errors.AsType[*unstartedError](err); ok {
-			return false, t.unstarted(ctx, ms.last, handed{ID: m.ID, Offset: m.Offset, Error: unstarted.reason}, unstarted.final)
+			return false, t.unstarted(ctx, ms.last, handedRow{ID: m.ID, Offset: m.Offset, Error: unstarted.reason}, unstarted.final)
 		}
 		if err != nil {
 			return false, err
 		}
-		row := handed{ID: m.ID, Offset: m.Offset, Outcome: "seen", Exit: e.exit, Signal: e.signal, Seconds: e.took.Seconds()}
+		row := handedRow{ID: m.ID, Offset: m.Offset, Outcome: "seen", Exit: e.exit, Signal: e.signal, Seconds: e.took.Seconds()}
 		switch {
 		case e.stopped:
 			row.Outcome = "stopped"
@@ -220,7 +219,7 @@ func (t *attender) handOver(ctx context.Context, ms letters) (bool, error) {
 		}
 		rows = append(rows, row)
 	}
-	// What the command did is done, also when this is to end meanwhile.
+	// The command has succeeded: this is recorded even after an interruption.
 	last, cancel := lastWord(ctx)
 	defer cancel()
 	err := t.store.do(last, func(st *tally.Store) error { return tavern.InboxOf(st, t.receiver).Seen(last, ms.last.Offset) })
@@ -232,9 +231,9 @@ func (t *attender) handOver(ctx context.Context, ms letters) (bool, error) {
 	return err == nil, err
 }
 
-// wait waits until messages may be handed over that were refused before. It reports whether
-// somebody else has seen them meanwhile.
-func (t *attender) wait(ctx context.Context, ms letters) (seen bool, err error) {
+// wait waits until messages that were refused are due again. It reports whether another process has marked them as read
+// meanwhile.
+func (t *runner) wait(ctx context.Context, ms letters) (seen bool, err error) {
 	for {
 		var wait time.Duration
 		err := t.store.do(ctx, func(st *tally.Store) error {
@@ -261,8 +260,8 @@ func (t *attender) wait(ctx context.Context, ms letters) (seen bool, err error) 
 	}
 }
 
-// due decides on messages of which some attempts were refused.
-func (t *attender) due(ctx context.Context, st *tally.Store, l projector.Letter, h projector.HandOver) (tavern.Decision, time.Time, error) {
+// due returns the decision on messages that were refused, and the log's time.
+func (t *runner) due(ctx context.Context, st *tally.Store, l projector.Letter, h projector.HandOver) (tavern.Decision, time.Time, error) {
 	asOf, err := st.Log.Durable(ctx)
 	if err != nil {
 		return tavern.Decision{}, time.Time{}, err
@@ -276,18 +275,17 @@ func (t *attender) due(ctx context.Context, st *tally.Store, l projector.Letter,
 }
 
 // run runs the command for a message.
-func (t *attender) run(ctx context.Context, m tavern.Message) (ended, error) {
+func (t *runner) run(ctx context.Context, m tavern.Message) (ended, error) {
 	out := t.app.Out
 	if t.app.Format != cli.Text {
-		out = t.app.Err // standard output has the lines
+		out = t.app.Err // standard output has the JSON rows
 	}
 	c := child{command: t.command, stdin: stdinOf(m), stdout: out, stderr: t.app.Err, env: []variable{{"TALLY_INBOX", t.receiver},
 		{"TALLY_MESSAGE", m.ID}, {"TALLY_FROM", m.From}, {"TALLY_TYPE", m.Type}, {"TALLY_THREAD", m.Thread}}}
 	return c.run(ctx)
 }
 
-// stdinOf is what a command gets of a message: a text as it was written, else its JSON, or
-// its bytes.
+// stdinOf returns the standard input of a command: a text as it was written, else the message's JSON or bytes.
 func stdinOf(m tavern.Message) []byte {
 	if text, err := rawjson.String(m.Body); err == nil {
 		return []byte(text)
@@ -298,17 +296,17 @@ func stdinOf(m tavern.Message) []byte {
 	return m.Bytes
 }
 
-// refused notes that a message was refused, and tells its sender if that was often.
-func (t *attender) refused(ctx context.Context, l projector.Letter, row handed) error {
+// refused records that a message was refused, and sends a notice to its sender after the last refusal.
+func (t *runner) refused(ctx context.Context, l projector.Letter, row handedRow) error {
 	err := t.store.do(ctx, func(st *tally.Store) error { return t.note(ctx, st, l, &row) })
 	return errors.Join(err, t.say(row))
 }
 
-// note notes a refusal.
-func (t *attender) note(ctx context.Context, st *tally.Store, l projector.Letter, row *handed) error {
+// note records a refusal.
+func (t *runner) note(ctx context.Context, st *tally.Store, l projector.Letter, row *handedRow) error {
 	h, err := tavern.InboxOf(st, t.receiver).Refused(ctx, l.Offset, row.Error)
 	if cli.Is[*tavern.SeenError](err) {
-		return nil // somebody else took it meanwhile
+		return nil // another process has marked it as read
 	}
 	if !t.store.isStored(err) {
 		return err
@@ -321,10 +319,9 @@ func (t *attender) note(ctx context.Context, st *tally.Store, l projector.Letter
 	return err
 }
 
-// unstarted notes that the command cannot be started for a message, which is as good as a
-// refusal. If that is final, or happened too often, the message is dead: its sender is told,
-// it is passed over, and those behind it are handed over.
-func (t *attender) unstarted(ctx context.Context, l projector.Letter, row handed, final bool) error {
+// unstarted records that the command cannot be started for a message, which counts as a refusal. If final is set, or
+// after too many refusals, the message is dead: its sender gets a notice, and the cursor moves past it.
+func (t *runner) unstarted(ctx context.Context, l projector.Letter, row handedRow, final bool) error {
 	row.Outcome, row.Exit = "refused", notExecutable
 	err := t.store.do(ctx, func(st *tally.Store) error {
 		if err := t.note(ctx, st, l, &row); !t.store.isStored(err) || !final && row.Refusals < tavern.MaxRefusals {
@@ -339,9 +336,9 @@ func (t *attender) unstarted(ctx context.Context, l projector.Letter, row handed
 	return errors.Join(err, t.say(row))
 }
 
-// tell tells the sender of a message that it is dead. What comes to the sender's inbox
-// meanwhile makes it try again.
-func (t *attender) tell(ctx context.Context, st *tally.Store, l projector.Letter) error {
+// tell sends a notice about a dead message to its sender. If another message arrives in the sender's inbox meanwhile, it
+// tries again.
+func (t *runner) tell(ctx context.Context, st *tally.Store, l projector.Letter) error {
 	for range maxTells {
 		d, _, err := t.due(ctx, st, l, projector.HandOver{At: l.Offset, Refusals: tavern.MaxRefusals, Last: events.TimestampOf(l.Recorded)})
 		if err != nil || len(d.Parts) == 0 {
@@ -351,20 +348,20 @@ func (t *attender) tell(ctx context.Context, st *tally.Store, l projector.Letter
 			return err
 		}
 	}
-	return nil // somebody told it, or the inbox never rests
+	return nil // another process sent the notice, or the inbox is too busy
 }
 
-// maxTells is how often a sender is tried to be told.
+// maxTells is the number of attempts to send a notice.
 const maxTells = 8
 
-// say prints what became of a message: in text only what went wrong.
-func (t *attender) say(row handed) error {
+// say prints the result for a message. Text output has failures only.
+func (t *runner) say(row handedRow) error {
 	row.Inbox, row.ID = cli.ID(t.receiver), cli.ID(row.ID)
 	if t.app.Format != cli.Text {
 		return cli.WriteJSON(t.app.Out, cli.JSONL, row)
 	}
 	if row.Outcome == "dead" {
-		_, err := fmt.Fprintln(t.app.Err, plain.Printable(fmt.Sprintf("message %s at %v is dead and passed over: %s", projector.Cut(row.ID, maxNamed), row.Offset, row.Error)))
+		_, err := fmt.Fprintln(t.app.Err, plain.Printable(fmt.Sprintf("message %s at %v is dead and skipped: %s", projector.Cut(row.ID, maxNamed), row.Offset, row.Error)))
 		return err
 	}
 	if row.Outcome != "refused" {
@@ -378,10 +375,10 @@ func (t *attender) say(row handed) error {
 	return err
 }
 
-// maxNamed is how much of an id stands in a sentence, in bytes.
+// maxNamed is the maximum length of an id in a sentence, in bytes.
 const maxNamed = 200
 
-// lastWord returns a context in which what is done is noted: it outlives ctx for a while.
+// lastWord returns a context for recording results after an interruption: it outlives ctx by inTime.
 func lastWord(ctx context.Context) (context.Context, context.CancelFunc) {
 	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(inTime, cancel) })

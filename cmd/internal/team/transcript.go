@@ -20,62 +20,94 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newTranscripts(a *cmdutil.App) *cobra.Command {
+func newTranscript(a *cmdutil.App) *cobra.Command {
+	return cmdutil.Noun(&cobra.Command{
+		Use: "transcript", Short: "Read the session files of Claude Code directly, without a store",
+		Long: `Read the session files of Claude Code directly, in $CLAUDE_CONFIG_DIR or ~/.claude. Nothing
+is imported, no store is opened, and nothing is written. Standard error names the file.
+
+To see a session that the store has recorded, use tally show.`,
+		Example: cmdutil.Examples("tally transcript ls", "tally transcript show --cwd . last"),
+	}, cmdutil.Paged(newTranscriptLs(a), newTranscriptShow(a))...)
+}
+
+func newTranscriptLs(a *cmdutil.App) *cobra.Command {
 	r := &reader{app: a}
 	cmd := &cobra.Command{
-		Use: "transcripts [DIR [SESSION]]", Short: "Read the sessions of Claude Code where they lie, without a store", Args: cobra.MaximumNArgs(2),
-		Long: `Read the sessions of Claude Code where they lie, in $CLAUDE_CONFIG_DIR or ~/.claude: nothing
-is imported, no store is opened, nothing is written. Without an argument the projects are
-listed; with the DIR of one, or the name of its folder there, its sessions, the one last
-active first; with a SESSION, its id, a beginning of that, or last, what was said in it.
-
---cwd DIR is the project of a directory, which need not be named again: what stands behind
-it is a SESSION.
-
-What is shown comes from the vendor's file, and standard error says so. What the store has
-of it, if it was imported or watched, show prints.`,
-		Example: cmdutil.Examples("tally transcripts", "tally transcripts --cwd .", "tally transcripts --cwd . last", "tally transcripts ~/shop 5c1a7e3e -o jsonl"),
+		Use: "ls [DIR]", Short: "List the projects of Claude Code, or the sessions of one", Args: cobra.MaximumNArgs(1),
+		Long: `List the projects of Claude Code, or the sessions of one, the latest active first. DIR is the
+directory of the project, or the name of its folder below ~/.claude/projects.`,
+		Example: cmdutil.Examples("tally transcript ls", "tally transcript ls --cwd .", "tally transcript ls ~/shop -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.from = tavern.TranscriptsOf("")
-			if r.cwd != "" {
-				if len(args) > 1 {
-					return cli.Usagef("with --cwd give a SESSION alone")
-				}
-				args = append([]string{r.cwd}, args...)
+			args, err := r.inProject(args, 1)
+			switch {
+			case err != nil:
+				return err
+			case len(args) == 0:
+				return r.projects(cmd.Context())
 			}
-			return r.read(cmd.Context(), args)
+			list, err := r.sessions(cmd.Context(), args[0])
+			if err != nil && len(list) == 0 {
+				return err
+			}
+			return errors.Join(r.list(list, args[0]), r.partly(err))
 		},
 	}
 	cmd.Flags().StringVar(&r.cwd, "cwd", "", "the project of this directory")
 	return cmd
 }
 
-// reader shows what the vendor keeps.
+func newTranscriptShow(a *cmdutil.App) *cobra.Command {
+	r := &reader{app: a}
+	cmd := &cobra.Command{
+		Use: "show [DIR] SESSION", Short: "Show the messages of a session of Claude Code", Args: cobra.RangeArgs(1, 2),
+		Long: `Show the messages of a session of Claude Code. SESSION is its id, a beginning of the id, or
+last for the session of the project that was active last.`,
+		Example: cmdutil.Examples("tally transcript show --cwd . last", "tally transcript show ~/shop 5c1a7e3e -o jsonl"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.from = tavern.TranscriptsOf("")
+			args, err := r.inProject(args, 2)
+			if err == nil && len(args) == 1 {
+				err = cli.Usagef("want the project's DIR before the SESSION, or --cwd")
+			}
+			if err != nil {
+				return err
+			}
+			list, err := r.sessions(cmd.Context(), args[0])
+			if err != nil && len(list) == 0 {
+				return err
+			}
+			s, err := sessionNamed(list, args[1])
+			if err != nil {
+				return err
+			}
+			return r.show(cmd.Context(), s)
+		},
+	}
+	cmd.Flags().StringVar(&r.cwd, "cwd", "", "the project of this directory")
+	return cmd
+}
+
+// reader reads the files of the vendor.
 type reader struct {
 	app  *cmdutil.App
 	from *tavern.Transcripts
 	cwd  string
 }
 
-func (r *reader) read(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return r.projects(ctx)
+// inProject returns the arguments with the directory of --cwd in front, which must then be at most n.
+func (r *reader) inProject(args []string, n int) ([]string, error) {
+	if r.cwd == "" {
+		return args, nil
 	}
-	list, err := r.sessions(ctx, args[0])
-	switch {
-	case err != nil && len(list) == 0:
-		return err
-	case len(args) == 1:
-		return errors.Join(r.list(list, args[0]), r.partly(err))
+	if len(args) == n {
+		return nil, cli.Usagef("--cwd stands for DIR: leave %q out", args[0])
 	}
-	s, missing := sessionNamed(list, args[1])
-	if missing != nil {
-		return missing
-	}
-	return r.show(ctx, s)
+	return append([]string{r.cwd}, args...), nil
 }
 
-// partly says what could not be read, the rest of which was shown.
+// partly prints an error after the readable part was shown, and returns exit code 3.
 func (r *reader) partly(err error) error {
 	if err == nil {
 		return nil
@@ -84,7 +116,7 @@ func (r *reader) partly(err error) error {
 	return cli.Silent(cli.Partial)
 }
 
-// direct says where it comes from.
+// direct prints the file that is shown.
 func (r *reader) direct(file string) {
 	fmt.Fprintln(r.app.Err, strings.TrimSpace(tavern.DirectFile+" "+plain.Printable(file)))
 }
@@ -125,7 +157,7 @@ func (r *reader) projects(ctx context.Context) error {
 	return errors.Join(r.app.Table(t), r.partly(failed))
 }
 
-// sessions lists those of a project: by its directory, or by the name of its folder.
+// sessions lists the sessions of a project, which is named by its directory or by the name of its folder.
 func (r *reader) sessions(ctx context.Context, project string) ([]tavern.StoredSession, error) {
 	if !strings.ContainsRune(project, os.PathSeparator) {
 		if list, err := r.from.SessionsIn(ctx, project); len(list) > 0 || err != nil {
@@ -138,12 +170,12 @@ func (r *reader) sessions(ctx context.Context, project string) ([]tavern.StoredS
 	}
 	list, err := r.from.Sessions(ctx, dir)
 	if len(list) == 0 && err == nil {
-		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("no session of Claude Code is of %s", dir), Hint: cmdutil.Program() + " transcripts lists the projects that have some."}
+		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("Claude Code has no session of %s", dir), Hint: cmdutil.Program() + " transcript ls lists its projects."}
 	}
 	return list, err
 }
 
-// sessionNamed finds the session that a word names.
+// sessionNamed returns the session that a word names.
 func sessionNamed(list []tavern.StoredSession, name string) (s tavern.StoredSession, err error) {
 	var found []tavern.StoredSession
 	for _, s := range list {
@@ -156,7 +188,7 @@ func sessionNamed(list []tavern.StoredSession, name string) (s tavern.StoredSess
 	}
 	switch len(found) {
 	case 0:
-		return s, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q of that project", name), Hint: cmdutil.Program() + " transcripts DIR lists its sessions."}
+		return s, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q of that project", name), Hint: cmdutil.Program() + " transcript ls DIR lists its sessions."}
 	case 1:
 		return found[0], nil
 	}
@@ -239,7 +271,7 @@ func (r *reader) show(ctx context.Context, s tavern.StoredSession) error {
 	return p.err
 }
 
-// said prints one part of a message: what a tool was told, and answered, on one line.
+// said prints one part of a message. The input and the result of a tool take one line each.
 func (p *page) said(l render.Line) {
 	const indent = 13
 	width := render.Beyond(indent, p.width)

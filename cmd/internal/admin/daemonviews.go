@@ -12,24 +12,23 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-func newProject(a *cmdutil.App) *cobra.Command {
+func newDaemonViews(a *cmdutil.App) *cobra.Command {
 	var once bool
 	var dir string
 	cmd := &cobra.Command{
-		Use: "project [VIEW]...", Short: "Keep the views up to date: " + strings.Join(cmdutil.ViewNames(nil), ", "), ValidArgs: cmdutil.ViewNames(nil),
+		Use: "views [VIEW]...", Short: "Keep the views up to date: " + strings.Join(cmdutil.ViewNames(nil), ", "), ValidArgs: cmdutil.ViewNames(nil),
 		Args: cobra.OnlyValidArgs,
-		Long: `Keep the views from which sessions are listed and searched up to date with the
-log, until stopped. The process that owns a local store does that by itself; this is
-for a server that somebody else runs, whose views are kept on this machine. A second
-process waits, and takes over when the first one ends in whatever way.`,
-		Example: cmdutil.Examples("tally project", "tally project --once", "tally project search --views /srv/views"),
+		Long: `Keep the views, which list and search sessions, up to date with the log until interrupted.
+The process that owns a local store does this by itself. For a server that others run, the
+views are kept on this machine. A second process waits and takes over when the first one ends.`,
+		Example: cmdutil.Examples("tally daemon views", "tally daemon views --once", "tally daemon views search --views /srv/views"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Config()
 			if err != nil {
 				return err
 			}
 			if c.Backend != config.NATS && (dir != "" || !once) {
-				return cli.Usagef("the owner of a %s store keeps its views: without a server that somebody else runs there is project --once only", c.Backend)
+				return cli.Usagef("the owner of a %s store keeps its views: without a server that somebody else runs only tally daemon views --once works", c.Backend)
 			}
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error {
 				if c.Backend != config.NATS {

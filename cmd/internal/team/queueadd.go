@@ -19,27 +19,28 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newEnqueue(a *cmdutil.App) *cobra.Command {
-	q := &enqueuer{app: a}
+func newQueueAdd(a *cmdutil.App) *cobra.Command {
+	q := &adder{app: a}
 	cmd := &cobra.Command{
-		Use: "enqueue QUEUE [FILE|-]", Short: "Put items into a work queue, one a line", Args: cobra.RangeArgs(1, 2),
-		Long: `Put items into a work queue: each line of a file, or of standard input, is one, JSON
-or text, and comes to its worker as it was written; lines that are empty are left
-out. With --whole the input is one item. A queue that is not there is made.
+		Use: "add QUEUE [FILE|-]", Short: "Add items to a work queue, one for each line", Args: cobra.RangeArgs(1, 2),
+		Long: `Add items to a work queue, one for each line of a file or of standard input. A line is
+JSON or text, and its worker gets the same bytes. Empty lines are ignored. With --whole
+the whole input is one item. If the queue does not exist, it is created.
 
-An item has an id within its queue: its own, if --id gives one, else a fresh one that
--o jsonl shows. Of several lines, --id build gives build:1, build:2 and so on, by the
-number of the line. The same item again is one, so repeating an input with --id is
-safe; another item of an id that is there is refused, exit code 6.
+Each item has an id within its queue. Without --id the id is new, and -o jsonl prints it.
+With --id build, the items of several lines are build:1, build:2 and so on, by line number.
+If an item with the same id and content exists, nothing is added, so it is safe to repeat
+an input with --id. Other content under an existing id is refused with exit code 6.
 
-Items go out by priority, then in their order, once they are due (--due) and those
-that they come after are done (--after). One that nobody has by its --expires is dead.
+A worker gets the item of the highest priority first, then the oldest. An item waits until
+it is due (--due) and until the items that it names with --after are done. If no worker has
+claimed it before --expires, it is dead.
 
-With --configure nothing is read: settings of the queue that flags name are changed,
-and the queue is made if it is not there. --serial is for the making alone.`,
-		Example: cmdutil.Examples("printf 'docs\\nbinaries\\n' | tally enqueue build --id v1",
-			"tally enqueue build release.json --whole --id release --after v1:1 --after v1:2 --priority 9",
-			"tally enqueue build --configure --max-attempts 3 --lease 10m --on-empty hibernate", "jq -c '.[]' jobs.json | tally enqueue jobs --due 2h -o jsonl"),
+--configure reads no input: it changes the settings of the queue that flags name, and
+creates the queue if needed. --serial can only be set when a queue is created.`,
+		Example: cmdutil.Examples("printf 'docs\\nbinaries\\n' | tally queue add build --id v1",
+			"tally queue add build release.json --whole --id release --after v1:1 --after v1:2 --priority 9",
+			"tally queue add build --configure --max-attempts 3 --lease 10m --on-empty hibernate", "jq -c '.[]' jobs.json | tally queue add jobs --due 2h -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.says = cmd.Flags().Changed
 			if err := q.check(args); err != nil {
@@ -49,30 +50,30 @@ and the queue is made if it is not there. --serial is for the making alone.`,
 				if q.store, q.queue = s, args[0]; q.configure {
 					return q.settle(cmd.Context())
 				}
-				return q.enqueue(cmd.Context(), args[1:])
+				return q.add(cmd.Context(), args[1:])
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&q.due, "due", "", "not handed out before: how long from now, such as 90m, 24h or 7d, or a time")
-	f.StringVar(&q.expires, "expires", "", "not handed out from then on: how long from now, or a time")
+	f.StringVar(&q.due, "due", "", "not before: a duration from now, such as 90m, 24h or 7d, or a time")
+	f.StringVar(&q.expires, "expires", "", "dead if unclaimed by then: a duration from now, or a time")
 	f.StringArrayVar(&q.item.After, "after", nil, "id of an item that must be done first; may be repeated")
 	f.IntVar(&q.item.Priority, "priority", 0, "0 to 9: the highest goes first")
-	f.StringVar(&q.item.ID, "id", "", "id of the item; of several lines its beginning")
-	f.StringVar(&q.item.Owner, "owner", "", "whose it is; with --configure, whose the queue is")
+	f.StringVar(&q.item.ID, "id", "", "id of the item; with several lines, the part before the line number")
+	f.StringVar(&q.item.Owner, "owner", "", "owner of the item; with --configure, of the queue")
 	f.BoolVar(&q.whole, "whole", false, "the whole input is one item")
-	f.BoolVar(&q.configure, "configure", false, "change the queue's settings rather than to put items in:")
-	f.DurationVar(&q.settings.Lease, "lease", 0, "how long an item is its worker's, unless that renews it (default 2m)")
-	f.IntVar(&q.settings.MaxAttempts, "max-attempts", 0, "how often an item is tried, then it is dead (default 5)")
+	f.BoolVar(&q.configure, "configure", false, "change the settings of the queue instead of adding items:")
+	f.DurationVar(&q.settings.Lease, "lease", 0, "how long a claim lasts if the worker does not renew it (default 2m)")
+	f.IntVar(&q.settings.MaxAttempts, "max-attempts", 0, "number of failed attempts after which an item is dead (default 5)")
 	f.BoolVar(&q.settings.Serial, "serial", false, "one item at a time, in the order of the log")
-	f.StringVar(&q.settings.OnEmpty, "on-empty", "", "what a worker is told that finds nothing to do")
-	f.Var(cli.OneOf(&q.settings.Dead, "dead", "hold", "pass"), "dead", "what a dead item is to those that come after it: hold (they wait) or pass")
+	f.StringVar(&q.settings.OnEmpty, "on-empty", "", "text that a worker gets when the queue is empty")
+	f.Var(cli.OneOf(&q.settings.Dead, "dead", "hold", "pass"), "dead", "effect of a dead item on items that name it with --after: hold (they wait) or pass")
 	f.StringVar(&q.settings.Title, "title", "", "title of the queue")
 	return cmd
 }
 
-// enqueuer puts items into a queue, or changes its settings.
-type enqueuer struct {
+// adder adds items to a queue, or changes its settings.
+type adder struct {
 	app              *cmdutil.App
 	due, expires     string
 	item             tavern.Item
@@ -87,19 +88,19 @@ type enqueuer struct {
 }
 
 // check reads the flags.
-func (q *enqueuer) check(args []string) error {
+func (q *adder) check(args []string) error {
 	for _, flag := range []string{"lease", "max-attempts", "serial", "on-empty", "dead", "title"} {
 		if q.says(flag) && !q.configure {
-			return cli.Usagef("--%s is a setting of the queue: it goes with --configure", flag)
+			return cli.Usagef("--%s is a setting of the queue: use it with --configure", flag)
 		}
 	}
 	for _, flag := range []string{"due", "expires", "after", "priority", "id", "whole"} {
 		if q.says(flag) && q.configure {
-			return cli.Usagef("--%s is of items, and --configure puts none in", flag)
+			return cli.Usagef("--%s applies to items, and --configure adds no items", flag)
 		}
 	}
 	if q.configure && len(args) > 1 {
-		return cli.Usagef("--configure reads nothing: leave %q out", args[1])
+		return cli.Usagef("--configure reads no input: leave %q out", args[1])
 	}
 	if q.item.Priority < 0 || q.item.Priority > 9 {
 		return cli.Usagef("--priority %d: want 0 to 9", q.item.Priority)
@@ -107,15 +108,15 @@ func (q *enqueuer) check(args []string) error {
 	return nil
 }
 
-// queued is a line of enqueue with -o json.
-type queued struct {
+// addedRow is a row of queue add, with -o json.
+type addedRow struct {
 	Queue      string        `json:"queue"`
 	ID         string        `json:"id"`
 	Offset     events.Offset `json:"offset"`
 	Durability string        `json:"durability"`
 }
 
-func (q *enqueuer) enqueue(ctx context.Context, args []string) (err error) {
+func (q *adder) add(ctx context.Context, args []string) (err error) {
 	if q.item.DueAt, err = until(ctx, q.store, "due", q.due); err == nil {
 		q.item.ExpiresAt, err = until(ctx, q.store, "expires", q.expires)
 	}
@@ -133,25 +134,25 @@ func (q *enqueuer) enqueue(ctx context.Context, args []string) (err error) {
 		return q.refused(err)
 	}
 	if q.app.Format == cli.Text {
-		err = q.app.Say("%s put into %s, each %s.", plain.Count(q.count, "item"), plain.Printable(cli.ID(q.queue)), q.store.now().Log.Durability())
+		err = q.app.Say("Added %s to %s, each %s.", plain.Count(q.count, "item"), plain.Printable(cli.ID(q.queue)), q.store.now().Log.Durability())
 	}
 	if err == nil && q.bad > 0 {
-		err = &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s did not go in", plain.Count(q.bad, "line"))}
+		err = &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s could not be added", plain.Count(q.bad, "line"))}
 	}
 	return err
 }
 
-// refused says what became of an item that did not go in.
-func (q *enqueuer) refused(err error) error {
+// refused adds to the error for an existing id how to see that item, and how many items were added before it.
+func (q *adder) refused(err error) error {
 	if exists, ok := errors.AsType[*tavern.ItemExistsError](err); ok {
-		return &cli.CodeError{Code: cli.Conflict, Err: exists, Hint: fmt.Sprintf("%s queue%s %s %s shows it. %s went in before it.", cmdutil.Program(), q.app.StoreFlags(),
+		return &cli.CodeError{Code: cli.Conflict, Err: exists, Hint: fmt.Sprintf("%s queue show%s %s %s shows it. Added before it: %s.", cmdutil.Program(), q.app.StoreFlags(),
 			cmdutil.Quoted(cli.ID(exists.Queue)), cmdutil.Quoted(cli.ID(exists.ID)), plain.Count(q.count, "item"))}
 	}
 	return err
 }
 
-// lines puts in an item for each line.
-func (q *enqueuer) lines(ctx context.Context, args []string) error {
+// lines adds an item for each line.
+func (q *adder) lines(ctx context.Context, args []string) error {
 	from, err := q.app.Input(args)
 	if err != nil {
 		return err
@@ -184,9 +185,9 @@ func (q *enqueuer) lines(ctx context.Context, args []string) error {
 	return context.Cause(ctx)
 }
 
-func (q *enqueuer) put(ctx context.Context, item tavern.Item) error {
+func (q *adder) put(ctx context.Context, item tavern.Item) error {
 	if item.ID == "" {
-		item.ID = q.store.now().Log.NewID() // put in again it is one item
+		item.ID = q.store.now().Log.NewID() // the id makes a repeated append idempotent
 	}
 	err := q.store.do(ctx, func(st *tally.Store) (err error) {
 		item, err = tavern.QueueOf(st, q.queue).Enqueue(ctx, item)
@@ -203,11 +204,11 @@ func (q *enqueuer) put(ctx context.Context, item tavern.Item) error {
 	if q.whole {
 		format = q.app.Format
 	}
-	return cli.WriteJSON(q.app.Out, format, queued{cli.ID(q.queue), cli.ID(item.ID), item.Offset, q.store.now().Log.Durability().String()})
+	return cli.WriteJSON(q.app.Out, format, addedRow{cli.ID(q.queue), cli.ID(item.ID), item.Offset, q.store.now().Log.Durability().String()})
 }
 
-// settle changes the settings that flags name, or makes the queue with them.
-func (q *enqueuer) settle(ctx context.Context) error {
+// settle changes the settings that flags name, or creates the queue with them.
+func (q *adder) settle(ctx context.Context) error {
 	q.settings.Owner = q.item.Owner
 	var have tavern.QueueSettings
 	err := q.store.do(ctx, func(st *tally.Store) (err error) {
@@ -224,19 +225,19 @@ func (q *enqueuer) settle(ctx context.Context) error {
 	return q.tell(have)
 }
 
-func (q *enqueuer) setOn(ctx context.Context, queue *tavern.Queue) error {
+func (q *adder) setOn(ctx context.Context, queue *tavern.Queue) error {
 	for {
 		have, err := queue.Settings(ctx)
 		switch {
 		case errors.Is(err, events.ErrNotFound):
 			if err = queue.Create(ctx, q.settings); errors.Is(err, tally.ErrExists) {
-				continue // it was made meanwhile
+				continue // another process has created it
 			}
 			return err
 		case err != nil:
 			return err
 		case q.says("serial") && q.settings.Serial != have.Serial:
-			return cli.Usagef("the queue %q is serial or not from its beginning, and it is %s", cli.ID(q.queue), kindOf(have.Serial))
+			return cli.Usagef("--serial is fixed when a queue is created, and %q is %s", cli.ID(q.queue), kindOf(have.Serial))
 		}
 		return queue.Configure(ctx, q.over(have))
 	}
@@ -249,8 +250,8 @@ func kindOf(serial bool) string {
 	return "not serial"
 }
 
-// over returns settings with what flags name taken from them.
-func (q *enqueuer) over(have tavern.QueueSettings) tavern.QueueSettings {
+// over returns have, with the settings that flags name replaced.
+func (q *adder) over(have tavern.QueueSettings) tavern.QueueSettings {
 	for flag, take := range map[string]func(){
 		"lease":        func() { have.Lease = q.settings.Lease },
 		"max-attempts": func() { have.MaxAttempts = q.settings.MaxAttempts },
@@ -266,7 +267,7 @@ func (q *enqueuer) over(have tavern.QueueSettings) tavern.QueueSettings {
 	return have
 }
 
-// settingsRow is a queue's settings with -o json.
+// settingsRow has the settings of a queue, with -o json.
 type settingsRow struct {
 	Queue       string  `json:"queue"`
 	Title       string  `json:"title,omitempty"`
@@ -282,7 +283,7 @@ func settingsOf(queue string, s tavern.QueueSettings) settingsRow {
 	return settingsRow{cli.ID(queue), s.Title, cli.ID(s.Owner), s.Lease.Seconds(), s.MaxAttempts, s.Serial, s.Dead, s.OnEmpty}
 }
 
-func (q *enqueuer) tell(s tavern.QueueSettings) error {
+func (q *adder) tell(s tavern.QueueSettings) error {
 	row := settingsOf(q.queue, s)
 	if q.app.Format != cli.Text {
 		return cli.WriteJSON(q.app.Out, q.app.Format, row)

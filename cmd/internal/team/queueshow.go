@@ -5,7 +5,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -13,7 +17,30 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// now says what an item is about now.
+func newQueueShow(a *cmdutil.App) *cobra.Command {
+	v := &queueView{app: a}
+	return &cobra.Command{
+		Use: "show QUEUE ITEM", Short: "Show one item of a work queue, with every attempt", Args: cobra.ExactArgs(2),
+		Long: `Show one item of a work queue, with every attempt at it: the worker, the result or the
+error, and reports that came too late to have an effect.`,
+		Example: cmdutil.Examples("tally queue show build v1:2", "tally queue show build v1:2 -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
+				q, err := existingQueue(cmd.Context(), st, args[0])
+				if err != nil {
+					return err
+				}
+				s, err := q.Get(cmd.Context(), args[1])
+				if err != nil {
+					return err
+				}
+				return v.item(itemOf(s))
+			})
+		},
+	}
+}
+
+// now describes the present situation of an item: its worker, what it waits for, or its last error.
 func (r itemRow) now() string {
 	switch tavern.ItemState(r.State) {
 	case tavern.ItemClaimed:

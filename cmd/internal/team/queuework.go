@@ -18,35 +18,35 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newWork(a *cmdutil.App) *cobra.Command {
+func newQueueWork(a *cmdutil.App) *cobra.Command {
 	w := &worker{app: a}
 	cmd := &cobra.Command{
 		Use: "work QUEUE -- COMMAND [ARGUMENT]...", Short: "Run a command for each item of a work queue", Args: cobra.MinimumNArgs(2),
-		Long: `Run a command for each item of a work queue, as they become free, until interrupted.
-The command gets the item on its standard input, as it was put in. In its environment
-are
+		Long: `Run a command for each item of a work queue until interrupted. The command reads the
+item from its standard input, with the same bytes that were added. Its environment has
 
   TALLY_QUEUE     the queue
   TALLY_ITEM      the item's id
-  TALLY_ATTEMPT   which attempt it is, from 1
-  TALLY_FENCE     a number that is higher for each later claim of the item: what it
-                  writes elsewhere can refuse one that is lower than it has seen
+  TALLY_ATTEMPT   the number of this attempt, from 1
+  TALLY_FENCE     a number that grows with each claim of the item; a resource that
+                  the command writes to can refuse a lower number than it has seen
 
-Exit code 0 says that the item is done, with what was printed as its result (up to 1
-MiB; JSON if it is JSON). With another one, or when a signal ended the command, it
-failed, and is handed out again until its attempts are used up; the error is the last
-line of its standard error. An item that the command cannot be started for fails too. Who has the item keeps it as long as the command runs. If
-tally itself is killed, or stands still for longer than the queue's lease, the item
-goes to another worker; what comes of it here is then kept as late, without effect,
-and the command is told to end.
+If the command exits with code 0, the item is done. Its result is the standard output
+(up to 1 MiB; JSON if it is JSON). If the command exits with another code, is ended by a
+signal or cannot be started, the attempt failed; the error is the last line of standard
+error. A failed item is tried again until its attempts are used up.
 
-Nothing of an item is ever run: the command is what stands behind --, and reads the
-item from its standard input. A script that puts the item into a command line lets
-its producer choose that program's options. When tally is interrupted, commands are told to end, have 5 seconds, and their items are given back.
-With --until-empty it ends when nothing can be handed out, and prints what the queue
-tells a worker then.`,
-		Example: cmdutil.Examples("tally work build -- ./build-one", "tally work build --jobs 4 --until-empty -o jsonl -- python3 build.py",
-			"tally work review --once --worker kettle -- claude -p 'Review what stands on the standard input.'"),
+The claim is renewed while the command runs. If tally is killed, or pauses for longer than
+the queue's lease, another worker gets the item. The command here is then told to end, and
+its report is stored as late, without effect.
+
+The item is only input: tally runs the command after --, and nothing else. A script that
+puts an item into a command line lets its producer choose the options of that program.
+When tally is interrupted, the commands are told to end and have 5 seconds, and their items
+are released. With --until-empty tally ends when no item is ready, and prints the queue's
+--on-empty text.`,
+		Example: cmdutil.Examples("tally queue work build -- ./build-one", "tally queue work build --jobs 4 --until-empty -o jsonl -- python3 build.py",
+			"tally queue work review --once --worker kettle -- claude -p 'Review the text on standard input.'"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := behindDash(cmd, 1); err != nil {
 				return err
@@ -59,14 +59,14 @@ tells a worker then.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&w.jobs, "jobs", 1, "how many items at a time")
-	f.BoolVar(&w.once, "once", false, "do one item, waiting for it if there is none, and end: with code 1 if it failed")
-	f.BoolVar(&w.untilEmpty, "until-empty", false, "end when nothing can be handed out, rather than to wait for more")
-	f.StringVar(&w.name, "worker", "", "name of the worker (default this machine's name and the process)")
+	f.IntVar(&w.jobs, "jobs", 1, "number of items at a time")
+	f.BoolVar(&w.once, "once", false, "do one item and end, with exit code 1 if it failed; waits for an item if none is ready")
+	f.BoolVar(&w.untilEmpty, "until-empty", false, "end when no item is ready, instead of waiting for more")
+	f.StringVar(&w.name, "worker", "", "name of the worker (default: the host name and the process id)")
 	return cmd
 }
 
-// worker has a command do the items of a queue.
+// worker runs a command for the items of a queue.
 type worker struct {
 	app              *cmdutil.App
 	queue, name      string
@@ -75,14 +75,14 @@ type worker struct {
 	once, untilEmpty bool
 
 	store    *store
-	stop     context.CancelFunc // has everything end
-	done     chan worked        // of items that are under way, which are running of them
-	running  int
-	failed   bool
-	printing sync.Mutex // guards what is printed
+	stop     context.CancelFunc // ends all commands
+	done     chan worked        // one result for each running command
+	running  int                // number of running commands
+	failed   bool               // the last item was not completed
+	printing sync.Mutex         // guards the output
 }
 
-// worked is what became of an item: a line of work with -o json.
+// worked is the result of an attempt at an item: a row of queue work, with -o json.
 type worked struct {
 	Queue   string        `json:"queue"`
 	ID      string        `json:"id"`
@@ -92,13 +92,13 @@ type worked struct {
 	Exit    int           `json:"exit"`
 	Signal  string        `json:"signal,omitempty"`
 	Error   string        `json:"error,omitempty"`
-	Late    events.Offset `json:"late,omitempty"` // where what came too late is kept
+	Late    events.Offset `json:"late,omitempty"` // of the report that came too late
 	Seconds float64       `json:"seconds"`
 
-	err error // what ends the command
+	err error // ends queue work
 }
 
-// nothing is the last line of work --until-empty with -o json.
+// nothing is the last row of queue work --until-empty, with -o json.
 type nothing struct {
 	Queue   string           `json:"queue"`
 	Empty   bool             `json:"empty"`
@@ -114,7 +114,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 		return err
 	}
 	if w.name == "" {
-		host, _ := os.Hostname() // "" is as good
+		host, _ := os.Hostname() // "" after an error: the name is only shown
 		w.name = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
 	if w.store, err = openStore(ctx, w.app); err != nil {
@@ -126,7 +126,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 	defer stop()
 	w.stop = stop
 	err = w.hand(life)
-	stop() // after an error, those under way are told to end too
+	stop() // after an error, running commands are told to end too
 	for w.running > 0 {
 		err = errors.Join(err, w.took(<-w.done))
 	}
@@ -139,7 +139,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 	return err
 }
 
-// hand hands items to commands until there are no more, or ctx is done.
+// hand starts a command for each item until no item is left, or ctx is done.
 func (w *worker) hand(ctx context.Context) error {
 	for {
 		for w.running == w.jobs {
@@ -152,7 +152,7 @@ func (w *worker) hand(ctx context.Context) error {
 			if w.running == 0 {
 				return w.empty(none)
 			}
-			if err := w.took(<-w.done); err != nil { // which may have made others free
+			if err := w.took(<-w.done); err != nil { // its end may have made other items ready
 				return err
 			}
 			continue
@@ -185,7 +185,7 @@ func (w *worker) next(ctx context.Context) (c *tavern.Claim, err error) {
 	return c, err
 }
 
-// giveBack gives back an item that was claimed when the command was told to end.
+// giveBack releases a claim that was made when the program was interrupted already. A nil claim is ignored.
 func (w *worker) giveBack(ctx context.Context, c *tavern.Claim) error {
 	if c == nil {
 		return nil
@@ -195,14 +195,14 @@ func (w *worker) giveBack(ctx context.Context, c *tavern.Claim) error {
 	return c.Release(last)
 }
 
-// took notes that an item is not under way any more.
+// took counts a command as ended, and returns its error.
 func (w *worker) took(row worked) error {
 	w.running--
 	w.failed = row.Outcome != "completed"
 	return row.err
 }
 
-// say prints what became of an item.
+// say prints the result of an attempt.
 func (w *worker) say(row worked) error {
 	row.Queue, row.ID = cli.ID(w.queue), cli.ID(row.ID)
 	w.printing.Lock()
@@ -218,14 +218,14 @@ func (w *worker) say(row worked) error {
 	return err
 }
 
-// empty says that there is nothing to hand out, and what the queue tells a worker then.
+// empty prints the queue's text for workers that find it empty, and how many items are not ready.
 func (w *worker) empty(e *tavern.EmptyError) error {
 	row := nothing{Queue: cli.ID(w.queue), Empty: true, OnEmpty: e.OnEmpty, Claimed: e.Claimed, Waiting: e.Waiting, Dead: e.Dead, Next: stamp(e.Next)}
 	if w.app.Format != cli.Text {
 		return cli.WriteJSON(w.app.Out, cli.JSONL, row)
 	}
 	if e.Claimed+e.Waiting+e.Dead > 0 {
-		fmt.Fprintf(w.app.Err, "nothing to hand out: %d claimed, %d waiting, %d dead\n", e.Claimed, e.Waiting, e.Dead)
+		fmt.Fprintf(w.app.Err, "no item is ready: %d claimed, %d waiting, %d dead\n", e.Claimed, e.Waiting, e.Dead)
 	}
 	if e.OnEmpty == "" {
 		return nil

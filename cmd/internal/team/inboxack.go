@@ -14,12 +14,12 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newSeen(a *cmdutil.App) *cobra.Command {
+func newInboxAck(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "seen INBOX OFFSET|last", Short: "Say that messages were seen, up to one", Args: cobra.ExactArgs(2),
-		Long: `Say that the messages of an inbox were seen, up to the one at an offset, or to the
-last one that is there. What was seen stays so: an offset before that changes nothing.`,
-		Example: cmdutil.Examples("tally seen user last", "tally seen kettle @118", "tally seen kettle @118 -o json"),
+		Use: "ack INBOX OFFSET|last", Short: "Mark the messages of an inbox as read", Args: cobra.ExactArgs(2),
+		Long: `Mark the messages of an inbox as read, up to the message at an offset or up to the last
+one. The mark never moves back: an earlier offset has no effect.`,
+		Example: cmdutil.Examples("tally inbox ack user last", "tally inbox ack kettle @118", "tally inbox ack kettle @118 -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := events.MaxOffset, error(nil)
 			if args[1] != cmdutil.Last {
@@ -28,21 +28,21 @@ last one that is there. What was seen stays so: an offset before that changes no
 			if err != nil {
 				return err
 			}
-			return riding(cmd.Context(), a, a.OpenExisting, func(s *store) error { return seen(cmd.Context(), a, s, args[0], at) })
+			return riding(cmd.Context(), a, a.OpenExisting, func(s *store) error { return ack(cmd.Context(), a, s, args[0], at) })
 		},
 	}
 }
 
-// seenUpto is what seen prints with -o json.
-type seenUpto struct {
+// ackedRow is the output of inbox ack, with -o json.
+type ackedRow struct {
 	Inbox  string        `json:"inbox"`
 	Cursor events.Offset `json:"cursor"`
 	Unread int           `json:"unread"`
 }
 
-// seen moves the cursor of an inbox forward; the greatest offset stands for its last message.
-func seen(ctx context.Context, a *cmdutil.App, s *store, receiver string, at events.Offset) error {
-	var row seenUpto
+// ack moves the cursor of an inbox forward. The greatest offset stands for the last message.
+func ack(ctx context.Context, a *cmdutil.App, s *store, receiver string, at events.Offset) error {
+	var row ackedRow
 	err := s.do(ctx, func(st *tally.Store) (err error) {
 		if receiver, err = receiverNamed(ctx, a, st, receiver); err != nil {
 			return err
@@ -66,7 +66,7 @@ func seen(ctx context.Context, a *cmdutil.App, s *store, receiver string, at eve
 		return err
 	})
 	if beyond, ok := errors.AsType[*tavern.SeenError](err); ok {
-		return &cli.CodeError{Code: cli.Conflict, Err: beyond, Hint: "What has not come cannot be seen: " + cmdutil.Last + " stands for the last message that is there."}
+		return &cli.CodeError{Code: cli.Conflict, Err: beyond, Hint: "No message is at that offset yet: " + cmdutil.Last + " stands for the last message of the inbox."}
 	}
 	if err != nil {
 		return err
@@ -74,11 +74,11 @@ func seen(ctx context.Context, a *cmdutil.App, s *store, receiver string, at eve
 	if a.Format != cli.Text {
 		return cli.WriteJSON(a.Out, a.Format, row)
 	}
-	return a.Say("%s has seen what is up to %v; %s left.", plain.Printable(row.Inbox), row.Cursor, plain.Count(row.Unread, "message"))
+	return a.Say("%s has read the messages up to %v; %s unread.", plain.Printable(row.Inbox), row.Cursor, plain.Count(row.Unread, "message"))
 }
 
-// lastIn returns where the last message of an inbox is, 0 if there is none. With an error,
-// that is not known.
+// lastIn returns the offset of the last message of an inbox, 0 if the inbox is empty. With an error it returns
+// MaxOffset.
 func lastIn(ctx context.Context, in *tavern.Inbox) (events.Offset, error) {
 	list, _, err := in.List(ctx, tavern.Page{Newest: true, Limit: 1})
 	switch {

@@ -22,40 +22,45 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newAgents(a *cmdutil.App) *cobra.Command {
+func newAgentLs(a *cmdutil.App) *cobra.Command {
 	var f tavern.AgentFilter
 	cmd := &cobra.Command{
-		Use: "agents [ID]", Short: "List the agents with their states and what they promise, or show one", Args: cobra.MaximumNArgs(1),
-		Long: `List the agents with their states and what they promise, by their ids, or show one. Those
-that are archived are listed with --archived.
+		Use: "ls", Short: "List the agents with their states and commitments", Args: cobra.NoArgs,
+		Long: `List the agents with their states and commitments, sorted by id. Archived agents are
+listed with --archived.
 
-LEASE is who works for an agent, and until when by the log's time; one that is over is
-marked. KEPT is how many of its commitments have passed.
-
-cat agent/ID prints an agent's file, byte for byte; agent changes it.
-
-` + agentNames,
-		Example: cmdutil.Examples("tally agents", "tally agents --state working,waiting --owner ann", "tally agents kettle", "tally agents --archived -o jsonl"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+LEASE is the worker that acts for an agent, and the end of its lease by the log's time. KEPT
+is the number of commitments that have passed.`,
+		Example: cmdutil.Examples("tally agent ls", "tally agent ls --state working,waiting --owner ann", "tally agent ls --archived -o jsonl"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range f.States {
 				if !slices.Contains(agentStates, s) && !strings.HasPrefix(s, "stopped:") {
 					return cli.Usagef("--state %q: want %s, or stopped:REASON", s, cmdutil.Or(agentStates))
 				}
 			}
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				if len(args) == 1 {
-					return showAgent(cmd.Context(), a, st, args[0])
-				}
-				return listAgents(cmd.Context(), a, st, f)
-			})
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return listAgents(cmd.Context(), a, st, f) })
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&f.States, "state", nil, "only those in one of these states")
-	fl.StringVar(&f.Parent, "parent", "", "only those that this session started")
-	fl.StringVar(&f.Owner, "owner", "", "only those that belong to somebody")
-	fl.BoolVar(&f.Archived, "archived", false, "also those that are archived")
+	fl.StringSliceVar(&f.States, "state", nil, "only agents in one of these states")
+	fl.StringVar(&f.Parent, "parent", "", "only agents that this session started")
+	fl.StringVar(&f.Owner, "owner", "", "only agents of this owner")
+	fl.BoolVar(&f.Archived, "archived", false, "also archived agents")
 	return cmd
+}
+
+func newAgentShow(a *cmdutil.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show an agent with its commitments and its history of states", Args: cobra.ExactArgs(1),
+		Long: `Show an agent with its commitments and its history of states. tally doc cat agent/ID prints
+its file byte for byte.
+
+` + agentNames,
+		Example: cmdutil.Examples("tally agent show kettle", "tally agent show 8f14e45f -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return showAgent(cmd.Context(), a, st, args[0]) })
+		},
+	}
 }
 
 // agentRow is an agent in JSON.
@@ -88,7 +93,7 @@ type commitmentRow struct {
 	Failure     string `json:"failure,omitempty"`
 }
 
-// leaseRow is who works for an agent, and until when by the log's time.
+// leaseRow is the worker of an agent, and the end of its lease by the log's time.
 type leaseRow struct {
 	Holder string           `json:"holder"`
 	Until  events.Timestamp `json:"until"`
@@ -109,7 +114,7 @@ func agentRowOf(i *tavern.AgentInfo) agentRow {
 	return row
 }
 
-// kept is how many commitments of an agent have passed.
+// kept returns the number of commitments that have passed.
 func kept(i *tavern.AgentInfo) string {
 	n := 0
 	for _, c := range i.Commitments {
@@ -120,14 +125,13 @@ func kept(i *tavern.AgentInfo) string {
 	return strconv.Itoa(n)
 }
 
-// agentsOf lists the agents that were not purged, as the view has them: by their ids, without
-// what their files say.
+// agentsOf lists from the view the agents that were not purged, sorted by id and without the contents of their files.
 func agentsOf(ctx context.Context, a *cmdutil.App, st *tally.Store) (list []catalog.Agent, err error) {
 	err = a.WithWork(ctx, st, func(r catalog.WorkReader) error {
 		list, err = r.Agents(ctx, catalog.WorkPage{Namespace: st.Namespace()}, "")
 		return err
 	})
-	return slices.DeleteFunc(list, func(r catalog.Agent) bool { return r.ID != strings.ToLower(r.ID) }), err // tavern.AgentOf means another one
+	return slices.DeleteFunc(list, func(r catalog.Agent) bool { return r.ID != strings.ToLower(r.ID) }), err // tavern.AgentOf would name another agent
 }
 
 func listAgents(ctx context.Context, a *cmdutil.App, st *tally.Store, f tavern.AgentFilter) error {
@@ -167,7 +171,7 @@ func writeAgents(ctx context.Context, a *cmdutil.App, st *tally.Store, found []*
 	for n, i := range found {
 		rows[n] = agentRowOf(i)
 	}
-	return list(a, rows, "There are no agents like that. Try: "+cmdutil.Program()+" agent new NAME", func() (render.Table, error) {
+	return list(a, rows, "No agents match. Try: "+cmdutil.Program()+" agent new NAME", func() (render.Table, error) {
 		now, err := st.LogTime(ctx)
 		return agentTable(found, now, a.Style()), err
 	})

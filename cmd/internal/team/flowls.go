@@ -20,29 +20,34 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newFlows(a *cmdutil.App) *cobra.Command {
+func newFlowLs(a *cmdutil.App) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
-		Use: "flows [ID]", Short: "List the flows that are open with the steps that are left, or show one", Args: cobra.MaximumNArgs(1),
-		Long: `List the flows that are open, by their ids, or show one with its steps and its history.
-With --all also those that are over.
+		Use: "ls", Short: "List the open flows with the number of steps left", Args: cobra.NoArgs,
+		Long: `List the open flows, sorted by id; with --all also the flows that are over.
 
-LEFT is how many steps are under way or still ahead, and DRIVER the worker that has
-claimed a flow, with the end of its lease by the log's time.
-
-` + flowNames,
-		Example: cmdutil.Examples("tally flows", "tally flows --all -o jsonl", "tally flows release-7"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				if len(args) == 1 {
-					return showFlow(cmd.Context(), a, st, args[0])
-				}
-				return listFlows(cmd.Context(), a, st, all)
-			})
+LEFT is the number of steps that are not done. DRIVER is the worker that has claimed a flow,
+with the end of its lease by the log's time.`,
+		Example: cmdutil.Examples("tally flow ls", "tally flow ls --all -o jsonl"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return listFlows(cmd.Context(), a, st, all) })
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also those that are over")
+	cmd.Flags().BoolVar(&all, "all", false, "also flows that are over")
 	return cmd
+}
+
+func newFlowShow(a *cmdutil.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show a flow with its steps and its history", Args: cobra.ExactArgs(1),
+		Long: `Show a flow with its steps and the history of its states.
+
+` + flowNames,
+		Example: cmdutil.Examples("tally flow show release-7", "tally flow show 01a7 -o json"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return showFlow(cmd.Context(), a, st, args[0]) })
+		},
+	}
 }
 
 // flowRow is a flow in JSON.
@@ -53,14 +58,14 @@ type flowRow struct {
 	State      string           `json:"state"`
 	Step       int64            `json:"step"`
 	Attempt    int              `json:"attempt"`
-	Outcome    string           `json:"outcome,omitempty"` // absent: it is not over
-	Left       []string         `json:"left"`              // steps under way or ahead
-	Allowed    []string         `json:"allowed"`           // states that it can be moved to
+	Outcome    string           `json:"outcome,omitempty"` // absent if the flow is open
+	Left       []string         `json:"left"`              // steps that are not done
+	Allowed    []string         `json:"allowed"`           // states that may follow
 	Owner      string           `json:"owner,omitempty"`
 	Parent     *events.Lineage  `json:"parent,omitempty"`
 	Worker     string           `json:"worker,omitempty"` // that has claimed it
 	LeaseUntil events.Timestamp `json:"leaseUntil,omitempty"`
-	Child      string           `json:"child,omitempty"` // flow that the state started
+	Child      string           `json:"child,omitempty"` // flow that its state started
 	EndedAt    events.Timestamp `json:"endedAt,omitempty"`
 	Offset     events.Offset    `json:"offset"` // of its last record
 	Damaged    events.Offset    `json:"damaged,omitempty"`
@@ -75,14 +80,14 @@ type shownFlow struct {
 	Result events.Raw `json:"result,omitempty"`
 }
 
-// stepRow is a state that is no end, as it stands.
+// stepRow is a state that is not final.
 type stepRow struct {
 	State  string `json:"state"`
 	Status string `json:"status"`
 	Visits int    `json:"visits"`
 }
 
-// visitRow is one time in a state.
+// visitRow is one entry into a state.
 type visitRow struct {
 	Step   int64            `json:"step"`
 	State  string           `json:"state"`
@@ -114,7 +119,7 @@ func shownFlowOf(f *tavern.Flow, s *tavern.FlowState) shownFlow {
 	return shown
 }
 
-// templateOf is the id of a flow's template, as its run says it.
+// templateOf returns the id of a flow's template.
 func templateOf(s *tavern.FlowState) string {
 	if s.Workflow != nil {
 		return cli.ID(s.Workflow.ID)
@@ -125,7 +130,7 @@ func templateOf(s *tavern.FlowState) string {
 	return string(s.Run.Template)
 }
 
-// left names the steps that are under way or ahead. A flow that is over has none.
+// left returns the steps that are not done. A flow that is over has no steps left.
 func left(s *tavern.FlowState) []string {
 	list := []string{}
 	if s.Over() {
@@ -137,13 +142,13 @@ func left(s *tavern.FlowState) []string {
 	return list
 }
 
-// flowAt is a flow, and how it is.
+// flowAt is a flow with its state.
 type flowAt struct {
 	*tavern.Flow
 	state *tavern.FlowState
 }
 
-// flowsOf reads flows of a store, those that are open or all: which there are, the view says.
+// flowsOf reads the open flows of a store, or all. The view lists their ids.
 func flowsOf(ctx context.Context, a *cmdutil.App, st *tally.Store, all bool) (list []flowAt, err error) {
 	var listed []catalog.FlowListed
 	err = a.WithWork(ctx, st, func(r catalog.WorkReader) error {
@@ -158,7 +163,7 @@ func flowsOf(ctx context.Context, a *cmdutil.App, st *tally.Store, all bool) (li
 		s, err := f.State(ctx)
 		err = projector.Tolerate(err)
 		switch {
-		case errors.Is(err, tally.ErrNotFound): // a session of this name that is no flow
+		case errors.Is(err, tally.ErrNotFound): // a session with such an id that is not a flow
 		case err != nil:
 			return nil, err
 		case all || !s.Over():
@@ -183,13 +188,13 @@ func listFlows(ctx context.Context, a *cmdutil.App, st *tally.Store, all bool) e
 	})
 }
 
-// noneOpen says what to try where there is no flow to list.
+// noneOpen returns the message for an empty list of flows.
 func noneOpen(all bool) string {
 	start := cmdutil.Program() + " flow start TEMPLATE"
 	if all {
 		return "There are no flows. Try: " + start
 	}
-	return "No flow is open. Try: " + start + ", or flows --all"
+	return "No flow is open. Try: " + start + ", or flow ls --all"
 }
 
 func flowTable(list []flowAt, now time.Time, style cli.Style) render.Table {
@@ -234,7 +239,7 @@ func entered(s *tavern.FlowState) string {
 	return minute(stamp(visits[len(visits)-1].Recorded))
 }
 
-// driverOf says who drives a flow, and until when.
+// driverOf returns the worker that has claimed a flow, and the end of its lease.
 func driverOf(s *tavern.FlowState, now time.Time) string {
 	if !s.Held {
 		return "-"

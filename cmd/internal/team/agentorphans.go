@@ -19,22 +19,22 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-func newOrphans(a *cmdutil.App) *cobra.Command {
+func newAgentOrphans(a *cmdutil.App) *cobra.Command {
 	clean := false
 	cmd := &cobra.Command{
-		Use: "orphans", Short: "List what belongs to an agent or a flow that is gone, or take it away", Args: cobra.NoArgs,
-		Long: `List what belongs to somebody who is gone: documents, overlays, flows and changesets
-whose owner is an agent that was stopped or archived, or a flow that is over. An owner
-that is there, or of whom nothing is known, has no orphans.
+		Use: "orphans", Short: "List the documents and flows of agents and flows that have ended, or remove them", Args: cobra.NoArgs,
+		Long: `List the documents, overlays, flows and changesets of owners that have ended: an agent that
+was stopped or archived, or a flow that is over. If an owner is active or unknown, its
+property is not an orphan.
 
-THEN is what becomes of it, and DUE when: the janitor of serve and tend deletes documents,
-and stops flows and changesets, once their owner has been gone for as long as orphans
-says in [daemons] of your own config.toml. If that says nothing, they stay. A changeset
-that somebody applies right now is left to them. Time is the log's.
+THEN is the planned removal, and DUE its time: the janitor of tally serve and tally daemon
+deletes documents, and stops flows and changesets, when their owner has been gone for as long
+as orphans in [daemons] of your config.toml sets. Without that setting they stay. A changeset
+that is being applied is skipped. Times are the log's.
 
---clean does now what the janitor would do, and prints what it did. What was deleted can
-be read still: docs history lists it, and cat KIND/ID#N prints it.`,
-		Example: cmdutil.Examples("tally orphans", "tally orphans -o jsonl", "tally orphans --clean"),
+--clean removes them now, and prints each one. A deleted document can still be read: tally doc
+log lists its revisions, and tally doc cat KIND/ID#N prints one.`,
+		Example: cmdutil.Examples("tally agent orphans", "tally agent orphans -o jsonl", "tally agent orphans --clean"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
 			if err != nil {
@@ -58,18 +58,18 @@ be read still: docs history lists it, and cat KIND/ID#N prints it.`,
 
 // orphanRow is an orphan in JSON.
 type orphanRow struct {
-	Orphan string           `json:"orphan"` // what it is: document, overlay, flow or changeset
-	ID     string           `json:"id"`     // KIND/ID of a document, the flow's, QUEUE/ITEM of a changeset
+	Orphan string           `json:"orphan"` // document, overlay, flow or changeset
+	ID     string           `json:"id"`     // KIND/ID of a document, id of a flow, QUEUE/ITEM of a changeset
 	Owner  string           `json:"owner"`  // session
-	Since  events.Timestamp `json:"since"`  // when that went
-	Then   string           `json:"then"`   // what the janitor does: delete or stop
+	Since  events.Timestamp `json:"since"`  // end of the owner
+	Then   string           `json:"then"`   // action of the janitor: delete or stop
 	Due    events.Timestamp `json:"due,omitempty"`
-	Done   bool             `json:"done,omitempty"` // by this command
+	Done   bool             `json:"done,omitempty"` // removed by this command
 
 	subject events.Subject
 }
 
-// What becomes of orphans.
+// Ways to remove an orphan.
 const (
 	orphanDelete = "delete"
 	orphanStop   = "stop"
@@ -92,7 +92,7 @@ func orphanRowOf(o catalog.Orphan, window time.Duration) orphanRow {
 	return row
 }
 
-// orphansOf lists the orphans of a store, as the view has them.
+// orphansOf lists the orphans of a store from the view.
 func orphansOf(ctx context.Context, a *cmdutil.App, st *tally.Store, window time.Duration) (rows []orphanRow, err error) {
 	err = a.WithWork(ctx, st, func(r catalog.WorkReader) error {
 		found, err := r.Orphans(ctx, st.Namespace(), 0, events.Subject{})
@@ -110,7 +110,7 @@ func listOrphans(a *cmdutil.App, rows []orphanRow, window time.Duration) error {
 	}
 	err := list(a, rows, "There are no orphans.", func() (render.Table, error) { return orphanTable(rows, a.Style()), nil })
 	if err == nil && window == 0 && len(rows) > 0 && a.Format == cli.Text {
-		fmt.Fprintln(a.Err, "Nobody takes them away: orphans in [daemons] of your config.toml says after how long. --clean does so now.")
+		fmt.Fprintln(a.Err, "They stay until orphans in [daemons] of your config.toml sets a time. --clean removes them now.")
 	}
 	return err
 }
@@ -134,7 +134,7 @@ func orphanTable(rows []orphanRow, style cli.Style) render.Table {
 	return t
 }
 
-// cleanOrphans takes away what can be, and prints that. What fails does not keep the rest.
+// cleanOrphans removes orphans and prints each. An error does not stop the rest.
 func cleanOrphans(ctx context.Context, a *cmdutil.App, st *tally.Store, rows []orphanRow) error {
 	did, failed := []orphanRow{}, 0
 	for _, r := range rows {
@@ -153,7 +153,7 @@ func cleanOrphans(ctx context.Context, a *cmdutil.App, st *tally.Store, rows []o
 	if err := writeCleaned(a, did); err != nil || failed == 0 {
 		return err
 	}
-	return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("nothing could be done about %s", plain.Count(failed, "orphan"))}
+	return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s could not be removed", plain.Count(failed, "orphan"))}
 }
 
 func writeCleaned(a *cmdutil.App, did []orphanRow) error {
@@ -161,7 +161,7 @@ func writeCleaned(a *cmdutil.App, did []orphanRow) error {
 		return cli.WriteList(a.Out, a.Format, did)
 	}
 	if len(did) == 0 {
-		fmt.Fprintln(a.Err, "There was nothing to be done.")
+		fmt.Fprintln(a.Err, "There are no orphans to remove.")
 	}
 	for _, r := range did {
 		word := map[string]string{orphanDelete: "deleted", orphanStop: "stopped"}[r.Then]

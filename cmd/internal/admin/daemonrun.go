@@ -21,37 +21,35 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// tending is what tend prints with -o json: when it begins, and with --once when it is done.
-type tending struct {
+// daemonsRow is the output of daemon run -o json: at the start, and with --once at the end.
+type daemonsRow struct {
 	Daemons []cmdutil.DaemonStatus `json:"daemons"`
 }
 
-func newTend(a *cmdutil.App) *cobra.Command {
+func newDaemonRun(a *cmdutil.App) *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
-		Use: "tend [delivery|dispatch|janitor|tree]...", Short: "Decide on what is due, until stopped",
+		Use: "run [delivery|dispatch|janitor|tree]...", Short: "Run the background workers until interrupted",
 		Args: cobra.OnlyValidArgs, ValidArgs: append(tavern.DaemonNames(), trees),
-		Long: `Decide on what is due, until SIGINT or SIGTERM: beside a server that others run, or a
-store whose owner runs no daemons. tally serve runs them by itself. To run them twice
-costs reading and nothing else: nothing is decided twice.
+		Long: `Run the background workers until interrupted: beside a server that others run, or beside a
+store whose owner runs none. tally serve runs them by itself. Running a worker twice is safe:
+it only reads more, and no decision is made twice.
 
-delivery tells the senders of messages that were not answered in time, that a receiver
-would not take, or that lie with one who is gone. dispatch ends items of queues whose
-attempts are used up, recovers flows whose worker was lost, and notices agents whose
-lease is over. janitor archives and purges agents that were stopped, deletes documents
-that are expired, and takes away what belonged to somebody who is gone.
+delivery sends notices to the senders of messages that were not answered in time, that were
+refused, or whose receiver has ended. dispatch ends queue items without attempts left,
+recovers flows that lost their worker, and ends the leases of agents. janitor archives and
+purges stopped agents, deletes expired documents, and removes orphans.
 
-tree keeps the trees of tally.toml, sessions and documents that are files: see tally
-tree. It is for a server that others run, beside which trees are in mode async. The owner
-of a local store keeps them by itself.
+tree keeps the trees of tally.toml, which show sessions and documents as files: see tally
+tree. It is for a server that others run; trees are in mode async there. The owner of a local
+store keeps its trees by itself.
 
-Without arguments it runs those that [daemons] run of tally.toml names: all, if it says
-nothing. How long what the dead have left is kept, archive, purge and orphans say in
-[daemons] of your own config.toml; what has no time there stays. Time is the log's: a
-clock that is wrong decides nothing.
+Without arguments the workers in run of [daemons] in tally.toml run, by default all. How long
+the property of ended agents is kept is set by archive, purge and orphans in [daemons] of your
+config.toml; without a time it stays. Times are the log's, so a wrong clock has no effect.
 
-With --once it decides on what is due now, and ends.`,
-		Example: cmdutil.Examples("tally tend --once", "tally tend janitor --once -o json", "tally tend --server nats://127.0.0.1:4222 delivery dispatch", "tally tend tree"),
+With --once the workers do all work that is due now, and end.`,
+		Example: cmdutil.Examples("tally daemon run --once", "tally daemon run janitor --once -o json", "tally daemon run --server nats://127.0.0.1:4222 delivery dispatch", "tally daemon run tree"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			c, err := a.Config()
 			if err != nil {
@@ -61,11 +59,11 @@ With --once it decides on what is due now, and ends.`,
 				names = c.Daemons.Run
 			}
 			if len(names) == 0 {
-				return cli.Usagef("no daemon is to run here, as [daemons] run says: name those that shall")
+				return cli.Usagef("run in [daemons] is empty: name the workers to run")
 			}
 			if slices.Contains(names, trees) {
 				if once {
-					return cli.Usagef("a tree is kept until it is stopped: tally tree pull looks at its files once")
+					return cli.Usagef("tree cannot run with --once: tally tree pull reads the files once")
 				}
 				if len(c.Trees) == 0 {
 					_, err := cmdutil.TreeNamed(c, "")
@@ -73,16 +71,16 @@ With --once it decides on what is due now, and ends.`,
 				}
 			}
 			if once {
-				return tendOnce(cmd.Context(), a, c, names)
+				return runOnce(cmd.Context(), a, c, names)
 			}
-			return tendOn(cmd.Context(), a, c, names)
+			return runOn(cmd.Context(), a, c, names)
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "decide on what is due now, and end")
+	cmd.Flags().BoolVar(&once, "once", false, "do all work that is due now, and end")
 	return cmd
 }
 
-func tendOnce(ctx context.Context, a *cmdutil.App, c config.Config, names []string) error {
+func runOnce(ctx context.Context, a *cmdutil.App, c config.Config, names []string) error {
 	lg, err := a.Logger()
 	if err != nil {
 		return err
@@ -96,7 +94,7 @@ func tendOnce(ctx context.Context, a *cmdutil.App, c config.Config, names []stri
 		if err != nil {
 			return err
 		}
-		var said tending
+		var said daemonsRow
 		for _, d := range list {
 			d.Waits = "" // it ends
 			said.Daemons = append(said.Daemons, cmdutil.DaemonStatusOf(d))
@@ -106,7 +104,7 @@ func tendOnce(ctx context.Context, a *cmdutil.App, c config.Config, names []stri
 }
 
 // once says what each daemon decided, and when the next thing is due.
-func (t tending) once(a *cmdutil.App) error {
+func (t daemonsRow) once(a *cmdutil.App) error {
 	if a.Format != cli.Text {
 		return cli.WriteJSON(a.Out, a.Format, t)
 	}
@@ -125,7 +123,7 @@ func (t tending) once(a *cmdutil.App) error {
 	return nil
 }
 
-func tendOn(ctx context.Context, a *cmdutil.App, c config.Config, names []string) error {
+func runOn(ctx context.Context, a *cmdutil.App, c config.Config, names []string) error {
 	lg, err := a.Logger()
 	if err != nil {
 		return err
@@ -138,7 +136,7 @@ func tendOn(ctx context.Context, a *cmdutil.App, c config.Config, names []string
 	return a.WithStore(ctx, func(st *tally.Store) error {
 		daemons, err := cmdutil.DaemonsOf(c.Daemons, ofDaemons)(st)
 		if err == nil {
-			err = beginTending(a, c, names)
+			err = announce(a, c, names)
 		}
 		if err != nil {
 			return err
@@ -150,7 +148,7 @@ func tendOn(ctx context.Context, a *cmdutil.App, c config.Config, names []string
 		if len(ofDaemons) < len(names) {
 			keeping.Go(func() {
 				defer stop()
-				other = tendTrees(ctx, c, st, lg)
+				other = runTrees(ctx, c, st, lg)
 			})
 		}
 		if len(daemons) > 0 {
@@ -165,8 +163,8 @@ func tendOn(ctx context.Context, a *cmdutil.App, c config.Config, names []string
 // trees is what keeps the trees is called by, among the daemons.
 const trees = "tree"
 
-// tendTrees keeps the trees of a store until ctx is done. A local store's are kept by its owner.
-func tendTrees(ctx context.Context, c config.Config, st *tally.Store, lg *slog.Logger) error {
+// runTrees keeps the trees of a store until ctx is done. A local store's are kept by its owner.
+func runTrees(ctx context.Context, c config.Config, st *tally.Store, lg *slog.Logger) error {
 	for _, t := range c.Trees {
 		if c.Backend == config.NATS && t.Sync {
 			return t.Wrong("mode", "beside a server that others run, files follow a little later: want mode = \"async\"")
@@ -188,18 +186,18 @@ func tendTrees(ctx context.Context, c config.Config, st *tally.Store, lg *slog.L
 	return nil
 }
 
-// beginTending says which daemons run, and who runs one of them already.
-func beginTending(a *cmdutil.App, c config.Config, names []string) error {
+// announce says which daemons run, and who runs one of them already.
+func announce(a *cmdutil.App, c config.Config, names []string) error {
 	list, _ := cmdutil.DaemonsAt(c) // else nobody says so
 	for _, d := range list {
 		if slices.Contains(names, d.Daemon) {
-			fmt.Fprintf(a.Err, "process %d runs %s already: to run it twice costs reading and nothing else\n", d.PID, d.Daemon)
+			fmt.Fprintf(a.Err, "process %d runs %s already: running it twice is safe\n", d.PID, d.Daemon)
 		}
 	}
 	if a.Format == cli.Text {
-		return a.Say("Looking after what is due: %s. Stop it with Ctrl-C.", strings.Join(names, ", "))
+		return a.Say("Running %s. Stop with Ctrl-C.", strings.Join(names, ", "))
 	}
-	var said tending
+	var said daemonsRow
 	for _, name := range names {
 		said.Daemons = append(said.Daemons, cmdutil.DaemonStatus{Daemon: name})
 	}
