@@ -142,7 +142,7 @@ func TestCompletionInShells(t *testing.T) {
 				{"tally show evi\t", "<show><" + hostile + ">"},
 				{"tally show 'evi\t", "<show><" + hostile + ">"},
 				{"tally show evi\t--tools bri\t", "<show><" + hostile + "><--tools><brief>"}, // Tab behind the id
-				{"tally show tw\td\t", "<show><two words>"},                            // two of them
+				{"tally show tw\td\t", "<show><two words>"},                                  // two of them
 				{"tally show ord\t--tools=bri\t", "<show><order-desk><--tools=brief>"},
 				{"tally queue a\tx", "<queue><add><x>"},
 				{"tally ls --sort cr\t", "<ls><--sort><created>"},

@@ -43,9 +43,9 @@ const exitCodes = `Exit codes:
 `
 
 // grammar is cobra's usage template, without the flags that all commands share: help flags lists them.
-const grammar = `Usage:{{if .Runnable}}
+const grammar = `Usage:{{if and .Runnable (not .HasAvailableSubCommands)}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} [command]{{end}}{{if .HasExample}}
+  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
 
 Examples:
 {{.Example}}{{end}}{{if .HasAvailableSubCommands}}
