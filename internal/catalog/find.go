@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,24 +63,26 @@ type Lookup struct {
 
 // Hit is a turn that was found.
 type Hit struct {
-	Session string
-	Kind    string // of the session, as are the next two; "": the catalog does not have it yet
-	Title   string
-	Project string
+	Session string `json:"session"`
+	Kind    string `json:"kind,omitempty"` // kind, title and project of the session; "" if the catalog does not have the session yet
+	Title   string `json:"title,omitempty"`
+	Project string `json:"project,omitempty"`
 
-	Offset  events.Offset // of the event that brought it
-	Thread  string
-	Number  int // among the turns that the event brought to the thread, from 0
-	Roles   string
-	At      events.Timestamp
-	Snippet []Span // what stands around the words
-	Live    bool   // the record is in effect
+	Offset   events.Offset    `json:"offset"` // of the event that brought the turn
+	Thread   string           `json:"thread"`
+	Number   int              `json:"index"` // index among the turns that the event brought to the thread, from 0
+	Roles    string           `json:"roles"` // the speakers, with spaces between them
+	Speakers []string         `json:"speakers"`
+	At       events.Timestamp `json:"time,omitempty"`
+	Snippet  string           `json:"snippet"` // text around the words
+	Spans    []Span           `json:"spans"`   // pieces of the snippet
+	Live     bool             `json:"live"`    // the record is in effect
 }
 
-// Span is a piece of a text.
+// Span is a piece of a snippet.
 type Span struct {
-	Text  string
-	Match bool // it was searched for
+	Text  string `json:"text"`
+	Match bool   `json:"match"` // the query matches the piece
 }
 
 // Found is what a search found.
@@ -167,7 +170,10 @@ func (l Lookup) read(rows *sql.Rows, mark string) (Found, error) {
 			}
 			seen[key] = true
 		}
-		h.Snippet = spansOf(snippet, mark)
+		h.Speakers, h.Spans = slices.AppendSeq([]string{}, strings.FieldsSeq(h.Roles)), spansOf(snippet, mark)
+		for _, s := range h.Spans {
+			h.Snippet += s.Text
+		}
 		found.Hits = append(found.Hits, h)
 	}
 	return found, rows.Err()
@@ -175,7 +181,7 @@ func (l Lookup) read(rows *sql.Rows, mark string) (Found, error) {
 
 // spansOf splits a snippet at the marks that stand before and after each match.
 func spansOf(snippet, mark string) []Span {
-	var spans []Span
+	spans := []Span{}
 	for i, text := range strings.Split(snippet, mark) {
 		if text = joined(text); text != "" {
 			spans = append(spans, Span{text, i%2 == 1})

@@ -88,7 +88,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q finds %v, want %v", c.text, got, c.want)
 		}
 		for _, h := range found.Hits {
-			if !h.Live || h.Session != "s" || !slices.ContainsFunc(h.Snippet, func(s Span) bool { return s.Match }) {
+			if !h.Live || h.Session != "s" || !slices.ContainsFunc(h.Spans, func(s Span) bool { return s.Match }) {
 				t.Errorf("%q: %+v", c.text, h)
 			}
 		}
@@ -134,7 +134,7 @@ func TestSnippet(t *testing.T) {
 			t.Fatalf("%q finds %+v", c.text, found)
 		}
 		got := ""
-		for _, s := range found.Hits[0].Snippet {
+		for _, s := range found.Hits[0].Spans {
 			if s.Match {
 				s.Text = "<" + s.Text + ">"
 			}
@@ -145,7 +145,7 @@ func TestSnippet(t *testing.T) {
 		}
 	}
 	_, found := mustFind(t, f, Lookup{Text: "middle"})
-	if s := found.Hits[0].Snippet; len(s) != 3 || !strings.HasPrefix(s[0].Text, "…long") || s[1] != (Span{"middle", true}) || !strings.HasSuffix(s[2].Text, "long…") {
+	if s := found.Hits[0].Spans; len(s) != 3 || !strings.HasPrefix(s[0].Text, "…long") || s[1] != (Span{"middle", true}) || !strings.HasSuffix(s[2].Text, "long…") {
 		t.Errorf("%+v", s)
 	}
 }

@@ -25,16 +25,16 @@ const jobs = events.KindJob + "/"
 
 // Job is a row of the list of jobs. It has few columns, as the list may be long.
 type Job struct {
-	ID         string // of its session
-	Status     string
-	Stored     bool   // some record has all of it
-	Reached    string // status of the checkpoint of the largest step, of several the last
-	StartedAt  events.Timestamp
-	FinishedAt events.Timestamp
-	Steps      int64 // the largest number of one
-	Tokens     int64 // that its costs come to; without costs, that it says it took
-	Runs       int
-	Head       events.Offset
+	ID         string           `json:"session"`
+	Status     string           `json:"status"`
+	Stored     bool             `json:"-"`           // a record has the whole job
+	Reached    string           `json:"-"`           // status of the checkpoint with the highest step; of several, the last one
+	Steps      int64            `json:"steps"`       // the highest number of a step
+	Tokens     int64            `json:"totalTokens"` // sum of its costs; without costs, the number in the job itself
+	Runs       int              `json:"runs"`
+	StartedAt  events.Timestamp `json:"startedAt,omitempty"`
+	FinishedAt events.Timestamp `json:"finishedAt,omitempty"`
+	Head       events.Offset    `json:"head"`
 }
 
 // columns points to what is listed of a job.

@@ -24,7 +24,7 @@ func writeHits(a *cmdutil.App, hits []catalog.Hit) {
 	}
 	for _, h := range hits {
 		fmt.Fprintln(a.Out, hitHead(h, style, whole))
-		fmt.Fprintf(a.Out, "  %s\n", snippetLine(h.Snippet, style, width-2))
+		fmt.Fprintf(a.Out, "  %s\n", snippetLine(h.Spans, style, width-2))
 	}
 }
 

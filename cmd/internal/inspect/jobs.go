@@ -67,22 +67,15 @@ func askFor(q *catalog.JobQuery, status perstack.JobStatus) {
 
 // listedJob is a job in a list.
 type listedJob struct {
-	Job         string           `json:"job"`
-	Session     string           `json:"session"`
-	Status      string           `json:"status"`
-	Steps       int64            `json:"steps"` // the largest number of one
-	TotalTokens int64            `json:"totalTokens"`
-	Runs        int              `json:"runs"`
-	StartedAt   events.Timestamp `json:"startedAt,omitempty"`
-	FinishedAt  events.Timestamp `json:"finishedAt,omitempty"`
-	Head        events.Offset    `json:"head"`
-	Next        string           `json:"next,omitempty"` // of the last one of a page, if there is another
+	Name string `json:"job"`
+	catalog.Job
+	Next string `json:"next,omitempty"` // only in the last job of a page: the value for --after
 }
 
 func listedJobOf(j catalog.Job) listedJob {
 	id, _ := perstack.JobOfSession(j.ID)
-	return listedJob{Job: cli.ID(id), Session: cli.ID(j.ID), Status: jobStatus(j), Steps: j.Steps, TotalTokens: j.Tokens, Runs: j.Runs,
-		StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, Head: j.Head}
+	j.ID, j.Status = cli.ID(j.ID), jobStatus(j)
+	return listedJob{Name: cli.ID(id), Job: j}
 }
 
 // jobStatus is where a job is: as it says, or as its checkpoints do.
@@ -144,7 +137,7 @@ func jobTable(jobs []listedJob, style cli.Style) render.Table {
 		Right: []int{steps, tokens, runs}, Cut: []int{status, job}, Drop: []int{runs, finished, tokens, started, steps},
 	}
 	for _, j := range jobs {
-		t.Rows = append(t.Rows, []string{j.Job, j.Status, strconv.FormatInt(j.Steps, 10), tokensOf(j.TotalTokens), strconv.Itoa(j.Runs), minute(j.StartedAt), minute(j.FinishedAt)})
+		t.Rows = append(t.Rows, []string{j.Name, j.Status, strconv.FormatInt(j.Steps, 10), tokensOf(j.Tokens), strconv.Itoa(j.Runs), minute(j.StartedAt), minute(j.FinishedAt)})
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch column {

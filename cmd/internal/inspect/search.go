@@ -20,29 +20,6 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// hit is a turn that search found.
-type hit struct {
-	Session  string           `json:"session"`
-	Kind     string           `json:"kind,omitempty"`
-	Title    string           `json:"title,omitempty"`
-	Project  string           `json:"project,omitempty"`
-	Offset   events.Offset    `json:"offset"`
-	Thread   string           `json:"thread"`
-	Index    int              `json:"index"` // among the turns that the event brought to the thread
-	Roles    string           `json:"roles"`
-	Speakers []string         `json:"speakers"`
-	Time     events.Timestamp `json:"time,omitempty"`
-	Snippet  string           `json:"snippet"`
-	Spans    []span           `json:"spans"`
-	Live     bool             `json:"live"`
-}
-
-// span is a piece of a snippet.
-type span struct {
-	Text  string `json:"text"`
-	Match bool   `json:"match"`
-}
-
 const searchHelp = `Find turns by the words in them, whatever their case or accents.
 
   cake birthday      both words, in any order
@@ -135,8 +112,13 @@ func search(ctx context.Context, a *cmdutil.App, v cmdutil.Views, l catalog.Look
 	if a.Format == cli.Text {
 		writeHits(a, found.Hits)
 		a.AsOf(standing.Cursor)
-	} else if err := listHits(a, found.Hits); err != nil {
-		return err
+	} else {
+		for i := range found.Hits {
+			found.Hits[i].Session = cli.ID(found.Hits[i].Session)
+		}
+		if err := cli.WriteList(a.Out, a.Format, found.Hits); err != nil {
+			return err
+		}
 	}
 	if len(found.Hits) == 0 {
 		return nothingFound(l, found.Rewound, filters)
@@ -186,19 +168,4 @@ func listedAs(ctx context.Context, r catalog.Reader, namespace, arg string) (str
 		return found[0], nil
 	}
 	return "", cli.Usagef("--session %q names %d sessions", arg, len(found))
-}
-
-func listHits(a *cmdutil.App, hits []catalog.Hit) error {
-	list := make([]hit, len(hits))
-	for i, h := range hits {
-		list[i] = hit{
-			Session: cli.ID(h.Session), Kind: h.Kind, Title: h.Title, Project: h.Project, Offset: h.Offset, Thread: h.Thread, Index: h.Number,
-			Roles: h.Roles, Speakers: cli.NonNil(strings.Fields(h.Roles)), Time: h.At, Live: h.Live, Spans: []span{},
-		}
-		for _, s := range h.Snippet {
-			list[i].Snippet += s.Text
-			list[i].Spans = append(list[i].Spans, span(s))
-		}
-	}
-	return cli.WriteList(a.Out, a.Format, list)
 }

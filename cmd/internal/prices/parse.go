@@ -27,23 +27,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", e.Line, e.Field, e.Reason)
 }
 
-// entry is an edition as it is spelled.
+// entry is a row of a file of prices.
 type entry struct {
-	Models       []string                 `json:"models"`
-	From         string                   `json:"from,omitempty"`
-	UpTo         int64                    `json:"upTo,omitempty"`
-	Speed        string                   `json:"speed,omitempty"`
-	Input        events.Amount            `json:"input"`
-	Output       events.Amount            `json:"output"`
-	CacheRead    events.Amount            `json:"cacheRead,omitempty"`
-	CacheWrite   events.Amount            `json:"cacheWrite,omitempty"`
-	CacheWrite1h events.Amount            `json:"cacheWrite1h,omitempty"`
-	WebSearch    events.Amount            `json:"webSearch,omitempty"`
-	Regions      map[string]events.Amount `json:"regions,omitempty"`
-	Tiers        map[string]events.Amount `json:"tiers,omitempty"`
-	Source       string                   `json:"source,omitempty"`
-	Checked      string                   `json:"checked,omitempty"`
-	Unknown      rawjson.Members          `json:",unknown"`
+	Models []string `json:"models"`
+	Price
+	Unknown rawjson.Members `json:",unknown"`
 }
 
 // Parse reads a table: {"prices": [{"models": ["name", "name-*"], "from": "2026-03-01",
@@ -82,7 +70,7 @@ func Parse(data []byte, source string) (Table, error) {
 
 // readEntry reads an entry. Its error is a *rawjson.FieldError.
 func readEntry(raw []byte, source string) (edition, error) {
-	e := entry{Source: source}
+	e := entry{Price: Price{Source: source}}
 	if err := rawjson.Unmarshal(raw, &e); err != nil {
 		return edition{}, err
 	}
@@ -92,9 +80,7 @@ func readEntry(raw []byte, source string) (edition, error) {
 	if e.Speed == "standard" {
 		e.Speed = ""
 	}
-	return edition{e.Models, Price{From: e.From, UpTo: e.UpTo, Speed: e.Speed, Input: e.Input, Output: e.Output, CacheRead: e.CacheRead,
-		CacheWrite: e.CacheWrite, CacheWrite1h: e.CacheWrite1h, WebSearch: e.WebSearch, Regions: e.Regions, Tiers: e.Tiers,
-		Source: e.Source, Checked: e.Checked}}, nil
+	return edition{e.Models, e.Price}, nil
 }
 
 func (e *entry) check() error {

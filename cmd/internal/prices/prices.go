@@ -30,19 +30,19 @@ type edition struct {
 // Price is a row of a table: what a million tokens of each class cost in USD, "" where that
 // is not known.
 type Price struct {
-	From  string // the first day, such as 2026-03-01; "": since ever
-	UpTo  int64  // tokens of the longest prompt that it holds for; 0: of any
-	Speed string // "": standard
-
-	Input, Output, CacheRead events.Amount
-	CacheWrite, CacheWrite1h events.Amount // kept for five minutes, and for an hour
-	WebSearch                events.Amount // of a thousand searches
-
-	Regions map[string]events.Amount // factors of all tokens; of a region that is not named no price is known. nil: a region changes nothing
-	Tiers   map[string]events.Amount // factors of all tokens by tier of service; of one that is not named no price is known
-
-	Source  string // where it was read
-	Checked string // on which day, "" if that is not known
+	Source       string                   `json:"source"`                 // address of the page that states the price
+	Checked      string                   `json:"checked,omitempty"`      // day on which somebody read that page; "" if unknown
+	From         string                   `json:"from,omitempty"`         // first day of validity, such as 2026-03-01; "" if the price was never another
+	UpTo         int64                    `json:"upTo,omitempty"`         // tokens in the longest prompt at this price; 0: no limit
+	Speed        string                   `json:"speed,omitempty"`        // "": standard
+	Input        events.Amount            `json:"input"`                  // of tokens that were not cached
+	Output       events.Amount            `json:"output"`                 // includes reasoning
+	CacheRead    events.Amount            `json:"cacheRead,omitempty"`    //
+	CacheWrite   events.Amount            `json:"cacheWrite,omitempty"`   // kept for five minutes
+	CacheWrite1h events.Amount            `json:"cacheWrite1h,omitempty"` // kept for an hour
+	WebSearch    events.Amount            `json:"webSearch,omitempty"`    // of a thousand searches
+	Regions      map[string]events.Amount `json:"regions,omitempty"`      // factor of all token prices, by region. nil: all regions cost the same; else other regions have no known price
+	Tiers        map[string]events.Amount `json:"tiers,omitempty"`        // factor of all token prices, by tier of service; other tiers have no known price
 }
 
 //go:embed builtin.json

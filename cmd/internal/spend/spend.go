@@ -173,29 +173,15 @@ func known(t projector.Total) events.Amount {
 
 // Used is a row of the table of prices with which something was computed.
 type Used struct {
-	Model        string                   `json:"model"`
-	Source       string                   `json:"source"`
-	Checked      string                   `json:"checked,omitempty"` // on which day
-	From         string                   `json:"from,omitempty"`    // the first day of the row
-	UpTo         int64                    `json:"upTo,omitempty"`    // tokens of the longest prompt that it holds for
-	Speed        string                   `json:"speed,omitempty"`
-	Input        events.Amount            `json:"input"`
-	Output       events.Amount            `json:"output"`
-	CacheRead    events.Amount            `json:"cacheRead,omitempty"`
-	CacheWrite   events.Amount            `json:"cacheWrite,omitempty"`
-	CacheWrite1h events.Amount            `json:"cacheWrite1h,omitempty"`
-	WebSearch    events.Amount            `json:"webSearch,omitempty"`
-	Regions      map[string]events.Amount `json:"regions,omitempty"`
-	Tiers        map[string]events.Amount `json:"tiers,omitempty"`
+	Model string `json:"model"`
+	prices.Price
 }
 
 // Prices lists the rows that were used, by model.
 func (s *Sums) Prices() []Used {
 	var list []Used
 	for u := range s.used {
-		p := u.row
-		list = append(list, Used{Model: u.model, Source: p.Source, Checked: p.Checked, From: p.From, UpTo: p.UpTo, Speed: p.Speed, Input: p.Input, Output: p.Output,
-			CacheRead: p.CacheRead, CacheWrite: p.CacheWrite, CacheWrite1h: p.CacheWrite1h, WebSearch: p.WebSearch, Regions: p.Regions, Tiers: p.Tiers})
+		list = append(list, Used{u.model, *u.row})
 	}
 	slices.SortFunc(list, func(a, b Used) int {
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.From, b.From), cmp.Compare(a.Speed, b.Speed), cmp.Compare(a.UpTo, b.UpTo), cmp.Compare(a.Source, b.Source))
