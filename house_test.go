@@ -59,6 +59,8 @@ var arrows = []struct{ pkg, may string }{
 	{"cmd/internal/bashline", ""},
 	{"cmd/internal/cli", "log projector events internal/config internal/render/plain internal/rawjson internal/sealed internal/disk/statefile"},
 	{"cmd/internal/prices", "events internal/rawjson"},
+	{"cmd/internal/show", ". projector events internal/rawjson internal/render internal/render/plain cmd/internal/cli cmd/internal/cmdutil"},
+	{"cmd/internal/show/*", ". projector events internal/rawjson internal/render internal/render/plain cmd/internal/cli cmd/internal/show stores/*"}, // the form of one store's sessions
 	{"cmd/internal/*", "*"},
 	{"cmd/*", "*"},
 
@@ -93,14 +95,14 @@ var arrows = []struct{ pkg, may string }{
 // business below. So a program that is a client links no server, and one that opens a
 // store links no progress bar.
 var reach = []struct{ dep, who string }{
-	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
-	{"github.com/nats-io", ". internal/daemon log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/*"},
-	{"modernc.org", "internal/catalog internal/tree embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
-	{"github.com/gomodule/redigo", "internal/layouts/redis embedded internal/testkit/* examples/* cmd/* cmd/internal/*"},
-	{"github.com/schollz/progressbar", "cmd/* cmd/internal/*"},
-	{"golang.org/x/term", "cmd/* cmd/internal/*"},
-	{module + "/embedded", "internal/testkit/* examples/* cmd/* cmd/internal/*"},
-	{module + "/internal/cli", "cmd/* cmd/internal/*"},
+	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"github.com/nats-io", ". internal/daemon log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"modernc.org", "internal/catalog internal/tree embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"github.com/gomodule/redigo", "internal/layouts/redis embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"github.com/schollz/progressbar", "cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"golang.org/x/term", "cmd/* cmd/internal/* cmd/internal/show/*"},
+	{module + "/embedded", "internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{module + "/internal/cli", "cmd/* cmd/internal/* cmd/internal/show/*"},
 	{module + "/internal/testkit", "internal/testkit/*"},
 	{"testing", "internal/testkit internal/testkit/*"},
 	{"github.com/lib/pq", "cmd/tally-bench"},

@@ -11,6 +11,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -117,7 +118,7 @@ func (w *docWatcher) print(c tally.Change) error {
 	width := cli.Width(w.app.Out)
 	text := fmt.Sprintf("%-7v ", row.Offset)
 	if width >= leastTimed {
-		text = fmt.Sprintf("%-7v %s  ", row.Offset, minute(row.Time))
+		text = fmt.Sprintf("%-7v %s  ", row.Offset, show.Minute(row.Time))
 	}
 	text += render.Cut(cmdutil.NameOf(c.Subject), max((width-len(text))*2/3, 12))
 	if what := row.what(); what != "" {

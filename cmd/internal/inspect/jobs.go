@@ -10,7 +10,8 @@ import (
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/cmd/internal/show"
+	"github.com/tallylog/tally/cmd/internal/show/job"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
@@ -131,40 +132,22 @@ func noJobs(a *cmdutil.App, q catalog.JobQuery) error {
 }
 
 func jobTable(jobs []listedJob, style cli.Style) render.Table {
-	const job, status, steps, tokens, runs, started, finished = 0, 1, 2, 3, 4, 5, 6
+	const name, status, steps, tokens, runs, started, finished = 0, 1, 2, 3, 4, 5, 6
 	t := render.Table{
 		Head:  []string{"JOB", "STATUS", "STEPS", "TOKENS", "RUNS", "STARTED", "FINISHED"},
-		Right: []int{steps, tokens, runs}, Cut: []int{status, job}, Drop: []int{runs, finished, tokens, started, steps},
+		Right: []int{steps, tokens, runs}, Cut: []int{status, name}, Drop: []int{runs, finished, tokens, started, steps},
 	}
 	for _, j := range jobs {
-		t.Rows = append(t.Rows, []string{j.Name, j.Status, strconv.FormatInt(j.Steps, 10), tokensOf(j.Tokens), strconv.Itoa(j.Runs), minute(j.StartedAt), minute(j.FinishedAt)})
+		t.Rows = append(t.Rows, []string{j.Name, j.Status, strconv.FormatInt(j.Steps, 10), show.Tokens(j.Tokens), strconv.Itoa(j.Runs), show.Minute(j.StartedAt), show.Minute(j.FinishedAt)})
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch column {
-		case job:
+		case name:
 			return cell
 		case status:
-			return paintJob(style, jobs[row].Status, cell)
+			return job.PaintStatus(style, jobs[row].Status, cell)
 		}
 		return style.Dim(cell)
 	}
 	return t
-}
-
-// tokensOf is a number of tokens in a list: a dash where none is known, as usdOf has it.
-func tokensOf(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-func paintJob(style cli.Style, status, cell string) string {
-	switch perstack.JobStatus(status) {
-	case perstack.JobCompleted:
-		return style.Green(cell)
-	case perstack.JobStoppedByError:
-		return style.Red(cell)
-	}
-	return style.Yellow(cell)
 }

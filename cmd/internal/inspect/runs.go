@@ -8,14 +8,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
+	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -54,21 +53,6 @@ type runLister struct {
 	all, tree bool
 }
 
-// listedRun is a run in a list.
-type listedRun struct {
-	Type      string           `json:"type"`
-	ID        string           `json:"id"`
-	Time      events.Timestamp `json:"time,omitempty"` // that the id says; else of its end, else of its beginning
-	Outcome   string           `json:"outcome,omitempty"`
-	Versions  int              `json:"versions"`
-	Stale     *bool            `json:"stale,omitempty"`     // absent: not known
-	Withdrawn bool             `json:"withdrawn,omitempty"` // the event that made it was rewound
-	Offset    events.Offset    `json:"offset,omitempty"`    // of the newest result
-	Size      int              `json:"size,omitempty"`      // of the newest result, in bytes
-
-	reason string // of Stale
-}
-
 func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error {
 	handle, err := r.app.Session(ctx, st, arg)
 	if err != nil {
@@ -84,7 +68,7 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 	if err != nil {
 		return err
 	}
-	var runs []listedRun
+	var runs []show.Run
 	for _, run := range s.Ledger.Runs {
 		if run.Last() == nil && !r.all {
 			continue
@@ -104,7 +88,7 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 	return errors.Join(r.print(s, runs), r.app.WarnDamaged(s))
 }
 
-func (r *runLister) print(s *projector.Session, runs []listedRun) error {
+func (r *runLister) print(s *projector.Session, runs []show.Run) error {
 	if len(runs) == 0 {
 		fmt.Fprintf(r.app.Err, "%s has no runs with a result.\n", plain.Printable(s.Subject.Name()))
 		return nil
@@ -116,12 +100,12 @@ func (r *runLister) print(s *projector.Session, runs []listedRun) error {
 		if l.Withdrawn {
 			outcome += ", withdrawn"
 		}
-		t.Rows = append(t.Rows, []string{l.Type, l.ID, minute(l.Time), outcome, strconv.Itoa(l.Versions), l.staleText()})
+		t.Rows = append(t.Rows, []string{l.Type, l.ID, show.Minute(l.Time), outcome, strconv.Itoa(l.Versions), staleText(l.Stale)})
 	}
 	t.Paint = func(row, column int, cell string) string {
 		switch {
 		case column == 3:
-			return paintOutcome(style, runs[row].Outcome, cell)
+			return show.PaintOutcome(style, runs[row].Outcome, cell)
 		case column == 5 && runs[row].Stale != nil && *runs[row].Stale:
 			return style.Yellow(cell)
 		}
@@ -130,21 +114,11 @@ func (r *runLister) print(s *projector.Session, runs []listedRun) error {
 	return r.app.Table(t)
 }
 
-func paintOutcome(style cli.Style, outcome, cell string) string {
+func staleText(stale *bool) string {
 	switch {
-	case outcome == "completed":
-		return style.Green(cell)
-	case outcome == "failed":
-		return style.Red(cell)
-	}
-	return style.Yellow(cell)
-}
-
-func (l *listedRun) staleText() string {
-	switch {
-	case l.Stale == nil:
+	case stale == nil:
 		return "-"
-	case *l.Stale:
+	case *stale:
 		return "yes"
 	}
 	return "no"
@@ -152,7 +126,7 @@ func (l *listedRun) staleText() string {
 
 // compareRuns orders evaluations first, then simulations, then others; then by
 // time and id.
-func compareRuns(a, b listedRun) int {
+func compareRuns(a, b show.Run) int {
 	return cmp.Or(cmp.Compare(typeRank(a.Type), typeRank(b.Type)), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Time, b.Time), cmp.Compare(a.ID, b.ID))
 }
 
@@ -167,8 +141,8 @@ func typeRank(kind string) int {
 }
 
 // describeRun says what is known of a run, with its newest result if it has one.
-func describeRun(ctx context.Context, st *tally.Store, s *projector.Session, run *projector.Run) (listedRun, events.Raw, error) {
-	l := briefRun(run, s.Withdrawn(run.At))
+func describeRun(ctx context.Context, st *tally.Store, s *projector.Session, run *projector.Run) (show.Run, events.Raw, error) {
+	l := show.RunOf(run, s.Withdrawn(run.At))
 	last := run.Last()
 	if last == nil {
 		return l, nil, nil
@@ -177,7 +151,7 @@ func describeRun(ctx context.Context, st *tally.Store, s *projector.Session, run
 	if err != nil {
 		return l, nil, err
 	}
-	l.Stale, l.reason = staleness(s, last, result)
+	l.Stale, l.StaleReason = staleness(s, last, result)
 	return l, result, nil
 }
 
@@ -219,17 +193,19 @@ func staleness(s *projector.Session, r *projector.Result, result events.Raw) (*b
 	return nil, ""
 }
 
-// runTime is the time that the id of a run says, in milliseconds between its
-// first dash and the next; else that of its end, else of its beginning.
-func runTime(run *projector.Run) events.Timestamp {
-	if _, rest, ok := strings.Cut(run.ID, "-"); ok {
-		digits, _, _ := strings.Cut(rest, "-")
-		if ms, err := strconv.ParseInt(digits, 10, 64); err == nil && ms > 0 && ms < 253402300800000 {
-			return events.TimestampOf(time.UnixMilli(ms))
-		}
+// asTree prints the runs of a session as a tree; false if none of them was delegated to.
+func (r *runLister) asTree(ctx context.Context, handle *tally.Session) (bool, error) {
+	o, err := handle.Outline(ctx)
+	err = projector.Tolerate(err)
+	if err != nil {
+		return false, err
 	}
-	if last := run.Last(); last != nil && last.FinishedAt != "" {
-		return last.FinishedAt
+	runs, has, err := show.TreeOf(ctx, handle, o, stores)
+	if err != nil || !has {
+		return false, err
 	}
-	return run.CreatedAt
+	if r.app.Format != cli.Text {
+		return true, cli.WriteList(r.app.Out, r.app.Format, runs)
+	}
+	return true, r.app.Table(show.TreeTable(r.app.Style(), runs))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -37,36 +38,36 @@ type follower struct {
 	*viewer
 	st      *tally.Store
 	subject events.Subject
-	text    *printer  // nil: JSON
-	items   *cli.List // of JSON
-	main    bool      // what stands beside a transcript's conversation is not shown
+	text    *show.Page // nil: JSON
+	items   *cli.List  // of JSON
+	main    bool       // what stands beside a transcript's conversation is not shown
 }
 
 // showFollowed shows a session, and then each turn as it comes and each move of what is in
 // effect, until ctx is done.
-func (v *viewer) showFollowed(ctx context.Context, handle *tally.Session, s *projector.Session) error {
-	f := &follower{viewer: v, st: handle.Store(), subject: s.Subject}
-	if v.app.Format == cli.Text {
-		f.text = newPrinter(v)
-		f.main = s.Ledger.Kind == events.KindTranscript && v.thread == ""
-		f.text.folds = s.Ledger.Kind == events.KindTranscript && v.tools != toolsFull
+func (v *viewer) showFollowed(ctx context.Context, s *projector.Session) error {
+	f := &follower{viewer: v, st: v.Handle.Store(), subject: s.Subject}
+	if v.App.Format == cli.Text {
+		f.text = show.NewPage(&v.View)
+		f.main = s.Ledger.Kind == events.KindTranscript && v.Thread == ""
+		f.text.Folds = s.Ledger.Kind == events.KindTranscript && v.Tools != show.ToolsFull
 		if err := v.writeText(s, nil); err != nil {
 			return err
 		}
 	} else {
-		f.items = cli.NewList(v.app.Out, cli.JSONL) // an array has an end
-		for _, name := range v.names(s) {
+		f.items = cli.NewList(v.App.Out, cli.JSONL) // an array has an end
+		for _, name := range v.Names(s) {
 			for i, t := range s.Threads.Turns(name) {
-				if err := f.items.Add(followedTurn{Thread: name, Number: v.before[name] + i + 1, Turn: t}); err != nil {
+				if err := f.items.Add(followedTurn{Thread: name, Number: v.Before[name] + i + 1, Turn: t}); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	_ = v.app.WarnDamaged(s) // the code is that of the interruption
-	for rec, err := range f.st.Log.Follow(ctx, events.Range{Subject: s.Subject, After: v.end}) {
+	_ = v.App.WarnDamaged(s) // the code is that of the interruption
+	for rec, err := range f.st.Log.Follow(ctx, events.Range{Subject: s.Subject, After: v.End}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			fmt.Fprintln(v.app.Err, plain.Printable(damage.Error()))
+			fmt.Fprintln(v.App.Err, plain.Printable(damage.Error()))
 			continue
 		}
 		if err == nil {
@@ -119,7 +120,7 @@ func (f *follower) show(ctx context.Context, fact projector.Fact) error {
 func (f *follower) brought(ctx context.Context, o *projector.Outline, fact projector.Fact, state string) error {
 	threads := fact.Brings()
 	for _, name := range threads.Names() {
-		if f.thread != "" && name != f.thread || f.main && name != events.MainThread {
+		if f.Thread != "" && name != f.Thread || f.main && name != events.MainThread {
 			continue
 		}
 		turns, length := threads.Turns(name), o.Len(name)
@@ -143,7 +144,7 @@ func (f *follower) brought(ctx context.Context, o *projector.Outline, fact proje
 	return nil
 }
 
-// turn shows a turn.
+// Turn shows a turn.
 func (f *follower) turn(t followedTurn) error {
 	if t.State != "" {
 		t.Number = 0
@@ -155,8 +156,8 @@ func (f *follower) turn(t followedTurn) error {
 	if t.State != "" {
 		label = t.Thread + ", " + t.State + ", not in effect"
 	}
-	f.text.turn(label, t.Thread, t.Turn)
-	return f.text.err
+	f.text.Turn(label, t.Thread, t.Turn)
+	return f.text.Err
 }
 
 // move shows where the threads end from now on.
@@ -165,7 +166,7 @@ func (f *follower) move(o *projector.Outline, m followedMove) error {
 	var ends []string
 	for _, name := range o.Names() {
 		m.Lengths[name] = o.Len(name)
-		if (f.thread == "" || name == f.thread) && (!f.main || name == events.MainThread) {
+		if (f.Thread == "" || name == f.Thread) && (!f.main || name == events.MainThread) {
 			ends = append(ends, place(name, o.Len(name)))
 		}
 	}
@@ -180,8 +181,8 @@ func (f *follower) move(o *projector.Outline, m followedMove) error {
 	if m.Reason != "" {
 		text += "  " + m.Reason
 	}
-	f.text.printf("\n%s\n", f.text.style.Yellow(render.Cut(text, f.text.width)))
-	return f.text.err
+	f.text.Printf("\n%s\n", f.text.Style.Yellow(render.Cut(text, f.text.Width)))
+	return f.text.Err
 }
 
 // place spells a position: #3 of main, gpt-5#3 of another thread.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
@@ -19,13 +20,13 @@ import (
 
 // shownRun is show --run -o json.
 type shownRun struct {
-	Run    listedRun     `json:"run"`
+	Run    show.Run      `json:"run"`
 	Evals  []render.Eval `json:"evals,omitempty"` // of an evaluation
 	Result events.Raw    `json:"result"`
 }
 
 func (v *viewer) showRun(ctx context.Context, st *tally.Store, s *projector.Session) error {
-	run, err := findRun(s, v.run)
+	run, err := findRun(s, v.Run)
 	if err != nil {
 		return err
 	}
@@ -38,13 +39,13 @@ func (v *viewer) showRun(ctx context.Context, st *tally.Store, s *projector.Sess
 	}
 	report, isReport := render.ReportOf(result)
 	switch {
-	case v.raw:
-		_, err := v.app.Bytes().Write(append(slices.Clip(result), '\n'))
+	case v.Raw:
+		_, err := v.App.Bytes().Write(append(slices.Clip(result), '\n'))
 		return err
-	case v.app.Format != cli.Text:
-		return cli.WriteJSON(v.app.Out, v.app.Format, shownRun{l, report.Evals, result})
+	case v.App.Format != cli.Text:
+		return cli.WriteJSON(v.App.Out, v.App.Format, shownRun{l, report.Evals, result})
 	}
-	p := newPrinter(v)
+	p := newPage(v)
 	p.run(s, l)
 	switch {
 	case isReport:
@@ -52,9 +53,9 @@ func (v *viewer) showRun(ctx context.Context, st *tally.Store, s *projector.Sess
 	case run.Kind == "trajectory":
 		p.outcome(result)
 	default:
-		p.printf("\n%s\n", strings.Join(render.Wrap(string(rawjson.AppendIndent(nil, result, "  ")), p.width), "\n"))
+		p.Printf("\n%s\n", strings.Join(render.Wrap(string(rawjson.AppendIndent(nil, result, "  ")), p.Width), "\n"))
 	}
-	return p.err
+	return p.Err
 }
 
 // findRun finds a run by its id, evaluations before simulations before others, or
@@ -77,31 +78,31 @@ func findRun(s *projector.Session, name string) (*projector.Run, error) {
 }
 
 // run says which run it is.
-func (p *printer) run(s *projector.Session, l listedRun) {
-	head := []render.Styled{{Text: l.ID, Paint: p.style.Bold}, {Text: l.Type + " of " + cli.ID(s.Subject.ID)}}
+func (p page) run(s *projector.Session, l show.Run) {
+	head := []render.Styled{{Text: l.ID, Paint: p.Style.Bold}, {Text: l.Type + " of " + cli.ID(s.Subject.ID)}}
 	if l.Time != "" {
-		head = append(head, render.Styled{Text: minute(l.Time)})
+		head = append(head, render.Styled{Text: show.Minute(l.Time)})
 	}
-	head = append(head, render.Styled{Text: l.Outcome, Paint: func(text string) string { return paintOutcome(p.style, l.Outcome, text) }})
+	head = append(head, render.Styled{Text: l.Outcome, Paint: func(text string) string { return show.PaintOutcome(p.Style, l.Outcome, text) }})
 	if l.Versions > 1 {
 		head = append(head, render.Styled{Text: fmt.Sprintf("version %d of %d", l.Versions, l.Versions)})
 	}
-	p.parts(head, " · ")
+	p.Parts(head, " · ")
 	if l.Stale != nil && *l.Stale {
-		p.field("stale", l.reason)
+		p.Field("stale", l.StaleReason)
 	}
 	if l.Withdrawn {
-		p.field("withdrawn", "what it is about was rewound")
+		p.Field("withdrawn", "what it is about was rewound")
 	}
 }
 
 // report prints what an evaluation comes to.
-func (p *printer) report(r render.Report) {
+func (p page) report(r render.Report) {
 	if r.Steps >= 0 {
-		p.field("judged", plain.Count(r.Steps, "step"))
+		p.Field("judged", plain.Count(r.Steps, "step"))
 	}
 	if len(r.Evals) == 0 {
-		p.printf("\nIt evaluated nothing.\n")
+		p.Printf("\nIt evaluated nothing.\n")
 		return
 	}
 	t := render.Table{Head: []string{"EVAL", "KIND", "PASSES IF", "PASS", "FAIL", "UNKNOWN", "SCORE", "FAILED AT"}, Right: []int{3, 4, 5, 6}, Cut: []int{7, 2, 0}, Drop: []int{1, 2, 6, 5}}
@@ -111,24 +112,24 @@ func (p *printer) report(r render.Report) {
 	t.Paint = func(row, column int, cell string) string {
 		switch {
 		case row < 0:
-			return p.style.Bold(cell)
+			return p.Style.Bold(cell)
 		case column == 3 && r.Evals[row].Pass > 0:
-			return p.style.Green(cell)
+			return p.Style.Green(cell)
 		case column == 4 && r.Evals[row].Fail > 0:
-			return p.style.Red(cell)
+			return p.Style.Red(cell)
 		case column == 5 && r.Evals[row].Unknown > 0:
-			return p.style.Yellow(cell)
+			return p.Style.Yellow(cell)
 		}
 		return cell
 	}
-	p.printf("\n%s\n", strings.Join(t.Lines(p.width), "\n"))
+	p.Printf("\n%s\n", strings.Join(t.Lines(p.Width), "\n"))
 }
 
 // outcome prints how a simulation went.
-func (p *printer) outcome(result events.Raw) {
+func (p page) outcome(result events.Raw) {
 	goal, persona := render.Goal(result)
-	p.field("goal", goal)
-	p.field("persona", persona)
+	p.Field("goal", goal)
+	p.Field("persona", persona)
 	members, err := rawjson.Object(result)
 	if err != nil {
 		return // a result of another form; --raw shows it
@@ -147,11 +148,11 @@ func (p *printer) outcome(result events.Raw) {
 	if reason := get("reason"); reason != "" {
 		outcome += ", " + reason
 	}
-	p.field("outcome", outcome)
-	p.field("turns", get("totalTurns"))
+	p.Field("outcome", outcome)
+	p.Field("turns", get("totalTurns"))
 	if done := get("stepsCompleted"); done != "" {
-		p.field("steps", done+" of "+cmp.Or(get("stepCount"), "?"))
+		p.Field("steps", done+" of "+cmp.Or(get("stepCount"), "?"))
 	} else {
-		p.field("steps", get("stepCount"))
+		p.Field("steps", get("stepCount"))
 	}
 }

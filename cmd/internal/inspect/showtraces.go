@@ -39,15 +39,15 @@ func (v *viewer) showTraces(s *projector.Session) error {
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no step traces there", s.Subject.Name())}
 	}
 	switch {
-	case v.raw:
+	case v.Raw:
 		for _, t := range list {
-			if _, err := v.app.Bytes().Write(append(slices.Clip(t.turn.Raw), '\n')); err != nil {
+			if _, err := v.App.Bytes().Write(append(slices.Clip(t.turn.Raw), '\n')); err != nil {
 				return err
 			}
 		}
 		return nil
-	case v.app.Format != cli.Text:
-		out := cli.NewList(v.app.Out, v.app.Format)
+	case v.App.Format != cli.Text:
+		out := cli.NewList(v.App.Out, v.App.Format)
 		for _, t := range list {
 			if err := out.Add(t.shown()); err != nil {
 				return err
@@ -55,19 +55,19 @@ func (v *viewer) showTraces(s *projector.Session) error {
 		}
 		return out.Close()
 	}
-	p := newPrinter(v)
-	p.header(s)
+	p := newPage(v)
+	p.Header(s)
 	for len(list) > 0 {
 		if n := unchosen(list); n > 1 {
-			p.printf("\n")
-			p.parts([]render.Styled{{Text: fmt.Sprintf("#%d to #%d", list[0].number, list[n-1].number), Paint: p.style.Dim}, {Text: "no step"}, {Text: list[0].trace.Method, Paint: p.style.Dim}}, "  ")
+			p.Printf("\n")
+			p.Parts([]render.Styled{{Text: fmt.Sprintf("#%d to #%d", list[0].number, list[n-1].number), Paint: p.Style.Dim}, {Text: "no step"}, {Text: list[0].trace.Method, Paint: p.Style.Dim}}, "  ")
 			list = list[n:]
 			continue
 		}
 		p.trace(list[0])
 		list = list[1:]
 	}
-	return p.err
+	return p.Err
 }
 
 // unchosen counts the traces in a row of which there is nothing to say but that no
@@ -107,7 +107,7 @@ func (t traced) shown() shownTrace {
 	return s
 }
 
-func (p *printer) trace(t traced) {
+func (p page) trace(t traced) {
 	step := t.trace.StepID
 	if step == "" {
 		step = "no step"
@@ -116,22 +116,22 @@ func (p *printer) trace(t traced) {
 	if index := t.trace.TurnIndex; index != "" && index != strconv.Itoa(t.number-1) {
 		label += " (turn index " + render.Cut(index, 20) + ")"
 	}
-	p.printf("\n")
-	p.parts([]render.Styled{{Text: label, Paint: p.style.Dim}, {Text: step, Paint: p.style.Bold}, {Text: t.trace.Method, Paint: p.style.Dim}}, "  ")
+	p.Printf("\n")
+	p.Parts([]render.Styled{{Text: label, Paint: p.Style.Dim}, {Text: step, Paint: p.Style.Bold}, {Text: t.trace.Method, Paint: p.Style.Dim}}, "  ")
 	for _, c := range t.trace.Candidates {
 		mark := " "
 		if c.StepID == t.trace.StepID {
-			mark = p.style.Green(">")
+			mark = p.Style.Green(">")
 		}
-		p.printf("  %s %s", mark, render.Cut(fmt.Sprintf("%-5s %s", shortNumber(c.Score), c.StepID), p.width-4))
+		p.Printf("  %s %s", mark, render.Cut(fmt.Sprintf("%-5s %s", shortNumber(c.Score), c.StepID), p.Width-4))
 		p.reasons(c.Reasons)
 	}
 	if end := t.trace.End; end != nil {
-		outcome := render.Styled{Text: "not completed", Paint: p.style.Yellow}
+		outcome := render.Styled{Text: "not completed", Paint: p.Style.Yellow}
 		if end.Completed {
-			outcome = render.Styled{Text: "completed", Paint: p.style.Green}
+			outcome = render.Styled{Text: "completed", Paint: p.Style.Green}
 		}
-		p.parts([]render.Styled{{Text: "  end: " + end.Reason}, outcome}, ", ")
+		p.Parts([]render.Styled{{Text: "  end: " + end.Reason}, outcome}, ", ")
 		if end.Summary != "" {
 			p.wrapped(end.Summary, 7)
 		}
@@ -139,16 +139,16 @@ func (p *printer) trace(t traced) {
 }
 
 // reasons prints the reasons of a candidate below it.
-func (p *printer) reasons(list []string) {
-	p.printf("\n")
+func (p page) reasons(list []string) {
+	p.Printf("\n")
 	for _, r := range list {
 		p.wrapped(r, 10)
 	}
 }
 
-func (p *printer) wrapped(text string, indent int) {
-	for _, line := range render.Wrap(text, render.Beyond(indent, p.width)) {
-		p.printf("%s\n", p.style.Dim(strings.Repeat(" ", indent)+line))
+func (p page) wrapped(text string, indent int) {
+	for _, line := range render.Wrap(text, render.Beyond(indent, p.Width)) {
+		p.Printf("%s\n", p.Style.Dim(strings.Repeat(" ", indent)+line))
 	}
 }
 

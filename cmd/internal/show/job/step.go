@@ -1,4 +1,4 @@
-package inspect
+package job
 
 import (
 	"bytes"
@@ -12,63 +12,63 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/rawjson"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
-	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// shownStep is show --run --step -o json.
+// shownStep is the document of show --run --step -o json.
 type shownStep struct {
 	Job         string            `json:"job"`
 	Run         string            `json:"run"`
 	Step        int64             `json:"step"`
-	Checkpoints []shownCheckpoint `json:"checkpoints"`           // several where the run went on twice from the one before
-	ToolCalls   []events.Raw      `json:"toolCalls,omitempty"`   // that its events tell of
-	ToolResults []events.Raw      `json:"toolResults,omitempty"` // that they were answered with
+	Checkpoints []shownCheckpoint `json:"checkpoints"`           // several if the run continued twice from the checkpoint before
+	ToolCalls   []events.Raw      `json:"toolCalls,omitempty"`   // from its events
+	ToolResults []events.Raw      `json:"toolResults,omitempty"` // from its events
 	Events      []shownEvent      `json:"events"`
 }
 
-// shownCheckpoint is a checkpoint with what is new in it.
+// shownCheckpoint is a checkpoint with its new messages.
 type shownCheckpoint struct {
 	checkpointInfo
-	Messages    int          `json:"messages"`    // how many it has
-	NewMessages []events.Raw `json:"newMessages"` // those that the one before has not
+	Messages    int          `json:"messages"`    // number of messages
+	NewMessages []events.Raw `json:"newMessages"` // messages that the checkpoint before does not have
 	Before      string       `json:"before,omitempty"`
 	Pending     []events.Raw `json:"pendingToolCalls,omitempty"`
 	Partial     []events.Raw `json:"partialToolResults,omitempty"`
 	DelegateTo  []delegated  `json:"delegateTo,omitempty"`
 	Error       *stepError   `json:"error,omitempty"`
-	Problem     string       `json:"problem,omitempty"` // why it cannot be read
+	Problem     string       `json:"problem,omitempty"` // why the checkpoint cannot be read
 }
 
-// delegated is what another expert was asked.
+// delegated is a query to another expert.
 type delegated struct {
 	Expert   string `json:"expert"`
 	ToolCall string `json:"toolCall"`
 	Query    string `json:"query"`
 }
 
-// stepError is what a run stopped with.
+// stepError is the error that stopped a run.
 type stepError struct {
 	Name    string `json:"name"`
 	Message string `json:"message"`
 }
 
-// shownEvent is an event of a step. tally log has the whole of it.
+// shownEvent is an event of a step. tally log prints whole events.
 type shownEvent struct {
 	Offset events.Offset    `json:"offset"`
 	Time   events.Timestamp `json:"time,omitempty"`
 	Type   string           `json:"type"`
 
-	note string // in a few words what it brings, in text
+	note string // summary for text
 }
 
-// showStep shows a step of a run.
-func (v *viewer) showStep(ctx context.Context, h *perstack.Handle, run treeRun) error {
-	s := shownStep{Job: cli.ID(h.ID()), Run: cli.ID(run.ID), Step: *v.step, Checkpoints: []shownCheckpoint{}, Events: []shownEvent{}}
+// showStep prints a step of a run.
+func showStep(ctx context.Context, v *show.View, h *perstack.Handle, run show.TreeRun) error {
+	s := shownStep{Job: cli.ID(h.ID()), Run: cli.ID(run.ID), Step: *v.Step, Checkpoints: []shownCheckpoint{}, Events: []shownEvent{}}
 	if err := s.readCheckpoints(ctx, h, run.ID); err != nil {
 		return err
 	}
@@ -79,14 +79,15 @@ func (v *viewer) showStep(ctx context.Context, h *perstack.Handle, run treeRun) 
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("run %s has no step %d", s.Run, s.Step),
 			Hint: fmt.Sprintf("tally show job/%s --run %s lists its steps.", s.Job, s.Run)}
 	}
-	if v.app.Format != cli.Text {
-		return cli.WriteJSON(v.app.Out, v.app.Format, s)
+	if v.App.Format != cli.Text {
+		return cli.WriteJSON(v.App.Out, v.App.Format, s)
 	}
-	v.print.step(s)
-	return v.print.err
+	p := page{show.NewPage(v)}
+	p.step(s)
+	return p.Err
 }
 
-// readCheckpoints reads those of the step, each with what the one before it has not.
+// readCheckpoints reads the checkpoints of the step, each with its new messages.
 func (s *shownStep) readCheckpoints(ctx context.Context, h *perstack.Handle, run string) error {
 	list, err := h.CheckpointList(ctx)
 	if err != nil {
@@ -105,7 +106,7 @@ func (s *shownStep) readCheckpoints(ctx context.Context, h *perstack.Handle, run
 	return nil
 }
 
-// read reads a checkpoint. One that is not what it should be says why.
+// read reads a checkpoint. If it is invalid, read sets Problem.
 func (c *shownCheckpoint) read(ctx context.Context, h *perstack.Handle, list []perstack.CheckpointInfo, info perstack.CheckpointInfo) error {
 	whole, err := h.Checkpoint(ctx, info.ID)
 	if _, invalid := errors.AsType[*events.InvalidError](err); invalid {
@@ -130,9 +131,8 @@ func (c *shownCheckpoint) read(ctx context.Context, h *perstack.Handle, list []p
 	return nil
 }
 
-// knownBefore counts the messages that the checkpoint before has too: of the last one of the
-// run and that which it says it goes on from, or if there is neither, of the newest of each
-// other run, the one that shares most.
+// knownBefore returns how many messages the checkpoint shares with the one before it, and sets Before. Of the possible
+// predecessors it takes the one that shares most messages.
 func (c *shownCheckpoint) knownBefore(ctx context.Context, h *perstack.Handle, list []perstack.CheckpointInfo, info perstack.CheckpointInfo, whole perstack.Checkpoint) (int, error) {
 	most := 0
 	for _, before := range candidatesBefore(list, info) {
@@ -150,9 +150,9 @@ func (c *shownCheckpoint) knownBefore(ctx context.Context, h *perstack.Handle, l
 	return most, nil
 }
 
-// candidatesBefore are the checkpoints that one may go on from. Those of a run that was
-// delegated to name as their parent the one that it was delegated from, all of them, so
-// that the run's own count, too.
+// candidatesBefore returns the possible predecessors of a checkpoint: its parent and the last checkpoints of its own run.
+// In a run that was delegated to, every checkpoint names the delegating checkpoint as its parent, so the parent alone is
+// not enough. Without either, the newest checkpoints of other runs are returned.
 func candidatesBefore(list []perstack.CheckpointInfo, info perstack.CheckpointInfo) []perstack.CheckpointInfo {
 	var own, parents []perstack.CheckpointInfo
 	newest := make(map[string]perstack.CheckpointInfo)
@@ -174,7 +174,7 @@ func candidatesBefore(list []perstack.CheckpointInfo, info perstack.CheckpointIn
 	return others[:min(len(others), maxOthers)]
 }
 
-// lastStep are those of the largest step: several where the run went on twice.
+// lastStep returns the checkpoints of the highest step. If the run continued twice from one checkpoint, there are several.
 func lastStep(list []perstack.CheckpointInfo) []perstack.CheckpointInfo {
 	i := len(list)
 	for i > 0 && list[i-1].StepNumber == list[len(list)-1].StepNumber {
@@ -183,10 +183,10 @@ func lastStep(list []perstack.CheckpointInfo) []perstack.CheckpointInfo {
 	return list[i:]
 }
 
-// maxOthers bounds how many runs are looked at for what a first step went on from.
+// maxOthers bounds the other runs among which the predecessor of a first step is searched.
 const maxOthers = 16
 
-// shared is how many messages two lists begin with alike.
+// shared returns the length of the common prefix of two lists of messages.
 func shared(a, b []events.Raw) int {
 	n := 0
 	for n < len(a) && n < len(b) && bytes.Equal(a[n], b[n]) {
@@ -195,11 +195,10 @@ func shared(a, b []events.Raw) int {
 	return n
 }
 
-// maxAlike is how many events of one type may follow each other and be read: more are
-// pieces of a text.
+// maxAlike bounds the events of one type in a row that are read. Longer rows are pieces of a streamed text.
 const maxAlike = 8
 
-// readEvents lists the events of the step by their time, with what they bring.
+// readEvents reads the events of the step in the order of their times, with the tool calls and results in them.
 func (s *shownStep) readEvents(ctx context.Context, h *perstack.Handle, run string) error {
 	rows, err := h.EventRows(ctx, run)
 	if err != nil {
@@ -227,7 +226,7 @@ func (s *shownStep) readEvents(ctx context.Context, h *perstack.Handle, run stri
 	return nil
 }
 
-// alike is how many events at the beginning of a list are of one type.
+// alike returns how many events at the beginning of a list have the same type.
 func alike(list []shownEvent) int {
 	n := 1
 	for n < len(list) && list[n].Type == list[0].Type {
@@ -236,8 +235,8 @@ func alike(list []shownEvent) int {
 	return n
 }
 
-// take notes what an event brings: calls of tools and what they answered, and in a few
-// words which, or why something went wrong, or a text.
+// take adds the tool calls and results of an event to the step. The note of the event becomes their names, else the
+// message of an error, a reason or a text.
 func (s *shownStep) take(e *shownEvent, raw events.Raw) {
 	m, err := rawjson.Object(raw)
 	if err != nil {
@@ -253,7 +252,7 @@ func (s *shownStep) take(e *shownEvent, raw events.Raw) {
 	e.note = cmp.Or(strings.Join(names, ", "), m.Object("error").Text("message"), m.Text("reason"), m.Text("text"))
 }
 
-// itemsOf are the calls or results in a member, which is a list of them or one.
+// itemsOf returns the calls or results in a member, which holds a list or a single one.
 func itemsOf(m rawjson.Members, name string) (list []events.Raw) {
 	value, ok := m.Get(name)
 	elems, err := rawjson.Array(value)
@@ -266,7 +265,7 @@ func itemsOf(m rawjson.Members, name string) (list []events.Raw) {
 	return slices.DeleteFunc(list, func(item events.Raw) bool { tool, _ := rawjson.Object(item); return tool.Text("toolName") == "" })
 }
 
-// merged adds those of more that list has not: several events tell of one call.
+// merged adds items of more that list does not have yet. Several events can have the same call.
 func merged(list, more []events.Raw) []events.Raw {
 	for _, item := range more {
 		if !slices.ContainsFunc(list, func(had events.Raw) bool { return bytes.Equal(had, item) }) {
@@ -277,70 +276,59 @@ func merged(list, more []events.Raw) []events.Raw {
 }
 
 // step prints a step.
-func (p *printer) step(s shownStep) {
-	p.parts([]render.Styled{{Text: "step " + strconv.FormatInt(s.Step, 10), Paint: p.style.Bold}, {Text: "run " + s.Run}, {Text: "job " + s.Job}}, " · ")
+func (p page) step(s shownStep) {
+	p.Parts([]render.Styled{{Text: "step " + strconv.FormatInt(s.Step, 10), Paint: p.Style.Bold}, {Text: "run " + s.Run}, {Text: "job " + s.Job}}, " · ")
 	for _, c := range s.Checkpoints {
 		p.checkpoint(c)
 	}
 	if len(s.Checkpoints) == 0 {
-		p.field("status", "no checkpoint was saved after it")
+		p.Field("status", "no checkpoint was saved after it")
 		p.items("calls", s.ToolCalls)
 		p.items("results", s.ToolResults)
 	}
 	if len(s.Events) > 0 {
-		p.printf("\n%s\n", p.style.Bold(plain.Count(len(s.Events), "event")))
+		p.Printf("\n%s\n", p.Style.Bold(plain.Count(len(s.Events), "event")))
 		p.events(s.Events)
 	}
 }
 
-// checkpoint prints a checkpoint and what is new in it.
-func (p *printer) checkpoint(c shownCheckpoint) {
-	p.printf("\n")
-	p.parts([]render.Styled{{Text: "checkpoint " + cli.ID(c.ID), Paint: p.style.Bold}, {Text: c.Offset.String(), Paint: p.style.Dim},
-		{Text: cmp.Or(string(c.Status), "-"), Paint: func(text string) string { return paintReached(p.style, c.Status, text) }}}, " · ")
+// checkpoint prints a checkpoint and its new messages.
+func (p page) checkpoint(c shownCheckpoint) {
+	p.Printf("\n")
+	p.Parts([]render.Styled{{Text: "checkpoint " + cli.ID(c.ID), Paint: p.Style.Bold}, {Text: c.Offset.String(), Paint: p.Style.Dim},
+		{Text: cmp.Or(string(c.Status), "-"), Paint: func(text string) string { return paintReached(p.Style, c.Status, text) }}}, " · ")
 	if c.Problem != "" {
-		p.field("problem", c.Problem)
+		p.Field("problem", c.Problem)
 		return
 	}
 	for _, d := range c.DelegateTo {
-		p.field("delegates", fmt.Sprintf("to %s by call %s: %s", d.Expert, d.ToolCall, d.Query))
+		p.Field("delegates", fmt.Sprintf("to %s by call %s: %s", d.Expert, d.ToolCall, d.Query))
 	}
 	if c.Error != nil {
-		p.field("error", c.Error.Name+": "+c.Error.Message)
+		p.Field("error", c.Error.Name+": "+c.Error.Message)
 	}
-	p.field("messages", fmt.Sprintf("%d, %d of them new", c.Messages, len(c.NewMessages)))
+	p.Field("messages", fmt.Sprintf("%d, %d of them new", c.Messages, len(c.NewMessages)))
 	for i, raw := range c.NewMessages {
-		p.printf("\n%s\n", p.style.Dim(fmt.Sprintf("#%d", c.Messages-len(c.NewMessages)+i+1)))
-		p.said(raw)
+		p.Printf("\n%s\n", p.Style.Dim(fmt.Sprintf("#%d", c.Messages-len(c.NewMessages)+i+1)))
+		p.Said(raw)
 	}
 	p.items("pending calls", c.Pending)
 	p.items("results so far", c.Partial)
 }
 
-// items prints calls and results that stand in no message.
-func (p *printer) items(what string, list []events.Raw) {
-	if len(list) == 0 || p.tools == toolsNone {
+// items prints calls and results that are not part of a message.
+func (p page) items(what string, list []events.Raw) {
+	if len(list) == 0 || p.Tools == show.ToolsNone {
 		return
 	}
-	p.printf("\n%s\n", p.style.Dim(what))
+	p.Printf("\n%s\n", p.Style.Dim(what))
 	for _, raw := range list {
-		p.said(raw)
+		p.Said(raw)
 	}
 }
 
-// said prints what a message, a call or a result says.
-func (p *printer) said(raw events.Raw) {
-	if p.calls[""] == nil {
-		p.calls[""] = new(render.Calls)
-	}
-	for _, line := range p.calls[""].Turn(projector.Turn{Raw: raw}) {
-		p.line(line)
-	}
-}
-
-// events prints events on a line each; those of one type that follow each other, such as
-// pieces of a text, on one.
-func (p *printer) events(list []shownEvent) {
+// events prints a line for each event. Consecutive events of one type, such as pieces of a text, share a line.
+func (p page) events(list []shownEvent) {
 	for len(list) > 0 {
 		n := alike(list)
 		text := list[0].Type
@@ -350,12 +338,12 @@ func (p *printer) events(list []shownEvent) {
 			text += "  " + list[0].note
 		}
 		line := fmt.Sprintf("  %v  %s  %s", list[0].Offset, clock(list[0].Time), text)
-		p.printf("%s\n", render.Cut(line, render.Excerpt(p.width)))
+		p.Printf("%s\n", render.Cut(line, render.Excerpt(p.Width)))
 		list = list[n:]
 	}
 }
 
-// msTime is a time of the original's, nothing if it has no spelling.
+// msTime converts a time in milliseconds. It returns "" for a time that a timestamp cannot express.
 func msTime(ms int64) events.Timestamp {
 	at := perstack.Time(ms)
 	if at.IsZero() {
@@ -364,7 +352,7 @@ func msTime(ms int64) events.Timestamp {
 	return events.TimestampOf(at)
 }
 
-// clock is the time of day of an event, to the millisecond.
+// clock formats the time of day of an event, to the millisecond.
 func clock(t events.Timestamp) string {
 	at, ok := t.Time()
 	if !ok {

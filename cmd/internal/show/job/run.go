@@ -1,4 +1,4 @@
-package inspect
+package job
 
 import (
 	"cmp"
@@ -7,22 +7,22 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// jobRun finds a run of the job by its id, or by TYPE/ID.
-func jobRun(runs []treeRun, name string) (treeRun, bool) {
+// jobRun finds a run of a job by its id, or by TYPE/ID.
+func jobRun(runs []show.TreeRun, name string) (show.TreeRun, bool) {
 	for _, r := range runs {
 		if r.Type == perstack.RunKind && (r.ID == name || perstack.RunKind+"/"+r.ID == name) {
 			return r, true
 		}
 	}
-	return treeRun{}, false
+	return show.TreeRun{}, false
 }
 
 // shownSteps is a step in show --run -o json.
@@ -33,7 +33,7 @@ type shownSteps struct {
 	StartedAt   events.Timestamp `json:"startedAt,omitempty"` // of its first event
 }
 
-// checkpointInfo is a checkpoint as a list has it.
+// checkpointInfo is a checkpoint in a list.
 type checkpointInfo struct {
 	ID     string                    `json:"id"`
 	Status perstack.CheckpointStatus `json:"status"`
@@ -41,73 +41,72 @@ type checkpointInfo struct {
 	Offset events.Offset             `json:"offset"`
 }
 
-// shownJobRun is show --run -o json of a run of a job.
-type shownJobRun struct {
-	Run    treeRun      `json:"run"`
+// shownRun is the document of show --run -o json.
+type shownRun struct {
+	Run    show.TreeRun `json:"run"`
 	Steps  []shownSteps `json:"steps"`
 	Result events.Raw   `json:"result,omitempty"`
 }
 
-// showJobRun shows a run of a job step by step, or one step of it.
-func (v *viewer) showJobRun(ctx context.Context, handle *tally.Session, o *projector.Outline) (bool, error) {
-	runs, _, err := treeOf(ctx, handle, o)
+// showRun prints a run step by step, or one of its steps. If the session has no such run of a job, showRun returns
+// false: the run may be of another type.
+func showRun(ctx context.Context, v *show.View, o *projector.Outline) (bool, error) {
+	runs, _, err := show.TreeOf(ctx, v.Handle, o, v.Stores)
 	if err != nil {
 		return true, err
 	}
-	run, ok := jobRun(runs, v.run)
-	if !ok && v.step == nil {
-		return false, nil // it may be of another type, else it is not found
+	run, ok := jobRun(runs, v.Run)
+	if !ok && v.Step == nil {
+		return false, nil
 	}
 	if !ok {
-		return true, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no run %q of a job", o.Subject(), v.run), Hint: "tally runs " + cli.ID(handle.ID()) + " --tree lists them."}
+		return true, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no run %q of a job", o.Subject(), v.Run), Hint: "tally runs " + cli.ID(v.Handle.ID()) + " --tree lists them."}
 	}
-	id, _ := perstack.JobOfSession(handle.ID())
-	h := perstack.JobOf(handle.Store(), id)
-	v.print = newPrinter(v)
-	if v.step != nil {
-		return true, v.showStep(ctx, h, run)
+	h := handleOf(v)
+	if v.Step != nil {
+		return true, showStep(ctx, v, h, run)
 	}
 	steps, err := stepsOf(ctx, h, run.ID)
 	if err != nil {
 		return true, err
 	}
-	if v.app.Format != cli.Text {
-		shown := shownJobRun{Run: run, Steps: steps}
+	if v.App.Format != cli.Text {
+		shown := shownRun{Run: run, Steps: steps}
 		if run.Offset != 0 {
 			if shown.Result, err = h.EventBytes(ctx, run.Offset); err != nil {
 				return true, err
 			}
 		}
-		return true, cli.WriteJSON(v.app.Out, v.app.Format, shown)
+		return true, cli.WriteJSON(v.App.Out, v.App.Format, shown)
 	}
-	v.printRun(o, run)
+	p := page{show.NewPage(v)}
+	p.run(o, run)
 	if len(steps) > 0 {
-		v.print.table(stepTable(v.app.Style(), steps))
+		p.Table(stepTable(p.Style, steps))
 	}
-	return true, v.print.err
+	return true, p.Err
 }
 
-// printRun says which run it is, and who delegated to it.
-func (v *viewer) printRun(o *projector.Outline, run treeRun) {
-	p := v.print
+// run prints the header of a run: its id, outcome, expert and model, and the run that delegated to it.
+func (p page) run(o *projector.Outline, run show.TreeRun) {
 	outcome := cmp.Or(run.Outcome, "pending")
-	head := []render.Styled{{Text: cli.ID(run.ID), Paint: p.style.Bold}, {Text: run.Type + " of " + cli.ID(o.Subject().ID)}}
+	head := []render.Styled{{Text: cli.ID(run.ID), Paint: p.Style.Bold}, {Text: run.Type + " of " + cli.ID(o.Subject().ID)}}
 	if run.Time != "" {
-		head = append(head, render.Styled{Text: minute(run.Time)})
+		head = append(head, render.Styled{Text: show.Minute(run.Time)})
 	}
-	head = append(head, render.Styled{Text: outcome, Paint: func(text string) string { return paintOutcome(p.style, run.Outcome, text) }})
-	p.parts(head, " · ")
-	p.field("expert", run.Expert)
-	p.field("model", run.Model)
+	head = append(head, render.Styled{Text: outcome, Paint: func(text string) string { return show.PaintOutcome(p.Style, run.Outcome, text) }})
+	p.Parts(head, " · ")
+	p.Field("expert", run.Expert)
+	p.Field("model", run.Model)
 	if run.Parent != "" {
-		p.field("by", fmt.Sprintf("run %s, checkpoint %s, call %s", run.Parent, cmp.Or(run.Checkpoint, "-"), cmp.Or(run.ToolCall, "-")))
+		p.Field("by", fmt.Sprintf("run %s, checkpoint %s, call %s", run.Parent, cmp.Or(run.Checkpoint, "-"), cmp.Or(run.ToolCall, "-")))
 	}
 	if run.Withdrawn {
-		p.field("withdrawn", "what it is about was rewound")
+		p.Field("withdrawn", "what it is about was rewound")
 	}
 }
 
-// stepsOf lists the steps of a run, by their number.
+// stepsOf lists the steps of a run by number.
 func stepsOf(ctx context.Context, h *perstack.Handle, run string) ([]shownSteps, error) {
 	var list []shownSteps
 	byNumber := make(map[int64]int)
@@ -148,11 +147,11 @@ func infoOf(c perstack.CheckpointInfo) checkpointInfo {
 	return checkpointInfo{ID: c.ID, Status: c.Status, Parent: c.Parent, Offset: c.Offset}
 }
 
-// stepTable lists steps, each checkpoint of one on a line of its own.
+// stepTable returns a table of steps with a line for each checkpoint.
 func stepTable(style cli.Style, steps []shownSteps) render.Table {
 	t := render.Table{Head: []string{"STEP", "STATUS", "EVENTS", "CHECKPOINT", "OFFSET", "TIME"}, Right: []int{0, 2, 4}, Cut: []int{3, 1}, Drop: []int{4, 5, 2}}
 	for _, s := range steps {
-		first := []string{strconv.FormatInt(s.Step, 10), "no checkpoint", strconv.Itoa(s.Events), "-", "-", minute(s.StartedAt)}
+		first := []string{strconv.FormatInt(s.Step, 10), "no checkpoint", strconv.Itoa(s.Events), "-", "-", show.Minute(s.StartedAt)}
 		for i, c := range s.Checkpoints {
 			row := []string{"", string(c.Status), "", cli.ID(c.ID), c.Offset.String(), ""}
 			if i == 0 {
@@ -173,9 +172,10 @@ func stepTable(style cli.Style, steps []shownSteps) render.Table {
 	return t
 }
 
+// paintReached colours the status of a checkpoint like that of a job, and dims it if the run went on.
 func paintReached(style cli.Style, status perstack.CheckpointStatus, cell string) string {
 	if status == "no checkpoint" || status == perstack.CheckpointProceeding || status == perstack.CheckpointInit {
 		return style.Dim(cell)
 	}
-	return paintJob(style, string(status.Job()), cell)
+	return PaintStatus(style, string(status.Job()), cell)
 }

@@ -1,4 +1,4 @@
-package inspect
+package show
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// run makes a run of a tree from "id<parent", or "id" of one that nobody delegated to.
-func run(text string) treeRun {
+// run makes a run of a tree from "id<parent", or from "id" for a run without a parent.
+func run(text string) TreeRun {
 	id, parent, _ := strings.Cut(text, "<")
-	return treeRun{listedRun: listedRun{Type: "expert", ID: id}, Parent: parent}
+	return TreeRun{Run: Run{Type: "expert", ID: id}, Parent: parent}
 }
 
 func TestNested(t *testing.T) {
@@ -26,7 +26,7 @@ func TestNested(t *testing.T) {
 		{"a x b<x x c<x", "a x -b -c x"}, // two of one id, of different types
 		{"", ""},
 	} {
-		var list []treeRun
+		var list []TreeRun
 		for _, text := range strings.Fields(c.runs) {
 			list = append(list, run(text))
 		}
@@ -40,10 +40,10 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// Whoever delegated to whom, each run stands there once.
+// Every run is in the tree once, whatever the delegations are.
 func TestNestedHasAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var list []treeRun
+		var list []TreeRun
 		for i, parent := range rapid.SliceOfN(rapid.IntRange(0, 12), 0, 12).Draw(t, "parents") {
 			list = append(list, run(fmt.Sprintf("%d<%d", i, parent)))
 		}

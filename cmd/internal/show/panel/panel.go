@@ -1,9 +1,11 @@
-package inspect
+// Package panel prints the sessions of errata: a panel of models, run by run.
+package panel
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
+	"github.com/tallylog/tally/cmd/internal/show"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
@@ -19,19 +22,46 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// leastPane is the narrowest that a column is; below it the models stand one after
-// the other.
-const leastPane = 28
+// minPane is the minimal width of a column. If the columns would be narrower, the models are printed one after the
+// other.
+const minPane = 28
 
-// writePanel shows a panel's runs, each with its models side by side, and between
-// them the turns in effect that no run accounts for.
-func (v *viewer) writePanel(ctx context.Context, handle *tally.Session, s *projector.Session, gone []projector.TurnAt) error {
-	runs, err := errata.Of(handle.Store(), handle.ID()).RunsAt(ctx, s)
+// Store shows the sessions of errata.
+type Store struct{}
+
+// Runs returns nil: the runs of a panel delegate to nobody.
+func (Store) Runs(context.Context, *tally.Session, *projector.Outline) ([]show.TreeRun, error) {
+	return nil, nil
+}
+
+// Show prints a panel run by run, if text of the whole session is asked for.
+func (Store) Show(ctx context.Context, v *show.View) (bool, error) {
+	if v.App.Format != cli.Text || v.Thread != "" || v.Last != 0 || v.Run != "" || v.Traces || v.Raw || v.Follow {
+		return false, nil
+	}
+	s, err := v.Session(ctx)
+	if err != nil || s.Ledger.Kind != events.KindPanel {
+		return false, err
+	}
+	gone, hole, err := v.Gone(ctx)
+	if err == nil {
+		err = write(ctx, v, s, gone)
+	}
+	return true, errors.Join(err, hole, v.App.WarnDamaged(s))
+}
+
+// page prints a panel.
+type page struct{ *show.Page }
+
+// write prints the runs of a panel, each with its models side by side. Between the runs it prints the turns in effect
+// that came from no run.
+func write(ctx context.Context, v *show.View, s *projector.Session, gone []projector.TurnAt) error {
+	runs, err := errata.Of(v.Handle.Store(), v.Handle.ID()).RunsAt(ctx, s)
 	if err != nil {
 		return err
 	}
-	p := newPrinter(v)
-	p.header(s)
+	p := page{show.NewPage(v)}
+	p.Header(s)
 	late, number := s.History.Late(), make(map[string]int)
 	others := unaccounted(s, runs)
 	for _, run := range runs {
@@ -49,11 +79,11 @@ func (v *viewer) writePanel(ctx context.Context, handle *tally.Session, s *proje
 	for _, row := range others {
 		p.others(row)
 	}
-	p.gone(gone)
-	return p.err
+	p.Gone(gone)
+	return p.Err
 }
 
-// otherTurns are turns of one event that came from no run.
+// otherTurns are turns of one event that no run brought.
 type otherTurns struct {
 	offset  events.Offset
 	threads []string
@@ -63,8 +93,8 @@ type otherTurns struct {
 // answered is a question and its answer in a model's history.
 type answered struct{ model, prompt, text string }
 
-// unaccounted returns the turns in effect that are not what a run says that its
-// models answered: compactions, histories that were imported without their runs.
+// unaccounted returns the turns in effect that are not an answer in one of the runs: compactions, and histories that
+// were imported without their runs.
 func unaccounted(s *projector.Session, runs []errata.Row) []otherTurns {
 	said := make(map[answered]int)
 	for _, run := range runs {
@@ -100,7 +130,7 @@ func unaccounted(s *projector.Session, runs []errata.Row) []otherTurns {
 	return rows
 }
 
-// exchange reads a question and its answer at the beginning of a history.
+// exchange reads the question and the answer at the beginning of a history. It reports whether there is such a pair.
 func exchange(model string, list []projector.Turn) (key answered, ok bool) {
 	var question, answer errata.Turn
 	if len(list) < 2 || json.Unmarshal(list[0].Raw, &question) != nil || json.Unmarshal(list[1].Raw, &answer) != nil {
@@ -109,15 +139,15 @@ func exchange(model string, list []projector.Turn) (key answered, ok bool) {
 	return answered{model, question.Content, answer.Content}, true
 }
 
-// others shows turns that came from no run.
-func (p *printer) others(row otherTurns) {
-	p.printf("\n%s\n", p.style.Dim("turns  "+row.offset.String()))
+// others prints turns that no run brought.
+func (p page) others(row otherTurns) {
+	p.Printf("\n%s\n", p.Style.Dim("turns  "+row.offset.String()))
 	var panes []pane
 	for _, name := range row.threads {
-		next := pane{head: name, paint: p.style.Bold}
+		next := pane{head: name, paint: p.Style.Bold}
 		for _, t := range row.turns[name] {
 			for _, line := range render.Turn(t) {
-				next.add(p.style.Dim, line.Role)
+				next.add(p.Style.Dim, line.Role)
 				next.add(nil, line.Text)
 			}
 		}
@@ -126,35 +156,35 @@ func (p *printer) others(row otherTurns) {
 	p.panes(panes)
 }
 
-// marker shows that the head was moved back.
-func (p *printer) marker(row errata.Row, number map[string]int) {
+// marker prints a rewind.
+func (p page) marker(row errata.Row, number map[string]int) {
 	text := "rewind  " + row.Offset.String() + "  " + panelMinute(row.Summary.Timestamp)
 	if n := number[row.Summary.Run]; n > 0 {
 		text += fmt.Sprintf("  takes back run %d", n)
 	}
-	p.printf("\n%s\n", p.style.Yellow(render.Cut(text, p.width)))
+	p.Printf("\n%s\n", p.Style.Yellow(render.Cut(text, p.Width)))
 }
 
-func panelMinute(t time.Time) string { return minute(events.TimestampOf(t)) }
+func panelMinute(t time.Time) string { return show.Minute(events.TimestampOf(t)) }
 
-// panelRun shows a run.
-func (p *printer) panelRun(run errata.Row, number int, late bool) {
-	head := []render.Styled{{Text: fmt.Sprintf("run %d", number), Paint: p.style.Bold}, {Text: run.Offset.String()}, {Text: panelMinute(run.Summary.Timestamp)}}
+// panelRun prints a run.
+func (p page) panelRun(run errata.Row, number int, late bool) {
+	head := []render.Styled{{Text: fmt.Sprintf("run %d", number), Paint: p.Style.Bold}, {Text: run.Offset.String()}, {Text: panelMinute(run.Summary.Timestamp)}}
 	switch {
 	case late:
-		head = append(head, render.Styled{Text: "late", Paint: p.style.Yellow})
+		head = append(head, render.Styled{Text: "late", Paint: p.Style.Yellow})
 	case run.Rewound:
-		head = append(head, render.Styled{Text: "rewound", Paint: p.style.Yellow})
+		head = append(head, render.Styled{Text: "rewound", Paint: p.Style.Yellow})
 	}
 	if run.Summary.Rating != "" {
 		head = append(head, render.Styled{Text: "rated " + run.Summary.Rating})
 	}
-	p.printf("\n")
-	p.parts(head, " · ")
-	p.field("note", strings.TrimSpace(strings.TrimPrefix(run.Summary.Note, "[rewound]")))
-	p.field("applied", strings.Join(run.Summary.AppliedFiles, " "))
-	p.field("user", cmp.Or(run.Content.Prompt, run.Summary.PromptPreview))
-	p.printf("\n")
+	p.Printf("\n")
+	p.Parts(head, " · ")
+	p.Field("note", strings.TrimSpace(strings.TrimPrefix(run.Summary.Note, "[rewound]")))
+	p.Field("applied", strings.Join(run.Summary.AppliedFiles, " "))
+	p.Field("user", cmp.Or(run.Content.Prompt, run.Summary.PromptPreview))
+	p.Printf("\n")
 	models := run.Summary.Models
 	if len(models) == 0 {
 		for _, m := range run.Content.Models {
@@ -168,15 +198,15 @@ func (p *printer) panelRun(run errata.Row, number int, late bool) {
 	p.panes(panes)
 }
 
-// runPane is what one model did in a run.
-func (p *printer) runPane(run errata.Row, model string) pane {
-	next := pane{head: model, paint: p.style.Bold}
+// runPane returns the column of one model in a run.
+func (p page) runPane(run errata.Row, model string) pane {
+	next := pane{head: model, paint: p.Style.Bold}
 	if model == run.Summary.Selected {
-		next.head, next.paint = model+" (selected)", p.style.Green
+		next.head, next.paint = model+" (selected)", p.Style.Green
 	}
 	i := slices.IndexFunc(run.Content.Models, func(m errata.ModelContent) bool { return m.ModelID == model })
 	if i < 0 {
-		next.add(p.style.Dim, "(nothing is known)")
+		next.add(p.Style.Dim, "(nothing is known)")
 		return next
 	}
 	did := run.Content.Models[i]
@@ -193,25 +223,25 @@ func (p *printer) runPane(run errata.Row, model string) pane {
 		}
 	}
 	if did.Text == "" {
-		next.add(p.style.Dim, "(no answer)")
+		next.add(p.Style.Dim, "(no answer)")
 	} else {
 		next.add(nil, did.Text)
 	}
-	next.add(p.style.Dim, figures(run.Summary, did))
+	next.add(p.Style.Dim, figures(run.Summary, did))
 	return next
 }
 
-// tool adds what a model did beside answering.
-func (p *printer) tool(next *pane, text string) {
-	switch p.tools {
-	case toolsBrief:
-		next.lines = append(next.lines, paneLine{text, p.style.Dim, true})
-	case toolsFull:
-		next.add(p.style.Dim, text)
+// tool adds an act of a model other than its answer to its column.
+func (p page) tool(next *pane, text string) {
+	switch p.Tools {
+	case show.ToolsBrief:
+		next.lines = append(next.lines, paneLine{text, p.Style.Dim, true})
+	case show.ToolsFull:
+		next.add(p.Style.Dim, text)
 	}
 }
 
-// figures says how a model came to its end, and what that took.
+// figures returns a line about a model in a run: why it stopped, its steps, time, tokens and cost.
 func figures(sum errata.RunSummary, did errata.ModelContent) string {
 	var parts []string
 	if did.StopReason != "" {
@@ -232,7 +262,7 @@ func figures(sum errata.RunSummary, did errata.ModelContent) string {
 	return strings.Join(parts, " · ")
 }
 
-// pane is a column: a head and what stands below it.
+// pane is a column: a head, and lines below it.
 type pane struct {
 	head  string
 	paint func(string) string
@@ -242,7 +272,7 @@ type pane struct {
 type paneLine struct {
 	text  string
 	paint func(string) string
-	cut   bool // to one line
+	cut   bool // to one line; else the text is wrapped
 }
 
 func (p *pane) add(paint func(string) string, text string) {
@@ -251,7 +281,7 @@ func (p *pane) add(paint func(string) string, text string) {
 	}
 }
 
-// fit lays a pane out for a width.
+// fit returns the lines of a pane at a width.
 func (p pane) fit(width int) []render.Styled {
 	list := []render.Styled{{Text: render.Cut(p.head, width), Paint: p.paint}}
 	for _, line := range p.lines {
@@ -266,23 +296,23 @@ func (p pane) fit(width int) []render.Styled {
 	return list
 }
 
-// panes puts columns side by side, or if they would be too narrow or have no width, one
-// after the other.
-func (p *printer) panes(list []pane) {
+// panes prints columns side by side. If they would be too narrow, or the output has no width, it prints one after the
+// other.
+func (p page) panes(list []pane) {
 	if len(list) == 0 {
 		return
 	}
-	if width := render.ColumnWidth(len(list), p.width); width >= leastPane && p.width < cli.NoWidth || len(list) == 1 {
+	if width := render.ColumnWidth(len(list), p.Width); width >= minPane && p.Width < cli.NoWidth || len(list) == 1 {
 		var columns [][]render.Styled
 		for _, next := range list {
 			columns = append(columns, next.fit(width))
 		}
-		p.printf("%s\n", strings.Join(render.Beside(columns, width), "\n"))
+		p.Printf("%s\n", strings.Join(render.Beside(columns, width), "\n"))
 		return
 	}
 	for i, next := range list {
 		if i > 0 {
-			p.printf("\n")
+			p.Printf("\n")
 		}
 		p.panes([]pane{next})
 	}
