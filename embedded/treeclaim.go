@@ -40,9 +40,9 @@ func (k *treeKept) claim(state, store string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	sum := sha256.Sum256([]byte(k.Place()))
+	sum := sha256.Sum256([]byte(k.Location()))
 	path := filepath.Join(dir, hex.EncodeToString(sum[:16])+".json")
-	held := &TreeHeldError{Place: k.Place(), File: path}
+	held := &TreeHeldError{Place: k.Location(), File: path}
 	f, err := lockfile.Take(path)
 	if errors.Is(err, lockfile.ErrLocked) {
 		if c, err := claimIn(path); err == nil {
@@ -56,7 +56,7 @@ func (k *treeKept) claim(state, store string) error {
 	k.ends = append(k.ends, f.Close)
 	claimed, err := claimIn(path)
 	if err != nil {
-		return fmt.Errorf("%s may show another store: %w: remove %s if it does not", k.Place(), err, path)
+		return fmt.Errorf("%s may show another store: %w: remove %s if it does not", k.Location(), err, path)
 	}
 	was := claimed.Store
 	if place, err := Look(was); was != "" && was != store && (err != nil || place.State == Present) {
@@ -66,7 +66,7 @@ func (k *treeKept) claim(state, store string) error {
 	if store == "" || store == was {
 		return nil
 	}
-	text, err := statefile.Encode(treeClaim{k.Place(), store})
+	text, err := statefile.Encode(treeClaim{k.Location(), store})
 	if err != nil {
 		return err
 	}

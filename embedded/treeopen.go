@@ -43,7 +43,7 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256([]byte(k.Place()))
+	sum := sha256.Sum256([]byte(k.Location()))
 	root := layouts.Root{Name: layouts.LiveRoot, Marker: hex.EncodeToString(sum[:8])}
 	if r, one := layout.(layouts.Rooted); one {
 		root.Name = r.Root()

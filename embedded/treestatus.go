@@ -41,7 +41,7 @@ type TreeStatus struct {
 }
 
 func statusOfTree(t config.Tree) TreeStatus {
-	return TreeStatus{Name: t.Name, Place: strings.ReplaceAll(t.Place(), "\n", " "), Layout: t.Layout, Namespace: t.Namespace, Sync: t.Sync, Way: t.Way}
+	return TreeStatus{Name: t.Name, Place: strings.ReplaceAll(t.Location(), "\n", " "), Layout: t.Layout, Namespace: t.Namespace, Sync: t.Sync, Way: t.Way}
 }
 
 // status says how the tree is now.

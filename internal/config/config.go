@@ -1,6 +1,6 @@
-// Package config finds out where a store is and how to get at it. What is said
-// closest to the call wins: flag, environment, the nearest tally.toml,
-// $XDG_CONFIG_HOME/tally/config.toml, the variables of the nats command, default.
+// Package config reads the configuration: where a store is and how to connect to it. A setting is taken from the first
+// of these that has it: flag, environment variable, the nearest tally.toml, $XDG_CONFIG_HOME/tally/config.toml, the
+// variables of the nats command, default.
 package config
 
 import (
@@ -29,41 +29,41 @@ const FileName = "tally.toml"
 
 // Backends.
 const (
-	Local  = "local"  // a directory on this machine, served by this process or by the one that owns it
+	Local  = "local"  // a directory on this machine, served by this process or by the process that owns it
 	Memory = "memory" // nothing outlives the process
-	NATS   = "nats"   // a server that somebody else runs
+	NATS   = "nats"   // a NATS server
 )
 
-// Config says where a store is. What its backend needs has a value after Resolve.
+// Config is the configuration of a program. After Resolve, every setting that the backend needs has a value.
 type Config struct {
 	Backend       string
 	Store         string // directory of a local store
 	Namespace     string
-	Server        Server         // of backend nats
-	Segment       uint64         // bytes of a local store's log in one piece; 0: the default of package embedded
-	MinDurability log.Durability // what an acknowledgement is worth at least
+	Server        Server         // for backend nats
+	Segment       uint64         // size of a segment of a local store's log, in bytes; 0: the default of package embedded
+	MinDurability log.Durability // minimal durability of an acknowledged event
 	Project       string         // directory of the nearest tally.toml, "" without one
 	Base          string         // folder of the layout of tally-evals; default .tally in the project
-	Watch         []Watch        // folders that are followed besides those of the agents themselves
-	Redact        Redact         // what is not stored of what is followed
-	Daemons       Daemons        // that a process runs which keeps the store open
-	Trees         []Tree         // places in which sessions and documents are files
+	Watch         []Watch        // folders to follow, besides those of the agents themselves
+	Redact        Redact         // text to remove from followed files before it is stored
+	Daemons       Daemons        // background workers of a process that keeps the store open
+	Trees         []Tree         // folders and servers that hold sessions and documents as files
 	Notices       []Notice
 
-	home    string // "": not known
-	outside string // the namespace as it would be without the project
+	home    string // "": unknown
+	outside string // namespace without the project's file
 	said    map[string]string
 	origins map[string]origin
 	files   []File
 }
 
-// origin is a line of a file, or the name of something else with line 0.
+// origin is where a setting comes from: a line of a file, or with line 0 the name of a variable, "call" or "default".
 type origin struct {
 	name string
 	line int
 }
 
-// Overrides are settings given in the call; "" is not given.
+// Overrides are settings given by flags; "" means not given.
 type Overrides struct {
 	Backend       string
 	Store         string
@@ -77,11 +77,11 @@ func (o Overrides) said() map[string]string {
 	return map[string]string{"backend": o.Backend, "store": o.Store, "namespace": o.Namespace, "url": o.URL, "context": o.Context, "min_durability": o.MinDurability}
 }
 
-// Error says which file or variable is wrong, where, and why.
+// Error reports an invalid setting: its file or variable, line, name, and the reason.
 type Error struct {
-	File   string // or the name of a variable; "call" for what was given in the call
-	Line   int    // 0: not of one line
-	Field  string // "" if the file as a whole is wrong
+	File   string // or the name of a variable; "call" for a flag
+	Line   int    // 0: no single line
+	Field  string // "" if the whole file is invalid
 	Reason string
 }
 
@@ -96,8 +96,7 @@ func (e *Error) Error() string {
 	return text + ": " + e.Reason
 }
 
-// Resolve reads the configuration as seen from a directory. getenv is os.Getenv
-// but for tests. Problems are *Error.
+// Resolve reads the configuration for a working directory. getenv is os.Getenv except in tests. All errors are *Error.
 func Resolve(dir string, call Overrides, getenv func(string) string) (Config, error) {
 	c := Config{said: map[string]string{"backend": Local, "namespace": events.DefaultNamespace}, origins: make(map[string]origin)}
 	for _, s := range settings {
@@ -114,7 +113,7 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 		}
 	}
 	c.outside = c.said["namespace"]
-	namespaces := make(map[string]string) // of those that files name
+	namespaces := make(map[string]string) // by file: the namespace that it names
 	for _, f := range c.files {
 		namespaces[f.Path] = c.outside
 	}
@@ -152,9 +151,8 @@ func Resolve(dir string, call Overrides, getenv func(string) string) (Config, er
 	return c, c.fillTrees(namespaces)
 }
 
-// setting is something that can be said: by which name, under which key of a file, in
-// which variable of tally's own and by which flag, if any. A path in a file is relative to
-// its folder. A secret is never shown.
+// setting describes a setting: its name, its key in a file, and its variable and flag, if any. A relative path in a
+// file is relative to the folder of the file. Secrets are never shown.
 type setting struct {
 	name, key, variable, flag string
 	path, secret              bool
@@ -181,14 +179,14 @@ var settings = []setting{
 	{name: "replicas", key: "nats.replicas"},
 }
 
-// settingOf returns a setting by its name, which is one.
+// settingOf returns the setting with a name. The name must exist.
 func settingOf(name string) setting {
 	return settings[slices.IndexFunc(settings, func(s setting) bool { return s.name == name })]
 }
 
 func variable(name string) origin { return origin{name: settingOf(name).variable} }
 
-// in returns what a file in a directory says of the setting.
+// in converts the value of the setting in a file of a directory to text.
 func (s setting) in(dir string, value any) (string, error) {
 	if s.name == "replicas" {
 		n, ok := value.(int64)
@@ -207,8 +205,8 @@ func (s setting) in(dir string, value any) (string, error) {
 	return text, nil
 }
 
-// take takes over what is given; from says where each setting was. Who names
-// another server does not mean the credentials of the one before.
+// take applies values from one source; from returns the origin of each. If a source names a server, credentials for
+// another server from earlier sources are dropped.
 func (c *Config) take(given map[string]string, from func(setting string) origin) {
 	if given["url"] != "" || given["context"] != "" {
 		for _, s := range settings {
@@ -222,13 +220,13 @@ func (c *Config) take(given map[string]string, from func(setting string) origin)
 			c.said[name], c.origins[name] = value, from(name)
 		}
 	}
-	if given["backend"] == "" && given["store"] != "" { // a store that is named closer than the backend
+	if given["backend"] == "" && given["store"] != "" { // a store overrides a backend from a source of lower rank
 		c.said["backend"], c.origins["backend"] = Local, from("store")
 	}
 }
 
-// choose has a server that is named closer than the backend mean one: in a variable
-// or the call, as in a file it does not.
+// choose selects the backend nats if a variable or a flag names a server and no backend. In a file, a server does not
+// select the backend.
 func (c *Config) choose(given map[string]string) {
 	if given["backend"] != "" || given["store"] != "" {
 		return
@@ -240,13 +238,13 @@ func (c *Config) choose(given map[string]string) {
 	}
 }
 
-// wrong is the error of a setting, at its place.
+// wrong returns an error about a setting, with its file and line.
 func (c *Config) wrong(name, format string, args ...any) error {
 	at := c.origins[name]
 	return &Error{File: at.name, Line: at.line, Field: settingOf(name).key, Reason: fmt.Sprintf(format, args...)}
 }
 
-// fill sets the fields to what was said, and holds that to what it can be.
+// fill sets the fields of c and validates them.
 func (c *Config) fill(getenv func(string) string) error {
 	c.Backend, c.Store, c.Namespace = c.said["backend"], c.said["store"], c.said["namespace"]
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
@@ -279,7 +277,7 @@ func (c *Config) fillLocal() (err error) {
 	return nil
 }
 
-// ParseSize reads a number of bytes such as 8388608 or 8MiB, more than 0; "" is 0.
+// ParseSize parses a positive number of bytes such as 8388608 or 8MiB. It returns 0 for "".
 func ParseSize(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
@@ -298,7 +296,7 @@ func ParseSize(s string) (uint64, error) {
 	return n * unit, nil
 }
 
-// read takes over what a file says; that it does not exist is not an error.
+// read applies the settings of a file. A missing file is not an error.
 func (c *Config) read(path string) error {
 	data, err := os.ReadFile(path)
 	c.files = append(c.files, File{path, err == nil})
@@ -312,7 +310,7 @@ func (c *Config) read(path string) error {
 	meta, err := toml.Decode(string(data), &all)
 	if err != nil {
 		parse, _ := errors.AsType[toml.ParseError](err)
-		line := max(parse.Position.Line, 1) // it is 0 where a quoted key of the first line does not end
+		line := max(parse.Position.Line, 1) // the parser reports 0 for an unterminated key in the first line
 		return &Error{File: path, Line: line, Field: parse.LastKey, Reason: cmp.Or(parse.Message, err.Error())}
 	}
 	said, lines := make(map[string]string), make(map[string]int)
@@ -339,8 +337,7 @@ func (c *Config) read(path string) error {
 	return c.lists(path, string(data), all)
 }
 
-// settingIn returns the setting under a key of a file in a directory, and what it says;
-// no name for a section.
+// settingIn returns the name and the value of the setting under a key of a file. For a section it returns no name.
 func settingIn(file map[string]any, key toml.Key, dir string) (name, text string, err error) {
 	table, last := file, len(key)-1
 	for _, part := range key[:last] {
@@ -361,7 +358,7 @@ func settingIn(file map[string]any, key toml.Key, dir string) (name, text string
 	return settings[i].name, text, err
 }
 
-// lineOf finds the line that sets a key, or begins its section; 0 if none does.
+// lineOf returns the line that sets a key or begins its section, or 0.
 func lineOf(text string, key toml.Key) int {
 	plain := strings.NewReplacer(" ", "", "\t", "", `"`, "", "'", "").Replace
 	want, section := plain(key.String()), ""
@@ -382,8 +379,7 @@ func lineOf(text string, key toml.Key) int {
 	return 0
 }
 
-// findUp returns the nearest tally.toml at or above a directory, "" if there is
-// none.
+// findUp returns the path of the nearest tally.toml in a directory or above it, or "".
 func findUp(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -402,7 +398,7 @@ func findUp(dir string) (string, error) {
 	return "", nil
 }
 
-// upward yields a directory and those above it.
+// upward yields a directory and its parents.
 func upward(dir string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for yield(dir) && filepath.Dir(dir) != dir {
@@ -435,10 +431,8 @@ func xdg(getenv func(string) string, variable string, below ...string) string {
 	return filepath.Join(append([]string{home}, below...)...)
 }
 
-// Variables lists the variables that say where a store or a server is, how to get at it,
-// and which file has the keys of secrets: tally's own, those of tally-evals, and those of the
-// nats command. Besides them the
-// product finds its files by HOME and the XDG variables.
+// Variables lists the environment variables that name a store, a server, credentials or the file of keys: those of
+// tally, tally-evals and the nats command. In addition, programs find their files by HOME and the XDG variables.
 func Variables() []string {
 	list := []string{pathVariable, backendVariable, sealed.Variable}
 	for _, s := range settings {

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// world is a home directory, a project below it and an environment.
+// world is a home directory, a project below it, and an environment.
 type world struct {
 	t       *testing.T
 	home    string
@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s is from %s", setting, c.Origin(setting))
 		}
 	}
-	w.env["XDG_DATA_HOME"] = "relative" // as if not set, says its specification
+	w.env["XDG_DATA_HOME"] = "relative" // the specification treats a relative path as unset
 	if c := w.must(config.Overrides{}); c.Store != filepath.Join(w.home, ".local/share/tally") {
 		t.Errorf("store %s", c.Store)
 	}
@@ -86,7 +86,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// What is said closest to the call wins, setting by setting.
+// For each setting, the source of highest precedence wins.
 func TestPrecedence(t *testing.T) {
 	w := newWorld(t)
 	must := func(call config.Overrides, namespace, store, origin string) {
@@ -100,7 +100,7 @@ func TestPrecedence(t *testing.T) {
 	must(config.Overrides{}, "user", filepath.Join(w.home, ".config/tally/user-store"), user)
 	outer := w.write(outerFile, "namespace = \"outer\"\n")
 	must(config.Overrides{}, "outer", filepath.Join(w.home, ".config/tally/user-store"), outer)
-	project := w.write(projectFile, "namespace = \"project\"\n[store]\ndir = \"store\"\n") // the nearest only
+	project := w.write(projectFile, "namespace = \"project\"\n[store]\ndir = \"store\"\n") // only the nearest file is read
 	must(config.Overrides{}, "project", filepath.Join(w.project, "store"), project)
 	if c := w.must(config.Overrides{}); c.Project != w.project {
 		t.Errorf("the project is %s", c.Project)
@@ -118,7 +118,7 @@ func TestPrecedence(t *testing.T) {
 	must(config.Overrides{}, "default", filepath.Join(w.home, "env"), "default")
 }
 
-// A store or server that is named closer than a backend says which backend.
+// A store or a server selects the backend, if its source has higher precedence than that of the backend.
 func TestBackends(t *testing.T) {
 	const url = "nats://example.com"
 	for name, c := range map[string]struct {
@@ -152,13 +152,13 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-// Whatever is wrong is named with file, line and field.
+// Errors name file, line and field.
 func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, content string
 		env           map[string]string
 		call          config.Overrides
-		want          config.Error // its file is that of the test if ""; the reason is not compared
+		want          config.Error // File "" means the file of the test; the reason is not compared
 	}{
 		"syntax":                 {file: projectFile, content: "namespace = \"a\"\nstore = [\n", want: config.Error{Line: 2, Field: "store"}},
 		"no TOML":                {file: userFile, content: "# fine\nwhat is this\n", want: config.Error{Line: 2}},
@@ -221,7 +221,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// A directory called tally.toml is none; one that cannot be read is an error.
+// A directory named tally.toml is ignored. A file that cannot be read is an error.
 func TestOddFiles(t *testing.T) {
 	w := newWorld(t)
 	if err := os.Mkdir(filepath.Join(w.project, "tally.toml"), 0o700); err != nil {
@@ -237,7 +237,7 @@ func TestOddFiles(t *testing.T) {
 	if _, err := w.resolve(config.Overrides{}); err == nil {
 		t.Error("a directory is read as a file")
 	}
-	// A project seen through a link is the same project.
+	// A project is the same through a symbolic link.
 	w = newWorld(t)
 	link := filepath.Join(w.home, "link")
 	if err := os.Symlink(w.project, link); err != nil {

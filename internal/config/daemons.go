@@ -12,21 +12,20 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Daemons say what decides on what is due, in a process that keeps a store open: see
-// package stores/tavern. A project's file can switch them off, and nothing more: how long
-// what the dead have left is kept is a matter of whoever has the store.
+// Daemons configures the background workers of a process that keeps a store open: see package stores/tavern. A
+// project's file can only switch workers off. Only the user decides how long data of stopped agents are kept.
 type Daemons struct {
-	Run     []string      // which; all unless a file says otherwise
-	Archive time.Duration // from when an agent was stopped until it is archived; 0: never
-	Purge   time.Duration // from then until it is purged; 0: never
-	Orphans time.Duration // from when an owner is gone until what it had is taken away; 0: never
+	Run     []string      // names of the workers that run; default all
+	Archive time.Duration // time from the stop of an agent until it is archived; 0: never
+	Purge   time.Duration // time from there until it is purged; 0: never
+	Orphans time.Duration // time from the disappearance of an owner until its work is taken away; 0: never
 
 	origins map[string]Origin
 }
 
 const daemonsSection = "daemons"
 
-// daemonNames are those that there are.
+// daemonNames are the names of all workers.
 var daemonNames = []string{"delivery", "dispatch", "janitor"}
 
 func (c *Config) takeDaemons(path, text string, value any) error {
@@ -50,7 +49,7 @@ func (c *Config) takeDaemons(path, text string, value any) error {
 	return nil
 }
 
-// take takes over one setting, of a project's file or of the user's own.
+// take applies one setting of a project's file or of the user's own file.
 func (d *Daemons) take(name string, value any, project bool) (err error) {
 	window := map[string]*time.Duration{"archive": &d.Archive, "purge": &d.Purge, "orphans": &d.Orphans}[name]
 	switch {
@@ -71,7 +70,7 @@ func (d *Daemons) take(name string, value any, project bool) (err error) {
 
 var errWindow = errors.New(`want a time such as "36h" or "30d", or "0" for never`)
 
-// parseWindow reads a time that somebody waits.
+// parseWindow parses a duration such as "36h" or "30d".
 func parseWindow(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n <= 36500 {
@@ -86,7 +85,7 @@ func parseWindow(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// takeRun leaves of the daemons those that are named.
+// takeRun keeps only the workers that are named.
 func (d *Daemons) takeRun(value any) error {
 	list, ok := value.([]any)
 	if !ok {
@@ -106,7 +105,7 @@ func (d *Daemons) takeRun(value any) error {
 	return nil
 }
 
-// settings are those that a file says, as Settings shows them.
+// settings lists the settings that come from a file.
 func (d Daemons) settings() (list []Setting) {
 	for _, s := range []struct{ name, value string }{
 		{"run", strings.Join(d.Run, " ")}, {"archive", d.Archive.String()}, {"purge", d.Purge.String()}, {"orphans", d.Orphans.String()},

@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// All daemons run unless a file says otherwise. A project's switches them off, not on, and
-// says nothing of how long anything is kept.
+// All workers run by default. A project's file can switch them off, not on, and cannot set how long data are kept.
 func TestDaemons(t *testing.T) {
 	w := newWorld(t)
 	if d := w.must(config.Overrides{}).Daemons; !slices.Equal(d.Run, []string{"delivery", "dispatch", "janitor"}) || d.Archive+d.Purge+d.Orphans != 0 {
@@ -41,7 +40,7 @@ func TestWrongDaemons(t *testing.T) {
 		"[daemons]\nrun = \"janitor\"\n":                {Line: 2, Field: "daemons.run"},
 		"[daemons]\nrun = [\"janitor\", \"postman\"]\n": {Line: 2, Field: "daemons.run"},
 		"[daemons]\nrun = []\nwindows = \"1h\"\n":       {Line: 3, Field: "daemons.windows"},
-		"[daemons]\npurge = \"1h\"\n":                   {Line: 2, Field: "daemons.purge"}, // of a project
+		"[daemons]\npurge = \"1h\"\n":                   {Line: 2, Field: "daemons.purge"}, // in a project's file
 		"\n[daemons]\nrun = [1]\n":                      {Line: 3, Field: "daemons.run"},
 	} {
 		w := newWorld(t)

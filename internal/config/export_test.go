@@ -1,5 +1,4 @@
 package config
 
-// Origin says where a setting, by its name, comes from: a file, a variable, "call" or
-// "default".
+// Origin returns the origin of a setting: a file, a variable, "call" or "default".
 func (c Config) Origin(setting string) string { return c.origins[setting].name }

@@ -14,14 +14,14 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// known are the settings of a file, and its sections.
+// known are the settings of a file and its sections.
 var known = strings.Fields(`namespace store store.backend store.dir store.segment store.min_durability
 	nats nats.url nats.context nats.user nats.password nats.token nats.creds nats.nkey nats.ca nats.cert nats.key
 	nats.inbox_prefix nats.system_context nats.replicas watch redact redact.patterns redact.env
 	daemons daemons.run daemons.archive daemons.purge daemons.orphans tree`)
 
-// Whatever is in a tally.toml, an error says where in it something is wrong, nothing that
-// is not a setting is passed over, and what is taken means the same when it is written anew.
+// For any tally.toml: an error names a position in the file, an unknown setting is an error, and the accepted settings
+// mean the same when they are written again.
 func FuzzFile(f *testing.F) {
 	for _, text := range []string{
 		"", "# nothing", "namespace = \"a\"", "namespace = 5", "NameSpace = \"a\"", "namespace = \"a\"\nNAMESPACE = \"b\"", "namspace = \"a\"",
@@ -81,7 +81,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// keys lists the keys of a file, those of tables, too.
+// keys lists the keys of a file, including those in tables.
 func keys(t *testing.T, text []byte) (list []string) {
 	var all map[string]any
 	if err := toml.Unmarshal(text, &all); err != nil {
@@ -100,7 +100,7 @@ func keys(t *testing.T, text []byte) (list []string) {
 	return list
 }
 
-// written is a configuration as a file.
+// written returns a configuration as a file.
 func written(c config.Config) map[string]any {
 	store := map[string]any{"backend": c.Backend, "dir": c.Store}
 	if c.Segment > 0 {
@@ -153,7 +153,7 @@ func written(c config.Config) map[string]any {
 		"daemons": map[string]any{"run": c.Daemons.Run}}
 }
 
-// spelled is what a configuration says, wherever that stands.
+// spelled returns a configuration as text, without origins.
 func spelled(c config.Config) string {
 	var trees []config.Tree
 	for _, t := range c.Trees {

@@ -6,8 +6,8 @@ import (
 	"github.com/tallylog/tally/internal/sealed"
 )
 
-// takeKeys notes which file has the keys of secrets. It is not read here, and no file of
-// settings can name it: so none that comes with a project decides what secrets are sealed with.
+// takeKeys records the path of the file of keys. It does not read the file. No configuration file can name it, so a
+// file that comes with a project cannot choose the keys that seal secrets.
 func (c *Config) takeKeys(dir string, getenv func(string) string) {
 	path := getenv(sealed.Variable)
 	if path == "" {

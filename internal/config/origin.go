@@ -9,22 +9,22 @@ import (
 	"github.com/tallylog/tally/internal/sealed"
 )
 
-// Setting is something that can be said, what counts of it, and who said that.
+// Setting is a setting with its value and origin.
 type Setting struct {
-	Name   string `json:"name"`  // as in a file: store.dir
-	Value  string `json:"value"` // "": nobody said anything; of a secret, that there is one
+	Name   string `json:"name"`  // as in a file, for example store.dir
+	Value  string `json:"value"` // "" if not set; a fixed text for a secret
 	Origin Origin `json:"origin"`
-	Used   bool   `json:"used"` // by the backend
+	Used   bool   `json:"used"` // the backend uses the setting
 }
 
-// Origin is where a setting was said.
+// Origin is where a setting comes from.
 type Origin struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name,omitempty"` // the flag, the variable, or the path of the file
-	Line int    `json:"line,omitempty"` // of the file; 0: not known, or no file
+	Line int    `json:"line,omitempty"` // in the file; 0 if unknown or not a file
 }
 
-// String says it for people.
+// String returns the origin as text for people.
 func (o Origin) String() string {
 	switch {
 	case o.Kind == FromDefault:
@@ -40,7 +40,7 @@ func (o Origin) String() string {
 // Kind is a kind of origin.
 type Kind string
 
-// Kinds, the closest to the call first.
+// The kinds, in order of precedence.
 const (
 	FromFlag     Kind = "flag"
 	FromVariable Kind = "variable"
@@ -48,24 +48,24 @@ const (
 	FromDefault  Kind = "default"
 )
 
-// File is a file that was looked for.
+// File is a configuration file that Resolve looked for.
 type File struct {
 	Path string `json:"path"`
-	Read bool   `json:"read"` // else it is not there
+	Read bool   `json:"read"` // false if the file does not exist
 }
 
-// hidden stands for a secret.
+// hidden is shown in place of a secret.
 const hidden = "(set, not shown)"
 
-// Settings lists what can be said, with what counts and who said it. Secrets are left out
-// of it. After an error of Resolve it is what was known until then.
+// Settings lists all settings with their values and origins. Secrets are not shown. After an error of Resolve, the list
+// has the settings read so far.
 func (c Config) Settings() []Setting {
 	var list []Setting
 	add := func(s setting, value string) {
 		if s.secret && value != "" {
 			value = hidden
 		}
-		from := Origin{Kind: FromDefault} // also of what was said of another server
+		from := Origin{Kind: FromDefault} // also for a value that belongs to another server
 		if value != "" {
 			from = c.origin(s)
 		}
@@ -76,11 +76,11 @@ func (c Config) Settings() []Setting {
 		case "url":
 			add(s, withoutSecrets(value))
 		case "store":
-			add(s, cmp.Or(c.Store, value)) // which is absolute
+			add(s, cmp.Or(c.Store, value)) // c.Store is absolute
 		case "base":
 			add(s, c.Base)
 		case "keys":
-			s.secret = sealed.IsKey(value) // somebody took it for the variable of the key
+			s.secret = sealed.IsKey(value) // the user mistook the variable for that of the key
 			add(s, value)
 		default:
 			add(s, value)
@@ -100,7 +100,7 @@ func (c Config) uses(s setting) bool {
 	return true
 }
 
-// elsewhere are settings that no file of tally's has.
+// elsewhere are settings without a key in tally's own files.
 var elsewhere = []setting{
 	{name: "jwt", key: "nats.user_jwt", secret: true},
 	{name: "seed", key: "nats.user_seed", secret: true},
@@ -108,8 +108,8 @@ var elsewhere = []setting{
 	{name: "keys", key: "secrets.key_file"},
 }
 
-// Files lists the files of settings that were looked for, the one that counts most last; a
-// context of the nats command is named where something of it counts.
+// Files lists the configuration files that Resolve looked for, those of higher precedence last. It includes a context
+// of the nats command if a setting comes from there.
 func (c Config) Files() []File { return slices.Clone(c.files) }
 
 func (c Config) origin(s setting) Origin {
@@ -125,8 +125,7 @@ func (c Config) origin(s setting) Origin {
 	return Origin{Kind: FromVariable, Name: at.name}
 }
 
-// flag names the flag by which a setting was given: its own, or that of the store or the
-// server that a backend follows from.
+// flag returns the flag that gave a setting. A backend may follow from the flag of the store or of the server.
 func (c Config) flag(s setting) string {
 	if s.name != "backend" {
 		return s.flag
@@ -139,7 +138,7 @@ func (c Config) flag(s setting) string {
 	return ""
 }
 
-// withoutSecrets returns URLs without what they say of who connects: that may be a token.
+// withoutSecrets returns URLs without user names, passwords and tokens.
 func withoutSecrets(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, text := range list {
@@ -149,7 +148,7 @@ func withoutSecrets(urls string) string {
 		}
 		scheme, _, ok := strings.Cut(text, "://")
 		if !ok || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) {
-			list[i] = "xxxxx" + text[at:] // nobody knows what is in front
+			list[i] = "xxxxx" + text[at:] // the part before @ may contain anything
 			continue
 		}
 		list[i] = scheme + "://xxxxx" + text[at:]

@@ -8,15 +8,15 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// Each setting says who said it: the flag, the variable, the line of the file, the
-// default; and what is said of a server that does not count any more is not shown.
+// Each setting has its origin: the flag, the variable, the line of the file, or the default. Settings of a server that
+// is not used are not shown.
 func TestOrigins(t *testing.T) {
 	for name, c := range map[string]struct {
 		user, project string
-		context       string // c of the nats command
+		context       string // content of context c of the nats command
 		env           map[string]string
 		call          config.Overrides
-		want          string // lines of settings that have a value; ~ is the home, - marks what the backend does not use
+		want          string // settings with a value; ~ is the home directory, - marks a setting that the backend does not use
 	}{
 		"nothing said": {want: `
 store.backend=local default

@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Variables of tally-evals. TALLY_STORAGE_PATH means here what it means there: the
-// folder that holds conversations/. The others choose where that folder is kept,
-// which is not a setting of a log.
+// Variables of tally-evals. TALLY_STORAGE_PATH has the same meaning here: the folder that holds conversations/.
+// TALLY_STORAGE_BACKEND chooses where tally-evals keeps that folder, which is not a setting of a log.
 const (
 	pathVariable    = "TALLY_STORAGE_PATH"
 	backendVariable = "TALLY_STORAGE_BACKEND"
@@ -16,12 +15,12 @@ const (
 // baseName is the folder of tally-evals in a project.
 const baseName = ".tally"
 
-// foreignNames are the configuration files of tally-evals, in its order. They are
-// programs and are not run.
+// foreignNames are the configuration files of tally-evals, in its order. They are programs, and tally does not run
+// them.
 var foreignNames = []string{"tally.config.ts", "tally.config.js", "tally.config.mjs", "tally.config.cjs"}
 
-// original takes over what tally-evals would read, as seen from a directory, and
-// notes what of it cannot count here.
+// original applies the settings of tally-evals for a working directory, and adds notices about those that have no
+// effect here.
 func (c *Config) original(dir string, getenv func(string) string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -52,15 +51,15 @@ func (c *Config) original(dir string, getenv func(string) string) error {
 	return nil
 }
 
-// Notice is something that a user may believe to count and that does not.
+// Notice reports a setting that a user may expect to work but that has no effect.
 type Notice struct {
 	Text    string
 	Path    string // file or variable
-	Instead string // that would count in its place
+	Instead string // where to set it instead
 }
 
-// foreign finds the nearest configuration of tally-evals at or above a directory,
-// "" if there is none or a tally.toml stands beside it or nearer.
+// foreign returns the nearest configuration of tally-evals in a directory or above it. It returns "" if there is none,
+// or if a tally.toml is in the same folder or nearer.
 func foreign(dir string) string {
 	for dir := range upward(dir) {
 		if isFile(filepath.Join(dir, FileName)) {

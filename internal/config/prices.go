@@ -2,8 +2,8 @@ package config
 
 import "path/filepath"
 
-// PricesFile names the file in which a user says what models cost, "" if there is no home
-// for it. It need not be there. getenv is os.Getenv but for tests.
+// PricesFile returns the path of the user's file of prices, or "" if the home directory is unknown. The file need not
+// exist. getenv is os.Getenv except in tests.
 func PricesFile(getenv func(string) string) string {
 	base := configHome(getenv)
 	if base == "" {

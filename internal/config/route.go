@@ -14,21 +14,20 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Routing says where sessions go that nobody names one by one, as a watch finds them: to the
-// namespace of their project.
+// Routing decides the namespace of sessions that a watch finds: each goes to the namespace of its project.
 type Routing struct {
-	// Namespace is that of sessions whose project names none. It is none that the nearest
-	// tally.toml names: that one is of its project.
+	// Namespace is the namespace of sessions whose project names none. It never comes from the nearest tally.toml,
+	// which only speaks for its own project.
 	Namespace string
-	// Only is the directory of a project: if its file says which store it is, only sessions
-	// of the project are taken. So nobody's sessions end in the store of whoever wrote the
-	// file of a repository that they happen to stand in. "": all are taken.
+	// Only is the directory of a project, or "". If it is set, only sessions of this project are taken. It is set if
+	// the project's file names the store. Otherwise the file of a repository could direct a user's other sessions to a
+	// store of its author.
 	Only string
 
-	fixed bool // the namespace was said in the call: it is that of all
+	fixed bool // the namespace comes from a flag or a variable, and holds for all sessions
 }
 
-// Routing returns where sessions go, as the configuration says it.
+// Routing returns the routing of this configuration.
 func (c Config) Routing() Routing {
 	r := Routing{Namespace: c.Namespace}
 	switch at := c.origin(settingOf("namespace")); {
@@ -45,14 +44,14 @@ func (c Config) Routing() Routing {
 	return r
 }
 
-// isProjects reports whether a file is that of the project.
+// isProjects reports whether a file is the project's tally.toml.
 func (c Config) isProjects(path string) bool {
 	return c.Project != "" && path == filepath.Join(c.Project, FileName)
 }
 
-// Of returns where a session goes that works in a directory, "" if it does not say in which;
-// false: it is left alone. After an error, which is a file of a project that cannot be read,
-// it goes where sessions of no project do.
+// Of returns the namespace of a session that works in a directory; "" means that the directory is unknown. taken is
+// false if the session is not to be stored. If the project's file cannot be read, Of returns the error, together with
+// the namespace of sessions without a project.
 func (r Routing) Of(dir string) (namespace string, taken bool, err error) {
 	if isElsewhere(dir) {
 		dir = ""
@@ -70,13 +69,13 @@ func (r Routing) Of(dir string) (namespace string, taken bool, err error) {
 	return namespace, true, err
 }
 
-// isElsewhere reports whether a directory, which a line of a session names, is none of this
-// machine's: to ask for it could tell another machine who asks.
+// isElsewhere reports whether a directory in a line of a session is not on this machine. Looking at a network path
+// could reveal the user to another machine.
 func isElsewhere(dir string) bool {
 	return !filepath.IsAbs(dir) || strings.HasPrefix(filepath.ToSlash(dir), "//") || strings.ContainsRune(dir, 0)
 }
 
-// isWithin reports whether a directory is a project's, or lies in it, links followed.
+// isWithin reports whether a directory is the project's or below it, after resolving links.
 func isWithin(project, dir string) bool {
 	if dir == "" {
 		return false
@@ -85,7 +84,7 @@ func isWithin(project, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// realPath follows the links of a path, as far as it is there.
+// realPath resolves links in the part of a path that exists.
 func realPath(path string) string {
 	path = filepath.Clean(path)
 	for above := range upward(path) {
@@ -96,16 +95,14 @@ func realPath(path string) string {
 	return path
 }
 
-// notPersonal says why a project's file does not name the namespace of a person's own settings:
-// whoever wrote the file of a repository shall not have others put their work there, or read
-// from there.
+// notPersonal is the reason why a project's file cannot name the namespace of personal settings. Otherwise the author
+// of a repository could make others store their work there, or read from there.
 const notPersonal = events.PersonalNamespace + " is for one person, and not for a project: only your own config.toml may name it, or the call"
 
-// maxProject is how long a project's file may be.
+// maxProject bounds the size of a project's file, in bytes.
 const maxProject = 1 << 20
 
-// namespaceIn returns the namespace that the nearest tally.toml at or above a directory
-// names, "" if there is none or it names none.
+// namespaceIn returns the namespace in the nearest tally.toml in a directory or above it, or "".
 func namespaceIn(dir string) (string, error) {
 	path, err := findUp(dir)
 	if err != nil || path == "" {
@@ -131,8 +128,7 @@ func namespaceIn(dir string) (string, error) {
 	return "", wrong
 }
 
-// readRegular reads a file of which whoever made it decides what it is: nobody shall wait for
-// a pipe.
+// readRegular reads a file of unknown type. It does not block on a pipe.
 func readRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

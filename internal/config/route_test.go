@@ -50,8 +50,7 @@ func TestRouting(t *testing.T) {
 	}
 }
 
-// What is said in the call is said of all; what the user's file says, of those whose project
-// says nothing.
+// Flags apply to all sessions. The user's own file applies to sessions whose project names no namespace.
 func TestRoutingSaid(t *testing.T) {
 	w := newWorld(t)
 	w.write(projectFile, "namespace = \"shop\"\n")
@@ -75,8 +74,7 @@ func TestRoutingSaid(t *testing.T) {
 	}
 }
 
-// Into a store that a project's file names go sessions of that project alone, unless whoever
-// calls names it too.
+// If a project's file names the store, only sessions of that project go there, unless the caller names the store, too.
 func TestRoutingOnly(t *testing.T) {
 	for text, called := range map[string]config.Overrides{
 		"[store]\ndir = \"data\"\n":                                         {Store: "mine"},

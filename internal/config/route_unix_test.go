@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// A pipe that is called as a project's file holds nobody up.
+// A pipe in place of a project's file does not block.
 func TestRoutingOfPipe(t *testing.T) {
 	w := newWorld(t)
 	path := filepath.Join(w.home, "pipe", config.FileName)

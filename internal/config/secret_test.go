@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever a URL is like, what stands before its host is not shown.
+// The part of a URL before its host is never shown.
 func FuzzWithoutSecrets(f *testing.F) {
 	for _, c := range [][2]string{{"nats://ann:", "host:4222"}, {"", "host"}, {"tls://", "h,nats://i"}, {"nats://a/", "b"}, {"bob:%", "a:4222"}, {"x://", "h"}, {"nats://h,", "i"}} {
 		f.Add(c[0], c[1])

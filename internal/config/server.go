@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// Server says how to get at a server that somebody else runs. Its names in JSON are those
-// of a context of the nats command.
+// Server is how to connect to a NATS server. JSON names are those of a context of the nats command.
 type Server struct {
-	URL         string `json:"url"` // one or several, with commas between them
+	URL         string `json:"url"` // one or more, separated by commas
 	User        string `json:"user"`
 	Password    string `json:"password"`
 	Token       string `json:"token"`
@@ -23,26 +22,25 @@ type Server struct {
 	JWT         string `json:"user_jwt"`
 	Seed        string `json:"user_seed"`
 	CA          string `json:"ca"`   // path
-	Cert        string `json:"cert"` // path, as the next
+	Cert        string `json:"cert"` // path, like Key
 	Key         string `json:"key"`
 	InboxPrefix string `json:"inbox_prefix"`
-	TLSFirst    bool   `json:"tls_first"` // the handshake comes before the server's greeting
+	TLSFirst    bool   `json:"tls_first"` // the TLS handshake precedes the server's INFO
 
-	// System is how to get at the same server's system account, nil if nobody said.
+	// System is the connection to the server's system account, or nil.
 	System *Server `json:"-"`
 
-	Replicas int `json:"-"` // of new streams; 0: what the server can do
+	Replicas int `json:"-"` // replicas of new streams; 0: as many as the server can keep
 }
 
-// foreignVariables are those of the nats command. They count where nothing of
-// tally's own says anything.
+// foreignVariables are the variables of the nats command. They apply where tally's own settings have no value.
 var foreignVariables = map[string]string{
 	"url": "NATS_URL", "context": "NATS_CONTEXT", "user": "NATS_USER", "password": "NATS_PASSWORD", "token": "NATS_TOKEN",
 	"creds": "NATS_CREDS", "nkey": "NATS_NKEY", "jwt": "NATS_JWT", "seed": "NATS_SEED", "ca": "NATS_CA", "cert": "NATS_CERT", "key": "NATS_KEY",
 }
 
-// takeForeign takes over the server that the variables of the nats command name, if
-// nothing else names one. It is the backend only if nobody says anything about that.
+// takeForeign applies the server in the variables of the nats command, if no other setting names a server. It selects
+// the backend nats only if the backend is not set.
 func (c *Config) takeForeign(getenv func(string) string) {
 	if c.said["url"] != "" || c.said["context"] != "" {
 		return
@@ -59,12 +57,11 @@ func (c *Config) takeForeign(getenv func(string) string) {
 	}
 }
 
-// fillNATS gathers how to get at the server: what tally's own settings say, then the
-// context, then the variables of the nats command. Credentials are of one piece: who
-// gives some does not mean a part of another's.
+// fillNATS collects the settings of the connection: tally's own, then the context, then the variables of the nats
+// command. Credentials come from one source as a whole, never in parts from several.
 func (c *Config) fillNATS(getenv func(string) string) error {
 	s := serverOf(c.said)
-	s.Replicas, _ = strconv.Atoi(c.said["replicas"]) // which was checked, or is ""
+	s.Replicas, _ = strconv.Atoi(c.said["replicas"]) // validated before, or ""
 	name := c.said["context"]
 	if name == "" && s.URL == "" {
 		name = selectedContext(getenv)
@@ -104,13 +101,13 @@ func serverOf(said map[string]string) Server {
 		JWT: said["jwt"], Seed: said["seed"], CA: said["ca"], Cert: said["cert"], Key: said["key"], InboxPrefix: said["inbox_prefix"]}
 }
 
-// said is what serverOf makes a server of.
+// said is the inverse of serverOf.
 func (s Server) said() map[string]string {
 	return map[string]string{"url": s.URL, "user": s.User, "password": s.Password, "token": s.Token, "creds": s.Creds, "nkey": s.NKey,
 		"jwt": s.JWT, "seed": s.Seed, "ca": s.CA, "cert": s.Cert, "key": s.Key, "inbox_prefix": s.InboxPrefix}
 }
 
-// fillServer takes over from another server what s does not say, and notes where that was.
+// fillServer fills empty fields of s from another server, and records the origin of each.
 func (c *Config) fillServer(s *Server, from Server, at func(setting string) origin) {
 	before := s.said()
 	s.fill(from)
@@ -121,7 +118,7 @@ func (c *Config) fillServer(s *Server, from Server, at func(setting string) orig
 	}
 }
 
-// fill takes over from another what s does not say.
+// fill fills empty fields of s from another server.
 func (s *Server) fill(from Server) {
 	if s.URL == "" {
 		s.URL, s.TLSFirst = from.URL, from.TLSFirst
@@ -135,12 +132,11 @@ func (s *Server) fill(from Server) {
 	}
 }
 
-// contextFile is what a context of the nats command says. Of its other members none
-// matters here.
+// contextFile is a context of the nats command. Other members do not matter here.
 type contextFile struct {
 	Server
 
-	// These lead to another place, and would be wrong to leave out.
+	// These change the connection. Ignoring them would connect to the wrong place.
 	NSC       string `json:"nsc"`
 	Proxy     string `json:"socks_proxy"`
 	Domain    string `json:"jetstream_domain"`
@@ -148,7 +144,7 @@ type contextFile struct {
 	CertStore string `json:"windows_cert_store"`
 }
 
-// context reads a context of the nats command, which a setting names.
+// context reads the context of the nats command that a setting names.
 func (c *Config) context(setting, name string, getenv func(string) string) (Server, error) {
 	if name == "." || name == ".." || strings.ContainsAny(name, `/\`) {
 		return Server{}, c.wrong(setting, "%q is not a name of a context", name)
@@ -189,17 +185,16 @@ func (f contextFile) server(name string, getenv func(string) string) (Server, er
 	return f.Server, nil
 }
 
-// selectedContext is the one that the nats command uses if none is named; "" if none
-// was selected.
+// selectedContext returns the context that the nats command uses by default, or "".
 func selectedContext(getenv func(string) string) string {
 	text, err := os.ReadFile(filepath.Join(configHome(getenv), "nats", "context.txt"))
 	if err != nil {
-		return "" // which is not an error: a server may be named elsewhere, and else that is said
+		return "" // not an error: the server may be named elsewhere, and the caller checks that
 	}
 	return strings.TrimSpace(string(text))
 }
 
-// expand replaces variables and a ~ at the beginning of a path.
+// expand replaces variables, and ~ at the beginning of a path.
 func expand(path string, getenv func(string) string) string {
 	path = os.Expand(path, getenv)
 	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {

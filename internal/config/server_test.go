@@ -12,15 +12,15 @@ import (
 
 const contextDir = ".config/nats/context/"
 
-// A server is named closest to the call, and what was said of another one further
-// away does not count; its credentials are of one piece.
+// The source of highest precedence names the server, and settings of other servers have no effect. Credentials come
+// from one source.
 func TestServers(t *testing.T) {
 	const prod = `{"url":"nats://prod","user":"ann","password":"secret","ca":"~/ca.pem","creds":"","inbox_prefix":"_PROD","tls_first":true,"color_scheme":"x"}`
 	for name, c := range map[string]struct {
 		project string
 		env     map[string]string
 		call    config.Overrides
-		want    config.Server // the zero value: the backend is local
+		want    config.Server // zero if the backend is local
 	}{
 		"a context in the call": {call: config.Overrides{Context: "prod"},
 			want: config.Server{URL: "nats://prod", User: "ann", Password: "secret", CA: "/ca.pem", InboxPrefix: "_PROD", TLSFirst: true}},
@@ -83,11 +83,11 @@ func TestSystemContext(t *testing.T) {
 	}
 }
 
-// A context that cannot be used is refused at its place.
+// An unusable context is an error with its position.
 func TestContextErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		context, content string
-		file, field      string // of the error; "": the context's
+		file, field      string // of the error; "" means the file of the context
 	}{
 		"missing":            {context: "nope", file: "call", field: "nats.context"},
 		"no name":            {context: "../prod", file: "call", field: "nats.context"},

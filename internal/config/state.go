@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// StateFolder is where programs of tally remember what they may lose, "" if there is no
-// home for it. It need not be there. getenv is os.Getenv but for tests.
+// StateFolder returns the folder of state that programs of tally can afford to lose, or "" if the home directory is
+// unknown. It need not exist. getenv is os.Getenv except in tests.
 func StateFolder(getenv func(string) string) string {
 	base := xdg(getenv, "XDG_STATE_HOME", ".local", "state")
 	if base == "" {
@@ -17,17 +17,16 @@ func StateFolder(getenv func(string) string) string {
 	return filepath.Join(base, "tally")
 }
 
-// StoreName returns a name for files that belong to the store: the same for whoever names
-// the store, another for each store, and without anything secret. It is "" of a store that
-// ends with the process.
+// StoreName returns a name for files that belong to the store. It is the same for all spellings of the store's
+// location, differs between stores, and contains no secret. For a store in memory it is "".
 func (c Config) StoreName() string {
 	switch c.Backend {
 	case Local:
-		place := c.Store
-		if real, err := filepath.EvalSymlinks(place); err == nil {
-			place = real
+		path := c.Store
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
 		}
-		return nameOf(filepath.Base(place), place)
+		return nameOf(filepath.Base(path), path)
 	case NATS:
 		url := withoutSecrets(c.Server.URL)
 		_, host, _ := strings.Cut(url, "://")
@@ -36,14 +35,14 @@ func (c Config) StoreName() string {
 	return ""
 }
 
-// nameOf makes a name that a file can have, of what people know a place by and the place.
-func nameOf(known, place string) string {
+// nameOf returns a valid file name: a readable part, and a hash of the whole location.
+func nameOf(known, location string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' {
 			return r
 		}
 		return '-'
 	}, known)
-	sum := sha256.Sum256([]byte(place))
+	sum := sha256.Sum256([]byte(location))
 	return plain[:min(len(plain), 40)] + "-" + hex.EncodeToString(sum[:4])
 }

@@ -16,31 +16,31 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Tree is a place in which sessions and documents are files, while they change: see package
-// tree.
+// Tree configures a tree: a folder or server that holds sessions and documents as files, kept up to date both ways. See
+// package tree.
 type Tree struct {
-	Name      string // for people, files and events
+	Name      string // for messages, names of files, and events
 	Layout    string // tavern, tallydir ...
 	Target    string // TreeDir, TreeRedis, TreeBucket or TreeS2
 	Dir       string // absolute; of TreeDir
 	Redis     TreeServer
 	Bucket    TreeServer
 	S2        TreeServer
-	Namespace string // of what is in it: that of the file it is said in, whatever the call says
-	Sync      bool   // an append returns when the files show it
+	Namespace string // of the sessions and documents; from the file that configures the tree, not from flags
+	Sync      bool   // an append waits until the files are written
 	Way       string // both, out or in
-	BulkLimit int    // so many files that change at once are asked about; < 0: none are
+	BulkLimit int    // files that may change at once; more stop the tree until the user decides. < 0: no limit
 	Ignore    []string
 	MaxFile   int64    // bytes
-	Kinds     []string // of what has files; none: all that the layout has files for
-	Layer     string   // of what has files; "": that which is usual in the layout
+	Kinds     []string // kinds of documents with files; empty: all that the layout supports
+	Layer     string   // layer of documents with files; "": the default of the layout
 	Origin    Origin
 }
 
-// TreeServer is a server that a tree is on.
+// TreeServer is the location of a tree on a server.
 type TreeServer struct {
 	URL    string
-	Name   string // of the bucket, or the basin
+	Name   string // of the bucket or the basin
 	Prefix string // of keys
 	Token  string
 }
@@ -55,7 +55,7 @@ const (
 
 const treeSection = "tree"
 
-// treeLayouts says what a tree is that says no more than its layout.
+// treeLayouts has the defaults of trees by layout.
 var treeLayouts = map[string]struct {
 	dir  string
 	sync bool
@@ -74,7 +74,7 @@ var treeServers = map[string][]string{
 	TreeS2:     {"url", "basin", "access_token", "prefix"},
 }
 
-// String says it for people.
+// String returns the tree as text for people.
 func (t Tree) String() string {
 	place := t.Dir
 	if t.Target != TreeDir {
@@ -95,17 +95,17 @@ func (t Tree) String() string {
 	return said
 }
 
-// Wrong is the error of one of its settings, at its place.
+// Wrong returns an error about a setting of the tree, with its file and line.
 func (t Tree) Wrong(field, format string, args ...any) *Error {
 	return &Error{File: t.Origin.Name, Line: t.Origin.Line, Field: treeSection + "." + field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// FileName is what files are called that belong to the tree: two projects have a tree of the
-// same name in one store.
-func (t Tree) FileName() string { return nameOf(t.Name, t.Place()) }
+// FileName returns a name for state files of the tree. It differs for two projects that have a tree of the same name in
+// one store.
+func (t Tree) FileName() string { return nameOf(t.Name, t.Location()) }
 
-// Place names where the files are, the same for whoever names it, and without anything secret.
-func (t Tree) Place() string {
+// Location returns where the files are. It is the same for all spellings of the location, and contains no secret.
+func (t Tree) Location() string {
 	if t.Target == TreeDir {
 		return realPath(t.Dir)
 	}
@@ -124,7 +124,7 @@ func (c *Config) takeTrees(path, text string, value any) error {
 	}
 	for i, table := range list {
 		t := Tree{Target: TreeDir, Way: "both", BulkLimit: defaultBulkLimit, MaxFile: defaultMaxFile, Origin: Origin{FromFile, path, nthLine(text, "[["+treeSection+"]]", i)}}
-		t.Layout, _ = table["layout"].(string) // what others mean may depend on it
+		t.Layout, _ = table["layout"].(string) // defaults of other settings depend on the layout
 		target, elsewhere := table["target"]
 		t.Sync = treeLayouts[t.Layout].sync && (!elsewhere || target == TreeDir)
 		for _, name := range slices.Sorted(maps.Keys(table)) {
@@ -137,7 +137,7 @@ func (c *Config) takeTrees(path, text string, value any) error {
 	return nil
 }
 
-// take takes over what one entry says, relative to a directory.
+// take applies one setting. Paths are relative to dir.
 func (t *Tree) take(home, dir, name string, value any) error {
 	switch name {
 	case "ignore":
@@ -147,7 +147,7 @@ func (t *Tree) take(home, dir, name string, value any) error {
 		}
 		for _, pattern := range t.Ignore {
 			if _, err := path.Match(pattern, ""); err != nil {
-				return fmt.Errorf("%q: no pattern of names", pattern) // nothing would be like it, and what it is for taken in
+				return fmt.Errorf("%q: no pattern of names", pattern) // an invalid pattern would match nothing, and files that should be ignored would be read
 			}
 		}
 		return nil
@@ -186,9 +186,9 @@ func (t *Tree) take(home, dir, name string, value any) error {
 		if events.ValidateNamespace(text) != nil {
 			return fmt.Errorf("%q: want 1 to 64 of [A-Za-z0-9_-]", text)
 		}
-	case "layout": // it is taken
+	case "layout": // set by the caller
 	case "dir":
-		t.Dir = placeIn(home, dir, text)
+		t.Dir = pathIn(home, dir, text)
 	case "mode":
 		t.Sync = text == "sync"
 		return choice("sync", "async")
@@ -217,8 +217,8 @@ func (t *Tree) take(home, dir, name string, value any) error {
 	return nil
 }
 
-// placeIn is the folder that a text names in a file of a directory.
-func placeIn(home, dir, text string) string {
+// pathIn returns the absolute path of a folder named in a file of a directory.
+func pathIn(home, dir, text string) string {
 	below, isHome := strings.CutPrefix(text, "~/")
 	switch {
 	case isHome && home != "":
@@ -229,7 +229,7 @@ func placeIn(home, dir, text string) string {
 	return filepath.Join(dir, text)
 }
 
-// texts returns the texts of a list, and whether it is one of texts that say something.
+// texts returns the elements of a list. ok is false unless all are nonempty strings.
 func texts(value any) (all []string, ok bool) {
 	list, ok := value.([]any)
 	for _, item := range list {
@@ -242,7 +242,7 @@ func texts(value any) (all []string, ok bool) {
 	return all, ok
 }
 
-// takeServer takes over the section of a target.
+// takeServer applies the section of a target.
 func (t *Tree) takeServer(name string, value any) error {
 	table, ok := value.(map[string]any)
 	if !ok {
@@ -263,8 +263,7 @@ func (t *Tree) takeServer(name string, value any) error {
 	return nil
 }
 
-// fillTrees gives each tree what it did not say, once it is known what else was said, and
-// holds it to what it can be. namespaces are those of the files.
+// fillTrees sets defaults of the trees and validates them, once all files are read. namespaces are by file.
 func (c *Config) fillTrees(namespaces map[string]string) error {
 	for i := range c.Trees {
 		t := &c.Trees[i]
@@ -286,8 +285,8 @@ func (c *Config) fillTrees(namespaces map[string]string) error {
 	return nil
 }
 
-// CheckNesting refuses a folder in which a store or another tree is, or that is in one: what
-// one writes there would be an edit for the other.
+// CheckNesting returns an error if the folder of a tree contains a store or another tree, or is inside one. Files
+// written by one would be edits for the other.
 func (c *Config) CheckNesting(t *Tree, others []Tree) error {
 	if t.Target != TreeDir {
 		return nil
@@ -305,12 +304,12 @@ func (c *Config) CheckNesting(t *Tree, others []Tree) error {
 	return nil
 }
 
-// TreeIn returns the tree of a layout in a folder that a program names: the one that is said
-// to be there, or another one, both ways and in mode sync.
+// TreeIn returns the tree of a layout in a folder named by a program: the configured tree there, or else a new one with
+// both directions in mode sync.
 func (c *Config) TreeIn(namespace, layout, dir string) (Tree, error) {
 	t := Tree{Layout: layout, Target: TreeDir, Dir: dir, Namespace: namespace, Sync: true, Way: "both", BulkLimit: defaultBulkLimit, MaxFile: defaultMaxFile, Origin: Origin{Kind: FromFlag, Name: "the call"}}
 	for _, have := range c.Trees {
-		if have.Place() != t.Place() {
+		if have.Location() != t.Location() {
 			continue
 		}
 		if have.Layout != layout || have.Namespace != namespace {
@@ -318,7 +317,7 @@ func (c *Config) TreeIn(namespace, layout, dir string) (Tree, error) {
 		}
 		return have, nil
 	}
-	t.Name = nameOf(layout, t.Place())
+	t.Name = nameOf(layout, t.Location())
 	return t, c.CheckNesting(&t, c.Trees)
 }
 
@@ -337,7 +336,7 @@ func (c *Config) fillTree(t *Tree) error {
 		t.Dir = filepath.Join(c.Project, dir)
 	}
 	if t.Dir == "" && projects && t.Layout == baseLayout {
-		t.Dir, projects = c.Base, false // only a variable of the caller's puts it elsewhere
+		t.Dir, projects = c.Base, false // only a variable of the user can move it
 	}
 	if t.Dir == "" {
 		return t.Wrong("dir", "missing: want a folder")
@@ -351,9 +350,8 @@ func (c *Config) fillTree(t *Tree) error {
 	return nil
 }
 
-// isInVCS reports whether a folder of a project is one in which git or the like keeps what is its own.
-// A clone has nothing of its author's there, such as programs that it runs by itself; a tree could
-// bring it.
+// isInVCS reports whether a folder of a project belongs to a version control system. A clone contains nothing of its
+// author there, such as hooks that run automatically, and a tree must not add that.
 func isInVCS(project, dir string) bool {
 	rel, err := filepath.Rel(project, realPath(dir))
 	if err != nil {
@@ -367,12 +365,12 @@ func isInVCS(project, dir string) bool {
 	return false
 }
 
-// checkServer holds a tree to a server that is named, by whom it may be.
+// checkServer validates a tree on a server. Only the user's own file may configure such a tree.
 func (c *Config) checkServer(t *Tree) error {
 	s := t.server()
 	if c.isProjects(t.Origin.Name) {
-		// It would be sent what the store has: whoever wrote the file of a repository shall not
-		// have others send it.
+		// The tree sends the content of the store to the server. The author of a repository must not be able to make
+		// others send it.
 		return t.Wrong("target", "only your own config.toml may name a server that files are sent to")
 	}
 	switch {
@@ -390,7 +388,7 @@ func (c *Config) checkServer(t *Tree) error {
 		return t.Wrong(t.Target, "access_token: missing: want that of the basin")
 	}
 	if _, err := url.Parse(s.URL); err != nil {
-		return t.Wrong(t.Target, "url: want a URL") // and not the error, which repeats what may be secret
+		return t.Wrong(t.Target, "url: want a URL") // without the error, which may repeat a secret
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// What a tree does not say follows from its layout, and from what tally-evals would do; whose
-// documents are in it, the call does not change.
+// Defaults of a tree come from its layout and from the settings of tally-evals. Flags do not change the namespace of a
+// tree.
 func TestTree(t *testing.T) {
 	w := newWorld(t)
 	w.write(userFile, "[[tree]]\nname = \"far\"\nlayout = \"tallydir\"\nlayer = \"all\"\ntarget = \"redis\"\n[tree.redis]\nurl = \"redis://ann:geheim@far:6379/1\"\nkey_prefix = \"x:\"\n")
@@ -38,8 +38,8 @@ func TestTree(t *testing.T) {
 	if tr := c.Trees[2]; tr.BulkLimit != 7 || tr.MaxFile != 1<<20 || len(tr.Ignore) != 1 {
 		t.Errorf("%+v", tr)
 	}
-	if tr := c.Trees[0]; tr.Redis.Prefix != "x:" || !strings.Contains(tr.Redis.URL, "geheim") || strings.Contains(tr.Place()+tr.FileName(), "geheim") {
-		t.Errorf("%+v, at %s", tr, tr.Place())
+	if tr := c.Trees[0]; tr.Redis.Prefix != "x:" || !strings.Contains(tr.Redis.URL, "geheim") || strings.Contains(tr.Location()+tr.FileName(), "geheim") {
+		t.Errorf("%+v, at %s", tr, tr.Location())
 	}
 	for _, s := range c.Settings() {
 		if strings.Contains(s.Value, "geheim") {
@@ -55,8 +55,7 @@ func TestTree(t *testing.T) {
 	})
 }
 
-// Two projects have a tree of the same name in one store, and its files have other names; a
-// folder has one name, by whatever way somebody gets there.
+// Trees of the same name in two projects have different file names. A folder has one name, whatever path leads to it.
 func TestTreeFileName(t *testing.T) {
 	w := newWorld(t)
 	a, b := config.Tree{Name: "tavern", Target: config.TreeDir, Dir: filepath.Join(w.project, "a")}, config.Tree{Name: "tavern", Target: config.TreeDir, Dir: filepath.Join(w.project, "b")}

@@ -13,17 +13,16 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Watch is a folder that is followed besides those in which agents keep sessions by
-// themselves.
+// Watch is a folder to follow, besides those in which agents keep their sessions.
 type Watch struct {
 	Root      string // absolute
-	Agent     string // "": by what is in it
-	Namespace string // "": that of the other sessions
-	Redact    *bool  // nil: as the command says
+	Agent     string // "": detected from the content
+	Namespace string // "": as for other sessions
+	Redact    *bool  // nil: the default of the command
 	Origin    Origin
 }
 
-// String says it for people.
+// String returns the folder and its settings as text for people.
 func (w Watch) String() string {
 	text := w.Root
 	for _, part := range []struct{ name, value string }{{"agent", w.Agent}, {"namespace", w.Namespace}} {
@@ -37,30 +36,30 @@ func (w Watch) String() string {
 	return text
 }
 
-// Pattern is a regular expression of what is not to be stored.
+// Pattern is a regular expression that matches text which must not be stored.
 type Pattern struct{ Name, Regexp string }
 
-// Redact is what is taken out of lines besides the known shapes of secrets. What several
-// files say counts together, so that no project takes away what its user said.
+// Redact is the text to remove from lines, besides the known formats of secrets. Settings of several files add up, so a
+// project cannot remove those of the user.
 type Redact struct {
 	Patterns []Pattern
 	Env      []string // names of variables whose values are secrets
 
-	patterns, env Origin // where it was said last
+	patterns, env Origin // origins of the last settings
 }
 
-// Sections of a file that hold lists.
+// Sections of a file that contain lists.
 const (
 	watchSection  = "watch"
 	redactSection = "redact"
 )
 
-// isList reports whether a key belongs to a section that lists takes.
+// isList reports whether lists reads the section of a key.
 func isList(key toml.Key) bool {
 	return key[0] == watchSection || key[0] == redactSection || key[0] == daemonsSection || key[0] == treeSection
 }
 
-// lists takes over what the sections of a file say that hold lists.
+// lists applies the sections that contain lists.
 func (c *Config) lists(path, text string, all map[string]any) error {
 	if err := c.takeWatch(path, text, all[watchSection]); err != nil {
 		return err
@@ -101,7 +100,7 @@ func (c *Config) takeWatch(path, text string, value any) error {
 	return nil
 }
 
-// take takes over what one entry says, relative to a directory.
+// take applies one setting of an entry. Paths are relative to dir.
 func (w *Watch) take(home, dir, name string, value any) error {
 	if name == "redact" {
 		on, ok := value.(bool)
@@ -117,7 +116,7 @@ func (w *Watch) take(home, dir, name string, value any) error {
 	}
 	switch name {
 	case "root":
-		w.Root = placeIn(home, dir, text)
+		w.Root = pathIn(home, dir, text)
 	case "agent":
 		w.Agent = text
 	case "namespace":
@@ -160,7 +159,7 @@ func (c *Config) takeRedact(path, text string, value any) error {
 	return nil
 }
 
-// takePatterns takes expressions; one without a name is called after its number.
+// takePatterns applies the list of expressions. An expression without a name is named by its number.
 func (r *Redact) takePatterns(value any) error {
 	list, ok := value.([]any)
 	if tables, isTables := value.([]map[string]any); isTables {
@@ -209,7 +208,7 @@ func (r *Redact) takeEnv(value any) error {
 	return nil
 }
 
-// tablesOf returns the tables of a list, of which there may be none.
+// tablesOf returns the tables of a list, which may be missing.
 func tablesOf(value any) (list []map[string]any, err error) {
 	switch v := value.(type) {
 	case nil:
@@ -231,7 +230,7 @@ func tablesOf(value any) (list []map[string]any, err error) {
 
 var errTables = errors.New("want sections [[watch]]")
 
-// nthLine finds the nth line that is a header, 0 if there is none.
+// nthLine returns the number of the nth line that begins with a header, or 0.
 func nthLine(text, header string, n int) int {
 	for i, line := range strings.Split(text, "\n") {
 		if strings.HasPrefix(strings.NewReplacer(" ", "", "\t", "").Replace(line), header) {
@@ -244,7 +243,7 @@ func nthLine(text, header string, n int) int {
 	return 0
 }
 
-// listed are the settings that are lists, as Settings shows them.
+// listed returns the settings that are lists, for Settings.
 func (c Config) listed() (list []Setting) {
 	var patterns []string
 	for _, p := range c.Redact.Patterns {

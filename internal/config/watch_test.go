@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// What the user's own file and the project's say is followed and redacted together.
+// Settings of the user's own file and of the project's file add up.
 func TestWatch(t *testing.T) {
 	w := newWorld(t)
 	mine := w.write(userFile, "[[ watch ]]\nroot = \"~/x/../y\"\nagent = \"pi\"\n[redact]\nenv = [\"MY_TOKEN\"]\npatterns = ['mine-\\d+']\n")

@@ -1,6 +1,5 @@
-// Package metrics tells what a process that owns a store knows of itself to
-// Prometheus. Names and units follow OpenTelemetry: tally_append_duration_seconds
-// is its tally.append.duration.
+// Package metrics exports metrics of a process that owns a store to Prometheus. Names and units follow OpenTelemetry:
+// tally_append_duration_seconds is OpenTelemetry's tally.append.duration.
 package metrics
 
 import (
@@ -26,9 +25,9 @@ type Metrics struct {
 
 var _ log.Observer = (*Metrics)(nil)
 
-// New returns metrics of nothing yet.
+// New returns metrics without observations.
 func New() *Metrics {
-	// From a tenth of a millisecond to six seconds, twice as long each time.
+	// From a tenth of a millisecond to six seconds, doubling each time.
 	times := prometheus.ExponentialBuckets(0.0001, 2, 17)
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -60,21 +59,21 @@ func (m *Metrics) Synced(events int, took time.Duration) {
 	m.groups.Observe(float64(events))
 }
 
-// Disk says how much room a store takes and has.
+// Disk returns the size of a store and the free space on its disk, in bytes.
 type Disk func() (bytes int64, free uint64, err error)
 
-// Watch adds what is asked for when the metrics are read: where the log and the
-// views are, and the disk.
+// Watch adds the metrics that are computed when they are read: positions of the log and the views, quotas, and the
+// disk.
 func (m *Metrics) Watch(st *tally.Store, disk Disk) {
 	m.registry.MustRegister(&store{st: st, disk: disk})
 }
 
-// Handler answers requests for the metrics.
+// Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
-// What is asked for when the metrics are read.
+// Metrics that are computed when they are read.
 var (
 	head        = describe("tally_log_head_offset", "Offset of the last record of the log.")
 	durable     = describe("tally_log_durable_offset", "Offset up to which everything survives a power cut.")
@@ -91,7 +90,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// store is the Collector of what is asked for.
+// store collects the metrics that are computed when they are read.
 type store struct {
 	st   *tally.Store
 	disk Disk
@@ -104,12 +103,12 @@ func (s *store) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// longest is how long the log is waited for.
-const longest = 5 * time.Second
+// maxCollect bounds the time of a collection, because the log may not answer.
+const maxCollect = 5 * time.Second
 
-// Collect implements prometheus.Collector. What cannot be found out is left out.
+// Collect implements prometheus.Collector. It leaves out metrics that cannot be computed.
 func (s *store) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	ctx, cancel := context.WithTimeout(context.Background(), maxCollect)
 	defer cancel()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -128,7 +127,7 @@ func (s *store) Collect(to chan<- prometheus.Metric) {
 			gauge(lagSeconds, lag.Age.Seconds(), name)
 		}
 	}
-	// That there are none to be counted is an error too. An owner's name may be anything.
+	// A store without usage returns an error, too. The name of an owner may be any text.
 	usage, _ := s.st.Usage(ctx)
 	for _, u := range usage {
 		if u.Limit > 0 {

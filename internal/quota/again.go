@@ -12,21 +12,20 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Again refuses records of sessions that name too many bytes of data again
-// (events.CheckAgain). Without it such a record would be acknowledged and have no effect. It is
-// safe for concurrent use. Where several processes store records without an owner, each counts
-// what it finds in the log, and two of them may go over the bound together.
+// Again refuses records of sessions that repeat too many bytes of data by reference (events.CheckAgain). Without it,
+// such a record would be acknowledged and have no effect. Again is safe for concurrent use. If several processes append
+// without an owner, each counts what it reads in the log, and two of them can exceed the bound together.
 type Again struct {
 	src      projector.Source
 	maxValue int64
-	most     int64 // bytes that may be named again whatever else is named
+	most     int64 // bytes that a session may always repeat
 	check    func(sum string, again, distinct int64) error
 
 	mu       sync.Mutex // guards sessions
 	sessions map[events.Subject]*references
 }
 
-// maxCounted is how many sessions are remembered.
+// maxCounted bounds the sessions that Again remembers.
 const maxCounted = 64
 
 // NewAgain returns an Again for values of at most maxValue bytes; 0 is events.MaxValue.
@@ -37,25 +36,25 @@ func NewAgain(maxValue int64) *Again {
 	return &Again{maxValue: maxValue, most: events.MaxAgain, check: events.CheckAgain, sessions: make(map[events.Subject]*references)}
 }
 
-// Watch names the log. It is called once, before anything is appended.
+// Watch sets the log. It must be called once, before the first append.
 func (a *Again) Watch(src projector.Source) { a.src = src }
 
-// references are the records of a session that name blobs: those in the log up to an offset,
-// and those that are being appended.
+// references counts the references to blobs in the records of a session: of records in the log up to an offset, and of
+// records that are being appended.
 type references struct {
 	mu       sync.Mutex // guards what follows
 	upto     events.Offset
-	times    map[string]int    // how often they name a blob, by its hash
-	sizes    map[string]int64  // of blobs, as far as they were needed
-	again    int64             // bytes that the log's records name again
-	appended map[string]string // the blob that an event names, by the identity of the event
-	users    int               // calls that use it; guarded by Again.mu
+	times    map[string]int    // number of references by hash of the blob
+	sizes    map[string]int64  // of blobs by hash, filled on demand
+	again    int64             // bytes that records in the log repeat
+	appended map[string]string // hash of the blob by identity of the event
+	users    int               // calls that use these references; guarded by Again.mu
 }
 
-// identity returns what an event of a subject is known by: no byte of a source is zero.
+// identity returns a key for an event within its subject. A source has no zero byte.
 func identity(e events.Event) string { return e.Source + "\x00" + e.ID }
 
-// Admit is the Admit of a log.Config.
+// Admit is a log.Config.Admit.
 func (a *Again) Admit(ctx context.Context, parts []log.Part) (settle func([]log.Ack, error), err error) {
 	var undo []func()
 	over := func([]log.Ack, error) {
@@ -107,15 +106,15 @@ func (a *Again) release(r *references) {
 	r.users--
 }
 
-// drop forgets an event that is not being appended any more: it is in the log, or is not.
+// drop removes an event whose append has ended.
 func (r *references) drop(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.appended, identity)
 }
 
-// reserve counts an event before it is appended, or refuses it. An event that is in the log is
-// not refused: it is not stored again.
+// reserve counts an event before it is appended, or refuses it. It does not refuse an event that is in the log already,
+// because the log will not store that event again.
 func (a *Again) reserve(ctx context.Context, r *references, sub events.Subject, e events.Event, sum string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +143,7 @@ func (a *Again) has(ctx context.Context, sub events.Subject, e events.Event, upt
 	return false, nil
 }
 
-// catchUp counts the records that were stored since.
+// catchUp counts the records that were stored since the last call.
 func (a *Again) catchUp(ctx context.Context, r *references, sub events.Subject) error {
 	for rec, err := range events.Readable(a.src.Read(ctx, events.Range{Subject: sub, After: r.upto, Buffered: true})) {
 		if err != nil {
@@ -168,8 +167,8 @@ func (a *Again) catchUp(ctx context.Context, r *references, sub events.Subject) 
 	return nil
 }
 
-// hold holds what is in the log, and what is being appended, to the bound. The sizes of all
-// blobs are looked up only if that matters.
+// hold compares the references in the log and in pending appends with the bound. It looks up the sizes of all blobs
+// only if the bound may be exceeded.
 func (a *Again) hold(ctx context.Context, r *references, sub events.Subject, last string) error {
 	again, times := r.again, maps.Clone(r.times)
 	for _, sum := range r.appended {
@@ -196,7 +195,7 @@ func (a *Again) hold(ctx context.Context, r *references, sub events.Subject, las
 	return a.check(last, again, distinct)
 }
 
-// size returns the bytes of a blob that count: none of one that is small, or cannot be read.
+// size returns the bytes of a blob that count: 0 for a small blob, and for a blob that cannot be read.
 func (a *Again) size(ctx context.Context, r *references, sub events.Subject, sum string) (int64, error) {
 	if size, known := r.sizes[sum]; known {
 		return size, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// againLog is a log whose sessions may name data again up to a small bound.
+// againLog returns a log whose sessions may repeat few bytes of data.
 type againLog struct {
 	t *testing.T
 	*log.Log
@@ -32,7 +32,7 @@ func newAgainLog(t *testing.T, most int64) *againLog {
 	return &againLog{t, l, events.Session("", "s")}
 }
 
-// blob stores a turn of so many bytes, and returns the reference to it.
+// blob stores a turn of n bytes, and returns the reference to it.
 func (l *againLog) blob(c string, n int) string {
 	data := []byte(`{"entries":[{"thread":"main","turn":"` + strings.Repeat(c, n) + `"}]}`)
 	sum := snapshot.Sum(data)
@@ -51,8 +51,8 @@ func (l *againLog) nameFrom(source, id, ref string) error {
 	return err
 }
 
-// A session names data again up to the bound, one that was stored may be sent again, and what
-// another session names does not count.
+// A session may repeat data up to the bound. An event that was stored can be sent again. References of other sessions
+// do not count.
 func TestAgain(t *testing.T) {
 	l := newAgainLog(t, 4*20_100)
 	large, small := l.blob("a", 20_000), l.blob("b", 20)
@@ -82,7 +82,7 @@ func TestAgain(t *testing.T) {
 	must(false, "seventh", large)
 }
 
-// Of appends at once as many are stored as the bound admits.
+// Of concurrent appends, as many are stored as the bound admits.
 func TestAgainAtOnce(t *testing.T) {
 	l := newAgainLog(t, 4*20_100)
 	ref := l.blob("a", 20_000)
@@ -101,7 +101,7 @@ func TestAgainAtOnce(t *testing.T) {
 	}
 }
 
-// An append that fails leaves room for the next one.
+// After a failed append there is room for the next one.
 func TestAgainFails(t *testing.T) {
 	l := newAgainLog(t, 20_100)
 	ref := l.blob("a", 20_000)

@@ -7,16 +7,16 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// sum is of one scope.
+// sum is the number of documents in a scope, and their bytes.
 type sum struct {
 	documents int
 	bytes     int64
 }
 
-// sums are by scope. A scope with nothing is not there.
+// sums maps scopes to sums. It has no entry for an empty scope.
 type sums map[string]sum
 
-// add counts a document in its scopes, so many times.
+// add counts a document the given number of times in each of its scopes.
 func (s sums) add(sub events.Subject, h head, times int) {
 	if !h.live {
 		return
@@ -40,22 +40,22 @@ func (s sums) put(scope string, n sum) {
 	}
 }
 
-// count is what a log has, while there are limits.
+// count is the state of a meter while limits are set.
 type count struct {
-	made   bool                     // from the log
-	fresh  map[events.Subject]bool  // until then: what was written to meanwhile
-	heads  map[events.Subject]head  // that are live
-	live   sums                     // of heads
-	held   sums                     // what is reserved
-	stale  map[events.Subject]*mark // documents that are to be read anew
-	doubts []*write                 // that may be in the log or not; what they add is reserved
+	made   bool                     // the log was read
+	fresh  map[events.Subject]bool  // until made: documents that were written during the read
+	heads  map[events.Subject]head  // of live documents
+	live   sums                     // totals of heads
+	held   sums                     // reserved bytes
+	stale  map[events.Subject]*mark // documents to read again
+	doubts []*write                 // writes without a known outcome; their bytes stay reserved
 
-	// refs are the documents that refer to a blob. One that cannot be read without it is among
-	// them: it is counted when the blob comes.
+	// refs maps a blob to the documents that refer to it. A document whose blob is missing is included: it counts once
+	// the blob arrives.
 	refs map[events.Subject]map[events.Subject]bool
 }
 
-// mark is that a document is to be read anew: another one each time.
+// mark says that a document must be read again. Each mark has its own address.
 type mark struct{ _ byte }
 
 func newCount() *count {
@@ -63,7 +63,7 @@ func newCount() *count {
 		stale: make(map[events.Subject]*mark), refs: make(map[events.Subject]map[events.Subject]bool)}
 }
 
-// set notes what a document is, and which other blobs were looked for.
+// set records the head of a document, and the blobs that were looked up for it.
 func (c *count) set(sub events.Subject, h head, blobs []events.Subject) {
 	old := c.heads[sub]
 	c.live.add(sub, old, -1)
@@ -95,7 +95,7 @@ func (c *count) forget(blob, sub events.Subject) {
 	}
 }
 
-// touch has the documents of a write read anew before anybody relies on the count.
+// touch marks the documents of a write, so that they are read again before the count is used.
 func (c *count) touch(w *write) {
 	for sub := range w.next {
 		c.stale[sub] = new(mark)
@@ -106,7 +106,7 @@ func (c *count) touch(w *write) {
 	}
 }
 
-// touchThose has documents read anew that refer to blobs.
+// touchThose marks the documents that refer to the given blobs.
 func (c *count) touchThose(blobs []events.Subject) {
 	for _, blob := range blobs {
 		for sub := range c.refs[blob] {
@@ -115,7 +115,7 @@ func (c *count) touchThose(blobs []events.Subject) {
 	}
 }
 
-// late is told of a write that began before this count: its documents are read anew.
+// late handles the outcome of a write that began before this count existed. The documents of the write are marked.
 func (c *count) late(w *write, o outcome) {
 	switch o {
 	case unknown:
@@ -125,7 +125,7 @@ func (c *count) late(w *write, o outcome) {
 	}
 }
 
-// hold reserves what writes add, or gives it back with -1.
+// hold reserves the bytes of writes. With times -1 it releases them.
 func (c *count) hold(times int, list ...*write) {
 	for _, w := range list {
 		for scope, n := range w.held {
@@ -134,8 +134,8 @@ func (c *count) hold(times int, list ...*write) {
 	}
 }
 
-// patience is how long what may still be on its way to the log is waited for, if nothing
-// that was stored behind it says what became of it.
+// patience is how long a write without a known outcome may still reach the log. A later write to the same document
+// settles the question earlier.
 var patience = 30 * time.Second
 
 func (c *count) isExact() bool {
@@ -144,8 +144,7 @@ func (c *count) isExact() bool {
 
 func (w *write) isDue() bool { return time.Since(w.since) > patience }
 
-// resolve has the documents of doubtful writes read anew, once that tells what became of
-// them.
+// resolve releases the bytes of writes whose patience is over, and marks their documents.
 func (c *count) resolve() {
 	c.doubts = slices.DeleteFunc(c.doubts, func(w *write) bool {
 		due := w.isDue()
@@ -157,8 +156,8 @@ func (c *count) resolve() {
 	})
 }
 
-// takeOver gives a write the place of the doubtful ones to its documents: it is stored
-// behind them, or is one of them, sent again.
+// takeOver moves the doubtful writes to the same documents behind a new write. The new write is stored after them, or
+// is one of them sent again.
 func (c *count) takeOver(w *write) {
 	w.behind = nil
 	c.doubts = slices.DeleteFunc(c.doubts, func(d *write) bool {
@@ -173,8 +172,8 @@ func (c *count) takeOver(w *write) {
 	c.hold(-1, w.behind...)
 }
 
-// reserve notes what is held for a write: for each scope what it adds, or the doubtful ones
-// whose place it has.
+// reserve computes the bytes to hold for a write: in each scope its own addition, or that of the doubtful writes behind
+// it, whichever is larger.
 func (w *write) reserve(adds sums) {
 	w.held = make(sums)
 	for _, d := range w.behind {

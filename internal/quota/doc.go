@@ -1,8 +1,7 @@
-// Package quota counts how many bytes of documents can be read now, of a store and of each
-// owner and kind, and refuses appends that would pass a limit. A [Meter] is asked before an
-// append is stored: what it may add is reserved, so that no number of writers at once pass a
-// limit together, and is counted or given back when the outcome is known.
+// Package quota limits the bytes of live documents: of a store, and of each owner and kind. A document is live if it
+// can be read now. A [Meter] decides before an append is stored whether the append stays within the limits. It reserves
+// the bytes that the append may add, so that concurrent writers cannot pass a limit together. When the outcome is
+// known, the meter counts the bytes or releases them.
 //
-// A meter is not kept: it is counted anew from the newest records of the log when limits are
-// asked of for the first time in a process. Without limits it counts nothing.
+// A meter is not stored. It counts the log when a process first asks about limits. Without limits it counts nothing.
 package quota

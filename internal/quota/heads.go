@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Source is the log, as far as a count needs it.
+// Source is the part of the log that a count reads.
 type Source interface {
 	projector.Source
 	Last(ctx context.Context, sub events.Subject) (events.Record, error)
@@ -23,19 +23,19 @@ type Source interface {
 	Subjects(ctx context.Context, ns, kind string) iter.Seq2[log.SubjectInfo, error]
 }
 
-// head is a document as it is now. The zero head is none that can be read.
+// head is the current state of a document. The zero head is a document that cannot be read.
 type head struct {
 	live  bool
 	owner string
 	bytes int64
-	blob  events.Subject // that its content is in; zero: in none
+	blob  events.Subject // blob with the content; zero if the content is in the record
 }
 
-// after returns what a record makes of its document, and false if it leaves it as it was:
-// as folds see it (projector.Document).
+// after returns the head of a document after a record. decides is false if the record changes nothing. The rules are
+// those of projector.Document.
 func after(ctx context.Context, src Source, rec events.Record, most int64) (h head, decides bool, err error) {
 	switch rec.Type {
-	case events.TypeDocumentDeleted: // or there was nothing to delete
+	case events.TypeDocumentDeleted: // also if there was nothing to delete
 		return head{}, projector.Decode(rec).Invalid == nil, nil
 	case events.TypeDocumentWritten:
 	default:
@@ -44,7 +44,7 @@ func after(ctx context.Context, src Source, rec events.Record, most int64) (h he
 	var d projector.Document
 	d.Apply(rec)
 	if d.Last() == nil {
-		return head{}, false, nil // it is void
+		return head{}, false, nil // the record is void
 	}
 	h = head{live: true, owner: d.Last().Meta.Owner}
 	if sum, ok := events.ParseBlobRef(rec.Extensions[events.ExtDataRef]); ok && len(rec.Data) == 0 {
@@ -55,8 +55,8 @@ func after(ctx context.Context, src Source, rec events.Record, most int64) (h he
 	return h, err == nil, err
 }
 
-// measure reads from the log what a document is now, and which blobs were looked for on
-// the way: those of it, and of newer revisions that cannot be read without them.
+// measure reads the head of a document from the log. blobs are the blobs that it looked up: of the head, and of newer
+// revisions that cannot be read because their blob is missing.
 func measure(ctx context.Context, src Source, sub events.Subject, most int64) (h head, blobs []events.Subject, err error) {
 	look := func(rec events.Record) (bool, error) {
 		found, decides, err := after(ctx, src, rec, most)
@@ -93,14 +93,14 @@ func measure(ctx context.Context, src Source, sub events.Subject, most int64) (h
 	return h, blobs, nil
 }
 
-// measured is a document and what measure found of it.
+// measured is a document and the result of measure.
 type measured struct {
 	sub   events.Subject
 	head  head
 	blobs []events.Subject
 }
 
-// measureAll measures documents, several at a time: most of it is waiting for the server.
+// measureAll measures documents concurrently, because most of the time is spent waiting for the server.
 func measureAll(ctx context.Context, src Source, most int64, subs []events.Subject) (list []measured, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -134,8 +134,8 @@ func measureAll(ctx context.Context, src Source, most int64, subs []events.Subje
 	return list, context.Cause(ctx)
 }
 
-// readAll measures every document of a log. Those of a kind are read one behind the other if
-// they have few revisions, which takes half the time or less.
+// readAll measures every document of a log. If the documents of a kind have few revisions, readAll reads the whole kind
+// in order, which takes half the time or less.
 func readAll(ctx context.Context, src Source, most int64) (list []measured, err error) {
 	type kindOf struct {
 		subjects []events.Subject
@@ -172,11 +172,11 @@ func readAll(ctx context.Context, src Source, most int64) (list []measured, err 
 	return append(list, rest...), err
 }
 
-// fewRevisions is how many records a document has on average if it is one of few.
+// fewRevisions is the highest average number of records per document at which a kind is read in order.
 const fewRevisions = 8
 
-// readKind reads all records of a kind. left are documents with content by reference: only the
-// newest of it is worth to be looked for. What is not durable yet is counted too.
+// readKind reads all records of a kind, also records that are not durable yet. left are documents with content by
+// reference: only their newest content matters, so the caller measures them one by one.
 func readKind(ctx context.Context, src Source, kind string) (list []measured, left []events.Subject, err error) {
 	heads, refer := make(map[events.Subject]head), make(map[events.Subject]bool)
 	for rec, err := range events.Readable(src.Read(ctx, events.Range{Kind: kind, Buffered: true})) {

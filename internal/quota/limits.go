@@ -17,32 +17,32 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Limits are bytes by scope.
+// Limits maps scopes to limits in bytes.
 type Limits map[string]int64
 
-// Scopes: the whole store, an owner of documents, a kind of them.
+// Prefixes of scopes: the whole store, an owner of documents, a kind of documents.
 const (
 	Store = "store"
 	owner = "owner:"
 	kind  = "kind:"
 )
 
-// Most is the highest limit, in bytes.
+// Most is the highest possible limit, in bytes.
 const Most = 1 << 56
 
-// FileName is the file of the limits, in the directory of a store. Who can write there
-// sets them, and nobody else: they are not events, which every user of a store may append.
+// FileName is the file of the limits in the directory of a store. Limits are not events, because every user of a store
+// may append events. Only a user who can write to the directory can set limits.
 const FileName = "limits.json"
 
 const fileVersion = 1
 
-// file is what stands in it.
+// file is the content of the file of limits.
 type file struct {
 	Version int    `json:"version"`
 	Limits  Limits `json:"limits"`
 }
 
-// CheckScope returns an *events.InvalidError for a text that names no scope.
+// CheckScope returns an *events.InvalidError if the text is not a scope.
 func CheckScope(scope string) error {
 	name, isKind := strings.CutPrefix(scope, kind)
 	switch {
@@ -59,21 +59,21 @@ func CheckScope(scope string) error {
 	return &events.InvalidError{Field: "scope", Reason: fmt.Sprintf("%q: want store, owner:NAME or kind:KIND of documents", scope)}
 }
 
-// checkLimit returns an *events.InvalidError for a number of bytes that is no limit.
+// checkLimit returns an *events.InvalidError if the number of bytes is out of range.
 func checkLimit(bytes int64) error {
 	if bytes < 0 || bytes > Most {
-		return &events.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d bytes: want 0, which is none, to %d", bytes, int64(Most))}
+		return &events.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d bytes: want 0 (no limit) to %d", bytes, int64(Most))}
 	}
 	return nil
 }
 
-// Counts reports whether the subject is one of a document that is counted. A blob is counted
-// where it is referred to, and what the log keeps of an append is no document.
+// Counts reports whether a subject is a document that counts. A blob counts where a document refers to it. The log's
+// own records of an append are not documents.
 func Counts(sub events.Subject) bool {
 	return !sub.IsSession() && sub.Kind != events.KindBlob && sub.Kind != events.KindUnit
 }
 
-// Load reads the limits of the store in a directory. Without a file there are none.
+// Load reads the limits of the store in a directory. If there is no file, there are no limits.
 func Load(dir string) (Limits, error) {
 	text, err := os.ReadFile(filepath.Join(dir, FileName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,8 +109,8 @@ func parse(path string, text []byte) (Limits, error) {
 	return f.Limits, nil
 }
 
-// Set sets one limit of the store in a directory, 0 for none. It is on disk when Set
-// returns, and the process that owns the store holds to it.
+// Set sets a limit of the store in a directory; 0 removes it. When Set returns, the limit is on disk and the owner of
+// the store enforces it.
 func Set(dir, scope string, bytes int64) error {
 	if err := checkBoth(scope, bytes); err != nil {
 		return err
@@ -130,11 +130,11 @@ func Set(dir, scope string, bytes int64) error {
 	if err := statefile.Write(filepath.Join(dir, FileName), file{fileVersion, l}, durable.WithSync); err != nil {
 		return err
 	}
-	time.Sleep(2 * fresh) // whoever owns the store has looked by then
+	time.Sleep(2 * fresh) // by then the owner of the store has read the file
 	return nil
 }
 
-// lockLimits keeps others from changing the limits, until it is closed.
+// lockLimits locks the file of limits until the result is closed.
 func lockLimits(dir string) (*os.File, error) {
 	for giveUp := time.Now().Add(10 * time.Second); ; time.Sleep(fresh / 4) {
 		lock, err := lockfile.Take(filepath.Join(dir, "limits.lock"))
@@ -144,5 +144,5 @@ func lockLimits(dir string) (*os.File, error) {
 	}
 }
 
-// fresh is how long the owner of a store takes what it read of the limits for what they are.
+// fresh is how long the owner of a store uses the limits before it looks at the file again.
 const fresh = 20 * time.Millisecond

@@ -17,26 +17,26 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Meter counts the documents of a log that only this process appends to, and holds those
-// who append to the limits. It is safe for concurrent use.
+// Meter counts the documents of a log, and refuses appends that would exceed a limit. Only this process may append to
+// the log. A Meter is safe for concurrent use.
 type Meter struct {
-	dir      string // where the file of the limits is; "": they are in memory
+	dir      string // directory of the file of limits; "": limits are in memory
 	maxValue int64
 	src      Source
-	work     chan struct{} // holds a place for whoever reads the log
+	work     chan struct{} // semaphore: one caller at a time reads the log
 	again    *Again
 
 	mu      sync.Mutex // guards what follows
 	limits  Limits
-	asked   time.Time   // when the file was looked at
-	info    os.FileInfo // of the file that was read; nil: there was none
-	bad     error       // why it could not be read
-	count   *count      // nil: nothing is counted
-	started bool        // info says something
+	asked   time.Time   // when the file was last checked
+	info    os.FileInfo // of the file that was read; nil if there was no file
+	bad     error       // why the file could not be read
+	count   *count      // nil if there are no limits
+	started bool        // info is valid
 }
 
-// New returns the meter of the store in a directory; "" is one that lives in memory. Values
-// by reference have at most maxValue bytes; 0 is events.MaxValue.
+// New returns the meter of the store in a directory; with "" limits are kept in memory. Values by reference have at
+// most maxValue bytes; 0 means events.MaxValue.
 func New(dir string, maxValue int64) *Meter {
 	if maxValue == 0 {
 		maxValue = events.MaxValue
@@ -44,24 +44,23 @@ func New(dir string, maxValue int64) *Meter {
 	return &Meter{dir: dir, maxValue: maxValue, limits: Limits{}, work: make(chan struct{}, 1), again: NewAgain(maxValue)}
 }
 
-// Watch names the log. It is called once, before anything is appended.
+// Watch sets the log. It must be called once, before the first append.
 func (m *Meter) Watch(src Source) {
 	m.src = src
 	m.again.Watch(src)
 }
 
-// outcome is what became of an append.
+// outcome is the outcome of an append.
 type outcome int
 
 const (
-	notStored outcome = iota // it was refused
+	notStored outcome = iota // the append was refused
 	stored                   // by this call
-	repeated                 // it was there before
-	unknown                  // no answer came
+	repeated                 // the events were in the log already
+	unknown                  // there was no answer
 )
 
-// outcomeOf returns the outcome of an append that gave acks or an error. A part that writes
-// nothing has an ack that says nothing.
+// outcomeOf returns the outcome of an append from its acks or its error. The ack of a part without events is zero.
 func outcomeOf(acks []log.Ack, err error) outcome {
 	switch {
 	case errors.Is(err, log.ErrUnknown):
@@ -74,8 +73,8 @@ func outcomeOf(acks []log.Ack, err error) outcome {
 	return stored
 }
 
-// Admit is the Admit of a log.Config: it decides whether an append keeps to the limits, else
-// it is a *log.QuotaError, and to the bound of Again.
+// Admit is a log.Config.Admit. If the append would exceed a limit, Admit returns a *log.QuotaError. It also enforces
+// the bound of Again.
 func (m *Meter) Admit(ctx context.Context, parts []log.Part) (settle func([]log.Ack, error), err error) {
 	again, err := m.again.Admit(ctx, parts)
 	if err != nil {
@@ -97,8 +96,8 @@ func (m *Meter) Admit(ctx context.Context, parts []log.Part) (settle func([]log.
 	}, nil
 }
 
-// limited decides whether an append keeps to the limits. What the append adds is reserved
-// until settle is told the outcome. Of appends to one subject one is under way at a time.
+// limited decides whether an append stays within the limits. The bytes that the append adds stay reserved until settle
+// gets the outcome. At most one append per subject is in progress at a time.
 func (m *Meter) limited(ctx context.Context, parts []log.Part) (settle func([]log.Ack, error), err error) {
 	if !slices.ContainsFunc(parts, concerns) {
 		return nil, nil
@@ -128,12 +127,12 @@ func (m *Meter) limited(ctx context.Context, parts []log.Part) (settle func([]lo
 	}
 }
 
-// concerns reports whether a part of an append may change what is live.
+// concerns reports whether a part of an append may change the live documents.
 func concerns(p log.Part) bool {
 	return len(p.Events) > 0 && (Counts(p.Subject) || p.Subject.Kind == events.KindBlob)
 }
 
-// counting returns the count, nil if there are no limits.
+// counting returns the count, or nil if there are no limits.
 func (m *Meter) counting() (*count, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +140,7 @@ func (m *Meter) counting() (*count, error) {
 	return m.count, m.bad
 }
 
-// uncounted is told of an append that began when there were no limits.
+// uncounted handles the outcome of an append that began when there were no limits.
 func (m *Meter) uncounted(parts []log.Part, o outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,17 +159,17 @@ func (m *Meter) uncounted(parts []log.Part, o outcome) {
 	m.count.late(w, o)
 }
 
-// write is an append that is under way.
+// write is an append in progress.
 type write struct {
-	next   map[events.Subject]head // what it makes of documents
-	blobs  []events.Subject        // it writes to
-	held   sums                    // what is reserved for it
-	behind []*write                // doubtful ones, to documents of it
-	since  time.Time               // when it became doubtful itself
+	next   map[events.Subject]head // heads of documents after the append
+	blobs  []events.Subject        // blobs that the append writes
+	held   sums                    // reserved bytes
+	behind []*write                // earlier writes to the same documents without a known outcome
+	since  time.Time               // when the outcome became doubtful
 }
 
-// plan says what an append makes of documents. One whose content cannot be had is refused:
-// it would be counted by whoever brings the content later.
+// plan computes the heads of documents after an append. An append with content that cannot be read is refused: the
+// bytes would count later, when another append brings the content.
 func (m *Meter) plan(ctx context.Context, parts []log.Part) (*write, error) {
 	w := &write{next: make(map[events.Subject]head)}
 	for _, p := range parts {
@@ -196,8 +195,8 @@ func (m *Meter) plan(ctx context.Context, parts []log.Part) (*write, error) {
 	return w, nil
 }
 
-// reserve makes sure of the room for a write. It is not done if the count is not exact any
-// more, or not the one that is kept.
+// reserve reserves the bytes of a write, or returns a *log.QuotaError. If the count is not exact, or was replaced,
+// reserve returns false and the caller tries again.
 func (m *Meter) reserve(c *count, w *write) (done bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,12 +223,12 @@ func (m *Meter) reserve(c *count, w *write) (done bool, err error) {
 	return true, nil
 }
 
-// settle counts what was stored, and gives back what was reserved.
+// settle counts the bytes that were stored, and releases the reservation.
 func (m *Meter) settle(c *count, w *write, o outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case c != m.count: // it is counted anew since, or not at all
+	case c != m.count: // the count was replaced or dropped since
 		if m.count != nil {
 			m.count.late(w, o)
 		}
@@ -241,7 +240,7 @@ func (m *Meter) settle(c *count, w *write, o outcome) {
 	}
 	c.hold(-1, w)
 	switch o {
-	case notStored: // perhaps before it was sent: nothing is known of those before it either
+	case notStored: // perhaps it was never sent: the writes behind it stay doubtful
 		c.doubts = append(c.doubts, w.behind...)
 		c.hold(1, w.behind...)
 		return
@@ -258,8 +257,8 @@ func (m *Meter) settle(c *count, w *write, o outcome) {
 	}
 }
 
-// exact returns when the count is that of the log: it is made, or what is not sure of it is
-// read again. A count that is not kept any more is none.
+// exact waits until the count equals the log. It reads the whole log for a new count, and the marked documents for an
+// old one. If the count was replaced, exact returns nil.
 func (m *Meter) exact(ctx context.Context, c *count) error {
 	for {
 		m.mu.Lock()
@@ -274,7 +273,7 @@ func (m *Meter) exact(ctx context.Context, c *count) error {
 	}
 }
 
-// read reads from the log what is not sure, one caller at a time.
+// read reads the parts of the log that the count does not know. One caller at a time does so.
 func (m *Meter) read(ctx context.Context, c *count) error {
 	select {
 	case m.work <- struct{}{}:
@@ -299,7 +298,7 @@ func (m *Meter) read(ctx context.Context, c *count) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range list {
-		// What was stored meanwhile is known better.
+		// Heads that were set during the read are newer than the result.
 		if made && c.stale[d.sub] == unsure[d.sub] || !made && !c.fresh[d.sub] && c.stale[d.sub] == nil {
 			c.set(d.sub, d.head, d.blobs)
 		}
@@ -308,7 +307,7 @@ func (m *Meter) read(ctx context.Context, c *count) error {
 	return nil
 }
 
-// SetLimit sets the limit of a scope, 0 for none, for the store of this process.
+// SetLimit sets the limit of a scope for the store of this process; 0 removes it.
 func (m *Meter) SetLimit(_ context.Context, scope string, bytes int64) error {
 	if err := checkBoth(scope, bytes); err != nil {
 		return err
@@ -333,12 +332,12 @@ func (m *Meter) SetLimit(_ context.Context, scope string, bytes int64) error {
 	return nil
 }
 
-// checkBoth returns an *events.InvalidError for what is no scope or no limit.
+// checkBoth returns an *events.InvalidError for an invalid scope or limit.
 func checkBoth(scope string, bytes int64) error {
 	return errors.Join(CheckScope(scope), checkLimit(bytes))
 }
 
-// look reads the file of the limits, if it may have changed. The caller holds mu.
+// look reads the file of limits if it may have changed. The caller holds mu.
 func (m *Meter) look() {
 	if m.dir == "" || time.Since(m.asked) < fresh {
 		return
@@ -360,7 +359,7 @@ func (m *Meter) look() {
 	m.use(limits)
 }
 
-// refused says why appends are refused while the limits are not known.
+// refused returns the error of appends while the limits cannot be read.
 func refused(err error) error {
 	_, damaged := errors.AsType[*statefile.DamageError](err)
 	switch {
@@ -379,7 +378,7 @@ func same(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-// use takes over limits. With the first one the count begins. The caller holds mu.
+// use sets the limits. The first limit starts a count. The caller holds mu.
 func (m *Meter) use(limits Limits) {
 	m.limits = limits
 	switch {
@@ -390,7 +389,7 @@ func (m *Meter) use(limits Limits) {
 	}
 }
 
-// Limits are those that are set.
+// Limits returns the limits that are set.
 func (m *Meter) Limits() (Limits, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -398,7 +397,7 @@ func (m *Meter) Limits() (Limits, error) {
 	return m.limits, m.bad
 }
 
-// Counts reports whether the meter has counted the log, so that it knows what is used.
+// Counts reports whether the meter has counted the log, so that Usage is cheap.
 func (m *Meter) Counts() bool {
 	c, err := m.counting()
 	m.mu.Lock()
@@ -406,8 +405,7 @@ func (m *Meter) Counts() bool {
 	return err == nil && c != nil && c.made
 }
 
-// Usage returns what is used: of the store, then of owners and kinds, in the order of their
-// names. Without limits the log is read for it.
+// Usage returns the live documents of the store, then of owners and kinds by name. Without limits it reads the log.
 func (m *Meter) Usage(ctx context.Context) ([]projector.Usage, error) {
 	c, err := m.counting()
 	if err != nil {

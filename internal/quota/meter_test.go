@@ -24,7 +24,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// admission is the Admit of a log.
+// admission is a log.Config.Admit.
 type admission func(context.Context, []log.Part) (func([]log.Ack, error), error)
 
 func admits(m *Meter) admission { return m.Admit }
@@ -93,8 +93,8 @@ func limit(t testing.TB, m *Meter, scope string, bytes int64) {
 	}
 }
 
-// A refusal says which scope, how much it may have, has, and would have had to have. What
-// grows nothing goes on.
+// A refusal names the scope, its limit, its bytes now, and its bytes after the append. Appends that add no bytes
+// succeed.
 func TestRefusal(t *testing.T) {
 	l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 	put(t, l, doc("a"), written("ann", 60)) // before there are limits
@@ -108,15 +108,15 @@ func TestRefusal(t *testing.T) {
 	if _, err := l.Last(t.Context(), doc("c")); !errors.Is(err, log.ErrNotFound) {
 		t.Errorf("what was refused is there: %v", err)
 	}
-	put(t, l, doc("c"), written("bob", 1000))                // of somebody else
+	put(t, l, doc("c"), written("bob", 1000))                // of another owner
 	put(t, l, doc("a"), written("ann", 60))                  // as large as before
-	put(t, l, doc("b"), written("bob", 40))                  // given away
-	put(t, l, doc("b2"), written("ann", 30))                 // into what that freed
-	put(t, l, doc("a"), written("ann", 10))                  // shrunk
-	put(t, l, doc("d"), written("ann", 60))                  // likewise
+	put(t, l, doc("b"), written("bob", 40))                  // its owner changes
+	put(t, l, doc("b2"), written("ann", 30))                 // into the room that this freed
+	put(t, l, doc("a"), written("ann", 10))                  // smaller
+	put(t, l, doc("d"), written("ann", 60))                  // as before
 	put(t, l, doc("d"), deleted(t, doc("d"), "done"))        // deleted
 	put(t, l, doc("d"), deleted(t, doc("d"), "purged"))      // frees nothing more
-	put(t, l, doc("e"), written("ann", 10), written("", 61)) // of which the last counts
+	put(t, l, doc("e"), written("ann", 10), written("", 61)) // only the last one counts
 	if have := used(t, m, "owner:ann"); have != 40 {
 		t.Errorf("ann has %d live bytes, want 10 of a and 30 of b2", have)
 	}
@@ -124,7 +124,7 @@ func TestRefusal(t *testing.T) {
 		t.Error("61 bytes fit into the 60 that are left")
 	}
 	put(t, l, doc("f"), written("ann", 60))
-	limit(t, m, "owner:ann", 50) // below what there is: that stays
+	limit(t, m, "owner:ann", 50) // below the current use, which stays
 	if err := tryPut(t, l, doc("g"), written("ann", 1)); err == nil {
 		t.Error("above the limit something was added")
 	}
@@ -133,7 +133,7 @@ func TestRefusal(t *testing.T) {
 	put(t, l, doc("g"), written("ann", 1000))
 }
 
-// A limit is of the store, of an owner, of those without one, or of a kind of documents.
+// A limit applies to the store, to an owner, to documents without an owner, or to a kind of documents.
 func TestScopes(t *testing.T) {
 	for scope, fits := range map[string]bool{"store": true, "owner:ann": true, "owner:": true, "owner:a b": true, "kind:doc": true, "": false, "Store": false,
 		"kind:": false, "kind:session": false, "kind:blob": false, "kind:unit": false, "kind:a b": false, "owner:\xff": false} {
@@ -153,8 +153,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// A transaction is admitted by what it adds in all: a document may be moved where there is
-// no room for a second one.
+// A transaction is admitted by the sum of its changes. A document can be renamed where there is no room for a second
+// one.
 func TestSeveralSubjects(t *testing.T) {
 	l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 	put(t, l, doc("a"), written("ann", 100))
@@ -186,7 +186,7 @@ func withSubject(sub events.Subject, e events.Event) events.Event {
 	return e
 }
 
-// slow takes a moment to store something, so that writers meet.
+// slow delays appends, so that writers run concurrently.
 type slow struct{ *memlog.Backend }
 
 func (s slow) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
@@ -196,8 +196,8 @@ func (s slow) Publish(ctx context.Context, p log.Publication) (log.Receipt, erro
 
 const writers, perWriter, eventSize = 64, 8, 10
 
-// together has 64 writers write until the store is full, half of what they would. It returns
-// how many events got in.
+// together lets 64 writers write until the store is full, which admits half of their events. It returns the number of
+// events that were stored.
 func together(t *testing.T, build func(*Meter) admission) (stored int64) {
 	t.Helper()
 	l, m := metered(t, slow{memlog.New(memlog.Config{})}, "", build)
@@ -221,14 +221,14 @@ func together(t *testing.T, build func(*Meter) admission) (stored int64) {
 	return in.Load()
 }
 
-// However many write at once, they never pass a limit, by not one event, and reach it.
+// Concurrent writers reach a limit exactly and never exceed it.
 func TestTogether(t *testing.T) {
 	if stored := together(t, admits); stored != writers*perWriter/2 {
 		t.Errorf("%d events are stored, want %d", stored, writers*perWriter/2)
 	}
 }
 
-// The test above finds a meter that reserves nothing.
+// The test above fails for a meter that reserves nothing.
 func TestTogetherFindsWhoReservesNothing(t *testing.T) {
 	broken := func(m *Meter) admission {
 		return func(ctx context.Context, parts []log.Part) (func([]log.Ack, error), error) {
@@ -248,8 +248,8 @@ func TestTogetherFindsWhoReservesNothing(t *testing.T) {
 	t.Error("it never passed the limit: the test proves nothing")
 }
 
-// Many who write, grow, shrink, give away and delete the same documents, of which some hear
-// nothing, leave the count that the log gives, and never more than the limit.
+// Concurrent writers write, grow, shrink, delete and give away the same documents, and some get no answer. Afterwards
+// the count equals the log's, and the limit was never exceeded.
 func TestShared(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -294,7 +294,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// BenchmarkAdmit is what an append to a document costs more, with limits and without.
+// BenchmarkAdmit measures the additional time of an append to a document, with limits and without.
 func BenchmarkAdmit(b *testing.B) {
 	for name, limits := range map[string]Limits{"none": nil, "set": {"store": Most, "owner:ann": Most, "kind:doc": Most}} {
 		b.Run(name, func(b *testing.B) {
@@ -316,7 +316,7 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-// model is what a store has, by a map.
+// model is the content of a store, as a map.
 type model map[events.Subject]struct {
 	owner string
 	bytes int64
@@ -332,8 +332,7 @@ func (m model) usage() []projector.Usage {
 	return live.usage(Limits{"store": Most})
 }
 
-// The count is that of a map, whatever happens to documents and to those who append: after
-// each history it is what a count anew gives.
+// After each random history of writes and outcomes, the count equals that of the model, and that of a new count.
 func TestModel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -409,8 +408,8 @@ func blob(t testing.TB, l *log.Log, content []byte) string {
 	return events.BlobRef(id)
 }
 
-// Content by reference counts for each document that refers to it. One that is not there is
-// refused: it would be counted when somebody brings it.
+// Content by reference counts for each document that refers to it. A reference to missing content is refused, because
+// the bytes would count later, when an append brings the content.
 func TestByReference(t *testing.T) {
 	l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 	early := written("ann", 0).WithExtension(events.ExtDataRef, events.BlobRef(hex.EncodeToString(make([]byte, 32))))
@@ -443,8 +442,8 @@ func TestByReference(t *testing.T) {
 	}
 }
 
-// Of what got no answer, the larger of what may be there counts: until it is sent again, or
-// something behind it says what became of it.
+// Without an answer, the larger of the possible states counts, until the event is sent again or a later write settles
+// the outcome.
 func TestUnknown(t *testing.T) {
 	l, m := metered(t, memlog.New(memlog.Config{}), "", admits)
 	put(t, l, doc("old"), written("", 60))
@@ -464,20 +463,20 @@ func TestUnknown(t *testing.T) {
 	}
 	must(true, admit(doc("a"), written("", 40), unknown))
 	must(false, admit(doc("b"), written("", 1), notStored))
-	must(true, admit(doc("a"), written("", 40), unknown)) // again, and it takes no second place
+	must(true, admit(doc("a"), written("", 40), unknown)) // sent again: it reserves nothing twice
 	must(true, admit(doc("a"), written("", 40), notStored))
-	must(false, admit(doc("b"), written("", 1), notStored)) // that one was refused, the first one may be there
-	put(t, l, doc("a"), written("", 30))                    // behind it
+	must(false, admit(doc("b"), written("", 1), notStored)) // this one was refused; the first one may be stored
+	put(t, l, doc("a"), written("", 30))                    // after it
 	must(true, admit(doc("b"), written("", 10), notStored))
 	must(true, admit(doc("old"), deleted(t, doc("old"), "done"), unknown))
-	must(false, admit(doc("b"), written("", 11), notStored)) // old may be there
+	must(false, admit(doc("b"), written("", 11), notStored)) // old may be stored
 	must(true, admit(doc("old"), deleted(t, doc("old"), "done"), repeated))
-	must(false, admit(doc("b"), written("", 11), notStored)) // it is: the log was asked
+	must(false, admit(doc("b"), written("", 11), notStored)) // it is: the meter has read the log
 	put(t, l, doc("old"), deleted(t, doc("old"), "done"))
 	must(true, admit(doc("b"), written("", 70), notStored))
 }
 
-// gate stores nothing until it is opened.
+// gate blocks appends until it is opened.
 type gate struct {
 	*memlog.Backend
 	waits chan struct{}
@@ -490,7 +489,7 @@ func (g gate) Publish(ctx context.Context, p log.Publication) (log.Receipt, erro
 	return g.Backend.Publish(ctx, p)
 }
 
-// What is under way when the first limit is set is counted.
+// Appends in progress count when the first limit is set.
 func TestLimitMeanwhile(t *testing.T) {
 	g := gate{memlog.New(memlog.Config{}), make(chan struct{}), make(chan struct{})}
 	l, m := metered(t, g, "", admits)
@@ -510,7 +509,7 @@ func TestLimitMeanwhile(t *testing.T) {
 	}
 }
 
-// So is content that comes while the first limit is set, of a document that is there already.
+// Content that arrives while the first limit is set counts, too, for a document that is there already.
 func TestContentMeanwhile(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	content := []byte("content")
@@ -532,8 +531,8 @@ func TestContentMeanwhile(t *testing.T) {
 	}
 }
 
-// Limits stand in a file: whoever may write it sets them, and one that cannot be read
-// refuses documents, and nothing else.
+// Limits are in a file, and a process that can write it sets them. If the file cannot be read, documents are refused
+// and nothing else is.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	l, m := metered(t, memlog.New(memlog.Config{}), dir, admits)
@@ -544,7 +543,7 @@ func TestFile(t *testing.T) {
 	if diff := cmp.Diff(Limits{"kind:doc": 50}, have); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if err := Set(dir, "kind:doc", 10); err != nil { // as another process does
+	if err := Set(dir, "kind:doc", 10); err != nil { // like another process
 		t.Fatal(err)
 	}
 	if err := tryPut(t, l, doc("a"), written("", 11)); err == nil {
@@ -580,7 +579,7 @@ func TestWarns(t *testing.T) {
 	}
 }
 
-// Several who set limits at once do not lose each other's.
+// Concurrent calls of Set do not lose each other's limits.
 func TestLimitsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup

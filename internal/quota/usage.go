@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Read counts what a log has, by the newest record of each document. Values by reference
-// have at most maxValue bytes; 0 is events.MaxValue.
+// Read counts the live documents of a log. Values by reference have at most maxValue bytes; 0 means events.MaxValue.
 func Read(ctx context.Context, src Source, maxValue int64, limits Limits) ([]projector.Usage, error) {
 	if maxValue == 0 {
 		maxValue = events.MaxValue
@@ -26,7 +25,7 @@ func Read(ctx context.Context, src Source, maxValue int64, limits Limits) ([]pro
 	return live.usage(limits), nil
 }
 
-// Total sums up what a view has.
+// Total sums up the live documents that a view lists.
 func Total(list []projector.Live, limits Limits) []projector.Usage {
 	live := make(sums)
 	for _, l := range list {
@@ -37,7 +36,7 @@ func Total(list []projector.Live, limits Limits) []projector.Usage {
 	return live.usage(limits)
 }
 
-// usage lists the scopes that have anything, or a limit.
+// usage lists the scopes that have documents or a limit: the store, then owners, then kinds, each by name.
 func (s sums) usage(limits Limits) []projector.Usage {
 	of := func(scope string) projector.Usage {
 		return projector.Usage{Scope: scope, Documents: s[scope].documents, Bytes: s[scope].bytes, Limit: limits[scope]}
@@ -56,7 +55,7 @@ func (s sums) usage(limits Limits) []projector.Usage {
 	return append([]projector.Usage{of(Store)}, list...)
 }
 
-// order has owners before kinds.
+// order returns a key that sorts owners before kinds.
 func order(scope string) string {
 	if strings.HasPrefix(scope, kind) {
 		return "~" + scope
@@ -64,5 +63,5 @@ func order(scope string) string {
 	return scope
 }
 
-// scopesOf are those that a document counts in.
+// scopesOf returns the scopes in which a document counts.
 func scopesOf(of, kindOf string) [3]string { return [3]string{Store, owner + of, kind + kindOf} }

@@ -2,16 +2,16 @@ package render
 
 import "strings"
 
-// eighths are blocks that fill so many eighths of a column.
+// eighths are characters that fill 0 to 8 eighths of a column.
 var eighths = []rune(" ▏▎▍▌▋▊▉█")
 
-// Bar draws a part of the most there is as a bar, at most so many columns wide. What is
-// not nothing shows. Without blocks it is made of signs that every terminal has.
-func Bar(part, most int64, width int, blocks bool) string {
-	if part <= 0 || most <= 0 || width <= 0 {
+// Bar draws a bar of at most width columns for part of a maximum. A positive part is always visible. Without blocks the
+// bar consists of # characters, which every terminal can print.
+func Bar(part, whole int64, width int, blocks bool) string {
+	if part <= 0 || whole <= 0 || width <= 0 {
 		return ""
 	}
-	share := min(float64(part)/float64(most), 1)
+	share := min(float64(part)/float64(whole), 1)
 	if !blocks {
 		return strings.Repeat("#", max(1, int(share*float64(width)+0.5)))
 	}

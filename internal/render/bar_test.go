@@ -24,7 +24,7 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// A bar is never wider than it may be, nor shorter than that of less.
+// A bar is never wider than its width, and never shorter than the bar of a smaller part.
 func TestBarsCompare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.Int64Range(1, 1<<62).Draw(t, "most")

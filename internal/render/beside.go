@@ -2,10 +2,10 @@ package render
 
 import "strings"
 
-// Styled is a line of text, and how a terminal shows it.
+// Styled is a line of text with a style.
 type Styled struct {
 	Text  string
-	Paint func(string) string // nil: as it is
+	Paint func(string) string // colours the text; nil leaves it as it is
 }
 
 func (s Styled) painted() string {
@@ -15,14 +15,13 @@ func (s Styled) painted() string {
 	return s.Paint(s.Text)
 }
 
-// between separates columns that stand side by side.
+// between separates adjacent columns.
 const between = " │ "
 
-// ColumnWidth is the width of each of n columns side by side in a width.
+// ColumnWidth returns the width of each of n adjacent columns in a total width.
 func ColumnWidth(n, width int) int { return (width - (n-1)*columns(between)) / n }
 
-// Beside puts columns of lines side by side. No line may be wider than width, the
-// width of one column.
+// Beside puts columns of lines side by side. width is that of one column, and no line may be wider.
 func Beside(list [][]Styled, width int) []string {
 	height := 0
 	for _, column := range list {

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Event says in a few words, of at most width columns, what an event holds; "" if its type
-// says it all.
+// Event summarizes the content of an event in at most width columns. It returns "" if the type of the event says
+// everything.
 func Event(f projector.Fact, width int) string {
 	if f.Type == events.TypeDocumentWritten {
 		return plain.Bytes(int64(len(f.Data))) + " " + Cut(f.ContentType, width)
@@ -73,7 +73,7 @@ func Event(f projector.Fact, width int) string {
 	return ""
 }
 
-// firstTurn shows the first turn of an event, and how many there are.
+// firstTurn summarizes the first turn of an event, and the number of further turns.
 func firstTurn(p *events.TurnAppended, width int) string {
 	if len(p.Entries) == 0 {
 		return ""
@@ -84,7 +84,7 @@ func firstTurn(p *events.TurnAppended, width int) string {
 		more = fmt.Sprintf("  (+%d)", len(p.Entries)-1)
 	}
 	if columns(thread+more)+enoughColumn > width {
-		more = "" // the turn says more
+		more = "" // the turn matters more
 	}
 	return Cut(thread+Summary(projector.Turn{Raw: e.Turn, Bytes: e.Bytes}, max(width-columns(thread+more), 0))+more, width)
 }

@@ -6,18 +6,17 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Node is one record of a graph.
+// Node is a record in a graph.
 type Node struct {
 	Offset events.Offset
-	Live   bool          // in effect at the head
-	After  events.Offset // the last live record before it: what it grew from; 0 for the first
+	Live   bool          // the record is in effect at the head
+	After  events.Offset // the last live record before it, from which it grew; 0 for the first
 	Mark   byte          // * for a record, < for a rewind, ! for a late or void one
 }
 
-// Graph draws the branches of a session: for each node, in order, the lines to
-// print before it and the marks in front of it. What is live at the head stands
-// in the first lane; each branch that a rewind left has a lane beside it for as
-// long as it grew.
+// Graph draws the branches of a session. For each node, in order, it returns lines to print before the node and the
+// marks in front of it. Records that are live at the head are in the first lane. Each branch that a rewind left has its
+// own lane for as long as it grew.
 func Graph(nodes []Node) (before [][]string, marks []string) {
 	lanes := assign(nodes)
 	width := 1
@@ -45,12 +44,12 @@ func Graph(nodes []Node) (before [][]string, marks []string) {
 
 type placed struct{ lane, branch int }
 
-// assign gives every node a lane: 0 if it is live at the head, else one that is
-// free while its branch grows.
+// assign returns the lane of each node: 0 if the node is live at the head, else a lane that is free while the branch of
+// the node grows.
 func assign(nodes []Node) []placed {
 	list := make([]placed, len(nodes))
-	branchOf := make(map[events.Offset]int) // of the nodes that left the live list
-	tip := make(map[int]events.Offset)      // the last of them in each branch: from there it grows
+	branchOf := make(map[events.Offset]int) // of nodes that are not live
+	tip := make(map[int]events.Offset)      // last node of each branch, where it grows
 	last := make(map[int]int)
 	branches := 0
 	for i, n := range nodes {
@@ -60,7 +59,7 @@ func assign(nodes []Node) []placed {
 		b, left := branchOf[n.After]
 		switch {
 		case n.Mark != '*' && !left:
-			continue // it stands at a place of the live list
+			continue // a rewind within the live list stays in the first lane
 		case n.Mark == '*' && (!left || tip[b] != n.After):
 			branches++
 			b = branches
@@ -71,7 +70,7 @@ func assign(nodes []Node) []placed {
 		list[i].branch, last[b] = b, i
 	}
 	lane := make(map[int]int)
-	var busy []int // until which node each lane is taken
+	var busy []int // last node of the branch in each lane
 	for i := range nodes {
 		b := list[i].branch
 		if b == 0 {

@@ -5,23 +5,21 @@ import (
 	"strings"
 )
 
-// Excerpt is the width, of one that there is, for what stands for a longer text where
-// that is not shown: a turn in a list, the result of a tool. It is 200 at the most, so
-// that a list in a pipe stays one.
+// Excerpt returns the width of an abbreviated text, such as a turn in a list or the result of a tool. It is at most
+// 200, so that lines in a pipe stay short.
 func Excerpt(width int) int { return min(width, 200) }
 
-// oneLine returns a text as it is printed on one line.
+// oneLine returns a text on one line, with spaces for line breaks.
 func oneLine(s string) string { return Cut(s, math.MaxInt) }
 
-// leastText is the narrowest that text beside something is laid out for.
-const leastText = 7
+// minText is the minimal width of text next to a label.
+const minText = 7
 
-// Beyond returns the width that is left beside so many columns.
-func Beyond(taken, width int) int { return max(width-taken, leastText) }
+// Beyond returns the width that remains next to the given number of columns.
+func Beyond(taken, width int) int { return max(width-taken, minText) }
 
-// Flow lays out parts one behind the other, with something between them, and goes on with
-// a new line where the next one does not fit. A part that is wider than a line wraps, and
-// an empty one is left out.
+// Flow lays out parts in a row with separators. If a part does not fit, it begins a new line. A part that is wider than
+// a line wraps. Empty parts are left out.
 func Flow(parts []Styled, between string, width int) []string {
 	var lines []string
 	line, taken := "", 0
@@ -47,10 +45,10 @@ func Flow(parts []Styled, between string, width int) []string {
 	return append(lines, line)
 }
 
-// labelled is the column at which the text behind a label begins.
+// labelled is the column at which the text next to a label begins.
 const labelled = 11
 
-// Field lays out a label, painted unless paint is nil, and a text beside it that wraps to a width.
+// Field lays out a label, and next to it a text that wraps. paint colours the label unless it is nil.
 func Field(label, text string, width int, paint func(string) string) []string {
 	var lines []string
 	pad := strings.Repeat(" ", max(labelled-columns(label), 1))

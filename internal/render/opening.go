@@ -10,12 +10,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Opening returns what a user says first in what a record brings, in a turn or as the
-// prompt of a panel's run: the first line of it that is not blank. It is "" if no user
-// says anything.
+// Opening returns the first nonblank line by a user in the turns of a record, or in the prompt of a panel's run. It
+// returns "" if no user speaks.
 func Opening(f projector.Fact) string {
 	if p, ok := f.Payload.(*events.RunFinished); ok {
-		result, _ := rawjson.Object(p.Result) // another form has no prompt
+		result, _ := rawjson.Object(p.Result) // a result of another form has no prompt
 		return firstLine(result.Object("content").Text("prompt"))
 	}
 	brought := f.Brings()
@@ -31,7 +30,7 @@ func Opening(f projector.Fact) string {
 	return ""
 }
 
-// OpeningOf returns the first line that a user says in turns, "" if no user says anything.
+// OpeningOf returns the first line by a user in a list of turns, or "".
 func OpeningOf(list []projector.Turn) string {
 	for _, t := range list {
 		if text := asked(t); text != "" {
@@ -41,10 +40,9 @@ func OpeningOf(list []projector.Turn) string {
 	return ""
 }
 
-// asked is the first line that a user says in a turn. A turn that is text alone says not
-// who speaks, and is taken for a user's.
+// asked returns the first line by a user in a turn. Plain text does not name its speaker, and counts as a user's.
 func asked(t projector.Turn) string {
-	read, _ := Read(t) // of what has no known shape it is not known who speaks
+	read, _ := Read(t) // a turn of unknown shape has no parts
 	for _, p := range read.Parts {
 		if p.Kind == shapes.Said && (strings.EqualFold(p.Role, "user") || read.Shape == "text") {
 			if text := firstLine(p.Text); text != "" && !(read.Shape == "claude-code" && isOfProgram(text)) {
@@ -55,8 +53,8 @@ func asked(t projector.Turn) string {
 	return ""
 }
 
-// isOfProgram reports whether a line is a command that Claude Code runs itself: the model
-// hears nothing of it, and no session is about it.
+// isOfProgram reports whether a line is a command that Claude Code handles itself. The model does not see it, and it
+// says nothing about the session.
 func isOfProgram(line string) bool {
 	name, _, _ := strings.Cut(line, " ")
 	return slices.Contains(programCommands, name)
@@ -68,7 +66,7 @@ var programCommands = []string{
 	"/resume", "/rewind", "/sandbox", "/stats", "/status", "/statusline", "/tasks", "/terminal-setup", "/theme", "/todos", "/upgrade", "/usage", "/vim",
 }
 
-// firstLine returns the first line that is not blank, with one space between words.
+// firstLine returns the first nonblank line, with single spaces between words.
 func firstLine(s string) string {
 	for line := range strings.Lines(s) {
 		if words := strings.Fields(line); len(words) > 0 {

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files in testdata")
 
-// history makes a session from words: turn; late@n, a turn whose producer had seen
-// n; to@n, a rewind; undo; redo; void, a rewind to itself; cost.
+// history makes a session from words: turn; late@n, a turn whose producer had read up to n; to@n, a rewind; undo; redo;
+// void, a rewind to itself; cost.
 func history(t *testing.T, words string) (testkit.Records, *projector.Session) {
 	t.Helper()
 	var log testkit.Records
@@ -132,8 +132,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Whatever the history: a line of marks for each record, all of one width, live
-// records in the first lane and no others with a star, and nothing panics.
+// For any history, there is a line of marks for each record, all of one width. Live records are in the first lane, and
+// no other record has a star there.
 func TestGraphOfAnyHistory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		log := testkit.History().Draw(rt, "log")
@@ -208,8 +208,7 @@ assistant: 5`,
 	}
 }
 
-// A result that has only the id of its call has the name of the tool, if the call stands
-// in the same turn or came before it.
+// A result with only the id of its call gets the name of the tool, if the call is in the same turn or an earlier one.
 func TestCalls(t *testing.T) {
 	var c render.Calls
 	for _, turn := range []struct{ raw, want string }{
@@ -229,7 +228,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// What is searched has no labels and no images in it, and strings without their escapes.
+// The text for search has no labels and no images, and strings are unescaped.
 func TestText(t *testing.T) {
 	large := strings.Repeat(png[:64], 5)
 	for raw, want := range map[string]string{
@@ -246,7 +245,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A line for a turn says what was said or called, and what was thought if there is nothing else.
+// The summary of a turn is a message or a call. It is a thought only if the turn has nothing else.
 func TestSummaryPassesOverThoughts(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"tool_use","name":"ls","input":{}}]}`: "call: ls {} (+1)",
@@ -286,7 +285,7 @@ func TestWrap(t *testing.T) {
 		{"日本語です", 4, []string{"日本", "語で", "す"}},
 		{"\tx", 10, []string{"    x"}},
 		{"x", 0, []string{"x"}},
-		{"\u0915" + strings.Repeat("\u093e", 9), 4, append([]string{"\u0915\u093e"}, slices.Repeat([]string{"\u093e\u093e"}, 4)...)}, // one character of ten columns
+		{"\u0915" + strings.Repeat("\u093e", 9), 4, append([]string{"\u0915\u093e"}, slices.Repeat([]string{"\u093e\u093e"}, 4)...)}, // one grapheme cluster of ten columns
 	} {
 		if got := render.Wrap(c.in, c.width); !slices.Equal(got, c.want) {
 			t.Errorf("%q at %d: %q, want %q", c.in, c.width, got, c.want)
@@ -294,8 +293,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// Neither ever takes more columns than it may, and nothing but white space is
-// lost by wrapping.
+// Wrap and Cut never exceed the width, and wrapping loses only white space.
 func TestWidths(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.StringMatching(`([a-z]{1,12}[ \n\t]{0,3}){0,12}`), rapid.StringMatching(`[日本é😀⸻ a\x{0301}\x{0600}\x{0915}\x{093e}]{0,30}`))
 	rapid.Check(t, func(t *rapid.T) {
@@ -343,7 +341,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// Of a long text a line is made as of a short one, also where it begins with what takes no room.
+// A line of a long text is the same as that of a short one, also if the text begins with characters without width.
 func TestCutLong(t *testing.T) {
 	accents := "e" + strings.Repeat("\u0301", 10_000)
 	for _, c := range []struct {

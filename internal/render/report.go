@@ -9,28 +9,28 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Report is the result of an evaluation, of either form that its writers used.
+// Report is the result of an evaluation, in either of its two formats.
 type Report struct {
-	Steps int // that were judged; -1 if it does not say
+	Steps int // judged steps; -1 if unknown
 	Evals []Eval
 }
 
-// Eval is what one evaluation of a report comes to.
+// Eval is the summary of one evaluation in a report.
 type Eval struct {
 	Name    string   `json:"name"`
 	Kind    string   `json:"kind,omitempty"` // singleTurn, multiTurn or scorer
 	Pass    int      `json:"pass"`
 	Fail    int      `json:"fail"`
 	Unknown int      `json:"unknown"`
-	Score   string   `json:"score,omitempty"`    // the mean of the scores, to two digits
-	Passes  string   `json:"passesIf,omitempty"` // the rule
-	Failed  []string `json:"failed,omitempty"`   // where: #n for a turn, else a target's id
+	Score   string   `json:"score,omitempty"`    // mean of the scores, with two decimals
+	Passes  string   `json:"passesIf,omitempty"` // rule for a pass
+	Failed  []string `json:"failed,omitempty"`   // turns that failed as #n, or ids of targets
 
 	sum   float64
 	count int
 }
 
-// ReportOf reads a result. ok is false if it is not an evaluation.
+// ReportOf reads a result. ok is false if the result is not an evaluation.
 func ReportOf(raw events.Raw) (r Report, ok bool) {
 	members, err := rawjson.Object(raw)
 	if err != nil {
@@ -79,7 +79,7 @@ func evalOf(group string, member rawjson.Member, definition rawjson.Members) Eva
 		e.take("", single)
 	}
 	for i, step := range series {
-		if record, err := rawjson.Object(step); err == nil { // null: this step was not evaluated
+		if record, err := rawjson.Object(step); err == nil { // null: the step was not evaluated
 			e.take(fmt.Sprintf("#%d", i+1), record)
 		}
 	}
@@ -122,7 +122,7 @@ func (e *Eval) mean() {
 	}
 }
 
-// rule spells the policy by which a verdict is made.
+// rule returns the rule for a pass as text.
 func rule(definition rawjson.Members) string {
 	policy := definition.Object("verdict")
 	switch kind := policy.Text("kind"); {
@@ -147,8 +147,7 @@ func rule(definition rawjson.Members) string {
 	return ""
 }
 
-// targets reads the older form: results by target, with a verdict for each
-// evaluation.
+// targets reads the older format: results by target, with a verdict for each evaluation.
 func (r *Report) targets(report rawjson.Members, raw events.Raw) bool {
 	list, err := rawjson.Array(raw)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Said returns what views look at of a turn: who speaks, its text, what it took and the
-// tools it used. The text is what was said, thought, called, answered and shown, without
-// labels and images; JSON that is no turn is its own. Bytes that are no turn say nothing.
+// Said returns the data of a turn that views use: the speakers, the text, tokens and the tools. The text contains
+// messages, thoughts, tool calls, results and shown content, without labels and images. JSON of unknown shape is its
+// own text. Other bytes have no text.
 func Said(t projector.Turn) projector.Said {
 	read, ok := Read(t)
 	switch {

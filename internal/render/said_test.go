@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// What a turn used: calls, and of results those that are errors.
+// The tools of a turn are its calls, and its results that are errors.
 func TestSaid(t *testing.T) {
 	turn := `{"Assistant":{"blocks":[{"ToolCall":{"id":"c1","name":"read","args":{}}},{"Text":{"text":"and"}},
 		{"ToolResult":{"id":"c1","content":{"blocks":[],"is_error":true}}},{"ToolResult":{"id":"c2","content":{"blocks":[],"is_error":false}}}]}}`

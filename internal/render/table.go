@@ -5,27 +5,26 @@ import (
 	"strings"
 )
 
-// Table lays out rows in columns. Where they do not all fit, texts are cut first, then
-// columns are left out, then texts are cut further: no line is wider than asked for.
+// Table lays out rows in columns. If the columns do not fit, texts are cut first, then columns are left out, then texts
+// are cut further. No line is wider than asked for.
 type Table struct {
 	Head  []string
 	Rows  [][]string
-	Right []int // columns that stand at the right, such as numbers
-	Cut   []int // columns that may be cut, the one that gives way first first
-	Drop  []int // columns that may be left out, the one that goes first first
+	Right []int // columns with text aligned to the right, such as numbers
+	Cut   []int // columns that may be cut, in this order
+	Drop  []int // columns that may be left out, in this order
 
-	// Paint colours a cell that has its width already. Row -1 is the head. nil
-	// paints nothing.
+	// Paint colours a cell that is padded already. Row -1 is the head. If Paint is nil, cells stay as they are.
 	Paint func(row, column int, padded string) string
 }
 
 const (
 	gap          = 2
-	enoughColumn = 20 // columns are cut to it before one is left out
-	leastColumn  = 10 // and to this, a day, if none is left to leave out
+	enoughColumn = 20 // width to which columns are cut before one is left out
+	minColumn    = 10 // width to which they are cut after that; it holds a day
 )
 
-// Lines returns the table's lines, none of which is wider than width.
+// Lines returns the lines of the table, none wider than width.
 func (t Table) Lines(width int) []string {
 	head, rows := t.flat()
 	widths := t.fit(natural(head, rows), width)
@@ -36,15 +35,14 @@ func (t Table) Lines(width int) []string {
 	return lines
 }
 
-// Width is how wide the table is, with every column, where so many columns are asked for:
-// more, if what may not be cut takes more.
+// Width returns the width of the table with all its columns, cut to the given width where columns may be cut.
 func (t Table) Width(width int) int {
 	widths := natural(t.flat())
-	t.shrink(widths, width, leastColumn)
+	t.shrink(widths, width, minColumn)
 	return total(widths)
 }
 
-// flat returns the head and the rows, each cell on one line.
+// flat returns the head and the rows with each cell on one line.
 func (t Table) flat() (head []string, rows [][]string) {
 	rows = make([][]string, len(t.Rows))
 	for i, row := range t.Rows {
@@ -53,7 +51,7 @@ func (t Table) flat() (head []string, rows [][]string) {
 	return flat(t.Head), rows
 }
 
-// flat returns cells on one line each.
+// flat returns cells with each on one line.
 func flat(cells []string) []string {
 	list := make([]string, len(cells))
 	for i, cell := range cells {
@@ -62,7 +60,7 @@ func flat(cells []string) []string {
 	return list
 }
 
-// natural returns the widths that cut nothing.
+// natural returns the widths at which no cell is cut.
 func natural(head []string, rows [][]string) []int {
 	widths := make([]int, len(head))
 	for c := range widths {
@@ -77,7 +75,7 @@ func natural(head []string, rows [][]string) []int {
 // left is the width of a column that is left out.
 const left = -1
 
-// fit makes widths smaller until they fit.
+// fit reduces widths until they fit.
 func (t Table) fit(widths []int, width int) []int {
 	for _, c := range t.Drop {
 		enough := slices.Clone(widths)
@@ -87,8 +85,8 @@ func (t Table) fit(widths []int, width int) []int {
 		widths[c] = left
 	}
 	t.shrink(widths, width, enoughColumn)
-	t.shrink(widths, width, leastColumn)
-	for c := len(widths) - 1; c >= 0; c-- { // there is no room for what cannot be cut
+	t.shrink(widths, width, minColumn)
+	for c := len(widths) - 1; c >= 0; c-- { // columns that must not be cut do not fit either
 		if over := total(widths) - width; over > 0 && widths[c] != left {
 			widths[c] = max(1, widths[c]-over)
 		}
@@ -96,7 +94,7 @@ func (t Table) fit(widths []int, width int) []int {
 	return widths
 }
 
-// shrink cuts the columns that may be cut, none below least or its head.
+// shrink reduces the widths of columns that may be cut, none below least or the width of its head.
 func (t Table) shrink(widths []int, width, least int) {
 	for _, c := range t.Cut {
 		if over := min(total(widths)-width, widths[c]-max(least, columns(t.Head[c]))); over > 0 && widths[c] != left {
@@ -105,7 +103,7 @@ func (t Table) shrink(widths []int, width, least int) {
 	}
 }
 
-// total is the width of a line.
+// total returns the width of a line.
 func total(widths []int) int {
 	sum := -gap
 	for _, w := range widths {

@@ -50,8 +50,7 @@ b          …`,
 	}
 }
 
-// A table is never wider than asked for, a cell is whole where there is room, and colours
-// take none.
+// A table is never wider than asked for. If there is room, cells are whole. Colours take no room.
 func TestAnyTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cell := rapid.SampledFrom([]string{"", "a", "ä", "日本語", "a long text of some words", strings.Repeat("x", 90), "two\nlines", "\x1b[31m"})

@@ -7,34 +7,32 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Trace is how one turn of a simulation was chosen, and how the simulation ended
-// if it did there.
+// Trace describes how a turn of a simulation was chosen, and how the simulation ended if it ended there.
 type Trace struct {
-	TurnIndex  string // as it is spelled; "" if it is not said
+	TurnIndex  string // as spelled; "" if missing
 	StepID     string // "": no step was chosen
 	Method     string
 	Candidates []Candidate
 	End        *End
 
-	Selection, RawEnd events.Raw // as they stand there; nil if they do not
+	Selection, RawEnd events.Raw // as stored; nil if missing
 }
 
-// Candidate is a step that could have been chosen.
+// Candidate is a step that was considered.
 type Candidate struct {
 	StepID  string
-	Score   string // as it is spelled
+	Score   string // as spelled
 	Reasons []string
 }
 
-// End is how a simulation ended.
+// End describes how a simulation ended.
 type End struct {
 	Reason    string
 	Completed bool
 	Summary   string
 }
 
-// TraceOf reads a step trace, or the same from the metadata of a step. ok is
-// false for a turn that says nothing of it.
+// TraceOf reads a step trace, either by itself or in the metadata of a step. ok is false if the turn has none.
 func TraceOf(raw []byte) (t Trace, ok bool) {
 	members, err := rawjson.Object(raw)
 	if err != nil {
@@ -83,7 +81,7 @@ func candidates(selection rawjson.Members) []Candidate {
 	return list
 }
 
-// texts returns the texts of an array, nil if it is not one.
+// texts returns the strings of an array, or nil if the member is not an array of strings.
 func texts(m rawjson.Members, name string) []string {
 	raw, _ := m.Get(name)
 	var list []string
@@ -93,8 +91,7 @@ func texts(m rawjson.Members, name string) []string {
 	return list
 }
 
-// Goal returns the goal and the persona of a trajectory: of its definition, or of
-// a run of it. "" stands for what it does not say.
+// Goal returns the goal and the persona of a trajectory, from its definition or from a run. A missing value is "".
 func Goal(definition events.Raw) (goal, persona string) {
 	members, err := rawjson.Object(definition)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package render shows turns and logs as text, whatever shape the producer's JSON
-// has. It decides nothing: what it cannot make out it prints as it is.
+// Package render formats turns and logs as text, whatever JSON the producer used. Data of unknown shape are printed as
+// they are.
 package render
 
 import (
@@ -18,21 +18,20 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Line is one message of a turn: who speaks, and what.
+// Line is a message of a turn with its speaker.
 type Line struct {
 	Role, Text string
-	Thought    bool // the model did not say it
+	Thought    bool // the model thought the text, and did not say it
 }
 
-// Calls remembers which tools were called, so that a result that has only the id of its
-// call is shown with the tool's name. It is for the turns of one thread, in their order;
-// the zero value knows of no call.
+// Calls remembers tool calls, so that a result with only the id of its call is shown with the name of the tool. It is
+// for the turns of one thread, in order. The zero value has no calls.
 type Calls struct{ tools map[string]string }
 
-// Turn returns the messages of a turn. What is not of a known shape is one line.
+// Turn returns the messages of a turn. Data of unknown shape are one line.
 func Turn(t projector.Turn) []Line { return new(Calls).Turn(t) }
 
-// Turn returns the messages of the thread's next turn, as the function Turn does.
+// Turn returns the messages of the next turn of the thread, like the function Turn.
 func (c *Calls) Turn(t projector.Turn) []Line {
 	read, ok := Read(t)
 	switch {
@@ -51,10 +50,10 @@ func (c *Calls) Turn(t projector.Turn) []Line {
 	return lines
 }
 
-// isText reports whether bytes are a text.
+// isText reports whether bytes are text.
 func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
-// Read returns what a turn says, false if it has no known shape.
+// Read returns the parts of a turn. It returns false if the shape is unknown.
 func Read(t projector.Turn) (shapes.Turn, bool) {
 	if t.Raw == nil {
 		return message.ReadGlued(t.Bytes)
@@ -62,8 +61,7 @@ func Read(t projector.Turn) (shapes.Turn, bool) {
 	return message.Read(t.Raw)
 }
 
-// name remembers the calls among the parts of a turn, and gives results the names of
-// theirs.
+// name remembers the calls in a turn, and sets the names of results.
 func (c *Calls) name(parts []shapes.Part) {
 	for i, p := range parts {
 		switch {
@@ -79,12 +77,12 @@ func (c *Calls) name(parts []shapes.Part) {
 	}
 }
 
-// part says one part of a turn in a line.
+// part returns the line of a part.
 func part(p shapes.Part) Line {
 	return Line{Role: speaker(p), Text: spoken(p), Thought: p.Kind == shapes.Reasoning}
 }
 
-// speaker is who speaks, or that a tool is called or answers.
+// speaker returns the role of a part, or call or result for tools.
 func speaker(p shapes.Part) string {
 	switch p.Kind {
 	case shapes.Call:
@@ -95,7 +93,7 @@ func speaker(p shapes.Part) string {
 	return p.Role
 }
 
-// spoken is what is said, with a word for what it is if it is more than said.
+// spoken returns the text of a part, with a label if the part is not plain speech.
 func spoken(p shapes.Part) string {
 	switch p.Kind {
 	case shapes.Reasoning:
@@ -124,7 +122,7 @@ func spoken(p shapes.Part) string {
 	return p.Text
 }
 
-// Media says what an image or a file is: its name, what it is, where it is, its size.
+// Media describes an image or a file: its name, type, location and size.
 func Media(p shapes.Part) string {
 	var list []string
 	for _, word := range []string{p.Name, p.Media, p.Text} {
@@ -138,12 +136,12 @@ func Media(p shapes.Part) string {
 	return strings.Join(list, ", ")
 }
 
-// Wrap breaks text into lines of at most width columns, on spaces where it can.
+// Wrap breaks text into lines of at most width columns, at spaces where possible.
 func Wrap(s string, width int) []string {
-	width = max(width, 4) // the widest character fits
+	width = max(width, 4) // enough for the widest character
 	var lines []string
 	for _, paragraph := range strings.Split(strings.ReplaceAll(plain.Printable(s), "\t", "    "), "\n") {
-		if columns(paragraph) <= width { // word by word, a long line would take time by its square
+		if columns(paragraph) <= width { // fast path: the loop below takes quadratic time in the length of the line
 			lines = append(lines, strings.TrimRight(paragraph, " "))
 			continue
 		}
@@ -165,8 +163,8 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// split breaks a word into rows of at most width columns, in one pass. A character that
-// is wider, of very many signs, is broken between them.
+// split breaks a word into rows of at most width columns, in one pass. A grapheme cluster that is wider than a row is
+// broken between its runes.
 func split(word string, width int) []string {
 	var rows []string
 	start, end, taken := 0, 0, 0
@@ -186,13 +184,13 @@ func split(word string, width int) []string {
 			continue
 		}
 		for _, r := range cluster {
-			add(utf8.RuneLen(r), max(2, columns(string(r)))) // none is wider beside others
+			add(utf8.RuneLen(r), max(2, columns(string(r)))) // no rune adds more columns within a cluster
 		}
 	}
 	return append(rows, word[start:end])
 }
 
-// Cut returns a text on one line, at most width columns of it.
+// Cut returns a text on one line, cut to at most width columns.
 func Cut(s string, width int) string {
 	if start := beginning(s, width); len(start) < len(s) {
 		if start = spaced(start); columns(start) > width+widest {
@@ -202,11 +200,10 @@ func Cut(s string, width int) string {
 	return cut(spaced(s), width)
 }
 
-// widest is more columns than the last character of a text takes, which may be cut off.
+// widest exceeds the columns of the last character of a text, which beginning may cut off.
 const widest = 8
 
-// beginning returns so much of a text that most texts fill the width with it: to measure
-// megabytes takes seconds.
+// beginning returns a prefix of a text that fills the width for most texts. Measuring megabytes of text takes seconds.
 func beginning(s string, width int) string {
 	const bytesPerColumn = 16
 	n := min(max(width, 0), len(s)) + widest
@@ -216,7 +213,7 @@ func beginning(s string, width int) string {
 	return projector.Cut(s, n)
 }
 
-// spaced returns a text with spaces for what separates lines and columns.
+// spaced returns a text with spaces for line breaks and tabs.
 func spaced(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -236,10 +233,10 @@ func cut(s string, width int) string {
 	return head(s, width-1) + "…"
 }
 
-// columns is the width of a text on a terminal.
+// columns returns the width of a text on a terminal.
 func columns(s string) int { return uniseg.StringWidth(s) }
 
-// head returns the beginning of a text that takes at most width columns.
+// head returns the longest prefix of a text with at most width columns.
 func head(s string, width int) string {
 	n := 0
 	for rest, state := s, -1; rest != ""; {
@@ -254,8 +251,7 @@ func head(s string, width int) string {
 	return s[:n]
 }
 
-// Summary is a turn on one line: the first of its messages that is not what the model
-// thought, and how many others there are.
+// Summary returns a turn on one line: its first message that is not a thought, and the number of further messages.
 func Summary(t projector.Turn, width int) string {
 	lines := Turn(t)
 	if len(lines) == 0 {

@@ -9,17 +9,17 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Kind is that of documents whose content is sealed.
+// Kind is the kind of documents with sealed content.
 const Kind = "secret"
 
-// ContentType is the media type of such a document.
+// ContentType is the media type of a sealed document.
 const ContentType = "application/json"
 
 // A Box is sealed content.
 type Box struct {
-	KeyID  string // of the key that it was sealed with
-	Nonce  []byte // 12 bytes at random
-	Sealed []byte // the content encrypted, and 16 bytes by which it is known to be whole
+	KeyID  string // id of the key that sealed the content
+	Nonce  []byte // 12 random bytes
+	Sealed []byte // encrypted content, followed by the authentication tag of 16 bytes
 }
 
 // Marshal returns a box as JSON: {"keyID", "nonce", "box"}, the last two in base64.
@@ -29,8 +29,8 @@ func (b Box) Marshal() []byte {
 	return append(base64.StdEncoding.AppendEncode(append(text, `,"box":"`...), b.Sealed), `"}`...)
 }
 
-// ParseBox reads what Marshal wrote. Its error says which member is wrong, not what stands
-// there: it may be a value that somebody wrote unsealed. It matches ErrSealBroken.
+// ParseBox reads the output of Marshal. Its error matches ErrSealBroken and names the invalid member without its value,
+// because the value may be a secret that was written unsealed.
 func ParseBox(text []byte) (Box, error) {
 	members, err := rawjson.Object(text)
 	if err != nil {
@@ -55,8 +55,8 @@ func bytesOf(members rawjson.Members, name string) ([]byte, error) {
 	return b, nil
 }
 
-// CheckDocument refuses the content of a document of this kind that is not sealed: in clear
-// it would stand in the log for ever.
+// CheckDocument returns an error if the content of a document of this kind is not sealed. Unsealed, the secret would
+// stay in the log forever.
 func CheckDocument(content []byte, _ string) error {
 	if _, err := ParseBox(content); err != nil {
 		return errors.New("documents of the kind " + Kind + " are sealed, and this is not: in clear it would stay in the log")
@@ -64,8 +64,7 @@ func CheckDocument(content []byte, _ string) error {
 	return nil
 }
 
-// SealDocument returns the content of a document that is sealed, and opens at no other
-// place: not under another kind or id, nor in another namespace.
+// SealDocument seals content for one document. It does not open under another kind, id or namespace.
 func (r *Ring) SealDocument(doc events.Subject, plain []byte) ([]byte, error) {
 	box, err := r.Seal(plain, doc.NATS())
 	if err != nil {
@@ -74,8 +73,7 @@ func (r *Ring) SealDocument(doc events.Subject, plain []byte) ([]byte, error) {
 	return box.Marshal(), nil
 }
 
-// OpenDocument returns what is sealed in the content of a document. It returns the errors of
-// ParseBox and Open.
+// OpenDocument opens the sealed content of a document. It returns the errors of ParseBox and Open.
 func (r *Ring) OpenDocument(doc events.Subject, content []byte) ([]byte, error) {
 	box, err := ParseBox(content)
 	if err != nil {

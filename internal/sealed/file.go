@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// Variable names the file of keys.
+// Variable is the environment variable that names the file of keys.
 const Variable = "TALLY_SECRET_KEY_FILE"
 
 // maxFile bounds a file of keys, in bytes.
 const maxFile = 64 << 10
 
-// A FileError says why a file of keys is not used. It has nothing of what stands in it.
+// A FileError is the reason why a file of keys is not used. It never contains content of the file.
 type FileError struct {
 	Path   string
-	Line   int // from 1; 0: all of it
+	Line   int // from 1; 0: the whole file
 	Reason string
 }
 
@@ -33,28 +33,28 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Path, e.Reason)
 }
 
-// FromEnvironment reads the file that TALLY_SECRET_KEY_FILE names. It returns ErrNoKey if
-// that is not set or empty, and otherwise the errors of ReadFile.
+// FromEnvironment reads the file that TALLY_SECRET_KEY_FILE names. If the variable is unset or empty, it returns
+// ErrNoKey. Otherwise it returns the errors of ReadFile.
 func FromEnvironment() (*Ring, error) {
 	path := os.Getenv(Variable)
 	switch {
 	case path == "":
 		return nil, ErrNoKey
-	case IsKey(path): // which must not be in the text of the error
+	case IsKey(path): // the error must not contain it
 		return nil, &FileError{Path: Variable, Reason: "it is a key itself, and has to name the file that has the keys"}
 	}
 	return ReadFile(path)
 }
 
-// IsKey reports whether what should name a file of keys is a key, and not to be shown.
+// IsKey reports whether a value that should be the path of a file of keys is a key instead. Such a value must not be
+// shown.
 func IsKey(path string) bool {
 	_, err := Parse([]byte(path))
 	return err == nil
 }
 
-// ReadFile reads a file of keys: see Parse. It is used only if it is a file of this user's
-// that nobody else may read or write, mode 0600 or less; where a system has no such modes,
-// that is not looked at. Whatever is wrong is a *FileError.
+// ReadFile reads a file of keys; see Parse. The file must belong to this user, and nobody else may read or write it:
+// its mode is 0600 or less. On systems without such modes this is not checked. All errors are *FileError.
 func ReadFile(path string) (*Ring, error) {
 	data, err := readOwn(path)
 	var r *Ring
@@ -66,7 +66,7 @@ func ReadFile(path string) (*Ring, error) {
 		return nil, wrong
 	}
 	if wrong, ok := errors.AsType[*fs.PathError](err); ok {
-		err = wrong.Err // the path is said once
+		err = wrong.Err // the path is in FileError already
 	}
 	if err != nil {
 		return nil, &FileError{Path: path, Reason: err.Error()}
@@ -74,10 +74,10 @@ func ReadFile(path string) (*Ring, error) {
 	return r, nil
 }
 
-// readOwn reads a file that is this user's alone.
+// readOwn reads a file that only this user can access.
 func readOwn(path string) ([]byte, error) {
-	// A pipe would be waited for, so it is looked at before it is opened; what is opened is
-	// looked at again, as it may be another file by now.
+	// Opening a pipe would block, so the file is checked before it is opened. It is checked again afterwards, because
+	// it may be another file by then.
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
 		return nil, &FileError{Reason: "it is not a file"}
@@ -99,10 +99,9 @@ func readOwn(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Parse reads keys. They are 32 bytes as they are, or lines of 64 hex digits, the newest key
-// last, with an id and a colon before them or not. Empty lines and those that begin with #
-// mean nothing. A key without an id has one that is made of it. What is wrong is a
-// *FileError without a path.
+// Parse reads keys. The data are 32 raw bytes, or lines of 64 hex digits with the newest key last. A line may begin
+// with the id of the key and a colon. Empty lines and lines that begin with # are skipped. A key without an id gets one
+// that is derived from the key. All errors are *FileError without a path.
 func Parse(data []byte) (*Ring, error) {
 	if len(data) > maxFile {
 		return nil, &FileError{Reason: fmt.Sprintf("it has more than %d bytes", maxFile)}
@@ -131,17 +130,17 @@ func Parse(data []byte) (*Ring, error) {
 // line is a line with a key.
 type line struct {
 	number int
-	id     string // "": it has none
+	id     string // "" if the line has no id
 	secret []byte
 }
 
-// parseLine reads a key in hex, with an id or without. Its errors have nothing of the line.
+// parseLine reads a key in hex, with or without an id. Its errors contain nothing of the line.
 func parseLine(text string) (line, error) {
 	id, digits, named := strings.Cut(text, ":")
 	if !named {
 		id, digits = "", text
 	}
-	if _, digits := hex.DecodeString(id); named && (!isKeyID(id) || digits == nil && len(id) >= keySize) { // which would be shown
+	if _, digits := hex.DecodeString(id); named && (!isKeyID(id) || digits == nil && len(id) >= keySize) { // ids are shown, so a key must not be one
 		return line{}, errors.New("the id of a key is 1 to 64 of A-Z a-z 0-9 _ . - and not a key itself")
 	}
 	secret, err := hex.DecodeString(strings.TrimSpace(digits))
@@ -151,16 +150,16 @@ func parseLine(text string) (line, error) {
 	return line{id: id, secret: secret}, nil
 }
 
-// parsed makes a ring of lines.
+// parsed makes a ring from lines. It refuses keys and ids that occur twice.
 func parsed(lines []line) (*Ring, error) {
 	r := &Ring{}
-	secrets := make(map[string]int) // lines by their keys
+	secrets := make(map[string]int) // line numbers by key
 	for _, l := range lines {
 		if other, has := secrets[string(l.secret)]; has {
 			return nil, &FileError{Line: l.number, Reason: fmt.Sprintf("it is the key of line %d again", other)}
 		}
 		secrets[string(l.secret)] = l.number
-		if isUniform(l.secret) { // a file of zeros is what a crash may leave
+		if isUniform(l.secret) { // a crash can leave a file of zeros
 			return nil, &FileError{Line: l.number, Reason: "all bytes of the key are the same"}
 		}
 		if l.id == "" {
@@ -181,7 +180,7 @@ func parsed(lines []line) (*Ring, error) {
 	return r, nil
 }
 
-// idOf names a key that has no name. The key cannot be found by it.
+// idOf derives an id from a key. The key cannot be computed from the id.
 func idOf(secret []byte) string {
 	sum := sha256.Sum256(append([]byte("tally key id\n"), secret...))
 	return hex.EncodeToString(sum[:6])
@@ -195,8 +194,8 @@ func isKeyID(text string) bool {
 	return 0 < len(text) && len(text) <= 64 && !strings.ContainsFunc(text, odd)
 }
 
-// isText reports whether bytes are printable ASCII: of random ones that is not to be
-// expected, so they are something else, such as half a key in hex.
+// isText reports whether bytes are printable ASCII. A random key almost never is, so such bytes are something else, for
+// example half of a key in hex.
 func isText(b []byte) bool {
 	return !slices.ContainsFunc(b, func(c byte) bool { return (c < ' ' || c > '~') && c != '\n' && c != '\r' && c != '\t' })
 }

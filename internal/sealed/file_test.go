@@ -67,7 +67,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// showsKey reports whether a part of one of the keys of these tests is in a text.
+// showsKey reports whether a text contains a part of one of the keys of these tests.
 func showsKey(text string) bool {
 	for _, k := range []string{firstKey, secondKey} {
 		for i := 0; i+8 <= len(k); i += 4 {
@@ -132,7 +132,7 @@ func TestFromEnvironment(t *testing.T) {
 	if _, err := FromEnvironment(); !errors.Is(err, ErrNoKey) {
 		t.Error(err)
 	}
-	for _, key := range []string{firstKey, "k1:" + firstKey, strings.ToUpper(firstKey)} { // somebody took it for the variable of the key
+	for _, key := range []string{firstKey, "k1:" + firstKey, strings.ToUpper(firstKey)} { // a user mistook the variable for that of the key
 		t.Setenv(Variable, key)
 		if wrong, ok := errors.AsType[*FileError](second(FromEnvironment())); !ok || wrong.Path != Variable || strings.Contains(strings.ToLower(wrong.Error()), firstKey[:8]) {
 			t.Errorf("a key in the place of a path: %v", wrong)
@@ -148,8 +148,8 @@ func TestFromEnvironment(t *testing.T) {
 	}
 }
 
-// Whatever stands in a file of keys: keys of it seal and open, or it is refused without a
-// word of what is there.
+// For any content of a file of keys, the keys seal and open, or the file is refused with an error that contains nothing
+// of it.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"", firstKey, "k1:" + firstKey + "\nk2:" + secondKey, "#\n\r\n" + firstKey, strings.Repeat("\x07", 31) + "\x00", ":", "k:"} {
 		f.Add([]byte(text))

@@ -9,26 +9,25 @@ import (
 	"strings"
 )
 
-// keySize is that of AES-256, in bytes.
+// keySize is the size of a key of AES-256, in bytes.
 const keySize = 32
 
-// ErrNoKey says that there are no keys: TALLY_SECRET_KEY_FILE names no file.
+// ErrNoKey reports that there are no keys: TALLY_SECRET_KEY_FILE names no file.
 var ErrNoKey = errors.New("there is no key: " + Variable + " names no file with keys")
 
-// ErrSealBroken says that a box is not what was sealed with the key that it names, in the
-// context that it is opened in: its bytes were changed, it was moved, or another key has
-// that name now.
+// ErrSealBroken reports that a box does not open with the key that it names. Its bytes were changed, it was moved to
+// another context, or another key has that id now.
 var ErrSealBroken = errors.New("the seal is broken")
 
-// An UnknownKeyError says that a box was sealed with a key that is not among those there are.
+// An UnknownKeyError reports that a box was sealed with a key that is not in the ring.
 type UnknownKeyError struct{ ID string }
 
 func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("it is sealed with the key %q, which is not in the file that %s names", e.ID, Variable)
 }
 
-// A Ring is a set of keys. It holds ciphers and no bytes of keys, so that printing it shows
-// none. A nil Ring has no keys: it seals and opens nothing. It is safe for concurrent use.
+// A Ring is a set of keys. It holds ciphers and no key bytes, so printing it reveals none. A nil Ring has no keys: it
+// cannot seal or open anything. A Ring is safe for concurrent use.
 type Ring struct{ keys []key }
 
 // key is a key of a ring.
@@ -49,7 +48,7 @@ func (r *Ring) IDs() []string {
 	return ids
 }
 
-// Newest returns the id of the key that seals, "" if there is none.
+// Newest returns the id of the key that seals, or "" if the ring has no keys.
 func (r *Ring) Newest() string {
 	if r == nil || len(r.keys) == 0 {
 		return ""
@@ -60,21 +59,20 @@ func (r *Ring) Newest() string {
 // String names the keys by their ids.
 func (r *Ring) String() string { return "keys " + strings.Join(r.IDs(), ", ") }
 
-// Seal seals plain under the newest key, for a context alone. It returns ErrNoKey if there
-// is none. The same content sealed twice is two different boxes.
+// Seal seals content under the newest key, for one context. If the ring has no keys, it returns ErrNoKey. Sealing the
+// same content twice returns two different boxes.
 func (r *Ring) Seal(plain []byte, context string) (Box, error) {
 	if r.Newest() == "" {
 		return Box{}, ErrNoKey
 	}
 	k := r.keys[len(r.keys)-1]
 	nonce := make([]byte, k.aead.NonceSize())
-	rand.Read(nonce) // which does not return without randomness
+	rand.Read(nonce) // never fails: see crypto/rand
 	return Box{KeyID: k.id, Nonce: nonce, Sealed: k.aead.Seal(nil, nonce, plain, bound(context))}, nil
 }
 
-// Open returns what was sealed in a box for the same context. It returns ErrNoKey for a ring
-// without keys, *UnknownKeyError if the key of the box is not in it, and ErrSealBroken if
-// that key does not open it.
+// Open returns the content of a box that was sealed for the same context. It returns ErrNoKey if the ring has no keys,
+// *UnknownKeyError if the ring lacks the key of the box, and ErrSealBroken if that key does not open the box.
 func (r *Ring) Open(b Box, context string) ([]byte, error) {
 	if r.Newest() == "" {
 		return nil, ErrNoKey
@@ -98,11 +96,10 @@ func (k key) open(b Box, context string) ([]byte, error) {
 	return plain, nil
 }
 
-// bound is what a seal authenticates beside the content: the form of the box, and where it
-// belongs.
+// bound returns the additional data that a seal authenticates: the format of the box, and its context.
 func bound(context string) []byte { return []byte("tally sealed v1\n" + context) }
 
-// newKey makes a key of 32 bytes, which it does not keep.
+// newKey makes a key from 32 bytes, which it does not retain.
 func newKey(id string, secret []byte) (key, error) {
 	block, err := aes.NewCipher(secret)
 	if err != nil {

@@ -60,9 +60,8 @@ func mustParse(t testing.TB, text string) *Ring {
 	return r
 }
 
-// A document that another program sealed, which has Node's crypto and what the docs say of
-// the form: the key, the nonce 20 21 .. 2b, and as context "tally sealed v1\n" with the
-// NATS subject of the document behind it.
+// A document that another program sealed with Node's crypto, by the description of the format in the docs: the key, the
+// nonce 20 21 .. 2b, and as context "tally sealed v1\n" followed by the NATS subject of the document.
 func TestDocumentOfAnotherProgram(t *testing.T) {
 	const content = `{"keyID":"k1","nonce":"ICEiIyQlJicoKSor","box":"iRjHUA/0f29oXDSvrW2R240sQ0mA0glRui//aVPfxjCt"}`
 	doc := events.Document("acme", Kind, "j1/r1")
@@ -74,13 +73,12 @@ func TestDocumentOfAnotherProgram(t *testing.T) {
 	if err != nil || string(box.Marshal()) != content {
 		t.Fatalf("%s, %v", box.Marshal(), err)
 	}
-	if id := mustParse(t, firstKey).Newest(); id != "158eb6165ff8" { // by sha256sum
+	if id := mustParse(t, firstKey).Newest(); id != "158eb6165ff8" { // computed by sha256sum
 		t.Errorf("the key without a name is called %q", id)
 	}
 }
 
-// What is sealed opens with the same ring and context, and nowhere else; no byte of a box
-// can be changed.
+// Sealed content opens with the same ring and context, and with no other. No byte of a box can be changed.
 func TestSealLaw(t *testing.T) {
 	r := mustParse(t, "k1:"+firstKey+"\nk2:"+secondKey)
 	rapid.Check(t, func(t *rapid.T) {
@@ -158,7 +156,7 @@ func TestNoRing(t *testing.T) {
 	}
 }
 
-// However a ring is printed, no key is in it.
+// No verb of fmt prints a key of a ring.
 func TestRingShowsNoKey(t *testing.T) {
 	r := mustParse(t, "k1:"+firstKey)
 	secret := unhex(t, firstKey)

@@ -4,5 +4,5 @@ package sealed
 
 import "io/fs"
 
-// shared says why a file is not this user's alone: here modes do not say that.
+// shared returns why a file is not private. On this system the mode of a file does not tell, so shared returns "".
 func shared(fs.FileInfo) string { return "" }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// shared says why a file is not this user's alone, "" if it is.
+// shared returns why a file is not private, or "" if it is.
 func shared(info fs.FileInfo) string {
 	if mode := info.Mode().Perm(); mode&^0o600 != 0 {
 		return fmt.Sprintf("its mode is %#o: others may use it. It has to be 0600 or less", mode)

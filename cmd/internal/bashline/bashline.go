@@ -1,6 +1,5 @@
-// Package bashline reads the beginning of a command line as bash splits it, and spells
-// words so that bash takes them as they are. It expands nothing and runs nothing: what
-// bash would put in the place of $X stays $X.
+// Package bashline splits the beginning of a command line as bash does, and quotes words so that bash reads them
+// unchanged. It neither expands nor runs anything: $X stays $X.
 package bashline
 
 import (
@@ -11,15 +10,15 @@ import (
 
 // Line is a command line up to the cursor.
 type Line struct {
-	Words []string // that are whole, the name of the program first
-	Word  string   // the one at the cursor, "" if it has not begun
-	Quote byte     // that is open at the cursor: ' or ", else 0
-	Head  int      // bytes of Word that stand before what readline replaces
+	Words []string // complete words, beginning with the name of the program
+	Word  string   // word at the cursor, "" before its first character
+	Quote byte     // open quote at the cursor: ' or "; 0 if none
+	Head  int      // bytes of Word before the part that readline replaces
 }
 
-// Parse reads a line up to the cursor. breaks are the characters at which readline begins
-// to replace anew, COMP_WORDBREAKS. Only the last of several commands counts. It is false
-// for what it cannot read: a substitution, a redirection.
+// Parse parses a line up to the cursor. breaks are the characters after which readline replaces text, COMP_WORDBREAKS.
+// Of several commands only the last one counts. Parse returns false for syntax that it does not support: substitutions
+// and redirections.
 func Parse(text, breaks string) (Line, bool) {
 	p := parser{breaks: breaks}
 	for i := 0; i < len(text); i++ {
@@ -28,7 +27,7 @@ func Parse(text, breaks string) (Line, bool) {
 			p.quoted(c)
 		case c == '\\':
 			if i++; i == len(text) {
-				return Line{}, false // half a character
+				return Line{}, false // an incomplete escape
 			}
 			p.escaped(text[i])
 		case c == '`', c == '$' && i+1 < len(text) && strings.IndexByte("('\"", text[i+1]) >= 0 && (p.Quote == 0 || text[i+1] == '('):
@@ -49,7 +48,7 @@ type parser struct {
 	Line
 	breaks string
 	word   []byte
-	begun  bool // there is a word, which may be ''
+	begun  bool // a word has begun, which may be ''
 }
 
 func (p *parser) add(c byte) { p.word, p.begun = append(p.word, c), true }
@@ -61,7 +60,7 @@ func (p *parser) end() {
 	p.word, p.begun, p.Head = nil, false, 0
 }
 
-// quoted takes a character between quotes, or the one that closes them.
+// quoted adds a character within quotes, or closes them.
 func (p *parser) quoted(c byte) {
 	if c == p.Quote {
 		p.Quote, p.Head = 0, len(p.word)
@@ -70,7 +69,7 @@ func (p *parser) quoted(c byte) {
 	p.add(c)
 }
 
-// escaped takes a character behind a backslash, which double quotes keep before most.
+// escaped adds a character after a backslash. In double quotes, most characters keep the backslash.
 func (p *parser) escaped(c byte) {
 	if p.Quote == '"' && strings.IndexByte("$`\"\\", c) < 0 {
 		p.add('\\')
@@ -94,10 +93,9 @@ func (p *parser) bare(c byte) {
 	}
 }
 
-// Spell returns what is to stand in the place of what readline replaces, so that the word
-// at the cursor becomes a given one. It is false for a word that does not begin as the one
-// at the cursor, or that cannot be spelled there. A quote that is open is not closed:
-// readline does that.
+// Spell returns the text to insert in place of the part that readline replaces, so that the word at the cursor becomes
+// the given word. It returns false if the word does not begin with the word at the cursor, or cannot be quoted there.
+// An open quote stays open, because readline closes it.
 func (l Line) Spell(word string) (string, bool) {
 	if !strings.HasPrefix(word, l.Word) || !printable(word) {
 		return "", false
@@ -107,19 +105,18 @@ func (l Line) Spell(word string) (string, bool) {
 	case '\'':
 		return strings.ReplaceAll(rest, "'", `'\''`), true
 	case '"':
-		// Behind a backslash, ! stays with it there; without, it may bring back an old command.
+		// In double quotes, a backslash before ! stays in the word; without it, ! may expand the history.
 		return strings.NewReplacer("$", `\$`, "`", "\\`", `"`, `\"`, `\`, `\\`).Replace(rest), !strings.Contains(rest, "!")
 	}
 	return escape(rest), true
 }
 
-// printable says whether a word has no control characters, which a backslash does not
-// make safe.
+// printable reports whether a word has no control characters. A backslash does not make them safe.
 func printable(word string) bool {
 	return utf8.ValidString(word) && !strings.ContainsFunc(word, unicode.IsControl)
 }
 
-// escape puts a backslash before each character that may mean something to bash.
+// escape puts a backslash before each character that may be special to bash.
 func escape(word string) string {
 	var b strings.Builder
 	for i := range len(word) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-const breaks = " \t\n\"'@><=;|&(:" // as bash has them
+const breaks = " \t\n\"'@><=;|&(:" // the default of bash
 
 func TestParse(t *testing.T) {
 	for line, want := range map[string]struct {
@@ -44,8 +44,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What bash itself makes of a line with a spelled word on it is that word, wherever the
-// cursor stood in it, and nothing was run.
+// bash reads a spelled word back as that word, wherever the cursor was, and runs nothing.
 func TestSpell(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	testkit.Needs(t, err == nil, "bash")
@@ -57,7 +56,7 @@ func TestSpell(t *testing.T) {
 				line := "printf '%s\\n' " + before
 				l, ok := bashline.Parse(line, breaks)
 				if !ok || l.Word != word[:cut] {
-					continue // what is typed so means something else
+					continue // the typed text has another meaning
 				}
 				text, ok := l.Spell(word)
 				if !ok {
@@ -94,8 +93,7 @@ func TestCannotSpell(t *testing.T) {
 	}
 }
 
-// Whatever is on the line, reading it ends, and a word that is spelled has no control
-// characters and nothing behind the cursor that could be run.
+// For any line, parsing ends. A spelled word has no control characters, and nothing after the cursor can be executed.
 func FuzzLine(f *testing.F) {
 	f.Add(`tally show "a \"b`, "a $(touch x)")
 	f.Add("tally show 'x", "x'; touch y")
@@ -112,7 +110,8 @@ func FuzzLine(f *testing.F) {
 		if !ok {
 			return
 		}
-		// A line of which the word is the only thing reads back as that word.
+		// A line with only the word parses back to that word.
+		//
 		open := ""
 		if l.Quote != 0 {
 			open = string(l.Quote)
