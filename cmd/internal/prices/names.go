@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// name is a model as sellers call it.
+// name is the name of a model, as sellers spell it.
 type name struct {
-	spelled []string // the names to look up, the closest first: as it is written, without the seller, without the date of the snapshot
-	region  string   // that the name states, "" if it states none
+	spelled []string // names to look up, in this order: as written, without the seller, without the date of the snapshot
+	region  string   // region in the name, or ""
 }
 
-// makers are those whose names stand before a model's, and how their models' names begin.
+// makers maps the names of makers, which may precede a model's name, to prefixes of their models' names.
 var makers = map[string][]string{
 	"anthropic": {"claude-"},
 	"google":    {"gemini-"},
@@ -19,8 +19,7 @@ var makers = map[string][]string{
 	"openai":    {"gpt-", "o1", "o3", "o4", "codex-", "chatgpt-"},
 }
 
-// sellers are those whose names stand before the maker's, or before the model's. They ask
-// the maker's price.
+// sellers are names that may precede the name of the maker or of the model. Their prices are those of the maker.
 var sellers = map[string]bool{"openrouter": true, "bedrock": true, "converse": true, "vertex_ai": true, "publishers": true, "models": true}
 
 var (
@@ -37,8 +36,7 @@ var (
 	numbered = regexp.MustCompile(`^(gemini-.+)-00[0-9]$`)
 )
 
-// nameOf returns the names under which a model is looked up. A name that only begins like
-// that of another model is never among them.
+// nameOf returns the names to look up for a model. It never includes a name that merely begins like another model's.
 func nameOf(model string) name {
 	n := name{spelled: []string{model}}
 	sold := n.unsold(model)
@@ -63,7 +61,7 @@ func (n *name) add(model string) {
 	n.spelled = append(n.spelled, model)
 }
 
-// unsold takes away what a seller adds to a name.
+// unsold removes the additions of a seller from a name.
 func (n *name) unsold(model string) string {
 	if m := ofProject.FindStringSubmatch(model); m != nil {
 		n.region, model = regionOf(m[1]), model[strings.Index(model, "publishers/"):]
@@ -84,7 +82,7 @@ func (n *name) unsold(model string) string {
 	return model
 }
 
-// withoutSellers takes names of sellers and of the maker from the beginning of a path.
+// withoutSellers removes names of sellers and makers from the beginning of a path.
 func withoutSellers(model string) string {
 	for {
 		first, rest, ok := strings.Cut(model, "/")
@@ -95,7 +93,7 @@ func withoutSellers(model string) string {
 	}
 }
 
-// makes reports whether a model, or a path that ends with it, is one of a maker.
+// makes reports whether a model, or a path that ends with it, is from a maker.
 func makes(maker, path string) bool {
 	model := path[strings.LastIndexByte(path, '/')+1:]
 	for _, begin := range makers[maker] {
@@ -106,7 +104,7 @@ func makes(maker, path string) bool {
 	return false
 }
 
-// regionOf is a region of a seller, "" for one that stands for all.
+// regionOf returns the region of a seller, or "" if it means all regions.
 func regionOf(text string) string {
 	if text == "global" {
 		return ""

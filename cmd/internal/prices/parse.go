@@ -13,10 +13,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Error says which line of a table is wrong, and why.
+// Error reports an invalid line of a table.
 type Error struct {
 	Line   int    // from 1
-	Field  string // "" if the line is no JSON
+	Field  string // "" if the line is invalid JSON
 	Reason string
 }
 
@@ -34,13 +34,13 @@ type entry struct {
 	Unknown rawjson.Members `json:",unknown"`
 }
 
-// Parse reads a table: {"prices": [{"models": ["name", "name-*"], "from": "2026-03-01",
-// "upTo": 200000, "speed": "fast", "input": "1.25", "output": "10", "cacheRead": "0.125",
-// "cacheWrite": "1.25", "cacheWrite1h": "2", "webSearch": "10", "regions": {"us": "1.1"},
-// "tiers": {"batch": "0.5"}, "source": "where", "checked": "2026-03-02"}]}. Prices are USD
-// for a million tokens, or for a thousand searches; regions and tiers are factors.
-// Models, input and output are required. An entry without a source has the given one. An
-// invalid table is an *Error: no member is ignored.
+// Parse reads a table: {"prices": [{"models": ["name", "name-*"], "from": "2026-03-01", "upTo": 200000, "speed":
+// "fast", "input": "1.25", "output": "10", "cacheRead": "0.125", "cacheWrite": "1.25", "cacheWrite1h": "2",
+// "webSearch": "10", "regions": {"us": "1.1"}, "tiers": {"batch": "0.5"}, "source": "where", "checked":
+// "2026-03-02"}]}.
+//
+// Prices are USD for a million tokens, or for a thousand searches. Regions and tiers are factors. Models, input and
+// output are required. An entry without a source gets the given one. Unknown members are errors. All errors are *Error.
 func Parse(data []byte, source string) (Table, error) {
 	members, err := rawjson.Object(data)
 	if err != nil {
@@ -60,7 +60,7 @@ func Parse(data []byte, source string) (Table, error) {
 		at += bytes.Index(data[at:], raw)
 		e, err := readEntry(raw, source)
 		if err != nil {
-			return Table{}, errorAt(data, at+placeIn(raw, err), err)
+			return Table{}, errorAt(data, at+offsetIn(raw, err), err)
 		}
 		layer = append(layer, e)
 		at += len(raw)
@@ -146,9 +146,8 @@ func checkAmount(member string, a events.Amount) error {
 	return nil
 }
 
-// placeIn returns where in an entry the member is that an error names, 0 if it is not
-// there or none is named.
-func placeIn(raw []byte, err error) int {
+// offsetIn returns the offset within an entry of the member that an error names, or 0.
+func offsetIn(raw []byte, err error) int {
 	f, ok := errors.AsType[*rawjson.FieldError](err)
 	if !ok || f.Path == "" {
 		return 0
@@ -157,7 +156,7 @@ func placeIn(raw []byte, err error) int {
 	return max(0, bytes.Index(raw, rawjson.AppendString(nil, name)))
 }
 
-// errorAt makes an *Error of what is wrong with the text behind a place of the data.
+// errorAt converts an error about the text at an offset of the data to an *Error.
 func errorAt(data []byte, at int, err error) error {
 	if s, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		return &Error{lineOf(data, at+int(s.Offset)), "", s.Reason}

@@ -1,9 +1,8 @@
-// Package prices turns tokens into what they cost at list prices. A price is that of a
-// model from a day on; tokens of a model that no table knows have no cost, which is not
-// zero. Discounts and what a contract says are in no table: a figure of this package is
-// computed, and is never to be added to one that somebody reported.
+// Package prices computes the cost of tokens at list prices. A price belongs to a model and is valid from a day on.
+// Tokens of an unknown model have no cost, which differs from a cost of zero. Discounts and contract prices are in no
+// table, so a computed cost must never be added to a reported one.
 //
-// The package is pure: it knows bytes, no files and no clock.
+// The package is pure: it reads bytes, and uses neither files nor a clock.
 package prices
 
 import (
@@ -16,28 +15,27 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Table is prices of models. The zero Table knows none.
+// Table is a table of prices by model. The zero Table is empty.
 type Table struct {
-	layers [][]edition // the first that knows a model by a day counts
+	layers [][]edition // the first layer with a price for a model and a day applies
 }
 
-// edition is what some models cost from a day on.
+// edition is a price with the models that it applies to.
 type edition struct {
-	models []string // names, in which * stands for any text
+	models []string // names; * matches any text
 	price  Price
 }
 
-// Price is a row of a table: what a million tokens of each class cost in USD, "" where that
-// is not known.
+// Price is a row of a table: USD for a million tokens of each class. "" means that a price is unknown.
 type Price struct {
-	Source       string                   `json:"source"`                 // address of the page that states the price
-	Checked      string                   `json:"checked,omitempty"`      // day on which somebody read that page; "" if unknown
-	From         string                   `json:"from,omitempty"`         // first day of validity, such as 2026-03-01; "" if the price was never another
-	UpTo         int64                    `json:"upTo,omitempty"`         // tokens in the longest prompt at this price; 0: no limit
-	Speed        string                   `json:"speed,omitempty"`        // "": standard
-	Input        events.Amount            `json:"input"`                  // of tokens that were not cached
-	Output       events.Amount            `json:"output"`                 // includes reasoning
-	CacheRead    events.Amount            `json:"cacheRead,omitempty"`    //
+	Source       string                   `json:"source"`            // page or file that states the price
+	Checked      string                   `json:"checked,omitempty"` // day on which the source was read; "" if unknown
+	From         string                   `json:"from,omitempty"`    // first day of validity, such as 2026-03-01; "": always valid
+	UpTo         int64                    `json:"upTo,omitempty"`    // tokens in the longest prompt at this price; 0: no limit
+	Speed        string                   `json:"speed,omitempty"`   // "": standard
+	Input        events.Amount            `json:"input"`
+	Output       events.Amount            `json:"output"`
+	CacheRead    events.Amount            `json:"cacheRead,omitempty"`
 	CacheWrite   events.Amount            `json:"cacheWrite,omitempty"`   // kept for five minutes
 	CacheWrite1h events.Amount            `json:"cacheWrite1h,omitempty"` // kept for an hour
 	WebSearch    events.Amount            `json:"webSearch,omitempty"`    // of a thousand searches
@@ -48,22 +46,21 @@ type Price struct {
 //go:embed builtin.json
 var builtin []byte
 
-// Builtin returns the table that the program comes with.
+// Builtin returns the table that is compiled into the program.
 var Builtin = sync.OnceValue(func() Table {
 	t, err := Parse(builtin, "built in")
 	if err != nil {
-		panic(fmt.Sprintf("prices: the built-in table: %v", err)) // a test reads it
+		panic(fmt.Sprintf("prices: the built-in table: %v", err)) // a test parses the table
 	}
 	return t
 })
 
-// Before returns a table that asks this one first, and the other one about what this one
-// does not know.
+// Before returns a table in which entries of t take precedence over those of other.
 func (t Table) Before(other Table) Table {
 	return Table{append(t.layers[:len(t.layers):len(t.layers)], other.layers...)}
 }
 
-// Usage is what a model was used for.
+// Usage is a use of a model.
 type Usage struct {
 	Model  string
 	Day    string // such as 2026-03-01
@@ -71,23 +68,23 @@ type Usage struct {
 	Terms  events.Terms
 }
 
-// prompt is how many tokens were sent, with what is cached.
+// prompt returns the number of tokens in the prompt, cached tokens included.
 func (u Usage) prompt() int64 { return u.Tokens.Total() - u.Tokens.Output }
 
-// Cost is what a usage costs at list prices.
+// Cost is the cost of a usage at list prices.
 type Cost struct {
-	USD   events.Amount // of the parts that have a price; "": none has
-	Part  bool          // other parts have no price, so that the whole costs more than USD
-	Price *Price        // that was used, nil if the table has no row for the usage
+	USD   events.Amount // sum of the parts with a price; "" if there are none
+	Part  bool          // other parts have no price, so the whole costs more than USD
+	Price *Price        // price that was used; nil if the table has none for the usage
 }
 
-// Model is the part of a table that is about one model.
+// Model is the part of a table that applies to one model.
 type Model struct {
 	name   name
 	layers [][]edition
 }
 
-// Model returns the prices of a model, under any name under which it is sold.
+// Model returns the prices of a model, under any name that sellers use for it.
 func (t Table) Model(model string) Model {
 	m := Model{name: nameOf(model)}
 	for _, layer := range t.layers {
@@ -102,10 +99,10 @@ func (t Table) Model(model string) Model {
 	return m
 }
 
-// Cost returns what a usage costs.
+// Cost returns the cost of a usage.
 func (t Table) Cost(u Usage) Cost { return t.Model(u.Model).Cost(u) }
 
-// Cost returns what a usage of the model costs.
+// Cost returns the cost of a usage of the model.
 func (m Model) Cost(u Usage) Cost {
 	for _, layer := range m.layers {
 		if newest := newestOf(layer, m.name, u); newest != nil {
@@ -119,8 +116,8 @@ func (m Model) Cost(u Usage) Cost {
 	return Cost{}
 }
 
-// newestOf returns an edition that holds for a model on a day, at a speed: of those that
-// name the model most closely the newest, in any of its tiers.
+// newestOf returns the edition for a model on a day, at a speed: among the editions with the closest name the newest,
+// in any of its tiers.
 func newestOf(layer []edition, n name, u Usage) *edition {
 	var best *edition
 	for i := range layer {
@@ -136,8 +133,8 @@ func newestOf(layer []edition, n name, u Usage) *edition {
 	return best
 }
 
-// tierOf returns the price for a prompt among the editions that begin on the same day:
-// that with the lowest bound which the prompt does not exceed; nil if all are exceeded.
+// tierOf returns the price for a prompt among the editions that begin on the same day: that with the lowest limit that
+// the prompt does not exceed. It returns nil if the prompt exceeds all limits.
 func tierOf(layer []edition, newest *edition, n name, prompt int64) *Price {
 	var price *Price
 	for i := range layer {
@@ -152,8 +149,8 @@ func tierOf(layer []edition, newest *edition, n name, prompt int64) *Price {
 	return price
 }
 
-// closeness is how many letters of a model's name the edition gives, -1 if it is for
-// other models.
+// closeness returns how many characters of a model's name the edition matches literally, or -1 if it is for other
+// models.
 func (e *edition) closeness(n name) int {
 	best := -1
 	for _, pattern := range e.models {
@@ -166,7 +163,7 @@ func (e *edition) closeness(n name) int {
 	return best
 }
 
-// matches reports whether a name is like a pattern, in which * stands for any text.
+// matches reports whether a name matches a pattern, in which * matches any text.
 func matches(pattern, name string) bool {
 	first, rest, open := strings.Cut(pattern, "*")
 	name, ok := strings.CutPrefix(name, first)
@@ -183,7 +180,7 @@ func matches(pattern, name string) bool {
 	return strings.HasSuffix(name, last)
 }
 
-// cost sums the parts of a usage, exactly. named is the region that the model's name states.
+// cost sums the cost of the parts of a usage, without rounding. named is the region in the model's name.
 func (p *Price) cost(u Usage, named string) Cost {
 	c := Cost{Price: p}
 	factor, ok := p.factor(u.Terms, named)
@@ -209,10 +206,10 @@ func (p *Price) cost(u Usage, named string) Cost {
 	return c
 }
 
-// part is a part of a usage that has a price of its own.
+// part is a part of a usage with its own price.
 type part struct {
 	n      int64
-	per    int64 // the price is of so many
+	per    int64 // number of units that the price is for
 	price  events.Amount
 	tokens bool
 }
@@ -234,8 +231,8 @@ const (
 	million  = 1_000_000
 )
 
-// factor is by how much the region and the tier of service change the price of tokens. It
-// is false if that is not known.
+// factor returns the factor of token prices for the region and the tier of service. It returns false if the factor is
+// unknown.
 func (p *Price) factor(t events.Terms, named string) (*big.Rat, bool) {
 	factor, region := big.NewRat(1, 1), t.Region
 	if region == "" {

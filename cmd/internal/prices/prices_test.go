@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Each figure is what the named row of a maker's page, or of a report of it, says, and what
-// follows from that by hand.
+// Each figure comes from the named row of a maker's page, or of a report about it, and was computed by hand.
 func TestBuiltin(t *testing.T) { t.Run("B-13 B-14 list prices of the makers", listPrices) }
 
 func listPrices(t *testing.T) {
@@ -24,20 +23,20 @@ func listPrices(t *testing.T) {
 		model, day string
 		tokens     events.Tokens
 		terms      events.Terms
-		want       string // "": not known; with > in front if a part has no price
+		want       string // "" if unknown; > in front if a part has no price
 	}{
 		// 3 and 15 USD for a million; 0.30 read from the cache, 3.75 written to it.
 		{"claude-sonnet-4-5-20250929", "2025-10-01", events.Tokens{Input: 100_000}, events.Terms{}, "0.3"},
 		{"claude-sonnet-4-5-20250929", "2025-10-01", events.Tokens{Output: 2_000}, events.Terms{}, "0.03"},
 		{"claude-sonnet-4-5", "2026-01-01", events.Tokens{Input: 12, Output: 345, Reasoning: 300, CacheRead: 6789, CacheWrite: 101}, events.Terms{}, "0.00762645"},
-		{"claude-sonnet-4-5", "2025-09-28", events.Tokens{Input: 1}, events.Terms{}, ""}, // before there was a price
+		{"claude-sonnet-4-5", "2025-09-28", events.Tokens{Input: 1}, events.Terms{}, ""}, // before the first price
 		{"claude-opus-4-1", "2026-01-01", events.Tokens{Output: 10}, events.Terms{}, "0.00075"},
 		{"claude-opus-4-5", "2026-01-01", events.Tokens{Output: 10}, events.Terms{}, "0.00025"},
-		// B-13: what is kept for an hour costs twice the input, the rest 1.25 times.
+		// B-13: tokens cached for an hour cost twice the input price, other cached tokens 1.25 times.
 		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{CacheWrite: 1_000_000}, hour(1_000_000), "6"},
 		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{CacheWrite: 1_000_000}, hour(400_000), "4.65"},
-		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{CacheWrite: 1_000_000}, hour(9_000_000), "6"}, // no more than was written
-		// B-14: a longer prompt costs more, and so does what is answered to it.
+		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{CacheWrite: 1_000_000}, hour(9_000_000), "6"}, // no more than were written
+		// B-14: a longer prompt costs more, and so does its response.
 		{"claude-sonnet-4-5", "2025-10-02", events.Tokens{Input: 1_000, Output: 2_000, CacheRead: 250_000}, events.Terms{}, "0.201"},
 		{"claude-sonnet-4-6", "2026-03-12", events.Tokens{Input: 200_001}, events.Terms{}, "1.200006"},
 		{"claude-sonnet-4-6", "2026-03-13", events.Tokens{Input: 200_001}, events.Terms{}, "0.600003"},
@@ -45,7 +44,7 @@ func listPrices(t *testing.T) {
 		{"claude-haiku-5-5", "2026-11-01", events.Tokens{Input: 90_001, CacheWrite: 10_000, Output: 1_000_000}, events.Terms{}, "2.5512505"},
 		{"gpt-5.4", "2026-06-01", events.Tokens{Input: 272_000}, events.Terms{}, "0.68"},
 		{"gpt-5.4", "2026-06-01", events.Tokens{Input: 272_001}, events.Terms{}, "1.360005"},
-		{"gpt-5.6-luna", "2026-08-15", events.Tokens{Input: 272_001}, events.Terms{}, ""}, // the reports do not agree
+		{"gpt-5.6-luna", "2026-08-15", events.Tokens{Input: 272_001}, events.Terms{}, ""}, // reports disagree
 		// A price changes on a day.
 		{"claude-sonnet-5-5", "2026-10-06", events.Tokens{CacheRead: 1_000_000}, events.Terms{}, "0.2"},
 		{"claude-sonnet-5-5", "2026-10-07", events.Tokens{CacheRead: 1_000_000}, events.Terms{}, "0.1"},
@@ -57,7 +56,7 @@ func listPrices(t *testing.T) {
 		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000, Output: 1_000, CacheRead: 10_000}, fast, "0.21"},
 		{"claude-opus-4-8", "2026-08-01", events.Tokens{Input: 1_000, Output: 1_000, CacheRead: 10_000}, fast, "0.07"},
 		{"claude-opus-4-8", "2026-08-01", events.Tokens{Input: 1_000, Output: 1_000, CacheRead: 10_000}, events.Terms{}, "0.035"},
-		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{Input: 1_000}, fast, ""}, // is not sold so
+		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{Input: 1_000}, fast, ""}, // not sold at this speed
 		{"claude-opus-4-8", "2026-08-01", events.Tokens{Input: 1_000}, events.Terms{Speed: "ludicrous"}, ""},
 		// Region and tier of service.
 		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000_000}, events.Terms{Region: "us"}, "5.5"},
@@ -70,10 +69,10 @@ func listPrices(t *testing.T) {
 		{"claude-sonnet-4-6", "2026-08-01", events.Tokens{Input: 1_000}, events.Terms{Searches: 1, Tier: "batch"}, "0.0115"},
 		{"claude-opus-4-6", "2026-08-01", events.Tokens{Input: 1_000}, events.Terms{Searches: 1, Tier: "priority"}, ">0.01"},
 		{"gpt-5", "2026-08-01", events.Tokens{Input: 1_000}, events.Terms{Searches: 1}, ">0.00125"},
-		// What is written to the cache has a price of its own since GPT-5.6.
+		// Since GPT-5.6, tokens written to the cache have their own price.
 		{"gpt-5.6-terra", "2026-08-01", events.Tokens{Input: 2_318, Output: 251, CacheRead: 20_000, CacheWrite: 1_000}, events.Terms{}, "0.014148"},
 		{"gpt-5.4", "2026-08-01", events.Tokens{Input: 1_000, CacheWrite: 1}, events.Terms{}, ">0.0025"},
-		{"gpt-5.4", "2026-08-01", events.Tokens{CacheWrite: 1}, events.Terms{}, ""}, // no part is known
+		{"gpt-5.4", "2026-08-01", events.Tokens{CacheWrite: 1}, events.Terms{}, ""}, // no part has a known price
 		{"gpt-5.4-mini", "2026-06-01", events.Tokens{Input: 1_000_000, Output: 1_000_000, CacheRead: 1_000_000}, events.Terms{}, "5.325"},
 		{"gemini-2.5-pro", "2026-06-22", events.Tokens{Input: 3_500, Output: 600, CacheRead: 18_000}, events.Terms{}, "0.012625"},
 		{"gemini-2.5-pro", "2026-01-01", events.Tokens{Input: 1_000, CacheRead: 1}, events.Terms{}, ">0.00125"},
@@ -97,8 +96,7 @@ func spell(c Cost) string {
 	return string(c.USD)
 }
 
-// B-14: a model is sold under several names, and a name that begins like one of these is
-// another model.
+// B-14: sellers use several names for a model. A name that merely begins like one of these is another model.
 func TestNames(t *testing.T) { t.Run("B-14 names under which a model is sold", soldNames) }
 
 func soldNames(t *testing.T) {
@@ -130,8 +128,8 @@ func soldNames(t *testing.T) {
 	}
 }
 
-// Each row of the table is found under each of its names, on its first day, and says where it
-// is from: a row that another one hides is a mistake.
+// Each row of the table is found under each of its names, on its first day, and states its source. A row that another
+// one hides is a mistake.
 func TestBuiltinRows(t *testing.T) {
 	for _, e := range Builtin().layers[0] {
 		for _, model := range e.models {
@@ -158,7 +156,7 @@ func table(t *testing.T, entries string) Table {
 	return got
 }
 
-// What a user says of a model counts before what the program knows, from its day on.
+// A user's price takes precedence over the built-in one, from its first day on.
 func TestBefore(t *testing.T) {
 	mine := table(t, `{"models": ["claude-opus-4-5"], "from": "2026-03-01", "input": "1", "output": "2"}, {"models": ["local-*"], "input": "0", "output": "0"}`)
 	both := mine.Before(Builtin())
@@ -184,8 +182,7 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// A user's table has all members that the program's has, and those of earlier versions mean
-// what they meant.
+// A user's table has the same members as the built-in one. Members of earlier versions keep their meaning.
 func TestMembers(t *testing.T) {
 	old := table(t, `{"models": ["m"], "upTo": 10, "input": "1", "output": "2", "cacheRead": "0.1", "cacheWrite": "3"}`)
 	if got := spell(old.Cost(Usage{Model: "m", Day: "2026-01-01", Tokens: events.Tokens{CacheWrite: 10}})); got != "0.00003" {
@@ -209,7 +206,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// The entry that names a model most closely counts, whatever the order.
+// The entry with the closest name applies, in any order of entries.
 func TestCloseness(t *testing.T) {
 	for _, list := range []string{
 		`{"models": ["*"], "input": "1", "output": "1"}, {"models": ["a-*"], "input": "2", "output": "1"}, {"models": ["a-b"], "input": "3", "output": "1"}`,
@@ -237,8 +234,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// What tokens cost together is what they cost one by one, and never more without the parts
-// that have no price.
+// The cost of several classes of tokens is the sum of their costs. It is never higher if parts have no price.
 func TestSumsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.Int64Range(0, 1<<53)
@@ -289,7 +285,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Whatever is read is refused in a line that is there, or answers without a fault.
+// For any input, Parse returns an error at an existing line, or a table that computes without a fault.
 func FuzzParse(f *testing.F) {
 	f.Add(builtin)
 	f.Add([]byte(`{"prices": [{"models": ["a*b", "*"], "from": "2026-01-01", "upTo": 7, "input": "1", "output": "0.5", "cacheRead": "0", "cacheWrite": "2", "speed": "fast", "regions": {"us": "1.1"}}]}`))

@@ -1,5 +1,5 @@
-// Package spend sums costs: what makers reported, and what tokens cost at list prices. It
-// has the words in which every command says so.
+// Package spend adds up costs: reported costs, and costs of tokens at list prices. It also has the words in which
+// commands print them.
 package spend
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Prices returns what models cost: what the user's file says, and for other models what
-// the program knows. getenv is os.Getenv but for tests.
+// Prices returns the table of prices: the user's file takes precedence over the built-in prices. getenv is os.Getenv
+// except in tests.
 func Prices(getenv func(string) string) (prices.Table, error) {
 	path := config.PricesFile(getenv)
 	if path == "" {
@@ -38,18 +38,18 @@ func Prices(getenv func(string) string) (prices.Table, error) {
 	return own.Before(prices.Builtin()), err
 }
 
-// Sum is a sum of costs as it is printed with -o json.
+// Sum is a sum of costs, as commands print it with -o json.
 type Sum struct {
-	USD      events.Amount `json:"usd,omitempty"` // what the events say, whoever computed it; absent: none says an amount
+	USD      events.Amount `json:"usd,omitempty"` // sum of amounts in events, reported or computed; absent if no event has an amount
 	Tokens   events.Tokens `json:"tokens"`
 	Events   int           `json:"events"`
-	Reported events.Amount `json:"reported,omitempty"` // USD that a maker reported; absent: none did
-	Computed events.Amount `json:"computed,omitempty"` // USD from tokens: by who wrote the event, else at list prices; absent: none
-	Partial  int           `json:"partial,omitempty"`  // events of which computed has a part only, as another part has no known price
-	Unknown  int           `json:"unknown,omitempty"`  // events that cost nobody knows what
+	Reported events.Amount `json:"reported,omitempty"` // USD reported by the maker; absent if nothing was reported
+	Computed events.Amount `json:"computed,omitempty"` // USD computed from tokens, by the writer of the event or else at list prices; absent if nothing was computed
+	Partial  int           `json:"partial,omitempty"`  // events of which Computed has only a part, because another part has no known price
+	Unknown  int           `json:"unknown,omitempty"`  // events of unknown cost
 }
 
-// Known is all that is known to be spent: what was reported and what was computed.
+// Known returns the known amount: reported plus computed.
 func (s Sum) Known() *big.Rat {
 	sum := new(big.Rat)
 	for _, amount := range []events.Amount{s.Reported, s.Computed} {
@@ -60,22 +60,22 @@ func (s Sum) Known() *big.Rat {
 	return sum
 }
 
-// Told is a sum of what turns say that responses took.
+// Told is a sum of tokens that turns mention and no cost event does.
 type Told struct {
 	Responses int           `json:"responses"`
 	Tokens    events.Tokens `json:"tokens"`
-	Computed  events.Amount `json:"computed,omitempty"` // USD at list prices; absent: none is known
-	Partial   int           `json:"partial,omitempty"`  // responses of which computed has a part only
+	Computed  events.Amount `json:"computed,omitempty"` // USD at list prices; absent if no price is known
+	Partial   int           `json:"partial,omitempty"`  // responses of which Computed has only a part
 	Unknown   int           `json:"unknown,omitempty"`  // responses without a known price
 }
 
-// Sums adds up costs, and apart from them what turns tell, by keys.
+// Sums adds up costs by key, and separately the tokens that turns mention.
 type Sums struct {
 	table              prices.Table
 	models             map[string]prices.Model
 	costs              projector.Totals[string]
 	reported, computed projector.Totals[string]
-	said               map[string]int // costs that say an amount
+	said               map[string]int // costs with an amount
 	partial, unknown   map[string]int
 	told, toldComputed projector.Totals[string]
 	toldPartial        map[string]int
@@ -83,22 +83,22 @@ type Sums struct {
 	used               map[used]bool
 }
 
-// used is a row of a table of prices, and a model that it was used for.
+// used is a price, and a model that it was used for.
 type used struct {
 	model string
 	row   *prices.Price
 }
 
-// New returns sums that compute at the prices of a table.
+// New returns empty sums, which compute at the prices of a table.
 func New(t prices.Table) *Sums {
 	return &Sums{table: t, models: make(map[string]prices.Model), said: make(map[string]int), partial: make(map[string]int), unknown: make(map[string]int),
 		toldPartial: make(map[string]int), toldUnknown: make(map[string]int), used: make(map[used]bool)}
 }
 
-// Keys lists the keys under which costs were added.
+// Keys lists the keys that have costs.
 func (s *Sums) Keys() []string { return s.costs.Keys() }
 
-// Add counts a cost, or what a turn tells, under a key.
+// Add adds a cost, or tokens that a turn mentions, under a key.
 func (s *Sums) Add(key string, u catalog.Usage) {
 	if u.Source == catalog.InTurn {
 		s.told.AddTotal(key, projector.Total{Tokens: u.Tokens, Events: 1})
@@ -119,12 +119,12 @@ func (s *Sums) Add(key string, u catalog.Usage) {
 	}
 }
 
-// AddCost counts a cost of a session under a key.
+// AddCost adds a cost of a session under a key.
 func (s *Sums) AddCost(key string, c projector.Cost) {
 	s.Add(key, catalog.Usage{Source: c.Source, Day: c.Day(), Model: c.Model, USD: c.USD, Tokens: c.Tokens, Terms: c.Terms})
 }
 
-// compute counts what tokens cost at list prices, or that nobody knows.
+// compute adds the cost of tokens at list prices, or counts it as unknown.
 func (s *Sums) compute(key string, u catalog.Usage, into *projector.Totals[string], partial, unknown map[string]int) {
 	m, ok := s.models[u.Model]
 	if !ok {
@@ -143,18 +143,18 @@ func (s *Sums) compute(key string, u catalog.Usage, into *projector.Totals[strin
 	s.used[used{u.Model, c.Price}] = true
 }
 
-// Of is the sum of the costs under a key.
+// Of returns the sum of the costs under a key.
 func (s *Sums) Of(key string) Sum {
 	t := s.costs.Of(key)
 	sum := Sum{USD: t.USD, Tokens: t.Tokens, Events: t.Events, Reported: known(s.reported.Of(key)), Computed: known(s.computed.Of(key)),
 		Partial: s.partial[key], Unknown: s.unknown[key]}
 	if t.Events > 0 && s.said[key] == 0 {
-		sum.USD = "" // unknown does not look free
+		sum.USD = "" // an unknown cost must not look like no cost
 	}
 	return sum
 }
 
-// ToldOf is the sum of what turns tell under a key, nil if they tell nothing.
+// ToldOf returns the sum of tokens that turns mention under a key, or nil.
 func (s *Sums) ToldOf(key string) *Told {
 	t := s.told.Of(key)
 	if t.Events == 0 {
@@ -163,7 +163,7 @@ func (s *Sums) ToldOf(key string) *Told {
 	return &Told{t.Events, t.Tokens, known(s.toldComputed.Of(key)), s.toldPartial[key], s.toldUnknown[key]}
 }
 
-// known is the amount of a sum, "" if nothing is in it.
+// known returns the amount of a sum, or "" if the sum is empty.
 func known(t projector.Total) events.Amount {
 	if t.Events == 0 {
 		return ""
@@ -171,13 +171,13 @@ func known(t projector.Total) events.Amount {
 	return t.USD
 }
 
-// Used is a row of the table of prices with which something was computed.
+// Used is a price that was used, with the model.
 type Used struct {
 	Model string `json:"model"`
 	prices.Price
 }
 
-// Prices lists the rows that were used, by model.
+// Prices lists the prices that were used, by model.
 func (s *Sums) Prices() []Used {
 	var list []Used
 	for u := range s.used {

@@ -23,7 +23,7 @@ func priced(t *testing.T) prices.Table {
 	return table
 }
 
-// What turns tell is in no sum of costs, and what is computed in none of what was reported.
+// Tokens that turns mention are not part of any cost, and computed amounts are not part of reported ones.
 func TestSumsStayApart(t *testing.T) {
 	table := priced(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -31,7 +31,7 @@ func TestSumsStayApart(t *testing.T) {
 		var usd, reported, computed, told big.Rat
 		var tokens, toldTokens int64
 		unknown, toldUnknown, costs, priced := 0, 0, 0, 0
-		million := events.Tokens{Input: 1_000_000} // one USD, if the model has a price
+		million := events.Tokens{Input: 1_000_000} // costs one USD if the model has a price
 		for range rapid.IntRange(0, 20).Draw(t, "rows") {
 			u := catalog.Usage{Day: "2026-01-01", Tokens: million,
 				Model:  rapid.SampledFrom([]string{"m", "other"}).Draw(t, "model"),
@@ -79,7 +79,7 @@ func TestSumsStayApart(t *testing.T) {
 	})
 }
 
-// usdOf is what the events say; nothing, if there are some and none says an amount.
+// usdOf returns the sum of the amounts in events, or "" if there are events and none has an amount.
 func usdOf(usd *big.Rat, costs, said int) events.Amount {
 	if costs > 0 && said == 0 {
 		return ""
@@ -87,7 +87,7 @@ func usdOf(usd *big.Rat, costs, said int) events.Amount {
 	return events.AmountOf(usd)
 }
 
-// equals reports whether a sum is that amount; one of nothing is not said at all.
+// equals reports whether a sum equals an amount; an empty sum must be absent.
 func equals(got events.Amount, want *big.Rat) bool {
 	if want.Sign() == 0 {
 		return got == ""
@@ -101,7 +101,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("%q is %q, want %q", usd, got, want)
 		}
 	}
-	// B-14: the known part of what has a part without a price is a bound, so it is rounded down.
+	// B-14: if a part has no price, the rest is a lower bound, so it is rounded down.
 	for usd, want := range map[events.Amount]string{"0": ">0", "0.00419999": ">0.0041", "0.0042": ">0.0042", "0.00005": ">0.00005", "1.5": ">1.5"} {
 		if got := (Sum{Computed: usd, Partial: 1}).ComputedText(); got != want {
 			t.Errorf("a part, %q, is %q, want %q", usd, got, want)
@@ -131,7 +131,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// B-16: each mark that occurs in an amount is explained once, and none that does not.
+// B-16: each mark in an amount is explained once, and no other mark is.
 func TestLegend(t *testing.T) { t.Run("B-16 marks are explained where they occur", marksExplained) }
 
 func marksExplained(t *testing.T) {
@@ -156,8 +156,7 @@ func marksExplained(t *testing.T) {
 	}
 }
 
-// B-14: what has a part without a price is in every sum, as a bound; B-15: what is not known is
-// not zero.
+// B-14: a cost with a part of unknown price is a lower bound in every sum. B-15: an unknown cost is not zero.
 func TestPartsAndUnknown(t *testing.T) { t.Run("B-15 what is not known is not zero", partsAndUnknown) }
 
 func partsAndUnknown(t *testing.T) {
@@ -181,7 +180,7 @@ func partsAndUnknown(t *testing.T) {
 	}
 }
 
-// Without a file of the user's the built-in prices count; one that cannot be read is an error.
+// Without a user's file the built-in prices apply. A file that cannot be read is an error.
 func TestPricesOf(t *testing.T) {
 	home := t.TempDir()
 	env := func(name string) string { return map[string]string{"XDG_CONFIG_HOME": home}[name] }

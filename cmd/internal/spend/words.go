@@ -12,17 +12,16 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// USD is the reported part of a sum in a table: a dash where none is.
+// ReportedText returns the reported part of a sum for a table, or a dash.
 func (s Sum) ReportedText() string { return Dashed(s.Reported) }
 
-// ComputedText is the computed part of a sum in a table.
+// ComputedText returns the computed part of a sum for a table.
 func (s Sum) ComputedText() string { return computed(s.Computed, s.Partial) }
 
-// ComputedText is the same of what turns tell.
+// ComputedText returns the computed cost for a table.
 func (t Told) ComputedText() string { return computed(t.Computed, t.Partial) }
 
-// Text is a sum in one cell: what is unknown does not look free. A dash is that nothing was
-// spent.
+// Text returns a sum for one cell of a table. An unknown part is marked. A dash means that nothing was spent.
 func (s Sum) Text() string {
 	var parts []string
 	if r, ok := s.Reported.Rat(); ok && r.Sign() != 0 {
@@ -37,7 +36,7 @@ func (s Sum) Text() string {
 	return cmp.Or(strings.Join(parts, "+"), "-")
 }
 
-// Words is a sum in words, for each part of it.
+// Words returns a sum as text, one element for each part.
 func (s Sum) Words() (list []string) {
 	if s.Reported != "" {
 		list = append(list, cmp.Or(string(s.Reported), "0")+" USD, reported")
@@ -55,10 +54,10 @@ func (s Sum) Words() (list []string) {
 	return list
 }
 
-// Dashed is an amount in a table: a dash where it is not known.
+// Dashed returns an amount for a table: a dash if it is unknown.
 func Dashed(usd events.Amount) string { return cmp.Or(Rounded(usd), "-") }
 
-// Rounded is an amount to six places, or as it is if it has no more.
+// Rounded returns an amount with at most six decimals.
 func Rounded(usd events.Amount) string {
 	const places = 6
 	_, behind, _ := strings.Cut(string(usd), ".")
@@ -72,8 +71,8 @@ func Rounded(usd events.Amount) string {
 	return strings.TrimRight(strings.TrimRight(r.FloatString(places), "0"), ".")
 }
 
-// computed is a computed amount in a table, to four places; with > if a part of it has no
-// known price, rounded down then.
+// computed returns a computed amount for a table, with four decimals. If a part has no known price, the amount begins
+// with > and is rounded down.
 func computed(usd events.Amount, partial int) string {
 	r, ok := usd.Rat()
 	switch {
@@ -88,7 +87,7 @@ func computed(usd events.Amount, partial int) string {
 	return "~" + trimmed(r.FloatString(4))
 }
 
-// floor is an amount to four places, rounded down; one that is smaller is as it is.
+// floor returns an amount rounded down to four decimals. A smaller amount is not rounded.
 func floor(r *big.Rat) string {
 	scaled := new(big.Rat).Mul(r, big.NewRat(10_000, 1))
 	whole := new(big.Int).Quo(scaled.Num(), scaled.Denom())
@@ -102,15 +101,15 @@ func trimmed(decimal string) string {
 	return strings.TrimSuffix(strings.TrimRight(decimal, "0"), ".")
 }
 
-// legend is what the marks in a table of costs mean.
+// legend explains the marks in a table of costs.
 var legend = []struct{ mark, meaning string }{
 	{"~", "computed from tokens at list prices (tally cost --prices)"},
 	{">", "at least: a part of it has no known price"},
 	{"?", "unknown: no price is known"},
 }
 
-// Legend prints what the marks mean that occur in cells, a line for each, but for those
-// that are said elsewhere.
+// Legend prints a line for each mark that occurs in the cells, except the marks in elsewhere, which are explained
+// elsewhere.
 func Legend(w io.Writer, rows [][]string, elsewhere string) {
 	for _, l := range legend {
 		if strings.Contains(elsewhere, l.mark) {
@@ -123,13 +122,13 @@ func Legend(w io.Writer, rows [][]string, elsewhere string) {
 	}
 }
 
-// isAmount reports whether a cell is an amount with a mark, and no text that has one.
+// isAmount reports whether a cell is an amount, as opposed to text with such a mark.
 func isAmount(cell string) bool {
 	cell = strings.TrimSpace(cell)
 	return cell != "" && strings.Trim(cell, "0123456789.+~<>?") == ""
 }
 
-// SayPrices prints where the prices are from, a line for each place.
+// SayPrices prints the sources of the prices, one line for each source.
 func SayPrices(w io.Writer, used []Used) {
 	models := make(map[string][]string)
 	var places []string
