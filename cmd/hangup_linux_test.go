@@ -213,11 +213,11 @@ func rereads(t *testing.T, ctx context.Context) {
 	// What is wrong changes nothing, and is said.
 	must(os.WriteFile(users, []byte("ann:secret\n"), 0o644))
 	must(os.Chmod(users, 0o644))
-	hangup("settings stay as they were: --users: " + users + ": others can read it")
+	hangup("settings were not reloaded: --users: " + users + ": others can read it")
 	must(bob.Flush())
 	must(os.Chmod(users, 0o600))
 	must(os.WriteFile(key, []byte("none"), 0o600))
-	hangup("settings stay as they were: --tls-cert")
+	hangup("settings were not reloaded: --tls-cert")
 	must(bob.Flush())
 	if !bytes.Equal(first, leafOf(t, f.listen)) {
 		t.Error("another certificate is served")
@@ -226,7 +226,7 @@ func rereads(t *testing.T, ctx context.Context) {
 	// Bob is gone, Ann has another password, the certificate is new.
 	must(testkit.WriteCertificate(cert, key))
 	must(os.WriteFile(users, []byte("ann:changed\ncy:new\ndee:same\n"), 0o600))
-	hangup("Users and certificates were read again.")
+	hangup("Users and certificates were reloaded.")
 	if bytes.Equal(first, leafOf(t, f.listen)) {
 		t.Error("the certificate is the old one")
 	}
@@ -254,10 +254,10 @@ func rereads(t *testing.T, ctx context.Context) {
 	settings := filepath.Join(f.store+"-home", "tally", "config.toml")
 	must(os.MkdirAll(filepath.Dir(settings), 0o700))
 	must(os.WriteFile(settings, []byte("[daemons]\nrun = [\"none such\"]\n"), 0o600))
-	hangup("settings stay as they were: ")
+	hangup("settings were not reloaded: ")
 	must(dee.Flush())
 	must(os.WriteFile(settings, []byte("[daemons]\nrun = [\"janitor\"]\n"), 0o600))
-	hangup("Settings, users and certificates were read again.")
+	hangup("Settings, users and certificates were reloaded.")
 	here := f.appender("here")
 	here.append()
 	here.close()

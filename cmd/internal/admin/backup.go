@@ -22,13 +22,13 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// backedUp is what backup prints with -o json.
+// backedUp is the JSON output of backup.
 type backedUp struct {
 	listedBackup
 	Directory    string `json:"directory"`
-	Removed      int    `json:"removed"`      // older backups
-	RemovedBytes int64  `json:"removedBytes"` // of what only they had
-	Personal     bool   `json:"personal"`     // the store has something personal, and so does the backup
+	Removed      int    `json:"removed"`      // number of older backups
+	RemovedBytes int64  `json:"removedBytes"` // bytes that only these used
+	Personal     bool   `json:"personal"`     // the backup contains the namespace _personal
 }
 
 // listedBackup is a backup in a list.
@@ -42,7 +42,7 @@ type listedBackup struct {
 	Bytes    int64            `json:"bytes"`
 	NewBytes int64            `json:"newBytes"`
 	Tally    string           `json:"tally,omitempty"`
-	Error    string           `json:"error,omitempty"` // why it cannot be read
+	Error    string           `json:"error,omitempty"` // why the backup cannot be read
 }
 
 func listedOf(m backup.Manifest) listedBackup {
@@ -60,26 +60,27 @@ type backer struct {
 func newBackup(a *cmdutil.App) *cobra.Command {
 	b := &backer{app: a}
 	cmd := &cobra.Command{
-		Use: "backup DIR", Short: "Copy the store to a folder of backups, also while it is written to", Args: cobra.ExactArgs(1),
-		Long: `Copy the store to a folder of backups, also while others append to it. A backup has
-everything that was acknowledged before it began, up to one record, and nothing
-after it. Each is whole by itself, and what an earlier one has is not copied again.
-Views and snapshots are not in it: they follow from the log. One that was stopped
-is not a backup; the next one goes on with what it has copied.
+		Use: "backup DIR", Short: "Copy the store to a folder of backups, while it is in use", Args: cobra.ExactArgs(1),
+		Long: `Copy the store to a folder of backups, while it is in use. A backup contains all
+events that were acknowledged before it began, up to one event, and none after it.
+Each backup is complete by itself, but content of earlier backups is not copied
+again. Views and snapshots are not included, because they can be rebuilt from the
+log. An interrupted backup does not count, and the next one reuses what it copied.
 
-It has the whole store, what is personal included (namespace _personal): keep it
-where nobody else reads it.
+A backup contains the whole store, personal settings included (namespace _personal):
+keep it where nobody else can read it.
 
---list lists the backups in a folder, --verify reads all of them and compares each
-content with its hash. --keep removes older ones. restore makes a store of one.`,
+--list lists the backups in a folder. --verify reads all backups and compares their
+content with its hashes. --keep removes older backups. To use a backup, see
+tally restore.`,
 		Example: cmdutil.Examples("tally backup /mnt/backups", "tally backup /mnt/backups --keep 30",
 			"tally backup --list /mnt/backups", "tally backup --verify /mnt/backups"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if b.list && b.verify {
-				return cli.Usagef("give one of --list and --verify")
+				return cli.Usagef("use either --list or --verify, not both")
 			}
 			if cmd.Flags().Changed("keep") && (b.keep < 1 || b.list || b.verify) {
-				return cli.Usagef("--keep %d: want a number from 1, and neither --list nor --verify", b.keep)
+				return cli.Usagef("--keep %d: want at least 1, without --list and --verify", b.keep)
 			}
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
@@ -95,9 +96,9 @@ content with its hash. --keep removes older ones. restore makes a store of one.`
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&b.list, "list", false, "list the backups in the folder instead")
-	f.BoolVar(&b.verify, "verify", false, "check the backups in the folder instead")
-	f.IntVar(&b.keep, "keep", 0, "then remove all but so many of the newest backups (default: none is removed)")
+	f.BoolVar(&b.list, "list", false, "list the backups in the folder")
+	f.BoolVar(&b.verify, "verify", false, "check the backups in the folder")
+	f.IntVar(&b.keep, "keep", 0, "after the backup, remove all but this number of backups (default: remove none)")
 	return cmd
 }
 
@@ -139,7 +140,7 @@ func (b *backer) run(ctx context.Context, dir string) error {
 	})
 }
 
-// take copies what is durable now, and removes what is older than asked for.
+// take copies the durable part of the log, and removes older backups if asked to.
 func (b *backer) take(ctx context.Context, w *backup.Writer, st *tally.Store, store string) (done backedUp, err error) {
 	image, err := embedded.ImageOf(store, func() (events.Offset, error) { return st.Log.Durable(ctx) })
 	if err != nil {
@@ -164,7 +165,7 @@ func (b *backer) take(ctx context.Context, w *backup.Writer, st *tally.Store, st
 	k, err := w.Keep(b.keep)
 	done.Removed, done.RemovedBytes = k.Backups, k.Bytes
 	if err != nil {
-		return done, fmt.Errorf("backup %s is complete, older ones are not removed: %w", m.Name, err)
+		return done, fmt.Errorf("backup %s is complete, but older backups were not removed: %w", m.Name, err)
 	}
 	return done, nil
 }
@@ -176,7 +177,7 @@ func (b *backer) report(done backedUp) error {
 	b.app.Say("Backed up everything up to %v as %s: %s, %s new.", done.Durable, done.Backup,
 		plain.Bytes(done.Bytes), plain.Bytes(done.NewBytes))
 	if done.Personal {
-		fmt.Fprintf(b.app.Err, "note: what is personal (namespace %s) is in it too\n", events.PersonalNamespace)
+		fmt.Fprintf(b.app.Err, "note: the backup contains personal settings (namespace %s)\n", events.PersonalNamespace)
 	}
 	if done.Removed > 0 {
 		b.app.Say("Removed %s, %s.", plain.Count(done.Removed, "older backup"), plain.Bytes(done.RemovedBytes))
@@ -184,27 +185,27 @@ func (b *backer) report(done backedUp) error {
 	return nil
 }
 
-// localStore returns the configuration of a store in a directory.
+// localStore returns the configuration, if the store is in a local directory.
 func localStore(a *cmdutil.App) (config.Config, error) {
 	c, err := a.Config()
 	switch {
 	case err != nil:
 		return c, err
 	case c.Backend == config.NATS:
-		return c, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("the store is on a NATS server: its files are there, and the server's own tools copy them"),
-			Hint: "Run this where the store's directory is, or, of a server that others run: nats stream backup TALLY_1 DIR."}
+		return c, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("the store is on a NATS server, and this command needs a local store directory"),
+			Hint: "Run it on the machine with the store directory. For a NATS server of its own, use: nats stream backup TALLY_1 DIR."}
 	case c.Backend == config.Memory:
-		return c, cli.Usagef("a store in memory has no files, and ends with the process")
+		return c, cli.Usagef("a store in memory has no files")
 	}
 	return c, nil
 }
 
-// apart refuses a folder of backups in a store, and a store in a folder of backups: one
-// would be gone with the other.
+// apart returns an error if the folder of backups is inside the store or the store inside the folder. Both could be
+// lost together.
 func apart(dir, store string) error {
 	a, b := resolved(dir), resolved(store)
 	if a == b || isBelow(a, b) || isBelow(b, a) {
-		return cli.Usagef("%s and the store %s are not apart: a backup belongs elsewhere, best on another disk", dir, store)
+		return cli.Usagef("%s and the store %s are inside one another: put backups elsewhere, best on another disk", dir, store)
 	}
 	return nil
 }
@@ -214,7 +215,7 @@ func isBelow(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// resolved follows the links of a path as far as it exists.
+// resolved resolves links in the part of a path that exists.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
 		return cmp.Or(real, path)
@@ -222,7 +223,7 @@ func resolved(path string) string {
 	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
 }
 
-// private makes a folder for this user alone.
+// private creates a folder that only this user can access.
 func private(dir string) error {
 	err := embedded.MakePrivate(dir)
 	if _, ok := errors.AsType[*embedded.ReadOnlyError](err); ok {
@@ -231,7 +232,7 @@ func private(dir string) error {
 	return err
 }
 
-// backupError gives errors of package backup their exit codes.
+// backupError adds exit codes and hints to errors of package backup.
 func backupError(err error) error {
 	code, hint := 0, ""
 	folder, notFolder := errors.AsType[*backup.NotFolderError](err)
@@ -252,8 +253,7 @@ func backupError(err error) error {
 	return &cli.CodeError{Code: code, Err: err, Hint: hint}
 }
 
-// listBackups prints the backups in a folder. One that cannot be read is among them, and
-// in the exit code.
+// listBackups lists the backups in a folder, including unreadable ones. Those also set the exit code.
 func listBackups(a *cmdutil.App, dir string) error {
 	list, err := backup.List(dir)
 	if err != nil {
@@ -279,7 +279,7 @@ func listBackups(a *cmdutil.App, dir string) error {
 
 func printBackups(a *cmdutil.App, dir string, items []listedBackup) error {
 	if len(items) == 0 {
-		fmt.Fprintf(a.Err, "no backup in %s was completed\n", plain.Printable(dir))
+		fmt.Fprintf(a.Err, "there is no complete backup in %s\n", plain.Printable(dir))
 		return nil
 	}
 	t := render.Table{Head: []string{"BACKUP", "DURABLE", "SIZE", "NEW", "STORE"}, Cut: []int{4}, Drop: []int{3, 1, 2}}
@@ -293,10 +293,10 @@ func printBackups(a *cmdutil.App, dir string, items []listedBackup) error {
 	return a.Table(t)
 }
 
-// oneLine makes text fit for a line of its own.
+// oneLine returns text on one line, without control characters.
 func oneLine(s string) string { return plain.Printable(strings.Join(strings.Fields(s), " ")) }
 
-// verifiedBackups is what backup --verify prints with -o json.
+// verifiedBackups is the JSON output of backup --verify.
 type verifiedBackups struct {
 	Backups     int             `json:"backups"`
 	Objects     int             `json:"objects"`
@@ -308,7 +308,7 @@ type verifiedBackups struct {
 type backupFinding struct {
 	File   string `json:"file"`
 	What   string `json:"what"`
-	Backup string `json:"backup"` // that needs it; one of them
+	Backup string `json:"backup"` // one of the backups that need the file
 }
 
 func verifyBackups(ctx context.Context, a *cmdutil.App, dir string) error {
@@ -346,7 +346,7 @@ func (v verifiedBackups) print(a *cmdutil.App) error {
 	}
 	err := a.Say("%s, %s, %s: %s", plain.Count(v.Backups, "backup"), plain.Count(v.Objects, "content"), plain.Bytes(v.Bytes), verdict)
 	if v.UnusedBytes > 0 {
-		fmt.Fprintf(a.Err, "%s are of no backup: of one that was stopped, say; --keep removes them\n", plain.Bytes(v.UnusedBytes))
+		fmt.Fprintf(a.Err, "%s belong to no backup, for example to an interrupted one; --keep removes them\n", plain.Bytes(v.UnusedBytes))
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-// Package admin has the verbs that export, back up, check, configure and serve a store.
+// Package admin has the commands that export, back up, check, configure and serve a store.
 package admin
 
 import (

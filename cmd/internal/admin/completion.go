@@ -19,9 +19,8 @@ import (
 	"github.com/tallylog/tally/internal/render"
 )
 
-// The scripts ask this program what fits, and hand the words of the line to it as they
-// are. Those that cobra has let the shell evaluate the line once more: an id of the kind
-// $(rm x) on it would be run by a press of Tab.
+// The scripts ask this program for completions, and pass the words of the line unchanged. Cobra's own scripts let the
+// shell evaluate the line again, so an id such as $(rm x) on the line would run when the user presses Tab.
 //
 //go:embed shells
 var shells embed.FS
@@ -31,16 +30,16 @@ var shellNames = []string{"bash", "zsh", "fish"}
 func newCompletion(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", Short: "Print the script that completes command lines in a shell", Args: cobra.ExactArgs(1),
-		Long: `Print the script that completes verbs, flags and their values in a shell: session
-ids with their titles, threads, runs, positions. Put one line into the shell's own
-file:
+		Long: `Print the script that completes commands, flags and their values in a shell: ids of
+sessions with their titles, threads, runs and positions. Add one line to the shell's
+configuration file:
 
   ~/.bashrc                   source <(tally completion bash)
   ~/.zshrc                    source <(tally completion zsh)
   ~/.config/fish/config.fish  tally completion fish | source
 
-Nothing else is needed, bash-completion neither. What there is comes from the
-catalog, as it stands on this machine; the store is not opened.`,
+Nothing else is needed, not even bash-completion. Values come from the catalog on this
+machine. The store is not opened.`,
 		Example: cmdutil.Examples("source <(tally completion bash)", "source <(tally completion zsh)", "tally completion fish | source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(shellNames, args[0]) {
@@ -57,12 +56,11 @@ catalog, as it stands on this machine; the store is not opened.`,
 	}
 }
 
-// newBash returns what the script for bash asks: which words may stand at the end of a
-// line. It prints what bash is to do beside, and on a line each what is to stand in the
-// place of what readline replaces.
+// newBash returns the command that the script for bash calls. The first line of its output tells bash what else to do;
+// each further line is a replacement for the part of the word that readline replaces.
 func newBash(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "__bash LINE BREAKS TYPE COLUMNS", Short: "Say what may stand at the end of a line of bash", Args: cobra.ExactArgs(4), Hidden: true, DisableFlagParsing: true,
+		Use: "__bash LINE BREAKS TYPE COLUMNS", Short: "Print completions of a line for bash", Args: cobra.ExactArgs(4), Hidden: true, DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, ok := bashline.Parse(args[0], args[1])
 			if !ok || len(line.Words) == 0 {
@@ -70,7 +68,7 @@ func newBash(a *cmdutil.App) *cobra.Command {
 			}
 			found, directive, err := request(cmd.Context(), a, append(line.Words[1:], line.Word))
 			if err != nil {
-				return nil // whoever presses a key is told nothing
+				return nil // a key press must not print errors
 			}
 			columns, _ := strconv.Atoi(args[3])
 			replies := reply(line, found, args[2] != menu && args[2] != insert, cmp.Or(columns, 80))
@@ -80,10 +78,10 @@ func newBash(a *cmdutil.App) *cobra.Command {
 	}
 }
 
-// Types of completion that put words on the line one by one.
+// Types of completion that insert words one by one: values of COMP_TYPE.
 const (
-	menu   = "37" // the code of %
-	insert = "42" // that of *
+	menu   = "37" // code of the character %
+	insert = "42" // code of the character *
 )
 
 func modeOf(d cobra.ShellCompDirective) string {
@@ -100,7 +98,7 @@ func modeOf(d cobra.ShellCompDirective) string {
 	return "words"
 }
 
-// request asks cobra what fits, with the words of a line without the program's name.
+// request asks cobra for completions of a line, given its words without the program's name.
 func request(ctx context.Context, a *cmdutil.App, words []string) (found [][2]string, d cobra.ShellCompDirective, err error) {
 	var out bytes.Buffer
 	if err := a.Again(ctx, append([]string{cobra.ShellCompRequestCmd}, words...), &out, io.Discard); err != nil {
@@ -116,8 +114,8 @@ func request(ctx context.Context, a *cmdutil.App, words []string) (found [][2]st
 	return found, cobra.ShellCompDirective(n), err
 }
 
-// reply spells words as they go on the line. Where bash lists several, what they are
-// stands beside them: bash puts on the line what all begin with, and that ends before.
+// reply quotes words for the line. If bash lists several, descriptions follow them. This is safe because bash inserts
+// only the common prefix, which ends before a description.
 func reply(line bashline.Line, found [][2]string, listed bool, columns int) []string {
 	flag := ""
 	if i := strings.IndexByte(line.Word, '='); i > 0 && strings.HasPrefix(line.Word, "-") {

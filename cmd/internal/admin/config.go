@@ -17,10 +17,10 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// configuration is what config prints.
+// configuration is the output of config.
 type configuration struct {
 	Settings   []config.Setting `json:"settings"`
-	Files      []config.File    `json:"files"` // in which settings were looked for, what counts most last
+	Files      []config.File    `json:"files"` // files that were looked for, in ascending order of precedence
 	Durability string           `json:"durability,omitempty"`
 	Sync       string           `json:"sync,omitempty"`
 	Notices    []string         `json:"notices,omitempty"`
@@ -28,16 +28,17 @@ type configuration struct {
 
 func newConfig(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "config", Short: "Show each setting, its value, and who said it", Args: cobra.NoArgs,
-		Long: `Show each setting with its value and who said it: a flag, a variable, a line of a
-file, or nobody, which is the default. What is said closest to the call wins: flag,
-variable, the nearest tally.toml, $XDG_CONFIG_HOME/tally/config.toml, the variables of
-the nats command. Secrets are not shown. Nothing is opened, and no server is asked.`,
+		Use: "config", Short: "Show all settings and where each comes from", Args: cobra.NoArgs,
+		Long: `Show all settings with their values and where each comes from: a flag, an environment
+variable, a line of a file, or the default. The first of these that has a setting wins:
+flag, variable, the nearest tally.toml, $XDG_CONFIG_HOME/tally/config.toml, the
+variables of the nats command. Secrets are not shown. No store is opened, and no server
+is asked.`,
 		Example: cmdutil.Examples("tally config", "tally config --store /srv/tally", "tally config -o json"),
 		RunE: func(*cobra.Command, []string) error {
 			c, wrong := a.Config()
 			err := printConfig(a, configurationOf(c))
-			return errors.Join(err, wrong) // what was known until then is shown
+			return errors.Join(err, wrong) // settings read before the error are shown
 		},
 	}
 }
@@ -45,12 +46,12 @@ the nats command. Secrets are not shown. Nothing is opened, and no server is ask
 func configurationOf(c config.Config) configuration {
 	out := configuration{Files: cli.NonNil(c.Files())}
 	for _, s := range c.Settings() {
-		if s.Value = cmp.Or(s.Value, unsaid(s.Name)); s.Value != "" {
+		if s.Value = cmp.Or(s.Value, unset(s.Name)); s.Value != "" {
 			out.Settings = append(out.Settings, s)
 		}
 	}
 	for _, n := range c.Notices {
-		out.Notices = append(out.Notices, fmt.Sprintf("%s (found %s; say it in %s)", n.Text, n.Path, n.Instead))
+		out.Notices = append(out.Notices, fmt.Sprintf("%s (found %s; set it in %s)", n.Text, n.Path, n.Instead))
 	}
 	if c.Backend == config.Local {
 		out.Durability, out.Sync = log.Durable.String(), embedded.SyncMethod(standing(c.Store))
@@ -58,12 +59,11 @@ func configurationOf(c config.Config) configuration {
 	return out
 }
 
-// unsaid is what a setting is if nobody says it, as far as that is known without asking
-// a server.
-func unsaid(name string) string {
+// unset returns the default of a setting, as far as it is known without asking a server.
+func unset(name string) string {
 	switch name {
 	case "store.segment":
-		return fmt.Sprintf("%dMiB", embedded.DefaultSegment>>20) // as a file says it
+		return fmt.Sprintf("%dMiB", embedded.DefaultSegment>>20) // in the spelling of a file
 	case "store.min_durability":
 		return "any"
 	}
@@ -78,7 +78,7 @@ func printConfig(a *cmdutil.App, c configuration) error {
 	for _, s := range c.Settings {
 		from := s.Origin.String()
 		if !s.Used {
-			from += " (of no use to this backend)"
+			from += " (not used by this backend)"
 		}
 		t.Rows = append(t.Rows, []string{s.Name, s.Value, from})
 	}
@@ -88,15 +88,15 @@ func printConfig(a *cmdutil.App, c configuration) error {
 	return c.rest(a)
 }
 
-// rest prints what is said below the table.
+// rest prints the lines below the table.
 func (c configuration) rest(a *cmdutil.App) error {
 	fmt.Fprintln(a.Out)
 	for _, f := range c.Files {
 		not := ""
 		if !f.Read {
-			not = ", which is not there"
+			not = ", which does not exist"
 		}
-		a.Say("Looked in %s%s.", f.Path, not)
+		a.Say("Configuration file: %s%s.", f.Path, not)
 	}
 	for _, n := range c.Notices {
 		a.Say("Note: %s.", n)
@@ -104,10 +104,10 @@ func (c configuration) rest(a *cmdutil.App) error {
 	if c.Sync == "" {
 		return nil
 	}
-	return a.Say("What is acknowledged is %s: %s.", c.Durability, c.Sync)
+	return a.Say("Acknowledged events are %s: %s.", c.Durability, c.Sync)
 }
 
-// standing is a directory, or if it is not there, what there is above it.
+// standing returns a directory, or its nearest parent that exists.
 func standing(dir string) string {
 	for ; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {

@@ -31,7 +31,7 @@ func newDaemonRun(a *cmdutil.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run [delivery|dispatch|janitor|tree]...", Short: "Run the background workers until interrupted",
 		Args: cobra.OnlyValidArgs, ValidArgs: append(tavern.DaemonNames(), trees),
-		Long: `Run the background workers until interrupted: beside a server that others run, or beside a
+		Long: `Run the background workers until interrupted: for a NATS server, or for a
 store whose owner runs none. tally serve runs them by itself. Running a worker twice is safe:
 it only reads more, and no decision is made twice.
 
@@ -96,14 +96,14 @@ func runOnce(ctx context.Context, a *cmdutil.App, c config.Config, names []strin
 		}
 		var said daemonsRow
 		for _, d := range list {
-			d.Waits = "" // it ends
+			d.Waits = "" // the command ends now
 			said.Daemons = append(said.Daemons, cmdutil.DaemonStatusOf(d))
 		}
 		return said.once(a)
 	})
 }
 
-// once says what each daemon decided, and when the next thing is due.
+// once prints what each worker did, and when the next task is due.
 func (t daemonsRow) once(a *cmdutil.App) error {
 	if a.Format != cli.Text {
 		return cli.WriteJSON(a.Out, a.Format, t)
@@ -114,7 +114,7 @@ func (t daemonsRow) once(a *cmdutil.App) error {
 			text += fmt.Sprintf(", the last one %s, %s", plain.Printable(cli.SubjectName(d.Subject)), plain.Printable(d.What))
 		}
 		if d.Next != "" {
-			text += "; the next thing is due " + d.Next
+			text += "; the next task is due " + d.Next
 		}
 		if err := a.Say("%s", text); err != nil {
 			return err
@@ -160,14 +160,14 @@ func runOn(ctx context.Context, a *cmdutil.App, c config.Config, names []string)
 	})
 }
 
-// trees is what keeps the trees is called by, among the daemons.
+// trees is the name of the worker that keeps trees.
 const trees = "tree"
 
-// runTrees keeps the trees of a store until ctx is done. A local store's are kept by its owner.
+// runTrees keeps the trees of a store until ctx is done. For a local store, it asks the owner.
 func runTrees(ctx context.Context, c config.Config, st *tally.Store, lg *slog.Logger) error {
 	for _, t := range c.Trees {
 		if c.Backend == config.NATS && t.Sync {
-			return t.Wrong("mode", "beside a server that others run, files follow a little later: want mode = \"async\"")
+			return t.Wrong("mode", "on a NATS server a tree needs mode = \"async\"")
 		}
 	}
 	if c.Backend == config.NATS {
@@ -186,9 +186,9 @@ func runTrees(ctx context.Context, c config.Config, st *tally.Store, lg *slog.Lo
 	return nil
 }
 
-// announce says which daemons run, and who runs one of them already.
+// announce prints which workers run, and warns about workers that run elsewhere already.
 func announce(a *cmdutil.App, c config.Config, names []string) error {
-	list, _ := cmdutil.DaemonsAt(c) // else nobody says so
+	list, _ := cmdutil.DaemonsAt(c) // without a warning on an error
 	for _, d := range list {
 		if slices.Contains(names, d.Daemon) {
 			fmt.Fprintf(a.Err, "process %d runs %s already: running it twice is safe\n", d.PID, d.Daemon)

@@ -38,7 +38,7 @@ views are kept on this machine. A second process waits and takes over when the f
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "end when the views show where the log ends now")
-	cmd.Flags().StringVar(&dir, "views", "", "directory of the views (default below $XDG_CACHE_HOME)")
+	cmd.Flags().BoolVar(&once, "once", false, "end when the views have caught up with the log")
+	cmd.Flags().StringVar(&dir, "views", "", "directory of the views (default: a folder in $XDG_CACHE_HOME)")
 	return cmd
 }

@@ -18,134 +18,132 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// level says how bad a remark is.
+// level is how bad a finding is.
 type level string
 
 const (
 	fine    level = "ok"
-	warning level = "warning" // it works, and somebody should know
-	problem level = "problem" // it does not work, or something is lost
+	warning level = "warning" // it works, and the user should know
+	problem level = "problem" // it does not work, or records are lost
 )
 
-// remark is what doctor says of one thing.
-type remark struct {
+// finding is the result of a check.
+type finding struct {
 	Check string `json:"check"`
 	Level level  `json:"level"`
 	What  string `json:"what"`
 	Do    string `json:"do,omitempty"`
 
-	code int                         // the exit code, of a problem
-	mend func(context.Context) error // nil: there is nothing that doctor could do
+	code int                         // exit code for a problem
+	mend func(context.Context) error // repairs it; nil if doctor cannot
 	does string                      // what mend does, in the past tense
 }
 
-// examined is what doctor prints.
+// examined is the output of doctor.
 type examined struct {
-	Remarks []remark `json:"remarks"`
-	Mended  []string `json:"mended,omitempty"`
+	Findings []finding `json:"findings"`
+	Mended   []string  `json:"mended,omitempty"`
 }
 
 func newDoctor(a *cmdutil.App) *cobra.Command {
 	mend, deep := false, false
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Examine the configuration, the store and its views, and say what to do", Args: cobra.NoArgs,
-		Long: `Examine the configuration, the store directory and whose it is, the disk, the owner,
-what is lost, the views, the snapshots, the clock and the file of keys, and say of each
-whether it is well, in a sentence, and what to do. The store is not opened, and nothing
-is changed.
+		Use: "doctor", Short: "Check the store and its configuration, and say how to fix problems", Args: cobra.NoArgs,
+		Long: `Check the store and its configuration, and say how to fix problems: the configuration,
+the store directory and its permissions, the disk, the owner, lost records, the views,
+the snapshots, the clock and the file of keys. Each check prints one sentence, and
+what to do if it is not ok. Doctor does not open the store, and changes nothing.
 
-With --mend what is made of the log is made anew where it cannot be read, and what
-processes left that were killed is removed. The log itself is not touched: its owner
-mends what can be mended whenever it opens it, and the rest is named as lost.
---verify opens the store and compares all of it with the log, as verify does, and what is
-sealed with the keys, as secrets check does.
+--mend rebuilds views that cannot be read, removes broken snapshots, and removes files
+that killed processes left. The log itself is not touched. Its owner repairs what it
+can whenever it opens the log, and records that cannot be repaired are listed as lost.
 
-The exit code is 0 if there is no problem, else that of the first one: 2 for the
-configuration or a file of keys that cannot be used, 7 for a store that cannot be used
-as it is, 8 for one of a newer version, 5 for damage, 3 for a key that is missing.`,
+--verify also opens the store, compares all views and snapshots with the log (see
+tally verify), and opens all sealed documents (see tally secrets check).
+
+The exit code is 0 if there is no problem, else that of the first problem: 2 for the
+configuration or the file of keys, 7 for a store that cannot be used as it is, 8 for a
+store of a newer version, 5 for damage, 3 for a missing key.`,
 		Example: cmdutil.Examples("tally doctor", "tally doctor --mend", "tally doctor --verify -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			e := examined{Remarks: examine(cmd.Context(), a)}
+			e := examined{Findings: examine(cmd.Context(), a)}
 			if mend {
 				if err := e.mend(cmd.Context(), a); err != nil {
 					return err
 				}
 			}
 			if deep && e.storeCode() == cli.OK {
-				if err := e.verify(cmd.Context(), a); err != nil {
+				if err := e.examineOpen(cmd.Context(), a); err != nil {
 					return err
 				}
 			}
 			return e.print(a)
 		},
 	}
-	cmd.Flags().BoolVar(&mend, "mend", false, "make views anew that cannot be read, and remove what is left over")
-	cmd.Flags().BoolVar(&deep, "verify", false, "also open the store and compare its views and snapshots with the log")
+	cmd.Flags().BoolVar(&mend, "mend", false, "rebuild views that cannot be read, and remove leftover files")
+	cmd.Flags().BoolVar(&deep, "verify", false, "also open the store, and compare its views and snapshots with the log")
 	return cmd
 }
 
-// mend does what can be done, and looks again.
+// mend repairs what it can, and checks again.
 func (e *examined) mend(ctx context.Context, a *cmdutil.App) error {
 	if code := e.storeCode(); code == cli.BadUsage || code == cli.Unreachable || code == cli.Incompatible {
 		return nil // the store cannot be used
 	}
-	for _, r := range e.Remarks {
-		if r.mend == nil {
+	for _, f := range e.Findings {
+		if f.mend == nil {
 			continue
 		}
-		if err := r.mend(ctx); err != nil {
+		if err := f.mend(ctx); err != nil {
 			return err
 		}
-		e.Mended = append(e.Mended, r.does)
+		e.Mended = append(e.Mended, f.does)
 	}
 	if len(e.Mended) > 0 {
-		e.Remarks = examine(ctx, a)
+		e.Findings = examine(ctx, a)
 	}
 	return nil
 }
 
-// verify adds what verify finds.
-func (e *examined) verify(ctx context.Context, a *cmdutil.App) error {
+// examineOpen opens the store, and adds the results of the checks that need it open.
+func (e *examined) examineOpen(ctx context.Context, a *cmdutil.App) error {
 	return a.WithStillStore(ctx, func(st *tally.Store) error {
-		v, err := verify(ctx, a, st)
-		for _, f := range v.Findings {
-			e.Remarks = append(e.Remarks, remark{Check: "verify", Level: problem, What: findingText(f), Do: "tally rebuild makes views and snapshots anew", code: cli.Integrity})
+		x := &examination{ctx: ctx, app: a}
+		for _, check := range openChecks {
+			if err := check(x, st); err != nil {
+				return err
+			}
 		}
-		if err == nil && len(v.Findings) == 0 {
-			e.Remarks = append(e.Remarks, remark{Check: "verify", Level: fine, What: plain.Count(v.Records, "record") + " read: views and snapshots match the log"})
-		}
-		if err != nil {
-			return err
-		}
-		return e.verifyKeys(ctx, st)
+		e.Findings = append(e.Findings, x.findings...)
+		return nil
 	})
 }
 
-// code is the exit code: that of the first problem.
-func (e *examined) code() int { return codeOf(e.Remarks) }
+// code returns the exit code: that of the first problem.
+func (e *examined) code() int { return codeOf(e.Findings) }
 
-// storeCode is code without what is wrong with the keys: a store can be used without them.
+// storeCode is code without problems of the keys. A store can be used without them.
 func (e *examined) storeCode() int {
-	return codeOf(slices.DeleteFunc(slices.Clone(e.Remarks), func(r remark) bool { return r.Check == keysCheck }))
+	return codeOf(slices.DeleteFunc(slices.Clone(e.Findings), func(f finding) bool { return f.Check == keysCheck }))
 }
 
-func codeOf(remarks []remark) int {
-	for _, r := range remarks {
-		if r.Level == problem {
-			return r.code
+func codeOf(findings []finding) int {
+	for _, f := range findings {
+		if f.Level == problem {
+			return f.code
 		}
 	}
 	return cli.OK
 }
 
-// leastRemark is the narrowest that a remark stands beside what it is about.
-const leastRemark = 30
+// minFinding is the minimal width of a finding next to the name of its check.
+const minFinding = 30
 
-// say prints a text beside what it is about, or below that where there is little room.
+// say prints a text next to a label, or below it if the output is narrow.
 func say(a *cmdutil.App, about, text string) {
 	width, indent := cli.Width(a.Out), len(about)+1
 	head := about + " "
-	if render.Beyond(indent, width) < leastRemark {
+	if render.Beyond(indent, width) < minFinding {
 		if about = strings.TrimSpace(about); about != "" {
 			fmt.Fprintln(a.Out, about)
 		}
@@ -166,10 +164,10 @@ func (e *examined) print(a *cmdutil.App) error {
 		for _, m := range e.Mended {
 			say(a, "mended  ", m)
 		}
-		for _, r := range e.Remarks {
-			say(a, fmt.Sprintf("%-8s %-14s", r.Level, r.Check), r.What)
-			if r.Do != "" {
-				say(a, strings.Repeat(" ", 23), "-> "+r.Do)
+		for _, f := range e.Findings {
+			say(a, fmt.Sprintf("%-8s %-14s", f.Level, f.Check), f.What)
+			if f.Do != "" {
+				say(a, strings.Repeat(" ", 23), "-> "+f.Do)
 			}
 		}
 	}
@@ -179,7 +177,7 @@ func (e *examined) print(a *cmdutil.App) error {
 	return nil
 }
 
-// removeAll removes files, those that are gone already included.
+// removeAll removes files. A missing file is not an error.
 func removeAll(paths []string) error {
 	var errs []error
 	for _, path := range paths {
@@ -190,16 +188,16 @@ func removeAll(paths []string) error {
 	return errors.Join(errs...)
 }
 
-// baseNames lists files, so many at most.
+// baseNames lists the names of files, abbreviated after a few.
 func baseNames(paths []string) string {
-	const most = 3
+	const limit = 3
 	names := make([]string, len(paths))
 	for i, path := range paths {
 		names[i] = filepath.Base(path)
 	}
 	slices.Sort(names)
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	if len(names) > limit {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
 	}
 	return strings.Join(names, ", ")
 }

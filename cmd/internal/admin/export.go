@@ -27,44 +27,43 @@ func newExport(a *cmdutil.App) *cobra.Command {
 	x := &exporter{app: a}
 	cmd := &cobra.Command{
 		Use: "export SESSION|--all -C DIR", Short: "Write sessions as pages for people, or as files of another program", Args: cobra.MaximumNArgs(1),
-		Long: `Write sessions as pages for people, or as files in the layout of another program.
+		Long: `Write sessions as pages for people, or as files of another program.
 
   markdown   a page for each session, <id>.md
-  html       the same as <id>.html: nothing beside it is needed, nothing in it
-             runs or asks anything of a network
+  html       a page for each session, <id>.html, in a single file: it runs no
+             scripts and loads nothing from the network
 ` + cmdutil.DescribeLayouts(func(l cmdutil.Layout) string { return l.Out }) + `
   ` + strings.Join(cmdutil.AgentFormats(), ", ") + `
-                 the files that the agent wrote, as they were read last, at
+                 the files that the agent wrote, as they were read last, under
                  their names below the folder of its sessions
 
-A page has the turns in effect, with reasoning and the calls of tools folded, the
-runs and the costs. What a turn contains is shown as text, control characters and
-unseen ones included; images and files are named, not shown. --at shows the
-session as of a position, --rewound also what is not in effect: turns that were
-rewound, late or replaced, and the rewinds. Without -C the page of one session
-goes to standard output.
+A page has the turns in effect, with reasoning and tool calls folded, the runs and
+the costs. All content is shown as text, control and invisible characters included.
+Images and files are named, not shown. --at shows the session as of a position.
+--rewound also shows turns that were rewound, late or replaced, and the rewinds.
+Without -C, the page of one session goes to standard output.
 
-Files of a layout are rendered from the state of the log; what was imported comes
-out byte for byte. A session of a kind that a layout has no files for is refused.
+Files of a layout are rendered from the log. Imported files come out byte for byte. If
+a layout has no files for sessions of a kind, the session is refused.
 
-Files of agents are byte for byte what came, whatever was rewound, also after the
-agent has deleted them. One of which something was redacted, or never came, is
-written all the same and named, and the exit code is 3. No file that is there and
-has other bytes is replaced: an agent may go on with it.
+Files of agents are written byte for byte as they were read, also after a rewind, and
+after the agent has deleted them. If parts of a file were redacted or never read, the
+file is written and named in a message, and the exit code is 3. An existing file with
+other content is not replaced, because the agent may still write to it.
 
-Without --format a session is written in the layout that it came from; with --all
-each in its own, and where there are several, in DIR/<format>/. If nothing can be
-written, the exit code is 3.
+Without --format, a session is written in the format that it came from. With --all,
+each session is; if there are several formats, each gets a folder DIR/<format>/. If
+nothing can be written, the exit code is 3.
 
---all exports every session of the namespace: as pages all, in a layout those
-that it has files for; with --layer only what is of the project, which may travel with
-its repository, or only what is personal. What was imported from one folder goes to DIR itself; from
-several, to DIR/<name of the folder>/. --root chooses one of them. Files that are
-there with the same bytes are left alone, others are replaced, and nothing is
-deleted.
+--all exports every session of the namespace that the format has files for. --layer
+limits that to sessions of the project, which may travel with its repository, or to
+personal ones. Sessions that were imported from one folder go to DIR itself; from
+several folders, to DIR/<name of the folder>/. --root selects one of these folders.
+Existing files with the same content are left alone, others are replaced, and no file
+is deleted.
 
--o is the form of the summary, as everywhere; any other word that it is given is
-taken for DIR.`,
+-o is the format of the summary, as for other commands. Any other value of -o is taken
+as DIR.`,
 		Example: cmdutil.Examples("tally export last --format markdown", "tally export travel --format html -C pages --at '#5'", "tally export --all --format tallydir -C out",
 			"tally export --all --format claude-code -C out", "tally export history/support-42 --format ailoop -C out", "tally export --all --format errata --redact -C shared"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,15 +74,15 @@ taken for DIR.`,
 		},
 	}
 	cmd.Flags().BoolVar(&x.all, "all", false, "every session")
-	cmd.Flags().Var(cli.OneOf(&x.layer, "layer", tavern.LayerProject, tavern.LayerPersonal), "layer", "only what is of this layer: project or personal")
-	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only what was imported from the folder of this name")
+	cmd.Flags().Var(cli.OneOf(&x.layer, "layer", tavern.LayerProject, tavern.LayerPersonal), "layer", "only sessions of this layer: project or personal")
+	cmd.Flags().StringVar(&x.root, "root", "", "with --all, only sessions that were imported from the folder of this name")
 	known := slices.Concat(cmdutil.AgentFormats(), cmdutil.LayoutNames(nil))
-	cmd.Flags().Var(cli.OneOf(&x.format, "form", slices.Concat([]string{markdown, html}, known)...), "format", "pages, markdown or html, or a layout: "+cmdutil.Or(known)+"; default that which a session came from")
-	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format "+cmdutil.Or(redacting())+", leave out what persons and models wrote")
-	cmd.Flags().StringVar(&x.at, "at", "", "with a page of one session, its position; default head")
-	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also what is not in effect: turns rewound, late or replaced, and the rewinds")
+	cmd.Flags().Var(cli.OneOf(&x.format, "form", slices.Concat([]string{markdown, html}, known)...), "format", "pages, markdown or html, or a layout: "+cmdutil.Or(known)+"; default the format that a session came from")
+	cmd.Flags().BoolVar(&x.redact, "redact", false, "with --format "+cmdutil.Or(redacting())+", leave out text by people and models")
+	cmd.Flags().StringVar(&x.at, "at", "", "position, for the page of one session; default head")
+	cmd.Flags().BoolVar(&x.rewound, "rewound", false, "with pages, also turns that were rewound, late or replaced, and the rewinds")
 	cmd.Flags().StringVarP(&x.dir, "dir", "C", "", "folder to write to")
-	cmd.Flags().VarP(summaryOrDir{a.Format.Flag(), &x.dir}, "output", "o", "form of the summary: text, json or jsonl")
+	cmd.Flags().VarP(summaryOrDir{a.Format.Flag(), &x.dir}, "output", "o", "format of the summary: text, json or jsonl")
 	return cmd
 }
 
@@ -94,10 +93,10 @@ type exporter struct {
 	root, at, dir string
 	format        string
 	layer         tavern.Layer
-	prices        prices.Table // of pages
+	prices        prices.Table // prices for pages
 }
 
-// summaryOrDir is -o: the form of the summary, or, as before there was -C, the folder.
+// summaryOrDir is the value of -o: the format of the summary, or a folder, as before the flag -C existed.
 type summaryOrDir struct {
 	pflag.Value
 	dir *string
@@ -111,33 +110,33 @@ func (f summaryOrDir) Set(s string) error {
 	return nil
 }
 
-// isPages reports whether pages were asked for.
+// isPages reports whether pages are exported.
 func (x *exporter) isPages() bool { return slices.Contains([]string{markdown, html}, x.format) }
 
-// check refuses flags that do not go together.
+// check returns an error for flags that exclude each other.
 func (x *exporter) check(args []string) error {
 	switch {
 	case x.all == (len(args) == 1):
-		return cli.Usagef("give a SESSION, or --all without one")
+		return cli.Usagef("name a SESSION, or use --all")
 	case x.root != "" && (!x.all || x.isPages() || x.isAgents()):
-		return cli.Usagef("--root goes with --all and a layout")
+		return cli.Usagef("--root needs --all and a layout")
 	case x.layer != "" && x.isAgents():
-		return cli.Usagef("--layer goes with pages and layouts of stores: files of agents are the vendor's")
+		return cli.Usagef("--layer works with pages and layouts of stores, not with files of agents")
 	case x.redact && !slices.Contains(redacting(), x.format):
-		return cli.Usagef("--redact goes with --format %s", cmdutil.Or(redacting()))
+		return cli.Usagef("--redact needs --format %s", cmdutil.Or(redacting()))
 	case x.rewound && !x.isPages():
-		return cli.Usagef("--rewound goes with --format markdown or html")
+		return cli.Usagef("--rewound needs --format markdown or html")
 	case x.at != "" && (!x.isPages() || x.all):
-		return cli.Usagef("--at goes with the page of one session: --format markdown or html")
+		return cli.Usagef("--at needs one session and --format markdown or html")
 	case x.dir == "" && (!x.isPages() || x.all):
-		return cli.Usagef("-C DIR is missing: the folder to write to")
+		return cli.Usagef("missing -C DIR, the folder to write to")
 	case x.dir == "" && x.app.Format != cli.Text:
-		return cli.Usagef("-o %s is the form of the summary, and without -C DIR there is none: the page goes to standard output", x.app.Format)
+		return cli.Usagef("-o %s formats the summary, and without -C DIR there is none: the page goes to standard output", x.app.Format)
 	}
 	return nil
 }
 
-// form returns what writes the files.
+// form returns the renderer of the files.
 func (x *exporter) form(st *tally.Store) layouts.Renderer {
 	if a, ok := x.agent(); ok {
 		return agentForm{a, st.Log}
@@ -152,7 +151,7 @@ func (x *exporter) form(st *tally.Store) layouts.Renderer {
 	return layout.Layout
 }
 
-// redacting lists the layouts that --redact goes with.
+// redacting lists the layouts that support --redact.
 func redacting() []string {
 	return cmdutil.LayoutNames(func(l cmdutil.Layout) bool { return l.Redacted != nil })
 }
@@ -194,19 +193,19 @@ func (x *exporter) run(ctx context.Context, st *tally.Store, args []string) erro
 	return x.export(ctx, st, o)
 }
 
-// isOfLayer refuses a session that is of another layer than that which was asked for.
+// isOfLayer returns an error if the session is not in the layer of --layer.
 func (x *exporter) isOfLayer(ctx context.Context, st *tally.Store, s *tally.Session) error {
 	if x.layer == "" {
 		return nil
 	}
 	has, err := tavern.LayerOnly(st, x.layer).Has(ctx, s.Subject())
 	if err == nil && !has {
-		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s is not of the layer %s", s.Subject(), x.layer)}
+		err = &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s is not in the layer %s", s.Subject(), x.layer)}
 	}
 	return err
 }
 
-// source is what is exported from: all of the store, or what is of a layer.
+// source returns the source of the export: the whole store, or one layer of it.
 func (x *exporter) source(st *tally.Store) layouts.Source {
 	if x.layer == "" {
 		return st
@@ -214,7 +213,7 @@ func (x *exporter) source(st *tally.Store) layouts.Source {
 	return tavern.LayerOnly(st, x.layer)
 }
 
-// export writes to the folder and says what was written.
+// export writes the files, and prints a summary.
 func (x *exporter) export(ctx context.Context, st *tally.Store, o layouts.ExportOptions) error {
 	report, err := x.write(ctx, st, o)
 	if err != nil {
@@ -226,7 +225,7 @@ func (x *exporter) export(ctx context.Context, st *tally.Store, o layouts.Export
 	return x.conclude(ctx, st, report)
 }
 
-// write writes to the folder.
+// write writes the files.
 func (x *exporter) write(ctx context.Context, st *tally.Store, o layouts.ExportOptions) (report layouts.Report, err error) {
 	progress := cli.NewProgress(x.app.Err, x.app.Progress, "exporting")
 	o.Progress = func(p layouts.Progress) {
@@ -242,14 +241,14 @@ func (x *exporter) write(ctx context.Context, st *tally.Store, o layouts.ExportO
 	return report, err
 }
 
-// conclude says what was written. Nothing of sessions that are there is no success.
+// conclude prints a summary. If there are sessions but none was written, that is a problem.
 func (x *exporter) conclude(ctx context.Context, st *tally.Store, report layouts.Report) (err error) {
 	if report.Sessions == 0 && report.Files.Total() == 0 && len(report.Problems) == 0 {
 		for info, err := range x.source(st).Subjects(ctx, events.KindSession) {
 			if err != nil {
 				return err
 			}
-			report.Problems = append(report.Problems, layouts.Problem{File: x.dir, Reason: fmt.Sprintf("nothing was written: no session has files for %s, nor has %s", x.format, cli.ID(info.Subject.ID))})
+			report.Problems = append(report.Problems, layouts.Problem{File: x.dir, Reason: fmt.Sprintf("nothing was written: format %s has no files for %s, nor for any other session", x.format, cli.ID(info.Subject.ID))})
 			break
 		}
 	}
@@ -267,14 +266,14 @@ func (x *exporter) conclude(ctx context.Context, st *tally.Store, report layouts
 	return err
 }
 
-// say sums an export up.
+// say prints a summary as text.
 func (x *exporter) say(report layouts.Report) error {
 	for _, n := range report.Notes {
 		fmt.Fprintf(x.app.Err, "note: %s\n", plain.Printable(n.String()))
 	}
 	cannot := ""
 	if n := len(report.Refused); n > 0 {
-		cannot = fmt.Sprintf("; %s cannot be", plain.Count(n, "session"))
+		cannot = fmt.Sprintf("; %s not supported", plain.Count(n, "session"))
 	}
 	return x.app.Say("Exported %s to %s: %d written, %d there already%s.", plain.Count(report.Sessions, "session"), x.dir, report.Written, report.Kept, cannot)
 }

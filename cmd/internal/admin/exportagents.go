@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// agentForm writes the files that an agent kept its sessions in.
+// agentForm writes the session files of an agent.
 type agentForm struct {
 	agents.Agent
 	reader ingest.Reader
@@ -28,8 +28,8 @@ var _ layouts.Picker = agentForm{}
 // Name implements layouts.Renderer.
 func (x agentForm) Name() string { return x.Format() }
 
-// Picks implements layouts.Picker: a session that lines of the agent's came to, and not one
-// that was forked of such in the store.
+// Picks implements layouts.Picker. It picks sessions with lines of the agent's files, but not forks that were made in
+// the store.
 func (x agentForm) Picks(ctx context.Context, s *projector.Session) (bool, error) {
 	if s.Ledger.Kind != events.KindTranscript || !strings.HasPrefix(s.Subject.ID, x.Agent.Name()+"/") {
 		return false, nil
@@ -38,8 +38,7 @@ func (x agentForm) Picks(ctx context.Context, s *projector.Session) (bool, error
 	return len(list) > 0, err
 }
 
-// Files implements layouts.Renderer. What was rewound in the store is in them: they are
-// what the agent wrote.
+// Files implements layouts.Renderer. The files contain rewound turns, too, because the agent wrote them.
 func (x agentForm) Files(ctx context.Context, _ layouts.Source, s *projector.Session) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		list, err := ingest.Files(ctx, x.reader, x.Agent, s.Subject)
@@ -56,27 +55,27 @@ func (x agentForm) Files(ctx context.Context, _ layouts.Source, s *projector.Ses
 	}
 }
 
-// lack says what a file has no more of what was read, "" if it has all.
+// lack describes what a file lacks of the agent's original, or returns "".
 func lack(f ingest.Kept) string {
 	var parts []string
 	if f.Redacted > 0 {
-		parts = append(parts, plain.Count(f.Redacted, "line")+" had secrets taken out before they were stored")
+		parts = append(parts, plain.Count(f.Redacted, "line")+" had secrets removed before they were stored")
 	}
 	if f.Missing > 0 {
-		parts = append(parts, plain.Count(int(f.Missing), "byte")+" never came")
+		parts = append(parts, plain.Count(int(f.Missing), "byte")+" were never read")
 	}
 	return strings.Join(parts, "; ")
 }
 
-// RootFiles implements layouts.Renderer: there are none.
+// RootFiles implements layouts.Renderer. There are none.
 func (agentForm) RootFiles(context.Context, layouts.Source, string) iter.Seq2[layouts.File, error] {
 	return func(func(layouts.File, error) bool) {}
 }
 
-// careful is a storage in which no file is replaced: an agent may go on with it.
+// careful is a storage that never replaces a file, because the agent may still write to it.
 type careful struct{ layouts.Storage }
 
-var errThere = errors.New("another file is there, and was left alone")
+var errThere = errors.New("another file is there, and was not replaced")
 
 // Write implements layouts.Storage.
 func (c careful) Write(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) error {
@@ -89,7 +88,7 @@ func (c careful) Write(ctx context.Context, name string, mode fs.FileMode, conte
 	return c.Storage.Write(ctx, name, mode, content)
 }
 
-// agent returns the agent whose files are asked for.
+// agent returns the agent whose files are exported.
 func (x *exporter) agent() (agents.Agent, bool) {
 	a, ok := cmdutil.AgentNamed(x.format)
 	return a, ok && a.Format() == x.format
@@ -100,7 +99,7 @@ func (x *exporter) isAgents() bool {
 	return ok
 }
 
-// storage is what files are written to.
+// storage returns the storage that files are written to.
 func (x *exporter) storage(dir layouts.Storage) layouts.Storage {
 	if x.isAgents() {
 		return careful{dir}

@@ -14,9 +14,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// ownFormat returns the format of the files that a session came from: the layout of its import,
-// or the files of its agent. A session of neither has the first layout that writes its kind;
-// "": none does.
+// ownFormat returns the format of a session's origin: the layout of its import, or the files of its agent. Without
+// either, it returns the first layout that writes sessions of its kind, or "".
 func ownFormat(ctx context.Context, st *tally.Store, s *projector.Session) (string, error) {
 	if o := s.Ledger.Origin(); o != nil {
 		if _, ok := cmdutil.LayoutNamed(o.Format); ok {
@@ -36,20 +35,20 @@ func ownFormat(ctx context.Context, st *tally.Store, s *projector.Session) (stri
 	return "", nil
 }
 
-// choose has a session exported in its own format, if none was asked for.
+// choose sets the format to that of the session's origin, unless --format was given.
 func (x *exporter) choose(ctx context.Context, st *tally.Store, s *projector.Session) (err error) {
 	if x.format != "" {
 		return nil
 	}
 	if x.format, err = ownFormat(ctx, st, s); err == nil && x.format == "" {
-		err = &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("nothing was written: no layout has files for %s, a session of kind %s", cli.ID(s.Subject.ID), s.Ledger.Kind),
+		err = &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("nothing was written: no format writes %s, a session of kind %s", cli.ID(s.Subject.ID), s.Ledger.Kind),
 			Hint: "--format html or markdown writes a page."}
 	}
 	return err
 }
 
-// exportAll exports every session: in the format that was asked for, else each in its own. Of
-// several formats each has a folder.
+// exportAll exports every session, in the format of --format or else in the format of its origin. If there are several
+// formats, each gets a folder.
 func (x *exporter) exportAll(ctx context.Context, st *tally.Store, o layouts.ExportOptions) error {
 	if x.format != "" {
 		return x.export(ctx, st, o)
@@ -61,7 +60,7 @@ func (x *exporter) exportAll(ctx context.Context, st *tally.Store, o layouts.Exp
 	var total layouts.Report
 	for _, id := range without {
 		total.Refused = append(total.Refused, id)
-		total.Problems = append(total.Problems, layouts.Problem{File: layouts.FileName(id), Reason: "nothing was written: no layout has files for it; --format html or markdown writes a page"})
+		total.Problems = append(total.Problems, layouts.Problem{File: layouts.FileName(id), Reason: "nothing was written: no format writes it; --format html or markdown writes a page"})
 	}
 	for _, format := range list {
 		each := *x
@@ -80,7 +79,7 @@ func (x *exporter) exportAll(ctx context.Context, st *tally.Store, o layouts.Exp
 	return x.conclude(ctx, st, total)
 }
 
-// within names the files of a report below a folder.
+// within prefixes the files of a report with a folder.
 func within(r layouts.Report, folder string) layouts.Report {
 	for _, list := range [][]layouts.Problem{r.Problems, r.Notes} {
 		for i := range list {
@@ -90,8 +89,8 @@ func within(r layouts.Report, folder string) layouts.Report {
 	return r
 }
 
-// ownFormats returns the formats that sessions came from, those of documents, and the sessions that no format has
-// files for. Those of a damaged session are found by the export, which names the damage.
+// ownFormats returns the formats of all sessions and documents, and the sessions that no format can write. The export
+// itself reports damaged sessions.
 func (x *exporter) ownFormats(ctx context.Context, st *tally.Store) (list, without []string, err error) {
 	for info, err := range x.source(st).Subjects(ctx, events.KindSession) {
 		if err != nil {
@@ -112,7 +111,7 @@ func (x *exporter) ownFormats(ctx context.Context, st *tally.Store) (list, witho
 			list = append(list, format)
 		}
 	}
-	for _, l := range cmdutil.Layouts { // one may have files of documents alone
+	for _, l := range cmdutil.Layouts { // a layout may have files of documents only
 		r, ok := l.Layout.(layouts.Rooted)
 		if !ok || slices.Contains(list, l.Name()) {
 			continue

@@ -16,21 +16,22 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// written is what init prints with -o json.
+// written is the JSON output of init.
 type written struct {
 	File      string `json:"file"`
 	Namespace string `json:"namespace"`
-	Tree      string `json:"tree,omitempty"` // the folder in which documents are files
+	Tree      string `json:"tree,omitempty"` // folder of the tree
 }
 
 func newInit(a *cmdutil.App) *cobra.Command {
 	var local, tavern bool
 	cmd := &cobra.Command{
-		Use: "init [NAMESPACE]", Short: "Give the project in this directory a namespace of its own", Args: cobra.MaximumNArgs(1),
-		Long: `Write a tally.toml that gives the project in this directory a namespace of its
-own, by default named after the directory, so that its sessions stay apart from
-those of other projects in the same store. --local gives it a store of its own.
---tavern has its documents, agents and workflows be files in .tavern, both ways.`,
+		Use: "init [NAMESPACE]", Short: "Set up the project in this directory: write a tally.toml", Args: cobra.MaximumNArgs(1),
+		Long: `Set up the project in this directory: write a tally.toml that gives the project a
+namespace of its own, by default with the name of the directory. The sessions of the
+project are then kept apart from those of other projects in the same store. --local
+gives the project its own store. --tavern also keeps its documents, agents and
+workflows as files in .tavern, and reads changes of these files.`,
 		Example: cmdutil.Examples("tally init", "tally init travel-agent", "tally init --local", "tally init --tavern"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir, err := os.Getwd()
@@ -65,7 +66,7 @@ those of other projects in the same store. --local gives it a store of its own.
 				return cli.WriteJSON(a.Out, a.Format, w)
 			}
 			if tavern {
-				return a.Say("Wrote %s: sessions of this project go to namespace %s, and what agents share is files in %s. tally serve keeps them up to date.", config.FileName, ns, tavernFolder)
+				return a.Say("Wrote %s: sessions of this project go to namespace %s, and documents of agents are files in %s. tally serve keeps them up to date.", config.FileName, ns, tavernFolder)
 			}
 			return a.Say("Wrote %s: sessions of this project go to namespace %s.", config.FileName, ns)
 		},
@@ -78,7 +79,7 @@ those of other projects in the same store. --local gives it a store of its own.
 // tavernFolder is the folder of Tavern in a project.
 const tavernFolder = ".tavern"
 
-// writeNew makes a file that must not exist yet.
+// writeNew creates a file. If the file exists, it returns an error.
 func writeNew(name, text string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
@@ -91,7 +92,7 @@ func writeNew(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// namespaceOf makes a namespace of a directory's name.
+// namespaceOf derives a namespace from the name of a directory.
 func namespaceOf(name string) string {
 	ns := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') {

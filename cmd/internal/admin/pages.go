@@ -14,24 +14,24 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// The forms of pages, by the names of --format.
+// Formats of pages, the values of --format.
 const (
 	markdown = "markdown"
 	html     = "html"
 )
 
-// pages writes each session as one page for people.
+// pages writes each session as one page.
 type pages struct {
 	form string
-	gone bool // also what is not in effect
+	gone bool // also turns that are not in effect
 
-	prices prices.Table // with which what no event says is computed
+	prices prices.Table // prices for costs without an amount
 }
 
 // Name implements layouts.Renderer.
 func (p pages) Name() string { return p.form }
 
-// Files implements layouts.Renderer: the page.
+// Files implements layouts.Renderer. The only file is the page.
 func (p pages) Files(ctx context.Context, src layouts.Source, s *projector.Session) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		f := layouts.File{Path: layouts.FileName(s.Subject.ID) + ".html", Mode: layouts.FileMode(0), Way: layouts.Derived}
@@ -42,7 +42,7 @@ func (p pages) Files(ctx context.Context, src layouts.Source, s *projector.Sessi
 		var err error
 		if p.gone {
 			content.Gone, err = src.Loader().Gone(ctx, s)
-			err = projector.Tolerate(err) // export names what is damaged
+			err = projector.Tolerate(err) // export reports damage
 		}
 		f.Write = content.WriteHTML
 		if p.form == markdown {
@@ -52,7 +52,7 @@ func (p pages) Files(ctx context.Context, src layouts.Source, s *projector.Sessi
 	}
 }
 
-// costs says what a session cost in the words of the command cost.
+// costs returns the costs of a session in the words of tally cost.
 func (p pages) costs(s *projector.Session) []string {
 	sums := spend.New(p.prices)
 	for _, c := range s.Ledger.Costs {
@@ -61,12 +61,12 @@ func (p pages) costs(s *projector.Session) []string {
 	return append([]string{}, sums.Of("").Words()...)
 }
 
-// RootFiles implements layouts.Renderer: pages stand alone.
+// RootFiles implements layouts.Renderer. There are none.
 func (pages) RootFiles(context.Context, layouts.Source, string) iter.Seq2[layouts.File, error] {
 	return func(func(layouts.File, error) bool) {}
 }
 
-// print writes the page of one session to a writer.
+// print writes the page of one session.
 func (p pages) print(ctx context.Context, a *cmdutil.App, st *tally.Store, s *projector.Session, w io.Writer) error {
 	for f, err := range p.Files(ctx, st, s) {
 		if err != nil {

@@ -18,27 +18,27 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// usage is what quota and status say of a scope.
+// usage is the usage of a scope in quota and status.
 type usage struct {
 	projector.Usage
 	Percent int  `json:"percent,omitempty"`
-	Warning bool `json:"warning,omitempty"` // 80 % of the limit or more
+	Warning bool `json:"warning,omitempty"` // at least 80 % of the limit
 }
 
 func newQuota(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "quota [SCOPE [LIMIT]]", Short: "Show how much is live of documents, and limit it", Args: cobra.MaximumNArgs(2),
-		Long: `Show how many bytes of documents can be read now: of the store, of each owner, of
-each kind, over all namespaces. With a LIMIT, in bytes, KiB, MiB or GiB, set one; none
-takes it away. By default nothing is limited.
+		Use: "quota [SCOPE [LIMIT]]", Short: "Show how much space documents take, and limit it", Args: cobra.MaximumNArgs(2),
+		Long: `Show how many bytes of documents are live, over all namespaces: in the whole store,
+for each owner, and for each kind. With a LIMIT in bytes, KiB, MiB or GiB, set a limit;
+none removes it. There are no limits by default.
 
-A SCOPE is store, owner:NAME (owner: is what has none) or kind:KIND. Only the newest
-revision of a document counts, and nothing of one that is deleted. Sessions are not
-limited, nor what the log takes on disk.
+A SCOPE is store, owner:NAME (owner: for documents without an owner) or kind:KIND. Only
+the newest revision of a document counts, and nothing of a deleted one. Sessions are
+not limited, and neither is the size of the log on disk.
 
-What would pass a limit is refused, for whoever writes; what is there stays. Limits
-are those of the store directory: who reaches the store through a server sees what is
-used, and sets none.`,
+A write that would exceed a limit is refused, whoever makes it. Existing documents
+stay. Limits belong to the store directory: clients that connect through a server can
+see the usage, but cannot set limits.`,
 		Example: cmdutil.Examples("tally quota", "tally quota owner:ann 500MiB", "tally quota kind:note none", "tally quota -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -70,7 +70,7 @@ func setLimit(ctx context.Context, a *cmdutil.App, scope, text string) error {
 	})
 }
 
-// showUsage shows what scopes use, all or those that are named.
+// showUsage prints the usage of the named scopes, or of all.
 func showUsage(ctx context.Context, a *cmdutil.App, st *tally.Store, scopes []string) error {
 	list, err := usageOf(ctx, st)
 	if projector.Tolerate(err) != nil {
@@ -100,7 +100,7 @@ func printUsage(a *cmdutil.App, list []usage, scopes []string) error {
 	return a.Table(t)
 }
 
-// only returns what is listed of a scope. One that is not listed has nothing.
+// only returns the usage of one scope. A scope that is not listed is empty.
 func only(list []usage, scope string) []usage {
 	for _, u := range list {
 		if u.Scope == scope {

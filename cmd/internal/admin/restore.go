@@ -18,13 +18,13 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// restored is what restore prints with -o json.
+// restored is the JSON output of restore.
 type restored struct {
 	Backup  string        `json:"backup"`
 	Store   string        `json:"store"`
 	Head    events.Offset `json:"head"`
-	Durable events.Offset `json:"durable"` // of the backup: the head is not before it
-	Lost    int           `json:"lost"`    // records that are known to be
+	Durable events.Offset `json:"durable"` // durable offset of the backup; the head is never before it
+	Lost    int           `json:"lost"`    // lost records
 	Files   int           `json:"files"`
 	Bytes   int64         `json:"bytes"`
 }
@@ -33,11 +33,11 @@ func newRestore(a *cmdutil.App) *cobra.Command {
 	var at string
 	var list bool
 	cmd := &cobra.Command{
-		Use: "restore DIR --store NEW", Short: "Make a store of a backup", Args: cobra.ExactArgs(1),
-		Long: `Make a store of a backup in the folder DIR, the newest one unless --at names
-another. The store's directory must be missing or empty. It is made beside its
-place, and put there when each content had its hash and the store was opened and
-has everything that the backup has. If that fails, nothing is there.`,
+		Use: "restore DIR --store NEW", Short: "Create a store from a backup", Args: cobra.ExactArgs(1),
+		Long: `Create a store from a backup in the folder DIR: the newest one, or the one that --at
+names. The directory of the store must be missing or empty. The store is built next to
+it, and moved there after all content matched its hashes and the store could be opened
+with all events of the backup. If that fails, the directory is not touched.`,
 		Example: cmdutil.Examples("tally restore /mnt/backups --store restored",
 			"tally restore /mnt/backups --store restored --at 20261122T1502", "tally restore --list /mnt/backups"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,8 +51,8 @@ has everything that the backup has. If that fails, nothing is there.`,
 			return backupError(restore(cmd.Context(), a, dir, at))
 		},
 	}
-	cmd.Flags().StringVar(&at, "at", "", "which backup: its name, or the beginning of it (default the newest)")
-	cmd.Flags().BoolVar(&list, "list", false, "list the backups in the folder instead")
+	cmd.Flags().StringVar(&at, "at", "", "name of the backup, or a unique prefix of it (default: the newest)")
+	cmd.Flags().BoolVar(&list, "list", false, "list the backups in the folder")
 	return cmd
 }
 
@@ -73,7 +73,7 @@ func restore(ctx context.Context, a *cmdutil.App, dir, at string) error {
 		return err
 	}
 	for _, left := range backup.Stages(c.Store) {
-		fmt.Fprintf(a.Err, "%s is of a restore that was stopped, or is at work: if it was, remove it\n", plain.Printable(left))
+		fmt.Fprintf(a.Err, "%s belongs to another restore. If that was interrupted, remove the folder\n", plain.Printable(left))
 	}
 	r := restored{Backup: m.Name, Store: c.Store, Durable: events.Offset(m.Durable), Files: len(m.Files), Bytes: m.Bytes}
 	p := cli.NewProgress(a.Err, a.Progress, "restoring")
@@ -86,7 +86,7 @@ func restore(ctx context.Context, a *cmdutil.App, dir, at string) error {
 	return r.report(a, m)
 }
 
-// open opens what was restored, which has a look at every record of it, and closes it.
+// open opens the restored store, which reads every record, and closes it.
 func (r *restored) open(ctx context.Context, a *cmdutil.App, c config.Config, stage string) error {
 	lg, err := a.Logger()
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *restored) open(ctx context.Context, a *cmdutil.App, c config.Config, st
 	}
 	srv, err := embedded.Start(ctx, embedded.ServerOptions{Dir: stage, Logger: lg, Private: true, SegmentBytes: c.Segment,
 		Progress: func(elapsed time.Duration) {
-			fmt.Fprintf(a.Err, "reading what was restored, %s so far\n", elapsed.Round(time.Second))
+			fmt.Fprintf(a.Err, "reading the restored store, %s so far\n", elapsed.Round(time.Second))
 		}})
 	if err != nil {
 		return err
@@ -104,8 +104,8 @@ func (r *restored) open(ctx context.Context, a *cmdutil.App, c config.Config, st
 	return errors.Join(err, srv.Close())
 }
 
-// report says what was restored. If the backup was made of a store that had damage which
-// nobody had met, there is less than it was thought to have: that is in the exit code.
+// report prints what was restored. The backup may come from a store with undetected damage, and then has less than
+// expected. That sets the exit code.
 func (r *restored) report(a *cmdutil.App, m backup.Manifest) error {
 	less := r.Head < r.Durable || r.Lost > m.Lost
 	var err error
@@ -115,10 +115,10 @@ func (r *restored) report(a *cmdutil.App, m backup.Manifest) error {
 		err = a.Say("Restored %s to %s: head %v, %s.", r.Backup, r.Store, r.Head, plain.Bytes(r.Bytes))
 	}
 	if r.Lost > 0 {
-		fmt.Fprintf(a.Err, "%s lost, of them %d when the backup was made: verify names them\n", plain.Count(r.Lost, "record"), m.Lost)
+		fmt.Fprintf(a.Err, "%s lost, of them %d before the backup was made: tally verify lists them\n", plain.Count(r.Lost, "record"), m.Lost)
 	}
 	if r.Head < r.Durable {
-		fmt.Fprintf(a.Err, "the backup was to go up to %v\n", r.Durable)
+		fmt.Fprintf(a.Err, "the backup should go up to %v\n", r.Durable)
 	}
 	if err == nil && less {
 		return cli.Silent(cli.Integrity)

@@ -19,18 +19,20 @@ import (
 
 func newSecrets(a *cmdutil.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "secrets", Short: "Check that sealed documents open, and seal them with a new key",
-		Long: `Check that sealed documents open, and seal them with a new key. They are those of the
-kind secret, which hold what runs have of keys, tokens and passwords. No command
-shows what is in them.
+		Use: "secrets", Short: "Check sealed documents, and seal them with a new key",
+		Long: `Check sealed documents, and seal them with a new key. Sealed documents are those of the
+kind secret: they hold the keys, tokens and passwords of runs. No command prints their
+content.
 
-Keys are in the file that ` + sealed.Variable + ` names, which nobody else may read: a
-line for each, ID:KEY, where KEY is 64 hex digits. The last one seals, every one opens.
+Keys are in the file that ` + sealed.Variable + ` names. Nobody else may be able to
+read it. It has a line ID:KEY for each key, where KEY is 64 hex digits. The last key
+seals, and all keys open.
 
   umask 077; echo "2026:$(openssl rand -hex 32)" >> ~/.tally-keys
   export ` + sealed.Variable + `=~/.tally-keys
 
-Who loses a key loses what is sealed with it: keep a copy, and not beside the store.`,
+If a key is lost, the documents that it sealed are lost: keep a copy of the file, and
+not next to the store.`,
 		Example: cmdutil.Examples("tally secrets check", "tally secrets rotate --dry-run", "tally secrets rotate -o json"),
 	}
 	cmd.AddCommand(newSecretsCheck(a), newSecretsRotate(a))
@@ -39,22 +41,22 @@ Who loses a key loses what is sealed with it: keep a copy, and not beside the st
 
 func newSecretsCheck(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "List the sealed documents that do not open, and their keys", Args: cobra.NoArgs,
-		Long: `Open every sealed document of every namespace, and say which do not open and what key
-they are sealed with. Exit code 3: a key is missing. Exit code 5: a key that is there
-does not open a document, so its bytes were changed or moved, or another key has that
-id now; or the document is damaged.`,
+		Use: "check", Short: "List sealed documents that cannot be opened, and their keys", Args: cobra.NoArgs,
+		Long: `Open every sealed document of every namespace, and list those that cannot be opened and
+the keys that sealed them. Exit code 3: a key is missing. Exit code 5: a key does not
+open a document, because the document was changed or moved or another key has the id
+now; or the document is damaged.`,
 		Example: cmdutil.Examples("tally secrets check", "tally secrets check -o json", "TALLY_SECRET_KEY_FILE=old-keys tally secrets check"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ring, err := sealed.FromEnvironment()
 			if errors.Is(err, sealed.ErrNoKey) {
-				fmt.Fprintln(a.Err, sealed.Variable+" names no file with keys: nothing opens")
+				fmt.Fprintln(a.Err, sealed.Variable+" is not set, so no document can be opened")
 			} else if err != nil {
 				return err
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				c := newSecretsChecked(ring)
-				if err := eachSecret(cmd.Context(), st, c.add); err != nil {
+				c, err := checkSecrets(cmd.Context(), st, ring)
+				if err != nil {
 					return err
 				}
 				return c.show(a)
@@ -63,18 +65,17 @@ id now; or the document is damaged.`,
 	}
 }
 
-// secretRead is a sealed document as it was read.
+// secretRead is a sealed document and the result of reading it.
 type secretRead struct {
-	docs *tally.Documents // of its namespace
+	docs *tally.Documents // documents of its namespace
 	sub  events.Subject
-	doc  *tally.Document // nil with an error
+	doc  *tally.Document // nil if there is an error
 	err  error           // *events.DamageError
 }
 
-// eachSecret reads the sealed documents of all namespaces, sorted, without those that are
-// not there any more.
+// eachSecret calls f for each sealed document of all namespaces, sorted by subject. Deleted documents are skipped.
 func eachSecret(ctx context.Context, st *tally.Store, f func(secretRead) error) error {
-	var subs []events.Subject // first, as f may write
+	var subs []events.Subject // collected first, because f may write
 	for info, err := range st.Log.Subjects(ctx, "", sealed.Kind) {
 		if err != nil {
 			return err
@@ -101,7 +102,7 @@ func eachSecret(ctx context.Context, st *tally.Store, f func(secretRead) error) 
 	return nil
 }
 
-// keyID is that which a document says, "" if it is not to be read.
+// keyID returns the id of the key that sealed the document, or "" if the document cannot be read.
 func (r secretRead) keyID() string {
 	if r.doc == nil {
 		return ""
@@ -110,7 +111,7 @@ func (r secretRead) keyID() string {
 	return box.KeyID
 }
 
-// open returns what is sealed in a document.
+// open returns the clear content of a document.
 func (r secretRead) open(ring *sealed.Ring) ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
@@ -142,7 +143,7 @@ func closedBy(r secretRead, err error) closedSecret {
 	return c
 }
 
-// closedCode ends a command that found documents which do not open.
+// closedCode returns the exit code for documents that do not open.
 func closedCode(list []closedSecret) error {
 	switch {
 	case len(list) == 0:
@@ -159,7 +160,7 @@ func showClosed(a *cmdutil.App, list []closedSecret) error {
 		return nil
 	}
 	t := render.Table{Head: []string{"NAMESPACE", "SECRET", "OFFSET", "KEY", "WHY"}, Right: []int{2}, Cut: []int{4, 1}}
-	why := map[string]string{"noKey": "there is no such key", "seal": "the key does not open it", "damaged": "its record cannot be read"}
+	why := map[string]string{"noKey": "the key is missing", "seal": "the key does not open it", "damaged": "its record cannot be read"}
 	for _, c := range list {
 		key, text := c.KeyID, why[c.Reason]
 		if key == "" {
@@ -173,29 +174,30 @@ func showClosed(a *cmdutil.App, list []closedSecret) error {
 	return a.Table(t)
 }
 
-// secretsChecked is what secrets check prints.
+// secretsChecked is the output of secrets check.
 type secretsChecked struct {
 	Documents int            `json:"documents"`
 	Open      int            `json:"open"`
-	Key       string         `json:"key,omitempty"` // the newest: what is sealed now, is sealed with it
+	Key       string         `json:"key,omitempty"` // the newest key, which seals
 	Keys      []secretKey    `json:"keys"`
 	Closed    []closedSecret `json:"closed"`
 	ring      *sealed.Ring
 }
 
-// secretKey is a key that there is, or that documents are sealed with.
+// secretKey is a key in the file, or one that documents need.
 type secretKey struct {
 	ID        string `json:"id"`
-	Known     bool   `json:"known"`     // it is in the file
-	Documents int    `json:"documents"` // that name it
+	Known     bool   `json:"known"`     // the key is in the file
+	Documents int    `json:"documents"` // documents that the key sealed
 }
 
-func newSecretsChecked(ring *sealed.Ring) *secretsChecked {
+// checkSecrets opens all sealed documents.
+func checkSecrets(ctx context.Context, st *tally.Store, ring *sealed.Ring) (*secretsChecked, error) {
 	c := &secretsChecked{Key: ring.Newest(), Keys: []secretKey{}, Closed: []closedSecret{}, ring: ring}
 	for _, id := range ring.IDs() {
 		c.Keys = append(c.Keys, secretKey{ID: id, Known: true})
 	}
-	return c
+	return c, eachSecret(ctx, st, c.add)
 }
 
 func (c *secretsChecked) add(r secretRead) error {
@@ -230,9 +232,9 @@ func (c *secretsChecked) show(a *cmdutil.App) error {
 		note := ""
 		switch {
 		case !k.Known:
-			note = "is not in the file"
+			note = "missing in the file"
 		case k.ID == c.Key:
-			note = "the newest: seals"
+			note = "newest, used to seal"
 		}
 		t.Rows = append(t.Rows, []string{k.ID, strconv.Itoa(k.Documents), note})
 	}

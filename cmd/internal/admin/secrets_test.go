@@ -43,7 +43,7 @@ func mustSeal(t *testing.T, st *tally.Store, r *sealed.Ring, id, clear string) {
 	}
 }
 
-// mustOpen wants a clear value, sealed with a key.
+// mustOpen checks the clear content of a document, and the key that sealed it.
 func mustOpen(t *testing.T, st *tally.Store, r *sealed.Ring, id, key, clear string) {
 	t.Helper()
 	doc, err := st.Documents().Read(t.Context(), sealed.Kind, id)
@@ -65,8 +65,7 @@ func rotate(t *testing.T, st *tally.Store, r *sealed.Ring, before func(secretRea
 	})
 }
 
-// What others write between the look at a document and its rotation is not lost: neither
-// another content, nor a deletion, nor what another rotation did.
+// Concurrent writes during a rotation are not lost: new content, a deletion, and the result of another rotation.
 func TestRotateMeanwhile(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	first, both := ring(t, oldKey), ring(t, oldKey+newKey)
@@ -96,7 +95,7 @@ func TestRotateMeanwhile(t *testing.T) {
 	}
 }
 
-// A rotation that ends in the middle leaves documents that all open; the next goes on.
+// After an interrupted rotation all documents open, and the next rotation continues.
 func TestRotateCutShort(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	first, both := ring(t, oldKey), ring(t, oldKey+newKey)
@@ -124,7 +123,7 @@ func TestRotateCutShort(t *testing.T) {
 	}
 }
 
-// What nobody acknowledged is sent again, and a document is sealed again once.
+// If the acknowledgement is lost, the write is sent again, and the document is sealed once.
 func TestRotateFaults(t *testing.T) {
 	first, both := ring(t, oldKey), ring(t, oldKey+newKey)
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {

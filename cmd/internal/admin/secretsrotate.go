@@ -17,16 +17,17 @@ import (
 func newSecretsRotate(a *cmdutil.App) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
-		Use: "rotate", Short: "Seal every sealed document with the newest key", Args: cobra.NoArgs,
-		Long: `Seal every sealed document of every namespace with the newest key, the last of the
-file. What is sealed with it already stays as it is, so the command can be stopped
-and repeated. A document that somebody else writes meanwhile is read again.
+		Use: "rotate", Short: "Seal all sealed documents with the newest key", Args: cobra.NoArgs,
+		Long: `Seal all sealed documents of all namespaces with the newest key, the last one in the
+file. Documents that have this key already stay as they are, so the command can be
+interrupted and repeated. A document that changes meanwhile is read again.
 
-What does not open is listed, and stays; the exit codes are those of check.
+Documents that cannot be opened are listed, and stay as they are. The exit codes are
+those of check.
 
-The revisions before stay in the log, sealed with the older key: keep that for as long
-as they have to open. Once nothing is to open with it any more, delete the key; or take
-away documents with all their revisions: tally doc rm secret/ID --purge.`,
+Earlier revisions stay in the log, sealed with the older key: keep that key as long as
+you need them. After that, delete the key, or remove documents with all their
+revisions: tally doc rm secret/ID --purge.`,
 		Example: cmdutil.Examples("tally secrets rotate --dry-run", "tally secrets rotate", "tally secrets rotate -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ring, err := sealed.FromEnvironment()
@@ -42,35 +43,35 @@ away documents with all their revisions: tally doc rm secret/ID --purge.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&dry, "dry-run", "n", false, "say how many would be sealed again, and write nothing")
+	cmd.Flags().BoolVarP(&dry, "dry-run", "n", false, "print how many documents would be sealed, and write nothing")
 	return cmd
 }
 
-// rotation is a rotate under way, and what it prints.
+// rotation is a run of secrets rotate, and its output.
 type rotation struct {
 	Key       string         `json:"key"`
 	Documents int            `json:"documents"`
-	Sealed    int            `json:"sealed"`  // with the key, by this command
-	Already   int            `json:"already"` // with the key before
+	Sealed    int            `json:"sealed"`  // documents that this command sealed with the newest key
+	Already   int            `json:"already"` // documents that had the newest key already
 	DryRun    bool           `json:"dryRun,omitempty"`
 	Closed    []closedSecret `json:"closed"`
 	ring      *sealed.Ring
 }
 
-// mostTries bounds how often a document is read again that others write.
-const mostTries = 20
+// maxAttempts bounds how often a document is read again because others write it.
+const maxAttempts = 20
 
-// add seals a document with the newest key. Its write is a compare-and-swap of its own, so a
-// crash leaves each document sealed with one key or the other, and a repetition goes on.
+// add seals a document with the newest key. Each document is written by its own compare-and-swap, so after a crash each
+// is sealed with the old key or with the new one, and the command can be repeated.
 func (r *rotation) add(ctx context.Context, doc secretRead) error {
 	r.Documents++
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		again, err := r.seal(ctx, doc)
-		if !again || try == mostTries {
+		if !again || attempt == maxAttempts {
 			return err
 		}
 		doc.doc, err = doc.docs.Read(ctx, doc.sub.Kind, doc.sub.ID)
-		if errors.Is(err, events.ErrNotFound) { // somebody deleted it
+		if errors.Is(err, events.ErrNotFound) { // deleted meanwhile
 			r.Documents--
 			return nil
 		}
@@ -80,8 +81,7 @@ func (r *rotation) add(ctx context.Context, doc secretRead) error {
 	}
 }
 
-// seal seals a document as it was read. It says to try again if that is not what it is any
-// more.
+// seal seals a document as it was read. again reports that the document has changed since.
 func (r *rotation) seal(ctx context.Context, doc secretRead) (again bool, err error) {
 	plain, err := doc.open(r.ring)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *rotation) seal(ctx context.Context, doc secretRead) (again bool, err er
 	return false, nil
 }
 
-// replacing is a revision that says all that another says, with other content.
+// replacing returns a write with new content that keeps all other attributes of a revision.
 func replacing(rev projector.Revision, content []byte) tally.Write {
 	m := rev.Meta
 	w := tally.Write{Data: content, ContentType: rev.ContentType, Title: m.Title, Attributes: m.Attributes, Links: m.Links, Owner: m.Owner, Layer: m.Layer}

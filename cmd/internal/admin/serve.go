@@ -23,7 +23,7 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// serving is what serve prints with -o json, when others can attach.
+// serving is the JSON output of serve, printed when other processes can attach.
 type serving struct {
 	Store   string   `json:"store"`
 	Owner   bool     `json:"owner"`
@@ -33,25 +33,25 @@ type serving struct {
 	Metrics string   `json:"metrics,omitempty"`
 }
 
-// listening are the flags that say where to listen for other machines.
+// listening holds the flags for connections from other machines.
 type listening struct {
 	address, cert, key, authorities, users string
 }
 
 func (l *listening) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&l.address, "listen", "", "HOST:PORT for clients that do not read the store directory (default: none)")
+	f.StringVar(&l.address, "listen", "", "HOST:PORT for clients on other machines (default: none)")
 	f.StringVar(&l.cert, "tls-cert", "", "file of the certificate for --listen, PEM")
 	f.StringVar(&l.key, "tls-key", "", "file of its key, PEM")
-	f.StringVar(&l.authorities, "tls-ca", "", "file of the authorities of which every client must have a certificate, PEM (default: clients need none)")
-	f.StringVar(&l.users, "users", "", "file of those who may connect to --listen: lines name:password, readable by its owner only; a password may be its bcrypt hash")
+	f.StringVar(&l.authorities, "tls-ca", "", "file of authorities, PEM; clients need a certificate of one of them (default: clients need none)")
+	f.StringVar(&l.users, "users", "", "file of users for --listen: lines name:password, where the password may be a bcrypt hash; only its owner may read it")
 }
 
-// options returns what the flags mean, nil if nobody else is to be listened for.
+// options converts the flags, or returns nil if other machines cannot connect.
 func (l *listening) options() (*embedded.Listen, error) {
 	if l.address == "" {
 		if l.cert+l.key+l.authorities+l.users != "" {
-			return nil, cli.Usagef("--tls-cert, --tls-key, --tls-ca and --users go with --listen")
+			return nil, cli.Usagef("--tls-cert, --tls-key, --tls-ca and --users need --listen")
 		}
 		return nil, nil
 	}
@@ -71,8 +71,8 @@ func (l *listening) options() (*embedded.Listen, error) {
 		return nil, &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "Give --tls-cert, --tls-key and --users, or listen on 127.0.0.1."}
 	}
 	if l.users == "" {
-		return nil, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("--listen without --users would let nobody in"),
-			Hint: "Give --users a file with a line name:password for each who may connect. Processes of this user need no --listen: they find the store by its directory."}
+		return nil, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("--listen needs --users: without users nobody can connect"),
+			Hint: "Give --users a file with a line name:password for each user. Processes of this user on this machine need no --listen: they use the store directory."}
 	}
 	return o, nil
 }
@@ -82,31 +82,32 @@ func newServe(a *cmdutil.App) *cobra.Command {
 	var watch bool
 	var others listening
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Own the store and keep it open for others, until stopped", Args: cobra.NoArgs,
-		Long: `Own the store and keep it open for others, until SIGINT or SIGTERM. Commands that
-need the store use it through this process then, without being asked, and need
-not start a server of their own. It listens on this machine only, for processes
-of the same user.
+		Use: "serve", Short: "Keep the store open for other processes, until interrupted", Args: cobra.NoArgs,
+		Long: `Keep the store open for other processes, until SIGINT or SIGTERM. This process owns
+the store: other commands find it and use the store through it, and need not start a
+server of their own. By default it only accepts processes of the same user on this
+machine.
 
-With --listen, others reach it with --server tls://HOST:PORT, as one of --users: they
-read, and append through this process. Without --users nobody could, so it is refused;
-beyond this machine it listens with TLS only. They may read all of it, so a store with
-something personal (namespace _personal) is not for others, and takes no such thing then.
+With --listen, other machines connect with --server tls://HOST:PORT, as one of --users.
+They can read, and append through this process. --listen needs --users, and TLS unless
+the address is of this machine. These users can read everything, so --listen is refused
+for a store with personal settings (namespace _personal), and such settings are refused
+while it is on.
 
-If another process owns the store already, this one waits and takes over when that
-one is gone.
+If another process owns the store already, this one waits, and takes over when that one
+is gone.
 
-It runs the daemons that decide on what is due: delivery, dispatch and janitor, or those
-that [daemons] run of tally.toml names. tally status says what they do.
+Serve runs the background workers delivery, dispatch and janitor, or those in [daemons]
+run of tally.toml. tally status shows what they do.
 
-With --watch it follows the sessions of agents too, as tally watch does without arguments.
+With --watch it also records the sessions of agents, like tally watch without arguments.
 
-On SIGHUP it reads users, certificates and settings again. Users that are gone, or have
-another password, are cut off. If something is wrong with the new ones, it says so and the
-old ones stay. If the terminal is closed, it stops.
+On SIGHUP it reloads users, certificates and settings. Users that were removed, or have
+another password, are disconnected. If the new settings are invalid, it prints why and
+keeps the old ones. If the terminal is closed, it stops.
 
-With --metrics it answers Prometheus at /metrics; an address without a host is one
-of this machine.`,
+With --metrics it serves metrics for Prometheus at /metrics. An address without a host
+is on this machine.`,
 		Example: cmdutil.Examples("tally serve", "tally serve --store /srv/tally --log-level info", "tally serve --watch", "tally serve --metrics :9464 -o json",
 			"tally serve --listen 0.0.0.0:4222 --tls-cert cert.pem --tls-key key.pem --users users.txt"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -115,7 +116,7 @@ of this machine.`,
 				return err
 			}
 			if c.Backend != config.Local {
-				return cli.Usagef("serve keeps a store on this machine open; the backend is %s", c.Backend)
+				return cli.Usagef("serve needs a store on this machine; the backend is %s", c.Backend)
 			}
 			listen, err := others.options()
 			if err != nil {
@@ -126,32 +127,32 @@ of this machine.`,
 		},
 	}
 	cmd.Flags().StringVar(&address, "metrics", "", "address of a Prometheus endpoint, such as :9464 (default: none)")
-	cmd.Flags().BoolVar(&watch, "watch", false, "follow the sessions of agents, as tally watch does")
+	cmd.Flags().BoolVar(&watch, "watch", false, "also record the sessions of agents, like tally watch")
 	others.flags(cmd)
 	return cmd
 }
 
-// owning is one run of serve.
+// owning is a run of serve.
 type owning struct {
 	app     *cmdutil.App
 	config  config.Config
 	others  listening
 	listen  *embedded.Listen
-	metrics string // the address; "": none
+	metrics string // address of the endpoint; "": none
 	watch   bool
 
 	hangups chan struct{}
-	served  bool // and said so
+	served  bool // the announcement was printed
 }
 
-// run serves until ctx is done, and begins anew when the settings have changed.
+// run serves until ctx is done. If settings change, it opens the store again.
 func (o *owning) run(ctx context.Context) error {
 	cmdutil.CollectLess()
 	o.hangups = make(chan struct{}, 1)
 	cli.OnHangup(ctx, func() {
 		select {
 		case o.hangups <- struct{}{}:
-		default: // they will be read
+		default: // a reload is pending already
 		}
 	})
 	for {
@@ -162,7 +163,7 @@ func (o *owning) run(ctx context.Context) error {
 	}
 }
 
-// serve owns the store until ctx is done, or the settings have changed.
+// serve owns the store until ctx is done, or until the settings have changed.
 func (o *owning) serve(ctx context.Context) (changed bool, err error) {
 	m, c := metrics.New(), o.config
 	said := serving{Store: c.Store, Owner: true, Daemons: c.Daemons.Run}
@@ -175,7 +176,7 @@ func (o *owning) serve(ctx context.Context) (changed bool, err error) {
 	st, err := o.app.Own(ctx, m, o.listen, cmdutil.DaemonsOf(c.Daemons, c.Daemons.Run))
 	if err != nil {
 		if ctx.Err() != nil {
-			return false, nil // stopped before it was this one's turn
+			return false, nil // stopped while another process owned the store
 		}
 		return false, err
 	}
@@ -186,24 +187,24 @@ func (o *owning) serve(ctx context.Context) (changed bool, err error) {
 		}
 		defer web.Close()
 		said.Metrics = "http://" + web.Addr + "/metrics"
-		o.metrics = web.Addr // also after the settings have changed
+		o.metrics = web.Addr // keep the port after a reload
 	}
 	if _, at, ok := strings.Cut(said.Listen, "://"); ok {
-		o.listen.Address, o.others.address = at, at // likewise
+		o.listen.Address, o.others.address = at, at // keep the port after a reload
 	}
 	if err := o.announce(said); err != nil {
 		return false, errors.Join(err, st.Close())
 	}
 	changed, err = o.keep(ctx, st)
-	// To be told to stop is how this ends.
+	// An interrupt is the normal end, not an error.
 	return changed, errors.Join(err, st.Close())
 }
 
-// keep keeps a store open until ctx is done, or the settings have changed.
+// keep waits until ctx is done, or until the settings have changed.
 func (o *owning) keep(ctx context.Context, st *tally.Store) (changed bool, err error) {
 	life, end := context.WithCancel(ctx)
 	var followed error
-	watching := make(chan struct{}) // until nothing is followed any more
+	watching := make(chan struct{}) // closed when the watch has ended
 	defer func() {
 		end()
 		if o.watch {
@@ -233,15 +234,15 @@ func (o *owning) keep(ctx context.Context, st *tally.Store) (changed bool, err e
 	}
 }
 
-// reread takes users and certificates as they are now, and reports whether the settings have
-// changed, which takes another start of the store. An error changes nothing.
+// reread reads users, certificates and settings again. It reports whether settings have changed, which requires opening
+// the store again. On an error nothing changes.
 func (o *owning) reread() (changed bool, err error) {
 	c, err := o.app.Config()
 	if err != nil {
 		return false, err
 	}
 	if c.Backend != config.Local || c.Store != o.config.Store {
-		return false, fmt.Errorf("the store is another one now: that takes another start of the process")
+		return false, fmt.Errorf("the store directory has changed: restart the process to use it")
 	}
 	listen, err := o.others.options()
 	if err != nil {
@@ -264,10 +265,10 @@ func (o *owning) reread() (changed bool, err error) {
 			return false, err
 		}
 	}
-	return false, o.tell("Users and certificates were read again.")
+	return false, o.tell("Users and certificates were reloaded.")
 }
 
-// sameSettings reports whether two configurations say the same to the owner of a store.
+// sameSettings reports whether two configurations are the same for the owner of a store.
 func sameSettings(a, b config.Config) bool {
 	of := func(c config.Config) []any {
 		return []any{c.Namespace, c.Segment, c.MinDurability, c.Base, c.Watch, c.Redact, c.Daemons, c.Trees}
@@ -275,22 +276,21 @@ func sameSettings(a, b config.Config) bool {
 	return reflect.DeepEqual(of(a), of(b))
 }
 
-// complain says why settings stay as they were.
+// complain prints why a reload failed.
 func (o *owning) complain(err error) {
-	fmt.Fprintf(o.app.Err, "tally: settings stay as they were: %s\n", plain.Printable(err.Error()))
+	fmt.Fprintf(o.app.Err, "tally: settings were not reloaded: %s\n", plain.Printable(err.Error()))
 }
 
-// tell says on standard error what was done: what is printed ends with the first line.
+// tell prints a message on standard error. Standard output has only the announcement.
 func (o *owning) tell(what string) error {
 	fmt.Fprintln(o.app.Err, what)
 	return nil
 }
 
-// mostScrapers bounds the connections of those who ask for metrics: each is a descriptor
-// that the store does not have.
-const mostScrapers = 4
+// maxScrapers bounds the connections to the metrics endpoint, because each takes a file descriptor from the store.
+const maxScrapers = 4
 
-// serveMetrics answers requests for the metrics until it is closed.
+// serveMetrics serves the metrics until the server is closed.
 func serveMetrics(address string, c config.Config, st *tally.Store, m *metrics.Metrics) (*http.Server, error) {
 	if strings.HasPrefix(address, ":") {
 		address = "127.0.0.1" + address
@@ -306,15 +306,14 @@ func serveMetrics(address string, c config.Config, st *tally.Store, m *metrics.M
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m.Handler())
 	web := &http.Server{Addr: l.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 10 * time.Second}
-	go web.Serve(netutil.LimitListener(l, mostScrapers)) // until Close; nobody can act on its error
+	go web.Serve(netutil.LimitListener(l, maxScrapers)) // runs until Close
 	return web, nil
 }
 
-// announce says that others can attach: once on standard output, and on standard error when
-// the settings have changed.
+// announce prints that other processes can attach. After a reload, it prints to standard error instead.
 func (o *owning) announce(said serving) error {
 	if o.served {
-		return o.tell("Settings, users and certificates were read again.")
+		return o.tell("Settings, users and certificates were reloaded.")
 	}
 	o.served = true
 	if o.app.Format != cli.Text {

@@ -26,28 +26,28 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// status is what status prints.
+// status is the output of status.
 type status struct {
 	Head       events.Offset          `json:"head"`
-	Durable    events.Offset          `json:"durable"`           // up to here, everything survives a power cut
-	Lost       int                    `json:"lost"`              // records that are known to be lost
-	Damaged    []events.Offset        `json:"damaged,omitempty"` // where they were, as far as that is known
+	Durable    events.Offset          `json:"durable"`           // records up to here survive a power cut
+	Lost       int                    `json:"lost"`              // number of records that are known to be lost
+	Damaged    []events.Offset        `json:"damaged,omitempty"` // their offsets, as far as known
 	Sessions   int                    `json:"sessions"`
 	Documents  int                    `json:"documents"`
 	Namespace  string                 `json:"namespace"`
 	Backend    string                 `json:"backend"`
 	Store      string                 `json:"store,omitempty"`
-	Owner      *ownerStatus           `json:"owner,omitempty"` // none: nobody but this process
+	Owner      *ownerStatus           `json:"owner,omitempty"` // nil if no other process owns the store
 	Bytes      int64                  `json:"bytes,omitempty"`
 	LogBytes   int64                  `json:"logBytes,omitempty"`
 	FreeBytes  uint64                 `json:"freeBytes,omitempty"`
 	Snapshots  int                    `json:"snapshots"`
 	Durability string                 `json:"durability"`
-	Refused    string                 `json:"refused,omitempty"` // why appends are refused now
-	Quota      []usage                `json:"quota"`             // what is live of the store, and of what has a limit
+	Refused    string                 `json:"refused,omitempty"` // why appends are refused at the moment
+	Quota      []usage                `json:"quota"`             // live documents of the store, and of scopes with a limit
 	Views      []viewStatus           `json:"views"`
-	Trees      []cmdutil.TreeStatus   `json:"trees"`   // that the configuration names
-	Daemons    []cmdutil.DaemonStatus `json:"daemons"` // that processes of this machine run on the store
+	Trees      []cmdutil.TreeStatus   `json:"trees"`   // trees in the configuration
+	Daemons    []cmdutil.DaemonStatus `json:"daemons"` // background workers on this machine
 }
 
 type ownerStatus struct {
@@ -62,8 +62,8 @@ type viewStatus struct {
 	Event       string             `json:"event,omitempty"`
 	Updated     string             `json:"updated,omitempty"`
 	LagEvents   uint64             `json:"lagEvents"`
-	LagSeconds  float64            `json:"lagSeconds"`      // since the first event was recorded that the view does not show
-	Error       string             `json:"error,omitempty"` // why it cannot be read
+	LagSeconds  float64            `json:"lagSeconds"`      // age of the first event that the view does not show
+	Error       string             `json:"error,omitempty"` // why the view cannot be read
 	Quarantined []quarantineStatus `json:"quarantined"`
 }
 
@@ -75,12 +75,12 @@ type quarantineStatus struct {
 
 func newStatus(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show where the store is, how far it goes, its views and its size", Args: cobra.NoArgs,
-		Long: `Show where the store is, how far its log goes and is durable, how far each view is
-behind, what is quarantined, how each tree is, what each daemon does, and how much room it takes. Nothing is changed; a view
-that is behind catches up with the next command that opens the store. If records are
-lost, the exit code is 5; if a tree asks about a mass change, it is 6; if appends are
-refused, as on a full disk, it is 7.`,
+		Use: "status", Short: "Show where the store is, what it contains, and how far its views are", Args: cobra.NoArgs,
+		Long: `Show where the store is, what it contains, and how far its views are: the end of the
+log and its durable part, the lag of each view, sessions in quarantine, trees, background
+workers, and disk space. Nothing is changed. A view that is behind catches up when a
+command opens the store. The exit code is 5 if records are lost, 6 if a tree waits for a
+decision about a mass change, and 7 if appends are refused, as on a full disk.`,
 		Example: cmdutil.Examples("tally status", "tally status -o json", "tally status --namespace other"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
@@ -113,7 +113,7 @@ refused, as on a full disk, it is 7.`,
 	}
 }
 
-// ownerOf returns the process that owns a local store, nil if it is this one.
+// ownerOf returns the process that owns a local store, or nil if it is this one.
 func ownerOf(c config.Config) *ownerStatus {
 	if c.Backend != config.Local {
 		return nil
@@ -125,18 +125,18 @@ func ownerOf(c config.Config) *ownerStatus {
 	return &ownerStatus{pid, url}
 }
 
-// offsets names where records were, a few of many.
+// offsets lists a few of many offsets.
 func offsets(list []events.Offset) string {
-	const most = 8
-	names := make([]string, min(len(list), most))
+	const limit = 8
+	names := make([]string, min(len(list), limit))
 	for i := range names {
 		names[i] = list[i].String()
 	}
 	text := strings.Join(names, ", ")
-	if len(list) > most {
+	if len(list) > limit {
 		text += ", ..."
 	}
-	return text + "; verify names all"
+	return text + "; tally verify lists all"
 }
 
 func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, error) {
@@ -159,7 +159,7 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	}
 	if snaps := st.Snapshots(); snaps != nil {
 		for m, err := range snaps.All(ctx) {
-			if err == nil && m.Fold == projector.SessionFold { // a session's chunks are parts of them
+			if err == nil && m.Fold == projector.SessionFold { // not the chunks of a session
 				s.Snapshots++
 			}
 		}
@@ -167,7 +167,7 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	if c.Backend == config.Local {
 		s.Store, s.Bytes, s.LogBytes = c.Store, cmdutil.DiskUse(c.Store), cmdutil.DiskUse(filepath.Join(c.Store, "jetstream"))
 		if place, _ := embedded.Look(c.Store); place.State != embedded.Present {
-			s.Durability = log.Durable.String() // as it will be
+			s.Durability = log.Durable.String() // the durability that the store will have
 		}
 		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
@@ -186,15 +186,15 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	return s, err
 }
 
-// limitsOf says what is live of the store, and of each scope that has a limit.
+// limitsOf returns the usage of the store, and of each scope with a limit.
 func limitsOf(ctx context.Context, st *tally.Store) ([]usage, error) {
 	list, err := usageOf(ctx, st)
-	err = projector.Tolerate(err) // status names what is lost
+	err = projector.Tolerate(err) // status reports damage
 	return slices.DeleteFunc(list, func(u usage) bool { return u.Scope != "store" && u.Limit == 0 }), err
 }
 
-// countSubjects counts the sessions and documents of the namespace. The catalog knows, if
-// it shows what is durable; to list the subjects of a large log takes seconds.
+// countSubjects counts the sessions and documents of the namespace. If the catalog is up to date, it has the numbers.
+// Listing the subjects of a large log takes seconds.
 func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durable events.Offset) (sessions, documents int, err error) {
 	if list, err := catalog.Open(ctx, st.ViewsDir()); err == nil {
 		defer list.Close()
@@ -209,7 +209,7 @@ func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durabl
 		switch info.Subject.Kind {
 		case events.KindSession:
 			sessions++
-		case events.KindUnit: // the log's own
+		case events.KindUnit: // internal to the log
 		default:
 			documents++
 		}
@@ -217,7 +217,7 @@ func countSubjects(ctx context.Context, c config.Config, st *tally.Store, durabl
 	return sessions, documents, nil
 }
 
-// viewsOf says how far the views are, as their files say.
+// viewsOf returns how far the views are, from their files.
 func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]viewStatus, error) {
 	list := []viewStatus{}
 	if st.ViewsDir() == "" {
@@ -226,7 +226,7 @@ func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]vie
 	for _, name := range cmdutil.ViewNames(nil) {
 		v := viewStatus{View: name, Quarantined: []quarantineStatus{}}
 		standing, err := catalog.StandingOf(ctx, st.ViewsDir(), name)
-		if err != nil && durable > 0 { // there is no view of nothing
+		if err != nil && durable > 0 { // an empty log has no views
 			v.Error = err.Error()
 		}
 		v.Offset, v.Event = standing.Cursor.Offset, standing.Cursor.EventID
@@ -246,7 +246,7 @@ func viewsOf(ctx context.Context, st *tally.Store, durable events.Offset) ([]vie
 	return list, nil
 }
 
-// text says it for people, in so many columns.
+// text returns the status as text of the given width.
 func (s status) text(width int) string {
 	var b strings.Builder
 	where := s.Backend

@@ -22,7 +22,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// treeConflict is a conflict as it is printed.
+// treeConflict is a conflict in JSON.
 type treeConflict struct {
 	ID      string        `json:"id"`
 	Path    string        `json:"path"`
@@ -34,43 +34,44 @@ type treeConflict struct {
 	Bytes   int64         `json:"bytes"`
 }
 
-// treeVerified is what tree verify prints.
+// treeVerified is the JSON output of tree verify.
 type treeVerified struct {
 	cmdutil.TreeStatus
 	Differences []layouts.Problem `json:"differences"`
 }
 
-// treeVerbs are those that change something, or read every file.
+// treeVerbs are the commands that change a tree, or read all its files.
 var treeVerbs = []struct{ verb, use, short, long string }{
-	{embedded.TreeAccept, "accept", "Take in the mass change that a tree asks about",
-		`Take in the mass change that a tree asks about: what was written becomes revisions,
-what is gone is deleted.`},
-	{embedded.TreeRestore, "restore", "Write the files again as the log has them",
-		`Drop the mass change that a tree asks about, and write its files again as the log
-has them. What is dropped was not stored and is gone.`},
-	{embedded.TreePull, "pull", "Read every file, and take in what differs",
-		`Read every file, and take in what differs from what the tree knows: after somebody
-wrote to the files while nobody kept the tree, or where nothing says that files change.`},
-	{embedded.TreeRebuild, "rebuild", "Forget what is known of the files, and find it out again",
-		`Forget what is known of the files, and compare each with the log again. A file that
-is what the log had at any time is brought up to date; any other is kept as a
-conflict.`},
+	{embedded.TreeAccept, "accept", "Accept a mass change of files that stopped a tree",
+		`Accept the mass change of files that stopped a tree: changed files become revisions, and
+documents of deleted files are deleted.`},
+	{embedded.TreeRestore, "restore", "Undo a mass change of files: write the files from the log again",
+		`Undo the mass change of files that stopped a tree: write the files from the log again.
+The changes of the files were not stored, and are lost.`},
+	{embedded.TreePull, "pull", "Read all files, and store those that changed",
+		`Read all files, and store those that differ from the tree's last state. Use it after
+files were changed while no process kept the tree, or on a file system that does not
+report changes.`},
+	{embedded.TreeRebuild, "rebuild", "Compare all files with the log again, without the tree's last state",
+		`Forget the tree's last state of its files, and compare all files with the log again. A
+file with content that the log had at any time is brought up to date. Any other file is
+kept as a conflict.`},
 }
 
 func newTree(a *cmdutil.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "tree", Short: "Look after sessions and documents that are files, both ways",
-		Long: `Look after trees: folders in which sessions and documents are files. What is stored
-comes to stand there, and what somebody writes to a file is stored. [[tree]] in
-tally.toml names them; tally init --tavern writes one.
+		Use: "tree", Short: "Manage trees: folders that show sessions and documents as files",
+		Long: `Manage trees: folders that show sessions and documents as files. A tree is kept up to
+date both ways: new content in the store is written to files, and changes of files are
+stored. Trees are configured by [[tree]] in tally.toml; tally init --tavern writes one.
 
-The process that owns the store keeps its trees: a command that writes, as long as it
-runs, or tally serve all the time. Other commands ask the owner to keep theirs. Beside a
-server that others run, tally daemon run tree keeps them.
+The owner of the store keeps its trees: a command that writes, while it runs, or tally
+serve all the time. Other commands ask the owner. For a NATS server, tally daemon run tree
+keeps them.
 
-If very much changes at once, as when another branch is checked out or a mount is
-gone, nothing of it is taken in: the tree stands still, and appends to a tree in mode
-sync say so, until accept or restore decides.`,
+If very many files change at once, for example because another branch was checked out or
+a mount is gone, the tree stops and stores nothing. Appends to a tree in mode sync then
+fail with a message, until you decide by accept or restore.`,
 		Example: cmdutil.Examples("tally tree status", "tally tree conflicts", "tally tree restore"),
 	}
 	name := cmd.PersistentFlags().String("tree", "", "name of the tree (default: the only one)")
@@ -98,10 +99,10 @@ sync say so, until accept or restore decides.`,
 
 func newTreeStatus(a *cmdutil.App, name *string) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show how far each tree is, what it skips and what it asks", Args: cobra.NoArgs,
-		Long: `Show for each tree how far its files show the log, how many conflicts it has, which
-paths it skips and why, which files could not be written, and whether it asks about a
-mass change: then the exit code is 6. Nothing is changed.`,
+		Use: "status", Short: "Show how far each tree is, and which files it skips", Args: cobra.NoArgs,
+		Long: `Show for each tree how far its files show the log, the number of conflicts, the paths
+that it skips and why, files that could not be written, and whether it waits for a
+decision about a mass change: then the exit code is 6. Nothing is changed.`,
 		Example: cmdutil.Examples("tally tree status", "tally tree status --tree tavern", "tally tree status -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Config()
@@ -132,7 +133,7 @@ mass change: then the exit code is 6. Nothing is changed.`,
 	}
 }
 
-// treesOf says how trees are, and how far behind.
+// treesOf returns the status of all trees, and how far they are behind.
 func treesOf(ctx context.Context, c config.Config, st *tally.Store) ([]cmdutil.TreeStatus, error) {
 	list, err := cmdutil.TreesAt(ctx, c)
 	for i := range list {
@@ -191,11 +192,10 @@ func printProblems(a *cmdutil.App, list []layouts.Problem) error {
 
 func newTreeConflicts(a *cmdutil.App, name *string) *cobra.Command {
 	return &cobra.Command{
-		Use: "conflicts", Short: "List texts that were written to files and not taken", Args: cobra.NoArgs,
-		Long: `List texts that somebody wrote to a file while the log had moved on, or to one that
-cannot change. Each is a document conflict/<id>, and stands beside the file that it was
-written to. Take from it what is right, and close it: remove the copy, or tree
-resolve.`,
+		Use: "conflicts", Short: "List changes of files that could not be stored", Args: cobra.NoArgs,
+		Long: `List changes of files that could not be stored, because the log had changed meanwhile or
+the file cannot change. Each is a document conflict/<id>, and a copy next to the file. To
+close a conflict, use what you need of it and remove the copy, or use tally tree resolve.`,
 		Example: cmdutil.Examples("tally tree conflicts", "tally tree conflicts -o json", "tally doc cat conflict/1f0c"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return askTree(cmd.Context(), a, *name, embedded.TreeConflicts, embedded.TreeAsk{}, func(_ cmdutil.TreeStatus, said embedded.TreeAnswer) error {
@@ -224,8 +224,8 @@ func printConflicts(a *cmdutil.App, found []tree.Conflict) error {
 func newTreeResolve(a *cmdutil.App, name *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "resolve CONFLICT", Short: "Close a conflict", Args: cobra.ExactArgs(1),
-		Long: `Close a conflict, as tree conflicts names it: its document is deleted, and the copy of
-the file goes. Older revisions can still be read.`,
+		Long: `Close a conflict, by an id from tally tree conflicts: its document is deleted, and the
+copy of the file is removed. Older revisions can still be read.`,
 		Example: cmdutil.Examples("tally tree resolve 1f0c", "tally tree resolve 1f0c --tree tavern", "tally tree resolve 1f0c -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return askTree(cmd.Context(), a, *name, embedded.TreeResolve, embedded.TreeAsk{ID: args[0]}, func(s cmdutil.TreeStatus, _ embedded.TreeAnswer) error {
@@ -237,9 +237,9 @@ the file goes. Older revisions can still be read.`,
 
 func newTreeVerify(a *cmdutil.App, name *string) *cobra.Command {
 	return &cobra.Command{
-		Use: "verify", Short: "Compare every file of a tree with the log", Args: cobra.NoArgs,
-		Long: `Compare every file of a tree with what the log has. Nothing is changed. What differs is
-named, and the exit code is 5.`,
+		Use: "verify", Short: "Compare all files of a tree with the log", Args: cobra.NoArgs,
+		Long: `Compare all files of a tree with the log. Nothing is changed. Differences are listed,
+and the exit code is 5.`,
 		Example: cmdutil.Examples("tally tree verify", "tally tree verify --tree tavern", "tally tree verify -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return askTree(cmd.Context(), a, *name, embedded.TreeVerify, embedded.TreeAsk{}, func(s cmdutil.TreeStatus, said embedded.TreeAnswer) error {
@@ -264,7 +264,7 @@ named, and the exit code is 5.`,
 	}
 }
 
-// askTree asks the process that keeps a tree: the owner of the store, which may be this one.
+// askTree sends a request about a tree to the owner of the store, which may be this process.
 func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask embedded.TreeAsk, show func(cmdutil.TreeStatus, embedded.TreeAnswer) error) error {
 	c, err := a.Config()
 	if err != nil {
@@ -275,7 +275,7 @@ func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask embedde
 		return err
 	}
 	if c.Backend == config.Memory {
-		return cli.Usagef("a store in memory ends with this command, and its tree with it")
+		return cli.Usagef("a store in memory ends with this command, so it has no tree")
 	}
 	return a.WithStore(ctx, func(st *tally.Store) error {
 		said, err := embedded.AskTree(ctx, c, t, verb, ask)
@@ -296,5 +296,5 @@ func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask embedde
 	})
 }
 
-// isStopped reports whether an answer is that the tree asks.
+// isStopped reports whether the tree has stopped and waits for a decision of the user.
 func isStopped(said embedded.TreeAnswer) bool { return said.Status.Asking != "" }

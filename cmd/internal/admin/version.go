@@ -11,12 +11,12 @@ import (
 	"github.com/tallylog/tally/embedded"
 )
 
-// version is what version prints.
+// version is the output of version.
 type version struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
 	Date     string `json:"date,omitempty"`     // of the commit
-	Modified bool   `json:"modified,omitempty"` // the checkout had changes that were not committed
+	Modified bool   `json:"modified,omitempty"` // built from a checkout with uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Server   string `json:"natsServer"`
@@ -25,7 +25,7 @@ type version struct {
 
 func newVersion(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version, and how acknowledged events reach the disk", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version of tally, and how it syncs events to disk", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			c, err := a.Config()
 			dir := c.Store

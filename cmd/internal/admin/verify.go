@@ -23,15 +23,15 @@ import (
 func newVerify(a *cmdutil.App) *cobra.Command {
 	isAgents := false
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Fold everything from zero and compare it with what is stored", Args: cobra.NoArgs,
-		Long: `Read the whole log, fold it from zero, and compare that with every view: the rows
-of the catalog, the turns that are searched, the snapshots. Nothing is changed. A
-damaged record and the first difference of each view are named, and the exit code
-is 5. Views that differ are mended by rebuild; the log itself is the truth.
+		Use: "verify", Short: "Check that the views and snapshots match the log", Args: cobra.NoArgs,
+		Long: `Check that the views and snapshots match the log: read the whole log, compute all views
+from the beginning, and compare the result with the catalog, the search index and the
+snapshots. Nothing is changed. Damaged records and the first difference of each view are
+listed, and the exit code is 5. tally rebuild repairs views; the log itself is the truth.
 
-With --agents the files in which agents keep their sessions are compared with what the
-log has of them, too, byte for byte. A file that went on since is equal as far as the
-log has it; one that is gone, or of which secrets were taken out, is counted.`,
+With --agents, the files in which agents keep their sessions are also compared with the
+log, byte for byte. A file that grew since is equal if the log's part of it is. Files
+that are gone, or had secrets removed, are counted.`,
 		Example: cmdutil.Examples("tally verify", "tally verify -o json", "tally verify --agents"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.WithStillStore(cmd.Context(), func(st *tally.Store) error {
@@ -51,16 +51,32 @@ log has it; one that is gone, or of which secrets were taken out, is counted.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&isAgents, "agents", false, "compare the files of agents that are there, too")
+	cmd.Flags().BoolVar(&isAgents, "agents", false, "also compare the session files of agents")
 	return cmd
 }
 
-// verified is what verify prints with -o json.
+// verified is the JSON output of verify.
 type verified struct {
 	projector.Verified
 	Agents *compared `json:"agents,omitempty"`
 }
 
+// verify adds the results of the command verify.
+func (x *examination) verify(st *tally.Store) error {
+	v, err := verify(x.ctx, x.app, st)
+	if err != nil {
+		return err
+	}
+	for _, f := range v.Findings {
+		x.bad("verify", cli.Integrity, findingText(f), "tally rebuild rebuilds views and snapshots")
+	}
+	if len(v.Findings) == 0 {
+		x.ok("verify", "%s read: views and snapshots match the log", plain.Count(v.Records, "record"))
+	}
+	return nil
+}
+
+// verify compares the views and snapshots of a store with its log.
 func verify(ctx context.Context, a *cmdutil.App, st *tally.Store) (projector.Verified, error) {
 	head, err := st.Log.Head(ctx)
 	if err != nil {
@@ -84,11 +100,10 @@ func verify(ctx context.Context, a *cmdutil.App, st *tally.Store) (projector.Ver
 	return v, err
 }
 
-// settling is how long what is stored is given to become durable.
+// settling is how long verify waits for stored records to become durable.
 const settling = 2 * time.Second
 
-// unsettled says what of a log does not become durable: nobody who appends to it stored
-// that.
+// unsettled describes records that do not become durable, or returns "". Such records were not stored by an appender.
 func unsettled(ctx context.Context, l interface {
 	Head(context.Context) (events.Offset, error)
 	Durable(context.Context) (events.Offset, error)
@@ -100,7 +115,7 @@ func unsettled(ctx context.Context, l interface {
 			break
 		}
 		if time.Since(began) > patience {
-			return fmt.Sprintf("it goes to %v, and only what is up to %v is durable", head, durable), nil
+			return fmt.Sprintf("it ends at %v, but is durable only up to %v", head, durable), nil
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -142,11 +157,11 @@ func findingText(f projector.Finding) string {
 	return fmt.Sprintf("%s %v: %s", plain.Printable(f.Subject), f.Offset, f.What)
 }
 
-// rebuilt is what rebuild prints with -o json.
+// rebuilt is the JSON output of rebuild.
 type rebuilt struct {
 	Views     []rebuiltView `json:"views"`
 	Snapshots int           `json:"snapshots"`
-	Mended    []string      `json:"mended,omitempty"` // subjects that were quarantined
+	Mended    []string      `json:"mended,omitempty"` // subjects that were in quarantine
 }
 
 type rebuiltView struct {
@@ -154,18 +169,17 @@ type rebuiltView struct {
 	Offset events.Offset `json:"offset"`
 }
 
-// snapshots stands for the snapshots among the names of views.
+// snapshots is the name of the snapshots in the list of views.
 const snapshots = "snapshots"
 
 func newRebuild(a *cmdutil.App) *cobra.Command {
 	quarantined, views := false, append(cmdutil.ViewNames(nil), snapshots)
 	cmd := &cobra.Command{
-		Use: "rebuild [VIEW]...", Short: "Fold the log anew and replace the views: " + strings.Join(views, ", "),
+		Use: "rebuild [VIEW]...", Short: "Rebuild the views from the log: " + strings.Join(views, ", "),
 		Args: cobra.OnlyValidArgs, ValidArgs: views,
-		Long: `Fold the log from zero and replace the views with that. Each is built beside the one
-that is read and takes its place at the end, so that readers never see a gap. What
-is stopped in the middle goes on there the next time. With --quarantined only the
-subjects are folded anew that a view could not fold.`,
+		Long: `Rebuild the views from the log. Each view is built next to the current one and replaces
+it at the end, so readers never see a gap. An interrupted rebuild continues the next
+time. With --quarantined, only sessions that a view could not read are tried again.`,
 		Example: cmdutil.Examples("tally rebuild", "tally rebuild catalog --progress json", "tally rebuild --quarantined"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c, err := a.Config(); err == nil {
@@ -186,7 +200,7 @@ subjects are folded anew that a view could not fold.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "only the subjects that are quarantined")
+	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "only sessions in quarantine")
 	return cmd
 }
 
@@ -226,7 +240,7 @@ func rebuildSnapshots(ctx context.Context, a *cmdutil.App, st *tally.Store) (int
 	return n, err
 }
 
-// String says what was rebuilt, for people.
+// String returns the result as text for people.
 func (r rebuilt) String() string {
 	var b strings.Builder
 	for _, v := range r.Views {
@@ -239,7 +253,7 @@ func (r rebuilt) String() string {
 		fmt.Fprintf(&b, "Rebuilt %s; shorter sessions are folded when they are read.\n", plain.Count(r.Snapshots, "snapshot"))
 	}
 	if b.Len() == 0 {
-		return "There is nothing that needs it.\n"
+		return "Nothing to rebuild.\n"
 	}
 	return b.String()
 }

@@ -25,7 +25,7 @@ func (e ends) Durable(context.Context) (events.Offset, error) {
 	return e.head, nil
 }
 
-// What is stored and never becomes durable is named; what only takes a moment is not.
+// Records that never become durable are reported. Records that need a moment are not.
 func TestUnsettled(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration

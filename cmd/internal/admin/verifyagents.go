@@ -19,18 +19,18 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// compared says what became of comparing agents' files with the log.
+// compared counts the files of agents that were compared with the log.
 type compared struct {
-	Files    int   `json:"files"`              // that the log has
-	Equal    int   `json:"equal"`              // as far as the log has them
-	Gone     int   `json:"gone,omitempty"`     // that are not there any more
-	Redacted int   `json:"redacted,omitempty"` // that cannot be compared, as something was taken out
-	Behind   int64 `json:"behind,omitempty"`   // bytes of files that the log does not have yet
+	Files    int   `json:"files"`              // files in the log
+	Equal    int   `json:"equal"`              // files that equal the log, as far as the log has them
+	Gone     int   `json:"gone,omitempty"`     // files that do not exist any more
+	Redacted int   `json:"redacted,omitempty"` // files that cannot be compared, because secrets were removed
+	Behind   int64 `json:"behind,omitempty"`   // bytes that the log does not have yet
 }
 
-// text says it in a line.
+// text returns the counts as a line of text.
 func (c *compared) text() string {
-	parts := []string{plain.Count(c.Equal, "file") + " of agents as the log has them"}
+	parts := []string{plain.Count(c.Equal, "file") + " of agents equal to the log"}
 	if c.Behind > 0 {
 		parts = append(parts, plain.Bytes(c.Behind)+" not in the store yet")
 	}
@@ -38,13 +38,13 @@ func (c *compared) text() string {
 		parts = append(parts, fmt.Sprintf("%d gone", c.Gone))
 	}
 	if c.Redacted > 0 {
-		parts = append(parts, fmt.Sprintf("%d not compared, as secrets were taken out", c.Redacted))
+		parts = append(parts, fmt.Sprintf("%d not compared, because secrets were removed", c.Redacted))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// verifyAgents compares the files of agents that are there with what the log has of them,
-// byte for byte. One that went on since is equal as far as the log has it.
+// verifyAgents compares existing files of agents with the log, byte for byte. A file that grew since is equal if the
+// log's part of it is.
 func verifyAgents(ctx context.Context, st *tally.Store, env func(string) string) (c compared, findings []projector.Finding, err error) {
 	for sub, err := range sessionsOf(ctx, st) {
 		if err != nil {
@@ -71,14 +71,14 @@ func verifyAgents(ctx context.Context, st *tally.Store, env func(string) string)
 	return c, findings, nil
 }
 
-// agentOf returns the agent whose session has an id.
+// agentOf returns the agent of the session with an id.
 func agentOf(id string) (agents.Agent, bool) {
 	name, _, ok := strings.Cut(id, "/")
 	a, known := cmdutil.AgentNamed(name)
 	return a, ok && known && a.Name() == name
 }
 
-// sessionsOf lists the sessions of a store's namespace.
+// sessionsOf lists the sessions in the namespace of a store.
 func sessionsOf(ctx context.Context, st *tally.Store) func(func(events.Subject, error) bool) {
 	return func(yield func(events.Subject, error) bool) {
 		for info, err := range st.Subjects(ctx, events.KindSession) {
@@ -89,7 +89,7 @@ func sessionsOf(ctx context.Context, st *tally.Store) func(func(events.Subject, 
 	}
 }
 
-// compare compares a file, and returns what is wrong with it.
+// compare compares a file with the log, and returns the difference as text.
 func (c *compared) compare(ctx context.Context, roots []string, k *ingest.Kept) (string, error) {
 	c.Files++
 	f, err := openBelow(roots, k.Name)
@@ -103,7 +103,7 @@ func (c *compared) compare(ctx context.Context, roots []string, k *ingest.Kept) 
 	defer f.Close()
 	switch {
 	case k.Missing > 0:
-		return plain.Count(int(k.Missing), "byte") + " of it never came into the log", nil
+		return plain.Count(int(k.Missing), "byte") + " of it are missing in the log", nil
 	case k.Redacted > 0:
 		c.Redacted++
 		return "", nil
@@ -111,7 +111,7 @@ func (c *compared) compare(ctx context.Context, roots []string, k *ingest.Kept) 
 	w := &comparing{file: f}
 	switch err := k.Write(ctx, w); {
 	case errors.Is(err, errDiffers):
-		return fmt.Sprintf("it is not what the log has, from byte %d on: a watch has not seen what became of it", w.at), nil
+		return fmt.Sprintf("it differs from the log from byte %d on: no watch has seen the change", w.at), nil
 	case err != nil:
 		return "", err
 	}
@@ -124,12 +124,12 @@ func (c *compared) compare(ctx context.Context, roots []string, k *ingest.Kept) 
 	return "", nil
 }
 
-// openBelow opens a file below the first root that has it. No link leads out.
+// openBelow opens a file below the first root that has it. Links do not lead out of the root.
 func openBelow(roots []string, name string) (*os.File, error) {
 	for _, root := range roots {
 		dir, err := os.OpenRoot(root)
 		if err != nil {
-			continue // it has none
+			continue // the root does not exist
 		}
 		f, err := dir.Open(filepath.FromSlash(name))
 		dir.Close()
@@ -140,10 +140,10 @@ func openBelow(roots []string, name string) (*os.File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// comparing wants what is written to it to be what a file has next.
+// comparing is a writer that compares what is written with the content of a file.
 type comparing struct {
 	file io.Reader
-	at   int64 // up to here it is
+	at   int64 // number of equal bytes
 	have []byte
 }
 
@@ -164,7 +164,7 @@ func (c *comparing) Write(p []byte) (int, error) {
 	}
 	c.at += int64(n)
 	if err != nil {
-		return n, errDiffers // it ends before
+		return n, errDiffers // the file ends before
 	}
 	return n, nil
 }
