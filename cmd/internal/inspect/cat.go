@@ -19,19 +19,19 @@ func newCat(a *cmdutil.App) *cobra.Command {
 	var at string
 	mark := false
 	cmd := &cobra.Command{
-		Use: "cat KIND/ID[@REV|@TIME|#N]", Short: "Print the content of a document, and nothing else", Args: cobra.ExactArgs(1),
-		Long: `Print the content of a document, byte for byte and nothing else. A terminal gets what
-it can print of them.
+		Use: "cat KIND/ID[@REV|@TIME|#N]", Short: "Print the content of a document", Args: cobra.ExactArgs(1),
+		Long: `Print the content of a document, byte for byte. On a terminal, characters that it cannot
+show are replaced.
 
 ` + cmdutil.DocumentNames + `
 
-What follows the id says as of when: @12 is a revision by its offset, @2026-08-22 or
-@2026-08-22T10:00Z a time, #3 the third revision of its history. Where an id ends
-like that itself, --at says it: it takes every position that show takes.
+A suffix of the id selects a revision: @12 by its offset, @2026-08-22 or
+@2026-08-22T10:00Z by time, #3 the third revision of the history. If an id itself ends
+like that, use --at, which takes every position that show takes.
 
---mark says on standard error which revision was printed, with the SHA-256 of its
-content, and whether what was printed is what is stored: -o json has that too, with
-the content as "data", or as "dataBase64" where it is not UTF-8.`,
+--mark prints on standard error which revision was printed, the SHA-256 of its content,
+and whether the output equals the stored content. -o json has the same, with the content
+as "data", or as "dataBase64" if it is not UTF-8.`,
 		Example: cmdutil.Examples("tally doc cat doc/specs/store.md", "tally doc cat doc/specs/store.md@12 --mark > store.md", "tally doc cat 'doc/specs/store.md#1'", "tally doc cat doc/specs/store.md --at 2026-08-22T10:00Z -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
@@ -48,18 +48,18 @@ the content as "data", or as "dataBase64" where it is not UTF-8.`,
 		},
 	}
 	cmd.Flags().StringVar(&at, "at", "", "position; default head")
-	cmd.Flags().BoolVar(&mark, "mark", false, "say on standard error which revision that is, its SHA-256, and whether it was printed as it is stored")
+	cmd.Flags().BoolVar(&mark, "mark", false, "print on standard error the revision, its SHA-256, and whether the output equals the stored content")
 	return cmd
 }
 
-// marked says which revision was printed.
+// marked identifies the revision that was printed.
 type marked struct {
 	Offset events.Offset `json:"offset"`
-	SHA256 string        `json:"sha256"` // of what is stored
-	Direct bool          `json:"direct"` // what was printed is what is stored
+	SHA256 string        `json:"sha256"` // of the stored content
+	Direct bool          `json:"direct"` // the printed content equals the stored content
 }
 
-// content is what cat prints with -o json.
+// content is the JSON output of cat.
 type content struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
@@ -67,12 +67,12 @@ type content struct {
 	described
 	Bytes      int     `json:"bytes"`
 	Data       *string `json:"data,omitempty"`
-	DataBase64 string  `json:"dataBase64,omitempty"` // in the place of data that is not UTF-8
+	DataBase64 string  `json:"dataBase64,omitempty"` // instead of Data, if the content is not UTF-8
 }
 
-// described is what a revision says of its content.
+// described is the metadata of a revision.
 type described struct {
-	Time        events.Timestamp  `json:"time,omitempty"` // by the clock of who wrote it
+	Time        events.Timestamp  `json:"time,omitempty"` // by the producer's clock
 	ContentType string            `json:"contentType,omitempty"`
 	Title       string            `json:"title,omitempty"`
 	Owner       string            `json:"owner,omitempty"`

@@ -1,4 +1,4 @@
-// Package inspect has the verbs that show what is in a store.
+// Package inspect has the commands that show the content of a store.
 package inspect
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
-// Commands returns the verbs, anew for each run.
+// Commands returns new commands.
 func Commands(a *cmdutil.App) []*cobra.Command {
 	return cmdutil.Paged(newLs(a), newShow(a), newLog(a), newSearch(a), newRuns(a), newJobs(a), newDiff(a), newCost(a), newStats(a))
 }

@@ -25,30 +25,30 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// costs is what cost prints with -o json.
+// costs is the JSON output of cost.
 type costs struct {
-	Spent    spend.Sum    `json:"spent"`              // all of it, rewound or not
-	OnBranch *spend.Sum   `json:"onBranch,omitempty"` // what led to the threads as they are; of one session
-	By       string       `json:"by"`                 // with commas between them, if there are several
-	TZ       string       `json:"tz,omitempty"`       // whose days they are, if by names day; absent: UTC
+	Spent    spend.Sum    `json:"spent"`              // all costs, rewound or not
+	OnBranch *spend.Sum   `json:"onBranch,omitempty"` // costs of the records in effect; only for one session
+	By       string       `json:"by"`                 // keys, separated by commas
+	TZ       string       `json:"tz,omitempty"`       // time zone of the days, if By includes day; absent: UTC
 	Groups   []costGroup  `json:"groups"`
-	InTurns  *spend.Told  `json:"inTurns,omitempty"` // of responses of which no cost tells; in no other sum
-	Copies   []copies     `json:"copies,omitempty"`  // in no sum: costs of responses that count for another session
+	InTurns  *spend.Told  `json:"inTurns,omitempty"` // responses without a recorded cost; not part of another sum
+	Copies   []copies     `json:"copies,omitempty"`  // costs that are not part of any sum, because another session has the same response
 	Prices   []spend.Used `json:"prices,omitempty"`
 }
 
-// copies are the costs of a session that are left out as copies of those of another one.
+// copies are costs of a session that are left out, because another session has the same responses.
 type copies struct {
 	Session string        `json:"session"`
 	Of      string        `json:"of"`
 	Costs   int           `json:"costs"`
-	USD     events.Amount `json:"usd,omitempty"` // that the events say; absent: none does
+	USD     events.Amount `json:"usd,omitempty"` // sum of amounts in events; absent if there is none
 	Tokens  events.Tokens `json:"tokens"`
 }
 
 type costGroup struct {
-	Key  string   `json:"key"`            // of several, with ", " between them
-	Keys []string `json:"keys,omitempty"` // if there are several, in the order of by
+	Key  string   `json:"key"`            // several keys are separated by ", "
+	Keys []string `json:"keys,omitempty"` // only for several keys, in the order of By
 	spend.Sum
 }
 
@@ -56,27 +56,27 @@ func newCost(a *cmdutil.App) *cobra.Command {
 	var by, tz string
 	var showPrices bool
 	cmd := &cobra.Command{
-		Use: "cost [SESSION]", Short: "Sum what was spent, of one session or of all", Args: cobra.MaximumNArgs(1),
-		Long: `Sum the recorded costs. What was spent stays spent whatever is rewound; "on this
-branch" counts only what led to the threads as they are now.
+		Use: "cost [SESSION]", Short: "Show what sessions cost", Args: cobra.MaximumNArgs(1),
+		Long: `Show what one session or all sessions cost: the sum of recorded costs. A rewind does
+not reduce it; "on this branch" is the cost of the records in effect.
 
-USD is what makers reported. ~USD is computed: by who recorded the cost, else from its
-tokens at the list price of its day. The two are never added, and a dash stands where
-neither is known; UNKNOWN counts those costs. A > stands where a part has no known
-price: the cost is more. "In turns" are tokens that turns tell of and no recorded cost
-does: they are in no other sum.
+USD is reported by the makers of models. ~USD is computed, by the program that recorded
+the cost, or else from tokens at the list price of the day. The two are never added. A
+dash means that neither is known; UNKNOWN counts those costs. > means that a part has no
+known price, so the cost is higher. "In turns" are tokens that turns mention without a
+recorded cost: they are not part of other sums.
 
-Of the costs that name one response of a model, in whatever sessions, one counts, if
-the id of the response cannot be drawn twice; the copies that are left out are named.
-Days are those of the local time zone; --tz names another one.
+If several sessions record the cost of one response, it counts once, provided the id of
+the response is unique. Copies that are left out are listed. Days are those of the local
+time zone, or of --tz.
 
 Prices are built in, each with its source and the day on which it was read; --prices
-shows the rows that were used. prices.json beside config.toml comes first:
-{"prices": [{"models": ["name", "name-*"], "from": "2026-03-01", "input": "1.25",
-"output": "10", "cacheRead": "0.125", "cacheWrite": "1.25"}]}, in USD for a million
-tokens. "upTo": 200000 bounds an entry to prompts of so many tokens; "cacheWrite1h",
+shows those that were used. Your own file prices.json next to config.toml takes
+precedence: {"prices": [{"models": ["name", "name-*"], "from": "2026-03-01", "input":
+"1.25", "output": "10", "cacheRead": "0.125", "cacheWrite": "1.25"}]}, in USD for a
+million tokens. "upTo": 200000 limits an entry to shorter prompts. For "cacheWrite1h",
 "webSearch" (for a thousand), "speed": "fast", "regions" and "tiers" (factors such as
-{"batch": "0.5"}) are as in the documentation, docs/prices.md.`,
+{"batch": "0.5"}), see docs/prices.md.`,
 		Example: cmdutil.Examples("tally cost", "tally cost last --by model", "tally cost --by day,model,project", "tally cost --by day --tz UTC -o json", "tally cost --prices"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by == "" {
@@ -87,7 +87,7 @@ tokens. "upTo": 200000 bounds an entry to prompts of so many tokens; "cacheWrite
 			}
 			for i, key := range strings.Split(by, ",") {
 				if costKeys[key] == nil || slices.Contains(strings.Split(by, ",")[:i], key) {
-					return cli.Usagef("--by %q: want model, project, agent, run, day, kind or session, or several of them with commas between", by)
+					return cli.Usagef("--by %q: want model, project, agent, run, day, kind or session, or several separated by commas", by)
 				}
 			}
 			zone, err := cmdutil.ZoneOf(tz)
@@ -97,21 +97,21 @@ tokens. "upTo": 200000 bounds an entry to prompts of so many tokens; "cacheWrite
 			return cost(cmd.Context(), a, costQuery{by, zone, showPrices}, args)
 		},
 	}
-	cmd.Flags().StringVar(&by, "by", "", "group by model, project, agent, run, day, kind or session, or by several, such as day,model (default model of one session, session of all)")
+	cmd.Flags().StringVar(&by, "by", "", "group by model, project, agent, run, day, kind or session, or by several, such as day,model (default: model for one session, session for all)")
 	cmd.Flags().StringVar(&tz, "tz", "", "count days in this time zone, such as Europe/Berlin or UTC (default local)")
 	cmdutil.CompleteZone(cmd)
-	cmd.Flags().BoolVar(&showPrices, "prices", false, "show the rows of the tables of prices that were used")
+	cmd.Flags().BoolVar(&showPrices, "prices", false, "show the prices that were used")
 	return cmd
 }
 
-// costQuery says how costs are shown.
+// costQuery is how costs are grouped and shown.
 type costQuery struct {
 	by     string
 	zone   cmdutil.Zone
 	prices bool
 }
 
-// costKeys are what costs are grouped by, given the session that counts them.
+// costKeys returns the group of a cost, by the name of the key.
 var costKeys = map[string]func(catalog.Usage, catalog.Session, cmdutil.Zone) string{
 	"model":   func(u catalog.Usage, _ catalog.Session, _ cmdutil.Zone) string { return u.Model },
 	"session": func(u catalog.Usage, _ catalog.Session, _ cmdutil.Zone) string { return cli.ID(u.Session) },
@@ -133,7 +133,7 @@ var costKeys = map[string]func(catalog.Usage, catalog.Session, cmdutil.Zone) str
 	},
 }
 
-// dayIn is the day of a time in a zone; that in UTC, if the time is not known.
+// dayIn returns the day of a time in a time zone. If the time is unknown, it returns the day in UTC.
 func dayIn(z cmdutil.Zone, at events.Timestamp, utc string) string {
 	if t, ok := at.Time(); ok {
 		return z.Day(t)
@@ -181,12 +181,12 @@ func cost(ctx context.Context, a *cmdutil.App, q costQuery, args []string) error
 	return nil
 }
 
-// sayCopies names what was left out as copies, a line for each pair of sessions.
+// sayCopies prints which costs were left out as copies, one line for each pair of sessions.
 func sayCopies(a *cmdutil.App, list []copies) {
-	const most = 5
+	const limit = 5
 	for i, c := range list {
-		if i == most {
-			fmt.Fprintf(a.Err, "left out as copies: those of %d more sessions (-o json)\n", len(list)-most)
+		if i == limit {
+			fmt.Fprintf(a.Err, "left out as copies: those of %d more sessions (-o json)\n", len(list)-limit)
 			return
 		}
 		amount := plain.Count(c.Costs, "cost")
@@ -197,7 +197,7 @@ func sayCopies(a *cmdutil.App, list []copies) {
 	}
 }
 
-// writePrices prints the rows of the tables of prices that were used.
+// writePrices prints the prices that were used.
 func writePrices(a *cmdutil.App, list []spend.Used) error {
 	t := render.Table{Head: []string{"PRICE OF", "FROM", "UP TO", "SPEED", "INPUT", "OUTPUT", "CACHE READ", "WRITE 5M", "WRITE 1H", "SEARCHES", "READ ON", "SOURCE"}, Cut: []int{11}, Right: []int{2, 4, 5, 6, 7, 8, 9}}
 	for _, p := range list {
@@ -212,28 +212,28 @@ func writePrices(a *cmdutil.App, list []spend.Used) error {
 		t.Rows = append(t.Rows, row)
 	}
 	if len(t.Rows) == 0 {
-		fmt.Fprintln(a.Err, "No price was used: nothing that is shown was computed from tokens.")
+		fmt.Fprintln(a.Err, "No price was used: no cost was computed from tokens.")
 		return nil
 	}
 	fmt.Fprintln(a.Out)
 	return a.Table(t)
 }
 
-// tab sums what was spent.
+// tab adds up costs.
 type tab struct {
 	costQuery
-	sessions      map[string]catalog.Session // by id, where a key asks for them
+	sessions      map[string]catalog.Session // by id, if a key needs them
 	groups, whole *spend.Sums
-	copies        map[[2]string]*projector.Total // by the session that has them, and that of which they are
-	one           *projector.Session             // nil: of all
+	copies        map[[2]string]*projector.Total // by the session of the copy and that of the original
+	one           *projector.Session             // nil for all sessions
 	asOf          projector.Cursor
-	speaking      int // sessions of Claude Code that were written to in the last minute
+	speaking      int // sessions whose last response is not counted yet
 }
 
 // names reports whether costs are grouped by a key.
 func (t *tab) names(key string) bool { return slices.Contains(strings.Split(t.by, ","), key) }
 
-// Keys of the sums of the whole.
+// Keys of the totals.
 const (
 	everything = ""
 	onBranch   = "on this branch"
@@ -246,7 +246,7 @@ func (t *tab) add(u catalog.Usage) {
 	}
 }
 
-// key is the group of a cost: its keys, with a sign between them that none has.
+// key returns the group of a cost: its keys, joined by a separator that no key contains.
 func (t *tab) key(u catalog.Usage) string {
 	var keys []string
 	for name := range strings.SplitSeq(t.by, ",") {
@@ -257,7 +257,7 @@ func (t *tab) key(u catalog.Usage) string {
 
 const between = "\x00"
 
-// session has the costs of one session summed, of which it is known what is in effect.
+// session loads the session whose costs are shown, to know which records are in effect.
 func (t *tab) session(ctx context.Context, a *cmdutil.App, st *tally.Store, name string) error {
 	handle, err := a.Session(ctx, st, name)
 	if err != nil {
@@ -268,8 +268,8 @@ func (t *tab) session(ctx context.Context, a *cmdutil.App, st *tally.Store, name
 	return err
 }
 
-// views takes the costs, and what turns tell. The view knows them of all sessions: a
-// response that several paid for counts in one.
+// views reads costs and tokens from the view. The view knows all sessions, so a response in several sessions counts
+// once.
 func (t *tab) views(ctx context.Context, c config.Config, v cmdutil.Views) error {
 	if err := t.label(ctx, c.Namespace, v); err != nil {
 		return err
@@ -300,9 +300,8 @@ func (t *tab) views(ctx context.Context, c config.Config, v cmdutil.Views) error
 	return nil
 }
 
-// countSpeaking counts the sessions whose latest answer may not be counted yet: each line of an
-// answer says what it took so far, so that Claude Code's are counted when the next answer or the
-// end of the turn comes, or nothing for a minute.
+// countSpeaking counts the sessions of Claude Code whose last response is not counted yet. Each line of a response has
+// the tokens so far. The response counts when the next one begins, the turn ends, or a minute passes without a line.
 func (t *tab) countSpeaking(ctx context.Context, namespace string, v cmdutil.Views) error {
 	page, err := v.Catalog.List(ctx, catalog.Query{Namespace: namespace, Since: time.Now().Add(-time.Minute)})
 	for _, s := range page.Sessions {
@@ -314,7 +313,7 @@ func (t *tab) countSpeaking(ctx context.Context, namespace string, v cmdutil.Vie
 	return err
 }
 
-// leaveOut notes a copy.
+// leaveOut records a copy.
 func (t *tab) leaveOut(c catalog.Copy) {
 	key := [2]string{c.Session, c.Of}
 	if t.copies[key] == nil {
@@ -323,7 +322,7 @@ func (t *tab) leaveOut(c catalog.Copy) {
 	*t.copies[key] = t.copies[key].Plus(projector.Cost{USD: c.USD, Tokens: c.Tokens})
 }
 
-// label takes the sessions from the catalog if costs are grouped by what these say.
+// label reads the sessions from the catalog, if costs are grouped by their attributes.
 func (t *tab) label(ctx context.Context, namespace string, v cmdutil.Views) error {
 	if !slices.ContainsFunc(strings.Split(t.by, ","), func(name string) bool { return slices.Contains([]string{"project", "kind", "agent"}, name) }) {
 		return nil
@@ -359,7 +358,7 @@ func (t *tab) costs() costs {
 	return doc
 }
 
-// nonzero is an amount, "" if it is zero.
+// nonzero returns an amount, or "" for zero.
 func nonzero(usd events.Amount) events.Amount {
 	if r, ok := usd.Rat(); !ok || r.Sign() == 0 {
 		return ""
@@ -367,7 +366,7 @@ func nonzero(usd events.Amount) events.Amount {
 	return usd
 }
 
-// writeCosts prints a table that is as detailed as the terminal is wide.
+// writeCosts prints a table with as many details as fit.
 func writeCosts(a *cmdutil.App, doc costs) error {
 	width := cli.Width(a.Out)
 	table := costTable(a, doc, true)
@@ -381,7 +380,7 @@ func writeCosts(a *cmdutil.App, doc costs) error {
 	return nil
 }
 
-// costTable lays out costs, with each class of tokens or with all in one.
+// costTable lays out costs, with tokens by class or in one column.
 func costTable(a *cmdutil.App, doc costs, classes bool) render.Table {
 	heads := strings.Split(strings.ToUpper(doc.By), ",")
 	t := render.Table{Head: slices.Concat(heads, []string{"USD", "~USD"}, tokensHead(classes))}

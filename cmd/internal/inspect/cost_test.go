@@ -22,7 +22,7 @@ func priced(t *testing.T) prices.Table {
 	return table
 }
 
-// Tokens in turns stand in a line of their own, in the table as in JSON.
+// Tokens in turns have their own line, in the table as in JSON.
 func TestInTurns(t *testing.T) {
 	table := priced(t)
 	tab := tab{costQuery: costQuery{by: "model"}, groups: spend.New(table), whole: spend.New(table)}

@@ -37,17 +37,17 @@ type docRow struct {
 	Layer       string        `json:"layer,omitempty"`
 	Revisions   int           `json:"revisions"`
 	First       events.Offset `json:"first"`
-	Last        events.Offset `json:"last"` // the base of a write that replaces it
+	Last        events.Offset `json:"last"` // base of a write that replaces the document
 	UpdatedAt   string        `json:"updatedAt,omitempty"`
 	ExpiresAt   string        `json:"expiresAt,omitempty"`
 	Deleted     bool          `json:"deleted,omitempty"`
 	Reason      string        `json:"reason,omitempty"`
 	RenamedTo   string        `json:"renamedTo,omitempty"`
 	Lease       *leaseRow     `json:"lease,omitempty"`
-	Next        string        `json:"next,omitempty"` // of the last one of a page, if there is another
+	Next        string        `json:"next,omitempty"` // only in the last document of a page: the value for --after
 }
 
-// leaseRow is who works on a document, and until when.
+// leaseRow is the holder of a lease on a document, and its end.
 type leaseRow struct {
 	Holder string `json:"holder"`
 	Until  string `json:"until"`
@@ -57,16 +57,15 @@ func newDocLs(a *cmdutil.App) *cobra.Command {
 	var q projector.DocumentQuery
 	leases := false
 	cmd := &cobra.Command{
-		Use: "ls [KIND[/PREFIX]]", Short: "List the documents, by kind and id", Args: cobra.MaximumNArgs(1),
-		Long: `List the documents of a kind whose ids begin so, or all, by kind and id, from the
-catalog: a view that the owner of the store keeps up to date, and that is read
-without opening the store if nobody owns it.
+		Use: "ls [KIND[/PREFIX]]", Short: "List documents by kind and id", Args: cobra.MaximumNArgs(1),
+		Long: `List documents by kind and id: all, those of a kind, or those with a prefix. The list
+comes from the catalog, a view that the owner of the store keeps up to date. If no
+process owns the store, it is read without opening the store.
 
-HEAD is the offset of the last revision, the base of a write that replaces it.
---leases looks up who has said that he works on a document.
+HEAD is the offset of the last revision, and the base of a write that replaces it.
+--leases also shows leases: who is working on a document, and until when.
 
-On a terminal a list is as wide as that: columns that do not fit are left out. In a
-pipe nothing is cut.`,
+On a terminal, columns that do not fit are left out. In a pipe nothing is cut.`,
 		Example: cmdutil.Examples("tally doc ls", "tally doc ls doc/specs/ --newest --limit 20", "tally doc ls --owner ann --layer project -o jsonl", "tally doc ls --linked doc/goal --rel parent"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("limit") && cli.IsTerminal(a.Out) {
@@ -86,28 +85,28 @@ pipe nothing is cut.`,
 	}
 	docFlags(cmd, &q)
 	f := cmd.Flags()
-	f.BoolVar(&q.Deleted, "deleted", false, "also those that were deleted or have expired")
-	f.BoolVar(&q.Newest, "newest", false, "the one written to last first")
-	f.BoolVar(&leases, "leases", false, "who has a lease on each")
-	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
-	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
+	f.BoolVar(&q.Deleted, "deleted", false, "also documents that were deleted or have expired")
+	f.BoolVar(&q.Newest, "newest", false, "sort by last write, newest first")
+	f.BoolVar(&leases, "leases", false, "also show leases")
+	f.IntVar(&q.Limit, "limit", 0, "maximal number of documents; 0 is all (default 100 on a terminal)")
+	f.StringVar(&q.After, "after", "", "continue after a page: its value of next")
 	return cmd
 }
 
-// docFlags are those that select documents.
+// docFlags adds the flags that select documents.
 func docFlags(cmd *cobra.Command, q *projector.DocumentQuery) {
 	f := cmd.Flags()
-	f.StringVar(&q.Owner, "owner", "", "only those that belong to somebody")
-	f.StringVar(&q.Layer, "layer", "", "only those of a layer, such as project")
-	f.StringVar(&q.Link, "linked", "", "only those with a link to KIND/ID or session/ID")
+	f.StringVar(&q.Owner, "owner", "", "only documents of this owner")
+	f.StringVar(&q.Layer, "layer", "", "only documents of this layer, such as project")
+	f.StringVar(&q.Link, "linked", "", "only documents with a link to KIND/ID or session/ID")
 	f.StringVar(&q.Rel, "rel", "", "with --linked, only links of this relation")
 }
 
-// linkOf makes a subject of what a link is to lead to.
+// linkOf converts the target of --linked to a subject.
 func linkOf(q *projector.DocumentQuery) error {
 	if q.Link == "" {
 		if q.Rel != "" {
-			return cli.Usagef("--rel goes with --linked")
+			return cli.Usagef("--rel needs --linked")
 		}
 		return nil
 	}
@@ -163,7 +162,7 @@ func docsLs(ctx context.Context, a *cmdutil.App, q projector.DocumentQuery, leas
 
 func nothingOf(q projector.DocumentQuery) string {
 	if q != (projector.DocumentQuery{Namespace: q.Namespace, Limit: q.Limit, Newest: q.Newest}) {
-		return "No document is like that."
+		return "No document matches."
 	}
 	return "There are no documents yet. Try: tally doc put KIND/ID FILE --create"
 }
@@ -184,7 +183,7 @@ func spelledTime(t time.Time) string {
 	return string(events.TimestampOf(t))
 }
 
-// addLeases looks up who works on documents.
+// addLeases looks up the leases of documents.
 func addLeases(ctx context.Context, st *tally.Store, list []docRow) error {
 	for i, row := range list {
 		doc, err := cmdutil.Document(ctx, st, row.Kind+"/"+row.ID)

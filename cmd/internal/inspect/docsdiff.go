@@ -17,18 +17,18 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// docDiff is what doc diff prints with -o json.
+// docDiff is the JSON output of doc diff.
 type docDiff struct {
 	From   side   `json:"from"`
 	To     side   `json:"to"`
-	Same   bool   `json:"same"`             // of the content
-	Binary bool   `json:"binary,omitempty"` // one of them is not text: there is no diff
+	Same   bool   `json:"same"`             // the contents are equal
+	Binary bool   `json:"binary,omitempty"` // one revision is not text, so there is no diff
 	Added  int    `json:"added"`            // lines
 	Gone   int    `json:"gone"`
 	Diff   string `json:"diff,omitempty"` // unified
 }
 
-// side is one of the revisions that are compared.
+// side is one of two compared revisions.
 type side struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id"`
@@ -44,9 +44,9 @@ func newDocDiff(a *cmdutil.App) *cobra.Command {
 	stat, exitCode := false, false
 	cmd := &cobra.Command{
 		Use: "diff KIND/ID [A [B]]", Short: "Compare two revisions of a document, line by line", Args: cobra.RangeArgs(1, 3),
-		Long: `Compare two revisions of a document, line by line: A and B are positions such as @12,
-#3, ~1 or a time. Without B it is how the document is now, without A the revision
-before that. What is not text is compared as a whole.
+		Long: `Compare two revisions of a document, line by line. A and B are positions such as @12,
+#3, ~1 or a time. The default of B is the current revision, and that of A the one before
+it. Binary content is compared as a whole.
 
 ` + cmdutil.DocumentNames,
 		Example: cmdutil.Examples("tally doc diff doc/specs/store.md", "tally doc diff doc/specs/store.md @12 --stat", "tally doc diff doc/specs/store.md '#1' '#3' --exit-code"),
@@ -73,12 +73,12 @@ before that. What is not text is compared as a whole.
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&stat, "stat", false, "only the numbers")
+	cmd.Flags().BoolVar(&stat, "stat", false, "only print the numbers of lines")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit 1 if the content differs, 0 if not")
 	return cmd
 }
 
-// sides reads the revisions that arguments name.
+// sides reads the revisions that the arguments name.
 func sides(ctx context.Context, a *cmdutil.App, st *tally.Store, args []string) (from, to *tally.Document, err error) {
 	doc, err := cmdutil.Document(ctx, st, args[0])
 	if err != nil {
@@ -97,14 +97,14 @@ func sides(ctx context.Context, a *cmdutil.App, st *tally.Store, args []string) 
 	return from, to, err
 }
 
-// compare finds what differs between two revisions.
+// compare compares two revisions.
 func compare(from, to *tally.Document) docDiff {
 	d := docDiff{From: sideOf(from), To: sideOf(to), Same: bytes.Equal(from.Data, to.Data)}
 	if d.Binary = !d.Same && (!isText(from.Data) || !isText(to.Data)); d.Same || d.Binary {
 		return d
 	}
 	text := string(diff.Diff(from.Direct.Offset.String(), from.Data, to.Direct.Offset.String(), to.Data))
-	_, text, _ = strings.Cut(text, "\n") // which repeats the names
+	_, text, _ = strings.Cut(text, "\n") // the first line repeats the names
 	d.Diff = text
 	for i, line := range strings.Split(text, "\n") {
 		switch {
@@ -121,17 +121,16 @@ func compare(from, to *tally.Document) docDiff {
 // isText reports whether content can be shown line by line.
 func isText(data []byte) bool { return utf8.Valid(data) && !bytes.Contains(data, []byte{0}) }
 
-// sum says in a line how much differs.
+// sum prints the size of the difference in one line.
 func (d docDiff) sum(a *cmdutil.App) error {
 	if d.Binary {
-		return a.Say("%v, %s, and %v, %s, differ; not both are text.", d.From.Offset, plain.Bytes(int64(d.From.Bytes)), d.To.Offset, plain.Bytes(int64(d.To.Bytes)))
+		return a.Say("%v, %s, and %v, %s, differ. At least one is not text.", d.From.Offset, plain.Bytes(int64(d.From.Bytes)), d.To.Offset, plain.Bytes(int64(d.To.Bytes)))
 	}
 	_, err := fmt.Fprintf(a.Out, "-%d +%d lines\n", d.Gone, d.Added)
 	return err
 }
 
-// print shows the lines that differ, as wide as the output is: what goes on in the next
-// line has the same sign.
+// print prints the lines that differ, wrapped to the width of the output. Continuation lines repeat the sign.
 func (d docDiff) print(a *cmdutil.App) error {
 	style, width := a.Style(), cli.Width(a.Out)
 	for i, line := range strings.Split(strings.TrimSuffix(d.Diff, "\n"), "\n") {

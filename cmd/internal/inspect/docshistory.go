@@ -18,15 +18,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// revisionRow is a revision in doc log and doc watch, with -o json.
+// revisionRow is a revision in the JSON output of doc log and doc watch.
 type revisionRow struct {
 	Kind   string        `json:"kind"`
 	ID     string        `json:"id"`
-	Number int           `json:"number,omitempty"` // in the history, from 1; not of doc watch
+	Number int           `json:"number,omitempty"` // number in the history, from 1; absent in doc watch
 	Offset events.Offset `json:"offset"`
-	Event  string        `json:"event"` // its id
+	Event  string        `json:"event"` // id of the event
 	described
-	Bytes     int    `json:"bytes"` // 0 of one whose content is kept by reference and was not read
+	Bytes     int    `json:"bytes"` // 0 if the content is stored by reference and was not read
 	Deleted   bool   `json:"deleted,omitempty"`
 	Reason    string `json:"reason,omitempty"` // of a deletion
 	RenamedTo string `json:"renamedTo,omitempty"`
@@ -40,7 +40,7 @@ func revisionOf(c tally.Change) revisionRow {
 	return row
 }
 
-// what says what a revision did, for people.
+// what describes a revision for people.
 func (r revisionRow) what() string {
 	switch {
 	case r.RenamedTo != "":
@@ -54,11 +54,10 @@ func (r revisionRow) what() string {
 func newDocLog(a *cmdutil.App) *cobra.Command {
 	limit, below := 0, ""
 	cmd := &cobra.Command{
-		Use: "log KIND/ID", Short: "List the revisions of a document, the newest first", Args: cobra.ExactArgs(1),
-		Long: `List the revisions of a document, the newest first, with the number and the offset by
-which doc cat prints each: KIND/ID#3 and KIND/ID@12. What the document was under
-names that it had before is among them, and what came before a deletion; what was
-purged is not.
+		Use: "log KIND/ID", Short: "List the revisions of a document, newest first", Args: cobra.ExactArgs(1),
+		Long: `List the revisions of a document, newest first, with their numbers and offsets. doc cat
+prints a revision by either: KIND/ID#3, KIND/ID@12. The list includes revisions
+under earlier names of the document, and before a deletion. Purged revisions are gone.
 
 ` + cmdutil.DocumentNames,
 		Example: cmdutil.Examples("tally doc log doc/specs/store.md", "tally doc log doc/specs/store.md --limit 20 -o jsonl", "tally doc log doc/specs/store.md --below @120"),
@@ -73,8 +72,8 @@ purged is not.
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return docsHistory(cmd.Context(), a, st, args[0], at, limit) })
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 0, "so many at most; 0 is all")
-	cmd.Flags().StringVar(&below, "below", "", "only those before an offset: the next page")
+	cmd.Flags().IntVar(&limit, "limit", 0, "maximal number of revisions; 0 is all")
+	cmd.Flags().StringVar(&below, "below", "", "only revisions before this offset, for the next page")
 	return cmd
 }
 
@@ -94,7 +93,7 @@ func docsHistory(ctx context.Context, a *cmdutil.App, st *tally.Store, name stri
 			continue
 		}
 		row := revisionOf(c)
-		if hole == nil || c.Offset < hole.Damaged[0] { // behind what is lost, no revision has a number
+		if hole == nil || c.Offset < hole.Damaged[0] { // revisions after a lost record have no number
 			row.Number = len(changes) - i
 		}
 		list = append(list, row)

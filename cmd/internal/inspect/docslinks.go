@@ -12,13 +12,13 @@ import (
 	"github.com/tallylog/tally/internal/render"
 )
 
-// linkRow is a link in doc links, with -o json.
+// linkRow is a link in the JSON output of doc links.
 type linkRow struct {
 	Rel      string `json:"rel"`
 	From     string `json:"from"`
-	To       string `json:"to"`                 // under the name that it has today
-	Written  string `json:"written,omitempty"`  // the subject as the link says it, if that is another one
-	Dangling bool   `json:"dangling,omitempty"` // there is no such document or session
+	To       string `json:"to"`                 // under its current name
+	Written  string `json:"written,omitempty"`  // subject as written in the link, if that differs
+	Dangling bool   `json:"dangling,omitempty"` // the document or session does not exist
 }
 
 func newDocLinks(a *cmdutil.App) *cobra.Command {
@@ -70,13 +70,13 @@ func backlinks(ctx context.Context, a *cmdutil.App, st *tally.Store, name string
 	return printLinks(a, list, "FROM", func(l tally.Linked) events.Subject { return l.From })
 }
 
-// printLinks lists links by their relation and their other end.
+// printLinks lists links with their relation and their other end.
 func printLinks(a *cmdutil.App, list []tally.Linked, head string, end func(tally.Linked) events.Subject) error {
 	var rows []linkRow
 	t := render.Table{Head: []string{"REL", head}, Cut: []int{1, 0}}
 	for _, l := range list {
 		if l.From == l.To && l.Link.Rel == "renamed-from" {
-			continue // it is what it was
+			continue // a rename links a document to itself
 		}
 		row := linkRow{Rel: l.Link.Rel, From: cmdutil.NameOf(l.From), To: cmdutil.NameOf(l.To), Dangling: l.Dangling}
 		if l.Link.To != l.To.String() {

@@ -22,11 +22,11 @@ func newDocWatch(a *cmdutil.App) *cobra.Command {
 	w := &docWatcher{app: a}
 	after := ""
 	cmd := &cobra.Command{
-		Use: "watch [KIND[/PREFIX]]", Short: "Print the changes of documents as they come", Args: cobra.MaximumNArgs(1),
-		Long: `Print the changes of documents as they come, each once and in the order of the log,
-until interrupted: those behind where the log ends now, or with --after @N those
-behind an offset first. A watch that was ended goes on with the last offset that it
-printed, without a gap. A change has no content: doc cat KIND/ID@OFFSET prints it.`,
+		Use: "watch [KIND[/PREFIX]]", Short: "Print changes of documents as they happen", Args: cobra.MaximumNArgs(1),
+		Long: `Print changes of documents as they happen, each once and in the order of the log, until
+interrupted. --after @N begins with earlier changes, after an offset. To continue a
+watch without a gap, use the last offset that it printed. The output has no content: doc
+cat KIND/ID@OFFSET prints that.`,
 		Example: cmdutil.Examples("tally doc watch", "tally doc watch doc/specs/ --after @0 -o jsonl", "tally doc watch --linked doc/goal --limit 1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if w.limit < 0 {
@@ -55,8 +55,8 @@ printed, without a gap. A change has no content: doc cat KIND/ID@OFFSET prints i
 		},
 	}
 	docFlags(cmd, &w.q)
-	cmd.Flags().StringVar(&after, "after", "", "first those behind an offset, @0 for all (default: only what comes)")
-	cmd.Flags().IntVar(&w.limit, "limit", 0, "end after so many; 0 is never")
+	cmd.Flags().StringVar(&after, "after", "", "begin with changes after this offset, @0 for all (default: only new changes)")
+	cmd.Flags().IntVar(&w.limit, "limit", 0, "end after this number of changes; 0 is never")
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func (w *docWatcher) watch(ctx context.Context, st *tally.Store) error {
 	for {
 		err := w.until(ctx, st)
 		if lagged, ok := errors.AsType[*tally.LaggedError](err); ok {
-			w.after = lagged.After // the log has what there was no room for
+			w.after = lagged.After // changes that were dropped are read from the log
 			continue
 		}
 		switch {
@@ -89,7 +89,7 @@ func (w *docWatcher) watch(ctx context.Context, st *tally.Store) error {
 	}
 }
 
-// until prints changes until an error, or until there were enough.
+// until prints changes until an error, or until the limit is reached.
 func (w *docWatcher) until(ctx context.Context, st *tally.Store) error {
 	for c, err := range st.Documents().Watch(ctx, w.q, w.after) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
@@ -117,7 +117,7 @@ func (w *docWatcher) print(c tally.Change) error {
 	}
 	width := cli.Width(w.app.Out)
 	text := fmt.Sprintf("%-7v ", row.Offset)
-	if width >= leastTimed {
+	if width >= minTimed {
 		text = fmt.Sprintf("%-7v %s  ", row.Offset, show.Minute(row.Time))
 	}
 	text += render.Cut(cmdutil.NameOf(c.Subject), max((width-len(text))*2/3, 12))

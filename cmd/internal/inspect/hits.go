@@ -15,11 +15,10 @@ import (
 	"github.com/tallylog/tally/internal/render"
 )
 
-// writeHits prints two lines for each turn: where it is, and what stands around the
-// words.
+// writeHits prints two lines for each turn: its position, and the text around the words.
 func writeHits(a *cmdutil.App, hits []catalog.Hit) {
 	style, width := a.Style(), cli.Width(a.Out)
-	whole := math.MaxInt // in a pipe: ids are for the next command
+	whole := math.MaxInt // in a pipe nothing is cut, because ids are input of the next command
 	if cli.IsTerminal(a.Out) {
 		whole = width
 	}
@@ -29,8 +28,8 @@ func writeHits(a *cmdutil.App, hits []catalog.Hit) {
 	}
 }
 
-// hitHead says where a turn is, in at most width columns: what matters less comes later, and
-// is left out if it does not fit.
+// hitHead returns the position of a turn in at most width columns. Less important parts come later, and are left out if
+// they do not fit.
 func hitHead(h catalog.Hit, style cli.Style, width int) string {
 	at := " " + h.Offset.String()
 	id := render.Cut(cli.ID(h.Session), max(width-len(at), 8)) + at
@@ -49,14 +48,13 @@ func hitHead(h catalog.Hit, style cli.Style, width int) string {
 	if h.Thread != "main" {
 		add("thread "+render.Cut(h.Thread, 40), as)
 	}
-	if left >= 14 { // some of a title still says something
+	if left >= 14 { // a shorter part of a title would not help
 		add(render.Cut(h.Title, min(left-2, 60)), style.Dim)
 	}
 	return line
 }
 
-// speakers are the roles that say who speaks. That tools were called beside it is no help
-// in finding a turn.
+// speakers returns the roles that name speakers. Roles of tools do not help in finding a turn.
 func speakers(roles string) string {
 	all := strings.Fields(roles)
 	people := slices.DeleteFunc(slices.Clone(all), func(role string) bool { return role == "call" || role == "result" })
@@ -66,15 +64,15 @@ func speakers(roles string) string {
 	return strings.Join(people, " ")
 }
 
-// The signs around what was searched for where there is no colour. In the text beside they
-// are written otherwise, so that nobody's text can pretend.
+// The signs around matches in output without colour. In the text they are replaced, so that no turn can imitate a
+// match.
 const (
 	matchBegin, matchEnd = "⟦", "⟧"
 )
 
 var notMatch = strings.NewReplacer(matchBegin, "[[", matchEnd, "]]")
 
-// snippetLine is what stands around the words, with the first of them in at most width columns.
+// snippetLine returns the text around the words in at most width columns, with the first match in it.
 func snippetLine(spans []catalog.Span, style cli.Style, width int) string {
 	pieces := printable(spans, style)
 	over := -width
@@ -101,8 +99,7 @@ func snippetLine(spans []catalog.Span, style cli.Style, width int) string {
 	return line
 }
 
-// printable returns the pieces as a screen may have them on one line, with signs around each match
-// if there is no colour to tell it by.
+// printable returns the pieces as text for one line. Without colour, matches are enclosed in signs.
 func printable(spans []catalog.Span, style cli.Style) []catalog.Span {
 	coloured := style.Bold("x") != "x"
 	pieces := slices.Clone(spans)
@@ -126,7 +123,7 @@ func tail(s string, width int) string {
 	if over <= 0 {
 		return s
 	}
-	over++ // for the sign that something is missing
+	over++ // room for the ellipsis
 	for state := -1; over > 0 && s != ""; {
 		var columns int
 		_, s, columns, state = uniseg.FirstGraphemeClusterInString(s, state)

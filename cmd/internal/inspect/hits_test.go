@@ -22,8 +22,7 @@ func styleOf(coloured bool) cli.Style {
 
 var sgr = regexp.MustCompile("\x1b\\[[0-9]*m")
 
-// However long a snippet is and whatever is in it, it fits, shows the first match, on one
-// line, and marks nothing else.
+// Any snippet fits on one line, shows the first match, and marks nothing else.
 func TestSnippetFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		texts := rapid.SliceOfN(rapid.StringOfN(rapid.RuneFrom([]rune("ab \n\t蛋é⟦⟧[]\x1b\x01\u202e👍")), 1, 60, -1), 1, 3)
@@ -50,7 +49,7 @@ func TestSnippetFits(t *testing.T) {
 	})
 }
 
-// What matters less goes first where the line is short, and no id is cut in a pipe.
+// On a short line, less important parts are left out first. In a pipe no id is cut.
 func TestHitHead(t *testing.T) {
 	id := strings.Repeat("x", 70)
 	h := catalog.Hit{Session: "s", Offset: 7, At: "2026-08-03T09:11:00.000Z", Roles: "user call result assistant", Thread: "side", Title: "A title of\x1b some words"}

@@ -22,15 +22,15 @@ func newJobs(a *cmdutil.App) *cobra.Command {
 	var q catalog.JobQuery
 	var status perstack.JobStatus
 	cmd := &cobra.Command{
-		Use: "jobs", Short: "List the jobs, the one that started last first", Args: cobra.NoArgs,
-		Long: `List the jobs of agents, the one that started last first, from the catalog: a view
-that the owner of the store keeps up to date, and that is read without opening the
-store if nobody owns it.
+		Use: "jobs", Short: "List jobs of agents, the most recently started first", Args: cobra.NoArgs,
+		Long: `List jobs of agents, the most recently started first. The list comes from the catalog, a
+view that the owner of the store keeps up to date. If no process owns the store, it is
+read without opening the store.
 
-STEPS is the largest number of a step. TOKENS is what the steps of all runs took, as
-they say when they end; where none says it, what the job says, and a dash if nothing
-does. A job that was never stored, as in folders that have no job.json, has the status
-of its checkpoint of the largest step.`,
+STEPS is the highest step number. TOKENS is the sum over the steps of all runs; if they
+have no numbers, the number in the job; a dash if there is none. A job that was never
+stored itself, as in folders without job.json, has the status of its checkpoint with
+the highest step.`,
 		Example: cmdutil.Examples("tally jobs --status running", "tally jobs -o jsonl --limit 50", "tally show job/ID"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("limit") && cli.IsTerminal(a.Out) {
@@ -47,13 +47,13 @@ of its checkpoint of the largest step.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Var(cli.OneOf(&status, "status", perstack.JobStatuses...), "status", "only those that are running, completed, or stopped: stoppedByMaxSteps, stoppedByInteractiveTool, stoppedByError")
-	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
-	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
+	f.Var(cli.OneOf(&status, "status", perstack.JobStatuses...), "status", "only jobs with this status: running, completed, stoppedByMaxSteps, stoppedByInteractiveTool or stoppedByError")
+	f.IntVar(&q.Limit, "limit", 0, "maximal number of jobs; 0 is all (default 100 on a terminal)")
+	f.StringVar(&q.After, "after", "", "continue after a page: its value of next")
 	return cmd
 }
 
-// askFor has a query select jobs of a status, all if it is none.
+// askFor restricts a query to jobs with a status. An empty status selects all.
 func askFor(q *catalog.JobQuery, status perstack.JobStatus) {
 	if status == "" {
 		return
@@ -79,7 +79,7 @@ func listedJobOf(j catalog.Job) listedJob {
 	return listedJob{Name: cli.ID(id), Job: j}
 }
 
-// jobStatus is where a job is: as it says, or as its checkpoints do.
+// jobStatus returns the status of a job: its own, else that of its checkpoints.
 func jobStatus(j catalog.Job) string {
 	switch {
 	case j.Status != "":
@@ -124,7 +124,7 @@ func listJobs(ctx context.Context, a *cmdutil.App, v cmdutil.Views, q catalog.Jo
 
 func noJobs(a *cmdutil.App, q catalog.JobQuery) error {
 	if q.Status != "" || q.After != "" {
-		fmt.Fprintln(a.Err, "No job is like that.")
+		fmt.Fprintln(a.Err, "No job matches.")
 		return nil
 	}
 	fmt.Fprintln(a.Err, "There are no jobs yet. Try: tally import PATH, of a folder with perstack/jobs in it")

@@ -22,46 +22,44 @@ import (
 func newLog(a *cmdutil.App) *cobra.Command {
 	r := &reader{app: a}
 	cmd := &cobra.Command{
-		Use: "log [SESSION] [A..B]", Short: "List the events of a session, or of all", Args: cobra.MaximumNArgs(2),
-		Long: `List the events of a session in the order of the log, each with its offset and
-whether it is in effect: "*" live, "x" rewound, "<" a rewind, "!" late or void.
+		Use: "log [SESSION] [A..B]", Short: "List the events of a session, or of all sessions", Args: cobra.MaximumNArgs(2),
+		Long: `List the events of a session in the order of the log, each with its offset and whether
+it is in effect: "*" live, "x" rewound, "<" a rewind, "!" late or void.
 
-A..B is a range of positions, A exclusive; either may be left out.
+A..B is a range of positions, without A; either may be left out.
 
-Of an agent's session the lines that the agent logs beside the conversation are
-left out of text, as show leaves them out: --thread log lists them, and -o json and
-jsonl have all.
+For an agent's session, text output leaves out the lines of the agent's own log, like
+show does. --thread log lists them, and -o json and jsonl include them.
 
---type takes only events of a type, such as turn.appended, or of what happens in a run,
-by the name that its program has for it, such as callTools; it may be given again.`,
+--type selects events of a type, such as turn.appended, or progress in a run by its name
+in the program that ran it, such as callTools. It may be repeated.`,
 		Example: cmdutil.Examples("tally log last --graph", "tally log travel @10..head", "tally log last --type turn.appended --type session.rewound", "tally log --all-sessions -f -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.everything != (len(args) == 0) || r.everything && r.graph {
-				return cli.Usagef("give a SESSION, or --all-sessions without one")
+				return cli.Usagef("name a SESSION, or use --all-sessions (without --graph)")
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.log(cmd.Context(), st, args) })
 		},
 	}
-	cmd.Flags().BoolVar(&r.everything, "all-sessions", false, "every session and document of the namespace, in one order")
-	cmd.Flags().BoolVar(&r.graph, "graph", false, "draw the branches that rewinds left")
-	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on with what is appended, until interrupted")
-	cmd.Flags().BoolVar(&r.raw, "raw", false, "only the data of each event, byte for byte, one after the other")
-	cmd.Flags().StringVar(&r.thread, "thread", "", "only turns that came to this thread")
-	cmd.Flags().StringArrayVar(&r.types, "type", nil, "only events of this type, or of what a program calls so that happens in a run")
+	cmd.Flags().BoolVar(&r.everything, "all-sessions", false, "events of all sessions and documents of the namespace")
+	cmd.Flags().BoolVar(&r.graph, "graph", false, "draw the branches of rewinds")
+	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "wait for new events, until interrupted")
+	cmd.Flags().BoolVar(&r.raw, "raw", false, "only print the data of each event, byte for byte")
+	cmd.Flags().StringVar(&r.thread, "thread", "", "only turns of this thread")
+	cmd.Flags().StringArrayVar(&r.types, "type", nil, "only events of this type, or progress in a run with this name")
 	return cmd
 }
 
-// reader lists events.
+// reader prints events.
 type reader struct {
 	app                            *cmdutil.App
 	everything, graph, follow, raw bool
 	types                          []string
 	thread                         string
-	beside                         int // lines that were left out
+	beside                         int // number of lines that were left out
 }
 
-// isBeside reports whether a record is a line that an agent logs beside the conversation,
-// which text leaves out unless something else is asked for.
+// isBeside reports whether a record is a line of an agent's log, which text output leaves out by default.
 func (r *reader) isBeside(f projector.Fact) bool {
 	if r.app.Format != cli.Text || r.raw || r.everything || len(r.types) > 0 || r.thread != "" || !events.IsAgentLine(f.Event) {
 		return false
@@ -75,7 +73,7 @@ func comesTo(f projector.Fact, thread string) bool {
 	return ok && slices.ContainsFunc(p.Entries, func(e events.Entry) bool { return e.Thread == thread })
 }
 
-// wants reports whether a record is of one of the types asked for, and of the thread.
+// wants reports whether a record matches --type and --thread.
 func (r *reader) wants(f projector.Fact) bool {
 	if r.thread != "" && !comesTo(f, r.thread) {
 		return false
@@ -87,7 +85,7 @@ func (r *reader) wants(f projector.Fact) bool {
 	return happened && (slices.Contains(r.types, p.Kind) || slices.Contains(r.types, p.Name))
 }
 
-// shortType is a type without what all of tally's have.
+// shortType returns a type without the prefix and the suffix of all types.
 func shortType(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, "tally."), ".v1")
 }
@@ -112,7 +110,7 @@ func (r *reader) log(ctx context.Context, st *tally.Store, args []string) error 
 		}
 	}
 	if r.graph && (r.follow || len(r.types) > 0 || r.thread != "") {
-		return cli.Usagef("--graph draws all that is there: give it without --follow, --type and --thread")
+		return cli.Usagef("--graph draws all records: use it without --follow, --type and --thread")
 	}
 	if r.graph {
 		return r.drawGraph(ctx, st, handle, rng)
@@ -151,20 +149,20 @@ func (r *reader) bounds(ctx context.Context, s *projector.Outline, text string) 
 type logged struct {
 	Offset   events.Offset `json:"offset"`
 	Recorded string        `json:"recorded,omitempty"`
-	State    string        `json:"state,omitempty"` // live, rewound, rewind, late or void, not with --all-sessions or -f; of a document purged
+	State    string        `json:"state,omitempty"` // live, rewound, rewind, late or void; purged for a document; absent with --all-sessions and -f
 	Reason   string        `json:"reason,omitempty"`
 	Damaged  string        `json:"damaged,omitempty"`
-	Event    events.Raw    `json:"event,omitempty"` // CloudEvents JSON
+	Event    events.Raw    `json:"event,omitempty"` // as CloudEvents JSON
 }
 
-// list prints records as they come. s, if there is one, says what is live.
+// list prints records in order. If there is a session s, list also prints whether each is in effect.
 func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s *projector.Outline) error {
 	records := st.Log.Read(ctx, rng)
 	format := r.app.Format
 	if r.follow {
 		records = st.Log.Follow(ctx, rng)
 		if format == cli.JSON {
-			format = cli.JSONL // an array has an end
+			format = cli.JSONL // lines, because a JSON array would have to end
 		}
 	}
 	list := cli.NewList(r.app.Out, format)
@@ -186,7 +184,7 @@ func (r *reader) list(ctx context.Context, st *tally.Store, rng events.Range, s 
 		}
 		f := projector.Fact{Record: rec.Record}
 		if format == cli.Text && !r.raw || r.thread != "" || len(r.types) > 0 {
-			f = projector.Decode(rec.Record) // once: a record may be large
+			f = projector.Decode(rec.Record) // decoded once, because a record may be large
 		}
 		if !r.wants(f) {
 			continue
@@ -249,7 +247,7 @@ func (r *reader) print(ctx context.Context, list *cli.List, format cli.Format, r
 
 var marks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "late": '!', "void": '!'}
 
-// stateOf says what a record is in its session at head, of which it has the ledger.
+// stateOf returns the state of a record in its session, and the reason.
 func stateOf(l *projector.Ledger, live bool, rec events.Record) (state, reason string) {
 	for _, v := range l.Void {
 		if v.Offset == rec.Offset {
@@ -271,7 +269,7 @@ func stateOf(l *projector.Ledger, live bool, rec events.Record) (state, reason s
 	return "rewound", ""
 }
 
-// paint colours a line by what its record is; its mark says the same.
+// paint colours a line by the state of its record. The mark says the same.
 func (r *reader) paint(state, line string) string {
 	style := r.app.Style()
 	switch state {
@@ -285,16 +283,15 @@ func (r *reader) paint(state, line string) string {
 	return line
 }
 
-// leastTimed is the narrowest that a line with its time is.
-const leastTimed = 60
+// minTimed is the minimal width of a line with a time.
+const minTimed = 60
 
-// line is a record as text, at most width columns of it; its time is left out where there
-// is little room.
+// line returns a record as text in at most width columns. The time is left out on narrow output.
 func (r *reader) line(rec projector.Fact, withSubject bool, reason string, width int) string {
 	name := shortType(rec.Type)
 	at := rec.Shown()
 	text := fmt.Sprintf("%-7v %s", rec.Offset, name)
-	if width >= leastTimed {
+	if width >= minTimed {
 		text = fmt.Sprintf("%-7v %s  %-18s", rec.Offset, at.UTC().Format("2006-01-02 15:04:05"), name)
 	}
 	if withSubject {
@@ -310,7 +307,7 @@ func (r *reader) line(rec projector.Fact, withSubject bool, reason string, width
 	return strings.TrimRight(render.Cut(text+reason, width), " ")
 }
 
-// subject names what a record belongs to: a session by its id, a document by its kind too.
+// subject returns the id of a session, or the kind and id of a document.
 func subject(rec events.Record) string {
 	if rec.Subject.IsSession() {
 		return rec.Subject.ID
@@ -318,7 +315,7 @@ func subject(rec events.Record) string {
 	return rec.Subject.String()
 }
 
-// drawGraph prints the records of a session with its branches beside them.
+// drawGraph prints the records of a session, with the graph of its branches.
 func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.Session, rng events.Range) error {
 	s, err := handle.Load(ctx, "")
 	if err = projector.Tolerate(err); err != nil {
@@ -368,7 +365,7 @@ func (r *reader) drawGraph(ctx context.Context, st *tally.Store, handle *tally.S
 // graphed is a record in log --graph -o json.
 type graphed struct {
 	Offset events.Offset `json:"offset"`
-	After  events.Offset `json:"after"` // the last live record before it
+	After  events.Offset `json:"after"` // last live record before this one
 	Live   bool          `json:"live"`
 	Type   string        `json:"type"`
 	Reason string        `json:"reason,omitempty"`

@@ -30,54 +30,52 @@ type listed struct {
 	Session    string           `json:"session"`
 	Kind       string           `json:"kind"`
 	Title      string           `json:"title,omitempty"`
-	About      string           `json:"about,omitempty"` // the title, else the goal, else what a user said first
+	About      string           `json:"about,omitempty"` // title, else goal, else first line of a user
 	Status     string           `json:"status,omitempty"`
 	Project    string           `json:"project,omitempty"`
 	CWD        string           `json:"cwd,omitempty"`
 	CreatedAt  events.Timestamp `json:"createdAt,omitempty"`
 	LastAt     events.Timestamp `json:"lastAt,omitempty"`
-	Turns      int              `json:"turns"` // in effect, over all threads
+	Turns      int              `json:"turns"` // turns in effect, over all threads
 	TotalTurns int              `json:"totalTurns"`
 	Runs       int              `json:"runs"`
 	Rewinds    int              `json:"rewinds"`
 	Records    int              `json:"records"`
-	USD        events.Amount    `json:"usd,omitempty"`      // that the records say; absent: they cost something, and none says what
-	Computed   events.Amount    `json:"computed,omitempty"` // USD at list prices of what says none; absent: none is known
-	Partial    int              `json:"partial,omitempty"`  // costs of which computed has a part only, as another part has no known price
-	Unknown    int              `json:"unknown,omitempty"`  // costs of which nobody knows the USD
+	USD        events.Amount    `json:"usd,omitempty"`      // sum of amounts in records; absent if there are costs and none has an amount
+	Computed   events.Amount    `json:"computed,omitempty"` // USD at list prices, for costs without an amount; absent if no price is known
+	Partial    int              `json:"partial,omitempty"`  // costs of which Computed has only a part, because another part has no known price
+	Unknown    int              `json:"unknown,omitempty"`  // costs of unknown amount
 	Tokens     events.Tokens    `json:"tokens"`
-	Models     []string         `json:"models,omitempty"` // that it says it spoke with
+	Models     []string         `json:"models,omitempty"` // models that the session names
 	First      events.Offset    `json:"first"`
 	Head       events.Offset    `json:"head"`
 	Parent     string           `json:"parent,omitempty"`
 	Fork       *events.Fork     `json:"fork,omitempty"`
-	Next       string           `json:"next,omitempty"` // of the last one of a page, if there is another
+	Next       string           `json:"next,omitempty"` // only in the last session of a page: the value for --after
 }
 
-// firstPage is how many sessions a terminal shows, unless asked for more.
+// firstPage is the number of sessions that a terminal shows by default.
 const firstPage = 100
 
 func newLs(a *cmdutil.App) *cobra.Command {
 	q := listing{Query: catalog.Query{Sort: catalog.ByActive}}
 	var since, until, cwd string
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the sessions, the one last active first", Args: cobra.NoArgs,
-		Long: `List the sessions, the one last active first, from the catalog: a view that the owner
-of the store keeps up to date, and that is read without opening the store if nobody
-owns it.
+		Use: "ls", Short: "List the sessions, the most recently active first", Args: cobra.NoArgs,
+		Long: `List the sessions, the most recently active first. The list comes from the catalog, a
+view that the owner of the store keeps up to date. If no process owns the store, it is
+read without opening the store.
 
-TITLE is the title, else the goal of a simulation, else the first line that a user
-said. ACTIVE is the latest time that the records of a session say; an import keeps
-their times. --sort last has the session first to which a record came last, whatever
-that says. Of a session of an agent TURNS are those of its conversation, without what
-it logs and what its sub-agents say.
+TITLE is the title, else the goal of a simulation, else the first line by a user. ACTIVE
+is the latest time in the session's records; an import keeps their times. --sort last
+sorts by the order in which records were stored instead. For an agent's session, TURNS
+counts the conversation only, without the agent's log and its sub-agents.
 
-USD is what was reported; ~ is computed at list prices (tally cost --help), of what says
-no USD; > is the known part of that, where another part has no price; ? is what nobody
-knows, and a dash is that nothing was spent. Times are in UTC.
+USD is reported cost. ~ is computed at list prices (tally cost --help), for costs
+without an amount. > is the known part of a cost of which another part has no price. ?
+is unknown cost, and a dash means no cost. Times are in UTC.
 
-On a terminal a list is as wide as that: columns that do not fit are left out. In a
-pipe nothing is cut.`,
+On a terminal, columns that do not fit are left out. In a pipe nothing is cut.`,
 		Example: cmdutil.Examples("tally ls --since 7d --min-cost 0.5", "tally ls --grep cake --sort cost -o jsonl", "tally ls -o json --limit 50"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -106,16 +104,16 @@ pipe nothing is cut.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&q.Kind, "kind", "", "only sessions of this kind")
-	f.StringVar(&since, "since", "", "only those written to since a time, or for so long, such as 7d")
-	f.StringVar(&until, "until", "", "only those not written to since")
-	f.StringVar(&q.Grep, "grep", "", "only those with this text in their id, title, goal or opening")
-	f.StringVar(&cwd, "cwd", "", "only those that worked in this directory")
-	f.StringVar(&q.Project, "project", "", "only those of this project")
-	f.Float64Var(&q.minCost, "min-cost", 0, "only those of which so many USD or more are known, reported or computed")
-	f.StringVar(&q.Parent, "parent", "", "only those that this session started, and its forks")
+	f.StringVar(&since, "since", "", "only sessions with records since a time, or within a duration such as 7d")
+	f.StringVar(&until, "until", "", "only sessions without records since a time")
+	f.StringVar(&q.Grep, "grep", "", "only sessions with this text in their id, title, goal or first line")
+	f.StringVar(&cwd, "cwd", "", "only sessions in this working directory")
+	f.StringVar(&q.Project, "project", "", "only sessions of this project")
+	f.Float64Var(&q.minCost, "min-cost", 0, "only sessions that cost at least this amount in USD, reported or computed")
+	f.StringVar(&q.Parent, "parent", "", "only sessions that this session started, and its forks")
 	f.Var(cli.OneOf(&q.Sort, "order", catalog.ByActive, catalog.ByHead, catalog.ByCreated, byCost, catalog.ByTurns, catalog.ByRecords, catalog.ByID), "sort", "active, last, created, cost, turns, records or id")
-	f.IntVar(&q.Limit, "limit", 0, "so many at most; 0 is all (default 100 on a terminal)")
-	f.StringVar(&q.After, "after", "", "go on behind a page, with what it gave as next")
+	f.IntVar(&q.Limit, "limit", 0, "maximal number of sessions; 0 is all (default 100 on a terminal)")
+	f.StringVar(&q.After, "after", "", "continue after a page: its value of next")
 	return cmd
 }
 
@@ -143,9 +141,8 @@ func ls(ctx context.Context, a *cmdutil.App, v cmdutil.Views, q listing) error {
 	return nil
 }
 
-// listColumns are what a list says of a session. A column that is optional is left out
-// where no session has it. Of those that do not fit the one that drops first goes first; 0
-// stays.
+// listColumns are the columns of a list of sessions. An optional column is left out if it is empty for all sessions. If
+// the columns do not fit, the one with the lowest drops goes first; a column with 0 stays.
 var listColumns = []struct {
 	head            string
 	drops           int
@@ -166,7 +163,7 @@ var listColumns = []struct {
 
 func tableOf(list []catalog.Session, spent *spend.Sums, style cli.Style) render.Table {
 	t := render.Table{Rows: make([][]string, len(list))}
-	drops := make(map[int]int) // columns, by when they go
+	drops := make(map[int]int) // columns by their number in drops
 	for _, c := range listColumns {
 		cells := make([]string, len(list))
 		for i, s := range list {
@@ -188,7 +185,7 @@ func tableOf(list []catalog.Session, spent *spend.Sums, style cli.Style) render.
 	title := len(t.Head) - 1
 	t.Cut = []int{title, 0}
 	if model := slices.Index(t.Head, "MODEL"); model >= 0 {
-		t.Cut = append(t.Cut, model) // the beginning of a name says most
+		t.Cut = append(t.Cut, model) // last, because the beginning of a model's name matters most
 	}
 	for _, n := range slices.Sorted(maps.Keys(drops)) {
 		t.Drop = append(t.Drop, drops[n])
@@ -202,7 +199,7 @@ func tableOf(list []catalog.Session, spent *spend.Sums, style cli.Style) render.
 	return t
 }
 
-// spentBy sums what sessions spent, and says up to where that is known.
+// spentBy adds up the costs of sessions, and returns up to which offset they are known.
 func spentBy(ctx context.Context, v cmdutil.Views, namespace string, list []catalog.Session) (*spend.Sums, projector.Cursor, error) {
 	ids := make([]string, len(list))
 	for i, s := range list {
@@ -213,7 +210,7 @@ func spentBy(ctx context.Context, v cmdutil.Views, namespace string, list []cata
 	})
 }
 
-// spentByAll is spentBy of all sessions.
+// spentByAll is spentBy for all sessions.
 func spentByAll(ctx context.Context, v cmdutil.Views, namespace string) (*spend.Sums, projector.Cursor, error) {
 	return sumOf(ctx, v, func(a catalog.Activity) iter.Seq2[catalog.Usage, error] { return a.Usages(ctx, namespace, nil) })
 }
@@ -245,7 +242,7 @@ func sumOf(ctx context.Context, v cmdutil.Views, usages func(catalog.Activity) i
 func nothingListed(a *cmdutil.App, q listing) error {
 	plain := listing{Query: catalog.Query{Namespace: q.Namespace, Sort: q.Sort, Limit: q.Limit}}
 	if q != plain {
-		fmt.Fprintln(a.Err, "No session is like that.")
+		fmt.Fprintln(a.Err, "No session matches.")
 		return nil
 	}
 	fmt.Fprintln(a.Err, "There are no sessions yet. Try: tally import PATH")

@@ -17,17 +17,16 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// byCost sorts by what sessions are known to have spent, the largest first. The catalog has
-// no such order: prices are known to the command alone.
+// byCost sorts by known cost, the highest first. The catalog has no such order, because only commands know prices.
 const byCost catalog.Order = "cost"
 
-// listing is what ls lists.
+// listing is the query of ls.
 type listing struct {
 	catalog.Query
 	minCost float64 // in USD
 }
 
-// read returns a page of sessions, and what they spent as of an offset.
+// read returns a page of sessions, their costs, and the offset up to which costs are known.
 func (l listing) read(ctx context.Context, v cmdutil.Views) (page catalog.Page, spent *spend.Sums, asOf projector.Cursor, err error) {
 	if l.Sort != byCost && l.minCost <= 0 {
 		if page, err = v.Catalog.List(ctx, l.Query); err == nil {
@@ -52,13 +51,13 @@ func (l listing) read(ctx context.Context, v cmdutil.Views) (page catalog.Page, 
 	return page, spent, asOf, err
 }
 
-// costMark is the place behind a session in a list by cost.
+// costMark is the value of --after for a list by cost: the last session of a page.
 type costMark struct {
 	USD string `json:"usd"` // as a fraction
-	ID  []byte `json:"id"`  // which need not be UTF-8
+	ID  []byte `json:"id"`  // not necessarily UTF-8
 }
 
-// pageByCost returns a page of sessions sorted by cost: at most limit behind a mark.
+// pageByCost returns a page of at most limit sessions after a mark, sorted by cost.
 func pageByCost(list []catalog.Session, spent *spend.Sums, after string, limit int) (catalog.Page, error) {
 	known := make(map[string]*big.Rat, len(list))
 	for _, s := range list {

@@ -24,26 +24,26 @@ import (
 func newRuns(a *cmdutil.App) *cobra.Command {
 	r := &runLister{app: a}
 	cmd := &cobra.Command{
-		Use: "runs SESSION", Short: "List a session's runs: evaluations, simulations", Args: cobra.ExactArgs(1),
-		Long: `List the runs of a session: evaluations (tally), simulations (trajectory) and
-others, each with its newest outcome and the number of versions there are of it.
+		Use: "runs SESSION", Short: "List the runs of a session, such as evaluations and simulations", Args: cobra.ExactArgs(1),
+		Long: `List the runs of a session: evaluations (tally), simulations (trajectory) and others,
+each with its newest outcome and its number of results.
 
-STALE says whether the turns that a run judged are others now: yes, no, or - if
-the run did not say which turns it judged.
+STALE shows whether the turns that a run judged have changed since: yes, no, or - if
+the run did not record which turns it judged.
 
---tree shows which run delegated to which, where runs of the session did, with those
-that have no result yet; elsewhere the list is as without it.`,
+--tree shows which run delegated to which, including runs without a result yet. If no
+run was delegated to, the list is the usual one.`,
 		Example: cmdutil.Examples("tally runs order-desk", "tally runs last -o jsonl", "tally runs job/ID --tree", "tally show order-desk --run run-1785748100000-b4k3ry1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.tree && r.at != "" {
-				return cli.Usagef("--tree shows the runs as they are now: give it without --at")
+				return cli.Usagef("--tree shows the current runs: use it without --at")
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.list(cmd.Context(), st, args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&r.at, "at", "", "position; default head")
-	cmd.Flags().BoolVar(&r.all, "all", false, "also runs that have no result yet")
-	cmd.Flags().BoolVar(&r.tree, "tree", false, "below the run that delegated to it each that was delegated to")
+	cmd.Flags().BoolVar(&r.all, "all", false, "also runs without a result")
+	cmd.Flags().BoolVar(&r.tree, "tree", false, "show each run below the run that delegated to it")
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func (r *runLister) list(ctx context.Context, st *tally.Store, arg string) error
 		}
 		l, _, err := describeRun(ctx, st, s, run)
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			s.Damaged = append(s.Damaged, damage.Offset) // the run is listed without its result, and named below
+			s.Damaged = append(s.Damaged, damage.Offset) // the run is listed without its result, and the damage is reported below
 		} else if err != nil {
 			return err
 		}
@@ -124,8 +124,7 @@ func staleText(stale *bool) string {
 	return "no"
 }
 
-// compareRuns orders evaluations first, then simulations, then others; then by
-// time and id.
+// compareRuns orders evaluations before simulations before others, then by time and id.
 func compareRuns(a, b show.Run) int {
 	return cmp.Or(cmp.Compare(typeRank(a.Type), typeRank(b.Type)), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Time, b.Time), cmp.Compare(a.ID, b.ID))
 }
@@ -140,7 +139,7 @@ func typeRank(kind string) int {
 	return 2
 }
 
-// describeRun says what is known of a run, with its newest result if it has one.
+// describeRun describes a run, and returns its newest result if there is one.
 func describeRun(ctx context.Context, st *tally.Store, s *projector.Session, run *projector.Run) (show.Run, events.Raw, error) {
 	l := show.RunOf(run, s.Withdrawn(run.At))
 	last := run.Last()
@@ -155,7 +154,7 @@ func describeRun(ctx context.Context, st *tally.Store, s *projector.Session, run
 	return l, result, nil
 }
 
-// resultAt reads the result that a record holds.
+// resultAt reads the result in a record.
 func resultAt(ctx context.Context, st *tally.Store, at events.Offset) (events.Raw, error) {
 	rec, err := st.Log.Record(ctx, at)
 	if err == nil {
@@ -171,8 +170,7 @@ func resultAt(ctx context.Context, st *tally.Store, at events.Offset) (events.Ra
 	return p.Result, nil
 }
 
-// staleness says whether the turns that a result judged are others now, and why.
-// nil: that is not known.
+// staleness reports whether the turns that a result judged have changed, and why. It returns nil if that is unknown.
 func staleness(s *projector.Session, r *projector.Result, result events.Raw) (*bool, string) {
 	stale := false
 	if r.Judged != nil {
@@ -193,7 +191,7 @@ func staleness(s *projector.Session, r *projector.Result, result events.Raw) (*b
 	return nil, ""
 }
 
-// asTree prints the runs of a session as a tree; false if none of them was delegated to.
+// asTree prints the runs of a session as a tree. If no run was delegated to, it prints nothing and returns false.
 func (r *runLister) asTree(ctx context.Context, handle *tally.Session) (bool, error) {
 	o, err := handle.Outline(ctx)
 	err = projector.Tolerate(err)

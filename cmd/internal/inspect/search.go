@@ -20,26 +20,25 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-const searchHelp = `Find turns by the words in them, whatever their case or accents.
+const searchHelp = `Find turns by words, newest first, in any case and with or without accents.
 
   cake birthday      both words, in any order
-  "birthday cake"    these words, one after the other
-  refun*             any word that begins so
+  "birthday cake"    these words in this order
+  refun*             any word with this beginning
   cake OR tart       one of the two
-  -lemon             not this: write it between quotes with the rest, or behind --
+  -lemon             not this word: write it within quotes with the rest, or after --
 
-Other signs have no meaning. Words in scripts without spaces are found wherever they
-stand. Turns that were rewound are left out, unless --all is given. The newest come
-first; --sort rank puts those first that say most of the words in the fewest. Without
-colour, what was searched for stands between ⟦ and ⟧. If nothing is found, the exit
-code is 4.`
+Other signs have no meaning. In scripts without spaces, words are found anywhere.
+Rewound turns are left out, unless --all is used. --sort rank puts turns first that
+contain most of the words in the least text. Without colour, matches are between ⟦ and
+⟧. If nothing is found, the exit code is 4.`
 
-// newSearch returns the verb. Its filters go by the names that ls has for them.
+// newSearch returns the command. Its filters have the same names as those of ls.
 func newSearch(a *cmdutil.App) *cobra.Command {
 	l := catalog.Lookup{Sort: catalog.ByNewest}
 	var since, until, cwd string
 	cmd := &cobra.Command{
-		Use: "search TEXT", Short: "Find turns by the words in them, the newest first", Args: cobra.MinimumNArgs(1), Long: searchHelp,
+		Use: "search TEXT", Short: "Find turns by words, newest first", Args: cobra.MinimumNArgs(1), Long: searchHelp,
 		Example: cmdutil.Examples(`tally search '"berry sponge" OR tart*' --session order-desk`, "tally search --role user --since 7d -- invoice -draft", "tally search refund --all --sort rank -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.Text = strings.Join(args, " ")
@@ -62,24 +61,24 @@ func newSearch(a *cmdutil.App) *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "A word that a turn must not have, -x, goes between quotes or behind --. See tally search --help."}
+		return &cli.CodeError{Code: cli.BadUsage, Err: err, Hint: "To exclude a word, put -word within quotes or after --. See tally search --help."}
 	})
 	f := cmd.Flags()
 	f.StringVar(&l.Session, "session", "", `only turns of this session: an id, a unique beginning of one, or "last"`)
 	f.StringVar(&l.Thread, "thread", "", "only turns of this thread")
-	f.StringVar(&l.Role, "role", "", "only turns in which such a one speaks, such as user")
-	f.StringVar(&since, "since", "", "only turns since a time, or for so long, such as 7d")
-	f.StringVar(&until, "until", "", "only turns before that")
-	f.StringVar(&l.Kind, "kind", "", "only in sessions of this kind")
-	f.StringVar(&l.Project, "project", "", "only in sessions of this project")
-	f.StringVar(&cwd, "cwd", "", "only in sessions that worked in this directory")
-	f.BoolVar(&l.All, "all", false, "also turns that were rewound")
+	f.StringVar(&l.Role, "role", "", "only turns by this role, such as user")
+	f.StringVar(&since, "since", "", "only turns since a time, or within a duration such as 7d")
+	f.StringVar(&until, "until", "", "only turns before a time")
+	f.StringVar(&l.Kind, "kind", "", "only sessions of this kind")
+	f.StringVar(&l.Project, "project", "", "only sessions of this project")
+	f.StringVar(&cwd, "cwd", "", "only sessions in this working directory")
+	f.BoolVar(&l.All, "all", false, "also rewound turns")
 	f.Var(cli.OneOf(&l.Sort, "order", catalog.ByNewest, catalog.ByRank), "sort", "newest or rank")
-	f.IntVar(&l.Limit, "limit", 20, "so many at most; 0 is all")
+	f.IntVar(&l.Limit, "limit", 20, "maximal number of turns; 0 is all")
 	return cmd
 }
 
-// filters repeats the flags that leave turns out, as they were given.
+// filters returns the flags that filter turns, as they were given.
 func filters(cmd *cobra.Command) string {
 	text := ""
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -126,7 +125,7 @@ func search(ctx context.Context, a *cmdutil.App, v cmdutil.Views, l catalog.Look
 	return nil
 }
 
-// nothingFound says what was looked for, and whether it was there once.
+// nothingFound returns an error with the query, and with the number of matching turns that were rewound.
 func nothingFound(l catalog.Lookup, rewound int, filters string) error {
 	e := &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("no turn has %q", l.Text)}
 	if filters != "" {
@@ -141,8 +140,7 @@ func nothingFound(l catalog.Lookup, rewound int, filters string) error {
 	return e
 }
 
-// listedAs finds the id of the session that an argument names, in the catalog: the store
-// need not be open for a search.
+// listedAs returns the id of the session that an argument names, from the catalog. A search need not open the store.
 func listedAs(ctx context.Context, r catalog.Reader, namespace, arg string) (string, error) {
 	q := catalog.Query{Namespace: namespace, Grep: arg}
 	if arg == cmdutil.Last {

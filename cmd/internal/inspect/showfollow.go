@@ -19,32 +19,31 @@ import (
 // followedTurn is a turn in show -f -o jsonl.
 type followedTurn struct {
 	Thread string `json:"thread"`
-	Number int    `json:"number,omitempty"` // in its thread, from 1; none if it is not in effect
+	Number int    `json:"number,omitempty"` // number in its thread, from 1; absent if the turn is not in effect
 	projector.Turn
-	State string `json:"state,omitempty"` // late or void: it is not in effect
+	State string `json:"state,omitempty"` // late or void if the turn is not in effect
 }
 
-// followedMove is a change of what is in effect in show -f -o jsonl.
+// followedMove is a rewind, a truncation or a replacement in show -f -o jsonl.
 type followedMove struct {
 	Offset  events.Offset  `json:"offset"`
 	Type    string         `json:"type"`
 	Undoes  events.Offset  `json:"undoes,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
-	Lengths map[string]int `json:"lengths"` // turns of each thread from now on
+	Lengths map[string]int `json:"lengths"` // new number of turns by thread
 }
 
-// follower shows what happens to a session.
+// follower prints changes of a session.
 type follower struct {
 	*viewer
 	st      *tally.Store
 	subject events.Subject
-	text    *show.Page // nil: JSON
-	items   *cli.List  // of JSON
-	main    bool       // what stands beside a transcript's conversation is not shown
+	text    *show.Page // nil for JSON
+	items   *cli.List  // JSON output
+	main    bool       // only the main thread of an agent's session is shown
 }
 
-// showFollowed shows a session, and then each turn as it comes and each move of what is in
-// effect, until ctx is done.
+// showFollowed prints a session, and then each new turn and each move, until ctx is done.
 func (v *viewer) showFollowed(ctx context.Context, s *projector.Session) error {
 	f := &follower{viewer: v, st: v.Handle.Store(), subject: s.Subject}
 	if v.App.Format == cli.Text {
@@ -55,7 +54,7 @@ func (v *viewer) showFollowed(ctx context.Context, s *projector.Session) error {
 			return err
 		}
 	} else {
-		f.items = cli.NewList(v.App.Out, cli.JSONL) // an array has an end
+		f.items = cli.NewList(v.App.Out, cli.JSONL) // lines, because a JSON array would have to end
 		for _, name := range v.Names(s) {
 			for i, t := range s.Threads.Turns(name) {
 				if err := f.items.Add(followedTurn{Thread: name, Number: v.Before[name] + i + 1, Turn: t}); err != nil {
@@ -64,7 +63,7 @@ func (v *viewer) showFollowed(ctx context.Context, s *projector.Session) error {
 			}
 		}
 	}
-	_ = v.App.WarnDamaged(s) // the code is that of the interruption
+	_ = v.App.WarnDamaged(s) // the exit code is that of the interruption
 	for rec, err := range f.st.Log.Follow(ctx, events.Range{Subject: s.Subject, After: v.End}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			fmt.Fprintln(v.App.Err, plain.Printable(damage.Error()))
@@ -83,7 +82,7 @@ func (v *viewer) showFollowed(ctx context.Context, s *projector.Session) error {
 	return context.Cause(ctx)
 }
 
-// show shows what a record changes.
+// show prints the changes by a record.
 func (f *follower) show(ctx context.Context, fact projector.Fact) error {
 	o, err := f.st.Loader().Outline(ctx, f.subject, fact.Offset)
 	err = projector.Tolerate(err)
@@ -116,7 +115,7 @@ func (f *follower) show(ctx context.Context, fact projector.Fact) error {
 	return f.brought(ctx, o, fact, state)
 }
 
-// brought shows the turns that a record brought.
+// brought prints the turns that a record brought.
 func (f *follower) brought(ctx context.Context, o *projector.Outline, fact projector.Fact, state string) error {
 	threads := fact.Brings()
 	for _, name := range threads.Names() {
@@ -134,7 +133,7 @@ func (f *follower) brought(ctx context.Context, o *projector.Outline, fact proje
 		}
 		for i, t := range turns {
 			if t.Offset != fact.Offset {
-				continue // it was there before
+				continue // the turn is older
 			}
 			if err := f.turn(followedTurn{name, first + i, t, state}); err != nil {
 				return err
@@ -144,7 +143,7 @@ func (f *follower) brought(ctx context.Context, o *projector.Outline, fact proje
 	return nil
 }
 
-// Turn shows a turn.
+// turn prints a turn.
 func (f *follower) turn(t followedTurn) error {
 	if t.State != "" {
 		t.Number = 0
@@ -152,7 +151,7 @@ func (f *follower) turn(t followedTurn) error {
 	if f.text == nil {
 		return f.items.Add(t)
 	}
-	label := place(t.Thread, t.Number)
+	label := position(t.Thread, t.Number)
 	if t.State != "" {
 		label = t.Thread + ", " + t.State + ", not in effect"
 	}
@@ -160,14 +159,14 @@ func (f *follower) turn(t followedTurn) error {
 	return f.text.Err
 }
 
-// move shows where the threads end from now on.
+// move prints the new ends of the threads.
 func (f *follower) move(o *projector.Outline, m followedMove) error {
 	m.Lengths = make(map[string]int)
 	var ends []string
 	for _, name := range o.Names() {
 		m.Lengths[name] = o.Len(name)
 		if (f.Thread == "" || name == f.Thread) && (!f.main || name == events.MainThread) {
-			ends = append(ends, place(name, o.Len(name)))
+			ends = append(ends, position(name, o.Len(name)))
 		}
 	}
 	if f.text == nil {
@@ -185,8 +184,8 @@ func (f *follower) move(o *projector.Outline, m followedMove) error {
 	return f.text.Err
 }
 
-// place spells a position: #3 of main, gpt-5#3 of another thread.
-func place(thread string, number int) string {
+// position formats a position: #3 for the main thread, gpt-5#3 for another one.
+func position(thread string, number int) string {
 	if thread == events.MainThread {
 		thread = ""
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// shownRun is show --run -o json.
+// shownRun is the JSON output of show --run.
 type shownRun struct {
 	Run    show.Run      `json:"run"`
-	Evals  []render.Eval `json:"evals,omitempty"` // of an evaluation
+	Evals  []render.Eval `json:"evals,omitempty"` // only for an evaluation
 	Result events.Raw    `json:"result"`
 }
 
@@ -58,8 +58,7 @@ func (v *viewer) showRun(ctx context.Context, st *tally.Store, s *projector.Sess
 	return p.Err
 }
 
-// findRun finds a run by its id, evaluations before simulations before others, or
-// by TYPE/ID.
+// findRun finds a run by TYPE/ID, or by its id: evaluations before simulations before others.
 func findRun(s *projector.Session, name string) (*projector.Run, error) {
 	var found *projector.Run
 	for _, r := range s.Ledger.Runs {
@@ -77,7 +76,7 @@ func findRun(s *projector.Session, name string) (*projector.Run, error) {
 	return found, nil
 }
 
-// run says which run it is.
+// run prints the header of a run.
 func (p page) run(s *projector.Session, l show.Run) {
 	head := []render.Styled{{Text: l.ID, Paint: p.Style.Bold}, {Text: l.Type + " of " + cli.ID(s.Subject.ID)}}
 	if l.Time != "" {
@@ -96,7 +95,7 @@ func (p page) run(s *projector.Session, l show.Run) {
 	}
 }
 
-// report prints what an evaluation comes to.
+// report prints the result of an evaluation.
 func (p page) report(r render.Report) {
 	if r.Steps >= 0 {
 		p.Field("judged", plain.Count(r.Steps, "step"))
@@ -125,14 +124,14 @@ func (p page) report(r render.Report) {
 	p.Printf("\n%s\n", strings.Join(t.Lines(p.Width), "\n"))
 }
 
-// outcome prints how a simulation went.
+// outcome prints the result of a simulation.
 func (p page) outcome(result events.Raw) {
 	goal, persona := render.Goal(result)
 	p.Field("goal", goal)
 	p.Field("persona", persona)
 	members, err := rawjson.Object(result)
 	if err != nil {
-		return // a result of another form; --raw shows it
+		return // a result in another format; --raw prints it
 	}
 	get := func(name string) string {
 		raw, _ := members.Get(name)

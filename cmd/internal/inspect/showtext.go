@@ -32,8 +32,8 @@ func (v *viewer) writeText(s *projector.Session, gone []projector.TurnAt) error 
 	return p.Err
 }
 
-// aside lists the threads of a transcript that are not shown beside its conversation: what
-// the agent logs, and what its sub-agents say, whose last word stands there as a result.
+// aside lists the threads of an agent's session that are not shown by default: the agent's log, and its sub-agents. The
+// last word of a sub-agent is in the conversation, as the result of a call.
 func (v *viewer) aside(s *projector.Session) (names []string) {
 	if s.Ledger.Kind != events.KindTranscript || v.Thread != "" || v.All {
 		return nil
@@ -46,7 +46,7 @@ func (v *viewer) aside(s *projector.Session) (names []string) {
 	return names
 }
 
-// sayAside says what is not shown.
+// sayAside prints which threads are not shown.
 func (p page) sayAside(v *viewer, s *projector.Session, names []string) {
 	var list []string
 	for _, name := range names {

@@ -13,15 +13,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// tracesThread holds step traces that do not follow from the steps.
+// tracesThread is the thread of step traces that do not follow from the steps.
 const tracesThread = "traces"
 
-// shownTrace is an item of show --traces -o json.
+// shownTrace is an item in the JSON output of show --traces.
 type shownTrace struct {
-	Turn      int           `json:"turn"`   // number from 1
-	Offset    events.Offset `json:"offset"` // of its event
+	Turn      int           `json:"turn"`   // number of the turn, from 1
+	Offset    events.Offset `json:"offset"` // offset of the turn's event
 	TurnIndex events.Raw    `json:"turnIndex,omitempty"`
-	StepID    *string       `json:"stepId"` // null: no step was chosen
+	StepID    *string       `json:"stepId"` // null if no step was chosen
 	Selection events.Raw    `json:"selection"`
 	End       events.Raw    `json:"end,omitempty"`
 }
@@ -70,8 +70,7 @@ func (v *viewer) showTraces(s *projector.Session) error {
 	return p.Err
 }
 
-// unchosen counts the traces in a row of which there is nothing to say but that no
-// step was chosen.
+// unchosen counts the traces at the beginning of a list that say only that no step was chosen.
 func unchosen(list []traced) int {
 	n := 0
 	for n < len(list) && list[n].trace.StepID == "" && len(list[n].trace.Candidates) == 0 && list[n].trace.End == nil &&
@@ -81,7 +80,7 @@ func unchosen(list []traced) int {
 	return n
 }
 
-// tracesOf returns the step traces that are stored, else those that the steps say.
+// tracesOf returns the stored step traces, else those in the metadata of the steps.
 func tracesOf(s *projector.Session) []traced {
 	name := events.MainThread
 	if s.Threads[tracesThread] != nil {
@@ -152,7 +151,7 @@ func (p page) wrapped(text string, indent int) {
 	}
 }
 
-// shortNumber returns the first digits of a score.
+// shortNumber returns a score with at most two decimals.
 func shortNumber(s string) string {
 	if dot := strings.IndexByte(s, '.'); dot >= 0 && len(s) > dot+3 && !strings.ContainsAny(s, "eE") {
 		return s[:dot+3]

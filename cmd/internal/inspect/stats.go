@@ -19,26 +19,26 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// stats is what stats prints with -o json.
+// stats is the JSON output of stats.
 type stats struct {
 	By     string       `json:"by"`
-	Since  string       `json:"since,omitempty"` // the first day
-	Until  string       `json:"until,omitempty"` // the day behind the last one
+	Since  string       `json:"since,omitempty"` // first day
+	Until  string       `json:"until,omitempty"` // day after the last one
 	Groups []statsGroup `json:"groups"`
 	Total  statsSum     `json:"total"`
-	TZ     string       `json:"tz,omitempty"` // whose days they are; absent: UTC
+	TZ     string       `json:"tz,omitempty"` // time zone of the days; absent: UTC
 	Prices []spend.Used `json:"prices,omitempty"`
 }
 
 type statsGroup struct {
-	Key string `json:"key"` // "" is none
+	Key string `json:"key"` // "" for no project, model or kind
 	statsSum
 }
 
-// statsSum is what happened. Tools have neither turns nor costs.
+// statsSum counts what happened. Groups by tool have neither turns nor costs.
 type statsSum struct {
-	Turns   int         `json:"turns"` // that were brought, rewound or not
-	Calls   int         `json:"calls"` // of tools
+	Turns   int         `json:"turns"` // turns that were recorded, rewound or not
+	Calls   int         `json:"calls"` // calls of tools
 	Errors  int         `json:"errors"`
 	Spent   *spend.Sum  `json:"spent,omitempty"`
 	InTurns *spend.Told `json:"inTurns,omitempty"`
@@ -48,14 +48,14 @@ func newStats(a *cmdutil.App) *cobra.Command {
 	q := statsQuery{by: "day"}
 	var since, until, tz string
 	cmd := &cobra.Command{
-		Use: "stats [SESSION]", Short: "Count turns, calls of tools and costs, by day, model, tool, project or kind", Args: cobra.MaximumNArgs(1),
-		Long: `Count what happened, in one session or in all: turns, calls of tools and the errors
-they ended with, tokens and costs. The bar is of turns; of calls, by tool. What was
-rewound since has happened too.
+		Use: "stats [SESSION]", Short: "Count turns, tool calls and costs, by day, model, tool, project or kind", Args: cobra.MaximumNArgs(1),
+		Long: `Count turns, tool calls, errors of tools, tokens and costs, in one session or in all. The
+bar shows turns, or calls for --by tool. Rewound turns count, too.
 
-TOKENS and USD are of recorded costs; IN TURNS are tokens that turns tell of and no cost
-does. A ~ is computed at list prices (tally cost --help). None is ever added to another.
-Days are whole days of the local time zone, or of --tz: --until ends before its day.`,
+TOKENS and USD are of recorded costs. IN TURNS are tokens that turns mention without a
+recorded cost. ~ is computed at list prices (tally cost --help). These are never added
+to each other. Days are whole days of the local time zone, or of --tz. --until excludes
+its day.`,
 		Example: cmdutil.Examples("tally stats --since 30d", "tally stats --by tool", "tally stats last --by model -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -72,17 +72,17 @@ Days are whole days of the local time zone, or of --tz: --until ends before its 
 		},
 	}
 	cmd.Flags().Var(cli.OneOf(&q.by, "key", "day", "model", "tool", "project", "kind"), "by", "group by day, model, tool, project or kind")
-	cmd.Flags().StringVar(&since, "since", "", "only from this day on, or so long ago, such as 30d")
+	cmd.Flags().StringVar(&since, "since", "", "only from this day on, or within a duration such as 30d")
 	cmd.Flags().StringVar(&until, "until", "", "only before this day")
 	cmd.Flags().StringVar(&tz, "tz", "", "count days in this time zone, such as Europe/Berlin or UTC (default local)")
 	cmdutil.CompleteZone(cmd)
 	return cmd
 }
 
-// dayFlag reads a time of a filter, of which the day counts.
+// dayFlag parses the time of a filter to a day.
 func dayFlag(name, text string, zone cmdutil.Zone) (string, error) {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
-		return day.Format(time.DateOnly), nil // of the zone
+		return day.Format(time.DateOnly), nil // a day of the time zone
 	}
 	at, err := cmdutil.When(name, text, time.Now())
 	if err != nil || at.IsZero() {
@@ -91,7 +91,7 @@ func dayFlag(name, text string, zone cmdutil.Zone) (string, error) {
 	return zone.Day(at), nil
 }
 
-// statsQuery says what is counted. What is zero selects all.
+// statsQuery selects what is counted. Zero fields select everything.
 type statsQuery struct {
 	by, since, until, session string
 	zone                      cmdutil.Zone
@@ -101,7 +101,7 @@ func (q statsQuery) has(session, day string) bool {
 	return (q.session == "" || q.session == session) && q.since <= day && (q.until == "" || day < q.until)
 }
 
-// dayOf is the day of a quarter of an hour in the zone of the query.
+// dayOf returns the day of a quarter of an hour in the time zone of the query.
 func (q statsQuery) dayOf(d catalog.Day) string {
 	at, err := time.Parse(time.DateOnly+" 15:04", d.Day+" "+d.Quarter)
 	if err != nil {
@@ -136,14 +136,14 @@ func runStats(ctx context.Context, a *cmdutil.App, q statsQuery, args []string) 
 	})
 }
 
-// counter counts what happened, by keys and all of it.
+// counter counts by key, and in total.
 type counter struct {
 	query         statsQuery
-	of            map[string]string // the key of each session, by project and by kind
+	of            map[string]string // key by session, for groups by project or kind
 	groups, whole *spend.Sums
 	counts        map[string]*statsSum
 	total         statsSum
-	cursor        projector.Cursor // up to where it has counted
+	cursor        projector.Cursor // offset up to which events are counted
 }
 
 func (n *counter) count(ctx context.Context, namespace string, v cmdutil.Views) error {
@@ -189,7 +189,7 @@ func (n *counter) count(ctx context.Context, namespace string, v cmdutil.Views) 
 	return nil
 }
 
-// label takes the project or the kind of each session from the catalog.
+// label reads the project or the kind of each session from the catalog.
 func (n *counter) label(ctx context.Context, namespace string, v cmdutil.Views) error {
 	if n.query.by != "project" && n.query.by != "kind" {
 		return nil
@@ -208,7 +208,7 @@ func (n *counter) label(ctx context.Context, namespace string, v cmdutil.Views) 
 	return nil
 }
 
-// key is the group of something that happened.
+// key returns the group of an event.
 func (n *counter) key(session, day, model, tool string) string {
 	switch n.query.by {
 	case "day":
@@ -221,7 +221,7 @@ func (n *counter) key(session, day, model, tool string) string {
 	return n.of[session]
 }
 
-// each counts under a key, and in all.
+// each counts under a key, and in the total.
 func (n *counter) each(key string, count func(*statsSum)) {
 	if n.counts[key] == nil {
 		n.counts[key] = new(statsSum)
@@ -243,7 +243,7 @@ func (n *counter) call(c catalog.Call) {
 	})
 }
 
-// stats lists the groups: days in their order, others by size.
+// stats returns the groups: days in order, other groups by size.
 func (n *counter) stats() stats {
 	doc := stats{By: n.query.by, Since: n.query.since, Until: n.query.until, Groups: []statsGroup{}, Prices: n.whole.Prices()}
 	if n.query.zone.Name != "UTC" {
@@ -262,7 +262,7 @@ func (n *counter) stats() stats {
 	return doc
 }
 
-// withSums adds to counts what was spent under a key.
+// withSums adds the costs under a key to counts.
 func withSums(s statsSum, of *spend.Sums, key string) statsSum {
 	if spent := of.Of(key); spent.Events > 0 {
 		s.Spent = &spent
@@ -271,7 +271,7 @@ func withSums(s statsSum, of *spend.Sums, key string) statsSum {
 	return s
 }
 
-// measure is what the bar of a group shows.
+// measure returns the value that the bar of a group shows.
 func (d stats) measure(s statsSum) int64 {
 	if d.By == "tool" {
 		return int64(s.Calls)
@@ -284,7 +284,7 @@ func writeStats(a *cmdutil.App, at projector.Cursor, doc stats) error {
 		return cli.WriteJSON(a.Out, a.Format, doc)
 	}
 	if len(doc.Groups) == 0 {
-		fmt.Fprintln(a.Err, "Nothing like that has happened.")
+		fmt.Fprintln(a.Err, "Nothing to count.")
 	} else if err := drawStats(a, doc); err != nil {
 		return err
 	}

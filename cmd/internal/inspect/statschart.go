@@ -13,25 +13,25 @@ import (
 	"github.com/tallylog/tally/internal/render"
 )
 
-// statColumn is a column of the chart, numbers but for the first one.
+// statColumn is a column of the chart. All but the first hold numbers.
 type statColumn struct {
 	head  string
 	cell  func(statsSum) string
-	spare int // the larger, the sooner it is left out; 0: never
+	spare int // columns with higher values are left out earlier; 0: never
 }
 
-// Bars are between these widths: a shorter one says little, a longer one no more.
+// Bounds of the width of bars. A shorter bar shows little, a longer one shows nothing more.
 const (
-	leastBar = 6
-	mostBar  = 40
+	minBar = 6
+	maxBar = 40
 )
 
-// drawStats prints a line with a bar for each group. Columns are left out as far as the
-// width asks for it, and the bar takes what is left.
+// drawStats prints a line with a bar for each group. If the columns do not fit, some are left out. The bar takes the
+// remaining width.
 func drawStats(a *cmdutil.App, doc stats) error {
 	width, columns := cli.Width(a.Out), doc.columns()
 	table, bar := layStats(a, doc, columns, width)
-	for bar < leastBar && leaveOut(&columns) {
+	for bar < minBar && leaveOut(&columns) {
 		table, bar = layStats(a, doc, columns, width)
 	}
 	if err := a.Table(table); err != nil {
@@ -41,7 +41,7 @@ func drawStats(a *cmdutil.App, doc stats) error {
 	return nil
 }
 
-// leaveOut takes the column away that can be spared most, and reports whether there was one.
+// leaveOut removes the least important column, and reports whether there was one.
 func leaveOut(columns *[]statColumn) bool {
 	most := 0
 	for i, c := range *columns {
@@ -56,7 +56,7 @@ func leaveOut(columns *[]statColumn) bool {
 	return true
 }
 
-// columns are those that say something about any group.
+// columns returns the columns that are not empty for all groups.
 func (d stats) columns() []statColumn {
 	if d.By == "tool" {
 		return []statColumn{
@@ -80,7 +80,7 @@ func (d stats) columns() []statColumn {
 	return list
 }
 
-// spentCell is a cell that says something about recorded costs, if there are any.
+// spentCell returns a cell about recorded costs, or a dash.
 func spentCell(text func(*spend.Sum) string) func(statsSum) string {
 	return func(s statsSum) string {
 		if s.Spent == nil {
@@ -90,7 +90,7 @@ func spentCell(text func(*spend.Sum) string) func(statsSum) string {
 	}
 }
 
-// toldCell is the same of what turns tell.
+// toldCell returns a cell about tokens that turns mention, or a dash.
 func toldCell(text func(*spend.Told) string) func(statsSum) string {
 	return func(s statsSum) string {
 		if s.InTurns == nil {
@@ -100,7 +100,7 @@ func toldCell(text func(*spend.Told) string) func(statsSum) string {
 	}
 }
 
-// layStats lays the chart out, and returns how wide the bars are in it.
+// layStats lays the chart out, and returns the width of its bars.
 func layStats(a *cmdutil.App, doc stats, columns []statColumn, width int) (render.Table, int) {
 	t := render.Table{Head: []string{strings.ToUpper(doc.By)}, Cut: []int{0}}
 	for i, c := range columns {
@@ -114,17 +114,17 @@ func layStats(a *cmdutil.App, doc stats, columns []statColumn, width int) (rende
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	bar := min(width-t.Width(width-leastBar-2)-2, mostBar)
+	bar := min(width-t.Width(width-minBar-2)-2, maxBar)
 	return withBars(a, doc, t, bar), bar
 }
 
-// withBars puts a bar behind what it measures.
+// withBars adds the column of bars.
 func withBars(a *cmdutil.App, doc stats, t render.Table, width int) render.Table {
 	var most int64
 	for _, g := range doc.Groups {
 		most = max(most, doc.measure(g.statsSum))
 	}
-	const at = 2 // behind the name and the number
+	const at = 2 // after the name and the number
 	blocks, head := cli.IsUTF8(os.Getenv), t.Head
 	t.Head = slices.Insert(slices.Clone(head), at, strings.Repeat(" ", max(width, 0)))
 	for i := range t.Rows {
@@ -143,7 +143,7 @@ func withBars(a *cmdutil.App, doc stats, t render.Table, width int) render.Table
 	return t
 }
 
-// paintStats colours by meaning: errors, what is computed, what is not known.
+// paintStats colours cells by meaning: errors, computed and unknown values.
 func paintStats(style cli.Style, head []string, total int) func(row, column int, padded string) string {
 	return func(row, column int, padded string) string {
 		text := strings.TrimSpace(padded)
@@ -161,7 +161,7 @@ func paintStats(style cli.Style, head []string, total int) func(row, column int,
 	}
 }
 
-// short spells a number of tokens with three digits or so.
+// short formats a number of tokens with about three digits.
 func short(n int64) string {
 	const thousand = 1000
 	if n < thousand {
