@@ -58,8 +58,8 @@ type Notice struct {
 	Instead string // where to set it instead
 }
 
-// foreign returns the nearest configuration of tally-evals in a directory or above it. It returns "" if there is none,
-// or if a tally.toml is in the same folder or nearer.
+// foreign returns the nearest configuration of tally-evals in a directory or above it. It returns "" if no
+// file exists, or if a tally.toml is in the same folder or nearer.
 func foreign(dir string) string {
 	for dir := range upward(dir) {
 		if isFile(filepath.Join(dir, FileName)) {

@@ -246,7 +246,7 @@ func backupError(err error) error {
 	case notFolder, cli.Is[*backup.OtherError](err), cli.Is[*backup.TargetError](err), cli.Is[*backup.AmbiguousError](err):
 		code = cli.BadUsage
 	case errors.Is(err, backup.ErrNoBackup):
-		code, hint = cli.NotFound, "tally backup --list lists what is there."
+		code, hint = cli.NotFound, "tally backup --list lists all backups."
 	default:
 		return err
 	}

@@ -131,7 +131,7 @@ func (x *exporter) check(args []string) error {
 	case x.dir == "" && (!x.isPages() || x.all):
 		return cli.Usagef("missing -C DIR, the folder to write to")
 	case x.dir == "" && x.app.Format != cli.Text:
-		return cli.Usagef("-o %s formats the summary, and without -C DIR there is none: the page goes to standard output", x.app.Format)
+		return cli.Usagef("-o %s formats the summary, which needs -C DIR: without it, the page goes to standard output", x.app.Format)
 	}
 	return nil
 }

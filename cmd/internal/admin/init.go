@@ -27,11 +27,11 @@ func newInit(a *cmdutil.App) *cobra.Command {
 	var local, tavern bool
 	cmd := &cobra.Command{
 		Use: "init [NAMESPACE]", Short: "Set up the project in this directory: write a tally.toml", Args: cobra.MaximumNArgs(1),
-		Long: `Set up the project in this directory: write a tally.toml that gives the project a
-namespace of its own, by default with the name of the directory. The sessions of the
-project are then kept apart from those of other projects in the same store. --local
-gives the project its own store. --tavern also keeps its documents, agents and
-workflows as files in .tavern, and reads changes of these files.`,
+		Long: `Set up the project in this directory: write a tally.toml with a namespace for the
+project, by default the name of the directory. The sessions of the project are then
+kept apart from those of other projects in the same store. With --local the project
+has a store of its own. With --tavern its documents, agents and workflows are also
+files in .tavern, and changes of these files are stored.`,
 		Example: cmdutil.Examples("tally init", "tally init travel-agent", "tally init --local", "tally init --tavern"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir, err := os.Getwd()

@@ -42,7 +42,7 @@ type copies struct {
 	Session string        `json:"session"`
 	Of      string        `json:"of"`
 	Costs   int           `json:"costs"`
-	USD     events.Amount `json:"usd,omitempty"` // sum of amounts in events; absent if there is none
+	USD     events.Amount `json:"usd,omitempty"` // sum of amounts in events; absent if no event has an amount
 	Tokens  events.Tokens `json:"tokens"`
 }
 

@@ -28,7 +28,7 @@ view that the owner of the store keeps up to date. If no process owns the store,
 read without opening the store.
 
 STEPS is the highest step number. TOKENS is the sum over the steps of all runs; if they
-have no numbers, the number in the job; a dash if there is none. A job that was never
+have no numbers, the number in the job, or a dash. A job that was never
 stored itself, as in folders without job.json, has the status of its checkpoint with
 the highest step.`,
 		Example: cmdutil.Examples("tally jobs --status running", "tally jobs -o jsonl --limit 50", "tally show job/ID"),

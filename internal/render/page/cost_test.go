@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A page for which no costs are given sums what its events say. A cost of an unknown amount is
-// unknown, and not zero; an amount of zero is one.
+// Without Costs, a page sums the costs of its events. An unknown amount is not zero; an amount of zero is.
 func TestCosts(t *testing.T) {
 	unknown := &events.CostAccrued{Model: "m", Purpose: "run", Source: "reported", Tokens: &events.Tokens{Input: 1}}
 	free := &events.CostAccrued{Model: "m", Purpose: "run", Source: "reported", USD: "0"}

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// hostile returns a page that has a text wherever a page has one that tally did not write.
+// hostile returns a page with a text in each place that holds text from outside of tally.
 func hostile(text string) Page {
 	q := string(quoted(strings.ToValidUTF8(text, "\ufffd")))
 	ref := &events.RunRef{Kind: text, ID: text}
@@ -41,8 +41,7 @@ func hostile(text string) Page {
 	return Page{Session: s, All: true, Gone: []projector.TurnAt{{Thread: text, Number: 3, Turn: turn(9, `{"role":TEXT,"content":TEXT}`)}}}
 }
 
-// alike returns a text without any harm in it that is spelled as another is: in a code
-// span or not.
+// alike returns a harmless text that needs the same quoting as another: a code span or none.
 func alike(text string) string {
 	text = inline(text)
 	for _, s := range []string{"x", "1"} {
@@ -53,7 +52,7 @@ func alike(text string) string {
 	return "."
 }
 
-// parsed returns the page as a browser has it.
+// parsed returns the page as a browser parses it.
 func parsed(t *testing.T, p Page, ext string) *html.Node {
 	t.Helper()
 	text := written(t, p, ext)
@@ -74,8 +73,7 @@ func parsed(t *testing.T, p Page, ext string) *html.Node {
 	return root
 }
 
-// skeleton lists the elements of a page with the names of their attributes, and nothing
-// of what they say.
+// skeleton lists the elements of a page with the names of their attributes, without text.
 func skeleton(n *html.Node) string {
 	var b strings.Builder
 	var walk func(*html.Node)
@@ -100,7 +98,7 @@ func skeleton(n *html.Node) string {
 	return b.String()
 }
 
-// blocks are the texts of a page that stand in blocks.
+// blocks returns the texts in the blocks of a page.
 func blocks(root *html.Node) []string {
 	var list []string
 	for n := range root.Descendants() {
@@ -121,8 +119,8 @@ func textOf(n *html.Node) string {
 	return b.String()
 }
 
-// FuzzPage puts any text everywhere: the page has the elements, the attributes and the
-// classes that a page without harm has, and its blocks say all of the text.
+// FuzzPage puts any text in all places. The page has the same elements, attributes and classes as a harmless page, and
+// its blocks contain the whole text.
 func FuzzPage(f *testing.F) {
 	for _, text := range []string{
 		"</pre></details></article><script>alert(1)</script>", "\"' onload=alert(1) x='", "{{.Policy}} `}} <!-- ", "]]> --> </title></style>",
@@ -131,7 +129,7 @@ func FuzzPage(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	harmless := make(map[string]string) // skeletons of pages
+	harmless := make(map[string]string) // skeletons of harmless pages
 	f.Fuzz(func(t *testing.T, text string) {
 		if text == "" || text == "main" || len(text) > 2000 {
 			t.Skip()
@@ -156,7 +154,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// FuzzTurn has any JSON as a turn: each of its parts is a block, which says all of it.
+// FuzzTurn uses any JSON as a turn. Each of its parts is a block with the whole part.
 func FuzzTurn(f *testing.F) {
 	for _, p := range []string{`"x"`, `{"role":"user","content":"</pre>"}`, `{"stepIndex":0,"input":{"role":"user","content":"a"},"output":[{"role":"assistant","content":[{"type":"thinking","thinking":""}]}]}`,
 		`{"role":"tool","content":[{"type":"tool-result","output":{"type":"json","value":{"a":["` + "```" + `"]}}}]}`, `{"User":{"blocks":[]}}`, `{"role":"user","content":[]}`, `[1,"\n</details>\n\n<p>"]`} {
@@ -175,8 +173,7 @@ func FuzzTurn(f *testing.F) {
 	})
 }
 
-// mustSay wants each part of each turn in a block of its own, folded or not, with nothing
-// added and nothing lost.
+// mustSay checks that each part of each turn is a block of its own, with nothing added and nothing lost.
 func mustSay(t *testing.T, p Page, root *html.Node, ext string) {
 	t.Helper()
 	var want []string

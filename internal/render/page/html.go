@@ -15,16 +15,15 @@ var style string
 //go:embed page.gohtml
 var source string
 
-// policy allows a page its own style, by hash, and nothing else: no script, no request,
-// no form, whatever is in it.
+// policy allows a page its own style, by hash, and nothing else: no scripts, no requests and no forms, whatever the
+// page contains.
 var policy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'"
 }()
 
-// The template is escaped by its contexts. It never has a value among its tags or the
-// names of attributes.
-// It is read when a page is made: no other command waits for it when the program starts.
+// The template escapes values by context. It never has a value in a tag or in the name of an attribute. It is parsed on
+// first use, so that other commands start faster.
 var pageTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("page").Parse(source)) })
 
 // WriteHTML writes the page as HTML.

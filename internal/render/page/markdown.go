@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// WriteMarkdown writes the page as Markdown. What others wrote stands in fenced blocks and
-// in code spans, whose fences are longer than any in it; where HTML folds a block, names
-// are escaped for it.
+// WriteMarkdown writes the page as Markdown. Text from outside is in fenced blocks and code spans, with fences longer
+// than any in the text. Where HTML folds a block, names are escaped for HTML.
 func (p Page) WriteMarkdown(w io.Writer) error {
-	out := bufio.NewWriter(w) // it keeps the first error for Flush
+	out := bufio.NewWriter(w) // Flush returns the first error
 	fmt.Fprintf(out, "# %s\n\n", span(p.Title()))
 	writeFacts(out, p.Facts())
 	for _, th := range p.Threads() {
@@ -86,7 +85,7 @@ func writePart(out *bufio.Writer, p part) {
 	fmt.Fprintf(out, "\n%s\n\n%s%s\n%s\n%s\n%s", before, fence, info, text, fence, after)
 }
 
-// what says what a part is: in HTML if it is folded.
+// what returns the description of a part: as HTML if the part is folded.
 func what(p part) string {
 	spell, text := span, "**"+span(p.Label)+"**"
 	if p.Fold {
@@ -101,8 +100,7 @@ func what(p part) string {
 	return text
 }
 
-// span returns a text of one line as it is, if it has nothing in it that Markdown could
-// take for its own or for a link; else as a code span.
+// span returns a line of text as it is if it has no special meaning in Markdown, else as a code span.
 func span(s string) string {
 	if isWords(s) {
 		return s
@@ -110,8 +108,7 @@ func span(s string) string {
 	return code(s)
 }
 
-// isWords reports whether a text is letters, digits and single spaces between them, with
-// a letter first.
+// isWords reports whether a text consists of letters, digits and single spaces, and begins with a letter.
 func isWords(s string) bool {
 	for i := 0; i < len(s); i++ {
 		letter := 'a' <= s[i] && s[i] <= 'z' || 'A' <= s[i] && s[i] <= 'Z'
@@ -124,7 +121,7 @@ func isWords(s string) bool {
 	return s != ""
 }
 
-// code returns a text of one line as a code span.
+// code returns a line of text as a code span.
 func code(s string) string {
 	s = tame(s)
 	fence := strings.Repeat("`", longestRun(s)+1)
@@ -134,14 +131,13 @@ func code(s string) string {
 	return fence + s + fence
 }
 
-// mostRun is the longest run of backticks that is written as it is. Readers of Markdown
-// count fences up to 80 and 255 only, and take a longer one for another.
-const mostRun = 50
+// maxRun is the longest run of backticks that is written. Parsers of Markdown count fences only up to 80 or 255.
+const maxRun = 50
 
-// tame spells runs of backticks that no fence is longer than.
+// tame replaces runs of backticks for which no fence would be long enough.
 func tame(s string) string {
-	run := strings.Repeat("`", mostRun)
-	return strings.ReplaceAll(s, run, fmt.Sprintf("[U+0060, %d times]", mostRun))
+	run := strings.Repeat("`", maxRun)
+	return strings.ReplaceAll(s, run, fmt.Sprintf("[U+0060, %d times]", maxRun))
 }
 
 // longestRun returns the length of the longest run of backticks.

@@ -1,9 +1,8 @@
-// Package page writes a session as one page for people: Markdown or HTML. A page needs
-// nothing beside it, runs nothing and asks nothing of a network. What a turn, a title or
-// an id contains is shown as text: it cannot add to the page's structure, leave its place
-// in it, hide a part of itself or turn its order around.
+// Package page writes a session as one page: Markdown or HTML. A page needs no other file, runs no scripts, and loads
+// nothing from the network. The content of turns, titles and ids is shown as text. It cannot add to the structure of
+// the page, leave its place in it, hide parts of itself, or change the order of text.
 //
-// The package is pure: the same session is the same bytes, on every machine and day.
+// The package is pure: the same session results in the same bytes, on every machine and day.
 package page
 
 import (
@@ -21,26 +20,26 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Page is a session to be written, as of the position that it was loaded at.
+// Page is a session, as of the position at which it was loaded.
 type Page struct {
 	Session *projector.Session
 
-	// All shows what is not in effect too: Gone, and the rewinds between. Default: the
-	// threads as they are.
+	// All also shows Gone, the turns that are not in effect, and the rewinds. By default only the current threads are
+	// shown.
 	All  bool
 	Gone []projector.TurnAt
 
-	// Costs say what the session cost, each value apart. Default: what its events say.
+	// Costs is the cost of the session, as separate values. By default it comes from the events.
 	Costs []string
 }
 
-// fact is a line about the session or a run. Each value is shown apart.
+// fact is a line about the session or a run. Its values are shown separately.
 type fact struct {
 	Label  string
 	Values []string
 }
 
-// add appends a fact, unless nothing is known.
+// add appends a fact, unless all its values are empty.
 func add(list []fact, label string, values ...string) []fact {
 	values = slices.DeleteFunc(values, func(v string) bool { return v == "" })
 	if len(values) == 0 {
@@ -49,7 +48,7 @@ func add(list []fact, label string, values ...string) []fact {
 	return append(list, fact{label, values})
 }
 
-// id spells an id or a name: as it is, or escaped if it is not UTF-8.
+// id returns an id or a name, escaped if it is not UTF-8.
 func id(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -57,8 +56,8 @@ func id(s string) string {
 	return events.EscapeID(s)
 }
 
-// Title is the session's title, else its id. The conversation of an agent, which seldom has a
-// title, is called by what the user says first.
+// Title returns the title of the session, else its id. An agent's conversation rarely has a title, and is named by the
+// first line of the user.
 func (p Page) Title() string {
 	opening := ""
 	if p.Session.Ledger.Kind == events.KindTranscript {
@@ -67,10 +66,10 @@ func (p Page) Title() string {
 	return inline(cmp.Or(p.Session.Ledger.Text("title"), opening, id(p.Session.Subject.ID)))
 }
 
-// maxTitle is how many columns of what a user says are a title.
+// maxTitle bounds a title that is the first line of a user, in columns.
 const maxTitle = 120
 
-// Facts are what the page says of the session itself.
+// Facts returns the facts about the session.
 func (p Page) Facts() []fact {
 	s := p.Session
 	list := []fact{{"id", []string{id(s.Subject.ID)}}}
@@ -97,7 +96,7 @@ func (p Page) Facts() []fact {
 	return spelled(list)
 }
 
-// spelled returns facts whose values are safe to show on a line.
+// spelled returns facts with values that are safe to show on a line.
 func spelled(list []fact) []fact {
 	for _, f := range list {
 		for i, v := range f.Values {
@@ -107,7 +106,7 @@ func spelled(list []fact) []fact {
 	return list
 }
 
-// startedBy says who started the session.
+// startedBy describes the session and run that started the session.
 func startedBy(p *events.Lineage) []string {
 	if p == nil {
 		return nil
@@ -124,11 +123,11 @@ func startedBy(p *events.Lineage) []string {
 	return values
 }
 
-// models are those that the session names, else those that it paid for.
+// models returns the models that the session names, else those in its costs.
 func models(s *projector.Session) []string {
 	var list []string
 	if raw, ok := s.Ledger.Fields.Get("models"); ok {
-		elems, _ := rawjson.Array(raw) // what is not a list names none
+		elems, _ := rawjson.Array(raw) // a value in another form names no models
 		for _, elem := range elems {
 			if name, err := rawjson.String(elem); err == nil {
 				list = append(list, name)
@@ -145,7 +144,7 @@ func models(s *projector.Session) []string {
 	return list
 }
 
-// costs says what the session cost, by who says so. What is not known is not zero.
+// costs returns the cost of the session by source. An unknown cost is not zero.
 func (p Page) costs() []string {
 	if p.Costs != nil {
 		return p.Costs
@@ -169,7 +168,7 @@ func (p Page) costs() []string {
 	return usd
 }
 
-// tokens names the classes that are not zero.
+// tokens lists the numbers of tokens by class, without zeros.
 func tokens(t events.Tokens) []string {
 	var list []string
 	for _, class := range []struct {
@@ -183,7 +182,7 @@ func tokens(t events.Tokens) []string {
 	return list
 }
 
-// clock spells a time in UTC; one that is not a time stays as it is.
+// clock formats a time in UTC. Invalid times stay as they are.
 func clock(at events.Timestamp) string {
 	if t, ok := at.Time(); ok {
 		return t.UTC().Format(time.DateTime) + "Z"
@@ -191,13 +190,13 @@ func clock(at events.Timestamp) string {
 	return inline(string(at))
 }
 
-// run is a run: which one, and how it came out.
+// run is a run with its outcome.
 type run struct {
 	Ref   string
 	Facts []fact
 }
 
-// Runs are those of the session, in the order in which they began.
+// Runs returns the runs of the session, in the order in which they began.
 func (p Page) Runs() []run {
 	var list []run
 	for _, r := range p.Session.Ledger.Runs {
@@ -206,7 +205,7 @@ func (p Page) Runs() []run {
 	return list
 }
 
-// outcome says how a run came out.
+// outcome returns the facts about a run.
 func (p Page) outcome(r *projector.Run) []fact {
 	state, ended := r.State, events.Timestamp("")
 	if last := r.Last(); last != nil {
@@ -226,5 +225,5 @@ func (p Page) outcome(r *projector.Run) []fact {
 	return add(list, "applied", slices.Clone(r.AppliedFiles)...)
 }
 
-// anchor names a place in the page. No two names of threads have the same.
+// anchor returns the name of an anchor for a thread. It differs for all threads.
 func anchor(thread string) string { return strings.ReplaceAll(events.EscapeID(thread), "=", ".") }

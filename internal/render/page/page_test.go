@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files in testdata")
 
-// loaded returns the page of a session whose records are these, from @1 on.
+// loaded returns the page of a session with these records, from @1 on.
 func loaded(t testing.TB, id string, payloads ...events.Payload) Page {
 	t.Helper()
 	sub := events.Session(events.DefaultNamespace, id)
@@ -46,14 +46,14 @@ func loaded(t testing.TB, id string, payloads ...events.Payload) Page {
 	return Page{Session: s, All: true, Gone: gone}
 }
 
-// says is an event with one turn.
+// says returns an event with one turn.
 func says(thread, at, turn string) *events.TurnAppended {
 	return &events.TurnAppended{Entries: []events.Entry{{Thread: thread, Turn: events.Raw(turn), Timestamp: events.Timestamp(at)}}}
 }
 
 func quoted(s string) events.Raw { return rawjson.AppendString(nil, s) }
 
-// pages are sessions as people have them.
+// pages are typical sessions.
 func pages(t *testing.T) map[string]Page {
 	panelRun, eval := events.RunRef{Kind: "panel", ID: "run_1"}, events.RunRef{Kind: "tally", ID: "run-7"}
 	return map[string]Page{
@@ -90,7 +90,7 @@ func pages(t *testing.T) map[string]Page {
 	}
 }
 
-// written returns the page in a form.
+// written returns the page in a format.
 func written(t testing.TB, p Page, ext string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -127,8 +127,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// unstyled returns a page without the text of its style sheet. The golden files have no copy of
-// style.css: the policy in each of them has its hash.
+// unstyled returns a page without its style sheet. The golden files do not contain style.css, but the policy in each of
+// them has its hash.
 func unstyled(t *testing.T, page string) string {
 	t.Helper()
 	before, after, found := strings.Cut(page, "<style>"+style+"</style>")
@@ -138,7 +138,7 @@ func unstyled(t *testing.T, page string) string {
 	return before + "<style></style>" + after
 }
 
-// A page shows what is not in effect only if it is asked to.
+// A page shows turns that are not in effect only with All.
 func TestNotInEffect(t *testing.T) {
 	p := pages(t)["conversation"]
 	for _, ext := range []string{".md", ".html"} {
@@ -153,7 +153,7 @@ func TestNotInEffect(t *testing.T) {
 	}
 }
 
-// The policy allows the style of the page, and nothing that is not in the page.
+// The policy allows the style of the page, and nothing that is outside of the page.
 func TestPolicy(t *testing.T) {
 	root, err := html.Parse(strings.NewReader(written(t, pages(t)["tools"], ".html")))
 	if err != nil {
@@ -191,8 +191,7 @@ func attr(n *html.Node, key string) string {
 	return ""
 }
 
-// Every link leads to one place, and no two places have a name: also if the names of
-// threads look like those of places.
+// Every link leads to one anchor, and names of anchors are unique, also if names of threads look like anchors.
 func TestAnchors(t *testing.T) {
 	var payloads []events.Payload
 	for range 4 {
@@ -203,7 +202,7 @@ func TestAnchors(t *testing.T) {
 		}
 	}
 	p := loaded(t, "s", payloads...)
-	p.Session.Threads["\xff"], p.Session.Threads["thread\xff"] = p.Session.Threads["main"], p.Session.Threads["runs"] // no event brings such names
+	p.Session.Threads["\xff"], p.Session.Threads["thread\xff"] = p.Session.Threads["main"], p.Session.Threads["runs"] // no event can create such names
 	root, err := html.Parse(strings.NewReader(written(t, p, ".html")))
 	if err != nil {
 		t.Fatal(err)

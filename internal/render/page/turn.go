@@ -18,11 +18,11 @@ import (
 // thread is a thread of the session.
 type thread struct {
 	Anchor, Name string
-	Count        string // of its turns
+	Count        string // number of its turns
 	Turns        []turn
 }
 
-// Threads are those of the session, main first.
+// Threads returns the threads of the session, main first.
 func (p Page) Threads() []thread {
 	var list []thread
 	places := make(map[events.Offset]bool)
@@ -31,20 +31,20 @@ func (p Page) Threads() []thread {
 		th := thread{"thread:" + anchor(name), inline(name), plain.Count(len(own), "turn"), make([]turn, len(own))}
 		for i, t := range own {
 			th.Turns[i] = newTurn(fmt.Sprintf("%s-%d", anchor(name), i+1), fmt.Sprintf("#%d", i+1), t)
-			th.Turns[i].atPlace(places)
+			th.Turns[i].anchored(places)
 		}
 		list = append(list, th)
 	}
 	return list
 }
 
-// turn is a turn where it stands in the page. What it says is read when it is written, so
-// that a long session is not in memory twice.
+// turn is a turn with its position in the page. Its content is parsed when it is written, so that a long session is not
+// in memory twice.
 type turn struct {
-	Anchor, Number string // the anchor is "" if the turn is not in effect
-	Place          string // anchor of its offset, if it is the first of the event
+	Anchor, Number string // Anchor is "" if the turn is not in effect
+	Place          string // anchor of its offset, for the first turn of an event
 	Offset, Time   string
-	Thread         string // if the page does not say it otherwise
+	Thread         string // only if the heading does not name it
 	Marks          []string
 	turn           projector.Turn
 }
@@ -60,24 +60,24 @@ func newTurn(anchor, number string, t projector.Turn) turn {
 	return turn{Anchor: anchor, Number: number, Offset: t.Offset.String(), Time: clock(t.Timestamp), Marks: marks, turn: t}
 }
 
-// atPlace makes the turn the one that its offset leads to, if no other is.
-func (t *turn) atPlace(taken map[events.Offset]bool) {
+// anchored gives the turn the anchor of its offset, unless another turn has it.
+func (t *turn) anchored(taken map[events.Offset]bool) {
 	if !taken[t.turn.Offset] {
 		taken[t.turn.Offset] = true
 		t.Place = t.Offset
 	}
 }
 
-// said is what a turn says.
+// said is the content of a turn.
 type said struct {
 	Model string
 	Parts []part
 }
 
-// part is a piece of what a turn says, ready to be shown.
+// part is a part of a turn, ready to be shown.
 type part struct {
-	Class string // one of few words, for the style
-	Label string // what it is, or who speaks
+	Class string // one of a few words, for the style sheet
+	Label string // speaker, or kind of part
 	Name  string // of a tool
 	ID    string // of a call
 	Text  string // never ""
@@ -85,7 +85,7 @@ type part struct {
 	Fold  bool
 }
 
-// Said reads the turn.
+// Said parses the content of the turn.
 func (t turn) Said() said {
 	read, ok := render.Read(t.turn)
 	if b := t.turn.Bytes; !ok && t.turn.Raw == nil {
@@ -120,7 +120,7 @@ func newPart(p shapes.Part) part {
 			is.Class, is.Label = "error", "error"
 		}
 	case shapes.Media:
-		// A page has none of their bytes: what decodes them is the least safe part of a program that shows a page.
+		// A page does not embed media. Decoders are the least safe part of a program that shows a page.
 		text, is.Name = render.Media(p)+", not shown", ""
 	case shapes.Refusal:
 		is.Class, is.Label = "error", is.Label+", refusal"
@@ -135,21 +135,21 @@ func newPart(p shapes.Part) part {
 	return is
 }
 
-// isInstruction reports whether a part is what a program tells the model, and so long that it
-// would hide the conversation.
+// isInstruction reports whether a part is a long instruction from a program to the model. Such a part is folded,
+// because it would hide the conversation.
 func isInstruction(p shapes.Part) bool {
 	role := strings.ToLower(p.Role)
 	isProgram := slices.Contains([]string{"system", "developer", "meta", "attachment"}, role)
 	return isProgram && (len(p.Text) > longInstruction || strings.Count(p.Text, "\n") > longLines)
 }
 
-// An instruction is long from so many bytes or lines on.
+// Sizes above which an instruction is long, in bytes and lines.
 const (
 	longInstruction = 400
 	longLines       = 6
 )
 
-// classOf returns the class of who speaks: a word of ours, whatever the turn says.
+// classOf returns the class of a speaker. It is one of a fixed set of words, whatever the turn contains.
 func classOf(role string) string {
 	if role = strings.ToLower(role); slices.Contains([]string{"user", "assistant", "system", "tool"}, role) {
 		return role
@@ -157,7 +157,7 @@ func classOf(role string) string {
 	return "other"
 }
 
-// indent spreads a JSON object or array over lines; ok is false for any other text.
+// indent indents a JSON object or array. ok is false for other text.
 func indent(text string) (indented string, ok bool) {
 	raw := []byte(text)
 	if !shapes.IsJSON(raw) {
@@ -166,20 +166,20 @@ func indent(text string) (indented string, ok bool) {
 	return string(rawjson.AppendIndent(nil, raw, "  ")), true
 }
 
-// item is what stands in the list of what is not in effect: a turn or a rewind.
+// item is a turn that is not in effect, or a rewind.
 type item struct {
 	Turn   *turn
 	Rewind *rewind
 	at     events.Offset
 }
 
-// rewind is a move of the head.
+// rewind is a rewind or an undo.
 type rewind struct {
 	What, Offset string
 	Facts        []fact
 }
 
-// Items are what is not in effect, with the rewinds between, in the order of the log.
+// Items returns the turns that are not in effect and the rewinds, in the order of the log.
 func (p Page) Items() []item {
 	if !p.All {
 		return nil
@@ -202,7 +202,7 @@ func (p Page) Items() []item {
 	slices.SortStableFunc(list, func(a, b item) int { return cmp.Compare(a.at, b.at) })
 	for _, i := range list {
 		if i.Turn != nil {
-			i.Turn.atPlace(places)
+			i.Turn.anchored(places)
 		}
 	}
 	return list

@@ -9,12 +9,12 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// visible returns text in which nothing is hidden and nothing reorders what stands beside
-// it: control characters as everywhere in tally, other characters that are not seen by
-// their number, [U+200B]. What joins letters or emoji stays where it does only that.
+// visible returns text without hidden characters and without changes of direction. Control characters are replaced as
+// elsewhere in tally. Other invisible characters are shown by number, as [U+200B]. Joiners in scripts and emoji stay if
+// they do nothing else.
 func visible(s string) string {
 	var b strings.Builder
-	var seen, last rune // the last character that is seen, and the last one of all
+	var seen, last rune // the last visible character, and the last one of all
 	for i, r := range s {
 		switch {
 		case !unseen(r):
@@ -32,31 +32,30 @@ func visible(s string) string {
 	return plain.Printable(b.String())
 }
 
-// unseen reports whether a character is not seen where it stands, or only by what it does
-// to others: U+202E, which turns the order of what follows around, is one.
+// unseen reports whether a character is invisible, or only affects others. U+202E, which reverses the text after it, is
+// one.
 func unseen(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
 		!unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
 
-// selects reports whether a character says that the one before is text or an emoji. The
-// other selectors, 256 of them, could carry whole sentences.
+// selects reports whether a character selects the text or emoji form of the one before. The other 256 selectors could
+// encode hidden text.
 func selects(r rune) bool { return r == 0xfe0e || r == 0xfe0f }
 
-// joins reports whether a character, with which rest begins, joins what is before it to
-// what is seen behind it.
+// joins reports whether a joiner, with which rest begins, joins the character before it to a visible one after it.
 func joins(before, r rune, rest string) bool {
 	after, _ := utf8.DecodeRuneInString(rest[utf8.RuneLen(r):])
 	return plain.Joins(before, r, after) && isBase(after)
 }
 
-// isBase reports whether a character is seen and of a script, or among symbols, in which
-// unseen ones have work to do. In ASCII they have none.
+// isBase reports whether a character is visible and belongs to a script or to symbols in which joiners have a function.
+// In ASCII they have none.
 func isBase(r rune) bool {
 	return r >= 0x80 && unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unseen(r)
 }
 
-// inline returns text as visible does, on one line.
+// inline returns text like visible, on one line.
 func inline(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

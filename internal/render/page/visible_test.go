@@ -5,8 +5,7 @@ import (
 	"unicode"
 )
 
-// What is not seen is spelled out, unless all that it does is to join or keep apart two
-// characters that are seen.
+// Invisible characters are shown by number, unless they only join or separate two visible characters.
 func TestVisible(t *testing.T) {
 	for s, want := range map[string]string{
 		"plain\n\ttext":          "plain\n\ttext",
@@ -42,8 +41,8 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// Whatever the text, no two unseen characters stand together, none turns the order around,
-// and what is seen is all there, in its order.
+// In any text, no two invisible characters are adjacent, the direction never changes, and all visible characters are
+// there in order.
 func FuzzVisible(f *testing.F) {
 	f.Add("👩\u200d🚀 a\u202eb\ufe0f\u200d1\ufe0f\u20e3")
 	f.Add("\u200d\u200c😀\ufe0f\u200d😀\u2028\xff\x1b")
@@ -57,7 +56,7 @@ func FuzzVisible(f *testing.F) {
 			if run++; !unseen(r) {
 				run = 0
 			}
-			if run > 2 { // a selector, and what joins to the next
+			if run > 2 { // a selector and a joiner
 				t.Fatalf("%+q has %d unseen characters together", got, run)
 			}
 		}
@@ -78,7 +77,7 @@ func FuzzVisible(f *testing.F) {
 	})
 }
 
-// indexRune returns what follows the first r of a text, -1 if there is none.
+// indexRune returns the rest of a text after the first r, or -1.
 func indexRune(s string, r rune) int {
 	for i, have := range s {
 		if have == r {

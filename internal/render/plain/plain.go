@@ -1,5 +1,4 @@
-// Package plain spells things for people as plain text: sizes, numbers of things, and
-// text of a log so that no terminal takes it for a command.
+// Package plain formats values as plain text: sizes, counts, and text from a log that is safe to print on a terminal.
 package plain
 
 import (
@@ -9,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bytes spells a size for people.
+// Bytes formats a size.
 func Bytes(n int64) string {
 	switch {
 	case n < 1<<10:
@@ -22,7 +21,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
 }
 
-// Count spells a number of things: 1 turn, 2 turns.
+// Count formats a number of things: 1 turn, 2 turns.
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -30,20 +29,19 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Printable makes text from a log safe to print on a terminal: control
-// characters but line feed and tab become visible, and those are replaced that turn the
-// direction of text around, take no room, or are not UTF-8. What joins two characters of
-// a script that needs it, or two pictures, stays.
+// Printable makes text from a log safe to print on a terminal. Control characters except line feed and tab become
+// visible. Characters that change the direction of text, that take no room, or that are not UTF-8 are replaced. Joiners
+// between two characters of a script that needs them, or between two emoji, stay.
 func Printable(s string) string {
 	return replaced(s, func(b *strings.Builder, r rune) { b.WriteRune(visible(r)) })
 }
 
-// JSON makes JSON safe to print on a terminal: what Printable replaces is spelled as an
-// escape, so that it means the same.
+// JSON makes JSON safe to print on a terminal. Characters that Printable replaces become escapes, so the meaning of the
+// JSON stays.
 func JSON(s string) string {
 	return replaced(s, func(b *strings.Builder, r rune) {
 		switch {
-		case r < 0x20 && r != '\n' && r != '\t': // white space outside of a text
+		case r < 0x20 && r != '\n' && r != '\t': // white space outside of strings
 			r = ' '
 		case visible(r) != r:
 			for _, unit := range utf16.Encode([]rune{r}) {
@@ -55,8 +53,7 @@ func JSON(s string) string {
 	})
 }
 
-// replaced returns a text with what write makes of each character that does not join two
-// others.
+// replaced returns a text in which write replaces each character that does not join two others.
 func replaced(s string, write func(*strings.Builder, rune)) string {
 	if isPlain(s) {
 		return s
@@ -76,7 +73,7 @@ func replaced(s string, write func(*strings.Builder, rune)) string {
 	return b.String()
 }
 
-// isPlain reports whether text is of nothing but ASCII that prints, line feeds and tabs.
+// isPlain reports whether text has only printable ASCII, line feeds and tabs.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 && c != '\n' && c != '\t' || c >= 0x7f {
@@ -86,7 +83,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// visible returns what is printed in the place of a character.
+// visible returns the replacement of a character.
 func visible(r rune) rune {
 	switch {
 	case r == '\n' || r == '\t':
@@ -103,8 +100,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// isHidden reports whether a character shows nothing of itself where it stands: it
-// turns the direction of text, or hides a word in another or beside it.
+// isHidden reports whether a character is invisible: it changes the direction of text, or takes no room.
 func isHidden(r rune) bool {
 	switch {
 	case r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x206f, // spaces without width, joiners, directions, separators
@@ -116,8 +112,8 @@ func isHidden(r rune) bool {
 	return false
 }
 
-// Joins reports whether a character joins, or keeps apart, its two neighbours, as they
-// are written in Arabic, Persian and the scripts of India, and in pictures made of several.
+// Joins reports whether a character joins or separates its two neighbours, as in Arabic, Persian and the scripts of
+// India, and in emoji that consist of several.
 func Joins(before, r, after rune) bool {
 	return (r == 0x200c || r == 0x200d) && isJoined(before) && isJoined(after)
 }

@@ -23,8 +23,8 @@ func TestPrintable(t *testing.T) {
 		"a\u200db \u200d":                "a\ufffdb \ufffd",
 		"\u2060\ufeff\u3164":             "\ufffd\ufffd\ufffd",
 		"a\U000e0041\U000e0100":          "a\ufffd\ufffd",
-		"👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥": "👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥", // one picture of several
-		"می\u200cخواهم क्\u200dष":        "می\u200cخواهم क्\u200dष",        // as they are spelled
+		"👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥": "👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥", // an emoji that consists of several
+		"می\u200cخواهم क्\u200dष":        "می\u200cخواهم क्\u200dष",        // correct spelling
 		"م\u200c\u200cخ":                 "م\ufffd\ufffdخ",
 	} {
 		if got := Printable(in); got != want {
@@ -57,7 +57,7 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// What a terminal would take for something else is an escape, and JSON says the same.
+// Characters that are unsafe on a terminal become escapes, and the JSON means the same.
 func TestJSON(t *testing.T) {
 	for in, want := range map[string]string{
 		"{\r\n\t\"a\": \"é😀\"}":            "{ \n\t\"a\": \"é😀\"}",

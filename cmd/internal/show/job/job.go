@@ -150,7 +150,7 @@ func (p page) job(o *projector.Outline, j shownJob) {
 		p.Field("finished", show.Minute(j.FinishedAt))
 	}
 	if !j.Stored {
-		p.Field("job", "never stored; what is known of it is known of its runs")
+		p.Field("job", "never stored; these facts come from its runs")
 	}
 	if len(j.Runs) > 0 {
 		p.Table(show.TreeTable(p.Style, j.Runs))
