@@ -64,7 +64,7 @@ var treeLayouts = map[string]struct {
 const (
 	defaultBulkLimit = 50
 	defaultMaxFile   = 64 << 20
-	mostBulkLimit    = 1 << 30
+	maxBulkLimit     = 1 << 30
 )
 
 // treeServers are the settings of each kind of server.
@@ -76,16 +76,16 @@ var treeServers = map[string][]string{
 
 // String returns the tree as text for people.
 func (t Tree) String() string {
-	place := t.Dir
+	location := t.Dir
 	if t.Target != TreeDir {
 		s := t.server()
-		place = strings.Join(strings.Fields(t.Target+" "+s.Name+" "+withoutSecrets(s.URL)), " ")
+		location = strings.Join(strings.Fields(t.Target+" "+s.Name+" "+withoutSecrets(s.URL)), " ")
 	}
 	mode := "async"
 	if t.Sync {
 		mode = "sync"
 	}
-	said := fmt.Sprintf("%s %s layout=%s mode=%s way=%s", t.Name, place, t.Layout, mode, t.Way)
+	said := fmt.Sprintf("%s %s layout=%s mode=%s way=%s", t.Name, location, t.Layout, mode, t.Way)
 	if len(t.Kinds) > 0 {
 		said += " kinds=" + strings.Join(t.Kinds, ",")
 	}
@@ -159,7 +159,7 @@ func (t *Tree) take(home, dir, name string, value any) error {
 		return nil
 	case "bulk_limit":
 		n, ok := value.(int64)
-		if !ok || n < 1 || n > mostBulkLimit || t.BulkLimit < 0 {
+		if !ok || n < 1 || n > maxBulkLimit || t.BulkLimit < 0 {
 			return errors.New(`want a number of files, more than 0, and not bulk = "never"`)
 		}
 		t.BulkLimit = int(n)

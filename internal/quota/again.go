@@ -18,7 +18,7 @@ import (
 type Again struct {
 	src      projector.Source
 	maxValue int64
-	most     int64 // bytes that a session may always repeat
+	maxAgain int64 // bytes that a session may always repeat
 	check    func(sum string, again, distinct int64) error
 
 	mu       sync.Mutex // guards sessions
@@ -33,7 +33,7 @@ func NewAgain(maxValue int64) *Again {
 	if maxValue == 0 {
 		maxValue = events.MaxValue
 	}
-	return &Again{maxValue: maxValue, most: events.MaxAgain, check: events.CheckAgain, sessions: make(map[events.Subject]*references)}
+	return &Again{maxValue: maxValue, maxAgain: events.MaxAgain, check: events.CheckAgain, sessions: make(map[events.Subject]*references)}
 }
 
 // Watch sets the log. It must be called once, before the first append.
@@ -181,7 +181,7 @@ func (a *Again) hold(ctx context.Context, r *references, sub events.Subject, las
 		}
 		again += size
 	}
-	if again <= a.most {
+	if again <= a.maxAgain {
 		return nil
 	}
 	distinct := int64(0)

@@ -24,7 +24,7 @@ type againLog struct {
 
 func newAgainLog(t *testing.T, most int64) *againLog {
 	a := NewAgain(0)
-	a.most, a.check = most, func(_ string, again, _ int64) error {
+	a.maxAgain, a.check = most, func(_ string, again, _ int64) error {
 		return &events.InvalidError{Field: events.ExtDataRef, Reason: fmt.Sprint(again)}
 	}
 	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Admit: a.Admit}})

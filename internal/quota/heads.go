@@ -33,7 +33,7 @@ type head struct {
 
 // after returns the head of a document after a record. decides is false if the record changes nothing. The rules are
 // those of projector.Document.
-func after(ctx context.Context, src Source, rec events.Record, most int64) (h head, decides bool, err error) {
+func after(ctx context.Context, src Source, rec events.Record, maxValue int64) (h head, decides bool, err error) {
 	switch rec.Type {
 	case events.TypeDocumentDeleted: // also if there was nothing to delete
 		return head{}, projector.Decode(rec).Invalid == nil, nil
@@ -50,16 +50,16 @@ func after(ctx context.Context, src Source, rec events.Record, most int64) (h he
 	if sum, ok := events.ParseBlobRef(rec.Extensions[events.ExtDataRef]); ok && len(rec.Data) == 0 {
 		h.blob = events.Document(rec.Subject.Namespace, events.KindBlob, sum)
 	}
-	whole, err := projector.Resolve(ctx, src, rec, most)
+	whole, err := projector.Resolve(ctx, src, rec, maxValue)
 	h.bytes = int64(len(whole.Data))
 	return h, err == nil, err
 }
 
 // measure reads the head of a document from the log. blobs are the blobs that it looked up: of the head, and of newer
 // revisions that cannot be read because their blob is missing.
-func measure(ctx context.Context, src Source, sub events.Subject, most int64) (h head, blobs []events.Subject, err error) {
+func measure(ctx context.Context, src Source, sub events.Subject, maxValue int64) (h head, blobs []events.Subject, err error) {
 	look := func(rec events.Record) (bool, error) {
-		found, decides, err := after(ctx, src, rec, most)
+		found, decides, err := after(ctx, src, rec, maxValue)
 		if found.blob != (events.Subject{}) {
 			blobs = append(blobs, found.blob)
 		}
@@ -101,7 +101,7 @@ type measured struct {
 }
 
 // measureAll measures documents concurrently, because most of the time is spent waiting for the server.
-func measureAll(ctx context.Context, src Source, most int64, subs []events.Subject) (list []measured, err error) {
+func measureAll(ctx context.Context, src Source, maxValue int64, subs []events.Subject) (list []measured, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex // guards list
@@ -110,7 +110,7 @@ func measureAll(ctx context.Context, src Source, most int64, subs []events.Subje
 	for range 2 * runtime.GOMAXPROCS(0) {
 		work.Go(func() {
 			for sub := range todo {
-				h, blobs, err := measure(ctx, src, sub, most)
+				h, blobs, err := measure(ctx, src, sub, maxValue)
 				if err != nil {
 					cancel(fmt.Errorf("count %s: %w", sub, err))
 					continue
@@ -136,7 +136,7 @@ func measureAll(ctx context.Context, src Source, most int64, subs []events.Subje
 
 // readAll measures every document of a log. If the documents of a kind have few revisions, readAll reads the whole kind
 // in order, which takes half the time or less.
-func readAll(ctx context.Context, src Source, most int64) (list []measured, err error) {
+func readAll(ctx context.Context, src Source, maxValue int64) (list []measured, err error) {
 	type kindOf struct {
 		subjects []events.Subject
 		records  uint64
@@ -168,7 +168,7 @@ func readAll(ctx context.Context, src Source, most int64) (list []measured, err 
 		}
 		list, single = append(list, found...), append(single, left...)
 	}
-	rest, err := measureAll(ctx, src, most, single)
+	rest, err := measureAll(ctx, src, maxValue, single)
 	return append(list, rest...), err
 }
 

@@ -27,8 +27,8 @@ const (
 	kind  = "kind:"
 )
 
-// Most is the highest possible limit, in bytes.
-const Most = 1 << 56
+// MaxLimit is the highest possible limit, in bytes.
+const MaxLimit = 1 << 56
 
 // FileName is the file of the limits in the directory of a store. Limits are not events, because every user of a store
 // may append events. Only a user who can write to the directory can set limits.
@@ -61,8 +61,8 @@ func CheckScope(scope string) error {
 
 // checkLimit returns an *events.InvalidError if the number of bytes is out of range.
 func checkLimit(bytes int64) error {
-	if bytes < 0 || bytes > Most {
-		return &events.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d bytes: want 0 (no limit) to %d", bytes, int64(Most))}
+	if bytes < 0 || bytes > MaxLimit {
+		return &events.InvalidError{Field: "limit", Reason: fmt.Sprintf("%d bytes: want 0 (no limit) to %d", bytes, int64(MaxLimit))}
 	}
 	return nil
 }

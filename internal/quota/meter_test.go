@@ -296,7 +296,7 @@ func TestShared(t *testing.T) {
 
 // BenchmarkAdmit measures the additional time of an append to a document, with limits and without.
 func BenchmarkAdmit(b *testing.B) {
-	for name, limits := range map[string]Limits{"none": nil, "set": {"store": Most, "owner:ann": Most, "kind:doc": Most}} {
+	for name, limits := range map[string]Limits{"none": nil, "set": {"store": MaxLimit, "owner:ann": MaxLimit, "kind:doc": MaxLimit}} {
 		b.Run(name, func(b *testing.B) {
 			dir := b.TempDir()
 			_, m := metered(b, memlog.New(memlog.Config{}), dir, admits)
@@ -329,7 +329,7 @@ func (m model) usage() []projector.Usage {
 			live[scope] = sum{live[scope].documents + 1, live[scope].bytes + d.bytes}
 		}
 	}
-	return live.usage(Limits{"store": Most})
+	return live.usage(Limits{"store": MaxLimit})
 }
 
 // After each random history of writes and outcomes, the count equals that of the model, and that of a new count.
@@ -344,7 +344,7 @@ func TestModel(t *testing.T) {
 	l, m := metered(t, b, "", admits)
 	plain := logtest.OpenOn(t, mem, log.Config{})
 	want := make(model)
-	limit(t, m, "store", Most)
+	limit(t, m, "store", MaxLimit)
 	for step := range 400 {
 		sub := events.Document("", []string{"doc", "note"}[random.IntN(2)], fmt.Sprint(random.IntN(6)))
 		owner, size := []string{"", "ann", "bob"}[random.IntN(3)], random.IntN(50)
@@ -380,7 +380,7 @@ func TestModel(t *testing.T) {
 			t.Fatalf("step %d, %s of %s (-want +got): %v\n%s", step, e.Type, sub, err, diff)
 		}
 	}
-	anew, err := Read(t.Context(), plain, 0, Limits{"store": Most})
+	anew, err := Read(t.Context(), plain, 0, Limits{"store": MaxLimit})
 	if diff := cmp.Diff(want.usage(), anew); err != nil || diff != "" {
 		t.Errorf("anew: %v\n%s", err, diff)
 	}
@@ -571,7 +571,7 @@ func TestWarns(t *testing.T) {
 		bytes, limit int64
 		percent      int
 		warns        bool
-	}{{79, 100, 79, false}, {80, 100, 80, true}, {799, 1000, 79, false}, {29, 100, 29, false}, {0, 0, 0, false}, {100, 0, 0, false}, {300, 100, 300, true}, {Most - 1, Most, 99, true}} {
+	}{{79, 100, 79, false}, {80, 100, 80, true}, {799, 1000, 79, false}, {29, 100, 29, false}, {0, 0, 0, false}, {100, 0, 0, false}, {300, 100, 300, true}, {MaxLimit - 1, MaxLimit, 99, true}} {
 		u := projector.Usage{Bytes: x.bytes, Limit: x.limit}
 		if u.Percent() != x.percent || u.Warns() != x.warns {
 			t.Errorf("%d of %d: %d %%, warns %v", x.bytes, x.limit, u.Percent(), u.Warns())

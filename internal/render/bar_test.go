@@ -40,7 +40,7 @@ func TestBarsCompare(t *testing.T) {
 
 func TestTableWidth(t *testing.T) {
 	table := Table{Head: []string{"A", "B"}, Rows: [][]string{{strings.Repeat("x", 30), "12345"}}, Cut: []int{0}}
-	for _, c := range []struct{ asked, want int }{{100, 37}, {37, 37}, {20, 20}, {10, leastColumn + gap + 5}} {
+	for _, c := range []struct{ asked, want int }{{100, 37}, {37, 37}, {20, 20}, {10, minColumn + gap + 5}} {
 		if got := table.Width(c.asked); got != c.want {
 			t.Errorf("%d columns asked for, %d taken, want %d", c.asked, got, c.want)
 		}

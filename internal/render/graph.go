@@ -42,12 +42,12 @@ func Graph(nodes []Node) (before [][]string, marks []string) {
 	return before, marks
 }
 
-type placed struct{ lane, branch int }
+type nodeLane struct{ lane, branch int }
 
 // assign returns the lane of each node: 0 if the node is live at the head, else a lane that is free while the branch of
 // the node grows.
-func assign(nodes []Node) []placed {
-	list := make([]placed, len(nodes))
+func assign(nodes []Node) []nodeLane {
+	list := make([]nodeLane, len(nodes))
 	branchOf := make(map[events.Offset]int) // of nodes that are not live
 	tip := make(map[int]events.Offset)      // last node of each branch, where it grows
 	last := make(map[int]int)

@@ -130,13 +130,13 @@ func reply(line bashline.Line, found [][2]string, listed bool, columns int) []st
 	if !listed || len(list) < 2 || line.Quote != 0 {
 		return list
 	}
-	longest := 0
+	widest := 0
 	for _, text := range list {
-		longest = max(longest, len(text))
+		widest = max(widest, len(text))
 	}
 	for i, text := range list {
-		if room := columns - longest - 5; what[i] != "" && room > 8 {
-			list[i] = text + strings.Repeat(" ", longest-len(text)+2) + "(" + render.Cut(what[i], room) + ")"
+		if room := columns - widest - 5; what[i] != "" && room > 8 {
+			list[i] = text + strings.Repeat(" ", widest-len(text)+2) + "(" + render.Cut(what[i], room) + ")"
 		}
 	}
 	return list

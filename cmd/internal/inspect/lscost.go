@@ -37,8 +37,8 @@ func (l listing) read(ctx context.Context, v cmdutil.Views) (page catalog.Page, 
 	if spent, asOf, err = spentByAll(ctx, v, l.Namespace); err != nil {
 		return page, spent, asOf, err
 	}
-	least, ok := new(big.Rat).SetString(strconv.FormatFloat(max(l.minCost, 0), 'f', -1, 64))
-	keep := func(s catalog.Session) bool { return l.minCost <= 0 || ok && spent.Of(s.ID).Known().Cmp(least) >= 0 }
+	lowest, ok := new(big.Rat).SetString(strconv.FormatFloat(max(l.minCost, 0), 'f', -1, 64))
+	keep := func(s catalog.Session) bool { return l.minCost <= 0 || ok && spent.Of(s.ID).Known().Cmp(lowest) >= 0 }
 	if l.Sort != byCost {
 		page, err = v.Catalog.ListOf(ctx, l.Query, keep)
 		return page, spent, asOf, err
@@ -90,7 +90,7 @@ func parseCostMark(token string) (usd *big.Rat, id string, err error) {
 	}
 	usd, ok := new(big.Rat).SetString(m.USD)
 	if err != nil || !ok {
-		return nil, "", &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", token)}
+		return nil, "", &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", token)}
 	}
 	return usd, string(m.ID), nil
 }

@@ -43,16 +43,16 @@ func drawStats(a *cmdutil.App, doc stats) error {
 
 // leaveOut removes the least important column, and reports whether there was one.
 func leaveOut(columns *[]statColumn) bool {
-	most := 0
+	first := 0
 	for i, c := range *columns {
-		if c.spare > (*columns)[most].spare {
-			most = i
+		if c.spare > (*columns)[first].spare {
+			first = i
 		}
 	}
-	if (*columns)[most].spare == 0 {
+	if (*columns)[first].spare == 0 {
 		return false
 	}
-	*columns = slices.Delete(*columns, most, most+1)
+	*columns = slices.Delete(*columns, first, first+1)
 	return true
 }
 
@@ -120,9 +120,9 @@ func layStats(a *cmdutil.App, doc stats, columns []statColumn, width int) (rende
 
 // withBars adds the column of bars.
 func withBars(a *cmdutil.App, doc stats, t render.Table, width int) render.Table {
-	var most int64
+	var highest int64
 	for _, g := range doc.Groups {
-		most = max(most, doc.measure(g.statsSum))
+		highest = max(highest, doc.measure(g.statsSum))
 	}
 	const at = 2 // after the name and the number
 	blocks, head := cli.IsUTF8(os.Getenv), t.Head
@@ -130,7 +130,7 @@ func withBars(a *cmdutil.App, doc stats, t render.Table, width int) render.Table
 	for i := range t.Rows {
 		bar := ""
 		if i < len(doc.Groups) {
-			bar = render.Bar(doc.measure(doc.Groups[i].statsSum), most, width, blocks)
+			bar = render.Bar(doc.measure(doc.Groups[i].statsSum), highest, width, blocks)
 		}
 		t.Rows[i] = slices.Insert(t.Rows[i], at, bar)
 	}

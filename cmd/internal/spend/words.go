@@ -59,16 +59,16 @@ func Dashed(usd events.Amount) string { return cmp.Or(Rounded(usd), "-") }
 
 // Rounded returns an amount with at most six decimals.
 func Rounded(usd events.Amount) string {
-	const places = 6
+	const decimals = 6
 	_, behind, _ := strings.Cut(string(usd), ".")
 	r, ok := usd.Rat()
-	if !ok || len(behind) <= places {
+	if !ok || len(behind) <= decimals {
 		return string(usd)
 	}
-	if least := big.NewRat(1, 1_000_000); r.Sign() > 0 && r.Cmp(least) < 0 {
+	if smallest := big.NewRat(1, 1_000_000); r.Sign() > 0 && r.Cmp(smallest) < 0 {
 		return "<0.000001"
 	}
-	return strings.TrimRight(strings.TrimRight(r.FloatString(places), "0"), ".")
+	return strings.TrimRight(strings.TrimRight(r.FloatString(decimals), "0"), ".")
 }
 
 // computed returns a computed amount for a table, with four decimals. If a part has no known price, the amount begins
@@ -81,7 +81,7 @@ func computed(usd events.Amount, partial int) string {
 	case partial > 0:
 		return ">" + floor(r)
 	}
-	if least := big.NewRat(1, 10_000); r.Sign() > 0 && r.Cmp(least) < 0 {
+	if smallest := big.NewRat(1, 10_000); r.Sign() > 0 && r.Cmp(smallest) < 0 {
 		return "<0.0001"
 	}
 	return "~" + trimmed(r.FloatString(4))
@@ -131,20 +131,20 @@ func isAmount(cell string) bool {
 // SayPrices prints the sources of the prices, one line for each source.
 func SayPrices(w io.Writer, used []Used) {
 	models := make(map[string][]string)
-	var places []string
+	var sources []string
 	for _, p := range used {
-		place := p.Source
+		source := p.Source
 		if p.Checked != "" {
-			place += ", " + p.Checked
+			source += ", " + p.Checked
 		}
-		if models[place] == nil {
-			places = append(places, place)
+		if models[source] == nil {
+			sources = append(sources, source)
 		}
-		if !slices.Contains(models[place], p.Model) {
-			models[place] = append(models[place], p.Model)
+		if !slices.Contains(models[source], p.Model) {
+			models[source] = append(models[source], p.Model)
 		}
 	}
-	for _, place := range places {
-		fmt.Fprintf(w, "~ computed from tokens at the list price of %s: %s\n", plain.Printable(strings.Join(models[place], ", ")), plain.Printable(place))
+	for _, source := range sources {
+		fmt.Fprintf(w, "~ computed from tokens at the list price of %s: %s\n", plain.Printable(strings.Join(models[source], ", ")), plain.Printable(source))
 	}
 }

@@ -57,7 +57,7 @@ func parsed(t *testing.T, p Page, ext string) *html.Node {
 	t.Helper()
 	text := written(t, p, ext)
 	if ext == ".md" {
-		if longestRun(text) > mostRun {
+		if longestRun(text) > maxRun {
 			t.Fatal("a fence is longer than readers of Markdown count")
 		}
 		var b bytes.Buffer
