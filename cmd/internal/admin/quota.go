@@ -36,8 +36,9 @@ A SCOPE is store, owner:NAME (owner: for documents without an owner) or kind:KIN
 the newest revision of a document counts, and nothing of a deleted one. Sessions are
 not limited, and neither is the size of the log on disk.
 
-A write by any user that would exceed a limit is refused. Existing documents stay. Limits belong to the store directory: clients that connect through a server can
-see the usage, but cannot set limits.`,
+A write by any user that would exceed a limit is refused. Existing documents stay.
+Limits belong to the store directory: clients that connect through a server can see the
+usage, but cannot set limits.`,
 		Example: cmdutil.Examples("tally quota", "tally quota owner:ann 500MiB", "tally quota kind:note none", "tally quota -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
