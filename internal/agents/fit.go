@@ -2,14 +2,13 @@ package agents
 
 import "github.com/tallylog/tally/events"
 
-// Whole is what Fact.Had is if a thread is replaced whatever it has: nothing of it is kept.
+// Whole is the value of Fact.Had for a thread that is replaced completely: the payload keeps no turns.
 const Whole = -1
 
-// Fit returns the payload of a fact that replaces a thread, for a log in which the thread
-// has so many live turns. A fold counts by its own file. The log has more turns if another
-// file of the session brought some before, which then stay in front of it; it has fewer if
-// somebody rewound the session in the log, and then what is gone is not kept. What is no
-// such fact is returned as it is.
+// Fit returns the payload of a fact that replaces a thread, adapted to a log in which the thread has live turns. A
+// fold counts only the turns of its own file. If another file of the session added turns before, the log has more;
+// they stay in front. If a user rewound the session in the log, it has fewer; the missing turns are not kept. Other
+// payloads are returned as they are.
 func (f Fact) Fit(live int) events.Payload {
 	p, ok := f.Payload.(*events.ThreadReplaced)
 	if !ok || f.Had == Whole || f.Had == live {

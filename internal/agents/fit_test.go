@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// A list of three of which the second is another now, in logs that have more and fewer turns.
+// A list of three turns, of which the second was replaced, in logs with more and with fewer turns.
 func TestFit(t *testing.T) {
 	items := []events.Item{{Keep: &[2]int{0, 1}}, {Turn: events.Raw(`"new"`)}, {Keep: &[2]int{2, 3}}}
 	fact := agents.Fact{Had: 3, Payload: &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: items}}, Others: "keep", Reason: "source"}}
@@ -32,7 +32,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// tidy leaves only what an item is.
+// tidy returns JSON with only the members that identify an item.
 func tidy(raw []byte) string {
 	var list []struct {
 		Keep *[2]int         `json:"keep,omitempty"`

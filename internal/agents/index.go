@@ -2,24 +2,24 @@ package agents
 
 import "time"
 
-// Indexer is an Agent that says beside its sessions how they are called.
+// Indexer is an Agent that keeps the names of its sessions in a separate file.
 type Indexer interface {
-	// IsIndex reports whether a file says so, by its name below a root.
+	// IsIndex reports whether a file, by its name below a root, has names of sessions.
 	IsIndex(name string) bool
-	// Called reads a line of such a file; false: it names no session.
+	// Called parses a line of such a file. It returns false if the line names no session.
 	Called(line []byte) (Name, bool)
 }
 
-// Name is what a session is called from some time on: the last one counts.
+// Name is the name of a session from a time on. The last one counts.
 type Name struct {
 	Session, Title string
-	Time           time.Time // zero: the line says none
+	Time           time.Time // zero: the line has none
 }
 
-// Wrapper is an Agent that has another one do most of what it does.
+// Wrapper is an Agent that delegates to another one.
 type Wrapper interface{ Unwrap() Agent }
 
-// As returns the T that an agent is, or that it wraps.
+// As returns the T that an agent is or wraps.
 func As[T any](a Agent) (T, bool) {
 	for {
 		if t, ok := a.(T); ok {

@@ -1,9 +1,7 @@
 package agents
 
-// Lasting is an Agent that keeps sessions in folders that may be renamed, which are part of
-// their ids.
+// Lasting is an Agent whose session ids contain the name of a folder that may be renamed.
 type Lasting interface {
-	// Lasts returns what of a session's id stays when its folder is renamed: no other session
-	// has it. "": nothing does.
+	// Lasts returns the part of a session's id that stays when its folder is renamed. It is unique. "": no part stays.
 	Lasts(session string) string
 }

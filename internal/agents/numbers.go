@@ -12,7 +12,7 @@ import (
 // maxCount is the largest number that is exact in every language.
 const maxCount = 1 << 53
 
-// Count reads a number of tokens. What is none, is negative or is beyond 2^53 is 0.
+// Count reads a number of tokens. It returns 0 if the member is not a number, is negative, or is larger than 2^53.
 func Count(m rawjson.Members, name string) int64 {
 	raw, _ := m.Get(name)
 	n, err := strconv.ParseInt(string(raw), 10, 64)
@@ -22,7 +22,7 @@ func Count(m rawjson.Members, name string) int64 {
 	return n
 }
 
-// Number reads a number that is not negative, exactly. One with very many digits is refused.
+// Number reads a non-negative number exactly. It refuses numbers with more than 32 digits.
 func Number(m rawjson.Members, name string) (*big.Rat, bool) {
 	raw, _ := m.Get(name)
 	_, exponent, _ := bytes.Cut(bytes.ToLower(raw), []byte("e"))
@@ -32,8 +32,8 @@ func Number(m rawjson.Members, name string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(string(raw))
 }
 
-// USD reads an amount of dollars; "" if there is none. 0 is what agents say where they know
-// no price: it is none.
+// USD reads an amount of dollars; "" if it is missing. It also returns "" for 0, which agents write if they know no
+// price.
 func USD(m rawjson.Members, name string) events.Amount {
 	usd, ok := Number(m, name)
 	if !ok || usd.Sign() == 0 {

@@ -8,15 +8,14 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Response returns the id of a response, by which costs of it are joined wherever the line
-// comes again: the maker's, if it cannot be drawn twice. Another one is told apart by what
-// the file says of the line alone, such as its id, which is the same in every copy. A
-// response without an id has none.
+// Response returns the id of a response by which copies of its costs are joined: the maker's id, if that is globally
+// unique. Otherwise the id is extended by a hash of line, values of the line alone such as its id, which are the same
+// in every copy. If id is "", Response returns "".
 func Response(id string, line ...string) string {
 	if id == "" || events.IsUnique(id) && len(id) <= events.MaxResponse {
 		return id
 	}
-	if strings.Join(line, "") == "" { // nothing tells it apart, so it joins nothing
+	if strings.Join(line, "") == "" { // without other values nothing distinguishes the responses, so this id joins no costs
 		return id[:min(len(id), events.MaxResponse)]
 	}
 	hash := sha256.New()

@@ -7,8 +7,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// B-11: an id that may be drawn twice is told apart by its line, and is the same in a copy
-// of the line.
+// B-11: an id that is not unique is extended by its line, and is the same in a copy of the line.
 func TestResponse(t *testing.T) {
 	const unique = "msg_01XFDUDYJgAACzvnptvVoYEL"
 	a, b := Response("chatcmpl-7", "line-a"), Response("chatcmpl-7", "line-b")

@@ -10,11 +10,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// MaxID bounds the ids and names that are taken from lines.
+// MaxID is the maximal length in bytes of ids and names that are taken from lines.
 const MaxID = 256
 
-// IsToken reports whether a text can be part of an id: it is short and of letters, digits
-// and the given signs.
+// IsToken reports whether a text can be part of an id: at most 128 bytes of letters, digits and the given signs.
 func IsToken(s, signs string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -25,16 +24,16 @@ func IsToken(s, signs string) bool {
 	return 0 < len(s) && len(s) <= 128
 }
 
-// Spell returns the JSON of a value that has texts, numbers and what was read from JSON.
+// Spell returns the JSON of a value that contains only texts, numbers and parsed JSON.
 func Spell(v any) json.RawMessage {
 	raw, err := rawjson.Marshal(v)
 	if err != nil {
-		panic("agents: " + err.Error()) // such a value can always be spelled
+		panic("agents: " + err.Error()) // such a value always has a JSON form
 	}
 	return raw
 }
 
-// ParseTime reads a time that events can spell.
+// ParseTime parses a time of the years 1 to 9999, which events can hold.
 func ParseTime(text string) (time.Time, bool) {
 	at, ok := events.Timestamp(text).Time()
 	if year := at.UTC().Year(); !ok || year < 1 || year > 9999 {
@@ -43,7 +42,7 @@ func ParseTime(text string) (time.Time, bool) {
 	return at, true
 }
 
-// Stamp returns a time as events spell it, "" for the zero time.
+// Stamp returns a time in the form of events, "" for the zero time.
 func Stamp(at time.Time) events.Timestamp {
 	if at.IsZero() {
 		return ""
@@ -51,7 +50,7 @@ func Stamp(at time.Time) events.Timestamp {
 	return events.TimestampOf(at)
 }
 
-// Titled returns the event that changes the title of a session. The title "" takes it away.
+// Titled returns the event that sets the title of a session. The title "" removes it.
 func Titled(title string) *events.SessionUpdated {
 	value := json.RawMessage("null")
 	if title != "" {
@@ -60,13 +59,13 @@ func Titled(title string) *events.SessionUpdated {
 	return &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: value}}}
 }
 
-// Models are the models that spoke in a session, in the order in which they first did.
+// Models lists the models of a session in the order of their first messages.
 type Models []string
 
-// maxModels bounds how many models of a session are remembered.
+// maxModels is the maximal number of remembered models of a session.
 const maxModels = 64
 
-// Add adds a model; false: it is known already, or there are too many.
+// Add adds a model. It returns false if the model is known already, or if there are too many.
 func (m *Models) Add(model string) bool {
 	if slices.Contains(*m, model) || len(*m) == maxModels {
 		return false
@@ -75,5 +74,5 @@ func (m *Models) Add(model string) bool {
 	return true
 }
 
-// Field is the field of a session that lists the models.
+// Field returns the field of a session that lists the models.
 func (m Models) Field() events.Field { return events.Field{Name: "models", Value: Spell(m)} }

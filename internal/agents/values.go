@@ -12,10 +12,10 @@ type Value struct {
 	Raw []byte
 }
 
-// Values returns the objects of a line: one, unless a program was killed in the middle of a
-// line, or two wrote at once. Then it returns those with which the line begins and, of those
-// with which it ends, the records of the agent: behind half a line the next line stands whole.
-// Half a line may end with an object too, which is no record.
+// Values returns the objects of a line: one, unless a program was killed in the middle of a line, or two programs
+// wrote at the same time. Then Values returns the objects at the beginning of the line and, of those at its end, the
+// records of the agent: after half a line the next line is complete. Half a line may also end with an object, which
+// is not a record.
 func Values(line []byte, isRecord func(rawjson.Members) bool) []Value {
 	if o, err := rawjson.Object(line); err == nil {
 		return []Value{{o, rawjson.Trim(line)}}
@@ -33,7 +33,7 @@ func Values(line []byte, isRecord func(rawjson.Members) bool) []Value {
 	return append(list, ending...)
 }
 
-// Endings returns the records with which a text ends, and what stands before them.
+// Endings returns the records at the end of a text, and the text before them.
 func Endings(text []byte, isRecord func(rawjson.Members) bool) (list []Value, rest []byte) {
 	for rest = text; ; {
 		o, before, ok := rawjson.Ending(rest)

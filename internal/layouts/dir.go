@@ -21,26 +21,25 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// Dir is a Storage in a folder of the file system. Nothing it does leaves the folder, and no link
-// in it is followed, whatever becomes a link meanwhile. What is neither a file nor a folder is not
-// opened.
+// Dir is a Storage in a folder of the file system. No operation leaves the folder or follows a link in it, even if
+// another process creates links at the same time. Dir opens only files and folders.
 //
-// Files are replaced by an exchange of names where the system and the file system have that: Linux
-// and macOS. Elsewhere what is there is given a second name before it is replaced: what is renamed
-// over it between the two is lost, and what is written to it in place is not.
+// On Linux and macOS, Dir replaces a file by exchanging two names in one step, if the file system can do that.
+// Elsewhere it first adds a second name to the existing file. Content written in place is kept then, but a file that
+// another process renames over it between the two steps is lost.
 type Dir struct {
-	// Durable has files survive a power cut: they are synced before they take their place, and Sync
-	// does the same for their names. Set it before the Dir is used.
+	// Durable makes files survive a power cut: Dir syncs a file before it gets its name, and Sync makes the names
+	// durable. Set it before the Dir is used.
 	Durable bool
 
-	name  string // absolute
-	real  string // where that led to when it was opened
+	name  string // absolute path
+	real  string // name with links resolved, when it was opened
 	top   atomic.Pointer[top]
-	lacks struct{ exchange, links bool } // as on some file systems: for tests
+	lacks struct{ exchange, links bool } // features that some file systems lack, for tests
 
 	mu   sync.Mutex
-	made map[string]bool // folders in which folders were made that are not synced there
-	past []*top          // that were opened before
+	made map[string]bool // folders in which subfolders were made and not synced
+	past []*top          // tops from before Reopen
 }
 
 var (
@@ -49,7 +48,7 @@ var (
 	_ Watcher = (*Dir)(nil)
 )
 
-// OpenDir opens a folder, and makes it if it is not there.
+// OpenDir opens a folder, and creates it if it is missing.
 func OpenDir(name string) (*Dir, error) {
 	if err := os.MkdirAll(name, 0o755); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func OpenDir(name string) (*Dir, error) {
 	return d, nil
 }
 
-// Close releases the folder. Nothing may be under way.
+// Close releases the folder. The caller ends all operations before.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,17 +81,17 @@ func (d *Dir) Close() error {
 	return err
 }
 
-// Moved reports whether the folder is no longer where it was opened: somebody has moved or
-// removed it, or a file system came or went there.
+// Moved reports whether the folder is no longer at the path where it was opened: it was moved or removed, or a file
+// system was mounted or unmounted there.
 func (d *Dir) Moved() bool {
 	is, err := os.Stat(d.name)
 	was, topErr := d.top.Load().Stat(".")
 	return err != nil || topErr != nil || !os.SameFile(is, was)
 }
 
-// Reopen opens the folder that is where this one was, and makes it if there is none. What is under
-// way ends in the one that was open before; who watches it watches anew. Where a link leads
-// elsewhere by now is not gone to, and is ErrNotFile: who named the folder did not name that.
+// Reopen opens the folder that is now at the path of this one, and creates it if it is missing. Operations in
+// progress end in the old folder; watchers have to watch again. If a link in the path now leads elsewhere, the error
+// is ErrNotFile.
 func (d *Dir) Reopen() error {
 	if err := os.MkdirAll(d.real, 0o755); err != nil {
 		return err
@@ -115,10 +114,10 @@ func (d *Dir) Reopen() error {
 	return nil
 }
 
-// full returns the path of a file for the system, for those who do not mind what is there.
+// full returns the path of a file for the system. The path may contain links.
 func (d *Dir) full(name string) string { return filepath.Join(d.name, filepath.FromSlash(name)) }
 
-// list describes what is in an open folder, sorted by name.
+// list describes the content of an open folder, sorted by name.
 func (p dirHandle) list() ([]FileInfo, error) {
 	names, err := p.names()
 	if err != nil {
@@ -128,7 +127,7 @@ func (p dirHandle) list() ([]FileInfo, error) {
 	for _, name := range names {
 		info, err := p.stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // by now
+			continue // it is removed by now
 		}
 		if err != nil {
 			return nil, err
@@ -155,7 +154,7 @@ func (d *Dir) List(_ context.Context, name string) ([]FileInfo, error) {
 	return list, atPath("list", name, err)
 }
 
-// at opens the folder of a path.
+// at opens the folder of a path and returns it with the last element.
 func (d *Dir) at(op, name string, making bool) (p dirHandle, base string, err error) {
 	if err := CheckPath(name); err != nil {
 		return dirHandle{}, "", err
@@ -165,7 +164,7 @@ func (d *Dir) at(op, name string, making bool) (p dirHandle, base string, err er
 	return p, base, err
 }
 
-// atPath says of an error where it was.
+// atPath adds the operation and the path to an error.
 func atPath(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -180,7 +179,7 @@ func (d *Dir) Read(_ context.Context, name string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	defer p.close()
-	if err := p.wantFile(base); err != nil { // a pipe would wait, a device may do anything
+	if err := p.wantFile(base); err != nil { // a pipe would block, a device may do anything
 		return nil, atPath("read", name, err)
 	}
 	f, _, err := p.openFile(base, os.O_RDONLY, 0)
@@ -190,7 +189,7 @@ func (d *Dir) Read(_ context.Context, name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// wantFile checks that a file is there.
+// wantFile checks that base is a regular file.
 func (p dirHandle) wantFile(base string) error {
 	info, err := p.stat(base)
 	if err == nil && !info.isFile() {
@@ -199,14 +198,14 @@ func (p dirHandle) wantFile(base string) error {
 	return err
 }
 
-// Write implements Storage: by way of a temporary file in the same folder. It
-// streams, so that a file may be larger than memory.
+// Write implements Storage. It writes a temporary file in the same folder and renames it. It streams, so that a file
+// may be larger than memory.
 func (d *Dir) Write(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) error {
 	return d.put(ctx, "write", name, mode, content, func(p dirHandle, temporary, base string) error { return p.rename(temporary, base) })
 }
 
-// put writes a temporary file and has take give it its name. What take leaves under the temporary
-// name stays there, unless it is still that file.
+// put writes a temporary file and calls take to rename it. Any other file that take leaves under the temporary name
+// stays there.
 func (d *Dir) put(ctx context.Context, op, name string, mode fs.FileMode, content func(io.Writer) error, take func(p dirHandle, temporary, base string) error) (err error) {
 	p, base, err := d.at(op, name, true)
 	if err != nil {
@@ -222,7 +221,7 @@ func (d *Dir) put(ctx context.Context, op, name string, mode fs.FileMode, conten
 		if err == nil {
 			return
 		}
-		if is, statErr := p.stat(temporary); statErr == nil && is.number == ours.number { // and nothing that was displaced
+		if is, statErr := p.stat(temporary); statErr == nil && is.number == ours.number { // take has not left a displaced file there
 			err = errors.Join(err, p.remove(temporary))
 		}
 	}()
@@ -235,8 +234,8 @@ func (d *Dir) put(ctx context.Context, op, name string, mode fs.FileMode, conten
 	return atPath(op, name, take(p, temporary, base))
 }
 
-// writers are kept, as one is more than most files: they were half of all that a first mirror of a
-// log left behind.
+// writers pools buffers, because one is larger than most files. Without the pool they were half of the garbage of the
+// first export of a log.
 var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
 
 func (d *Dir) fill(f *os.File, mode fs.FileMode, content func(io.Writer) error) error {
@@ -263,14 +262,14 @@ func (d *Dir) sync(f *os.File) error {
 	return durable.SyncFile(f)
 }
 
-// TemporaryMark is what the name of a temporary file has behind that of the file.
+// TemporaryMark separates the file's name from the random end of a temporary name.
 const TemporaryMark = ".tally-tmp-"
 
-// IsTemporary reports whether a file's name is one that a storage uses while it writes, or for
-// what it has displaced; a crash may leave such a file behind.
+// IsTemporary reports whether a storage uses such a name for a file that it is writing, or has displaced. A crash may
+// leave such files.
 func IsTemporary(name string) bool { return strings.Contains(path.Base(name), TemporaryMark) }
 
-// TemporaryName returns a hidden name in the same folder that IsTemporary recognises and nothing has.
+// TemporaryName returns a hidden, unused name in the same folder that IsTemporary recognises.
 func TemporaryName(name string) string {
 	dir, base := path.Split(name)
 	return dir + "." + base[:min(len(base), 100)] + TemporaryMark + rand.Text()
@@ -288,7 +287,7 @@ func (d *Dir) Swap(ctx context.Context, name string, mode fs.FileMode, content f
 	return besides(name, displaced), nil
 }
 
-// besides returns the path of another name in the same folder; "" if there is none.
+// besides returns the path of another name in the same folder, "" for "".
 func besides(name, base string) string {
 	if base == "" {
 		return ""
@@ -297,14 +296,14 @@ func besides(name, base string) string {
 	return dir + base
 }
 
-// tries is how often an operation looks again at a place that somebody else changes meanwhile.
-const tries = 100
+// maxSwapAttempts limits how often an operation starts again when another process changes the file meanwhile.
+const maxSwapAttempts = 100
 
 var errBusy = errors.New("somebody changes it again and again")
 
-// trade has a temporary file take its place. What was there has the name that is returned then.
+// trade renames a temporary file to its final name and returns the new name of the file that was there.
 func (d *Dir) trade(p dirHandle, temporary, base string) (displaced string, err error) {
-	for range tries {
+	for range maxSwapAttempts {
 		if err = p.moveNew(p, temporary, base); !errors.Is(err, fs.ErrExist) {
 			return "", err
 		}
@@ -318,10 +317,9 @@ func (d *Dir) trade(p dirHandle, temporary, base string) (displaced string, err 
 	return "", errBusy
 }
 
-// exchange exchanges the names of a temporary file and of what is in its place: the commit point.
-// Before it nothing has happened; after it both files are there, and a crash leaves the displaced
-// one under a name that IsTemporary recognises. A file that was there when this was called may be
-// gone by now: fs.ErrNotExist.
+// exchange exchanges the names of a temporary file and of the existing file: the commit point. A crash before it
+// changes nothing. A crash after it leaves both files, the displaced one under a name that IsTemporary recognises. If
+// the existing file is gone by now, exchange returns fs.ErrNotExist.
 func (d *Dir) exchange(p dirHandle, temporary, base string) (displaced string, err error) {
 	err = errors.ErrUnsupported
 	if !d.lacks.exchange {
@@ -333,13 +331,13 @@ func (d *Dir) exchange(p dirHandle, temporary, base string) (displaced string, e
 	if err != nil {
 		return "", err
 	}
-	if err := p.wantFile(temporary); errors.Is(err, ErrNotFile) { // it came there since it was looked at, and goes back
+	if err := p.wantFile(temporary); errors.Is(err, ErrNotFile) { // it appeared after the check, and goes back
 		return "", cmp.Or(p.exchange(temporary, base), err)
 	}
 	return temporary, nil
 }
 
-// replace is exchange where there is no such thing.
+// replace is exchange for file systems that cannot exchange names.
 func (d *Dir) replace(p dirHandle, temporary, base string) (displaced string, err error) {
 	displaced, err = TemporaryName(base), errors.ErrUnsupported
 	if !d.lacks.links {
@@ -354,7 +352,7 @@ func (d *Dir) replace(p dirHandle, temporary, base string) (displaced string, er
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return "", err
 	}
-	if err := p.rename(base, displaced); err != nil { // nor are there links: for a moment nothing has the name
+	if err := p.rename(base, displaced); err != nil { // without links, the name is unused for a moment
 		return "", err
 	}
 	return displaced, p.moveNew(p, temporary, base)
@@ -374,7 +372,7 @@ func (d *Dir) Displace(_ context.Context, name string) (displaced string, err er
 	if err != nil {
 		return "", atPath("displace", name, err)
 	}
-	if err := p.wantFile(displaced); errors.Is(err, ErrNotFile) { // it came there since it was looked at
+	if err := p.wantFile(displaced); errors.Is(err, ErrNotFile) { // it appeared after the check
 		return "", atPath("displace", name, cmp.Or(p.moveNew(p, displaced, base), err))
 	}
 	return besides(name, displaced), nil
@@ -401,8 +399,8 @@ func (d *Dir) Restore(_ context.Context, displaced, name string) error {
 	return atPath("restore", name, from.moveNew(to, had, base))
 }
 
-// Append implements Storage. A file that has other names keeps its content there: who has them
-// did not ask for this.
+// Append implements Storage. If the file has other names, Append writes a copy under this name, so that the others
+// keep their content.
 func (d *Dir) Append(ctx context.Context, name string, content []byte) error {
 	p, base, err := d.at("append", name, true)
 	if err != nil {
@@ -425,7 +423,7 @@ func (d *Dir) Append(ctx context.Context, name string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// extend replaces a file by one that goes on with content.
+// extend replaces a file by a copy with content appended.
 func (d *Dir) extend(ctx context.Context, name string, mode fs.FileMode, content []byte) error {
 	r, err := d.Read(ctx, name)
 	if err != nil {
@@ -455,7 +453,7 @@ func (d *Dir) Stat(_ context.Context, name string) (FileInfo, error) {
 	return info.FileInfo, nil
 }
 
-// Delete implements Storage. Of a link it removes the link.
+// Delete implements Storage. It removes a link, not its target.
 func (d *Dir) Delete(_ context.Context, name string) error {
 	p, base, err := d.at("delete", name, false)
 	if err != nil {
@@ -465,8 +463,8 @@ func (d *Dir) Delete(_ context.Context, name string) error {
 	return atPath("delete", name, p.remove(base))
 }
 
-// Sync implements Syncer, if the folder is durable. The folders that were made since the last call are durable then, too. One
-// that is gone, or is a link by now, has nothing to sync: no file was written there.
+// Sync implements Syncer, if the folder is durable. It also makes the folders durable that were created since the
+// last call. It skips a folder that is gone or is a link now, because no file was written there.
 func (d *Dir) Sync(_ context.Context, folders ...string) error {
 	if !d.Durable {
 		return nil
@@ -507,7 +505,7 @@ func (d *Dir) syncFolder(name string) error {
 	return p.sync()
 }
 
-// didMake remembers that a folder was made in another one.
+// didMake records that a subfolder was created in a folder.
 func (d *Dir) didMake(in string) {
 	if !d.Durable {
 		return
@@ -517,11 +515,11 @@ func (d *Dir) didMake(in string) {
 	d.made[in] = true
 }
 
-// info is what a file system says of a file.
+// info is the file system's description of a file.
 type info struct {
 	FileInfo
-	names  uint64    // how many it has; 0: the system does not say
-	number [2]uint64 // of the device and on it; zero: the system does not say
+	names  uint64    // number of hard links; 0: unknown
+	number [2]uint64 // device and inode; zero: unknown
 }
 
 func (i info) isFile() bool { return !i.Dir && i.Size >= 0 }

@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// A top is the folder of a Dir. That no path leaves it is what os.Root sees to; links are looked
-// for before something is opened.
+// A top is the folder of a Dir. os.Root ensures that no path leaves it. Dir checks for links before it opens a file.
 type top struct{ *os.Root }
 
 func openTop(name string) (top, error) {
@@ -22,7 +21,7 @@ func openTop(name string) (top, error) {
 	return top{root}, err
 }
 
-// A place is an open folder.
+// A dirHandle is an open folder.
 type dirHandle struct{ root *os.Root }
 
 func (p dirHandle) close() { p.root.Close() }
@@ -45,7 +44,7 @@ func (p dirHandle) names() ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// open opens a folder, "" the Dir itself.
+// open opens a folder, "" for the folder of the Dir.
 func (d *Dir) open(op, name string, making bool) (dirHandle, error) {
 	root, err := d.top.Load().OpenRoot(".")
 	if err != nil || name == "" {
@@ -63,7 +62,7 @@ func (d *Dir) open(op, name string, making bool) (dirHandle, error) {
 		info, err := p.stat(base)
 		switch {
 		case err == nil && info.isFile() && !making:
-			err = fs.ErrNotExist // below a file there is nothing
+			err = fs.ErrNotExist // a path below a file does not exist
 		case err == nil && !info.Dir:
 			err = ErrNotFile
 		case err == nil:
@@ -77,7 +76,7 @@ func (d *Dir) open(op, name string, making bool) (dirHandle, error) {
 	return dirHandle{root}, nil
 }
 
-// openFile opens what must be a file.
+// openFile opens base, which must be a regular file.
 func (p dirHandle) openFile(base string, flags int, mode fs.FileMode) (*os.File, info, error) {
 	f, err := p.root.OpenFile(base, flags, mode)
 	if err != nil {
@@ -117,7 +116,8 @@ func (p dirHandle) remove(base string) error { return p.root.Remove(base) }
 
 func (p dirHandle) rename(from, to string) error { return p.root.Rename(from, to) }
 
-// link gives a file a second name, where nothing may be. errors.ErrUnsupported: there are none.
+// link adds a second name to a file. If the name is used, it returns fs.ErrExist; if the file system has no links,
+// errors.ErrUnsupported.
 func (p dirHandle) link(from, to string) error {
 	err := p.root.Link(from, to)
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +126,7 @@ func (p dirHandle) link(from, to string) error {
 	return errors.ErrUnsupported
 }
 
-// moveNew gives a file a name that nothing has, in this folder or another one; else it is
+// moveNew renames a file to an unused name, in this folder or another one. If the name is used, it returns
 // fs.ErrExist.
 func (p dirHandle) moveNew(other dirHandle, from, to string) error {
 	if other.root.Name() == p.root.Name() {
@@ -137,7 +137,7 @@ func (p dirHandle) moveNew(other dirHandle, from, to string) error {
 			return err
 		}
 	}
-	if _, err := other.stat(to); !errors.Is(err, fs.ErrNotExist) { // what comes there now is replaced
+	if _, err := other.stat(to); !errors.Is(err, fs.ErrNotExist) { // a file that appears after this check is replaced
 		if err == nil {
 			err = fs.ErrExist
 		}
@@ -146,7 +146,7 @@ func (p dirHandle) moveNew(other dirHandle, from, to string) error {
 	if other.root.Name() == p.root.Name() {
 		return p.rename(from, to)
 	}
-	return errors.ErrUnsupported // what is displaced is in the same folder
+	return errors.ErrUnsupported // a displaced file is in the same folder
 }
 
 func (p dirHandle) exchange(string, string) error { return errors.ErrUnsupported }

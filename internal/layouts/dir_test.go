@@ -143,7 +143,7 @@ func TestModes(t *testing.T) {
 
 func TestDirStorage(t *testing.T) {
 	limits := storagetest.Limits{Modes: runtime.GOOS == "windows", Name: func(s string) bool {
-		return runtime.GOOS == "linux" || layouts.FileName(s) == s // what every system takes
+		return runtime.GOOS == "linux" || layouts.FileName(s) == s // names that every system accepts
 	}}
 	for name, set := range map[string]func(*layouts.Dir){
 		"exchange": func(*layouts.Dir) {}, "links": func(d *layouts.Dir) { layouts.LackExchange(d, false) }, "neither": func(d *layouts.Dir) { layouts.LackExchange(d, true) },
@@ -164,8 +164,8 @@ func TestDirStorage(t *testing.T) {
 	}
 }
 
-// D-39: a durable folder's files are synced before they have their names, and Sync does the same
-// for names, also of the folders that were made.
+// D-39: a durable folder syncs files before they get their names. Sync makes the names durable, also those of new
+// folders.
 func TestDirSynced(t *testing.T) {
 	d, name := openDir(t)
 	d.Durable = true
@@ -212,7 +212,7 @@ func TestDirSynced(t *testing.T) {
 	want("an append", "a/log")
 }
 
-// A folder that is moved or replaced is noticed.
+// Moved reports a folder that was moved or replaced.
 func TestDirMoved(t *testing.T) {
 	d, name := openDir(t)
 	if d.Moved() {

@@ -16,8 +16,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// A top is the folder of a Dir. Paths are walked from it folder by folder, and none of these is a
-// link.
+// A top is the folder of a Dir. Dir opens paths from it folder by folder and refuses links.
 type top struct{ *os.File }
 
 func openTop(name string) (top, error) {
@@ -28,7 +27,7 @@ func openTop(name string) (top, error) {
 // Stat describes the folder itself, ".".
 func (t top) Stat(string) (fs.FileInfo, error) { return t.File.Stat() }
 
-// A place is an open folder.
+// A dirHandle is an open folder.
 type dirHandle struct{ dir *os.File }
 
 func (p dirHandle) close()      { p.dir.Close() }
@@ -37,10 +36,10 @@ func (p dirHandle) sync() error { return durable.SyncDir(p.dir) }
 
 func (p dirHandle) names() ([]string, error) { return p.dir.Readdirnames(-1) }
 
-// noFollow are the flags of everything that is opened.
+// noFollow has the flags of every open.
 const noFollow = unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK
 
-// open opens a folder, "" the Dir itself.
+// open opens a folder, "" for the folder of the Dir.
 func (d *Dir) open(op, name string, making bool) (dirHandle, error) {
 	at, err := openAt(int(d.top.Load().Fd()), ".", unix.O_DIRECTORY, 0, d.name)
 	if err != nil || name == "" {
@@ -73,7 +72,7 @@ func (p dirHandle) folder(base, full string) (*os.File, error) {
 	return openAt(p.fd(), base, unix.O_DIRECTORY, 0, full)
 }
 
-// noFolder is what is wrong with what is no folder: below a file there is nothing.
+// noFolder returns the error for a base that is not a folder. If base is a file, the path below it does not exist.
 func (p dirHandle) noFolder(base string, making bool) error {
 	if info, err := p.stat(base); err == nil && info.isFile() && !making {
 		return fs.ErrNotExist
@@ -81,10 +80,10 @@ func (p dirHandle) noFolder(base string, making bool) error {
 	return ErrNotFile
 }
 
-// again makes a call until no signal interrupts it.
+// again repeats a call that a signal interrupted.
 func again(call func() error) error {
 	for {
-		if err := call(); err != unix.EINTR { //nolint:errorlint // it is what the system returned
+		if err := call(); err != unix.EINTR { //nolint:errorlint // the system's own error
 			return err
 		}
 	}
@@ -102,17 +101,17 @@ func openAt(dir int, base string, flags int, mode uint32, full string) (*os.File
 	return os.NewFile(uintptr(fd), full), nil
 }
 
-// openFile opens what must be a file.
+// openFile opens base, which must be a regular file.
 func (p dirHandle) openFile(base string, flags int, mode fs.FileMode) (*os.File, info, error) {
 	f, err := openAt(p.fd(), base, flags, uint32(mode), path.Join(p.dir.Name(), base))
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a pipe that nobody reads, a socket
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link; a pipe without a reader, or a socket
 		err = ErrNotFile
 	}
 	if err != nil {
 		return nil, info{}, err
 	}
 	var st unix.Stat_t
-	err = again(func() error { return unix.Fstat(int(f.Fd()), &st) }) // Fd has it block, as a file does
+	err = again(func() error { return unix.Fstat(int(f.Fd()), &st) }) // Fd makes the file blocking, as usual
 	is := infoOf(base, &st)
 	if err == nil && !is.isFile() {
 		err = ErrNotFile
@@ -161,7 +160,8 @@ func (p dirHandle) rename(from, to string) error {
 	return again(func() error { return unix.Renameat(p.fd(), from, p.fd(), to) })
 }
 
-// link gives a file a second name, where nothing may be. errors.ErrUnsupported: there are none.
+// link adds a second name to a file. If the name is used, it returns fs.ErrExist; if the file system has no links,
+// errors.ErrUnsupported.
 func (p dirHandle) link(from, to string) error { return p.linkTo(p, from, to) }
 
 func (p dirHandle) linkTo(other dirHandle, from, to string) error {
@@ -172,12 +172,12 @@ func (p dirHandle) linkTo(other dirHandle, from, to string) error {
 	return err
 }
 
-// isUnsupported reports whether a system or file system does not know a call.
+// isUnsupported reports whether the system or the file system lacks a call.
 func isUnsupported(err error) bool {
 	return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// moveNew gives a file a name that nothing has, in this folder or another one; else it is
+// moveNew renames a file to an unused name, in this folder or another one. If the name is used, it returns
 // fs.ErrExist.
 func (p dirHandle) moveNew(other dirHandle, from, to string) error {
 	err := again(func() error { return renameNew(p.fd(), from, other.fd(), to) })
@@ -190,7 +190,7 @@ func (p dirHandle) moveNew(other dirHandle, from, to string) error {
 		}
 		return err
 	}
-	if _, err := other.stat(to); !errors.Is(err, fs.ErrNotExist) { // what comes there now is replaced
+	if _, err := other.stat(to); !errors.Is(err, fs.ErrNotExist) { // a file that appears after this check is replaced
 		if err == nil {
 			err = fs.ErrExist
 		}
@@ -199,7 +199,7 @@ func (p dirHandle) moveNew(other dirHandle, from, to string) error {
 	return again(func() error { return unix.Renameat(p.fd(), from, other.fd(), to) })
 }
 
-// exchange exchanges two names. errors.ErrUnsupported: the file system cannot.
+// exchange exchanges two names. If the file system cannot do that, it returns errors.ErrUnsupported.
 func (p dirHandle) exchange(a, b string) error {
 	err := again(func() error { return exchange(p.fd(), a, b) })
 	if isUnsupported(err) {

@@ -28,7 +28,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// No link is followed, whether it leads out or not, and nothing waits for a pipe or a socket.
+// Dir follows no link, inside the folder or out of it, and does not block on pipes and sockets.
 func TestDirOdd(t *testing.T) {
 	d, name := openDir(t)
 	ctx := t.Context()
@@ -93,7 +93,7 @@ func TestDirOdd(t *testing.T) {
 	}
 }
 
-// Who has another name of a file keeps what is there when something is appended.
+// Append leaves the other names of a file with their content.
 func TestDirAppendToShared(t *testing.T) {
 	d, name := openDir(t)
 	must(t, d.Write(t.Context(), "a/log", 0o600, text("1\n")))
@@ -109,8 +109,8 @@ func TestDirAppendToShared(t *testing.T) {
 	}
 }
 
-// L8: whoever puts links in the place of folders and files meanwhile, nothing outside is read or
-// written, nor anything in the folder that is reached by a link only.
+// L8: while another process replaces folders and files by links, Dir reads and writes nothing outside of the folder,
+// and nothing in it through a link.
 func TestDirAdversary(t *testing.T) {
 	d, name := openDir(t)
 	outside := filepath.Join(name, "..", "outside")
@@ -186,8 +186,7 @@ func TestDirAdversary(t *testing.T) {
 	}
 }
 
-// What an editor saves by a rename while it is replaced is found: it is what was displaced, or it
-// is there.
+// If an editor saves by a rename during a swap, its content is not lost: it is the displaced file, or it is in place.
 func TestDirSwapWhileSaved(t *testing.T) {
 	if !hasExchange(t) {
 		t.Skip("the file system has no exchange of names")
@@ -231,7 +230,7 @@ func TestDirSwapWhileSaved(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(name, "editor"), []byte(saved), 0o644))
 		must(t, os.Rename(filepath.Join(name, "editor"), filepath.Join(name, "x")))
 		mu.Lock()
-		for at := swaps; !found[saved] && swaps < at+2; { // the second one from here has begun after it
+		for at := swaps; !found[saved] && swaps < at+2; { // the second swap from here began after the rename
 			mu.Unlock()
 			runtime.Gosched()
 			mu.Lock()
@@ -261,7 +260,7 @@ func hasExchange(t *testing.T) bool {
 	return os.SameFile(before, after)
 }
 
-// A link that comes to be where the folder was, as one that is checked out, does not lead out.
+// If the folder is replaced by a link, as by a checkout, Reopen does not follow it.
 func TestDirBecomesLink(t *testing.T) {
 	d, name := openDir(t)
 	outside := t.TempDir()

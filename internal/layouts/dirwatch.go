@@ -14,10 +14,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// WatchLimitError says that a system watches no more folders. Who asked for it looks by itself, from
-// time to time.
+// WatchLimitError reports that the system cannot watch more folders. The caller then polls.
 type WatchLimitError struct {
-	Watched int // folders that could be
+	Watched int // number of folders that are watched
 	Err     error
 }
 
@@ -33,13 +32,13 @@ type dirWatch struct {
 	fs      *fsnotify.Watcher
 	changed func(path string)
 	numbers map[string][2]uint64 // folders that are watched, with their numbers
-	paths   map[[2]uint64]string // the other way round
+	paths   map[[2]uint64]string // the inverse of numbers
 
-	confused bool // the watcher is to be begun anew
+	confused bool // the watcher has to start again
 }
 
-// Watch implements Watcher. It ends with a *WatchLimitError when there are more folders than the
-// system watches, and with fs.ErrNotExist when the folder itself is moved or removed.
+// Watch implements Watcher. If there are more folders than the system can watch, it returns a *WatchLimitError. If
+// the folder itself is moved or removed, it returns fs.ErrNotExist.
 func (d *Dir) Watch(ctx context.Context, ready func(), changed func(path string)) error {
 	for {
 		err := d.watch(ctx, ready, changed)
@@ -51,7 +50,7 @@ func (d *Dir) Watch(ctx context.Context, ready func(), changed func(path string)
 	}
 }
 
-// errConfused says that the watcher of the system's package has lost count of its folders.
+// errConfused reports that fsnotify no longer knows which folders it watches.
 var errConfused = errors.New("formats: watch: begun anew")
 
 func (d *Dir) watch(ctx context.Context, ready func(), changed func(path string)) error {
@@ -87,19 +86,19 @@ func (d *Dir) watch(ctx context.Context, ready func(), changed func(path string)
 	}
 }
 
-// leave ends the watching of a folder. The package panics if it knew the folder by two names, as
-// when somebody moves it while it is added: nothing more is believed of it then.
+// leave stops watching a folder. fsnotify panics if it knows the folder by two names, for example after a move while it
+// was added. Then the watcher starts again.
 func (w *dirWatch) leave(name string) {
 	defer func() {
 		if recover() != nil {
 			w.confused = true
 		}
 	}()
-	_ = w.fs.Remove(w.dir.full(name)) // the system may have forgotten it, or it is another one by now
+	_ = w.fs.Remove(w.dir.full(name)) // the system may have removed the watch, or the name is another folder now
 }
 
-// unlessPassed returns an error unless it says that there is no folder any more, or none that
-// may be read: that is said, by its path, where it is.
+// unlessPassed drops errors for folders that are gone, are not folders, or cannot be read. Their paths are reported
+// to changed. It returns all other errors.
 func unlessPassed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrNotFile) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return nil
@@ -107,7 +106,7 @@ func unlessPassed(err error) error {
 	return err
 }
 
-// limited says of an error whether it is that of a limit.
+// limited returns a *WatchLimitError if err reports a system limit.
 func limited(watched int, err error) error {
 	if err == nil {
 		return nil
@@ -118,15 +117,15 @@ func limited(watched int, err error) error {
 	return fmt.Errorf("formats: watch: %w", err)
 }
 
-// add watches a folder and those in it: first the folder, so that nothing comes unseen. With say
-// it says what is there.
+// add watches a folder and its subfolders. It watches the folder before it lists it, so that no new file is missed.
+// With say it reports the content.
 func (w *dirWatch) add(folder string, say bool) error {
 	number, err := w.number(folder)
 	if err != nil {
 		return unlessPassed(err)
 	}
 	if at, ok := w.paths[number]; ok && at != folder && number != [2]uint64{} {
-		w.forget(at) // it was moved, and the system goes on to tell of it by that name
+		w.forget(at) // it was moved, and the system still reports it under the old name
 	}
 	if err := w.fs.Add(w.dir.full(folder)); err != nil {
 		if folder != "" {
@@ -160,7 +159,7 @@ func (w *dirWatch) say(name string) {
 	}
 }
 
-// number returns the numbers of a folder.
+// number returns device and inode of a folder, zero for the root.
 func (w *dirWatch) number(folder string) ([2]uint64, error) {
 	if folder == "" {
 		return [2]uint64{}, nil
@@ -177,7 +176,7 @@ func (w *dirWatch) number(folder string) ([2]uint64, error) {
 	return info.number, err
 }
 
-// forget ends the watching of a folder and of those in it.
+// forget stops watching a folder and its subfolders.
 func (w *dirWatch) forget(folder string) {
 	for name, number := range w.numbers {
 		if name == folder || strings.HasPrefix(name, folder+"/") {
@@ -190,7 +189,7 @@ func (w *dirWatch) forget(folder string) {
 	}
 }
 
-// lost is done when the system has dropped what it had to tell.
+// lost starts again after the system dropped events.
 func (w *dirWatch) lost() error {
 	for name := range w.numbers {
 		w.leave(name)
@@ -219,7 +218,7 @@ func (w *dirWatch) event(e fsnotify.Event) error {
 	name = filepath.ToSlash(name)
 	_, known := w.numbers[name]
 	if known && e.Op == fsnotify.Chmod {
-		return nil // of a folder
+		return nil // attributes of a folder
 	}
 	w.say(name)
 	if known && (e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {

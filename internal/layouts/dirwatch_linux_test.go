@@ -12,10 +12,10 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// A system that watches no more folders says so.
+// Watch reports that the system cannot watch more folders.
 func TestDirWatchLimit(t *testing.T) {
 	if limit := os.Getenv("TALLY_TEST_WATCHES"); limit != "" {
-		must(t, os.WriteFile("/proc/sys/user/max_inotify_watches", []byte(limit), 0)) // of a name space of users
+		must(t, os.WriteFile("/proc/sys/user/max_inotify_watches", []byte(limit), 0)) // applies in the user name space
 		d, _ := openDir(t)
 		for n := range 5 {
 			must(t, d.Write(t.Context(), fmt.Sprintf("%d/file", n), 0o644, text("x")))

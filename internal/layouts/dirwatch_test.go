@@ -14,17 +14,17 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// A watched folder, and what was said of it.
+// watched is a watched folder with the reported paths.
 type watched struct {
 	*layouts.Dir
 	t     *testing.T
 	name  string
 	mu    sync.Mutex
-	said  map[string]bool // since the last one that was awaited
+	said  map[string]bool // since the last awaited path
 	ever  map[string]bool
 	more  chan struct{}
 	ended chan error
-	pause sync.Mutex // held: nothing is taken
+	pause sync.Mutex // while held, the watcher's events wait
 }
 
 func watchDir(t *testing.T, prepare func(d *layouts.Dir)) *watched {
@@ -68,10 +68,10 @@ func (w *watched) must(errs ...error) {
 	}
 }
 
-// await waits until a path is said, and forgets what was.
+// await waits until a path is reported, and clears the reported paths.
 func (w *watched) await(what, path string) {
 	w.t.Helper()
-	late := time.After(time.Minute) // something is wrong
+	late := time.After(time.Minute) // the test fails then
 	for {
 		w.mu.Lock()
 		seen := w.said[path]
@@ -104,8 +104,7 @@ func (w *watched) edit(name string) {
 	w.await("an edit of "+name, name)
 }
 
-// Wherever a folder goes, what happens in it is said by the path that it has, and of a folder that
-// came what is in it.
+// After a folder was moved, changes in it are reported by its new path. The content of a new folder is reported.
 func TestDirWatch(t *testing.T) {
 	w := watchDir(t, func(d *layouts.Dir) { must(t, d.Write(t.Context(), "a/b/c/file", 0o644, text("x"))) })
 	w.edit("a/b/c/file")
@@ -114,7 +113,7 @@ func TestDirWatch(t *testing.T) {
 	w.edit("z/c/file")
 	w.must(os.MkdirAll(w.full("new/deep"), 0o755), os.WriteFile(w.full("new/deep/file"), nil, 0o644))
 	w.await("a file in new folders", "new/deep/file")
-	w.must(os.Mkdir(w.full("n"), 0o755), os.Rename(w.full("z/c"), w.full("n/c"))) // into a folder nobody knows yet
+	w.must(os.Mkdir(w.full("n"), 0o755), os.Rename(w.full("z/c"), w.full("n/c"))) // into a folder that is not watched yet
 	w.await("a folder in a new folder", "n/c/file")
 	w.edit("n/c/file")
 	w.must(os.Rename(w.full("n/c"), w.full("z/c")), os.Mkdir(w.full("n/c"), 0o755))
@@ -138,7 +137,7 @@ func TestDirWatch(t *testing.T) {
 	}
 }
 
-// When the system drops what it had to tell, that is said, and folders that came unseen are watched.
+// If the system drops events, the watcher reports that anything may have changed, and watches new folders.
 func TestDirWatchOverflow(t *testing.T) {
 	w := watchDir(t, nil)
 	w.must(os.WriteFile(w.full("a"), nil, 0o644))
@@ -147,7 +146,7 @@ func TestDirWatchOverflow(t *testing.T) {
 	a, err := os.OpenFile(w.full("a"), os.O_WRONLY, 0)
 	w.must(err)
 	defer a.Close()
-	for n := range 12_000 { // each is told twice: what comes twice in turn is told once
+	for n := range 12_000 { // the system merges equal events in sequence
 		w.must(os.Chmod(w.full("a"), fs.FileMode(0o600+n%2)))
 		_, err := a.WriteAt([]byte("x"), 0)
 		w.must(err)
@@ -158,7 +157,7 @@ func TestDirWatchOverflow(t *testing.T) {
 	w.edit("unseen/file")
 }
 
-// Folders are moved while others are, and all stay watched.
+// Folders that are moved at the same time all stay watched.
 func TestDirWatchMoves(t *testing.T) {
 	w := watchDir(t, func(d *layouts.Dir) {
 		for n := range 8 {

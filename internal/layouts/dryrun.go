@@ -15,19 +15,18 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// dryRunBase is the offset before the first one that a rehearsal assigns. No log has so many records.
+// dryRunBase is the offset before the first one that a dry run assigns. No log has so many records.
 const dryRunBase = events.MaxOffset / 2
 
-// DryRun is the target of a dry run. It takes events and appends nothing: readers find them
-// in memory, after the records of the log. An import into it reports what it would do, and
-// leaves no trace.
+// DryRun is the target of a dry run. It accepts events and keeps them in memory. Its readers find them after the
+// records of the log. An import into it reports the changes it would make and leaves no trace.
 type DryRun struct {
 	Target
 
-	// Brief says that nobody reads the events back: the rehearsal counts them and keeps nothing.
+	// Brief makes the dry run count events without keeping them, for callers that do not read them back.
 	Brief bool
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	added map[events.Subject][]events.Record
 	last  events.Offset
 }
@@ -37,13 +36,13 @@ var (
 	_ projector.Source = (*DryRun)(nil)
 )
 
-// NewDryRun returns a rehearsal on a target.
+// NewDryRun returns a dry run on a target.
 func NewDryRun(target Target) *DryRun {
 	return &DryRun{Target: target, added: make(map[events.Subject][]events.Record), last: dryRunBase}
 }
 
-// Recall returns a source that holds the records of the log, and records that the caller has
-// appended there and still has at hand. It sets the offsets of these to its own, in their order.
+// Recall returns a source with the records of the log, followed by events that the caller has appended there and
+// still holds. It sets their offsets to its own, in order.
 func Recall(target Target, appended []projector.Fact) *DryRun {
 	r := NewDryRun(target)
 	for i := range appended {
@@ -54,13 +53,13 @@ func Recall(target Target, appended []projector.Fact) *DryRun {
 	return r
 }
 
-// Loader loads from the log and what was appended here.
+// Loader loads from the log and from the kept events.
 func (r *DryRun) Loader() *projector.Loader {
 	l := r.Target.Loader()
 	return &projector.Loader{Source: r, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, Now: l.Now, ReadOnly: true}
 }
 
-// Append keeps valid events in memory. It does not compare them with the log.
+// Append keeps valid events in memory. It ignores the expectation about the log.
 func (r *DryRun) Append(_ context.Context, sub events.Subject, _ log.Expect, evs ...events.Event) (log.Ack, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,12 +77,12 @@ func (r *DryRun) Append(_ context.Context, sub events.Subject, _ log.Expect, evs
 	return log.Ack{First: first, Last: r.last}, nil
 }
 
-// keep adds a record behind those of its subject. The caller holds mu, or has r to itself.
+// keep adds a record to those of its subject. The caller holds mu, or is the only user of r.
 func (r *DryRun) keep(rec events.Record) {
 	r.added[rec.Subject] = append(r.added[rec.Subject], rec)
 }
 
-// AppendSeries is Append: the rehearsal takes all events or none.
+// AppendSeries is Append: the dry run accepts all events or none.
 func (r *DryRun) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
 	ack, err := r.Append(ctx, sub, expect, evs...)
 	if err != nil {
@@ -92,7 +91,7 @@ func (r *DryRun) AppendSeries(ctx context.Context, sub events.Subject, expect lo
 	return ack, len(evs), nil
 }
 
-// PutBlob names content and forgets it: a dry run never reads it back.
+// PutBlob returns the reference of content without storing it, because a dry run never reads it back.
 func (r *DryRun) PutBlob(_ context.Context, content []byte) (string, error) {
 	sum := sha256.Sum256(content)
 	return events.BlobRef(hex.EncodeToString(sum[:])), nil
@@ -129,7 +128,7 @@ func (r *DryRun) Record(ctx context.Context, at events.Offset) (events.Record, e
 	return events.Record{}, log.ErrNotFound
 }
 
-// Last returns the newest record of a subject that was appended here, if there is one.
+// Last returns the newest record that the dry run keeps for a subject, and whether there is one.
 func (r *DryRun) Last(sub events.Subject) (rec events.Record, ok bool) {
 	if list := r.kept(sub); len(list) > 0 {
 		return list[len(list)-1], true
@@ -137,15 +136,15 @@ func (r *DryRun) Last(sub events.Subject) (rec events.Record, ok bool) {
 	return rec, false
 }
 
-// Forget drops what was appended to a subject.
+// Forget drops the kept events of a subject.
 func (r *DryRun) Forget(sub events.Subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.added, sub)
 }
 
-// kept returns what was appended to a subject, or to all of them, by offset. Later appends add
-// behind it and change nothing in it.
+// kept returns the kept records of a subject, or of all subjects, by offset. Later appends do not change the returned
+// records.
 func (r *DryRun) kept(sub events.Subject) []events.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()

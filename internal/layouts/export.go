@@ -14,28 +14,26 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// LiveRoot is the name of the root of sessions that were not imported, where an
-// export has several roots.
+// LiveRoot names the folder of sessions that were not imported, if an export has several roots.
 const LiveRoot = "live"
 
-// ExportOptions say what is exported: Session, or All.
+// ExportOptions select the exported sessions: Session, or All.
 type ExportOptions struct {
 	Session  string             // id of one session
 	State    *projector.Session // with Session: the state to export; default: the newest
-	All      bool               // every session, and the files beside them
-	Root     string             // with All: only the sessions of the root of this name
-	Any      bool               // sessions of any kind and origin; with All, without folders for their roots
+	All      bool               // every session, and the files outside of sessions
+	Root     string             // with All: only the root of this name
+	Any      bool               // sessions of any kind and origin; with All, without a folder for each root
 	Progress func(Progress)     // called often, by the exporting goroutine
 }
 
-// Export renders sessions into a storage, one at a time. Files that are there
-// with the same bytes are left alone, and nothing is deleted. With All, the one
-// root there is (or the one chosen) goes to the storage itself, several go to a
-// folder each. One session that the form has no files for is refused.
+// Export renders sessions into a storage, one at a time. It does not write files whose bytes are equal already, and
+// deletes nothing. With All, a single root, or the chosen one, is written to the storage itself; several roots get a
+// folder each. A single session without files in the layout is refused.
 //
-// The namespace of a person's own settings is an *events.PersonalError. A session that does
-// not exist, or a root without any, is projector.ErrNotFound.
-// What cannot be read or written is a problem of the report, and the rest goes on.
+// For the namespace of personal settings, the error is an *events.PersonalError. If the session does not exist or the
+// root has no sessions, it is projector.ErrNotFound. If something cannot be read or written, that is a problem of the
+// report, and the export goes on.
 func Export(ctx context.Context, src Source, layout Renderer, st Storage, o ExportOptions) (Report, error) {
 	if src.Namespace() == events.PersonalNamespace {
 		return Report{}, &events.PersonalError{Where: "an export"}
@@ -85,7 +83,7 @@ type exporting struct {
 	progress Progress
 }
 
-// roots groups the ids of all sessions by the name of their root.
+// roots groups the ids of all sessions by root.
 func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 	roots := make(map[string][]string)
 	for info, err := range x.src.Subjects(ctx, events.KindSession) {
@@ -115,7 +113,7 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 	return roots, x.only(ctx, roots)
 }
 
-// only has the one root of a layout that has one be there, if it has files.
+// only adds the root of a Rooted layout, if that has files.
 func (x *exporting) only(ctx context.Context, roots map[string][]string) error {
 	r, ok := x.layout.(Rooted)
 	if !ok || x.o.Any || roots[r.Root()] != nil {
@@ -128,8 +126,8 @@ func (x *exporting) only(ctx context.Context, roots map[string][]string) error {
 	return err
 }
 
-// rootOf returns the root of a session, and whether it is one for this layout:
-// whatever was imported from it, and the live sessions that it exports.
+// rootOf returns the root of a session, and whether the layout has files for it: for sessions imported from this
+// layout, and for the live sessions that it exports.
 func (x *exporting) rootOf(ctx context.Context, s *projector.Session) (string, bool, error) {
 	o := s.Ledger.Origin()
 	switch {
@@ -147,12 +145,12 @@ func (x *exporting) rootOf(ctx context.Context, s *projector.Session) (string, b
 	return LiveRoot, ok, err
 }
 
-// Writes reports whether a layout has files for a session that no import of it brought.
+// Writes reports whether a layout has files for a session that it did not import.
 func Writes(ctx context.Context, layout Renderer, s *projector.Session) (bool, error) {
 	return exports(ctx, layout, s)
 }
 
-// exports reports whether a layout has files for a session that no import of it brought.
+// exports reports whether a layout has files for a session that it did not import.
 func exports(ctx context.Context, layout Renderer, s *projector.Session) (bool, error) {
 	switch l := layout.(type) {
 	case Picker:
@@ -177,7 +175,7 @@ func (x *exporting) root(ctx context.Context, root string, ids []string, prefix 
 	return nil
 }
 
-// single exports the one session that was asked for, if the form has files for it.
+// single exports one session, if the layout has files for it.
 func (x *exporting) single(ctx context.Context) error {
 	s := x.o.State
 	if s == nil {
@@ -201,7 +199,7 @@ func (x *exporting) single(ctx context.Context) error {
 	return x.state(ctx, s, "")
 }
 
-// what says which sessions a layout has no files for.
+// what describes the sessions that a layout has no files for.
 func what(layout Renderer, s *projector.Session) string {
 	if _, ok := layout.(Picker); ok {
 		return "this session: it is not from there"
@@ -211,7 +209,7 @@ func what(layout Renderer, s *projector.Session) string {
 
 func (x *exporting) load(ctx context.Context, id string) (*projector.Session, error) {
 	s, err := x.src.Loader().Session(ctx, events.Session(x.src.Namespace(), id), 0)
-	return s, projector.Tolerate(err) // export names what is damaged
+	return s, projector.Tolerate(err) // the export reports damaged records
 }
 
 func (x *exporting) session(ctx context.Context, id, prefix string) error {
@@ -222,7 +220,7 @@ func (x *exporting) session(ctx context.Context, id, prefix string) error {
 	return x.state(ctx, s, prefix)
 }
 
-// state exports a session that is loaded.
+// state exports a loaded session.
 func (x *exporting) state(ctx context.Context, s *projector.Session, prefix string) error {
 	id := s.Subject.ID
 	for _, at := range s.Damaged {
@@ -239,7 +237,7 @@ func (x *exporting) state(ctx context.Context, s *projector.Session, prefix stri
 	return nil
 }
 
-// file writes one file. Only the end of ctx ends an export.
+// file writes one file. It returns an error only if ctx is done.
 func (x *exporting) file(ctx context.Context, f File, err error, prefix string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -285,7 +283,7 @@ func (x *exporting) tell() {
 	}
 }
 
-// same reports whether the storage has the file already.
+// same reports whether the storage has the file with these bytes and this mode.
 func (x *exporting) same(ctx context.Context, f File) (bool, error) {
 	e, err := x.st.Stat(ctx, f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -296,7 +294,7 @@ func (x *exporting) same(ctx context.Context, f File) (bool, error) {
 	}
 	r, err := x.st.Read(ctx, f.Path)
 	if err != nil {
-		return false, nil //nolint:nilerr // a file that cannot be read is written anew
+		return false, nil //nolint:nilerr // a file that cannot be read is written again
 	}
 	defer r.Close()
 	c := &comparer{r: r}
@@ -308,7 +306,7 @@ func (x *exporting) same(ctx context.Context, f File) (bool, error) {
 
 var errDiffers = errors.New("differs")
 
-// comparer is a Writer that compares what it is given with what it reads.
+// comparer is a Writer that compares the written bytes with those of a Reader.
 type comparer struct {
 	r       io.Reader
 	buf     []byte

@@ -13,108 +13,102 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Renderer writes sessions as files of some form.
+// Renderer writes sessions as files in some layout.
 type Renderer interface {
-	// Name is the form's name, such as tallydir. Origins of sessions that were imported
-	// from it carry it.
+	// Name returns the layout's name, such as tallydir. The origin of an imported session has it.
 	Name() string
 
 	// Files yields the files of a session's state, in the order of their paths.
 	Files(ctx context.Context, src Source, s *projector.Session) iter.Seq2[File, error]
 
-	// RootFiles yields the files of a root that belong to none of its sessions.
+	// RootFiles yields the files of a root that belong to no session.
 	RootFiles(ctx context.Context, src Source, root string) iter.Seq2[File, error]
 }
 
-// Layout is one foreign layout on disk. Its files can follow the state while it changes. What it
-// has files for are units: a session with all that belongs to it, or a document.
+// Layout is a foreign layout of files that can be imported, exported, and kept up to date with the state. The files
+// are grouped into entries: a session with all its files, or a document.
 type Layout interface {
 	Renderer
 
-	// Sniff reports whether path holds a folder of this layout.
+	// Sniff reports whether path has a folder of this layout.
 	Sniff(path string) bool
 
-	// Import brings a folder into a store.
+	// Import imports a folder into a store.
 	Import(ctx context.Context, target Target, path string, o ImportOptions) (Report, error)
 
-	// Subject returns the session or document that a path below the root belongs to,
-	// and whether there is one.
+	// Subject returns the session or document that a path below the root belongs to, and whether there is one.
 	Subject(ctx context.Context, src Source, root, path string) (events.Subject, bool)
 
-	// ImportFrom brings what is in a storage into a store, as Import brings a folder.
+	// ImportFrom imports the content of a storage into a store, as Import does for a folder.
 	ImportFrom(ctx context.Context, target Target, st Storage, root Root, o ImportOptions) (Report, error)
 
-	// Unit returns the unit whose files change when a session or document does, and false if it
-	// has none in the root. It costs little: whether the unit has files says Place.
+	// Entry returns the entry whose files depend on a session or document, and false if the root has none for it. It
+	// is cheap and does not check whether the entry has files; Location does.
 	Entry(ctx context.Context, src Source, root Root, sub events.Subject) (events.Subject, bool, error)
 
-	// Place says where a unit has its files. One that has none in the root (any more) is
-	// projector.ErrNotFound; so is a session that is archived. If the layout cannot have files for
-	// a session, the error is a *LeftOutError.
+	// Location returns where an entry has its files. If it has none in the root, or is an archived session, the error
+	// is projector.ErrNotFound. If the layout cannot have files for a session, the error is a *LeftOutError.
 	Location(ctx context.Context, src Source, root Root, entry events.Subject) (Location, error)
 
-	// EntryFiles yields the files of a unit, in the order of their paths, with the unit at the
-	// path that it has: one of its Place.
+	// EntryFiles yields the files of an entry, in the order of their paths. at is the entry's path, one of the paths
+	// of its Location.
 	EntryFiles(ctx context.Context, src Source, root Root, entry events.Subject, at string) iter.Seq2[File, error]
 
-	// EntryAt returns the unit that a path is one of, or would be if there were a file, and false
-	// if the layout has none there. Where what is in the file decides which unit it is, it is
-	// the document that would keep the file, the same for all files that belong together, until
-	// the file was brought in.
+	// EntryAt returns the entry that a path belongs to, whether or not the file exists. It returns false if the layout
+	// has no entry there. If the content of a file decides its entry, EntryAt returns the document that would keep the
+	// file, the same for all files that belong together, until the file is imported.
 	EntryAt(ctx context.Context, src Source, root Root, path string) (events.Subject, bool, error)
 
-	// Removal returns the parts of the append by which a unit is removed whose files are all
-	// gone; none if it stays, and its files are written again.
+	// Removal returns the parts of the append that removes an entry whose files were all deleted. If the entry stays,
+	// it returns none, and the files are written again.
 	Removal(ctx context.Context, src Source, entry events.Subject) ([]log.Part, error)
 }
 
-// Root is a folder that sessions and documents come from, or that shows them.
+// Root is a folder from which sessions and documents are imported, or that shows them.
 type Root struct {
-	Name   string // under which it is exported
-	Marker string // of its place
+	Name   string // name under which it is exported
+	Marker string // identifies the folder by its real path
 }
 
-// Grower is a Layout that can tell of some changes what they add to the ends of files, so that a line
-// of a long log costs what the line costs.
+// Grower is a Layout that can compute for some changes which bytes they add to the ends of files. So a new line of a
+// long log costs only that line.
 type Grower interface {
 	Layout
 
-	// Growth finds out what the files of a unit have behind what they had as of an offset, with the
-	// unit at the path that it had and has. All that is new since are records of the unit's own
-	// subject, and of the others that are named. It is false if more may have changed than what it
-	// finds: the unit's place, a file that went, anything before a file's end.
+	// Growth returns the bytes that the files of an entry gained after the offset since. at is the entry's path, then
+	// and now. Only records of the entry's own subject and of others are new since then. Growth returns false if more
+	// may have changed: the entry's path, a removed file, or bytes before the end of a file.
 	//
-	// known is what it found the last time of the unit, if that was as of the offset; else nil.
+	// known is Growth.Known of the previous call for the entry, if that was as of since; else nil.
 	Growth(ctx context.Context, src Source, root Root, entry events.Subject, at string, since events.Offset, others []events.Subject, known any) (Growth, bool, error)
 }
 
-// Sharer is a Layout with units of which records of other subjects change files too.
+// Sharer is a Layout with entries whose files also depend on other subjects.
 type Sharer interface {
 	Layout
 
-	// Others returns the subjects, beside a unit's own, whose records change a file of the unit.
+	// Others returns the other subjects whose records change a file of the entry.
 	Others(entry events.Subject, path string) []events.Subject
 }
 
-// Growth is what files of a unit have more than they had. A file that it does not name is as it was.
+// Growth lists the bytes that files of an entry gained. Other files are unchanged.
 type Growth struct {
 	Added []Addition
-	Known any // what need not be found out again, small; nil: nothing
+	Known any // small result for the next call of Growth; nil: none
 }
 
-// Addition is what a file has more than it had.
+// Addition is the bytes that one file gained.
 type Addition struct {
 	Path string // as File has it
 	Data []byte
-	New  bool        // it is all of a file that was not there, or was another one
-	Mode fs.FileMode // of that
+	New  bool        // Data is the whole file, which is new or replaced
+	Mode fs.FileMode // of a new file
 }
 
-// LeftOutError reports that a layout has no files for a session that is there. It matches
-// projector.ErrNotFound.
+// LeftOutError reports that a layout has no files for an existing session. It matches projector.ErrNotFound.
 type LeftOutError struct {
 	Entry  events.Subject
-	Reason string // the same for every session of its sort
+	Reason string // the same for all such sessions
 }
 
 func (e *LeftOutError) Error() string { return e.Entry.String() + " has no files: " + e.Reason }
@@ -122,84 +116,83 @@ func (e *LeftOutError) Error() string { return e.Entry.String() + " has no files
 // Unwrap returns projector.ErrNotFound.
 func (e *LeftOutError) Unwrap() error { return projector.ErrNotFound }
 
-// Location is where a unit has its files.
+// Location is the path of an entry's files.
 type Location struct {
-	Path   string // of its file, or of the folder that all of its files are in
-	Apart  string // in place of it, where a unit that began earlier has that path, or one that some system takes for the same; "": there is none
-	Folder bool   // it is a folder
+	Path   string // of the file, or of the folder with all files
+	Apart  string // used instead of Path if an older entry has that path, or one that some system treats as equal; "": none
+	Folder bool   // Path is a folder
 
-	// Files are names that no file of another unit has in the folder.
+	// Files lists names in the folder that no other entry may use.
 	Files []string
 }
 
-// Selector is a Layout of which a tree may have a part.
+// Selector is a Layout that a tree can show in part.
 type Selector interface {
-	// Select returns it with files for some kinds alone, none: for all, and for what is of a
-	// layer, "": for what is usual in a folder that others see. What a store has no such files
-	// for is an *events.InvalidError of kinds or layer.
+	// Select returns the layout restricted to some kinds of documents, and to a layer. No kinds means all kinds; layer
+	// "" means the usual content of a shared folder. If the store has no such files, the error is an
+	// *events.InvalidError of kinds or layer.
 	Select(kinds []string, layer string) (Layout, error)
 }
 
-// Chooser is a Renderer whose live sessions, those that no import brought, are not
-// the conversations.
+// Chooser is a Renderer that selects live sessions, which were not imported, by kind. A layout without it exports
+// conversations.
 type Chooser interface {
 	// Exports reports whether live sessions of a kind have files in the layout.
 	Exports(kind string) bool
 }
 
-// Picker is a Renderer that has files for some sessions of a kind and not for others. It
-// is asked instead of a Chooser.
+// Picker is a Renderer that selects sessions one by one. Export asks it instead of a Chooser.
 type Picker interface {
 	// Picks reports whether a session has files.
 	Picks(ctx context.Context, s *projector.Session) (bool, error)
 }
 
-// Planner is a Renderer whose names of files depend on what else is there.
+// Planner is a Renderer whose file names depend on the other sessions and documents.
 type Planner interface {
-	// Planned returns it with the names that the files of a store have now.
+	// Planned returns the renderer with the current file names of a store.
 	Planned(ctx context.Context, src Source) (Renderer, error)
 }
 
-// Rooted is a Renderer that has one root in a namespace, whatever was imported from where,
-// and in it files that are no session's.
+// Rooted is a Renderer with one root for each namespace, for all imports. The root also has files outside of
+// sessions.
 type Rooted interface {
-	// Root is the name of the root.
+	// Root returns the name of the root.
 	Root() string
-	// HasFiles reports whether there are files, also if there is no session.
+	// HasFiles reports whether the root has files, with or without sessions.
 	HasFiles(ctx context.Context, src Source) (bool, error)
 }
 
-// File is a file of a state. Its content is made when it is written.
+// File is a file of a state. Write produces its content.
 type File struct {
 	Path  string // relative to the root, with slashes
 	Mode  fs.FileMode
 	Way   Way // how its bytes are kept
 	Write func(w io.Writer) error
-	Note  string // why it is not what was imported; "": it is, or it was not imported
+	Note  string // why it differs from the imported file; "": it does not, or it was not imported
 
-	// Problem says what it lacks of what was imported, such as secrets for which there is no
-	// key. It is written, and reported as a problem. "": nothing.
+	// Problem describes content of the import that the file lacks, such as secrets without a key. The file is written,
+	// and the problem reported. "": none.
 	Problem string
 }
 
 // ImportOptions of an import. The zero value works.
 type ImportOptions struct {
-	DryRun bool     // everything but appending: the report says what would be added
-	Merge  bool     // take the folder's content also where a session came from elsewhere or moved on
-	Only   []string // ids of the sessions to import; default: all, and the files beside them
-	Part   bool     // what is not there is not gone: it is a part of a folder. A session that was archived is brought back
+	DryRun bool     // append nothing; the report says what would be added
+	Merge  bool     // import the content also if the session came from elsewhere or was changed since
+	Only   []string // ids of the sessions to import; default: all, with the files outside of sessions
+	Part   bool     // the folder is a part: missing files are not deleted, and archived sessions are brought back
 
-	// NoSecrets leaves out the values of secrets where a layout knows what is one; each is
-	// reported as a problem. Default: they are sealed, and what has some is refused without a key.
+	// NoSecrets omits the values of secrets that the layout recognises, and reports each as a problem. By default they
+	// are sealed; without a key a file with secrets is refused.
 	NoSecrets bool
 
 	Progress func(Progress) // called often, one call at a time
 }
 
-// ErrUnknownLayout says that a path holds none of the layouts asked for.
+// ErrUnknownLayout reports that a path has none of the known layouts.
 var ErrUnknownLayout = errors.New("no known layout")
 
-// Sniff finds the layout of a path among several.
+// Sniff returns the layout of a path.
 func Sniff(path string, layouts ...Layout) (Layout, error) {
 	for _, l := range layouts {
 		if l.Sniff(path) {

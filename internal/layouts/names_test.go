@@ -30,8 +30,8 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// T-30: whatever the id, its name is one element of a path, no longer than 200
-// bytes, no other id's, and says the id unless it was shortened.
+// T-30: the name of any id is one element of a path of at most 200 bytes. Different ids have different names. The id
+// can be parsed from the name unless it was shortened.
 func TestFileNameLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := rapid.OneOf(rapid.String(), rapid.StringMatching(`[=~./\\:A-F0-9 ]{0,40}`), rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 512), func(b []byte) string { return string(b) }))

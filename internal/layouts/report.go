@@ -5,15 +5,14 @@ import (
 	"fmt"
 )
 
-// Problem is a piece of the input that could not go in as it should, or of the
-// state that could not come out.
+// Problem is a piece of the input that could not be imported correctly, or of the state that could not be exported.
 type Problem struct {
-	File   string `json:"file"`           // relative to the root; of a session that was refused, its folder
+	File   string `json:"file"`           // relative to the root; for a refused session, its folder
 	Line   int    `json:"line,omitempty"` // from 1; 0: the whole file
 	Reason string `json:"reason"`
 }
 
-// String returns file:line: reason, as far as the problem is about a file.
+// String returns file:line: reason, without the parts that are missing.
 func (p Problem) String() string {
 	if p.File == "" {
 		return p.Reason
@@ -24,12 +23,12 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Reason)
 }
 
-// Way says how the bytes of a file are kept.
+// Way is the way in which the bytes of a file are kept.
 type Way uint8
 
 const (
 	Exact   Way = iota // rendered from the state
-	Derived            // rendered from other parts of the state, stored nowhere
+	Derived            // computed from other parts of the state, not stored
 	Whole              // as a document
 )
 
@@ -55,27 +54,27 @@ func (f *Files) Add(w Way) {
 // Total is the number of files.
 func (f Files) Total() int { return f.Exact + f.Derived + f.Whole }
 
-// Report says what an import or an export did, or would do.
+// Report is the result of an import, an export or a dry run.
 type Report struct {
 	Root      string   `json:"root,omitempty"` // name under which the folder is, or will be, exported
-	Dir       string   `json:"-"`              // by an import: the folder that the files are named relative to, absolute; "": that of the file
-	Sessions  int      `json:"sessions"`       // looked at
-	Added     int      `json:"added"`          // of them: new in the store
-	Changed   int      `json:"changed"`        // of them: events were added
+	Dir       string   `json:"-"`              // import: absolute path of the folder that files are relative to; "": the folder of the file
+	Sessions  int      `json:"sessions"`       // number examined
+	Added     int      `json:"added"`          // of these: new in the store
+	Changed   int      `json:"changed"`        // of these: with new events
 	Unchanged int      `json:"unchanged"`
-	Refused   []string `json:"refused,omitempty"` // ids of sessions that were left alone, or not exported; Problems say why
+	Refused   []string `json:"refused,omitempty"` // ids of sessions that were not changed or not exported, for the reasons in Problems
 	Events    int      `json:"events"`            // added to the log
 	Files     Files    `json:"files"`
 	Bytes     int64    `json:"bytes"`
 
 	Written int `json:"written"` // by an export: files written
-	Kept    int `json:"kept"`    // by an export: files that were there already, with these bytes
+	Kept    int `json:"kept"`    // by an export: files that had these bytes already
 
 	Problems []Problem `json:"problems,omitempty"` // a command exits with 3 if there are any
-	Notes    []Problem `json:"notes,omitempty"`    // worth knowing, but as it should be
+	Notes    []Problem `json:"notes,omitempty"`    // remarks that are not problems
 }
 
-// Add sums what was done for several paths. The root is the first one's.
+// Add sums the reports of several paths. Root is that of the first.
 func (r *Report) Add(o Report) {
 	r.Root = cmp.Or(r.Root, o.Root)
 	r.Sessions += o.Sessions
@@ -94,9 +93,9 @@ func (r *Report) Add(o Report) {
 	r.Notes = append(r.Notes, o.Notes...)
 }
 
-// Progress says how far an import or export has got. All but Of only grow.
+// Progress is the progress of an import or export. All members but Of only grow.
 type Progress struct {
 	Sessions, Files, Events int
 	Bytes                   int64
-	Of                      int // sessions there are
+	Of                      int // total number of sessions
 }

@@ -15,23 +15,21 @@ import (
 	"time"
 )
 
-// Storage is a place for files: as little as rendering sessions into a folder,
-// and keeping that folder up to date, needs. Paths have slashes and are relative
-// to the storage; one that could lead out of it is a *PathError. What is not
-// there is fs.ErrNotExist.
+// Storage is a store of files with the operations that an export and a tree need. Paths have slashes and are relative
+// to the storage. A path that could lead out of it is a *PathError. A missing file is fs.ErrNotExist.
 type Storage interface {
 	// List returns the entries of a folder, "" for the storage itself, sorted by name.
 	List(ctx context.Context, path string) ([]FileInfo, error)
 	// Read opens a file.
 	Read(ctx context.Context, path string) (io.ReadCloser, error)
-	// Write puts what content writes in the place of a file, and makes the folders
-	// above it. Readers see the old content or the new, never a part.
+	// Write replaces or creates a file by the output of content, and creates the folders above it. Readers see the old
+	// or the new content, never a part.
 	Write(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) error
-	// Append adds to a file, which need not exist.
+	// Append appends to a file, and creates it if it is missing.
 	Append(ctx context.Context, path string, content []byte) error
-	// Stat describes a file, or a folder where the storage has these apart from the files in them.
+	// Stat describes a file, or a folder if the storage has folders.
 	Stat(ctx context.Context, path string) (FileInfo, error)
-	// Delete removes a file, or a folder that is empty.
+	// Delete removes a file or an empty folder.
 	Delete(ctx context.Context, path string) error
 }
 
@@ -39,69 +37,64 @@ type Storage interface {
 type FileInfo struct {
 	Name    string // last element of its path
 	Dir     bool
-	Size    int64       // -1 of what is neither file nor folder, such as a link
+	Size    int64       // -1 for a link and anything else that is neither file nor folder
 	Mode    fs.FileMode // permission bits
-	ModTime time.Time   // zero where the storage knows none
+	ModTime time.Time   // zero if the storage has no times
 
-	// Version is another one after each change of the content that the storage can tell, so
-	// that what has the same one need not be read to know that it is the same. It is a hint: a
-	// change within the same tick of a clock may not show in it. "": the storage says nothing.
+	// Version changes with each change of the content that the storage notices. If it is equal, the content need not
+	// be read again. It is a hint: a second change within one tick of the clock may not show. "": unknown.
 	Version string
 }
 
-// Swapper is a Storage that takes a file out of its place in the same moment in which another
-// one comes there: what somebody else wrote to it until then is not lost.
+// Swapper is a Storage that replaces a file and keeps the old one in one step. So no concurrent write to the old file
+// is lost.
 type Swapper interface {
 	Storage
-	// Swap puts what content writes in the place of a file, and makes the folders above it. It
-	// returns the path of what was there, in the same folder and with a name that IsTemporary
-	// recognises; "": nothing was there. What takes its place is durable first if the storage
-	// is, and whole. What is there and is no file, such as a folder or a link, stays and is
-	// ErrNotFile.
+	// Swap replaces a file by the output of content, and creates the folders above it. It returns the new path of the
+	// old file, in the same folder and with a name that IsTemporary recognises, or "" if there was none. In a durable
+	// storage the new file is synced before it gets the name. If path is a folder, a link or the like, it stays, and
+	// the error is ErrNotFile.
 	Swap(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error)
-	// Displace takes a file out of its place, and returns the path where it is now. What is no
-	// file stays and is ErrNotFile.
+	// Displace renames a file and returns its new path. If path is not a file, it stays, and the error is ErrNotFile.
 	Displace(ctx context.Context, path string) (displaced string, err error)
-	// Restore puts what was displaced back, unless something else has come there: that is
-	// fs.ErrExist.
+	// Restore renames a displaced file back. If path exists by now, the error is fs.ErrExist.
 	Restore(ctx context.Context, displaced, path string) error
 }
 
-// Syncer is a Storage that keeps what was done to it in memory until it is asked to.
+// Syncer is a Storage that makes changes durable only on request.
 type Syncer interface {
-	// Sync makes the names in folders durable, "" for the storage itself, and those of folders
-	// that were made since.
+	// Sync makes the names in folders durable, "" for the storage itself, and those of folders created since the last
+	// call.
 	Sync(ctx context.Context, folders ...string) error
 }
 
-// Watcher is a Storage that says when something in it changes.
+// Watcher is a Storage that reports changes.
 type Watcher interface {
-	// Watch calls changed with the path of each file or folder that may have changed, until ctx
-	// is done or watching fails; "" says that anything may have. What changes after ready was
-	// called is said, but for files whose names IsTemporary recognises. Of a folder that came or
-	// went as a whole, the files in it need not be said. One call of changed at a time.
+	// Watch calls changed with the path of each file or folder that may have changed, until ctx is done or watching
+	// fails. "" means that anything may have changed. Watch calls ready before it reports changes; later changes are
+	// all reported, except of files whose names IsTemporary recognises. If a folder appears or disappears, its files
+	// need not be reported. Calls of changed do not overlap.
 	Watch(ctx context.Context, ready func(), changed func(path string)) error
 }
 
-// ErrNotFile says that what is in a place is no file, or that there is a link on the way to it. No
-// storage follows links.
+// ErrNotFile reports that a path is not a file, or leads through a link. No storage follows links.
 var ErrNotFile = errors.New("not a file")
 
-// Walker is a Storage that has files and no folders: what is in a folder it knows by looking at
-// all files, and so it lists many at a time. A path can be that of a file and lead to others.
+// Walker is a Storage without folders. It finds the content of a folder by listing all files, so it lists many at
+// once. A path can be a file and also the prefix of other files.
 type Walker interface {
 	// Walk yields the files below a folder, "" for all, with their paths, in any order.
 	Walk(ctx context.Context, folder string) iter.Seq2[Found, error]
 }
 
-// Found is a file that Walk found.
+// Found is a file found by Walk.
 type Found struct {
 	Path string
 	FileInfo
 }
 
-// Walk yields the files below a folder of a storage, "" for all, in any order. Folders are not among
-// them, what is neither file nor folder is.
+// Walk yields the files below a folder of a storage, "" for all, in any order. It omits folders, and includes links
+// and the like.
 func Walk(ctx context.Context, st Storage, folder string) iter.Seq2[Found, error] {
 	if w, ok := st.(Walker); ok {
 		return w.Walk(ctx, folder)
@@ -127,8 +120,8 @@ func walk(ctx context.Context, st Storage, folder string, yield func(Found, erro
 	return true
 }
 
-// ListFound makes the list of a folder of all files that are below it, for storages that know
-// nothing else. That there is none is fs.ErrNotExist, but for the storage itself.
+// ListFound lists a folder from all files below it, for storages without folders. If there are none, the error is
+// fs.ErrNotExist, except for the storage itself.
 func ListFound(folder string, found iter.Seq2[Found, error]) ([]FileInfo, error) {
 	prefix := folder
 	if folder != "" {
@@ -161,7 +154,7 @@ func (e *PathError) Error() string {
 	return fmt.Sprintf("formats: %q is not a path inside the folder", e.Path)
 }
 
-// CheckPath refuses what is not made of plain names, with a *PathError.
+// CheckPath refuses a path with elements that are not plain names, by a *PathError.
 func CheckPath(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if !IsFileName(part) {
@@ -174,8 +167,7 @@ func CheckPath(name string) error {
 	return nil
 }
 
-// The permission bits that are worth keeping: whether others may read, and
-// whether it is a program.
+// The permission bits that are kept: whether others may read, and whether the file is executable.
 const (
 	modeFile           = 0o644
 	modeProgram        = 0o755
@@ -183,11 +175,10 @@ const (
 	modePrivateProgram = 0o700
 )
 
-// ModeOf returns the permission bits by which a file is remembered, 0 for those of
-// an ordinary file. Whether the owner may write is not kept.
+// ModeOf returns the permission bits to record for a file, 0 for an ordinary file. It ignores write permissions.
 func ModeOf(perm fs.FileMode) int64 {
 	if runtime.GOOS == "windows" {
-		return 0 // it has none
+		return 0 // it has no permission bits
 	}
 	private, program := perm&0o077 == 0, perm&0o100 != 0
 	switch {
@@ -201,7 +192,7 @@ func ModeOf(perm fs.FileMode) int64 {
 	return 0
 }
 
-// FileMode returns the permission bits of a remembered mode; 0 is 0644.
+// FileMode returns the permission bits of a recorded mode; 0 is 0644.
 func FileMode(mode int64) fs.FileMode {
 	if mode == 0 {
 		return modeFile

@@ -11,9 +11,9 @@ import (
 
 // Source is the part of a store that an export needs.
 type Source interface {
-	// Namespace is where sessions and documents are.
+	// Namespace returns the namespace of the sessions and documents.
 	Namespace() string
-	// Loader loads them.
+	// Loader returns their loader.
 	Loader() *projector.Loader
 	// Subjects lists the subjects of a kind in the namespace, sorted by id.
 	Subjects(ctx context.Context, kind string) iter.Seq2[log.SubjectInfo, error]
@@ -22,13 +22,11 @@ type Source interface {
 // Target is the part of a store that an import needs.
 type Target interface {
 	Source
-	// Append stores events of one subject, all or none, and keeps data that an
-	// event cannot hold by reference.
+	// Append stores events of one subject, all or none. It stores large data apart, by reference.
 	Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error)
-	// AppendSeries stores events of one subject one after the other, each directly
-	// behind the one before it, and says how many it added. An error, or a crash, may
-	// leave the first ones.
+	// AppendSeries stores events of one subject one after the other, each directly after the one before. added is the
+	// number of stored events. After an error or a crash, the first of them may be stored.
 	AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error)
-	// PutBlob stores content by its hash and returns the dataref that names it.
+	// PutBlob stores content by its hash and returns its dataref.
 	PutBlob(ctx context.Context, content []byte) (string, error)
 }

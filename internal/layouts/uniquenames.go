@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// Names are the paths of a folder of files, so that no two units have one file on any system,
-// nor one a file where another one has a folder. Who shows several units asks for those first
-// whose Place has no other, which keep it, and then for the others in the order of their first
-// records: then each has the same name wherever it is shown. It is not safe for concurrent use.
+// Names assigns paths in a folder so that no two entries share a file on any system, and no file has the path of a
+// folder. Callers first assign the entries without Location.Apart, which always get their path, then the others in
+// the order of their first records. So an entry has the same path in every folder. Names is not safe for concurrent
+// use.
 type Names struct {
-	files map[string]bool   // of files, and of folders that are a unit's
-	dirs  map[string]string // of folders above them -> as it is spelled; "": in several ways
+	files map[string]bool   // files, and folders of entries
+	dirs  map[string]string // folders above them, by folded name -> as spelled; "": in several spellings
 }
 
-// Take has a path be that of a file.
+// Take reserves the path of a file.
 func (n *Names) Take(path string) { n.take(path) }
 
-// Place gives a unit a path: where it has its files, or where that is taken the place apart.
+// Assign returns the path for an entry: its Path, or Apart if that is taken.
 func (n *Names) Assign(l Location) string {
 	name := l.Path
 	if l.Apart != "" && !n.isFree(l) {
@@ -40,13 +40,12 @@ func (n *Names) take(name string) {
 		if have, ok := n.dirs[FoldedName(d)]; !ok {
 			n.dirs[FoldedName(d)] = d
 		} else if have != d {
-			n.dirs[FoldedName(d)] = "" // whatever comes, it is not as all of them are
+			n.dirs[FoldedName(d)] = "" // no later spelling equals all of them
 		}
 	}
 }
 
-// isFree reports whether no other unit has a place. A folder may hold files that are units of
-// their own.
+// isFree reports whether no other entry uses a location. A folder may contain files that are entries of their own.
 func (n *Names) isFree(l Location) bool {
 	have, dir := n.dirs[FoldedName(l.Path)]
 	if n.files[FoldedName(l.Path)] || dir && !(l.Folder && have == l.Path) {
@@ -65,11 +64,11 @@ func (n *Names) isFree(l Location) bool {
 	return true
 }
 
-// FoldedName is what a path is on a system that tells names apart by neither case nor Unicode
-// form. It is coarse: what is taken for equal without being it only has another name.
+// FoldedName returns the form of a path that is equal for names that some system treats as equal, by case or Unicode
+// form. It is coarse: if it equates different names, one of them only gets another path.
 func FoldedName(name string) string {
 	b := make([]byte, 0, len(name))
-	base := false // the last one stands there
+	base := false // the last rune was kept
 	for _, r := range name {
 		plain, ok := r, r < utf8.RuneSelf
 		if !ok {
@@ -79,12 +78,12 @@ func FoldedName(name string) string {
 		case ok:
 			b = append(b, byte(unicode.ToLower(plain)))
 		case base && unicode.Is(unicode.M, r):
-			b = b[:len(b)-1] // with what it is a mark of it may be one character
+			b = b[:len(b)-1] // base and mark may be one composed character
 		}
 		base = ok
 	}
 	return string(b)
 }
 
-// asASCII are the characters that Unicode takes for one of ASCII.
+// asASCII maps the characters that Unicode treats as equal to an ASCII character.
 var asASCII = map[rune]rune{'\u037e': ';', '\u1fef': '`', '\u212a': 'k'}

@@ -9,9 +9,8 @@ import (
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
-// BenchmarkHistorySave saves a conversation of a thousand messages that grew by
-// one, again and again; written is what a save stores, as a multiple of the
-// message.
+// BenchmarkHistorySave saves a conversation of a thousand messages each time with one more. The metric written is the
+// stored size of a save as a multiple of the message's size.
 func BenchmarkHistorySave(b *testing.B) {
 	for _, backend := range []string{"memory", "local"} {
 		b.Run(backend, func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 // [ImageBlock], [DocumentBlock], [ToolCallBlock], [ReasoningBlock] and
 // [RedactedReasoningBlock].
 type Block interface {
-	// tagged returns the name of the block's kind and the value that is written.
+	// tagged returns the name of the block's kind and the value to write.
 	tagged() (string, any)
 }
 
@@ -29,17 +29,17 @@ type AssistantBlock interface {
 	ofAssistant()
 }
 
-// CacheControl is a hint for the model's provider up to where a prompt shall be
-// cached, such as "ephemeral". It is for the program alone: it is never written.
+// CacheControl is a hint for the model's provider, such as "ephemeral", about the end of the cached prompt. It stays
+// in memory: it is never written.
 type CacheControl string
 
-// TextBlock is what somebody said.
+// TextBlock is a text of the user or the assistant.
 type TextBlock struct {
 	Text         string       `json:"text"`
 	CacheControl CacheControl `json:"-"`
 }
 
-// ToolResultBlock is what a tool answered to a call.
+// ToolResultBlock is a tool's answer to a call.
 type ToolResultBlock struct {
 	CallID       string            `json:"call_id"`
 	Content      ToolResultContent `json:"content"`
@@ -58,26 +58,25 @@ type DocumentBlock struct {
 	CacheControl CacheControl `json:"-"`
 }
 
-// ToolCallBlock asks for a tool to be called.
+// ToolCallBlock is a call of a tool.
 type ToolCallBlock struct {
 	ID   string          `json:"id"`
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"` // any JSON, kept as it is; nil is written as null
 }
 
-// ReasoningBlock is what the model thought.
+// ReasoningBlock is the model's reasoning.
 type ReasoningBlock struct {
 	Text      string  `json:"text"`
-	Signature *string `json:"signature"` // null if there is none
+	Signature *string `json:"signature"` // null if missing
 }
 
-// RedactedReasoningBlock is what the model thought in a form that only its
-// provider can read.
+// RedactedReasoningBlock is the model's reasoning in a form that only its provider can read.
 type RedactedReasoningBlock struct {
 	Data string `json:"data"`
 }
 
-// ToolResultContent is what a tool answered.
+// ToolResultContent is the content of a tool's answer.
 type ToolResultContent struct {
 	Blocks  []ToolResultPart `json:"blocks"`
 	IsError bool             `json:"is_error,omitempty"`
@@ -90,8 +89,7 @@ type ToolResultPart struct {
 	Image *MediaSource
 }
 
-// MediaSource says where the bytes of a picture or document are. Which fields
-// count depends on Type.
+// MediaSource locates the bytes of a picture or document. Type decides which fields count.
 type MediaSource struct {
 	Type      MediaSourceType
 	MediaType string // base64
@@ -100,7 +98,7 @@ type MediaSource struct {
 	ID        string // file_id
 }
 
-// MediaSourceType says where a source has its bytes.
+// MediaSourceType is the kind of a source.
 type MediaSourceType string
 
 // Types of sources.
@@ -140,18 +138,18 @@ func (ToolCallBlock) ofAssistant()          {}
 func (ReasoningBlock) ofAssistant()         {}
 func (RedactedReasoningBlock) ofAssistant() {}
 
-// blockKinds read the blocks of a message, by the names of their kinds.
+// blockKinds has the readers of blocks by the names of their kinds.
 var blockKinds = map[string]func(events.Raw) Block{
 	"Text":              blockOf[TextBlock],
 	"ToolResult":        blockOf[ToolResultBlock],
 	"Image":             blockOf[ImageBlock],
 	"Document":          blockOf[DocumentBlock],
-	"ToolCall":          func(raw events.Raw) Block { return blockOf[ToolCallBlock](slices.Clone(raw)) }, // nobody may alter raw
+	"ToolCall":          func(raw events.Raw) Block { return blockOf[ToolCallBlock](slices.Clone(raw)) }, // raw must not change
 	"Reasoning":         blockOf[ReasoningBlock],
 	"RedactedReasoning": blockOf[RedactedReasoningBlock],
 }
 
-// blockOf reads a block whose shape is known.
+// blockOf reads a block of a known shape.
 func blockOf[B Block](raw events.Raw) Block { return decoded[B](raw) }
 
 func decoded[B any](raw events.Raw) B {

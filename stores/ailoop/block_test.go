@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
-// Every kind of block is read as what was written.
+// Every kind of block is read as it was written.
 func TestBlocks(t *testing.T) {
 	source := ailoop.MediaSource{Type: ailoop.SourceURL, URL: "https://x/y"}
 	content := ailoop.ToolResultContent{Blocks: []ailoop.ToolResultPart{{Text: "t"}, {Image: &source}}}

@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
-// A chat loop that persists with a HistoryStore: it is stopped after the first
-// question, started again, and goes on where it was.
+// A chat loop keeps its history in a HistoryStore. It stops after the first question, starts again, and continues the
+// conversation.
 func ExampleHistoryStore() {
 	dir, err := os.MkdirTemp("", "tally-example-")
 	if err != nil {
@@ -39,8 +39,8 @@ func session(ctx context.Context, dir, question string) error {
 	return ask(ctx, ailoop.Of(st, "support-42"), question) // or a File, or an InMemory
 }
 
-// ask is one turn of the loop. What was said before comes out of the store, and
-// what is said now is in it before the answer is shown.
+// ask is one turn of the loop. It loads the conversation so far, and saves the new messages before it shows the
+// answer.
 func ask(ctx context.Context, history ailoop.HistoryStore, question string) error {
 	chat, _, err := history.Load(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func ask(ctx context.Context, history ailoop.HistoryStore, question string) erro
 	fmt.Println(chat.Len(), "messages before")
 
 	chat = chat.Append(ailoop.UserMessage(question))
-	if err := history.Save(ctx, chat); err != nil { // stores one message, whatever came before
+	if err := history.Save(ctx, chat); err != nil { // stores one message, however long the history is
 		return err
 	}
 	answer := ailoop.AssistantMessage(model(chat))
@@ -60,7 +60,7 @@ func ask(ctx context.Context, history ailoop.HistoryStore, question string) erro
 	return nil
 }
 
-// model stands for the call of a model with all that was said.
+// model is a stand-in for a call of a model with the conversation.
 func model(chat ailoop.Snapshot) string {
 	return "You said: " + chat.Message(chat.Len()-1).Text()
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
-// A save whose outcome is not known is repeated until it is: then it is stored,
-// and stored once.
+// If the outcome of a save is unknown, the save is repeated until it is known. The snapshot is stored once.
 func TestHistorySaveRepeated(t *testing.T) {
 	for seed := range uint64(20) {
 		st := storetest.Faulty(t, logtest.Sometimes(seed, 3, logtest.Dropped, logtest.AckLost, logtest.Twice, logtest.Late))
@@ -51,8 +50,7 @@ func TestHistorySaveRepeated(t *testing.T) {
 	}
 }
 
-// A save that was stored without anybody hearing of it stands in the way of
-// another one, until it was loaded.
+// If a save was stored without an answer, another save is a conflict until the history is loaded.
 func TestHistorySaveUnheard(t *testing.T) {
 	backend := &hangingUp{Backend: memlog.New(memlog.Config{})}
 	st, err := tally.Open(t.Context(), logtest.OpenOn(t, backend, log.Config{}), tally.Config{})
@@ -74,7 +72,7 @@ func TestHistorySaveUnheard(t *testing.T) {
 	mustSave(t, h, talk("a", "b", "c"))
 }
 
-// hangingUp stores what is published, and then hangs up.
+// hangingUp stores a published event, and then closes the connection.
 type hangingUp struct {
 	log.Backend
 	hangUp func()
@@ -89,9 +87,8 @@ func (b *hangingUp) Publish(ctx context.Context, p log.Publication) (log.Receipt
 	return receipt, err
 }
 
-// A save that was stored unheard and taken back by a rewind is not in effect, though the
-// log says of its repetition that it has it already: that is a conflict, and nothing is
-// saved that nobody sees.
+// A save was stored without an answer and then rewound, so it is not in effect. The log reports its repetition as a
+// duplicate. That is a conflict: a snapshot that no reader sees is not reported as saved.
 func TestHistorySaveUnheardAndRewound(t *testing.T) {
 	backend := &hangingUp{Backend: memlog.New(memlog.Config{})}
 	st, err := tally.Open(t.Context(), logtest.OpenOn(t, backend, log.Config{}), tally.Config{})
@@ -123,7 +120,7 @@ func TestHistorySaveUnheardAndRewound(t *testing.T) {
 		t.Errorf("a save that was taken back is saved: %v", err)
 	}
 	wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), talk("a"))
-	wantSnapshot(t, mustLoad(t, h), talk("a")) // which resolves the conflict
+	wantSnapshot(t, mustLoad(t, h), talk("a")) // resolves the conflict
 	mustSave(t, h, talk("a", "b"))
 	wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), talk("a", "b"))
 }

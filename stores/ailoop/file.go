@@ -11,29 +11,26 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
-// File keeps a history in one JSON file, in the form of the original's files:
-// version, messages and pinned, indented by two spaces, no newline at the end.
+// File keeps a history in one JSON file, in the format of the original's files: version, messages and pinned,
+// indented by two spaces, without a final newline.
 //
-// A save replaces the file as a whole, so that a crash leaves the old snapshot or
-// the new, and returns when the new one is on disk. It is safe for concurrent
-// use; two stores on one file overwrite each other's snapshots, see
-// [HistoryStore].
+// A save replaces the whole file and returns when the new one is on disk. A crash leaves the old snapshot or the new.
+// File is safe for concurrent use. Two stores on one file overwrite each other's snapshots, see [HistoryStore].
 type File struct {
 	path string
 }
 
-// NewFile makes a store of a file, which need not exist; its folder must by the first
-// Save. Nothing is read or written yet.
+// NewFile returns a store on a file, which need not exist. Its folder must exist at the first Save. NewFile reads and
+// writes nothing.
 func NewFile(path string) *File {
 	return &File{path}
 }
 
-// Path is the file's path as it was given.
+// Path returns the file's path as it was passed to NewFile.
 func (st *File) Path() string { return st.path }
 
-// Save implements HistoryStore. An error is a *FileError; what was
-// there before is there still. A file that cannot be written to is not replaced
-// either; a new one can be read by its owner alone.
+// Save implements HistoryStore. An error is a *FileError; the previous content stays. Save does not replace a file
+// without write permission. Only its owner can read a new file.
 func (st *File) Save(ctx context.Context, s Snapshot) error {
 	if err := ctx.Err(); err != nil {
 		return st.failed(FileIO, err)
@@ -45,8 +42,7 @@ func (st *File) Save(ctx context.Context, s Snapshot) error {
 	return st.failed(FileIO, err)
 }
 
-// target returns the file behind a symbolic link, and the permission bits that it
-// has or shall have.
+// target returns the file behind a symbolic link, and its permission bits, or those for a new file.
 func (st *File) target() (string, fs.FileMode, error) {
 	path, err := filepath.EvalSymlinks(st.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +51,7 @@ func (st *File) target() (string, fs.FileMode, error) {
 	if err != nil {
 		return "", 0, err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0) // replacing it would not ask for the permission to write
+	f, err := os.OpenFile(path, os.O_WRONLY, 0) // a rename would not check the permission to write
 	if err != nil {
 		return "", 0, err
 	}
@@ -63,9 +59,8 @@ func (st *File) target() (string, fs.FileMode, error) {
 	return path, info.Mode().Perm(), errors.Join(err, f.Close())
 }
 
-// Load implements HistoryStore. A file that does not exist, or whose folder does
-// not, is a history that was never saved. A file that is empty, cut off, or of
-// another version is an error: every error is a *FileError.
+// Load implements HistoryStore. If the file or its folder does not exist, the history was never saved. An empty or
+// truncated file, or another version, is an error. Every error is a *FileError.
 func (st *File) Load(ctx context.Context) (s Snapshot, found bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return s, false, st.failed(FileIO, err)
@@ -91,18 +86,17 @@ func (st *File) failed(kind FileErrorKind, err error) error {
 	return &FileError{Kind: kind, Path: st.path, Err: err}
 }
 
-// FileErrorKind says at what a File failed.
+// FileErrorKind is the step at which a File failed.
 type FileErrorKind int
 
-// What can fail.
+// The steps that can fail.
 const (
 	FileIO   FileErrorKind = iota // reading or writing the file
-	FileJSON                      // making sense of what it holds
+	FileJSON                      // parsing its content
 )
 
-// FileError is the error of a File. It wraps its cause: of kind FileIO what the file
-// system said, so that errors.Is finds fs.ErrPermission and fs.ErrNotExist; of kind
-// FileJSON a *SnapshotDecodeError.
+// FileError is the error of a File. It wraps its cause. For kind FileIO, that is the error of the file system, so
+// that errors.Is finds fs.ErrPermission and fs.ErrNotExist. For kind FileJSON, it is a *SnapshotDecodeError.
 type FileError struct {
 	Kind FileErrorKind
 	Path string // of the file

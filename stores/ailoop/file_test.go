@@ -59,7 +59,7 @@ const prettySnapshot = `{
   ]
 }`
 
-// wantFileError wants an error of a kind with the text that the original has.
+// wantFileError checks the kind of an error, and that its text is the original's.
 func wantFileError(t testing.TB, err error, kind ailoop.FileErrorKind) *ailoop.FileError {
 	t.Helper()
 	e, ok := errors.AsType[*ailoop.FileError](err)
@@ -73,7 +73,7 @@ func wantFileError(t testing.TB, err error, kind ailoop.FileErrorKind) *ailoop.F
 	return e
 }
 
-// fileWith makes a store of a file with a content.
+// fileWith returns a store on a file with this content.
 func fileWith(t testing.TB, content string) *ailoop.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "chat.json")
@@ -169,8 +169,7 @@ func TestHistoryFile(t *testing.T) {
 	})
 }
 
-// A save that cannot be made is an error and leaves the file as it is. What the
-// superuser may do is not asked of the file system.
+// A failed save returns an error and leaves the file as it is. The test skips cases that the superuser may do.
 func testFailedSave(t *testing.T) {
 	st := fileWith(t, prettySnapshot)
 	if err := os.Chmod(st.Path(), 0o400); err != nil {
@@ -195,7 +194,7 @@ func testFailedSave(t *testing.T) {
 	}
 }
 
-// A save goes through a symbolic link and keeps the permissions that are there.
+// A save follows a symbolic link and keeps the permissions of the file.
 func TestHistoryFileLink(t *testing.T) {
 	st := fileWith(t, prettySnapshot)
 	link := filepath.Join(t.TempDir(), "link.json")
@@ -304,8 +303,7 @@ func TestHistorySnapshot(t *testing.T) {
 	})
 }
 
-// When Save returns, the snapshot is on disk: the new file was synced before it took the
-// name, and the folder after.
+// When Save returns, the snapshot is on disk: the new file was synced before its rename, and the folder after it.
 func TestFileSyncs(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "h.json")

@@ -13,18 +13,18 @@ import (
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
-// histories is what the original offers and tally does better, seen alike: stores
-// for conversations, how much saving wrote, and what was saved before.
+// histories is the common interface of the original and tally for the points in which tally is better: stores of
+// conversations, the bytes written by a save, and earlier snapshots.
 type histories interface {
-	open(id string) ailoop.HistoryStore // anew, as another program would
+	open(id string) ailoop.HistoryStore // opens it again, as another program does
 	written(ctx context.Context) (int, error)
-	earlier(ctx context.Context, id string, n int) (ailoop.Snapshot, error) // the n-th that was saved
+	earlier(ctx context.Context, id string, n int) (ailoop.Snapshot, error) // the n-th saved snapshot
 }
 
-// logHistories are tally's.
+// logHistories implements histories by tally.
 type logHistories struct {
 	st     *tally.Store
-	prefix string // of ids, so that tests do not meet
+	prefix string // of ids, so that tests do not share histories
 }
 
 func (l *logHistories) open(id string) ailoop.HistoryStore { return ailoop.Of(l.st, l.prefix+id) }
@@ -52,8 +52,8 @@ func (l *logHistories) earlier(ctx context.Context, id string, n int) (ailoop.Sn
 	return s, err
 }
 
-// originalHistories behave as the original does: one slot, every save overwrites
-// it with the whole snapshot, whoever made it.
+// originalHistories behaves as the original: every save overwrites the one stored snapshot, whichever program made
+// it.
 type originalHistories struct {
 	memory ailoop.InMemory
 	bytes  int
@@ -80,7 +80,7 @@ func (o originalStore) Load(ctx context.Context) (ailoop.Snapshot, bool, error) 
 	return o.memory.Load(ctx)
 }
 
-// historyFixes are the lines in which tally is to be better than the original.
+// historyFixes has the checks in which tally has to be better than the original.
 var historyFixes = map[string]func(context.Context, histories) error{
 	"H-09 a snapshot that extends stores only what is new": extendingIsCheap,
 	"H-10 pins are a small change":                         pinningIsCheap,
@@ -89,7 +89,7 @@ var historyFixes = map[string]func(context.Context, histories) error{
 	"H-13 many conversations in one store":                 conversationsAreIsolated,
 }
 
-// The checks see a difference: the original's behaviour passes none of them.
+// The checks detect a difference: the original's behaviour passes none of them.
 func TestHistoryOriginalIsWorse(t *testing.T) {
 	for id, check := range historyFixes {
 		t.Run(id, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestHistoryOriginalIsWorse(t *testing.T) {
 	}
 }
 
-// longTalk is a snapshot of n messages of a hundred bytes or so.
+// longTalk returns a snapshot of n messages of about a hundred bytes.
 func longTalk(n int) ailoop.Snapshot {
 	texts := make([]string, n)
 	for i := range texts {
@@ -111,7 +111,7 @@ func longTalk(n int) ailoop.Snapshot {
 	return talk(texts...)
 }
 
-// saveCost says how many bytes a save wrote.
+// saveCost returns how many bytes a save wrote.
 func saveCost(ctx context.Context, hs histories, st ailoop.HistoryStore, s ailoop.Snapshot) (int, error) {
 	before, err := hs.written(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func extendingIsCheap(ctx context.Context, hs histories) error {
 	if err != nil {
 		return err
 	}
-	replaced := longTalk(100).Append(ailoop.UserMessage("instead")) // anything else: a replacement, without what stays
+	replaced := longTalk(100).Append(ailoop.UserMessage("instead")) // any other change is a replacement without the kept messages
 	if n, err = saveCost(ctx, hs, st, replaced); err == nil && n > 500 {
 		err = fmt.Errorf("a replacement by a hundred messages that were there and one that was not cost %d", n)
 	}

@@ -13,64 +13,58 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
-// idPrefix stands before the ids of histories, which share one name space
-// with all sessions.
+// idPrefix precedes the ids of histories, which share one name space with all sessions.
 const idPrefix = "history/"
 
-// History keeps a conversation's history in the log, as the session
-// history/<id>. Nothing that was ever saved is lost: [History.Revisions] lists
-// what was, [History.LoadAt] reads it.
+// History keeps a conversation's history in the log, as the session history/<id>. No saved snapshot is ever lost:
+// [History.Revisions] lists the earlier ones, [History.LoadAt] reads them.
 //
-// A save appends what is new and nothing else: the messages after those that
-// were there, or only the pins that changed; a snapshot that does not begin like
-// the one before is a replacement that repeats none of the messages that stay.
-// An equal snapshot appends no event.
+// A save appends only the changes: new messages at the end, or only changed pins. If the snapshot changes earlier
+// messages, the save is a replacement that repeats none of the kept messages. An equal snapshot appends no event.
 //
-// A handle is one writer. It remembers what it loaded or saved last, and a save
-// is made on the condition that nobody else changed the conversation since: if
-// somebody did, nothing is written and the error matches log.ErrConflict. Load
-// again, and decide again. A handle that has loaded nothing writes a new history,
-// or adds to one that the snapshot begins with; Overwrite asks for no condition. A save
-// whose outcome is not known (log.ErrUnknown) can be repeated.
+// A handle is one writer. It remembers the snapshot that it loaded or saved last. A save has the condition that no
+// other writer changed the conversation since. If one did, Save writes nothing and returns an error that matches
+// log.ErrConflict: load again, and decide again. A handle that has loaded nothing can create a history, or add to one
+// with which the snapshot begins. Overwrite has no condition. If the outcome of a save is unknown (log.ErrUnknown),
+// the save can be repeated.
 //
-// A handle does no I/O until a method is called, and is safe for concurrent use:
-// its saves happen one after the other. Handles of different ids have nothing to
-// do with each other.
+// A handle does no I/O until a method is called, and is safe for concurrent use: its saves happen one after the
+// other. Handles of different ids are independent.
 type History struct {
 	st  *tally.Store
 	sub events.Subject
 	id  string
 
-	mu     sync.Mutex // guards what follows; held during a save
+	mu     sync.Mutex // guards the fields below; held during a save
 	base   *state     // nil: neither loaded nor saved
-	unsure bool       // it is not known whether the last save was stored
+	unsure bool       // the outcome of the last save is unknown
 }
 
-// state is what a handle knows of its session.
+// state is the state of a session as the handle knows it.
 type state struct {
-	at      events.Offset // up to which it knows the session; 0: there is none
+	at      events.Offset // offset of that state; 0: the session does not exist
 	created bool          // the session has a session.created
 	found   bool          // a snapshot was saved
 	meta    events.Raw    // of the thread
 	content chat.Snapshot
 }
 
-// Of returns a handle on a history, whether it exists or not.
+// Of returns a handle on a history, which need not exist.
 func Of(st *tally.Store, id string) *History {
 	return &History{st: st, sub: events.Session(st.Namespace(), idPrefix+id), id: id}
 }
 
-// ID is the history's id.
+// ID returns the history's id.
 func (h *History) ID() string { return h.id }
 
-// Subject names the history's session in the log.
+// Subject returns the history's session in the log.
 func (h *History) Subject() events.Subject { return h.sub }
 
-// Session returns the history's session: to rewind it, to fork it.
+// Session returns the history's session, for rewinds and forks.
 func (h *History) Session() *tally.Session { return h.st.Session(idPrefix + h.id) }
 
-// Load implements HistoryStore. A session of another kind is a *tally.KindError, a
-// turn that is not a message a *MessageError.
+// Load implements HistoryStore. If the session has another kind, the error is a *tally.KindError. If a turn is not a
+// message, it is a *MessageError.
 func (h *History) Load(ctx context.Context) (s Snapshot, found bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,10 +76,9 @@ func (h *History) Load(ctx context.Context) (s Snapshot, found bool, err error) 
 	return snapshotOf(now.content), now.found, nil
 }
 
-// LoadAt returns the snapshot as of a position: an offset such as @17 (see
-// Revisions), a time, ~2. It does not change what the next Save is based on. A
-// position that there is not is ErrNotFound; found is false if nothing was saved
-// up to there.
+// LoadAt returns the snapshot at a position: an offset such as @17 (see Revisions), a time, or ~2. It does not change
+// the base of the next Save. If the position does not exist, the error is ErrNotFound. If no snapshot was saved
+// before it, found is false.
 func (h *History) LoadAt(ctx context.Context, position string) (s Snapshot, found bool, err error) {
 	then, err := h.load(ctx, position)
 	if err != nil {
@@ -99,8 +92,8 @@ func (h *History) Save(ctx context.Context, s Snapshot) error {
 	return h.save(ctx, s, nil)
 }
 
-// Compact saves a snapshot that a compaction made of the one before, and records
-// how. What it dropped is not gone: LoadAt reads it.
+// Compact saves the snapshot that a compaction made of the one before, with a report. LoadAt still reads the dropped
+// messages.
 func (h *History) Compact(ctx context.Context, s Snapshot, r CompactionReport) error {
 	if r.Strategy == "" || r.Before < 0 || r.After < 0 {
 		return &events.InvalidError{Field: "compaction", Reason: "want a strategy, and sizes from 0"}
@@ -108,10 +101,10 @@ func (h *History) Compact(ctx context.Context, s Snapshot, r CompactionReport) e
 	return h.save(ctx, s, &r)
 }
 
-// CompactionReport says how a conversation was made smaller.
+// CompactionReport describes how a conversation was made smaller.
 type CompactionReport struct {
 	Strategy string // such as truncate or summarize
-	Before   int64  // size before and after, in the strategy's own unit
+	Before   int64  // size before and after, in a unit of the strategy
 	After    int64
 }
 
@@ -135,20 +128,19 @@ func (h *History) save(ctx context.Context, s Snapshot, compaction *CompactionRe
 	ack, err := h.Session().Append(ctx, expect, payloads...)
 	h.unsure = errors.Is(err, log.ErrUnknown)
 	switch {
-	case again && errors.Is(err, log.ErrConflict): // perhaps with the save before, and that was this one
+	case again && errors.Is(err, log.ErrConflict): // perhaps the save before was stored, and conflicts with its repetition
 		return h.confirm(ctx, to, base.at)
 	case err != nil:
 		return fmt.Errorf("save %s: %w", h.sub.Name(), err)
-	case ack.Duplicate: // stored by the try before, and perhaps not in effect any more
+	case ack.Duplicate: // stored by the attempt before, and perhaps rewound since
 		return h.confirm(ctx, to, base.at)
 	}
 	h.base = base.saved(to, ack.Last)
 	return nil
 }
 
-// Overwrite makes the history hold this snapshot and no other, whatever is there and
-// whoever saved it: a Save without its condition. What it replaces is not gone: LoadAt
-// reads it.
+// Overwrite replaces the whole history by a snapshot, whichever writer saved the current one: it is a Save without a
+// condition. LoadAt still reads the replaced snapshot.
 func (h *History) Overwrite(ctx context.Context, s Snapshot) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,12 +165,12 @@ func (h *History) Overwrite(ctx context.Context, s Snapshot) error {
 	return nil
 }
 
-// saved returns what is known after a snapshot was saved at an offset.
+// saved returns the state after a snapshot was saved at an offset.
 func (k *state) saved(content chat.Snapshot, at events.Offset) *state {
 	return &state{at: at, created: true, found: true, meta: k.meta, content: content}
 }
 
-// confirm holds a snapshot that was stored before against what is there now.
+// confirm compares a snapshot that was stored before with the current one.
 func (h *History) confirm(ctx context.Context, to chat.Snapshot, base events.Offset) error {
 	now, err := h.load(ctx, "")
 	if err != nil {
@@ -191,8 +183,8 @@ func (h *History) confirm(ctx context.Context, to chat.Snapshot, base events.Off
 	return nil
 }
 
-// baseFor returns what the handle knows of the session. If that is nothing, it is
-// what is there, on the condition that the snapshot takes none of it away.
+// baseFor returns the base of a save. If the handle has none, it loads the session, and returns a conflict if the
+// snapshot would remove anything from it.
 func (h *History) baseFor(ctx context.Context, to chat.Snapshot) (*state, error) {
 	if h.base != nil {
 		return h.base, nil
@@ -207,8 +199,7 @@ func (h *History) baseFor(ctx context.Context, to chat.Snapshot) (*state, error)
 	return now, nil
 }
 
-// changes says what a save appends: one event, and a second where the session is new
-// or the members change that are not of this version.
+// changes returns the events of a save: one, and a second if the session is new or its unknown members change.
 func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionReport) []events.Payload {
 	var payloads []events.Payload
 	if !base.created {
@@ -219,7 +210,7 @@ func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionR
 		payloads = append(payloads, compacted(base, to, *compaction))
 	case !change.Nothing():
 		payloads = append(payloads, change.Payload(events.MainThread, base.meta, "save"))
-	case !base.found: // a conversation in which nothing was said
+	case !base.found: // a conversation without messages
 		payloads = append(payloads, chat.Change{Replaced: true}.Payload(events.MainThread, base.meta, "save"))
 	}
 	if !chat.EqualUnknown(base.content.Unknown, to.Unknown) {
@@ -228,7 +219,7 @@ func (h *History) changes(base *state, to chat.Snapshot, compaction *CompactionR
 	return payloads
 }
 
-// compacted is a replacement, also where nothing but its end would change.
+// compacted returns a replacement, even if only the end changes.
 func compacted(base *state, to chat.Snapshot, r CompactionReport) events.Payload {
 	change := chat.Replace(base.content, to)
 	p := change.Payload(events.MainThread, base.meta, "compact").(*events.ThreadReplaced)
@@ -236,7 +227,7 @@ func compacted(base *state, to chat.Snapshot, r CompactionReport) events.Payload
 	return p
 }
 
-// load loads the session as of a position.
+// load loads the session at a position.
 func (h *History) load(ctx context.Context, position string) (*state, error) {
 	s, err := h.Session().Load(ctx, position)
 	if errors.Is(err, tally.ErrNotFound) && position == "" {
@@ -248,7 +239,7 @@ func (h *History) load(ctx context.Context, position string) (*state, error) {
 	return h.stateOf(s)
 }
 
-// stateOf reads the snapshot of a session.
+// stateOf returns the state of a loaded session.
 func (h *History) stateOf(s *projector.Session) (_ *state, err error) {
 	if s.Ledger.Created != 0 {
 		if err := tally.CheckKind(s.Subject, s.Ledger, events.KindHistory); err != nil {

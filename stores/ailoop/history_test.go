@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
-// talk makes a snapshot of texts, user and assistant in turn, nothing pinned.
+// talk returns a snapshot of texts, user and assistant in turn, without pins.
 func talk(texts ...string) ailoop.Snapshot {
 	var s ailoop.Snapshot
 	for i, text := range texts {
@@ -36,7 +36,7 @@ func mustSave(t testing.TB, st ailoop.HistoryStore, s ailoop.Snapshot) {
 	}
 }
 
-// mustLoad loads what must be there.
+// mustLoad loads an existing history.
 func mustLoad(t testing.TB, st ailoop.HistoryStore) ailoop.Snapshot {
 	t.Helper()
 	s, found, err := st.Load(t.Context())
@@ -55,7 +55,7 @@ func wantSnapshot(t testing.TB, got, want ailoop.Snapshot) {
 	}
 }
 
-// historyStores are the three implementations, new and empty.
+// historyStores returns the three implementations, new and empty.
 func historyStores(t *testing.T, st *tally.Store, id string) map[string]ailoop.HistoryStore {
 	return map[string]ailoop.HistoryStore{
 		"log":    ailoop.Of(st, id),
@@ -64,7 +64,7 @@ func historyStores(t *testing.T, st *tally.Store, id string) map[string]ailoop.H
 	}
 }
 
-// What holds for every store, on every backend.
+// Every store passes these tests, on every backend.
 func TestHistoryStores(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		n := 0
@@ -146,12 +146,12 @@ func TestHistoryStores(t *testing.T) {
 	})
 }
 
-// fullError is the error of a store of somebody else.
+// fullError is the error of another implementation.
 type fullError struct{ code int }
 
 func (e *fullError) Error() string { return fmt.Sprintf("full: %d", e.code) }
 
-// limited is a store of somebody else: it takes one snapshot.
+// limited is another implementation of the interface: it accepts one snapshot.
 type limited struct {
 	st  ailoop.HistoryStore
 	err error
@@ -169,7 +169,7 @@ func (l *limited) Load(ctx context.Context) (ailoop.Snapshot, bool, error) {
 	return l.st.Load(ctx)
 }
 
-// remember is a program that knows only the interface.
+// remember is a program that uses only the interface.
 func remember(ctx context.Context, st ailoop.HistoryStore, m ailoop.Message) error {
 	for range 2 {
 		s, _, err := st.Load(ctx)
@@ -183,8 +183,7 @@ func remember(ctx context.Context, st ailoop.HistoryStore, m ailoop.Message) err
 	return nil
 }
 
-// raceStore has eight goroutines save and load; each load sees a snapshot that
-// somebody saved, as a whole.
+// raceStore saves and loads in eight goroutines. Each load returns a complete snapshot that was saved.
 func raceStore(t *testing.T, h ailoop.HistoryStore) {
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -204,7 +203,7 @@ func raceStore(t *testing.T, h ailoop.HistoryStore) {
 	wg.Wait()
 }
 
-// everyBlock is a snapshot with every kind of block.
+// everyBlock returns a snapshot with every kind of block.
 func everyBlock(t testing.TB) ailoop.Snapshot {
 	t.Helper()
 	signature := "sig=="
@@ -226,7 +225,7 @@ func everyBlock(t testing.TB) ailoop.Snapshot {
 	return ailoop.Snapshot{}.Append(user, assistant, ailoop.Message{})
 }
 
-// What a log adds, on every backend.
+// The additional features of a history in the log, on every backend.
 func TestHistoryLog(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		for id, check := range historyFixes {
@@ -309,7 +308,7 @@ func historyRecords(t testing.TB, st *tally.Store, sub events.Subject) []events.
 	return list
 }
 
-// A compaction repeats nothing that stays, and takes nothing away for good.
+// A compaction repeats no kept messages, and the dropped ones can still be read.
 func testCompaction(t *testing.T, st *tally.Store) {
 	h := ailoop.Of(st, "compacted")
 	before := talk("first", "second", "third", "fourth", "fifth").Pin(2, true)
@@ -341,7 +340,7 @@ func testCompaction(t *testing.T, st *tally.Store) {
 	}
 }
 
-// A rewind moves the head under the handle: what it saves next is a conflict.
+// After a rewind by another handle, the next save is a conflict.
 func testHistoryRewind(t *testing.T, st *tally.Store) {
 	h := ailoop.Of(st, "rewound")
 	mustSave(t, h, talk("a"))

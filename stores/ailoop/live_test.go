@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
 
-// The files of histories are live: what is saved is in its file, and what a program that has a
-// File store writes there is saved.
+// The files of histories are live: a saved snapshot is written to its file, and a file that a program with a File
+// store writes is saved.
 func TestLive(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	st, _ := storetest.Live(t, "", ailoopdir.Layout{})

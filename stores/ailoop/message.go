@@ -10,29 +10,26 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
-// Role says who speaks.
+// Role is the speaker of a message.
 type Role string
 
-// Roles of messages. There is no other.
+// Roles of messages. There are no others.
 const (
 	RoleUser      Role = "User"
 	RoleAssistant Role = "Assistant"
 )
 
-// Message is one message of a conversation: its JSON, kept as it was given (key
-// order, number spelling and members that are not of this version included), with
-// typed views. It cannot be changed. The zero value is a message of the user
-// without blocks.
+// Message is one message of a conversation: its JSON with typed views. The JSON keeps the order of its keys, the
+// spelling of numbers and unknown members. A Message is immutable. The zero value is a message of the user without
+// blocks.
 type Message struct {
 	raw events.Raw
 }
 
-// UserMessage makes a message of the user that is one text. Bytes that are not
-// UTF-8 become U+FFFD.
+// UserMessage returns a message of the user with one text. Bytes that are not UTF-8 become U+FFFD.
 func UserMessage(text string) Message { return textMessage(RoleUser, text) }
 
-// AssistantMessage makes a message of the assistant that is one text. Bytes that
-// are not UTF-8 become U+FFFD.
+// AssistantMessage returns a message of the assistant with one text. Bytes that are not UTF-8 become U+FFFD.
 func AssistantMessage(text string) Message { return textMessage(RoleAssistant, text) }
 
 func textMessage(role Role, text string) Message {
@@ -42,13 +39,12 @@ func textMessage(role Role, text string) Message {
 	return Message{append(b, `}}]}}`...)}
 }
 
-// NewUserMessage makes a message of the user. An error names the block that
-// cannot be written: text that is not UTF-8, a source or a result part that is
-// incomplete.
+// NewUserMessage returns a message of the user. An error names the block that cannot be written, because its text is
+// not UTF-8, or a source or a result part is incomplete.
 func NewUserMessage(blocks ...UserBlock) (Message, error) { return newMessage(RoleUser, blocks) }
 
-// NewAssistantMessage makes a message of the assistant. An error names the block
-// that cannot be written: text that is not UTF-8, arguments that are not JSON.
+// NewAssistantMessage returns a message of the assistant. An error names the block that cannot be written, because
+// its text is not UTF-8, or its arguments are not JSON.
 func NewAssistantMessage(blocks ...AssistantBlock) (Message, error) {
 	return newMessage(RoleAssistant, blocks)
 }
@@ -71,11 +67,11 @@ func newMessage[B Block](role Role, blocks []B) (Message, error) {
 	return ParseMessage(append(b, `]}}`...))
 }
 
-// ParseMessage reads a message from JSON such as
+// ParseMessage parses a message from JSON such as
 //
 //	{"User":{"blocks":[{"Text":{"text":"hi"}}]}}
 //
-// What is wrong with it is a *SnapshotDecodeError.
+// An error is a *SnapshotDecodeError.
 func ParseMessage(data []byte) (Message, error) {
 	raw := slices.Clone(rawjson.Trim(data))
 	if err := chat.CheckMessage(raw); err != nil {
@@ -99,11 +95,11 @@ func (m *Message) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Equal reports whether both have the same tokens: the white space between them
-// does not count, the spelling of numbers and the order of keys do.
+// Equal reports whether both have the same tokens. White space between them does not count; the spelling of numbers
+// and the order of keys do.
 func (m Message) Equal(o Message) bool { return rawjson.Equal(m.bytes(), o.bytes()) }
 
-// bytes returns the message's JSON, which nobody may change.
+// bytes returns the message's JSON, which callers must not change.
 func (m Message) bytes() events.Raw {
 	if m.raw == nil {
 		return events.Raw(`{"User":{"blocks":[]}}`)
@@ -111,13 +107,13 @@ func (m Message) bytes() events.Raw {
 	return m.raw
 }
 
-// Role says whose message it is.
+// Role returns the speaker.
 func (m Message) Role() Role {
 	role, _ := m.variant()
 	return role
 }
 
-// variant takes the message apart. Its shape was looked at when it was made.
+// variant returns the role and the body. The shape was checked when the message was made.
 func (m Message) variant() (Role, events.Raw) {
 	members, err := rawjson.Object(m.bytes())
 	if err != nil || len(members) != 1 {
@@ -126,7 +122,7 @@ func (m Message) variant() (Role, events.Raw) {
 	return Role(members[0].Name), members[0].Value
 }
 
-// Blocks returns what the message is made of, in order.
+// Blocks returns the blocks of the message, in order.
 func (m Message) Blocks() []Block {
 	_, body := m.variant()
 	var content struct {
@@ -140,8 +136,7 @@ func (m Message) Blocks() []Block {
 	return list
 }
 
-// Text returns the texts of the message, one after the other, without what was
-// thought, called or answered by a tool.
+// Text returns the texts of the message, concatenated, without reasoning, calls and results of tools.
 func (m Message) Text() string {
 	text := ""
 	for _, b := range m.Blocks() {
@@ -166,7 +161,7 @@ func (m Message) toolIDs() map[string]bool {
 	return ids
 }
 
-// mustDecode reads JSON whose shape is known.
+// mustDecode decodes JSON of a known shape.
 func mustDecode(raw events.Raw, v any) {
 	if err := rawjson.Unmarshal(raw, v); err != nil {
 		panic(fmt.Sprintf("ailoop: not a message: %v", err))

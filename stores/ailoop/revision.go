@@ -11,27 +11,27 @@ import (
 // Revision is one change of a history's messages or pins.
 type Revision struct {
 	Offset     events.Offset     // LoadAt(Offset.String()) returns the snapshot after it
-	Time       events.Timestamp  // when it was saved
-	Kind       RevisionKind      // what was done
+	Time       events.Timestamp  // time of the save
+	Kind       RevisionKind      // kind of the change
 	Messages   int               // in the snapshot after it
-	Live       bool              // it is in effect: no rewind took it back
-	Compaction *CompactionReport // of kind Compacted
+	Live       bool              // it is in effect: no rewind removed it
+	Compaction *CompactionReport // for kind Compacted
 }
 
-// RevisionKind says what a revision did.
+// RevisionKind is the kind of a revision.
 type RevisionKind string
 
 // Kinds of revisions.
 const (
 	Extended  RevisionKind = "extended"  // messages were added
 	Repinned  RevisionKind = "pinned"    // only pins changed
-	Replaced  RevisionKind = "replaced"  // messages were changed or taken away
+	Replaced  RevisionKind = "replaced"  // messages were changed or removed
 	Compacted RevisionKind = "compacted" // replaced by a compaction
 	Rewound   RevisionKind = "rewound"   // an earlier snapshot is in effect again
 )
 
-// Revisions lists every change of the history, oldest first, those that a rewind
-// took back included. A history that does not exist is ErrNotFound.
+// Revisions lists every change of the history, the oldest first, including those that a rewind removed. If the
+// history does not exist, the error is ErrNotFound.
 func (h *History) Revisions(ctx context.Context) ([]Revision, error) {
 	s, err := h.Session().Load(ctx, "")
 	if err != nil {
@@ -64,7 +64,7 @@ func (h *History) Revisions(ctx context.Context) ([]Revision, error) {
 	return list, nil
 }
 
-// revisionOf says what a record did; ok is false if it did nothing to messages.
+// revisionOf returns the revision that a record makes. ok is false if it changes no messages.
 func revisionOf(rec events.Record) (r Revision, ok bool) {
 	r = Revision{Offset: rec.Offset, Time: events.TimestampOf(rec.Time)}
 	switch p := projector.Decode(rec).Payload.(type) {

@@ -9,21 +9,16 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
-// HistoryStore keeps the history of one conversation: the snapshot that was saved
-// last.
+// HistoryStore keeps the history of one conversation: the snapshot that was saved last.
 //
-// Callers rely on this: Load returns what the last Save was given, and found is
-// false, without an error, if there was none. One store is for one conversation
-// (or run) and one writer; several conversations take several stores, and no
-// store looks after the order of writes to another. The three implementations
-// here are safe for concurrent use all the same.
+// Callers rely on these rules: Load returns the snapshot of the last Save; if there was none, found is false, without
+// an error. A store is for one conversation (or run) and one writer. Several conversations need several stores, and
+// stores do not order their writes. The three implementations here are also safe for concurrent use.
 //
-// Implementers return errors of their own; they reach the caller as they are, so
-// that errors.As finds them. A store must not keep what it was given, or give out
-// what it keeps, in a form that somebody can change; a Snapshot
-// cannot be changed.
+// Implementers return their own errors; callers receive them unchanged, so that errors.As finds them. A store must
+// not share mutable data with its callers; a Snapshot is immutable.
 type HistoryStore interface {
-	// Save puts a snapshot in the place of the one before.
+	// Save replaces the previous snapshot.
 	Save(ctx context.Context, s Snapshot) error
 	// Load returns the snapshot that was saved last.
 	Load(ctx context.Context) (s Snapshot, found bool, err error)
@@ -35,41 +30,37 @@ var (
 	_ HistoryStore = (*File)(nil)
 )
 
-// SnapshotVersion is the one version of snapshots that there is.
+// SnapshotVersion is the only version of snapshots.
 const SnapshotVersion = chat.Version
 
 // Errors of snapshots.
 type (
-	// UnsupportedVersionError refuses a snapshot of another version; Have is the
-	// one that it says.
+	// UnsupportedVersionError refuses a snapshot of another version; Have is its version.
 	UnsupportedVersionError = chat.VersionError
 
-	// LengthMismatchError refuses a snapshot whose mask of pins has another length
-	// than its list of messages; it has both.
+	// LengthMismatchError refuses a snapshot whose mask of pins does not have the length of its list of messages. It
+	// has both lengths.
 	LengthMismatchError = chat.LengthError
 
-	// SnapshotDecodeError says what of a snapshot's JSON is wrong, and where: by
-	// Offset, Line and Column, or by the Field. It wraps one of the other two, or a
-	// plain reason.
+	// SnapshotDecodeError describes an error in a snapshot's JSON and its position, by Offset, Line and Column, or by
+	// Field. It wraps one of the other two, or a plain reason.
 	SnapshotDecodeError = chat.DecodeError
 
-	// MessageError says that a turn of a history is not a message: somebody appended it
-	// by other means. It wraps a *SnapshotDecodeError.
+	// MessageError reports that a turn of a history is not a message. Another program appended it. It wraps a
+	// *SnapshotDecodeError.
 	MessageError = chat.MessageError
 )
 
-// Snapshot is a conversation at one moment: its messages and, for
-// each, whether it is pinned: whether a compaction must keep it. It cannot be
-// changed, only be made anew. The zero value is the snapshot of a conversation in
-// which nothing was said.
+// Snapshot is a conversation at one moment: its messages and their pins. A compaction must keep a pinned message. A
+// Snapshot is immutable. The zero value is a conversation without messages.
 type Snapshot struct {
 	messages []Message
 	pinned   []bool
 	unknown  events.Fields
 }
 
-// NewSnapshot makes a snapshot of messages and their pins. As many of
-// the one as of the other; if not, the error is a *LengthMismatchError.
+// NewSnapshot returns a snapshot of messages and their pins. If the two have different lengths, the error is a
+// *LengthMismatchError.
 func NewSnapshot(messages []Message, pinned []bool) (Snapshot, error) {
 	if err := chat.CheckLengths(len(messages), len(pinned)); err != nil {
 		return Snapshot{}, err
@@ -77,9 +68,8 @@ func NewSnapshot(messages []Message, pinned []bool) (Snapshot, error) {
 	return Snapshot{messages: slices.Clone(messages), pinned: slices.Clone(pinned)}, nil
 }
 
-// ParseSnapshot reads a snapshot from JSON, as MarshalJSON and the
-// original's files have it. What is wrong is a *SnapshotDecodeError. Members that
-// are not of this version are kept.
+// ParseSnapshot parses a snapshot from JSON, in the format of MarshalJSON or the original's files. An error is a
+// *SnapshotDecodeError. Unknown members are kept.
 func ParseSnapshot(data []byte) (Snapshot, error) {
 	raw, err := chat.Parse(data)
 	if err != nil {
@@ -88,10 +78,10 @@ func ParseSnapshot(data []byte) (Snapshot, error) {
 	return snapshotOf(raw), nil
 }
 
-// Version is the version of the snapshot's form.
+// Version returns the version of the snapshot's format.
 func (s Snapshot) Version() uint32 { return SnapshotVersion }
 
-// Len is the number of messages.
+// Len returns the number of messages.
 func (s Snapshot) Len() int { return len(s.messages) }
 
 // Message returns a message by its index from 0.
@@ -103,27 +93,25 @@ func (s Snapshot) IsPinned(i int) bool { return s.pinned[i] }
 // Messages returns the messages, in order.
 func (s Snapshot) Messages() []Message { return slices.Clone(s.messages) }
 
-// Pinned returns the mask of pins, as long as Messages.
+// Pinned returns the mask of pins, which has the length of Messages.
 func (s Snapshot) Pinned() []bool { return slices.Clone(s.pinned) }
 
-// Append returns the snapshot with messages added at its end, not pinned.
+// Append returns the snapshot with messages added at its end, without pins.
 func (s Snapshot) Append(messages ...Message) Snapshot {
 	s.messages = append(slices.Clip(s.messages), messages...)
 	s.pinned = append(slices.Clip(s.pinned), make([]bool, len(messages))...)
 	return s
 }
 
-// Pin returns the snapshot with a message pinned, or not pinned. It panics if there is no
-// such message, which is a mistake of the program.
+// Pin returns the snapshot with a message pinned, or not pinned. It panics if the index is out of range.
 func (s Snapshot) Pin(i int, pinned bool) Snapshot {
 	s.pinned = slices.Clone(s.pinned)
 	s.pinned[i] = pinned
 	return s
 }
 
-// PinWithToolResult is Pin for a tool's call and its result: whichever of the two
-// the message has, the messages with the other are pinned along with it, as the
-// one is worth nothing without the other.
+// PinWithToolResult is Pin for a tool's call and its result. If the message has one of them, PinWithToolResult also
+// pins the messages with the other.
 func (s Snapshot) PinWithToolResult(i int) Snapshot {
 	s = s.Pin(i, true)
 	calls := s.messages[i].toolIDs()
@@ -135,8 +123,7 @@ func (s Snapshot) PinWithToolResult(i int) Snapshot {
 	return s
 }
 
-// Equal reports whether both have the same messages, pins and members that are
-// not of this version. Messages are compared by their tokens.
+// Equal reports whether both have the same messages, pins and unknown members. It compares messages by their tokens.
 func (s Snapshot) Equal(o Snapshot) bool { return chat.Equal(s.raw(), o.raw()) }
 
 // MarshalJSON returns the snapshot as compact JSON: version, messages, pinned.
@@ -151,7 +138,7 @@ func (s *Snapshot) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// raw returns the snapshot as bytes, which nobody may change.
+// raw returns the snapshot as bytes, which callers must not change.
 func (s Snapshot) raw() chat.Snapshot {
 	r := chat.Snapshot{Messages: make([]events.Raw, len(s.messages)), Pinned: s.pinned, Unknown: s.unknown}
 	for i, m := range s.messages {
@@ -160,8 +147,7 @@ func (s Snapshot) raw() chat.Snapshot {
 	return r
 }
 
-// snapshotOf makes a snapshot of bytes that are known to be one and that nobody
-// changes.
+// snapshotOf returns a snapshot of valid bytes that no caller changes.
 func snapshotOf(r chat.Snapshot) Snapshot {
 	s := Snapshot{messages: make([]Message, len(r.Messages)), pinned: r.Pinned, unknown: r.Unknown}
 	for i, raw := range r.Messages {
@@ -170,16 +156,15 @@ func snapshotOf(r chat.Snapshot) Snapshot {
 	return s
 }
 
-// InMemory keeps a history in memory, for as long as the program
-// runs. The zero value works. Its methods return no error, ever. It is safe for
-// concurrent use; see [HistoryStore] for what it is meant for.
+// InMemory keeps a history in memory until the program ends. The zero value works. Its methods never return an error.
+// It is safe for concurrent use; see [HistoryStore] for its purpose.
 type InMemory struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	last  Snapshot
 	saved bool
 }
 
-// Save implements HistoryStore; the error is nil.
+// Save implements HistoryStore. The error is nil.
 func (st *InMemory) Save(_ context.Context, s Snapshot) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -187,7 +172,7 @@ func (st *InMemory) Save(_ context.Context, s Snapshot) error {
 	return nil
 }
 
-// Load implements HistoryStore; the error is nil.
+// Load implements HistoryStore. The error is nil.
 func (st *InMemory) Load(context.Context) (s Snapshot, found bool, err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
-// writes is how many messages each of several writers adds.
+// writes is the number of messages that each of several writers adds.
 const writes = 15
 
-// addAll adds messages to a conversation that others write to. A conflict says that one
-// of them was first: it is loaded, and decided on again.
+// addAll adds messages to a conversation with other writers. After a conflict it loads the conversation and decides
+// again.
 func addAll(ctx context.Context, h *ailoop.History, writer string) (conflicts int, err error) {
 	for i := range writes {
 		for {
@@ -42,7 +42,7 @@ func addAll(ctx context.Context, h *ailoop.History, writer string) (conflicts in
 	return conflicts, nil
 }
 
-// wantAll wants each message of each writer once, in its order.
+// wantAll checks that each message of each writer is there once, in order.
 func wantAll(t *testing.T, h ailoop.HistoryStore, writers ...string) {
 	t.Helper()
 	s := mustLoad(t, h)
@@ -60,8 +60,7 @@ func wantAll(t *testing.T, h ailoop.HistoryStore, writers ...string) {
 	}
 }
 
-// Of two writers of one conversation neither loses what it saved: here a second one is
-// told of the first, where the original overwrites.
+// Two writers of one conversation lose no message: the second one gets a conflict, where the original overwrites.
 func TestTwoWriters(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("H-17 two handles on one conversation", func(t *testing.T) {
@@ -83,7 +82,7 @@ func TestTwoWriters(t *testing.T) {
 	})
 }
 
-// threadEvents counts the revisions of a history.
+// threadEvents returns the number of revisions of a history.
 func threadEvents(t *testing.T, st *tally.Store, id string) int {
 	t.Helper()
 	list, err := ailoop.Of(st, id).Revisions(t.Context())
@@ -93,7 +92,7 @@ func threadEvents(t *testing.T, st *tally.Store, id string) int {
 	return len(list)
 }
 
-// writerOf tells a copy of the test which writer it is.
+// writerOf is the environment variable that makes a copy of the test a writer.
 const writerOf = "TALLY_TEST_AILOOP_WRITER"
 
 func TestTwoProcesses(t *testing.T) {
@@ -127,7 +126,7 @@ func TestTwoProcesses(t *testing.T) {
 	})
 }
 
-// A program that begins a conversation anew says so.
+// Overwrite starts a conversation again, whatever was saved.
 func TestOverwrite(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		must := func(err error) {
@@ -137,15 +136,15 @@ func TestOverwrite(t *testing.T) {
 			}
 		}
 		first := ailoop.Of(st, "c")
-		must(first.Overwrite(t.Context(), talk("a", "b"))) // also where there is nothing
+		must(first.Overwrite(t.Context(), talk("a", "b"))) // also for a missing history
 		wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), talk("a", "b"))
 		h := ailoop.Of(st, "c") // of a program that starts again, and does not load
 		if err := h.Save(t.Context(), talk("x")); !errors.Is(err, log.ErrConflict) {
 			t.Errorf("save: %v", err)
 		}
 		must(h.Overwrite(t.Context(), talk("x")))
-		must(h.Overwrite(t.Context(), talk("x"))) // nothing to do
-		must(h.Save(t.Context(), talk("x", "y"))) // it knows what is there
+		must(h.Overwrite(t.Context(), talk("x"))) // no event is needed
+		must(h.Save(t.Context(), talk("x", "y"))) // the handle knows the current state
 		wantSnapshot(t, mustLoad(t, ailoop.Of(st, "c")), talk("x", "y"))
 		if err := first.Save(t.Context(), talk("a", "b", "c")); !errors.Is(err, log.ErrConflict) {
 			t.Errorf("the one that was overwritten: %v", err)

@@ -17,7 +17,7 @@ const (
 	suffix = ".acp.jsonl"
 )
 
-// Agent is whatever agent speaks the protocol.
+// Agent is any agent that speaks the protocol.
 type Agent struct{}
 
 var _ agents.Agent = Agent{}
@@ -28,7 +28,7 @@ func (Agent) Name() string { return name }
 // Format implements agents.Agent.
 func (Agent) Format() string { return name }
 
-// Roots returns nothing: connections are where somebody records them.
+// Roots returns nothing: users choose where they record connections.
 func (Agent) Roots(func(string) string) []string { return nil }
 
 // Wants implements agents.Agent.
@@ -40,7 +40,7 @@ func (Agent) Wants(name string) bool {
 // Below returns the file's own name.
 func (a Agent) Below(file string) (string, bool) { return path.Base(file), a.Wants(file) }
 
-// File says what a file is, by its name alone.
+// File describes a file by its name alone.
 func (a Agent) File(file string, _ []byte) (agents.File, bool) {
 	if !a.Wants(file) {
 		return agents.File{}, false
@@ -52,8 +52,8 @@ func (a Agent) File(file string, _ []byte) (agents.File, bool) {
 // Fold implements agents.Agent.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
-// Record returns a line of a connection as it is recorded, without its end: what came, and
-// to whom it went. What is no JSON is kept too.
+// Record returns the recorded form of a line of a connection, without its line end: the line and its direction. It
+// also keeps lines that are not JSON.
 func Record(toAgent bool, line []byte) []byte {
 	out := []byte(`{"toAgent":false,`)
 	if toAgent {
@@ -76,7 +76,7 @@ type said struct {
 	rawjson.Members
 }
 
-// saidIn reads a line; false if it has no message.
+// saidIn parses a line. It returns false if the line has no message.
 func saidIn(line []byte) (said, bool) {
 	var s said
 	raw := rawjson.Trim(line)
@@ -96,7 +96,7 @@ func saidIn(line []byte) (said, bool) {
 // token reports whether a text can be part of an id.
 func token(s string) bool { return agents.IsToken(s, "._:-") }
 
-// sessionOf returns the id that an agent's session has in tally, "" if it can have none.
+// sessionOf returns the id in tally of an agent's session, "" if the session can have no id.
 func sessionOf(agent, id string) string {
 	s := name + "/" + agent + "/" + id
 	if !token(id) || len(s) > events.MaxIDLen {

@@ -22,7 +22,7 @@ import (
 
 const file = "c1.acp.jsonl"
 
-// wire is a connection while it is recorded.
+// wire is a connection that is recorded.
 type wire struct {
 	bytes.Buffer
 	ids int
@@ -69,7 +69,7 @@ func tell(t transcripts.T, w *wire) *transcripts.Log {
 	return l
 }
 
-// screen is what main says of a session.
+// screen returns the text of main of a session.
 func screen(t transcripts.T, l *transcripts.Log, session string) string {
 	var list []string
 	for _, turn := range l.Live(session, agents.Main) {
@@ -84,7 +84,7 @@ func screen(t transcripts.T, l *transcripts.Log, session string) string {
 	return strings.Join(list, "\n")
 }
 
-// A prompt and all that was said about it are two turns, in the order in which it came.
+// A prompt and the updates for it become two turns, in the order of their lines.
 func TestTurn(t *testing.T) {
 	var w wire
 	w.open("s1")
@@ -92,7 +92,7 @@ func TestTurn(t *testing.T) {
 	w.chunk("s1", "thought", "It is ")
 	w.chunk("s1", "thought", "white.")
 	w.update("s1", `{"sessionUpdate":"tool_call","toolCallId":"t","title":"Look","kind":"read","status":"pending"}`)
-	w.line(false, `{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t"}}}`, id) // the agent counts for itself
+	w.line(false, `{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t"}}}`, id) // the agent counts its own ids
 	w.line(true, `{"jsonrpc":"2.0","id":%d,"result":{"outcome":{"outcome":"selected"}}}`, id)
 	w.update("s1", `{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed","rawOutput":"gulls"}`)
 	w.chunk("s1", "thought", "Gulls!")
@@ -128,7 +128,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// How a turn ends is how the agent says that it does.
+// The outcome of a turn is the agent's stop reason.
 func TestOutcomes(t *testing.T) {
 	for result, want := range map[string]string{
 		`"result":{"stopReason":"end_turn"}`: "completed", `"result":{"stopReason":"max_tokens"}`: "completed", `"result":{"stopReason":"cancelled"}`: "interrupted",
@@ -145,7 +145,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// An agent says what a session cost so far; what counts is what it grew.
+// An agent reports the cost of a session so far; the increase counts.
 func TestPaid(t *testing.T) {
 	var w wire
 	w.open("s1")
@@ -162,8 +162,8 @@ func TestPaid(t *testing.T) {
 	}
 }
 
-// Sessions that share a connection, in whatever order their lines come, each have what was
-// said in them; deltas are what the turns say.
+// Sessions share a connection, with their lines in any order: each has its own messages, and the deltas equal the
+// turns.
 func TestInterleavedLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var w wire
@@ -207,8 +207,7 @@ func TestInterleavedLaw(t *testing.T) {
 	})
 }
 
-// The recorded connection reads like the screen, in both ways in which lines have their
-// direction.
+// The recorded connection reads like the screen, in both forms of recorded lines.
 func TestRecorded(t *testing.T) {
 	content, err := os.ReadFile(testkit.Data(t, "agents", "acp-gemini-0.61.log"))
 	if err != nil {
@@ -247,8 +246,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// Whatever the lines are: nothing panics, the same lines say the same, facts can be stored
-// and have keys of their own.
+// For any lines, nothing panics, equal lines have equal results, facts can be stored, and their keys differ.
 func FuzzLine(f *testing.F) {
 	var w wire
 	w.open("s1", "s2")

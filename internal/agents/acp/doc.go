@@ -1,46 +1,44 @@
-// Package acp says what is said between an editor and an agent that speak the Agent Client
-// Protocol: lines of JSON-RPC in both directions, as a recorder between them sees them.
+// Package acp reads recorded connections between an editor and an agent that speak the Agent Client Protocol: lines
+// of JSON-RPC in both directions.
 //
-// # What is read
+// # Input
 //
 // Files *.acp.jsonl of lines that [Record] made:
 //
-//	{"toAgent":true,"message":{...}}     the editor said so, {...} as it came
-//	{"toAgent":false,"message":{...}}    the agent did
-//	{"toAgent":false,"text":"..."}       it said something that is no JSON; bytes, in base64,
-//	                                     if it is no UTF-8
+//	{"toAgent":true,"message":{...}}     from the editor, {...} as it came
+//	{"toAgent":false,"message":{...}}    from the agent
+//	{"toAgent":false,"text":"..."}       a line that is not JSON; bytes, in base64,
+//	                                     if it is not UTF-8
 //
-// Lines with "> " or "< " before a message, as other recorders write them, are read too. One
-// connection may have several sessions. A line that says its session, or answers one that
-// does, is a line of acp/<agent>/<session>, with the name by which the agent introduced
-// itself; all other lines are of the connection's own session, acp/<name of the file>.
+// Lines with "> " or "< " before a message, the form of other recorders, are read too. One connection may have
+// several sessions. A line with a session's id, and the answer to such a line, belong to acp/<agent>/<session>, with
+// the agent's name from its introduction. All other lines belong to the connection's own session, acp/<name of the
+// file>.
 //
 // # What each line becomes
 //
 //	the first line of a session   session.created: kind transcript, cwd, agent and version in
 //	                              settings
-//	session/prompt                a turn of main: what the person said; run.created
+//	session/prompt                a turn of main: the user's message; run.created
 //	session/update of a text      run.progressed with the text as delta, of the turn to come
-//	the answer to session/prompt  turn.appended: all that the agent said since, in main;
+//	the answer to session/prompt  turn.appended: all updates since, in main;
 //	                              run.finished: completed (end_turn, max_tokens), interrupted
 //	                              (cancelled), stopped:<reason>, failed (an error)
-//	usage_update with a cost      cost.accrued of what it grew, in dollars
+//	usage_update with a cost      cost.accrued of the increase, in dollars
 //	the answer's usage            cost.accrued in tokens
 //	session_info_update           session.updated of title
 //
-// Every line but a prompt stands in log. The agent's turn is {sessionId, updates, stopReason}:
-// its updates as the protocol has them, of which pieces of one text are one, and a call of a
-// tool has what was said of it later. It has the id that its deltas name. If the connection
-// ends before the answer comes, the deltas stay as what was not finished.
+// Every line except a prompt goes to log. The agent's turn is {sessionId, updates, stopReason}: the updates in the
+// protocol's form. Pieces of one text are joined, and later updates of a tool call are merged into it. The turn has
+// the id that its deltas name. If the connection ends before the answer, the deltas stay as an unfinished text.
 //
-// What an agent tells of a session that it loads was said before: it stands in log alone.
+// If an agent loads a session, it repeats old messages: they go only to log.
 //
-// An agent may also keep files that tally reads. Then it is recorded in two sessions, and
-// nothing joins what both say that it cost.
+// An agent may also keep files that tally reads. Then it is recorded in two sessions, and no id joins their costs.
 //
-// # What was seen
+// # Verified versions
 //
-// Gemini CLI 0.61.0 with one session, a prompt and a tool, run with a stand-in for the model;
-// all else is read as the protocol's documents have it: usage (for the turn), cost (of the
-// session so far), several sessions, loading, cancelling, errors.
+// Gemini CLI 0.61.0 was run with a stand-in for the model: one session, a prompt and a tool. All else follows the
+// protocol's documents: usage (of the turn), cost (of the session so far), several sessions, loading, cancelling,
+// errors.
 package acp

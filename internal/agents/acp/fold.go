@@ -8,34 +8,34 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Bounds of what is remembered of a connection.
+// Limits of the state of a connection.
 const (
 	maxPending  = 1024
 	maxSessions = 1024
 )
 
-// fold is what is known of a connection.
+// fold is the state of a connection.
 type fold struct {
 	file     agents.File
-	agent    string // as it introduced itself
+	agent    string // name from its introduction
 	version  string
-	begun    map[string]bool    // sessions, by their ids in tally
+	begun    map[string]bool    // sessions that have begun, by their ids in tally
 	talks    map[string]*talk   // by the protocol's ids
-	pending  map[string]request // by who asked and the id of the message
+	pending  map[string]request // by direction and message id
 	prompted int                // prompts so far
 }
 
-// request is one that was not answered yet.
+// request is an unanswered request.
 type request struct {
 	method  string
 	session string // the protocol's id
 	cwd     string
 }
 
-// talk is what goes on in a session.
+// talk is the state of a session.
 type talk struct {
 	session string // the id in tally
-	turn    *turn  // nil: nobody asked
+	turn    *turn  // nil: no open prompt
 	usd     amount
 	title   string
 }
@@ -44,7 +44,7 @@ func newFold(f agents.File) *fold {
 	return &fold{file: f, agent: "agent", begun: make(map[string]bool), talks: make(map[string]*talk), pending: make(map[string]request)}
 }
 
-// Quiet implements agents.Fold: the protocol says when a turn ends.
+// Quiet implements agents.Fold. The protocol reports the end of a turn.
 func (f *fold) Quiet() []agents.Fact { return nil }
 
 // saying is a line while it is read.
@@ -72,7 +72,7 @@ func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
 	return s.Meaning
 }
 
-// begin says that a session begins with its first line.
+// begin adds the session's beginning at its first line.
 func (f *fold) begin(s *saying) {
 	id := s.Session
 	if id == "" {
@@ -94,8 +94,8 @@ type settings struct {
 	Version string `json:"version,omitempty"`
 }
 
-// in returns what goes on in a session, and lets the line be one of it; nil if it can have
-// no id in tally.
+// in returns the state of a session and assigns the line to it. If the session can have no id in tally, in returns
+// nil.
 func (f *fold) in(s *saying, id string) *talk {
 	t := f.talks[id]
 	if t == nil {
@@ -129,14 +129,14 @@ func (f *fold) asked(s *saying, m said) {
 	}
 }
 
-// await remembers a request until it is answered.
+// await stores a request until it is answered.
 func (f *fold) await(m said, r request) {
 	if key := keyOf(m, m.toAgent); key != "" && len(f.pending) < maxPending {
 		f.pending[key] = r
 	}
 }
 
-// keyOf names a request by its id and to whom it went; "" if it wants no answer.
+// keyOf returns the key of a request: its direction and id; "" for a notification.
 func keyOf(m said, toAgent bool) string {
 	id := m.Compact("id")
 	if id == "" || len(id) > 256 {
@@ -145,7 +145,7 @@ func keyOf(m said, toAgent bool) string {
 	return strconv.FormatBool(toAgent) + id
 }
 
-// answered reads an answer: it goes back to who asked.
+// answered reads an answer, which goes in the opposite direction of its request.
 func (f *fold) answered(s *saying, m said) {
 	key := keyOf(m, !m.toAgent)
 	r, ok := f.pending[key]
@@ -169,7 +169,7 @@ func (f *fold) answered(s *saying, m said) {
 	}
 }
 
-// introduced reads who the agent is. Sessions are named after it, so it counts once.
+// introduced reads the agent's name, once, because sessions are named after it.
 func (f *fold) introduced(s *saying, result rawjson.Members) {
 	info := result.Object("agentInfo")
 	if id := info.Text("name"); token(id) && len(f.talks) == 0 {

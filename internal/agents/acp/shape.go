@@ -6,11 +6,10 @@ import (
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
-// The shapes of the Agent Client Protocol: what the person says, as the request that a
-// recorder kept, {toAgent, message: {method: "session/prompt"}}; and what the agent answered,
-// {sessionId, updates}.
+// The shapes of the Agent Client Protocol: the user's message, as the recorded request {toAgent, message: {method:
+// "session/prompt"}}; and the agent's answer, {sessionId, updates}.
 
-// Prompt is the shape of what the person says, Answer that of what the agent answers.
+// Prompt is the shape of the user's message, Answer that of the agent's answer.
 var (
 	Prompt = shapes.Shape{Name: name, Is: isPrompt, Read: readPrompt}
 	Answer = shapes.Shape{Name: name, Is: isAnswer, Read: readAnswer}
@@ -67,8 +66,7 @@ func readUpdate(r *shapes.Reading, u *shapes.Object) {
 	}
 }
 
-// readCall reads a call with what came of it: its title is for people, its input for
-// the tool.
+// readCall reads a call with its result. Its title is for people, its input for the tool.
 func readCall(r *shapes.Reading, u *shapes.Object) {
 	call := shapes.Part{Role: "assistant", Name: u.Text("title"), ID: u.Text("toolCallId"), Text: u.Value("rawInput")}
 	if call.Name == "" || len(call.Name) < 2 {
@@ -88,7 +86,7 @@ func readCall(r *shapes.Reading, u *shapes.Object) {
 	}
 }
 
-// readContent reads a piece of what a tool made: content, a difference, a terminal.
+// readContent reads a piece of a tool's result: content, a diff, a terminal.
 func readContent(r *shapes.Reading, role string, c *shapes.Object) {
 	switch c.Word("type") {
 	case "content":
@@ -100,7 +98,7 @@ func readContent(r *shapes.Reading, role string, c *shapes.Object) {
 	}
 }
 
-// readBlocks reads blocks of content: text and media are others', resources its own.
+// readBlocks reads blocks of content. Package shapes reads text and media; resources are read here.
 func readBlocks(r *shapes.Reading, role string, list []json.RawMessage) {
 	for _, raw := range list {
 		b, ok := shapes.Open("", raw)
@@ -122,7 +120,7 @@ func readBlocks(r *shapes.Reading, role string, list []json.RawMessage) {
 	}
 }
 
-// readStep reads a step of a plan. How urgent it is, is for programs.
+// readStep reads a step of a plan. It omits the priority, which is for programs.
 func readStep(r *shapes.Reading, role string, e *shapes.Object) {
 	e.Take("priority")
 	r.Add(shapes.Part{Role: role, Name: e.Word("status"), Text: e.Text("content")})

@@ -10,14 +10,14 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// maxTurn bounds what is remembered of a turn. The lines of it are kept, whatever it is.
+// maxTurn is the maximal size of a collected turn in bytes. Its lines are kept in any case.
 const maxTurn = 16 << 20
 
-// maxCall bounds a call to which what is said later is added; behind a larger one that stands
-// by itself.
+// maxCall is the maximal size of a call into which later updates are merged. After a larger one, an update becomes an
+// update of its own.
 const maxCall = 1 << 20
 
-// turn is what the agent has said since it was asked.
+// turn collects the agent's updates since the prompt.
 type turn struct {
 	id      string
 	updates []update
@@ -27,7 +27,7 @@ type turn struct {
 
 func (t *turn) ref() events.RunRef { return events.RunRef{Kind: "turn", ID: t.id} }
 
-// prompt begins a turn. One that was not answered is over.
+// prompt begins a turn. A turn without an answer ends.
 func (f *fold) prompt(s *saying, t *talk) {
 	f.prompted++
 	if t.turn != nil {
@@ -38,7 +38,7 @@ func (f *fold) prompt(s *saying, t *talk) {
 	s.after("run", &events.RunCreated{Run: t.turn.ref()})
 }
 
-// update reads what the agent tells of a session.
+// update reads an update of a session.
 func (f *fold) update(s *saying, t *talk, params rawjson.Members) {
 	u := params.Object("update")
 	switch kind := u.Text(kindMember); kind {
@@ -72,7 +72,7 @@ func (t *turn) add(s *saying, kind string, u rawjson.Members, raw json.RawMessag
 	}
 }
 
-// say adds a piece of what the agent says or thinks.
+// say adds a piece of the agent's text or thoughts.
 func (t *turn) say(s *saying, kind string, u rawjson.Members, raw json.RawMessage) {
 	content := u.Object("content")
 	text := content.Text("text")
@@ -90,7 +90,7 @@ func (t *turn) say(s *saying, kind string, u rawjson.Members, raw json.RawMessag
 	t.updates = append(t.updates, update{kind: kind, id: id, text: append([]byte{}, text...)})
 }
 
-// call adds a call of a tool, or what is said of one later.
+// call adds a call of a tool, or merges an update into it.
 func (t *turn) call(u rawjson.Members, raw json.RawMessage) {
 	id := u.Text("toolCallId")
 	for i := range t.updates {
@@ -102,7 +102,7 @@ func (t *turn) call(u rawjson.Members, raw json.RawMessage) {
 	t.updates = append(t.updates, update{kind: "tool_call", id: id, raw: raw})
 }
 
-// put adds an update, in the place of the one that it is a newer version of.
+// put adds an update, or replaces its older version.
 func (t *turn) put(u update) {
 	for i := range t.updates {
 		if t.updates[i].kind == u.kind && t.updates[i].id == u.id {
@@ -113,7 +113,7 @@ func (t *turn) put(u update) {
 	t.updates = append(t.updates, u)
 }
 
-// finish ends a turn: what the agent said is one.
+// finish ends a turn and makes a turn of the collected updates.
 func (f *fold) finish(s *saying, t *talk, m said) {
 	if t.turn == nil {
 		return
@@ -146,7 +146,7 @@ func (f *fold) finish(s *saying, t *talk, m said) {
 	f.took(s, done, result)
 }
 
-// outcomeOf says how a turn ended.
+// outcomeOf returns the outcome of a turn.
 func outcomeOf(stop string, m said) string {
 	switch stop {
 	case "end_turn", "max_tokens":

@@ -7,18 +7,18 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// kindMember is the member of an update that says of which kind it is.
+// kindMember is the member of an update with its kind.
 const kindMember = "sessionUpdate"
 
-// update is a session update, or several that are one.
+// update is a session update, or several that were joined.
 type update struct {
 	kind string
 	id   string // of a call, or of a message
-	text []byte // what pieces of a text say; nil: raw is it
+	text []byte // joined pieces of a text; nil: raw has the update
 	raw  json.RawMessage
 }
 
-// merged is a call with members of what was said of it later.
+// merged returns a call with the members of a later update.
 func merged(call json.RawMessage, u rawjson.Members) json.RawMessage {
 	for _, m := range u {
 		if m.Name == kindMember || string(m.Value) == "null" {
@@ -31,7 +31,7 @@ func merged(call json.RawMessage, u rawjson.Members) json.RawMessage {
 	return call
 }
 
-// spell spells an update as the protocol has it.
+// spell returns an update in the protocol's form.
 func (u update) spell() json.RawMessage {
 	if u.text == nil {
 		return u.raw

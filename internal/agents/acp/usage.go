@@ -10,10 +10,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// amount is dollars; nil: none.
+// amount is in dollars; nil: none.
 type amount = *big.Rat
 
-// paid adds what a session cost since it was last told: an agent tells what it cost so far.
+// paid adds the increase of a session's cost. An agent reports the cost so far.
 func (f *fold) paid(s *saying, t *talk, cost rawjson.Members) {
 	usd := amountIn(cost)
 	if usd == nil {
@@ -37,7 +37,7 @@ func (f *fold) paid(s *saying, t *talk, cost rawjson.Members) {
 	}
 }
 
-// amountIn reads {amount, currency}; nil if it is none in dollars.
+// amountIn reads {amount, currency}; nil if it is not in dollars.
 func amountIn(cost rawjson.Members) amount {
 	usd, ok := agents.Number(cost, "amount")
 	if !ok || cost.Text("currency") != "USD" {
@@ -46,8 +46,7 @@ func amountIn(cost rawjson.Members) amount {
 	return usd
 }
 
-// took adds what a turn took in tokens: as the protocol has it, or as Gemini CLI tells it,
-// of each model.
+// took adds the tokens of a turn, in the protocol's form or, for each model, in that of Gemini CLI.
 func (f *fold) took(s *saying, t *turn, result rawjson.Members) {
 	if u := result.Object("usage"); u != nil {
 		f.spend(s, t, "", "unknown", tokensOf(u))
@@ -80,8 +79,8 @@ func (f *fold) spend(s *saying, t *turn, key, model string, tokens *events.Token
 	}
 }
 
-// tokensOf reads a turn's usage. The protocol does not say whether what was cached is part
-// of the input and what was thought of the output: the total does.
+// tokensOf reads a turn's usage. The protocol does not define whether the input includes cached tokens and the output
+// includes thoughts; the total decides.
 func tokensOf(u rawjson.Members) *events.Tokens {
 	in, out, thought := agents.Count(u, "inputTokens"), agents.Count(u, "outputTokens"), agents.Count(u, "thoughtTokens")
 	read, written, total := agents.Count(u, "cachedReadTokens"), agents.Count(u, "cachedWriteTokens"), agents.Count(u, "totalTokens")

@@ -8,21 +8,21 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// parser is the version of what this package makes of lines. It stands in the settings of
-// a session, as what was made once is not made again.
+// parser is the version of this package's interpretation of lines. It is stored in a session's settings, because
+// lines that were interpreted once are not interpreted again.
 const parser = 1
 
-// about is what was told of the session as such.
+// about has the session's known properties.
 type about struct {
 	cwd, version, forked string
 	models               agents.Models
 	title, tag, name     string
-	rank                 int   // of the title: the person's own word is above the model's, and that above a summary
-	leaf                 int64 // where the entry stands that a summary is of
+	rank                 int   // rank of the title: the user's, then the model's, then a summary
+	leaf                 int64 // position of the entry that the summary belongs to
 }
 
-// beginning is the session as its first line says it is; nil: that says nothing. The time
-// is "" if the line has none.
+// beginning returns the session's beginning from its first line; e is nil for a line without an entry. The time is ""
+// if the line has none.
 func (f *fold) beginning(e *entry) agents.Fact {
 	f.begun = true
 	p := &events.SessionCreated{Kind: events.KindTranscript}
@@ -41,7 +41,7 @@ func (f *fold) beginning(e *entry) agents.Fact {
 	return fact
 }
 
-// settings are those of the session.
+// settings returns the settings of the session.
 func settings(version string) json.RawMessage {
 	return agents.Spell(struct {
 		Agent   string `json:"agent"`
@@ -50,7 +50,7 @@ func settings(version string) json.RawMessage {
 	}{"claude", version, parser})
 }
 
-// forkOf returns the session that an entry was copied from, "" if it was not.
+// forkOf returns the session from which an entry was copied, "" if it was not copied.
 func (f *fold) forkOf(e *entry) string {
 	from := e.Object("forkedFrom").Text("sessionId")
 	if !token(from) || f.sessionBeside(from) == f.file.Session || len(f.sessionBeside(from)) > events.MaxIDLen {
@@ -59,12 +59,12 @@ func (f *fold) forkOf(e *entry) string {
 	return from
 }
 
-// sessionBeside names a session of the same project.
+// sessionBeside returns the id of another session of the same project.
 func (f *fold) sessionBeside(id string) string {
 	return f.file.Session[:strings.LastIndexByte(f.file.Session, '/')+1] + id
 }
 
-// update returns what an entry says of the session that was not told.
+// update returns the properties that an entry changes.
 func (a *about) update(f *fold, e *entry, n noted) []agents.Fact {
 	var set events.Fields
 	add := func(name string, value json.RawMessage) { set = append(set, events.Field{Name: name, Value: value}) }
@@ -91,11 +91,10 @@ func (a *about) update(f *fold, e *entry, n noted) []agents.Fact {
 	return []agents.Fact{{Key: "about", Payload: &events.SessionUpdated{Set: set}}}
 }
 
-// isModel reports whether a name is a model's: what the program itself says has one in
-// brackets.
+// isModel reports whether a name is a model's. Messages of the program itself have a name in brackets.
 func isModel(name string) bool { return !strings.HasPrefix(name, "<") }
 
-// call adds what the session is called.
+// call adds the name of the session.
 func (a *about) call(f *fold, e *entry, add func(string, json.RawMessage)) {
 	switch e.kind {
 	case "summary":
@@ -111,18 +110,18 @@ func (a *about) call(f *fold, e *entry, add func(string, json.RawMessage)) {
 	}
 }
 
-// summarize takes a summary of the conversation up to an entry. There are several, of
-// other conversations too: the one counts whose entry stands here, the last of these.
+// summarize takes a summary of the conversation up to an entry. There are several, also of other conversations. The
+// summary counts whose entry is the last one in this file.
 func (a *about) summarize(f *fold, e *entry, add func(string, json.RawMessage)) {
 	leaf := f.tree.end(e.Text("leafUuid"))
-	if leaf < a.leaf { // -1 is not here
+	if leaf < a.leaf { // -1: the entry is not in the file
 		return
 	}
 	a.leaf = leaf
 	a.entitle(1, e.word(), add)
 }
 
-// entitle takes a title, unless a better one is known.
+// entitle sets the title, unless a better one is known.
 func (a *about) entitle(rank int, title string, add func(string, json.RawMessage)) {
 	if title == "" || rank < a.rank {
 		return
@@ -131,7 +130,7 @@ func (a *about) entitle(rank int, title string, add func(string, json.RawMessage
 	changed(&a.title, title, "title", add)
 }
 
-// changed adds a field if it is another than before; one that is taken away is null.
+// changed adds a field if its value changed; null for a removed one.
 func changed(have *string, now, field string, add func(string, json.RawMessage)) {
 	if *have == now {
 		return

@@ -15,14 +15,14 @@ import (
 // Agent is Claude Code.
 type Agent struct{}
 
-// Name is the agent's short name.
+// Name returns the agent's short name.
 func (Agent) Name() string { return "claude" }
 
-// Format is the name of the layout of its files.
+// Format returns the name of the layout of its files.
 func (Agent) Format() string { return "claude-code" }
 
-// Roots returns the folders of projects: those in each folder that CLAUDE_CONFIG_DIR
-// lists, separated by commas, else those in the two places where Claude Code looks.
+// Roots returns the folders of projects: those in each folder of CLAUDE_CONFIG_DIR, a list separated by commas, else
+// those in the two folders where Claude Code looks.
 func (Agent) Roots(env func(string) string) []string {
 	var roots []string
 	for _, dir := range strings.Split(env("CLAUDE_CONFIG_DIR"), ",") {
@@ -46,7 +46,7 @@ func (Agent) Wants(name string) bool {
 	return ok
 }
 
-// Below returns a name from the project's folder on.
+// Below returns the part of a path from the project's folder on.
 func (Agent) Below(path string) (string, bool) {
 	parts := strings.Split(path, "/")
 	from := len(parts) - 2
@@ -73,9 +73,9 @@ func (Agent) Recognises(beginning []byte) bool {
 	return false
 }
 
-// isOurs reports whether a line is one of a transcript: it has a type of these, and names
-// its session as transcripts do, unless lines of that type do not. Other agents name it so
-// too, but have no message of Anthropic's.
+// isOurs reports whether an object is a line of a transcript: it has a known type and the transcript's member for the
+// session, unless lines of that type lack it. Other agents use the same member, but their messages are not
+// Anthropic's.
 func isOurs(v rawjson.Members) bool {
 	kind := v.Text("type")
 	if message := v.Object("message"); message != nil {
@@ -94,8 +94,8 @@ func isOurs(v rawjson.Members) bool {
 	return kind != "" && has(v, "sessionId") && has(v, "uuid")
 }
 
-// isOthers reports whether a line is of another program: of a type that only others write,
-// and without a member that lines of transcripts have.
+// isOthers reports whether a line is of another program: its type is one that only others write, and it has no member
+// of a transcript's line.
 func isOthers(line []byte) bool {
 	v, err := rawjson.Object(line)
 	if err != nil || has(v, "sessionId", "uuid", "leafUuid", "snapshot", "messageId", "session_id") {
@@ -105,8 +105,8 @@ func isOthers(line []byte) bool {
 	return strings.Contains(kind, ".") || slices.Contains(othersTypes, kind) || kind != "" && v.Object("payload") != nil
 }
 
-// othersTypes are types of the first lines of the files of pi and of its descendants. Codex
-// has a payload in all its lines, Copilot CLI a point in all its types.
+// othersTypes are types of the first lines of the files of pi and its descendants. All lines of Codex have a payload,
+// and all types of Copilot CLI have a dot.
 var othersTypes = []string{"session", "session_start", "model_change"}
 
 func has(v rawjson.Members, names ...string) bool {
@@ -116,9 +116,8 @@ func has(v rawjson.Members, names ...string) bool {
 	})
 }
 
-// File says which transcript a file is. Of a sub-agent's that lies beside the sessions
-// only its lines say whose it is: it is none of ours while the first one does not. Nor is a
-// file of which the first line is another agent's.
+// File describes a transcript. If a sub-agent's file lies beside the sessions, only its lines name the session; if
+// the first line does not, File returns false. It also returns false if the first line is another agent's.
 func (Agent) File(name string, first []byte) (agents.File, bool) {
 	n, ok := parseName(name)
 	if !ok || isOthers(first) {
@@ -130,7 +129,7 @@ func (Agent) File(name string, first []byte) (agents.File, bool) {
 	return n.file(name)
 }
 
-// Renamed takes a file for the transcript of a session that is called as the file is.
+// Renamed assigns a file to the session that has the file's name.
 func (Agent) Renamed(path string, first []byte) (agents.File, bool) {
 	project, stem, ok := strings.Cut(path, "/")
 	n, _ := parseName(path + ".jsonl")
@@ -140,7 +139,7 @@ func (Agent) Renamed(path string, first []byte) (agents.File, bool) {
 	return name{project: project, session: stem, stem: stem}.file(path)
 }
 
-// file is the file of a name.
+// file returns the file for a name.
 func (n name) file(path string) (agents.File, bool) {
 	f := agents.File{Name: path, Stem: n.stem, Session: sessionID(n.project, n.session), Thread: agents.Main}
 	if n.agent != "" {
@@ -152,15 +151,15 @@ func (n name) file(path string) (agents.File, bool) {
 // Fold returns the state of a transcript before its first line.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
-// name is what the name of a transcript says.
+// name is a parsed file name.
 type name struct {
-	project string // the folder's name
-	session string // "": the lines say it
-	agent   string // "": it is the session's own
+	project string // name of the folder
+	session string // "": the lines have it
+	agent   string // "": it is the session's own file
 	stem    string
 }
 
-// parseName reads <project>/<session>.jsonl, <project>/agent-<id>.jsonl and
+// parseName parses <project>/<session>.jsonl, <project>/agent-<id>.jsonl and
 // <project>/<session>/subagents/.../agent-<id>.jsonl.
 func parseName(path string) (name, bool) {
 	stem, isLines := strings.CutSuffix(path, ".jsonl")
@@ -189,7 +188,7 @@ func parseName(path string) (name, bool) {
 	return name{}, false
 }
 
-// sessionIn returns the session that a line names, "" if it names none.
+// sessionIn returns the session that a line names, or "".
 func sessionIn(line []byte) string {
 	for _, v := range agents.Values(line, isOurs) {
 		if id := v.Text("sessionId"); id != "" && !strings.Contains(id, "/") {
@@ -203,7 +202,7 @@ func sessionID(project, session string) string { return "claude/" + project + "/
 
 func agentThread(id string) string { return "agent/" + id }
 
-// Lasts implements agents.Lasting: sessions are called by UUIDs, in every project.
+// Lasts implements agents.Lasting. The ids of sessions are UUIDs, unique in all projects.
 func (Agent) Lasts(session string) string {
 	id := session[strings.LastIndexByte(session, '/')+1:]
 	if len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "" || strings.Count(id, "-") != 4 {

@@ -13,14 +13,13 @@ import (
 	"github.com/tallylog/tally/internal/agents/claude"
 )
 
-// told is a file as a fold told it.
+// told is a folded file.
 type told struct {
 	lines []agents.Meaning
 	quiet []agents.Fact
 }
 
-// tell folds lines of a file; the line end is a newline. Whatever the lines are, what a fold
-// says of them can be stored.
+// tell folds the lines of a file, which end in newlines. It checks that all facts can be stored.
 func tell(t fataler, name, content string) told {
 	t.Helper()
 	first, _, _ := strings.Cut(content, "\n")
@@ -38,7 +37,7 @@ func tell(t fataler, name, content string) told {
 	return out
 }
 
-// tellOn folds the lines that follow at a place.
+// tellOn folds the lines from an offset on.
 func tellOn(t fataler, fold agents.Fold, at int64, content string) []agents.Meaning {
 	t.Helper()
 	var list []agents.Meaning
@@ -59,8 +58,8 @@ type fataler interface {
 	Fatalf(string, ...any)
 }
 
-// checkFacts checks that keys of facts differ and that their payloads are valid, once who
-// stores them has filled in what they leave open.
+// checkFacts checks that the keys of facts differ, and that their payloads are valid once the ingester has filled in
+// its members.
 func checkFacts(t fataler, facts []agents.Fact) {
 	t.Helper()
 	keys := make(map[string]bool)
@@ -94,8 +93,7 @@ func mustEncode(t fataler, p events.Payload) {
 	}
 }
 
-// facts are all facts of a file in order: those before a line, those after it, and at last
-// what is told when it is quiet.
+// facts returns all facts of a file in order: those before a line, those after it, and finally those of Quiet.
 func (d told) facts() []agents.Fact {
 	var list []agents.Fact
 	for _, m := range d.lines {
@@ -115,7 +113,7 @@ func of[P events.Payload](facts []agents.Fact) []P {
 	return list
 }
 
-// rewinds are the places that were gone back to.
+// rewinds returns the targets of the rewinds.
 func (d told) rewinds() []int64 {
 	var list []int64
 	for _, f := range d.facts() {
@@ -126,19 +124,19 @@ func (d told) rewinds() []int64 {
 	return list
 }
 
-// A sheet writes a transcript as Claude Code does. Its words are ours.
+// A sheet writes a transcript in the form of Claude Code, with a text of our own.
 type sheet struct {
 	strings.Builder
 	n int
 }
 
-// line writes a line with these members, and returns where it ends.
+// line writes a line with these members, and returns its end.
 func (s *sheet) line(members string) int64 {
 	fmt.Fprintf(s, "{%s}\n", members)
 	return int64(s.Len())
 }
 
-// entry writes an entry that follows another one: an empty parent is null.
+// entry writes an entry that follows another one. The parent "" is null.
 func (s *sheet) entry(kind, parent, rest string) (uuid string) {
 	s.n++
 	uuid = fmt.Sprintf("%08d-0000-4000-8000-000000000000", s.n)
@@ -232,8 +230,8 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// Calls of tools side by side, a prompt that was never answered, and what hooks report
-// give a parent several children. None of them is a rewind, an edited prompt is.
+// Parallel calls of tools, an unanswered prompt, and reports of hooks add children to a parent. None of them is a
+// rewind; an edited prompt is.
 func TestRewind(t *testing.T) {
 	var s sheet
 	p1 := s.prompt("", "First")
@@ -243,7 +241,7 @@ func TestRewind(t *testing.T) {
 	r1 := s.result(call1, "t1")
 	r2 := s.result(call2, "t2")
 	a := s.text(r1, "m2", 4)
-	s.prompt(call1, "while that went on") // what follows call1 begins with no prompt
+	s.prompt(call1, "while that went on") // the branch below call1 does not begin with a prompt
 	s.prompt(r2, "and this")
 	end := s.system(a, "turn_duration", `,"durationMs":12`)
 	place := int64(s.Len())
@@ -266,8 +264,7 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// A session that starts with what the program does itself: the prompt beside it goes back
-// to nothing, whatever the program says about its own command.
+// A session starts with the program's own entries. The prompt beside them is not a rewind, whatever the entries are.
 func TestNoRewindAtStart(t *testing.T) {
 	var s sheet
 	hook := s.entry("progress", "", `"data":{"type":"hook_progress"}`)
@@ -286,8 +283,8 @@ func TestNoRewindAtStart(t *testing.T) {
 	}
 }
 
-// After a compaction the conversation has another beginning, to which no prompt goes back.
-// Entries may come in any order, and follow each other in a ring.
+// After a compaction the conversation has a new beginning, and no prompt goes back to it. Entries may come in any
+// order, and may follow each other in a ring.
 func TestOddTrees(t *testing.T) {
 	var s sheet
 	p := s.prompt("", "First")
@@ -316,14 +313,14 @@ func TestOddTrees(t *testing.T) {
 	}
 }
 
-// What one response took counts once, as its line with the most output says it.
+// The usage of a response counts once, from its line with the most output.
 func TestCosts(t *testing.T) {
 	var s sheet
 	p := s.prompt("", "Count")
 	a := s.say(p, "m1", 1, `{"type":"thinking","thinking":"Hm."}`)
 	c1 := s.call(a, "m1", 40, "t1")
 	r := s.result(c1, "t1")
-	c2 := s.call(r, "m1", 38, "t2") // goes on after a result, and says less
+	c2 := s.call(r, "m1", 38, "t2") // it follows a result and has less output
 	s.entry("assistant", c2, `"message":{"id":"e","role":"assistant","model":"<synthetic>","content":[],"usage":{"input_tokens":0,"output_tokens":0}}`)
 	s.entry("assistant", c2, `"costUSD":0.0125,"message":{"role":"assistant","model":"claude-3","content":[],"usage":{"output_tokens":2,"input_tokens":-1,"cache_read_input_tokens":1e3}},"requestId":"req"`)
 	s.text(c2, "m2", 7)
@@ -353,7 +350,7 @@ func TestDollars(t *testing.T) {
 	}
 }
 
-// How turns end.
+// The outcomes of turns.
 func TestTurns(t *testing.T) {
 	var s sheet
 	ask := func(parent string) string { return s.prompt(parent, "Go on") }
@@ -381,7 +378,7 @@ func TestTurns(t *testing.T) {
 	want = append(want, p+" completed {}")
 	from := s.Len()
 	p = ask(last)
-	again := s.String()[from:] // written twice, as after a line that was glued
+	again := s.String()[from:] // written twice, as after a torn line
 	s.WriteString(again)
 	s.text(p, "m6", 1)
 	s.WriteString(again)
@@ -395,8 +392,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// While a tool runs or the model thinks it may be quiet: the turn is not over. What comes
-// after an end that was told reopens it.
+// While a tool runs or the model thinks, the file may be quiet: the turn stays open. A line after a reported end
+// reopens the turn.
 func TestQuiet(t *testing.T) {
 	var s sheet
 	p := s.prompt("", "Go")
@@ -428,7 +425,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// Threads, and what the session is.
+// Threads, and the properties of a session.
 func TestThreads(t *testing.T) {
 	var s sheet
 	s.line(`"type":"file-history-snapshot","messageId":"x","snapshot":{"timestamp":"2026-01-27T09:00:00Z"}`)
@@ -469,7 +466,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// Of titles the person's counts before the model's, and that before a summary.
+// The user's title ranks before the model's, and that before a summary.
 func TestTitles(t *testing.T) {
 	var s sheet
 	p := s.prompt("", "Go")
@@ -513,7 +510,7 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// A sub-agent's file has a thread and costs; turns, rewinds and titles are the session's.
+// A sub-agent's file has a thread and costs; turns, rewinds and titles belong to the session.
 func TestSubAgent(t *testing.T) {
 	var s sheet
 	p := s.prompt("", "Look")
@@ -544,8 +541,8 @@ func mustJSON(t fataler, v any) string {
 	return string(bytes.TrimSpace(raw))
 }
 
-// A file whose first line is another program's is no transcript, wherever it lies and however it
-// is called; a line of which the program is not known keeps a file where it lies.
+// A file whose first line is another program's is not a transcript, whatever its folder and name. If the program is
+// unknown, the file's folder and name decide.
 func TestOthers(t *testing.T) {
 	for _, c := range []struct {
 		name, first string

@@ -11,21 +11,21 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// costs are the responses that may not have come whole: the last one of each thread. What
-// a response took stands in each of its lines, and grows.
+// costs has the responses that may be incomplete: the last one of each thread. Each line of a response has its usage
+// so far, which grows.
 type costs struct{ open []*response }
 
-// response is what one response of a model took.
+// response is the usage of one response of a model.
 type response struct {
 	thread, id string
-	line       string // uuid of the line that says so
+	line       string // uuid of the line with the usage
 	time       time.Time
 	cost       events.CostAccrued
 	told       bool
 }
 
-// take takes what a line says that its response took. If it is another response than
-// before, that one is whole.
+// take takes the usage of a line's response. If it is another response than before, that one is complete, and its
+// cost is returned.
 func (c *costs) take(e *entry, thread string, run *events.RunRef) []agents.Fact {
 	r := responseOf(e, thread, run)
 	if r == nil {
@@ -49,7 +49,7 @@ func (c *costs) take(e *entry, thread string, run *events.RunRef) []agents.Fact 
 	return nil
 }
 
-// flush tells what was not told.
+// flush returns the costs that were not reported.
 func (c *costs) flush() []agents.Fact {
 	var facts []agents.Fact
 	for _, r := range c.open {
@@ -66,7 +66,7 @@ func (r *response) tell() []agents.Fact {
 	return []agents.Fact{{Key: "cost/" + keyed(cmp.Or(r.id, r.line)), Time: r.time, Payload: &r.cost}}
 }
 
-// responseOf returns what a line says that its response took, nil if that is nothing.
+// responseOf returns the usage in a line, or nil.
 func responseOf(e *entry, thread string, run *events.RunRef) *response {
 	usage, _ := e.message.Get("usage")
 	tokens, usd := Tokens(e.message.Object("usage")), agents.USD(e.Members, "costUSD")
@@ -82,8 +82,7 @@ func responseOf(e *entry, thread string, run *events.RunRef) *response {
 	return r
 }
 
-// Tokens reads a usage. What the model thought is part of the output, and no line says
-// how much it is.
+// Tokens reads a usage. The output includes the model's reasoning, for which no line has a count.
 func Tokens(usage rawjson.Members) events.Tokens {
 	parts := usage.Object("cache_creation")
 	written := agents.Count(parts, "ephemeral_5m_input_tokens") + agents.Count(parts, "ephemeral_1h_input_tokens")

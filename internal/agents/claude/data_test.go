@@ -18,8 +18,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// recorded are the transcripts of the recorded data: their names as they would be in a
-// folder of projects, and what they hold.
+// recorded returns the recorded transcripts by their names in a folder of projects.
 func recorded(t *testing.T) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -47,7 +46,7 @@ func mustRead(t *testing.T, path string) string {
 	return string(b)
 }
 
-// A usage as encoding/json reads it from a line: the test counts for itself.
+// usage is a usage as encoding/json reads it from a line: the test counts independently.
 type usage struct {
 	Type    string
 	Message struct {
@@ -61,8 +60,7 @@ type usage struct {
 	}
 }
 
-// largest returns what each response took: of the lines of one the last that has the most
-// output.
+// largest returns the usage of each response: that of its last line with the most output.
 func largest(t *testing.T, content string) map[string]events.Tokens {
 	t.Helper()
 	took := make(map[string]events.Tokens)
@@ -90,7 +88,7 @@ func errorAs(err error, target **json.UnmarshalTypeError) bool {
 	return ok
 }
 
-// counted returns what counts of costs, as the log's folds have it, and how many there are.
+// counted returns the costs that count, as the log's folds compute them, and their number.
 func counted(facts []agents.Fact) (took map[string]events.Tokens, n int) {
 	took = make(map[string]events.Tokens)
 	list := of[*events.CostAccrued](facts)
@@ -103,8 +101,8 @@ func counted(facts []agents.Fact) (took map[string]events.Tokens, n int) {
 	return took, len(list)
 }
 
-// Over real sessions: what responses took is what an independent count says, with one event
-// for each; nothing is taken for a rewind, as nobody made one; every turn that begins ends.
+// For real sessions, the usage equals that of an independent count, with one event for each response. There are no
+// rewinds, as in the recordings. Every turn that begins ends.
 func TestRecorded(t *testing.T) {
 	for name, content := range recorded(t) {
 		d := tell(t, name, content)
@@ -143,8 +141,8 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// A file that grew is told as one that was whole at once: version after version, with pauses
-// between, and again from its first line after a restart.
+// A file that grows has the same facts as a complete one: version after version, with pauses, and again from its
+// first line after a restart.
 func TestGrowth(t *testing.T) {
 	cuts, err := filepath.Glob(testkit.Data(t, "agents", "growth") + "/*.cuts")
 	if err != nil || len(cuts) == 0 {
@@ -190,7 +188,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// outcomes are the last outcome of each turn.
+// outcomes returns the last outcome of each turn.
 func outcomes(facts []agents.Fact) map[string]string {
 	last := make(map[string]string)
 	for _, r := range of[*events.RunFinished](facts) {
@@ -199,8 +197,7 @@ func outcomes(facts []agents.Fact) map[string]string {
 	return last
 }
 
-// Every value of a recorded line that the program does not know is kept somewhere: a line is
-// in the log or in a conversation, and the messages are in one.
+// Every line of a recorded file is in the log or in a conversation, and all messages are in a conversation.
 func TestRecordedThreads(t *testing.T) {
 	for name, content := range recorded(t) {
 		d, threads := tell(t, name, content), make(map[string]int)

@@ -9,22 +9,22 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// fold is what is known of a transcript.
+// fold is the state of a transcript.
 type fold struct {
 	file  agents.File
 	tree  *tree
 	about about
 	run   run
 	costs costs
-	begun bool // the session's beginning was told
+	begun bool // the session's beginning was reported
 }
 
 func newFold(f agents.File) *fold { return &fold{file: f, tree: newTree()} }
 
-// ofSession reports whether the file is the session's own, and no sub-agent's.
+// ofSession reports whether the file is the session's own, not a sub-agent's.
 func (f *fold) ofSession() bool { return f.file.Thread == agents.Main }
 
-// Line says what the next line means.
+// Line implements agents.Fold.
 func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
 	list := agents.Values(line, isOurs)
 	m := agents.Meaning{Thread: f.otherwise()}
@@ -48,13 +48,14 @@ func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
 			m.ID = f.identity(&e, n)
 		}
 	}
-	if !f.begun { // whatever the first line is, it begins the session
+	if !f.begun { // the first line of any kind begins the session
 		m.Before = append([]agents.Fact{f.beginning(nil)}, m.Before...)
 	}
 	return m
 }
 
-// Quiet says which turn is over and what its responses took, if nothing more comes.
+// Quiet implements agents.Fold. It returns the end of the turn and the costs of its responses, as if no more lines
+// come.
 func (f *fold) Quiet() []agents.Fact {
 	facts := f.costs.flush()
 	if f.run.open() && f.run.resting {
@@ -63,7 +64,7 @@ func (f *fold) Quiet() []agents.Fact {
 	return prefixed("quiet/", facts)
 }
 
-// otherwise is the thread of a line that is no message.
+// otherwise returns the thread of a line that is not a message.
 func (f *fold) otherwise() string {
 	if f.ofSession() {
 		return agents.Log
@@ -71,18 +72,18 @@ func (f *fold) otherwise() string {
 	return f.file.Thread
 }
 
-// noted is an entry at its place in the transcript.
+// noted is an entry with its position in the transcript.
 type noted struct {
 	speech speech
-	node   int32 // in the tree; nowhere: it has no uuid
-	first  bool  // it did not come before
-	again  bool  // it came before, and says the same
+	node   int32 // index in the tree; nowhere: it has no uuid
+	first  bool  // the first entry of its id
+	again  bool  // an equal entry came before
 	goes   *agents.Position
 	thread string
 	turn   string
 }
 
-// entry notes an entry, and says where it stands.
+// entry adds an entry to the tree and returns its position.
 func (f *fold) entry(at agents.Span, e *entry) noted {
 	n := noted{speech: speechOf(e), node: nowhere, first: true}
 	if e.uuid != "" {
@@ -94,7 +95,7 @@ func (f *fold) entry(at agents.Span, e *entry) noted {
 	if e.kind == "system" && e.subtype == "compact_boundary" {
 		f.tree.cut = true
 	}
-	if n.again = n.again && e.isMessage() && e.spelled != ""; n.again { // kept, and no second turn
+	if n.again = n.again && e.isMessage() && e.spelled != ""; n.again { // a duplicate: it is kept, but not as a second turn
 		n.thread = agents.Log
 		return n
 	}
@@ -105,7 +106,7 @@ func (f *fold) entry(at agents.Span, e *entry) noted {
 	return n
 }
 
-// goesBack returns the place to which a prompt goes back, nil if it goes on.
+// goesBack returns the position to which a prompt goes back, nil if it does not.
 func (f *fold) goesBack(e *entry) *agents.Position {
 	if f.tree.has(e.uuid) {
 		return nil
@@ -117,8 +118,8 @@ func (f *fold) goesBack(e *entry) *agents.Position {
 	return &agents.Position{Stem: f.file.Stem, End: end}
 }
 
-// threadOf returns the thread that an entry stands in. What a sub-agent says without an
-// id, as it does in the files of version 1, stands in the thread of its first entry.
+// threadOf returns the thread of an entry. A sub-agent without an id, as in the files of version 1, has the thread of
+// its first entry.
 func (f *fold) threadOf(e *entry, node int32) string {
 	if !f.ofSession() || !e.isMessage() {
 		return f.otherwise()
@@ -138,7 +139,7 @@ func (f *fold) threadOf(e *entry, node int32) string {
 	return agentThread(id)
 }
 
-// identity returns the id of a line that is one entry. A uuid is it once a file.
+// identity returns the id of a line with one entry: its uuid, once in a file.
 func (f *fold) identity(e *entry, n noted) string {
 	if n.node == nowhere || !token(e.uuid) || f.tree.nodes[n.node].marks&named != 0 {
 		return ""
@@ -147,10 +148,10 @@ func (f *fold) identity(e *entry, n noted) string {
 	return e.uuid
 }
 
-// facts are what follows from an entry.
+// facts are the facts of an entry.
 type facts struct{ before, after []agents.Fact }
 
-// told returns what follows from an entry. What comes again is not told again.
+// told returns the facts of an entry, none for a duplicate.
 func (f *fold) told(at agents.Span, e *entry, n noted) facts {
 	var out facts
 	if !f.begun {
@@ -171,7 +172,7 @@ func (f *fold) told(at agents.Span, e *entry, n noted) facts {
 	return out
 }
 
-// links spells what an entry is and what it follows.
+// links returns the id of an entry and of its parent as JSON.
 func links(e *entry) events.Raw {
 	raw := append([]byte(`{"uuid":`), text(e.uuid)...)
 	parent := json.RawMessage("null")

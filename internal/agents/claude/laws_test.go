@@ -15,19 +15,19 @@ import (
 	"github.com/tallylog/tally/internal/agents/claude"
 )
 
-// A player plays a session as somebody would have it with Claude Code: prompts, calls of
-// tools side by side, sub-agents whose lines are written into both files, and rewinds.
+// A player plays a session with Claude Code: prompts, parallel calls of tools, sub-agents whose lines are in both
+// files, and rewinds.
 type player struct {
 	t       *rapid.T
 	main    sheet
 	subs    map[string]*sheet
-	spots   []spot // before the prompts of the conversation as it is now
+	spots   []spot // before the prompts of the current conversation
 	rewinds []int64
-	took    map[string]int // the most output that a line of a response says
+	took    map[string]int // largest output of a response in any of its lines
 	n       int
 }
 
-// spot is where a prompt was written.
+// spot is the position of a prompt.
 type spot struct {
 	parent string
 	end    int64 // of the parent's line
@@ -40,7 +40,7 @@ func (p *player) response(output int) string {
 	return id
 }
 
-// turn plays a prompt and what comes of it.
+// turn plays a prompt and the work on it.
 func (p *player) turn(parent string) {
 	p.spots = append(p.spots, spot{parent, int64(p.main.Len())})
 	at := p.main.prompt(parent, "Go on")
@@ -53,8 +53,7 @@ func (p *player) turn(parent string) {
 	}
 }
 
-// step plays calls side by side: each follows the one before it, its result follows it, and
-// what reports progress does too.
+// step plays parallel calls: each follows the one before it, and its result and progress follow the call.
 func (p *player) step(at string) string {
 	calls := rapid.IntRange(1, 3).Draw(p.t, "calls")
 	outputs := make([]int, calls)
@@ -79,7 +78,7 @@ func (p *player) step(at string) string {
 	return at
 }
 
-// subAgent plays a sub-agent: its lines stand in its own file and, of some, in the session's too.
+// subAgent plays a sub-agent: its lines are in its own file and, for some, in the session's too.
 func (p *player) subAgent() {
 	output := rapid.IntRange(1, 50).Draw(p.t, "output")
 	id := p.response(output)
@@ -113,7 +112,7 @@ func (p *player) rewind() {
 // last returns the newest entry of the sheet.
 func (s *sheet) last() string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000", s.n) }
 
-// play plays a session and returns the files that it leaves.
+// play plays a session and returns its files.
 func play(t *rapid.T) (p *player, files map[string]string) {
 	p = &player{t: t, subs: make(map[string]*sheet), took: make(map[string]int)}
 	p.turn("")
@@ -131,8 +130,8 @@ func play(t *rapid.T) (p *player, files map[string]string) {
 	return p, files
 }
 
-// The rewinds that are found are those that were made, at their places; and what was taken
-// counts once, in whatever order the files are read and however often.
+// The fold finds exactly the rewinds that were made, with their targets. Usage counts once, in whatever order the
+// files are read, and however often.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p, files := play(rt)
@@ -167,12 +166,12 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// One event is told of a response of a session's file, unless it comes back after another.
+// A session's file has one event for each response, unless the response continues after another.
 func TestOneEventAResponse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p, files := play(rt)
 		if p.subs["ab"] != nil {
-			return // sub-agents of one name take turns
+			return // sub-agents of the same name alternate
 		}
 		if _, n := counted(tell(rt, "-p/s.jsonl", files["-p/s.jsonl"]).facts()); n != len(p.took) {
 			rt.Fatalf("%d events, want %d", n, len(p.took))
@@ -180,8 +179,7 @@ func TestOneEventAResponse(t *testing.T) {
 	})
 }
 
-// Whatever the lines are: nothing panics, the same lines say the same, facts can be stored
-// and have keys of their own.
+// For any lines, nothing panics, equal lines have equal results, facts can be stored, and their keys differ.
 func FuzzLine(f *testing.F) {
 	var s sheet
 	p := s.prompt("", "First")
@@ -226,7 +224,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// isOthers reports whether a line keeps a file from being a transcript.
+// isOthers reports whether a file with this first line is not a transcript.
 func isOthers(first []byte) bool {
 	_, ok := claude.Agent{}.File("-p/s.jsonl", first)
 	return !ok

@@ -13,17 +13,17 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// entry is what a value of a line says, as far as the fold asks.
+// entry is an object of a line, with the members that the fold uses.
 type entry struct {
 	rawjson.Members
 	kind    string // the member type
 	subtype string
 	uuid    string
-	parent  string // uuid of the entry that this one follows
-	root    bool   // it says that it follows none
+	parent  string // uuid of the entry before
+	root    bool   // the line has an explicit null parent
 	side    bool   // of a sub-agent
 	agent   string
-	time    time.Time // zero: none is said
+	time    time.Time // zero: none
 	spelled events.Timestamp
 	message rawjson.Members
 }
@@ -34,7 +34,7 @@ func newEntry(v rawjson.Members) entry {
 	e.root = says && string(parent) == "null"
 	e.side = isTrue(v, "isSidechain")
 	e.spelled = events.Timestamp(v.Text("timestamp"))
-	if e.kind == "file-history-snapshot" && e.spelled == "" { // which has it inside
+	if e.kind == "file-history-snapshot" && e.spelled == "" { // its time is inside
 		e.spelled = events.Timestamp(v.Object("snapshot").Text("timestamp"))
 	}
 	if at, ok := e.spelled.Time(); ok && at.Year() > 0 {
@@ -53,16 +53,16 @@ func isTrue(v rawjson.Members, name string) bool {
 	return string(raw) == "true"
 }
 
-// wordOf names the member of lines that say one thing, by their type.
+// wordOf maps types of lines with a single value to the member that has it.
 var wordOf = map[string]string{
 	"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle", "tag": "tag", "agent-name": "agentName", "last-prompt": "lastPrompt",
 }
 
-// word returns the one thing that the entry says, "" if it says none or more.
+// word returns the single value of the entry, "" if the type has none.
 func (e *entry) word() string { return e.Text(wordOf[e.kind]) }
 
-// instead returns the role of a text that the program wrote in the place of the person: the
-// summary of a conversation, or meta. It returns "" if the line does not say so.
+// instead returns the role of a text that the program wrote in the user's name: the summary of a conversation, or
+// meta. It returns "" if the line is not marked so.
 func instead(v rawjson.Members) string {
 	switch {
 	case isTrue(v, "isCompactSummary"):
@@ -73,14 +73,13 @@ func instead(v rawjson.Members) string {
 	return ""
 }
 
-// isMessage reports whether somebody says something in the entry: the person, the model
-// or a tool.
+// isMessage reports whether the entry is a message of the user, the model or a tool.
 func (e *entry) isMessage() bool {
 	return e.kind == "user" || e.kind == "assistant" || e.kind == "attachment" && isQueued(e.Object("attachment"))
 }
 
-// isQueued reports whether an attachment is a prompt that the person wrote while the model
-// worked, and that it was given with what a tool answered.
+// isQueued reports whether an attachment is a prompt that the user wrote while the model worked. The model receives
+// it with the next result of a tool.
 func isQueued(attachment rawjson.Members) bool { return attachment.Text("type") == "queued_command" }
 
 // blocks returns the parts of the message, nil if it is a text.
@@ -102,7 +101,7 @@ func (e *entry) blocks() []rawjson.Members {
 // token reports whether a text can be part of an id.
 func token(s string) bool { return agents.IsToken(s, "._:-") }
 
-// keyed is an id as part of a key: itself, or a hash of it.
+// keyed returns an id as part of a key: the id, or a hash of it.
 func keyed(id string) string {
 	if token(id) {
 		return id
@@ -111,10 +110,10 @@ func keyed(id string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// text is a value that is a text.
+// text returns a text as JSON.
 func text(s string) json.RawMessage { return rawjson.AppendString(nil, s) }
 
-// startsWith reports whether a text begins with one of several.
+// startsWith reports whether a text begins with one of several prefixes.
 func startsWith(s string, prefixes ...string) bool {
 	for _, p := range prefixes {
 		if strings.HasPrefix(s, p) {

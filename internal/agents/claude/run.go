@@ -7,27 +7,26 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// kindTurn is the kind of a run that is a turn: from a prompt to the end of what the
-// model did about it.
+// kindTurn is the kind of a run that is a turn: from a prompt to the end of the model's work on it.
 const kindTurn = "turn"
 
-// run is the turn that is under way in the session's own conversation.
+// run is the open turn of the session's own conversation.
 type run struct {
-	id      string    // uuid of its prompt; "": there is none
-	begun   time.Time // when the prompt was written
-	created bool      // it was told
-	resting bool      // the model has said something, and called no tool since
-	failed  bool      // what it said last is an error of the service
-	last    time.Time // when something was said last
-	told    string    // the outcome that was told, if nothing came since
+	id      string    // uuid of its prompt; "": none
+	begun   time.Time // time of the prompt
+	created bool      // it was reported
+	resting bool      // the model wrote a text, and called no tool since
+	failed  bool      // its last message is an error of the service
+	last    time.Time // time of the last message
+	told    string    // the outcome already reported, if no message came since
 }
 
 func (r *run) open() bool { return r.id != "" && r.created }
 
 func (r *run) ref() events.RunRef { return events.RunRef{Kind: kindTurn, ID: r.id} }
 
-// refOf returns the turn that something said in a thread belongs to, nil if that is not
-// known: what sub-agents do in a file of their own may outlast the turn.
+// refOf returns the turn that a message in a thread belongs to, nil if that is unknown. A sub-agent in a file of its
+// own may work longer than the turn.
 func (r *run) refOf(thread string) *events.RunRef {
 	if !r.open() || thread == agents.Log {
 		return nil
@@ -36,7 +35,7 @@ func (r *run) refOf(thread string) *events.RunRef {
 	return &ref
 }
 
-// turn returns what an entry says of turns.
+// turn returns the facts of an entry about turns.
 func (f *fold) turn(e *entry, n noted) []agents.Fact {
 	if n.thread != agents.Main && e.kind != "system" || !f.ofSession() || e.side {
 		return nil
@@ -59,8 +58,7 @@ func (f *fold) turn(e *entry, n noted) []agents.Fact {
 	return nil
 }
 
-// begin takes a prompt: the turn before it is over. A command is a turn only if the model
-// answers it.
+// begin begins a turn and ends the one before. A command is a turn only if the model answers it.
 func (f *fold) begin(e *entry, s speech) []agents.Fact {
 	facts := f.end(f.run.outcome(), nil, nil)
 	f.run = run{id: e.uuid, begun: e.time, last: e.time}
@@ -80,7 +78,7 @@ func (r *run) create() []agents.Fact {
 	return []agents.Fact{{Key: "run", Time: r.begun, Payload: p}}
 }
 
-// hear notes that the model or a tool said something.
+// hear records a message of the model or a tool.
 func (r *run) hear(e *entry) {
 	r.told, r.resting = "", false
 	if !e.time.IsZero() {
@@ -88,7 +86,7 @@ func (r *run) hear(e *entry) {
 	}
 }
 
-// answer notes what the model said.
+// answer records a message of the model.
 func (r *run) answer(e *entry) []agents.Fact {
 	r.hear(e)
 	r.failed = isTrue(e.Members, "isApiErrorMessage")
@@ -100,7 +98,7 @@ func (r *run) answer(e *entry) []agents.Fact {
 	return r.create()
 }
 
-// outcome is that of the turn if it ends now.
+// outcome returns the outcome of the turn if it ends now.
 func (r *run) outcome() string {
 	switch {
 	case r.failed:
@@ -108,11 +106,10 @@ func (r *run) outcome() string {
 	case r.resting:
 		return "completed"
 	}
-	return "stopped:unfinished" // a program that was ended says no more
+	return "stopped:unfinished" // the program was probably killed
 }
 
-// end ends the turn. measured has how long it took, last is its last entry; nil: there is
-// none.
+// end ends the turn. measured is the entry with its duration, last is its last entry; either may be nil.
 func (f *fold) end(outcome string, measured, last *entry) []agents.Fact {
 	facts := f.costs.flush()
 	if last != nil && !last.time.IsZero() {
@@ -125,7 +122,7 @@ func (f *fold) end(outcome string, measured, last *entry) []agents.Fact {
 	return facts
 }
 
-// finish tells an outcome, once.
+// finish reports an outcome, once.
 func (r *run) finish(outcome string, measured *entry) []agents.Fact {
 	if r.told == outcome {
 		return nil

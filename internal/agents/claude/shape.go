@@ -11,19 +11,19 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// The lines of Claude Code's transcripts: around a message of Anthropic, or what the
-// program notes, stand members that say where and when it was.
+// The lines of Claude Code's transcripts: a message of Anthropic, or a note of the program, with members for its
+// place and time.
 
 // Line is the shape of a line.
 var Line = shapes.Shape{Name: "claude-code", Is: isLine, Read: readLine, Quiet: quiet, Kept: true}
 
-// quiet are the members of a line in which nobody says anything.
+// quiet has the members of a line without text of a speaker.
 var quiet = shapes.Names(`
 	parentUuid logicalParentUuid leafUuid sourceToolAssistantUUID toolUseID parentToolUseID sourceToolUseID
 	toolUseResult cwd gitBranch version slug userType entrypoint permissionMode level thinkingMetadata todos
 	origin tool_use_result modelUsage terminal_reason fast_mode_state forkedFrom snapshot compactMetadata`)
 
-// isLine recognises a line by its type and by what such a line must have.
+// isLine recognises a line by its type and its required members.
 func isLine(o *shapes.Object) bool {
 	switch o.Word("type") {
 	case "user", "assistant":
@@ -36,7 +36,7 @@ func isLine(o *shapes.Object) bool {
 		return o.IsObject("attachment") && o.Has("uuid")
 	case "file-history-snapshot":
 		return o.IsObject("snapshot")
-	case "result": // of what was printed
+	case "result": // of printed output
 		return o.Word("subtype") != "" && o.Has("session_id")
 	case "queue-operation":
 		return o.Word("operation") != "" && o.Has("sessionId")
@@ -44,7 +44,7 @@ func isLine(o *shapes.Object) bool {
 	return wordOf[o.Word("type")] != "" && o.Has("sessionId", "leafUuid")
 }
 
-// readLine reads a line, or one inside of one, which has fewer members around it.
+// readLine reads a line, or a line inside a line, which has fewer members.
 func readLine(r *shapes.Reading, o *shapes.Object) {
 	r.By("claude-code")
 	kind := o.Word("type")
@@ -69,7 +69,7 @@ func readLine(r *shapes.Reading, o *shapes.Object) {
 	r.Leave(kind, o)
 }
 
-// readResult reads how a run ended, as is printed.
+// readResult reads the end of a run in printed output.
 func readResult(r *shapes.Reading, o *shapes.Object) {
 	p := shapes.Part{Role: "result", Name: o.Text("subtype"), Text: o.Text("result")}
 	if o.IsTrue("is_error") || p.Name != "success" {
@@ -78,8 +78,8 @@ func readResult(r *shapes.Reading, o *shapes.Object) {
 	r.Add(unnamed(p))
 }
 
-// readMessage reads what the person, the model or a tool said. What the program
-// wrote in the person's place is said by nobody: meta, or the summary of a conversation.
+// readMessage reads a message of the user, the model or a tool. A text that the program wrote in the user's name has
+// the role meta or summary.
 func readMessage(r *shapes.Reading, kind string, o *shapes.Object) {
 	role := cmp.Or(instead(o.Members), kind)
 	start := len(r.Turn.Parts)
@@ -97,8 +97,7 @@ func readMessage(r *shapes.Reading, kind string, o *shapes.Object) {
 	}
 }
 
-// readSystem reads what the program says: a text, how long a turn took, or that
-// something happened.
+// readSystem reads a message of the program: a text, the duration of a turn, or an event.
 func readSystem(r *shapes.Reading, o *shapes.Object) {
 	p := shapes.Part{Role: "system", Name: o.Text("subtype"), Text: o.Text("content")}
 	if took := o.Count("durationMs"); took > 0 && p.Text == "" {
@@ -107,10 +106,10 @@ func readSystem(r *shapes.Reading, o *shapes.Object) {
 	r.Add(local(unnamed(p)))
 }
 
-// maxMilliseconds is the longest time that is shown as one.
+// maxMilliseconds is the longest time that a Duration can hold.
 const maxMilliseconds = int64(1<<63-1) / int64(time.Millisecond)
 
-// unnamed lets the name of something that has no text be its text.
+// unnamed makes the name the text if there is no text.
 func unnamed(p shapes.Part) shapes.Part {
 	if p.Text == "" {
 		p.Name, p.Text = "", p.Name
@@ -118,8 +117,8 @@ func unnamed(p shapes.Part) shapes.Part {
 	return p
 }
 
-// readProgress reads what a tool, a hook or a sub-agent reports while it works. What
-// a response of a sub-agent took stands in its own transcript.
+// readProgress reads the progress of a tool, a hook or a sub-agent. The usage of a sub-agent's response is in its own
+// transcript.
 func readProgress(r *shapes.Reading, o *shapes.Object) {
 	data, _ := shapes.Open("", o.Take("data"))
 	p := shapes.Part{Role: "progress", Name: data.Text("type"), Text: data.Text("fullOutput", "output", "command")}
@@ -134,8 +133,7 @@ func readProgress(r *shapes.Reading, o *shapes.Object) {
 	r.Leave("progress", data)
 }
 
-// readAttachment reads what the program gave the model beside what was said. A prompt
-// that waited until the model could take it is the person's.
+// readAttachment reads an attachment for the model. A queued prompt is the user's message.
 func readAttachment(r *shapes.Reading, o *shapes.Object) {
 	a, _ := shapes.Open("attachment", o.Take("attachment"))
 	name := a.Text("type")
@@ -153,7 +151,7 @@ func readAttachment(r *shapes.Reading, o *shapes.Object) {
 	r.Leave("attachment", a)
 }
 
-// readSnapshot reads of which files there are copies as they were before a prompt.
+// readSnapshot reads the names of the files that were copied before a prompt.
 func readSnapshot(r *shapes.Reading, o *shapes.Object) {
 	snapshot, _ := shapes.Open("", o.Peek("snapshot"))
 	files, _ := rawjson.Object(snapshot.Peek("trackedFileBackups"))
@@ -165,9 +163,8 @@ func readSnapshot(r *shapes.Reading, o *shapes.Object) {
 	r.Add(shapes.Part{Role: "snapshot", Text: cmp.Or(strings.Join(names, ", "), "no files")})
 }
 
-// local reads what stands for a command that the program ran itself, and for what that
-// printed: Claude Code writes both as messages, in tags. A text with anything beside the
-// tags stays as it is.
+// local reads a command that the program ran itself, or its output: Claude Code writes both as messages, in tags. A
+// text with anything outside of the tags stays as it is.
 func local(p shapes.Part) shapes.Part {
 	tags, ok := tagged(p.Text)
 	if !ok {
@@ -179,7 +176,7 @@ func local(p shapes.Part) shapes.Part {
 	case tags["bash-input"] != "":
 		p.Text = "! " + tags["bash-input"]
 	case tags["command-message"]+tags["command-args"] != "":
-		return p // of no command
+		return p // without a command
 	default:
 		p.Kind = shapes.Result
 		p.Text = shapes.Join(tags["local-command-stdout"]+tags["bash-stdout"], tags["local-command-stderr"]+tags["bash-stderr"])
@@ -187,7 +184,7 @@ func local(p shapes.Part) shapes.Part {
 	return p
 }
 
-// commandLine is a command as it was typed. The message is the name again, or more.
+// commandLine returns a command as the user typed it. The message repeats the name, or has more.
 func commandLine(name, args, message string) string {
 	line := strings.TrimSpace(name + " " + args)
 	if !strings.Contains(line, message) {
@@ -196,12 +193,12 @@ func commandLine(name, args, message string) string {
 	return line
 }
 
-// tagSets are the tags that stand together.
+// tagSets has the tags that occur together.
 var tagSets = [][]string{
 	{"command-name", "command-message", "command-args"}, {"bash-input"}, {"bash-stdout", "bash-stderr"}, {"local-command-stdout"}, {"local-command-stderr"},
 }
 
-// tagged reads a text that is tags of one set and nothing else, each at most once.
+// tagged parses a text that has only tags of one set, each at most once.
 func tagged(text string) (map[string]string, bool) {
 	for _, set := range tagSets {
 		found, rest := make(map[string]string), strings.TrimSpace(text)
@@ -220,7 +217,7 @@ func tagged(text string) (map[string]string, bool) {
 	return nil, false
 }
 
-// cutTag takes the tag that a text begins with.
+// cutTag cuts the tag at the beginning of a text.
 func cutTag(text string, set []string) (name, inside, rest string, ok bool) {
 	for _, name := range set {
 		if after, is := strings.CutPrefix(text, "<"+name+">"); is {

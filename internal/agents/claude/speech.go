@@ -6,27 +6,27 @@ import (
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
-// speech is what somebody does with a line of the conversation.
+// speech is the role of a line in the conversation.
 type speech uint8
 
 const (
-	nothing     speech = iota // it is no message, or one that only the program wrote
-	asked                     // the person wrote a prompt
-	commanded                 // the person wrote a command: it may be the program's own, or a prompt
-	answered                  // the model did, or the service with an error
-	returned                  // a tool did
-	interrupted               // the person stopped the turn
-	blocked                   // a hook did
+	nothing     speech = iota // it is not a message, or only the program wrote it
+	asked                     // the user wrote a prompt
+	commanded                 // the user wrote a command: the program's own, or a prompt
+	answered                  // the model answered, or the service with an error
+	returned                  // a tool answered
+	interrupted               // the user stopped the turn
+	blocked                   // a hook stopped the turn
 )
 
-// prompts reports whether a branch of the conversation may begin with it.
+// prompts reports whether it can begin a branch of the conversation.
 func (s speech) prompts() bool { return s == asked || s == commanded }
 
-// speaks reports whether it is a step of a turn that is under way.
+// speaks reports whether it is a step of an open turn.
 func (s speech) speaks() bool { return s == answered || s == returned }
 
-// speechOf says what an entry is in the conversation. Claude Code marks what a person did
-// not write only in part: the rest is known by how it begins.
+// speechOf returns the role of an entry. Claude Code marks only some of the texts that the user did not write; the
+// others are recognised by their beginning.
 func speechOf(e *entry) speech {
 	switch {
 	case e.message == nil:
@@ -50,12 +50,12 @@ func speechOf(e *entry) speech {
 	}
 	words := strings.TrimSpace(shapes.Words(said))
 	if words == "" && (said != "" || len(blocks) == 0) {
-		return nothing // or what an editor put before a prompt
+		return nothing // or text that an editor put before a prompt
 	}
 	return speechIn(words)
 }
 
-// isMachine reports whether the entry says that a task in the background wrote it.
+// isMachine reports whether a background task wrote the entry.
 func isMachine(e *entry) bool { return e.Object("origin").Text("kind") == "task-notification" }
 
 func speechIn(said string) speech {

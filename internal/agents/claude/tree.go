@@ -5,22 +5,21 @@ import (
 	"encoding/binary"
 )
 
-// tree is the entries of a file as they follow each other: where each ends, and below
-// which the model answered a prompt. It is some sixty bytes an entry, and each is visited
-// a few times, however the entries stand.
+// tree has the entries of a file by their parents: where each ends, and below which the model answered a prompt. An
+// entry takes about sixty bytes and is visited a few times, in any tree.
 type tree struct {
 	index  map[[16]byte]int32
 	nodes  []node
-	chains []string // first entries of conversations of sub-agents that have no id
-	cut    bool     // the conversation was compacted: nothing goes back to its beginning
+	chains []string // first entries of conversations of sub-agents without an id
+	cut    bool     // the conversation was compacted: no prompt goes back to its beginning
 }
 
-// node is an entry, or one that others say they follow and that has not come.
+// node is an entry, or the parent of an entry that has not come.
 type node struct {
-	end    int64  // of its line; of the beginning, where its first prompt starts; -1: it has not come
-	said   uint32 // a sum of what it says
+	end    int64  // end of its line; for the beginning, the start of the first prompt; -1: it has not come
+	said   uint32 // checksum of its content
 	parent int32
-	chain  int32 // in which conversation of a sub-agent it stands, from 1
+	chain  int32 // conversation of a sub-agent that it belongs to, from 1
 	speech speech
 	marks  mark
 }
@@ -28,22 +27,22 @@ type node struct {
 type mark uint8
 
 const (
-	reached mark = 1 << iota // it is an answer, or there is one below it
-	branch                   // a prompt below it was answered, with nothing between them but what only the program wrote
+	reached mark = 1 << iota // it or an entry below it is an answer
+	branch                   // a prompt below it was answered, with only entries of the program between them
 	side                     // it is of a sub-agent
 	named                    // a line has its uuid as id
 )
 
 const (
 	beginning int32 = 0  // the node that the first entries follow
-	nowhere   int32 = -1 // nobody knows what the node follows
+	nowhere   int32 = -1 // the parent is unknown
 )
 
 func newTree() *tree {
 	return &tree{index: make(map[[16]byte]int32), nodes: []node{{end: -1, parent: nowhere}}}
 }
 
-// place returns the node of an entry, one that has not come if it is new.
+// indexOf returns the node of an entry, and adds a new one for an unknown uuid.
 func (t *tree) indexOf(uuid string) int32 {
 	key := keyOf(uuid)
 	i, ok := t.index[key]
@@ -55,8 +54,7 @@ func (t *tree) indexOf(uuid string) int32 {
 	return i
 }
 
-// come notes an entry that has come, and returns its node, whether it is the first of its id,
-// and whether it says again what that one said.
+// come adds an entry. It returns the node, whether it is the first of its id, and whether it equals that one.
 func (t *tree) come(e *entry, s speech, start, end int64) (i int32, isFirst, isSame bool) {
 	i = t.indexOf(e.uuid)
 	said := saidSum(e)
@@ -88,16 +86,15 @@ func (t *tree) come(e *entry, s speech, start, end int64) (i int32, isFirst, isS
 	return i, true, false
 }
 
-// saidSum sums up what an entry says, what it follows and when. A second compaction in one
-// process writes the lines before the first one again: those are the same in all of it.
+// saidSum returns a checksum of an entry's content, parent and time. A second compaction in one process writes the
+// lines before the first one again, completely equal.
 func saidSum(e *entry) uint32 {
 	message, _ := e.Get("message")
 	sum := sha256.Sum256(append([]byte(e.parent+"\x00"+string(e.spelled)+"\x00"+e.kind+"\x00"), message...))
 	return binary.BigEndian.Uint32(sum[:])
 }
 
-// chainOf returns the conversation of an entry of a sub-agent: that of the entry it
-// follows, else a new one.
+// chainOf returns the conversation of a sub-agent's entry: that of its parent, else a new one.
 func (t *tree) chainOf(parent int32, uuid string) int32 {
 	if parent > beginning && t.nodes[parent].chain > 0 {
 		return t.nodes[parent].chain
@@ -106,8 +103,7 @@ func (t *tree) chainOf(parent int32, uuid string) int32 {
 	return int32(len(t.chains))
 }
 
-// rise tells those above a node that there is an answer below them. A mark is set once,
-// so that nobody is told more often than there are marks.
+// rise marks the ancestors of an answer. Each mark is set once, so a node is visited at most once for each mark.
 func (t *tree) rise(i int32) {
 	for {
 		n := &t.nodes[i]
@@ -128,10 +124,8 @@ func (t *tree) rise(i int32) {
 	}
 }
 
-// rewound returns where the conversation stood before a prompt, if it was somewhere else
-// when the prompt came: what the prompt follows has an answered branch already. A branch
-// begins with a prompt, as one does that somebody chose to go back to: what follows the
-// same entry for other reasons are calls of tools side by side, and what hooks report.
+// rewound returns the position before a prompt if the prompt is a rewind: its parent already has an answered branch
+// that begins with a prompt. Other children of a parent are parallel calls of tools and reports of hooks.
 func (t *tree) rewound(e *entry) (end int64, ok bool) {
 	p := beginning
 	switch {
@@ -147,7 +141,7 @@ func (t *tree) rewound(e *entry) (end int64, ok bool) {
 // has reports whether an entry has come.
 func (t *tree) has(uuid string) bool { return t.end(uuid) >= 0 }
 
-// end returns where the line of an entry ends, -1 if it has not come.
+// end returns the end of an entry's line, -1 if it has not come.
 func (t *tree) end(uuid string) int64 {
 	if i, ok := t.index[keyOf(uuid)]; ok {
 		return t.nodes[i].end
@@ -155,7 +149,7 @@ func (t *tree) end(uuid string) int64 {
 	return -1
 }
 
-// keyOf is an id in a size that does not grow with it.
+// keyOf returns a key of constant size for an id.
 func keyOf(uuid string) [16]byte {
 	sum := sha256.Sum256([]byte(uuid))
 	return [16]byte(sum[:16])

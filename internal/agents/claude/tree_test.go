@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// The time for a file grows as the file does, however its entries follow each other: here
-// each answer has a long way up, and each prompt goes back. To go all the way each time
-// would take minutes.
+// The time grows linearly with the file, in any tree of entries. Here each answer has many ancestors, and each prompt
+// goes back. If each walk visited all ancestors, the test would take minutes.
 func TestLinear(t *testing.T) {
 	const n = 100_000
 	tr, end, start, rewinds := newTree(), int64(0), time.Now(), 0

@@ -12,17 +12,15 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Transcript is a session that Claude Code is to continue: the lines of another one, up to
-// where somebody wants to go on from.
+// Transcript is a session for Claude Code to continue: the lines of another one, up to the chosen position.
 type Transcript struct {
 	Session string   // the new session, a UUID
-	From    string   // the session whose lines they are
-	Lines   [][]byte // in effect, in their order, of the session's own file
+	From    string   // the session of the lines
+	Lines   [][]byte // in effect, in order, of the session's own file
 }
 
-// Name returns the path of the file below the folder of projects, given the project's
-// folder. The names come from the ids of sessions, which may be anything: an error says
-// that one of them is no name of a file or folder.
+// Name returns the path of the file below the folder of projects. The names come from ids of sessions, which may be
+// any text. If one of them is not a valid name of a file or folder, Name returns an error.
 func (t Transcript) Name(project string) (string, error) {
 	if !isFolder(project) {
 		return "", fmt.Errorf("%q is not the name of a project's folder: want one name without slashes, backslashes and control characters", project)
@@ -33,18 +31,18 @@ func (t Transcript) Name(project string) (string, error) {
 	return project + "/" + t.Session + ".jsonl", nil
 }
 
-// isFolder reports whether a project is one name of a folder on every system.
+// isFolder reports whether project is one valid folder name on every system.
 func isFolder(project string) bool {
 	isOdd := func(r rune) bool { return r < ' ' || r == 0x7f || strings.ContainsRune(`/\:`, r) }
 	return project != "" && len(project) <= 255 && strings.Trim(project, ". ") != "" && !strings.ContainsFunc(project, isOdd)
 }
 
-// naming are members of an entry that name another one, or itself.
+// naming has the members of an entry with the id of an entry.
 var naming = []string{"uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sourceToolAssistantUUID"}
 
-// Append appends the file. It is what a fork of Claude Code's own is: each entry names the
-// new session, has a uuid of its own, and says of which one it is a copy. Snapshots of files
-// are left out, because they lie in a folder of the old session, and so is what is no entry.
+// Append appends the file to dst, in the form of Claude Code's own forks: each entry has the new session, a uuid of
+// its own, and the uuid of its original. It omits snapshots of files, because they lie in a folder of the old
+// session, and values that are not entries.
 func (t Transcript) Append(dst []byte) ([]byte, error) {
 	if !token(t.Session) || !token(t.From) || t.Session == t.From {
 		return dst, fmt.Errorf("a transcript of session %q from %q: want two ids", t.Session, t.From)
@@ -65,7 +63,7 @@ func (t Transcript) Append(dst []byte) ([]byte, error) {
 	return out, nil
 }
 
-// objects returns the values of a line as they stand in it.
+// objects returns the values of a line with their bytes.
 func objects(line []byte) (list [][]byte) {
 	values := json.NewDecoder(bytes.NewReader(line))
 	for {
@@ -77,7 +75,7 @@ func objects(line []byte) (list [][]byte) {
 	}
 }
 
-// entry is an entry of the new session; false: it has no place there.
+// entry returns an entry of the new session, and false for one that is omitted.
 func (t Transcript) entry(raw []byte) ([]byte, bool) {
 	v, err := rawjson.Object(raw)
 	if err != nil || v.Text("type") == "" || v.Text("type") == "file-history-snapshot" {
@@ -100,9 +98,9 @@ func (t Transcript) entry(raw []byte) ([]byte, bool) {
 	return raw, err == nil
 }
 
-// uuid is what an entry's uuid is in the new session.
+// uuid returns the uuid of an entry in the new session.
 func (t Transcript) uuid(old string) string {
 	b := sha256.Sum256([]byte(t.Session + "\x00" + old))
-	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // version 8: made of something else
+	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80 // version 8: computed from other data
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// What is written for Claude Code to continue says the same as what it was made of, names no
-// entry of the old session but as where it came from, and is a fork that costs nothing once
-// more.
+// A file for Claude Code has the same messages as its source. It names entries of the old session only as originals,
+// and is a fork without costs of its own.
 func TestWriteRecorded(t *testing.T) {
 	const session = "5c0375b4-57a5-4f26-b12d-0000000000aa"
 	for name, content := range recorded(t) {
@@ -91,7 +90,7 @@ func said(content string) (list []string, ids map[string]bool) {
 	return list, ids
 }
 
-// Each link of an entry leads to what it led to.
+// The links of an entry lead to the copies of the entries that they led to.
 func TestWriteLinks(t *testing.T) {
 	lines := []string{
 		`{"type":"user","sessionId":"old","uuid":"a","parentUuid":null,"message":{"content":"1"}}`,
@@ -134,7 +133,7 @@ func TestWriteLinks(t *testing.T) {
 	}
 }
 
-// The project of a session's id becomes a folder only if it is one name.
+// The project of a session's id becomes a folder only if it is one valid name.
 func TestWriteName(t *testing.T) {
 	t.Run("B-05 names of projects", func(t *testing.T) {
 		w := claude.Transcript{Session: "5c0375b4-57a5-4f26-b12d-0000000000aa"}

@@ -8,10 +8,9 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// beginning returns what the first line of a file says: that the session is there, and in
-// a file that continues it after a revert, to where it went back. Each file of a session
-// says the first, because the one before may be gone; but one that continues it says so
-// behind the other, which waits for the file before: that knows what the session is a fork of.
+// beginning returns the facts of the first line of a file: the session's beginning and, in a file that continues it
+// after a revert, the rewind. Each file of a session has the beginning, because the file before may be missing. In a
+// continuing file it follows the rewind, which waits for the file before: that file knows the origin of a fork.
 func (f *fold) beginning(list []entry) []agents.Fact {
 	var meta rawjson.Members
 	first := entry{}
@@ -42,11 +41,10 @@ func (f *fold) beginning(list []entry) []agents.Fact {
 	return []agents.Fact{rewound, created}
 }
 
-// reason is why a session is rewound: its agent did so.
+// reason is the reason of a rewind: the agent did it.
 const reason = "source"
 
-// lineage returns the thread that a file continues: that from which it says to be forked,
-// else the one that is its base.
+// lineage returns the thread that a file continues: the one in forked_from_id, else that of its base.
 func lineage(meta rawjson.Members, base string) string {
 	if id := meta.Text("forked_from_id"); isUUID(id) {
 		return id
@@ -54,10 +52,9 @@ func lineage(meta rawjson.Members, base string) string {
 	return base
 }
 
-// baseOf returns where the history stands that a file continues. The member thread_id says
-// the id of a file: that of the thread for its first file, else that of the revert. The
-// thread itself may be another one, if a fork goes back beyond where it began. Without a
-// base a file begins anew.
+// baseOf returns the position of the history that a file continues. The member thread_id has the id of a file: the
+// thread's id for its first file, else the revert's. The thread may be another one, if a fork goes back beyond its
+// own beginning. A file without a base has no history.
 func baseOf(meta rawjson.Members) (agents.Position, bool) {
 	base := meta.Object("history_base")
 	id := base.Text("thread_id")
@@ -88,8 +85,8 @@ func (f *fold) created(meta rawjson.Members, at time.Time) *events.SessionCreate
 	return p
 }
 
-// parent returns the thread that started this one: that spawned it, or of which it is a
-// copy. A fork that copies nothing has no need of it.
+// parent returns the thread that started this one: it spawned it, or its lines were copied. A fork without copies
+// needs no parent.
 func parent(meta rawjson.Members) string {
 	ids := []string{meta.Text("parent_thread_id"), meta.Object("source").Object("subagent").Object("thread_spawn").Text("parent_thread_id")}
 	if _, refers := baseOf(meta); !refers {

@@ -25,8 +25,8 @@ func (Agent) Name() string { return name }
 // Format implements agents.Agent.
 func (Agent) Format() string { return name }
 
-// Roots returns Codex' home, of which sessions and archived_sessions are folders: they are
-// one root, so that a file that is archived is moved inside it.
+// Roots returns Codex' home, which contains the folders sessions and archived_sessions. They are one root, so that a
+// file stays in the root when it is archived.
 func (Agent) Roots(env func(string) string) []string {
 	if home := env("CODEX_HOME"); home != "" {
 		return []string{home}
@@ -43,8 +43,8 @@ func (Agent) Wants(name string) bool {
 	return ok
 }
 
-// Below returns a name from the nearest folder of rollouts on, else from the folders of
-// years, months and days.
+// Below returns the part of a path from the nearest folder of rollouts on, else from the folders of years, months and
+// days.
 func (Agent) Below(file string) (string, bool) {
 	parts := strings.Split(file, "/")
 	from := len(parts) - 1
@@ -79,7 +79,7 @@ func isOurs(e entry) bool {
 	return false
 }
 
-// File says what a file is, by its name alone.
+// File describes a file by its name alone.
 func (Agent) File(name string, _ []byte) (agents.File, bool) {
 	r, ok := rolloutOf(name)
 	if !ok {
@@ -88,19 +88,19 @@ func (Agent) File(name string, _ []byte) (agents.File, bool) {
 	return r.file(name), true
 }
 
-// Renamed takes a file for the first of the thread that its first line names. It is called
-// after itself if the line names none, or continues the thread after a revert.
+// Renamed assigns a file to the thread in its first line, as the thread's first file. If the line names no thread, or
+// continues it after a revert, the file is named after itself.
 func (Agent) Renamed(name string, first []byte) (agents.File, bool) {
 	r, ok := renamed(name, first)
 	return r.file(name), ok
 }
 
-// file is the file of a name.
+// file returns the file for a name.
 func (r rollout) file(name string) agents.File {
 	return agents.File{Name: name, Stem: r.id, Session: session(r.thread), Thread: agents.Main, Archived: within(name, archive)}
 }
 
-// renamed reads what a file is that has the name of no rollout.
+// renamed describes a file without a rollout's name.
 func renamed(name string, first []byte) (rollout, bool) {
 	base := strings.TrimSuffix(path.Base(name), ".jsonl")
 	for _, e := range entriesOf(first) {
@@ -116,8 +116,8 @@ func renamed(name string, first []byte) (rollout, bool) {
 	return rollout{thread: base, id: base}, isToken(base)
 }
 
-// isRevision reports whether a file continues its thread after a revert: it has a base, which
-// is not the place of a fork.
+// isRevision reports whether a file continues its thread after a revert: it has a base, and that is not the origin of
+// a fork.
 func isRevision(meta rawjson.Members) bool {
 	base, refers := baseOf(meta)
 	_, forks := meta.Get("forked_from_ordinal_exclusive")
@@ -130,7 +130,7 @@ func isToken(s string) bool { return agents.IsToken(s, "._-") }
 // Fold implements agents.Agent.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
-// session returns the id that a thread has in tally.
+// session returns the id of a thread in tally.
 func session(thread string) string { return name + "/" + thread }
 
 // The folders of rollouts in Codex' home.
@@ -139,19 +139,17 @@ const (
 	archive = "archived_sessions"
 )
 
-// rollout is what the name of a file says:
-// rollout-2026-01-02T03-04-05-<thread>.jsonl, with _<id> behind the thread if it continues
-// the thread after a revert, and .zst at the end if it is compressed.
+// rollout is a parsed file name: rollout-2026-01-02T03-04-05-<thread>.jsonl. If the file continues the thread after a
+// revert, _<id> follows the thread. If it is compressed, .zst follows.
 type rollout struct {
-	began  time.Time // in the zone of the machine, which the name does not say
+	began  time.Time // in the unknown time zone of the machine
 	thread string
-	id     string // of the file, which others refer to: of the first one of a thread it is the thread's
+	id     string // of the file, for references; for the first file of a thread, the thread's id
 }
 
 const stamp = "2006-01-02T15-04-05"
 
-// rolloutOf reads the name of a file, relative to Codex' home, to one of the folders in it
-// or to one below.
+// rolloutOf parses the name of a file, relative to Codex' home, to one of its folders, or to a folder below.
 func rolloutOf(name string) (rollout, bool) {
 	first, _, inFolder := strings.Cut(name, "/")
 	if inFolder && first != current && first != archive && strings.Trim(first, "0123456789") != "" {
@@ -171,13 +169,13 @@ func rolloutOf(name string) (rollout, bool) {
 	return rollout{began, thread, id}, err == nil && isUUID(thread) && isUUID(id)
 }
 
-// within reports whether a folder is among those in which a file lies.
+// within reports whether a file lies in a folder of that name, at any level.
 func within(name, folder string) bool {
 	dir := "/" + path.Dir(name) + "/"
 	return strings.Contains(dir, "/"+folder+"/")
 }
 
-// isUUID reports whether a text is a UUID as Codex spells its own.
+// isUUID reports whether a text is a UUID in Codex' spelling.
 func isUUID(s string) bool {
 	if len(s) != 36 {
 		return false
@@ -191,8 +189,8 @@ func isUUID(s string) bool {
 	return true
 }
 
-// isOlder reports whether a UUID of version 7 was made in an earlier millisecond than
-// another; false if one of them says no time.
+// isOlder reports whether a UUID of version 7 has an earlier millisecond than another. It returns false if one of
+// them has no time.
 func isOlder(id, than string) bool {
 	return isTimed(id) && isTimed(than) && id[:13] < than[:13]
 }

@@ -2,20 +2,20 @@ package codex
 
 import "github.com/tallylog/tally/internal/rawjson"
 
-// copies tells the lines that a file copies from another thread from its own. What they
-// say happened there: it is kept, and counts there.
+// copies recognises lines that a file copied from another thread. They are kept, but their facts belong to the other
+// thread.
 //
-// A file whose lines are numbered says up to which number they are copies; that is of a
-// sub-agent that was given what its parent knew, and is shown nowhere. Older forks copy
-// their parent from its session_meta on, as their own conversation; their own lines begin
-// with the first turn whose id is not older than the thread.
+// If the lines have numbers, the file's first line has the number up to which they are copies. That is the file of a
+// sub-agent that received its parent's context, which no screen shows. Older forks copy their parent from its
+// session_meta on, as their own conversation; their own lines begin with the first turn whose id is not older than
+// the thread.
 type copies struct {
-	upto    int64 // the number of the first line that is not copied, 0 if none is
+	upto    int64 // number of the first line that is not a copy; 0: none are
 	lineage bool  // there may be copies without numbers
 	foreign bool  // the parent's session_meta was read
 	old     bool  // the newest turn is older than the thread
-	over    bool  // a turn of its own was read
-	last    int64 // the number of the newest line, -1: it has none
+	over    bool  // a turn of the file's own was read
+	last    int64 // number of the newest line; -1: none
 }
 
 // own reads the file's own session_meta.
@@ -30,7 +30,7 @@ func (c *copies) meta(thread string, s *saying) {
 	c.foreign = c.foreign || s.payload.Text("id") != thread
 }
 
-// turn reads a line that says in which turn it stands.
+// turn reads a line with a turn's id.
 func (c *copies) turn(thread string, s *saying) {
 	id := s.payload.Text("turn_id")
 	switch {
@@ -42,7 +42,7 @@ func (c *copies) turn(thread string, s *saying) {
 	}
 }
 
-// hidden reports whether the newest line is a copy that is no part of the conversation.
+// hidden reports whether the newest line is a copy outside of the conversation.
 func (c *copies) hidden() bool { return 0 <= c.last && c.last < c.upto }
 
 // now reports whether the newest line is a copy.

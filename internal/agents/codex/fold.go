@@ -10,22 +10,22 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// fold is what is known of a file.
+// fold is the state of a file.
 type fold struct {
 	file   agents.File
 	name   rollout
 	begun  bool // the first line was read
 	copied copies
 	spent  spending
-	model  string        // that speaks, "" if that is not said yet
-	models agents.Models // that spoke, in the order in which they first did
-	run    string        // the turn that is not at its end, "" if none is
-	task   int64         // where the line stands that began the turn, -1 once the person has spoken in it
-	asked  []int64       // where each turn of the person begins: what a rollback counts
-	items  bool          // the screen shows what is told as items
-	shown  string        // the message of the model that was told last
-	unsaid string        // the one that was not told when it came
-	title  string        // as the person calls the thread
+	model  string        // the current model, "" if unknown
+	models agents.Models // all models, in the order of their first messages
+	run    string        // the open turn, or ""
+	task   int64         // start of the line that began the turn; -1 after a user's message in it
+	asked  []int64       // start of each turn of the user, which a rollback counts
+	items  bool          // the screen shows items
+	shown  string        // the model's message that was reported last
+	unsaid string        // the message that was not reported before it came
+	title  string        // the user's name for the thread
 }
 
 func newFold(f agents.File) *fold {
@@ -34,7 +34,7 @@ func newFold(f agents.File) *fold {
 	return &fold{file: f, name: r, task: -1}
 }
 
-// Quiet implements agents.Fold. Codex says itself when a turn ends.
+// Quiet implements agents.Fold. Codex writes the end of a turn itself.
 func (f *fold) Quiet() []agents.Fact { return nil }
 
 // Line implements agents.Fold.
@@ -62,8 +62,8 @@ func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
 type saying struct {
 	*agents.Meaning
 	entry
-	at  int64  // where its line begins
-	key string // behind the keys of its facts
+	at  int64  // start of its line
+	key string // suffix of the keys of its facts
 }
 
 // after adds a fact.
@@ -71,7 +71,7 @@ func (s *saying) after(key string, p events.Payload) {
 	s.After = append(s.After, agents.Fact{Key: key + s.key, Time: s.time, Payload: p})
 }
 
-// main says that the entry is of the conversation.
+// main puts the entry into the conversation.
 func (s *saying) main(id string) {
 	s.Thread = agents.Main
 	if len(id) <= agents.MaxID {
@@ -123,8 +123,7 @@ func (f *fold) event(s *saying) {
 	}
 }
 
-// completed reads an item of the screen. A plan is no item of the model's conversation, and
-// stands nowhere else.
+// completed reads an item of the screen. A plan is not an item of the model's conversation, so no other line has it.
 func (f *fold) completed(s *saying, item rawjson.Members) {
 	id, isShown := item.Text("id"), false
 	switch item.Text("type") {
@@ -139,10 +138,9 @@ func (f *fold) completed(s *saying, item rawjson.Members) {
 	}
 }
 
-// item reads an item of the conversation with the model. What Codex itself tells the model
-// is none of the conversation that the screen shows, and nor is what the model answers to
-// that: where the screen shows items, an answer is told as one before it is written down,
-// and the summary for a compaction is not.
+// item reads an item of the model's conversation. The screen shows neither Codex' own messages to the model nor the
+// model's answers to them. If the screen shows items, an answer is reported as one before its line; the summary for a
+// compaction is not reported.
 func (f *fold) item(s *saying) {
 	if f.copied.hidden() {
 		return
@@ -168,8 +166,7 @@ func (f *fold) item(s *saying) {
 	s.main(s.payload.Text("id"))
 }
 
-// speaker returns who speaks in a line that is a message: the person, if anything of it is
-// theirs.
+// speaker returns the speaker of a message's line: the user, if any part of it is theirs.
 func speaker(raw []byte) string {
 	o, ok := shapes.Open("", raw)
 	if !ok || !Line.Is(o) {
@@ -184,7 +181,7 @@ func speaker(raw []byte) string {
 	return who
 }
 
-// speaks hears which model speaks from here on. Which ones spoke is a fact of the session.
+// speaks sets the current model and adds it to the session's models.
 func (f *fold) speaks(s *saying, model string) {
 	if model == "" || len(model) > agents.MaxID {
 		return

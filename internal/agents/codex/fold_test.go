@@ -59,7 +59,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// tell folds lines of a file and returns what follows from each.
+// tell folds the lines of a file and returns their meanings.
 func tell(t testing.TB, stem string, lines ...string) []agents.Meaning {
 	t.Helper()
 	name := "rollout-2026-01-02T03-04-05-" + own
@@ -118,9 +118,8 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-// A file after a revert goes back before it says that the session is there, also if it goes
-// back to before everything: so whoever has no file of the session yet waits for the first one,
-// which knows what the session is a fork of.
+// A file after a revert has the rewind before the session's beginning, even for a rewind to before everything. So an
+// ingester without a file of the session waits for the first one, which knows the origin of a fork.
 func TestRevertIsNoBeginning(t *testing.T) {
 	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + own + `","forked_from_id":"` + older + `","history_mode":"paginated"}}`
 	before := tell(t, newer, meta)[0].Before
@@ -129,8 +128,8 @@ func TestRevertIsNoBeginning(t *testing.T) {
 	}
 }
 
-// A line that was torn and written again counts once, and so does one that is there twice;
-// of two that share a line both count.
+// A torn line that was written again counts once, and so does a duplicate. Two different entries on one line both
+// count.
 func TestGlued(t *testing.T) {
 	one := `{"timestamp":"2026-01-02T03:04:06.000Z","type":"event_msg","payload":{"type":"task_started","turn_id":"a"}}`
 	two := `{"timestamp":"2026-01-02T03:04:07.000Z","type":"event_msg","payload":{"type":"task_started","turn_id":"b","more":{"timestamp":"x"}}}`
@@ -156,7 +155,7 @@ func TestGlued(t *testing.T) {
 	}
 }
 
-// Bad counts cost nothing, and a model that nobody names is unknown.
+// Bad counts cost nothing, and a model without a name is unknown.
 func TestCost(t *testing.T) {
 	record := func(usage string) string {
 		return `{"timestamp":"2026-01-02T03:04:06.000Z","ordinal":3,"type":"token_usage_record","payload":{"thread_id":"` + own + `","turn_id":"t","response_id":"r","usage":` + usage + `}}`
@@ -178,8 +177,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// B-17: where a count has totals alone, a response took their difference. What that cannot
-// say is not known, and is no nothing.
+// B-17: if a count has only totals, the usage of a response is their difference. If that is impossible, the usage is
+// unknown, not zero.
 func TestTotals(t *testing.T) {
 	total := func(in, cached, out int, last string) string {
 		return fmt.Sprintf(`{"timestamp":"2026-01-02T03:04:06.000Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,"cached_input_tokens":%d,"output_tokens":%d}%s}}}`, in, cached, out, last)
@@ -212,8 +211,8 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// FuzzLine: whatever lines say, the same ones say the same, no two facts of a line have one
-// key, and every fact can be stored.
+// FuzzLine checks that equal lines have equal results, that the keys of a line's facts differ, and that every fact
+// can be stored.
 func FuzzLine(f *testing.F) {
 	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + own + `","forked_from_id":"` + older + `","subagent_history_start_ordinal":3,"history_base":{"thread_id":"` + older + `","end_byte_offset":9}}}`
 	for _, lines := range []string{

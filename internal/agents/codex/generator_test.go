@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A world is homes of Codex in which random things happen, as the versions that were seen
-// write them down, and what each thread is then.
+// A world has homes of Codex in which random things happen, written in the form of the verified versions, and the
+// expected state of each thread.
 type world struct {
 	t       *rapid.T
 	clock   time.Time
@@ -48,24 +48,24 @@ type place struct {
 	ordinal int64
 }
 
-// thread is what Codex would say that a thread is.
+// thread is the state that Codex would report for a thread.
 type thread struct {
 	id      string
 	legacy  bool
 	file    *file
 	ordinal int64
 	shown   []string      // on the screen
-	asked   []int         // where in it a person speaks
-	turns   []turn        // in effect, those that are inherited too
-	spent   events.Tokens // by itself
-	live    events.Tokens // in effect; of older threads all that they count
+	asked   []int         // indexes of the user's messages in shown
+	turns   []turn        // in effect, including inherited ones
+	spent   events.Tokens // of the thread itself
+	live    events.Tokens // in effect; for older threads, all that they count
 	runs    map[string]string
 	fork    string // the thread that it continues by reference
 	parent  string
 	reverts int
 }
 
-// turn is where a turn begins.
+// turn is the beginning of a turn.
 type turn struct {
 	at    place
 	shown int
@@ -74,7 +74,7 @@ type turn struct {
 
 func (w *world) n(label string, upto int) int { return rapid.IntRange(0, upto).Draw(w.t, label) }
 
-// id makes a UUID of version 7, later than all others.
+// id returns a UUID of version 7, later than all others.
 func (w *world) id() string {
 	w.clock = w.clock.Add(3 * time.Millisecond)
 	ms := fmt.Sprintf("%012x", w.clock.UnixMilli())
@@ -105,7 +105,7 @@ func (f *file) name() string {
 	return name + ".jsonl"
 }
 
-// write writes a line, now and then once more because the first was torn.
+// write writes a line, sometimes twice because the first one was torn.
 func (w *world) write(th *thread, kind string, payload any) {
 	w.clock = w.clock.Add(time.Millisecond)
 	e := entry{Timestamp: w.clock.Format("2006-01-02T15:04:05.000Z"), Type: kind, Payload: payload}
@@ -149,7 +149,7 @@ func (w *world) named(th *thread, id, role, kind, text string) {
 	w.item(th, p)
 }
 
-// ask is what a person says, twice: for the model and on the screen.
+// ask writes a message of the user, twice: for the model and for the screen.
 func (w *world) ask(th *thread) {
 	text := w.words()
 	w.message(th, "user", "user.text", text)
@@ -162,7 +162,7 @@ func (w *world) ask(th *thread) {
 	th.shown = append(th.shown, "user: "+text)
 }
 
-// say is what the model says: on the screen, and as it is remembered.
+// say writes a message of the model: for the screen, and for the conversation.
 func (w *world) say(th *thread) {
 	text, id := w.words(), "msg_"+w.id()
 	if th.legacy {
@@ -174,7 +174,7 @@ func (w *world) say(th *thread) {
 	th.shown = append(th.shown, "assistant: "+text)
 }
 
-// answer is a response of the model, and what it took.
+// answer writes a response of the model with its usage.
 func (w *world) answer(th *thread, turn string) {
 	if w.n("call", 1) == 0 {
 		call := "call_" + w.id()
@@ -198,13 +198,13 @@ func codexUsage(u events.Tokens) fields {
 	return fields{"input_tokens": u.Input + u.CacheRead, "cached_input_tokens": u.CacheRead, "output_tokens": u.Output, "reasoning_output_tokens": u.Reasoning}
 }
 
-// turn is a turn, from its beginning to its end, which may be missing.
+// turn writes a turn, with or without its end.
 func (w *world) turn(th *thread) {
 	id := w.id()
 	th.turns = append(th.turns, turn{place{th.file, int64(th.file.content.Len()), th.ordinal}, len(th.shown), th.live})
 	for run, outcome := range th.runs {
 		if outcome == "" {
-			th.runs[run] = "interrupted" // it never came to its end
+			th.runs[run] = "interrupted" // without an end
 		}
 	}
 	w.event(th, "task_started", fields{"turn_id": id})
@@ -235,8 +235,7 @@ func (w *world) turn(th *thread) {
 	}
 }
 
-// compact has the model sum up what was said, which newer versions write down before they
-// say what it is for.
+// compact writes a summary by the model. Newer versions write the summary before the line about the compaction.
 func (w *world) compact(th *thread) {
 	if !th.legacy {
 		w.message(th, "assistant", "unknown", w.words())
@@ -245,7 +244,7 @@ func (w *world) compact(th *thread) {
 	th.shown = append(th.shown, "compacted")
 }
 
-// base says where history ends, nil if that is before all that was said.
+// base returns the end of a history, nil for before everything.
 func base(at place) any {
 	if at.ordinal <= 1 {
 		return nil
@@ -275,7 +274,7 @@ func (w *world) revert(th *thread) {
 	th.reverts++
 }
 
-// rollBack takes back what a person said last, and all behind it.
+// rollBack removes the user's last messages and everything after them.
 func (w *world) rollBack(th *thread) {
 	n := 1 + w.n("rolled back", len(th.asked))
 	keep := max(0, len(th.asked)-n)
@@ -286,12 +285,12 @@ func (w *world) rollBack(th *thread) {
 	th.reverts++
 }
 
-// fork continues a thread elsewhere.
+// fork continues a thread in a new one.
 func (w *world) fork(of *thread) *thread {
 	th := &thread{id: w.id(), legacy: of.legacy, runs: make(map[string]string), shown: slices.Clone(of.shown), asked: slices.Clone(of.asked), live: of.live}
 	meta := fields{"forked_from_id": of.id}
 	if th.legacy {
-		th.parent, th.reverts = of.id, of.reverts // its lines are copied, what it took back too
+		th.parent, th.reverts = of.id, of.reverts // its lines are copied, including removed ones
 		w.begin(th, th.id, meta)
 		w.copy(th, of.file.lines, func(entry) bool { return true })
 		return th
@@ -307,7 +306,7 @@ func (w *world) fork(of *thread) *thread {
 	return th
 }
 
-// copy copies lines with times of now.
+// copy copies lines with the current time.
 func (w *world) copy(th *thread, lines []entry, want func(entry) bool) {
 	for _, e := range lines {
 		if want(e) {
@@ -316,7 +315,7 @@ func (w *world) copy(th *thread, lines []entry, want func(entry) bool) {
 	}
 }
 
-// spawn gives a task to a sub-agent, which is told what its parent knows.
+// spawn starts a sub-agent with its parent's context.
 func (w *world) spawn(of *thread) *thread {
 	th := &thread{id: w.id(), runs: make(map[string]string), parent: of.id}
 	wanted := func(e entry) bool {
@@ -367,7 +366,7 @@ func (w *world) step() {
 	}
 }
 
-// home are the files, some of them put away.
+// home returns the files, some of them archived.
 func (w *world) home() map[string][]byte {
 	home := make(map[string][]byte)
 	for _, f := range w.files {
@@ -379,8 +378,7 @@ func (w *world) home() map[string][]byte {
 	return home
 }
 
-// Whatever happens, a session is what Codex would say that the thread is, and took what it
-// took.
+// After any history, a session has the state that Codex would report for the thread, and its usage.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{t: rt, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}

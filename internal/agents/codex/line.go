@@ -10,14 +10,14 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// An entry is what a line says: {timestamp, ordinal?, type, payload}.
+// An entry is a parsed line: {timestamp, ordinal?, type, payload}.
 type entry struct {
 	raw     []byte // of the entry alone
 	time    time.Time
-	ordinal int64 // -1: it has none
+	ordinal int64 // -1: none
 	kind    string
 	payload rawjson.Members
-	event   string // the type of the payload
+	event   string // type of the payload
 }
 
 // The types of lines.
@@ -30,16 +30,16 @@ const (
 	usageLine     = "token_usage_record"
 )
 
-// maxGlued bounds of how many pieces a line is taken to be that is not one JSON value.
+// maxGlued is the maximal number of pieces of a line that is not one JSON value.
 const maxGlued = 8
 
-// begin is how a line begins. In a text of JSON its quotes are escaped, so that where it
-// stands in the middle of a line another one was written behind what was there.
+// begin is the beginning of a line. A JSON text has its quotes escaped, so if begin occurs inside a line, another
+// line was written there.
 var begin = []byte(`{"timestamp":`)
 
-// entriesOf reads a line. Codex writes a line again if it could not be written whole, and
-// then the whole one stands behind the torn one; and two may stand on one line if what is
-// between them was lost. What is torn says nothing, and what is repeated says it once.
+// entriesOf parses a line. If Codex could not write a line completely, it writes it again after the torn one. Two
+// entries may also share a line if the bytes between them were lost. A torn entry is ignored, and a repeated one
+// counts once.
 func entriesOf(line []byte) []entry {
 	line = rawjson.Trim(line)
 	if e, ok := entryOf(line); ok {
@@ -59,7 +59,7 @@ func entriesOf(line []byte) []entry {
 			}
 		}
 	}
-	if len(list) == 0 { // members of an entry may stand in another order
+	if len(list) == 0 { // the members of an entry may have another order
 		for _, v := range agents.Values(line, isRecord) {
 			if e, ok := entryOf(v.Raw); ok {
 				list = append(list, e)
@@ -73,7 +73,7 @@ func isRecord(m rawjson.Members) bool {
 	return m.Text("timestamp") != "" && m.Text("type") != "" && m.Object("payload") != nil
 }
 
-// cutsOf returns where an entry may begin or end in a line.
+// cutsOf returns the possible boundaries of entries in a line.
 func cutsOf(line []byte) []int {
 	cuts := []int{0}
 	for at := 1; len(cuts) < maxGlued && at < len(line); at++ {
@@ -101,14 +101,14 @@ func entryOf(raw []byte) (entry, bool) {
 	return e, true
 }
 
-// count returns a member that is a whole number from 0.
+// count returns a member that is a whole number, 0 or more.
 func count(m rawjson.Members, name string) (int64, bool) {
 	raw, _ := m.Get(name)
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil && n >= 0
 }
 
-// value returns a member, nil if it is not there or null.
+// value returns a member, nil if it is missing or null.
 func value(m rawjson.Members, name string) json.RawMessage {
 	raw, _ := m.Get(name)
 	if string(raw) == "null" {

@@ -10,13 +10,13 @@ import (
 
 var _ agents.Indexer = Agent{}
 
-// maxTitle bounds the titles that are taken from lines.
+// maxTitle is the maximal size of titles in lines, in bytes.
 const maxTitle = 4 << 10
 
 // IsIndex implements agents.Indexer.
 func (Agent) IsIndex(name string) bool { return name == "session_index.jsonl" }
 
-// Called implements agents.Indexer: {"id", "thread_name", "updated_at"}.
+// Called implements agents.Indexer for lines {"id", "thread_name", "updated_at"}.
 func (Agent) Called(line []byte) (agents.Name, bool) {
 	m, err := rawjson.Object(line)
 	id, title := m.Text("id"), strings.TrimSpace(m.Text("thread_name"))
@@ -27,7 +27,7 @@ func (Agent) Called(line []byte) (agents.Name, bool) {
 	return agents.Name{Session: session(id), Title: title, Time: at}, true
 }
 
-// named hears what the person calls the thread. An empty name takes the name away.
+// named sets the user's name for the thread. An empty name removes it.
 func (f *fold) named(s *saying) {
 	title := strings.TrimSpace(s.payload.Text("thread_name"))
 	if id := s.payload.Text("thread_id"); f.copied.now() || id != "" && id != f.name.thread || len(title) > maxTitle || title == f.title {

@@ -6,10 +6,10 @@ import (
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
-// Printed is the shape of what codex exec --json prints: an item, or an error.
+// Printed is the shape of the output of codex exec --json: an item, or an error.
 var Printed = shapes.Shape{Name: name, Is: isPrinted, Read: readPrinted}
 
-// isPrinted recognises what codex exec prints: an item, or an error.
+// isPrinted recognises output of codex exec: an item, or an error.
 func isPrinted(o *shapes.Object) bool {
 	switch o.Word("type") {
 	case "item.started", "item.updated", "item.completed":
@@ -42,7 +42,7 @@ func readPrinted(r *shapes.Reading, o *shapes.Object) {
 	r.Leave("error", o)
 }
 
-// readPrintedItem reads an item; false if it is of no known type.
+// readPrintedItem reads an item. It returns false if the type is unknown.
 func readPrintedItem(r *shapes.Reading, item *shapes.Object) bool {
 	call := shapes.Part{Role: "assistant", Name: item.Word("type"), ID: item.Word("id")}
 	answer := shapes.Part{Role: "tool", Name: call.Name, ID: call.ID, Error: item.Word("status") == "failed"}
@@ -79,7 +79,7 @@ func readPrintedItem(r *shapes.Reading, item *shapes.Object) bool {
 	return true
 }
 
-// readPrintedTool reads a call of a server's tool with what came of it.
+// readPrintedTool reads a call of a server's tool with its result.
 func readPrintedTool(r *shapes.Reading, item *shapes.Object, call, answer shapes.Part) {
 	call.Name = strings.Trim(item.Text("server")+"/"+item.Text("tool"), "/")
 	call.Text, answer.Name = item.Value("arguments"), call.Name
@@ -95,7 +95,7 @@ func readPrintedTool(r *shapes.Reading, item *shapes.Object, call, answer shapes
 	}
 }
 
-// readTodo reads a thing to do.
+// readTodo reads an entry of a todo list.
 func readTodo(r *shapes.Reading, role string, e *shapes.Object) {
 	name := "pending"
 	if e.IsTrue("completed") {

@@ -58,7 +58,7 @@ func linesOf(t testing.TB, content []byte) []line {
 	return list
 }
 
-// recordings are the homes that real versions of Codex wrote.
+// recordings returns the homes that real versions of Codex wrote.
 func recordings(t *testing.T) map[string]map[string][]byte {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(testkit.Data(t, "agents"), "codex-0.*"))
@@ -92,8 +92,7 @@ func recordings(t *testing.T) map[string]map[string][]byte {
 	return homes
 }
 
-// A fork and a revert lead to the line that ends where Codex says that the history ends,
-// and to before everything if it says none.
+// A fork and a revert refer to the line at which Codex ends the history, and to before everything without one.
 func TestRecordedPlaces(t *testing.T) {
 	seen := 0
 	for version, home := range recordings(t) {
@@ -140,8 +139,8 @@ func TestRecordedPlaces(t *testing.T) {
 	}
 }
 
-// What a thread took is what Codex says that it did. Records in effect are those that it
-// counts, and in older files, where it counts what it took back too, all.
+// The usage of a thread equals the one that Codex reports. It counts the records in effect; older files also count
+// removed turns.
 func TestRecordedCost(t *testing.T) {
 	for version, home := range recordings(t) {
 		s := store(t, home)
@@ -185,7 +184,7 @@ func TestRecordedCost(t *testing.T) {
 	}
 }
 
-// answer is what app-server says of a thread.
+// answer is app-server's answer about a thread.
 type answer struct {
 	Result struct {
 		Thread struct {
@@ -201,7 +200,7 @@ type answer struct {
 	}
 }
 
-// Whenever Codex was asked what a thread is, the session was that.
+// Whenever Codex was asked for the state of a thread, the session had that state.
 func TestRecordedThreads(t *testing.T) {
 	var homes []*stored
 	for _, home := range recordings(t) {
@@ -248,8 +247,8 @@ func TestRecordedThreads(t *testing.T) {
 	}
 }
 
-// asOf returns what a session was when a turn had ended, which may be before the session
-// began: then it is what it began with.
+// asOf returns the state of a session at the end of a turn. If that is before the session's beginning, it returns the
+// inherited state.
 func asOf(t *testing.T, homes []*stored, session, turn string) []string {
 	t.Helper()
 	for _, s := range homes {
@@ -274,7 +273,7 @@ func asOf(t *testing.T, homes []*stored, session, turn string) []string {
 	return nil
 }
 
-// Every line has a place in a thread, and the files come back from them.
+// Every line is in a thread, and the files can be restored from them.
 func TestRecordedLines(t *testing.T) {
 	for version, home := range recordings(t) {
 		lines, turns := 0, 0

@@ -10,8 +10,8 @@ import (
 
 func runOf(id string) events.RunRef { return events.RunRef{Kind: "turn", ID: id} }
 
-// started begins a turn. One that is not at its end never comes to it: Codex was ended.
-// Versions without ids for turns have them by where they begin.
+// started begins a turn. An open turn was interrupted, because Codex was ended. If turns have no ids, their id is the
+// position of their beginning.
 func (f *fold) started(s *saying) {
 	f.task = s.at
 	if f.copied.now() {
@@ -48,7 +48,7 @@ func (f *fold) finished(s *saying, outcome string) {
 	f.run = ""
 }
 
-// end says how a turn ended. What the model said last stands in the thread already.
+// end adds the end of a turn. The model's last message is already in the thread.
 func (f *fold) end(s *saying, key, id, outcome string, said rawjson.Members) {
 	var result rawjson.Members
 	for _, name := range []string{"reason", "error", "duration_ms", "time_to_first_token_ms"} {
@@ -58,13 +58,13 @@ func (f *fold) end(s *saying, key, id, outcome string, said rawjson.Members) {
 	}
 	raw, err := rawjson.Marshal(result)
 	if err != nil {
-		raw = []byte("{}") // cannot be: the values were read
+		raw = []byte("{}") // cannot happen: the values were parsed
 	}
 	s.after(key, &events.RunFinished{Run: runOf(id), Outcome: outcome, Result: raw, FinishedAt: agents.Stamp(s.time)})
 }
 
-// rolledBack takes back turns of the person, the newest ones: to before the line that
-// began the oldest of them. More than there are is all there are.
+// rolledBack removes the newest turns of the user, by a rewind to before the line that began the oldest of them. If
+// there are fewer, it removes all.
 func (f *fold) rolledBack(s *saying) {
 	n, _ := count(s.payload, "num_turns")
 	if n == 0 || len(f.asked) == 0 {

@@ -8,9 +8,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
-// The shape of Codex CLI: a line of a rollout, {timestamp, type, payload}. What the model
-// saw is an item of OpenAI's Responses inside; what the screen showed is an event, and
-// says the same again.
+// The shape of Codex CLI: a line of a rollout, {timestamp, type, payload}. Items of the model's conversation are
+// items of OpenAI's Responses. Events for the screen repeat them.
 
 // Line is the shape of a line.
 var Line = shapes.Shape{Name: name, Is: func(o *shapes.Object) bool { return isRecord(o.Members) }, Read: readLine, Kept: true}
@@ -33,7 +32,7 @@ func readLine(r *shapes.Reading, o *shapes.Object) {
 	r.Leave(kind, o)
 }
 
-// readItem reads what the model saw or said.
+// readItem reads an item of the model's conversation.
 func readItem(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	start := len(r.Turn.Parts)
 	space := p.Word("namespace")
@@ -57,7 +56,7 @@ func readItem(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	}
 }
 
-// readEvent reads what the screen showed.
+// readEvent reads an event for the screen.
 func readEvent(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	switch kind := p.Word("type"); kind {
 	case "user_message":
@@ -78,7 +77,7 @@ func readEvent(r *shapes.Reading, p *shapes.Object, raw json.RawMessage) {
 	r.Leave(p.Word("type"), p)
 }
 
-// readShown reads an item of the screen that is complete.
+// readShown reads a complete item of the screen.
 func readShown(r *shapes.Reading, p *shapes.Object) {
 	item, ok := shapes.Open("item", p.Peek("item"))
 	if !ok {
@@ -101,15 +100,14 @@ func readShown(r *shapes.Reading, p *shapes.Object) {
 	r.Leave(item.Word("type"), item)
 }
 
-// injections are how texts begin that Codex puts into messages of the user. Newer ones say
-// what they are; these are for those that do not.
+// injections are beginnings of texts that Codex puts into the user's messages. Newer versions mark such messages;
+// these are for older ones.
 var injections = []string{
 	"<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>", "<skill>",
 	"<turn_aborted>", "<subagent_notification>",
 }
 
-// isInjected reports whether a message of the user is none: Codex wrote it, to tell the
-// model where it is and what it is to heed.
+// isInjected reports whether Codex wrote a message of the user, to send context and instructions to the model.
 func isInjected(p *shapes.Object) bool {
 	if meta, ok := shapes.Open("", p.Peek("internal_chat_message_metadata_passthrough")); ok {
 		if kinds, ok := meta.Elements("content_item_kinds"); ok && len(kinds) > 0 {

@@ -20,18 +20,16 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// A stored is a home of Codex in a log: each line an event, and before and behind it what
-// follows from it.
+// stored is a home of Codex in a log: each line is an event, with its facts before and after it.
 type stored struct {
 	t       testing.TB
 	records testkit.Records
-	ends    map[string]map[int64]events.Offset // by stem: the events of lines, by where they end
+	ends    map[string]map[int64]events.Offset // by stem: the events of lines, by the ends of the lines
 	owner   map[string]string                  // by stem
-	first   map[string]events.Offset           // of each session, of what it inherits if it does
+	first   map[string]events.Offset           // by session; if it inherits records, the first inherited one
 }
 
-// store stores the files of a home, in the order of their stems: it is that in which
-// Codex began them.
+// store stores the files of a home in the order of their stems, in which Codex began them.
 func store(t testing.TB, home map[string][]byte) *stored {
 	t.Helper()
 	s := &stored{t, nil, make(map[string]map[int64]events.Offset), make(map[string]string), make(map[string]events.Offset)}
@@ -100,7 +98,7 @@ func (s *stored) facts(f agents.File, facts []agents.Fact, keys map[string]bool)
 	}
 }
 
-// place finds the event at a place.
+// place returns the event at a position.
 func (s *stored) place(f agents.File, p agents.Position) events.Offset {
 	s.t.Helper()
 	if p.End == 0 {
@@ -125,7 +123,7 @@ func (s *stored) add(session string, p events.Payload) events.Offset {
 	return at
 }
 
-// session loads a session as of an offset, 0 for now.
+// session loads a session as of an offset, 0 for the newest state.
 func (s *stored) session(id string, at events.Offset) *projector.Session {
 	s.t.Helper()
 	got, err := (&projector.Loader{Source: s.records}).Session(context.Background(), events.Session("default", id), at)
@@ -135,14 +133,13 @@ func (s *stored) session(id string, at events.Offset) *projector.Session {
 	return got
 }
 
-// main returns what the screen shows of a session: who says what, and that a tool is
-// called.
+// main returns the screen of a session: the messages with their speakers, and calls of tools.
 func (s *stored) main(session *projector.Session) []string {
 	s.t.Helper()
 	var list []string
 	for _, turn := range session.Threads.Turns(agents.Main) {
 		raw := turn.Raw
-		if raw == nil { // torn, and written again behind it
+		if raw == nil { // torn, and written again after it
 			raw = turn.Bytes[max(0, bytes.LastIndex(turn.Bytes, []byte(`{"timestamp":`))):]
 		}
 		read, ok := message.Read(raw)
@@ -163,7 +160,7 @@ func (s *stored) main(session *projector.Session) []string {
 	return list
 }
 
-// live sums what the records in effect took, those that are inherited too.
+// live returns the usage of the records in effect, including inherited ones.
 func (s *stored) live(session *projector.Session) events.Tokens {
 	var sum events.Tokens
 	for _, rec := range s.records {
@@ -178,12 +175,12 @@ func plus(a, b events.Tokens) events.Tokens {
 	return events.Tokens{Input: a.Input + b.Input, Output: a.Output + b.Output, Reasoning: a.Reasoning + b.Reasoning, CacheRead: a.CacheRead + b.CacheRead, CacheWrite: a.CacheWrite + b.CacheWrite}
 }
 
-// sessions are the ids of all sessions.
+// sessions returns the ids of all sessions.
 func (s *stored) sessions() []string {
 	return slices.Compact(slices.Sorted(maps.Values(s.owner)))
 }
 
-// files returns the stems of a session's files, in their order.
+// files returns the stems of a session's files, in order.
 func (s *stored) files(session string) []string {
 	var list []string
 	for stem, owner := range s.owner {

@@ -8,15 +8,14 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// spending is what is known of what a thread took.
+// spending is the state of a thread's usage.
 type spending struct {
-	records bool         // there is a record of each response
-	total   *tokenCounts // what the newest token_count says of the whole thread
+	records bool         // each response has a record
+	total   *tokenCounts // total of the whole thread in the newest token_count
 	based   bool         // the thread has a history that is not in the file
 }
 
-// tokenCounts are Codex' words: the input includes what was cached, the output what was
-// reasoned.
+// tokenCounts are Codex' counts: the input includes cached tokens, the output includes reasoning.
 type tokenCounts struct{ input, cached, written, output, reasoning int64 }
 
 func countsOf(m rawjson.Members) (c tokenCounts, ok bool) {
@@ -28,13 +27,14 @@ func countsOf(m rawjson.Members) (c tokenCounts, ok bool) {
 	return c, ok
 }
 
-// Tokens reads a usage, as codex exec prints it too.
+// Tokens reads a usage, also from the output of codex exec.
 func Tokens(usage rawjson.Members) events.Tokens {
 	c, _ := countsOf(usage)
 	return *c.tokens()
 }
 
-// tokens are tally's words. What is larger than what should include it stands beside it.
+// tokens returns the counts in tally's classes. If a count is larger than the one that should include it, they are
+// added.
 func (c tokenCounts) tokens() *events.Tokens {
 	t := &events.Tokens{Input: c.input, Output: c.output, Reasoning: c.reasoning, CacheRead: c.cached, CacheWrite: c.written}
 	if c.cached <= c.input && c.written <= c.input-c.cached {
@@ -44,7 +44,7 @@ func (c tokenCounts) tokens() *events.Tokens {
 	return t
 }
 
-// record is what one response took, with its id.
+// record adds the usage of one response, with its id.
 func (f *fold) record(s *saying) {
 	f.spent.records = true
 	if id := s.payload.Text("thread_id"); f.copied.now() || id != "" && id != f.name.thread {
@@ -55,10 +55,10 @@ func (f *fold) record(s *saying) {
 	}
 }
 
-// counted is what one response took, in files without records, together with what all took
-// so far: the same count comes several times, and then all took no more. What a file begins
-// with that continues another one was counted there. Where a count does not say what the
-// response took, it is the difference of two totals; if that is none, nobody knows it.
+// counted adds the usage of one response, in files without records. The line also has the total so far: the same
+// count comes several times, and an unchanged total adds nothing. The first count of a file that continues another
+// one was counted there. If a line lacks the response's usage, that is the difference of two totals; if the
+// difference is impossible, it is unknown.
 func (f *fold) counted(s *saying) {
 	info := s.payload.Object("info")
 	total, ok := countsOf(info.Object("total_token_usage"))
@@ -86,20 +86,20 @@ func (f *fold) counted(s *saying) {
 	f.spend(s, last, "", f.run)
 }
 
-// since is what came since an earlier total. It is false if the total began again.
+// since returns the increase over an earlier total. It returns false if the total was reset.
 func (c tokenCounts) since(before tokenCounts) (tokenCounts, bool) {
 	d := tokenCounts{c.input - before.input, c.cached - before.cached, c.written - before.written, c.output - before.output, c.reasoning - before.reasoning}
 	return d, min(d.input, d.cached, d.written, d.output, d.reasoning) >= 0
 }
 
-// spend adds a cost, unless it is nothing.
+// spend adds a cost, unless it is zero.
 func (f *fold) spend(s *saying, c tokenCounts, response, run string) {
 	if c != (tokenCounts{}) {
 		f.pay(s, c.tokens(), response, run)
 	}
 }
 
-// pay adds a cost, of which tokens may be nil: not known. Codex knows of no prices.
+// pay adds a cost. tokens is nil if they are unknown. Codex has no prices.
 func (f *fold) pay(s *saying, tokens *events.Tokens, response, run string) {
 	p := &events.CostAccrued{Model: cmp.Or(f.model, "unknown"), Tokens: tokens, Purpose: "run", Source: "reported"}
 	if len(response) <= events.MaxResponse {

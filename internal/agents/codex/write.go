@@ -9,45 +9,44 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Rollout is a thread that Codex is to continue: the lines of another one, up to where
-// somebody wants to go on from, as one file that refers to no other.
+// Rollout is a thread for Codex to continue: the lines of another one, up to the chosen position, in one file without
+// references.
 type Rollout struct {
 	Thread string    // the new thread, a UUID of version 7
-	From   string    // the thread whose lines they are, a UUID
-	Began  time.Time // when the new thread begins
-	Lines  [][]byte  // in effect, in their order, of all files of the thread and of those it continues
+	From   string    // the thread of the lines, a UUID
+	Began  time.Time // beginning of the new thread
+	Lines  [][]byte  // in effect, in order, of all files of the thread and of those it continues
 }
 
-// Name returns where in Codex' home the file is to lie, given the zone of the machine.
+// Name returns the path of the file in Codex' home, for the machine's time zone.
 func (r Rollout) Name(zone *time.Location) string { return nameFor(r.Thread, r.Began.In(zone)) }
 
 func nameFor(thread string, at time.Time) string {
 	return path.Join(current, at.Format("2006/01/02"), "rollout-"+at.Format(stamp)+"-"+thread+".jsonl")
 }
 
-// Reference is a thread that Codex is to continue, as one line that says where its history
-// ends in a file that Codex has. It is how Codex itself forks a thread.
+// Reference is a thread for Codex to continue: one line that refers to the end of its history in a file that Codex
+// has. Codex itself forks a thread in this way.
 type Reference struct {
 	Thread string    // the new thread, a UUID of version 7
 	From   string    // the thread that it continues, a UUID
-	Began  time.Time // when the new thread begins
+	Began  time.Time // beginning of the new thread
 	First  []byte    // the first line of the file
 	Stem   string    // of the file
 	Last   []byte    // the last line that is part of the history
-	End    int64     // where that ends in the file, its end of line included
+	End    int64     // end of that line in the file, its line end included
 }
 
-// Name returns where in Codex' home the file is to lie, given the zone of the machine.
+// Name returns the path of the file in Codex' home, for the machine's time zone.
 func (r Reference) Name(zone *time.Location) string { return nameFor(r.Thread, r.Began.In(zone)) }
 
-// IsReferable reports whether a file with a first line can be referred to: it is of a
-// version that numbers its lines.
+// IsReferable reports whether a file with this first line can be referred to: its version numbers the lines.
 func IsReferable(first []byte) bool {
 	list := entriesOf(first)
 	return len(list) == 1 && list[0].kind == metaLine && list[0].payload.Text("history_mode") == "paginated"
 }
 
-// Base returns the stem of the file that a file with a first line continues, "" for none.
+// Base returns the stem of the file that a file with this first line continues, "" for none.
 func Base(first []byte) string {
 	for _, e := range entriesOf(first) {
 		if base, ok := baseOf(e.payload); ok {
@@ -57,8 +56,8 @@ func Base(first []byte) string {
 	return ""
 }
 
-// IsToldAgain reports whether a line tells the model a prompt, and the next one tells it once
-// more, for those who show the thread. What is written is to end behind both.
+// IsToldAgain reports whether a line is a prompt for the model and next repeats it for the screen. A history has to
+// end after both.
 func IsToldAgain(line, next []byte) bool {
 	told, again := entriesOf(line), entriesOf(next)
 	if len(told) == 0 || len(again) != 1 {
@@ -70,7 +69,7 @@ func IsToldAgain(line, next []byte) bool {
 	return isPrompt && n.kind == eventLine && (n.event == "user_message" || isItem)
 }
 
-// Append appends the file.
+// Append appends the file to dst.
 func (r Reference) Append(dst []byte) ([]byte, error) {
 	last := entriesOf(r.Last)
 	switch {
@@ -106,11 +105,10 @@ func (r Reference) Append(dst []byte) ([]byte, error) {
 	return w.out, nil
 }
 
-// Append appends the file. The first session_meta becomes that of the new thread; others
-// are left out, and so are what is no line of a rollout and what takes back turns, because
-// they are taken back already. All else stays as it is but for the numbers of the lines: of
-// what the lines say that they took, the old thread's name says that it counts there. What a sub-agent was told of its parent
-// is part of the conversation from then on.
+// Append appends the file to dst. The first session_meta becomes that of the new thread; others are omitted. So are
+// lines that are not a rollout's, and rollbacks, because they took effect already. All other lines stay as they are,
+// except for their numbers: records of usage keep the old thread's id, so that they count there. The context of a
+// sub-agent becomes part of the conversation.
 func (r Rollout) Append(dst []byte) ([]byte, error) {
 	if !isUUID(r.Thread) || !isUUID(r.From) || r.Thread == r.From {
 		return dst, fmt.Errorf("a rollout of thread %q from %q: want two UUIDs", r.Thread, r.From)
@@ -155,10 +153,10 @@ func (w *writer) entry(e entry) error {
 	return w.line(e.raw)
 }
 
-// references are members of a session_meta that lead to other files and threads.
+// references has the members of a session_meta that refer to other files and threads.
 var references = []string{"forked_from_ordinal_exclusive", "history_base", "parent_thread_id", "subagent_history_start_ordinal", "thread_source"}
 
-// meta is the session_meta of the new thread.
+// meta returns the session_meta of the new thread.
 func (w *writer) meta(e entry) (raw []byte, err error) {
 	at := w.r.Began.UTC().Format("2006-01-02T15:04:05.000Z")
 	raw, err = set(e.raw, "timestamp", at)
@@ -183,7 +181,7 @@ func (w *writer) meta(e entry) (raw []byte, err error) {
 	return rawjson.SetMember(raw, "payload", payload)
 }
 
-// set changes a member to a text.
+// set sets a member to a text.
 func set(object []byte, name, text string) ([]byte, error) {
 	return rawjson.SetMember(object, name, rawjson.AppendString(nil, text))
 }

@@ -34,8 +34,7 @@ func (s *stored) lines(session string) [][]byte {
 	return list
 }
 
-// What is written for Codex to continue is the thread as it was, in one file, and costs
-// nothing once more.
+// A rollout for Codex has the thread's state, in one file, and adds no costs.
 func TestWriteHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{t: rt, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -46,7 +45,7 @@ func TestWriteHistories(t *testing.T) {
 		th := rapid.SampledFrom(w.threads).Draw(rt, "thread")
 		lines := s.lines("codex/" + th.id)
 		if len(th.shown) == 0 || bytes.Contains(bytes.Join(lines, nil), []byte(`"subagent_history_start_ordinal"`)) {
-			return // nothing to continue, or what a sub-agent was told: it is shown from then on
+			return // nothing to continue, or a sub-agent's context, which becomes visible
 		}
 		r := codex.Rollout{Thread: w.id(), From: th.id, Began: w.clock, Lines: lines}
 		content, err := r.Append(nil)
@@ -69,8 +68,8 @@ func TestWriteHistories(t *testing.T) {
 	})
 }
 
-// A reference is a fork as Codex makes them: from the event of the line that it names, with
-// what was in effect there and no more, and it costs nothing.
+// A reference is a fork in Codex' own form: it begins at the event of the named line, with exactly the state there,
+// and it costs nothing.
 func TestReferHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{t: rt, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -130,7 +129,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// A prompt stands in two lines, of which the screen shows the second.
+// A prompt has two lines, of which the screen shows the second.
 func TestIsToldAgain(t *testing.T) {
 	prompt, answer := `{"type":"response_item","payload":{"type":"message","role":"user"}}`, `{"type":"response_item","payload":{"type":"message","role":"assistant"}}`
 	item, older := `{"type":"event_msg","payload":{"type":"item_completed","item":{"type":"UserMessage"}}}`, `{"type":"event_msg","payload":{"type":"user_message"}}`

@@ -6,8 +6,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
-// The shapes of Gemini: a whole answer of generateContent, and a Content, of which its
-// parts have no type. Its clients in Python write the names with underscores.
+// The shapes of Gemini: a whole answer of generateContent, and a Content, whose parts have no type. Its Python
+// clients write the names with underscores.
 
 // Generated is the shape of a whole answer, Content that of a Content.
 var (
@@ -15,7 +15,7 @@ var (
 	Content   = shapes.Shape{Name: name, Is: isContent, Read: readContent}
 )
 
-// Members of a part that others ask for too.
+// Members of a part that other files of the package read, too.
 const (
 	functionCall     = "functionCall"
 	functionResponse = "functionResponse"
@@ -59,7 +59,7 @@ func colon(reason, message string) string {
 	return reason + ": " + message
 }
 
-// isContent recognises {role, parts}, with parts as Gemini has them.
+// isContent recognises {role, parts}, with Gemini's parts.
 func isContent(o *shapes.Object) bool {
 	parts, _ := o.Elements("parts")
 	return len(parts) > 0 && shapes.All(parts, func(p *shapes.Object) bool {
@@ -99,8 +99,8 @@ func readPart(r *shapes.Reading, role string, p *shapes.Object) {
 	readExecution(r, role, p)
 }
 
-// readFunctionResponse reads what a function answered: the member output of the response,
-// its member error, or all of it.
+// readFunctionResponse reads the result of a function: the member output of the response, its member error, or all of
+// it.
 func readFunctionResponse(r *shapes.Reading, role string, o *shapes.Object) {
 	p := shapes.Part{Role: role, Name: o.Text("name"), ID: o.Text("id")}
 	inner, ok := shapes.Open("response", o.Peek("response"))
@@ -117,7 +117,7 @@ func readFunctionResponse(r *shapes.Reading, role string, o *shapes.Object) {
 	r.Nest(func() { readParts(r, role, o) })
 }
 
-// readExecution reads code that the model wrote and Gemini ran, and what came of it.
+// readExecution reads code that the model wrote and Gemini ran, and its result.
 func readExecution(r *shapes.Reading, role string, p *shapes.Object) {
 	const name = "code_execution"
 	if code, ok := p.Object("executableCode", "executable_code"); ok {

@@ -8,12 +8,12 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// document is a file of an older version: one value on many lines, written anew whenever
-// somebody speaks. Its lines stand in log; its messages are turns once its last line is there.
+// document is a file of an older version: one value on many lines, rewritten with each message. Its lines go to log.
+// After its last line, its messages become turns.
 type document struct {
 	text     []byte
 	attempts int
-	over     bool // it is read, or too large to be
+	over     bool // it was read, or is too large
 }
 
 const (
@@ -21,7 +21,7 @@ const (
 	maxAttempts = 8
 )
 
-// part reads a line of such a file. Its last one is a brace that nothing stands before.
+// part reads a line of such a file. The last line is a brace at its beginning.
 func (f *fold) part(s *saying, line []byte) {
 	d := f.whole
 	if d.over {
@@ -55,7 +55,7 @@ func (f *fold) part(s *saying, line []byte) {
 	}
 }
 
-// saidIn reads what a message of the document says beside itself.
+// saidIn reads the facts of a message of the document.
 func (f *fold) saidIn(s *saying, i int, m message) {
 	s.key = "/" + strconv.Itoa(i)
 	f.say(s, m)

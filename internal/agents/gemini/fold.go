@@ -11,21 +11,21 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// fold is what is known of a file.
+// fold is the state of a file.
 type fold struct {
 	file   agents.File
 	name   chat
 	begun  bool  // the first line was read
-	origin int64 // where it ends, if it brought no message; else 0
+	origin int64 // end of the first line, if that has no message; else 0
 	list   *list
 	about  about
 	run    run
-	spent  map[string]counts // by message: what was told
-	last   string            // the newest message
+	spent  map[string]counts // by message: the counts already reported
+	last   string            // id of the newest message
 	whole  *document         // of a file that is one value
 
-	resumed bool      // the session was taken up again, and nobody has said anything since
-	held    []message // what the list was set to meanwhile, if isHeld
+	resumed bool      // the session was resumed, and no message came since
+	held    []message // the list that was set since, if isHeld
 	isHeld  bool
 }
 
@@ -41,7 +41,7 @@ func newFold(f agents.File) *fold {
 	return out
 }
 
-// ofSession reports whether the file is the session's own, and no sub-agent's.
+// ofSession reports whether the file is the session's own, not a sub-agent's.
 func (f *fold) ofSession() bool { return f.file.Thread == agents.Main }
 
 // saying is a line while it is read.
@@ -49,7 +49,7 @@ type saying struct {
 	agents.Meaning
 	at   agents.Span
 	line []byte
-	key  string // behind the keys of what follows from one of several messages
+	key  string // suffix of the facts' keys, for one of several messages
 }
 
 func (s *saying) after(key string, p events.Payload, at time.Time) {
@@ -74,7 +74,7 @@ func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
 	return s.Meaning
 }
 
-// object returns the object that a line is, or that stands whole behind half of another.
+// object returns the object of a line, or the complete one after half of another.
 func (s *saying) object(line []byte) (rawjson.Members, bool) {
 	list := agents.Values(line, isRecord)
 	if len(list) != 1 {
@@ -84,7 +84,7 @@ func (s *saying) object(line []byte) (rawjson.Members, bool) {
 	return list[0].Members, true
 }
 
-// isRecord reports whether an object is a line of a session, and no part of a message.
+// isRecord reports whether an object is a line of a session, not a part of a message.
 func isRecord(m rawjson.Members) bool {
 	if m.Object("$set") != nil || m.Text("$rewindTo") != "" {
 		return true
@@ -92,8 +92,7 @@ func isRecord(m rawjson.Members) bool {
 	return m.Text("id") != "" && m.Text("timestamp") != "" && m.Text("type") != "" || m.Text("sessionId") != "" && m.Text("projectHash") != ""
 }
 
-// record reads a line that is one object. What it is follows from its members, asked for in
-// this order.
+// record reads a line of one object. Its members decide its kind, in this order.
 func (f *fold) record(s *saying, m rawjson.Members) {
 	set := m.Object("$set")
 	to, rewinds := textOf(m, "$rewindTo")
@@ -116,15 +115,14 @@ func (f *fold) record(s *saying, m rawjson.Members) {
 	}
 }
 
-// unbegun notes that the first line brought a message: no place in the file is before it.
+// unbegun records that the first line has a message, so that no position in the file is before it.
 func (f *fold) unbegun(s *saying) {
 	if s.at.End == f.origin {
 		f.origin = 0
 	}
 }
 
-// metadata reads what the session is. It stands at the beginning, and again where the
-// session was taken up again.
+// metadata reads the description of the session, at the beginning, and again after a resume.
 func (f *fold) metadata(s *saying, m rawjson.Members) {
 	s.Time = timeOf(m, "lastUpdated", "startTime")
 	f.about.told(f, s, m)
@@ -137,7 +135,7 @@ func (f *fold) metadata(s *saying, m rawjson.Members) {
 	}
 }
 
-// also takes a message that stands in a line with others: it is a turn by its fact alone.
+// also adds a message from a line with several: only its fact makes it a turn.
 func (f *fold) also(s *saying, i int, m message) {
 	s.key = "/" + strconv.Itoa(i)
 	defer func() { s.key = "" }()
@@ -156,9 +154,8 @@ func (f *fold) also(s *saying, i int, m message) {
 	f.say(s, m)
 }
 
-// patch reads what is different of the session from here on: of its messages all are said
-// again. When a session is taken up again Gemini CLI first sets the list to nearly nothing
-// and then to what it was, so what is set then is in effect once somebody speaks.
+// patch reads a change of the session; it repeats all messages. After a resume, Gemini CLI first sets the list to
+// nearly nothing and then to its old content. So a list that is set then takes effect with the next message.
 func (f *fold) patch(s *saying, set rawjson.Members) {
 	s.Time = timeOf(set, "lastUpdated")
 	f.about.told(f, s, set)
@@ -173,7 +170,7 @@ func (f *fold) patch(s *saying, set rawjson.Members) {
 	messages := messagesOf(raw)
 	n := f.list.len()
 	if items, changed := f.list.set(messages); changed {
-		f.list.floor = s.at.Start // before the line, so that what is said next has a place before it
+		f.list.floor = s.at.Start // before the line, so that the next message has a position before it
 		s.Before = append(s.Before, f.replaced("set", n, items))
 	}
 	for i, m := range messages {
@@ -181,7 +178,7 @@ func (f *fold) patch(s *saying, set rawjson.Members) {
 	}
 }
 
-// listed reads what a message says beside itself that stands in a list.
+// listed reads the facts of a message in a list.
 func (f *fold) listed(s *saying, i int, m message) {
 	s.key = "/" + strconv.Itoa(i)
 	f.about.set(f, s, m)
@@ -189,7 +186,7 @@ func (f *fold) listed(s *saying, i int, m message) {
 	s.key = ""
 }
 
-// settle lets what was held be in effect, before a line with which somebody speaks.
+// settle applies the held list, before the line of a message.
 func (f *fold) settle(s *saying) {
 	f.resumed = false
 	if !f.isHeld {
@@ -207,7 +204,7 @@ func (f *fold) settle(s *saying) {
 	}
 }
 
-// say reads what a message says beside itself.
+// say reads the facts of a message.
 func (f *fold) say(s *saying, m message) {
 	f.about.set(f, s, m)
 	if f.ofSession() {
@@ -216,7 +213,7 @@ func (f *fold) say(s *saying, m message) {
 	f.spend(s, m)
 }
 
-// Quiet implements agents.Fold: the turn is over, as Gemini CLI does not say when it is.
+// Quiet implements agents.Fold. It ends the turn, because Gemini CLI does not write the end.
 func (f *fold) Quiet() []agents.Fact {
 	if f.run.resting || f.run.failed != "" {
 		return f.run.finish(f.run.outcome(), "quiet/end/"+f.last)
@@ -224,7 +221,7 @@ func (f *fold) Quiet() []agents.Fact {
 	return nil
 }
 
-// timeOf returns the first of several members that is a time, zero if none is.
+// timeOf returns the first of several members that is a time, or zero.
 func timeOf(m rawjson.Members, names ...string) time.Time {
 	for _, name := range names {
 		if at, ok := agents.ParseTime(m.Text(name)); ok {
@@ -234,7 +231,7 @@ func timeOf(m rawjson.Members, names ...string) time.Time {
 	return time.Time{}
 }
 
-// beginning is the session as the first line says it is.
+// beginning returns the session's beginning from the first line.
 func (f *fold) beginning(m rawjson.Members) agents.Fact {
 	p := &events.SessionCreated{Kind: events.KindTranscript, Project: f.name.project, Settings: agents.Spell(settings{name})}
 	began := timeOf(m, "startTime", "timestamp")
@@ -249,13 +246,13 @@ type settings struct {
 	Agent string `json:"agent"`
 }
 
-// about is what was told of the session as such.
+// about has the session's known properties.
 type about struct {
 	title, cwd string
 	models     agents.Models
 }
 
-// told takes what a record says of the session.
+// told takes the session's properties from a record.
 func (a *about) told(f *fold, s *saying, m rawjson.Members) {
 	if !f.ofSession() {
 		return
@@ -276,7 +273,7 @@ func (a *about) told(f *fold, s *saying, m rawjson.Members) {
 	}
 }
 
-// in takes the folder in which the session works, once.
+// in sets the working folder of the session, once.
 func (a *about) in(f *fold, dir string) events.Fields {
 	if dir == "" || a.cwd != "" {
 		return nil
@@ -289,8 +286,8 @@ func (a *about) in(f *fold, dir string) events.Fields {
 	return set
 }
 
-// place takes what a message says of the session: the model, and in what the program tells
-// the model first, where it works.
+// set takes the session's properties from a message: the model, and the working folder from the program's first
+// message to the model.
 func (a *about) set(f *fold, s *saying, m message) {
 	if !f.ofSession() {
 		return

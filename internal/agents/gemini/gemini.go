@@ -25,8 +25,7 @@ func (Agent) Name() string { return name }
 // Format implements agents.Agent.
 func (Agent) Format() string { return name }
 
-// Roots returns the folder of projects in Gemini's own: below GEMINI_CLI_HOME, which it
-// takes for the home folder, or below that.
+// Roots returns Gemini's folder of projects, below GEMINI_CLI_HOME if that is set, else below the home folder.
 func (Agent) Roots(env func(string) string) []string {
 	home := cmp.Or(env("GEMINI_CLI_HOME"), env("HOME"), env("USERPROFILE"))
 	if home == "" {
@@ -41,7 +40,7 @@ func (Agent) Wants(name string) bool {
 	return ok
 }
 
-// Below returns a name from the project's folder on.
+// Below returns the part of a path from the project's folder on.
 func (Agent) Below(file string) (string, bool) {
 	parts := strings.Split(file, "/")
 	for _, chats := range []int{len(parts) - 2, len(parts) - 3} {
@@ -54,8 +53,8 @@ func (Agent) Below(file string) (string, bool) {
 	return path.Base(file), false
 }
 
-// Recognises reports whether a file begins with what a session is, on a line or as the
-// document that older versions wrote.
+// Recognises reports whether a file begins with the description of a session, on one line or as the document of older
+// versions.
 func (Agent) Recognises(beginning []byte) bool {
 	first, _, _ := bytes.Cut(rawjson.Trim(beginning), []byte("\n"))
 	if m, ok := objectOf(first); ok {
@@ -65,8 +64,8 @@ func (Agent) Recognises(beginning []byte) bool {
 		bytes.Contains(beginning, []byte(`"messages"`))
 }
 
-// File says what a file is. The name of a session's own file has the beginning of its id,
-// which is made do with where the first line does not say all of it.
+// File describes a file. The name of a session's own file has only the beginning of its id; it is used if the first
+// line does not have the whole id.
 func (Agent) File(name string, first []byte) (agents.File, bool) {
 	c, ok := chatOf(name)
 	if !ok {
@@ -75,8 +74,7 @@ func (Agent) File(name string, first []byte) (agents.File, bool) {
 	return c.file(name, first)
 }
 
-// Renamed takes a file for that of the session that its first line names, and calls it after
-// itself if that names none.
+// Renamed assigns a file to the session that its first line names, or else to a session named after the file.
 func (Agent) Renamed(name string, first []byte) (agents.File, bool) {
 	c, ok := renamed(name, first)
 	if !ok {
@@ -85,7 +83,7 @@ func (Agent) Renamed(name string, first []byte) (agents.File, bool) {
 	return c.file(name, first)
 }
 
-// file is the file of a name and a first line.
+// file returns the file for a name and a first line.
 func (c chat) file(name string, first []byte) (agents.File, bool) {
 	id := c.session
 	if c.agent == "" {
@@ -98,8 +96,8 @@ func (c chat) file(name string, first []byte) (agents.File, bool) {
 	return f, len(f.Session) <= events.MaxIDLen && len(f.Thread) <= events.MaxIDLen
 }
 
-// renamed reads what a file is that has the name of no chat. Gemini CLI calls a chat after
-// the minute in which it began and the beginning of its id.
+// renamed describes a file without the name of a chat. Gemini CLI names a chat after the minute of its beginning and
+// the beginning of its id.
 func renamed(name string, first []byte) (chat, bool) {
 	base, lines := strings.CutSuffix(path.Base(name), ".jsonl")
 	c := chat{session: base, stem: base, whole: !lines}
@@ -113,25 +111,25 @@ func renamed(name string, first []byte) (chat, bool) {
 // Fold implements agents.Agent.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
-// session returns the id that a session has in tally.
+// session returns the id of a session in tally.
 func session(id string) string { return name + "/" + id }
 
-// chat is what the name of a file says:
+// chat is a parsed file name:
 //
 //	<project>/chats/session-2026-01-02T03-04-<id8>.jsonl
 //	<project>/chats/<parent>/<id>.jsonl
 type chat struct {
-	project string    // "": the folder is called after a hash
+	project string    // "": the folder is named after a hash
 	began   time.Time // to the minute
-	session string    // id, or how it begins
+	session string    // id, or its beginning
 	agent   string    // of a sub-agent; "": it is the session's own file
 	stem    string
-	whole   bool // the file is one value on many lines, as older versions wrote it
+	whole   bool // the file is one value on many lines, of an older version
 }
 
 const stamp = "2006-01-02T15-04"
 
-// chatOf reads the name of a file, from wherever below Gemini's folder.
+// chatOf parses the path of a file below Gemini's folder, from any part on.
 func chatOf(file string) (chat, bool) {
 	base, lines := strings.CutSuffix(file, ".jsonl")
 	base, whole := strings.CutSuffix(base, ".json")
@@ -153,8 +151,8 @@ func chatOf(file string) (chat, bool) {
 	return chat{}, false
 }
 
-// ownChat reads the name of a session's own file. One that was written anew by lines lies
-// beside the older one of the same name.
+// ownChat parses the name of a session's own file. A file in the newer format may lie beside an older one of the same
+// name.
 func ownChat(parts []string, whole bool) (chat, bool) {
 	base := parts[len(parts)-1]
 	rest, ok := strings.CutPrefix(base, "session-")
@@ -169,7 +167,7 @@ func ownChat(parts []string, whole bool) (chat, bool) {
 	return c, err == nil && token(c.session)
 }
 
-// projectIn returns the name of the project's folder, unless that is a hash.
+// projectIn returns the name of the project's folder, "" if that is a hash.
 func projectIn(folders []string) string {
 	if len(folders) == 0 {
 		return ""
@@ -181,7 +179,7 @@ func projectIn(folders []string) string {
 	return last
 }
 
-// sessionIn returns the session that a line names, "" if it names none.
+// sessionIn returns the session that a line names, or "".
 func sessionIn(line []byte) string {
 	m, ok := objectOf(line)
 	if id := m.Text("sessionId"); ok && token(id) {

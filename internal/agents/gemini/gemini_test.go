@@ -22,7 +22,7 @@ const (
 	head = `{"sessionId":"5a5a5a5a-0000-4000-8000-000000000000","projectHash":"00","startTime":"2026-01-02T03:04:05.006Z","lastUpdated":"2026-01-02T03:04:05.006Z","kind":"main"}` + "\n"
 )
 
-// said is a message of the person, answer one of the model with what it took.
+// said returns a message of the user, answer one of the model with its tokens.
 func said(id, text string) string {
 	return fmt.Sprintf(`{"id":%q,"timestamp":"2026-01-02T03:04:05.006Z","type":"user","content":[{"text":%q}]}`, id, text)
 }
@@ -31,7 +31,7 @@ func answer(id, text, more string) string {
 	return fmt.Sprintf(`{"id":%q,"timestamp":"2026-01-02T03:04:06.006Z","type":"gemini","content":%q,"tokens":{"input":90,"output":5,"cached":20,"thoughts":3,"tool":1,"total":99},"model":"m"%s}`, id, text, more)
 }
 
-// tell stores lines behind the first one.
+// tell stores lines after the first one.
 func tell(t transcripts.T, lines ...string) *transcripts.Log {
 	l := transcripts.New(t, gemini.Agent{})
 	l.Append(file, []byte(head))
@@ -41,7 +41,7 @@ func tell(t transcripts.T, lines ...string) *transcripts.Log {
 	return l
 }
 
-// live returns the ids of the messages in effect, and what version of each.
+// live returns the ids of the messages in effect, with their versions.
 func live(l *transcripts.Log, thread string) string {
 	var list []string
 	for _, turn := range l.Live(id, thread) {
@@ -62,7 +62,7 @@ func live(l *transcripts.Log, thread string) string {
 
 const call = `,"toolCalls":[{"id":"t","name":"ls","args":{},"result":[],"status":"success"}]`
 
-// What each line does to the conversation, and as what event.
+// Each line changes the conversation by the expected events.
 func TestLines(t *testing.T) {
 	set := func(messages ...string) string { return `{"$set":{"messages":[` + strings.Join(messages, ",") + `]}}` }
 	for name, c := range map[string]struct {
@@ -104,7 +104,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// moves are the events that do something to the thread but append.
+// moves returns the events that change the thread other than by an append.
 func moves(l *transcripts.Log) string {
 	var list []string
 	for _, rec := range l.Records {
@@ -126,8 +126,7 @@ func moves(l *transcripts.Log) string {
 	return strings.Join(list, " ")
 }
 
-// A second file with the same id brings its messages behind those of the first, and changes
-// its own alone.
+// A second file with the same id adds its messages after those of the first, and changes only its own.
 func TestSecondFile(t *testing.T) {
 	l := tell(t, said("a", "1"), answer("b", "2", ""))
 	second := strings.Replace(file, "03-04", "04-04", 1)
@@ -137,7 +136,7 @@ func TestSecondFile(t *testing.T) {
 	}
 }
 
-// A sub-agent's messages stand in a thread of its own, and it rewinds nobody else.
+// A sub-agent's messages are in their own thread, and its rewinds affect no other thread.
 func TestSubAgent(t *testing.T) {
 	l := tell(t, said("a", "1"))
 	sub := "pier/chats/" + strings.TrimPrefix(id, "gemini/") + "/sub-1.jsonl"
@@ -153,7 +152,7 @@ func TestSubAgent(t *testing.T) {
 	}
 }
 
-// Turns begin with what the person asks, and end as the model left them.
+// Turns begin with the user's prompts, and end as the model left them.
 func TestRuns(t *testing.T) {
 	for want, lines := range map[string][]string{
 		"a: stopped:unfinished b": {said("a", "1"), answer("x", "", call), said("b", "2")},
@@ -230,8 +229,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The recorded session reads as Gemini CLI reads it: the list as its rules make it, of which
-// each message says what the file says last; and its costs are the sums of what it says.
+// The recorded session reads as in Gemini CLI: its rules make the list, and the newest version of each message
+// counts. The costs are the sums of the tokens in the file.
 func TestRecorded(t *testing.T) {
 	name := "demo/chats/session-2026-11-22T06-59-c57e0669.jsonl"
 	content, err := os.ReadFile(testkit.Data(t, "agents", "gemini-0.61", "tmp", name))
@@ -269,7 +268,7 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	// A resume says all again; only what is new is kept a second time.
+	// a resume repeats all messages; only new ones are stored again
 	listing, n := []byte("Directory listing for"), 0
 	for _, rec := range l.Records {
 		n += bytes.Count(rec.Data, listing)
@@ -279,7 +278,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// messageIn is a message as it is compared: who says it, the id, the text and the calls.
+// messageIn returns the compared parts of a message: speaker, id, text and calls.
 func messageIn(t testing.TB, raw []byte) string {
 	var m struct {
 		ID, Type  string
@@ -311,8 +310,7 @@ func messageIn(t testing.TB, raw []byte) string {
 	return strings.Join([]string{m.Type, m.ID, text, strings.Join(calls, ",")}, "|")
 }
 
-// read is Gemini CLI's own rule of what a file says: a map of messages in the order in which
-// their ids came.
+// read implements Gemini CLI's own rule for a file: a map of messages in the order of their first lines.
 func read(t testing.TB, content []byte) []string {
 	var order []string
 	have := make(map[string]string)
@@ -359,7 +357,7 @@ func read(t testing.TB, content []byte) []string {
 	return list
 }
 
-// totals is the sum of what the messages of a file say that they took in all, each once.
+// totals returns the sum of the total tokens of the messages in a file, each counted once.
 func totals(t testing.TB, content []byte) (sum int64) {
 	seen := make(map[string]int64)
 	for line := range bytes.Lines(content) {
@@ -385,7 +383,7 @@ func mustJSON(t testing.TB, v any) []byte {
 	return raw
 }
 
-// A file of an older version is read once its last line is there.
+// A file of an older version is read after its last line.
 func TestOlder(t *testing.T) {
 	content, err := os.ReadFile(testkit.Data(t, "agents", "growth", "gemini-old.json"))
 	if err != nil {

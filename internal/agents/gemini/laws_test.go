@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/transcripts"
 )
 
-// history draws the lines of a session: messages, versions of them, rewinds, lists that are
-// set, resumes.
+// history draws the lines of a session: messages, newer versions, rewinds, lists that are set, resumes.
 func history(t *rapid.T) []string {
 	var lines []string
 	ids := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g"})
@@ -48,11 +47,11 @@ func history(t *rapid.T) []string {
 			lines = append(lines, message())
 		}
 	}
-	return append(lines, said("last", "so")) // with which what was held is in effect
+	return append(lines, said("last", "so")) // it applies the held list
 }
 
-// Whatever the lines do, the turns in effect are the messages that Gemini CLI would read of
-// the file, in their order, and each says what it should; no event is without effect.
+// After any lines, the turns in effect are the messages that Gemini CLI would read from the file, in the same order
+// and with the same content. No event is without effect.
 func TestListLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		lines := history(rt)
@@ -71,8 +70,8 @@ func TestListLaw(t *testing.T) {
 	})
 }
 
-// Whatever the lines are: nothing panics, the same lines say the same, facts can be stored
-// and have keys of their own, and every line stands in a thread.
+// For any lines, nothing panics, equal lines have equal results, facts can be stored, their keys differ, and every
+// line is in a thread.
 func FuzzLine(f *testing.F) {
 	for _, lines := range []string{
 		head + said("a", "1") + "\n" + answer("b", "", "") + "\n" + answer("b", "", call) + "\n" + `{"$rewindTo":"a"}` + "\n",

@@ -5,17 +5,17 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// list is the conversation as the file has it: what Gemini CLI would read of it.
+// list is the conversation that Gemini CLI would read from the file.
 type list struct {
 	entries []entry
 	index   map[string]int // by id
-	floor   int64          // up to where index in the file say nothing of the list as it is: it was another then
+	floor   int64          // positions in the file up to here have an older list
 }
 
 type entry struct {
 	id     string
 	digest digest
-	start  int64 // where the line stands that brought it first; -1: it came in a list
+	start  int64 // start of the line that had it first; -1: it came in a list
 }
 
 func newList() *list { return &list{index: make(map[string]int)} }
@@ -32,7 +32,7 @@ func (l *list) push(e entry) {
 	l.entries = append(l.entries, e)
 }
 
-// cut leaves the first n messages.
+// cut keeps the first n messages.
 func (l *list) cut(n int) {
 	for _, e := range l.entries[n:] {
 		delete(l.index, e.id)
@@ -40,8 +40,8 @@ func (l *list) cut(n int) {
 	l.entries = l.entries[:n]
 }
 
-// set puts another list in its place, and returns what the thread is then: what it had, and
-// turns for what is new or says something else. It is false if nothing changes.
+// set replaces the list. It returns the new content of the thread: kept turns, and new turns for new or changed
+// messages. It returns false if nothing changes.
 func (l *list) set(messages []message) (items []events.Item, changed bool) {
 	old, index := l.entries, l.index
 	l.entries, l.index = nil, make(map[string]int, len(messages))
@@ -62,7 +62,7 @@ func (l *list) set(messages []message) (items []events.Item, changed bool) {
 	return items, changed
 }
 
-// keep adds a turn of the thread as it was.
+// keep adds a turn of the previous thread.
 func keep(items []events.Item, k int) []events.Item {
 	if last := len(items) - 1; last >= 0 && items[last].Keep != nil && items[last].Keep[1] == k {
 		items[last].Keep[1]++
@@ -71,7 +71,7 @@ func keep(items []events.Item, k int) []events.Item {
 	return append(items, events.Item{Keep: &[2]int{k, k + 1}})
 }
 
-// stretch is turns of the thread as it was, none if it is empty.
+// stretch adds a range of turns of the previous thread, unless it is empty.
 func stretch(items []events.Item, from, to int) []events.Item {
 	if from == to {
 		return items
@@ -87,17 +87,16 @@ func (m message) item() events.Item {
 	return it
 }
 
-// replaced is the fact that the thread is another now.
+// replaced returns the fact that replaces the thread.
 func (f *fold) replaced(key string, had int, items []events.Item) agents.Fact {
 	return agents.Fact{Key: key, Had: had, Payload: &events.ThreadReplaced{
 		Threads: map[string]events.Replacement{f.file.Thread: {Items: items}}, Others: "keep", Reason: reason}}
 }
 
-// reason is why a thread is another or a session is rewound: its agent did so.
+// reason is the reason of replaced threads and rewinds: the agent did it.
 const reason = "source"
 
-// put takes a message that stands on a line of its own: a new one at the end, or a newer
-// version in the place of the older.
+// put adds a message that has its own line: a new one at the end, or a newer version in the position of the older.
 func (f *fold) put(s *saying, m message) {
 	e := entry{id: m.id, digest: m.digest(), start: s.at.Start}
 	i, known := f.list.find(m.id)
@@ -106,7 +105,7 @@ func (f *fold) put(s *saying, m message) {
 	case !known:
 		f.list.push(e)
 	case f.list.entries[i].digest.whole == e.digest.whole:
-		return // written twice: the line is kept, and stands in log
+		return // a duplicate; the line is kept in log
 	case i == n-1:
 		s.Before = append(s.Before, f.replaced("version", n, stretch(nil, 0, i)))
 		f.list.entries[i].digest = e.digest
@@ -122,8 +121,8 @@ func (f *fold) put(s *saying, m message) {
 	}
 }
 
-// rewind drops a message and all after it, all messages if it is not known. To a place if
-// the list was then what it is to be now, which nearly always is so.
+// rewind drops a message and all after it, or all messages if it is unknown. If the list at a position in the file
+// equals the resulting one, which is the usual case, the event is session.rewound.
 func (f *fold) rewind(s *saying, id string) {
 	i, known := f.list.find(id)
 	n := f.list.len()

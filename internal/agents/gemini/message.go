@@ -13,13 +13,13 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// objectOf reads a line that is one object.
+// objectOf parses a line of one object.
 func objectOf(line []byte) (rawjson.Members, bool) {
 	m, err := rawjson.Object(line)
 	return m, err == nil
 }
 
-// message is one of the list: {id, timestamp, type, content} and, of the model's, more.
+// message is a message of the list: {id, timestamp, type, content}, and more if it is the model's.
 type message struct {
 	rawjson.Members
 	raw     json.RawMessage
@@ -30,7 +30,7 @@ type message struct {
 	parts   []part
 }
 
-// messageOf reads a message; false if it has no id, as that is what makes it one.
+// messageOf reads a message. It returns false if the object has no id.
 func messageOf(raw json.RawMessage, m rawjson.Members) (message, bool) {
 	id, isText := textOf(m, "id")
 	if !isText {
@@ -45,8 +45,8 @@ func messageOf(raw json.RawMessage, m rawjson.Members) (message, bool) {
 	return msg, true
 }
 
-// messagesOf reads a list of them. What has no id is none; of several with one id the last
-// one stands in the place of the first.
+// messagesOf reads a list of messages. It skips objects without an id. If several have the same id, the last one
+// takes the position of the first.
 func messagesOf(raw json.RawMessage) []message {
 	list, err := rawjson.Array(raw)
 	if err != nil {
@@ -73,7 +73,7 @@ func messagesOf(raw json.RawMessage) []message {
 // part is a piece of a message's content.
 type part struct {
 	rawjson.Members
-	raw  json.RawMessage // nil: a text
+	raw  json.RawMessage // nil for a text
 	text string
 }
 
@@ -99,7 +99,7 @@ func (p part) has(name string) bool {
 	return ok
 }
 
-// isText reports whether the part says a text and nothing else.
+// isText reports whether the part has a text and nothing else.
 func (p part) isText() bool {
 	for _, m := range p.Members {
 		if m.Name != "text" && m.Name != "thoughtSignature" {
@@ -125,12 +125,12 @@ func (m message) words() string {
 	return b.String()
 }
 
-// isAnswered reports whether the message only has what tools answered.
+// isAnswered reports whether the message has only results of tools.
 func (m message) isAnswered() bool {
 	return len(m.parts) > 0 && !slices.ContainsFunc(m.parts, func(p part) bool { return !p.has(functionResponse) })
 }
 
-// told are beginnings of the messages that the program writes in the place of the person.
+// told has beginnings of messages that the program writes in the user's name.
 var told = []string{"<session_context>", "<hook_context>"}
 
 // isTold reports whether a text begins with one of told.
@@ -139,8 +139,8 @@ func isTold(text string) bool {
 	return slices.ContainsFunc(told, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
 
-// isPrompt reports whether the person asks the model something: Gemini CLI's own rule, less
-// what tools answered.
+// isPrompt reports whether the message is a prompt of the user, by Gemini CLI's own rule, except for results of
+// tools.
 func (m message) isPrompt() bool {
 	if m.kind != "user" || m.isAnswered() {
 		return false
@@ -155,8 +155,7 @@ func (m message) isPrompt() bool {
 	return said != "" || words == "" && len(m.parts) > 0
 }
 
-// calls returns the ids of the tools' calls, whether they stand in the content, as in what
-// the model is sent, or beside it.
+// calls returns the ids of the tools' calls, in the content, as in requests to the model, or beside it.
 func (m message) calls() []string {
 	var ids []string
 	for _, p := range m.parts {
@@ -175,7 +174,7 @@ func (m message) calls() []string {
 	return slices.Compact(ids)
 }
 
-// sum is a hash, as much of it as tells messages apart.
+// sum is a hash, long enough to distinguish messages.
 type sum [16]byte
 
 func sumOf(parts ...string) sum {
@@ -183,12 +182,12 @@ func sumOf(parts ...string) sum {
 	return sum(h[:16])
 }
 
-// digest is what is remembered of a message, to tell whether it says something else now.
+// digest is kept of a message to detect changes.
 type digest struct {
-	whole sum // all of it
-	said  sum // who says it, and the content but for calls and thoughts
+	whole sum // the whole message
+	said  sum // the speaker, and the content without calls and thoughts
 	calls sum
-	tools sum // the calls as they stand beside the content, with what the tools answered; zero: there are none
+	tools sum // the calls beside the content, with the tools' results; zero: none
 }
 
 func (m message) digest() digest {
@@ -202,7 +201,7 @@ func (m message) digest() digest {
 		default:
 			raw, err := rawjson.DeleteMember(p.raw, "thoughtSignature")
 			if err != nil {
-				raw = p.raw // cannot be: it was read
+				raw = p.raw // cannot happen: the part was parsed
 			}
 			said = append(said, "t"+text, "p"+string(rawjson.AppendCompact(nil, raw)))
 			text = ""
@@ -215,8 +214,8 @@ func (m message) digest() digest {
 	return d
 }
 
-// covers reports whether a message says all that another version of it does. What a
-// resumed session sets again has new times and lacks what stood beside the content.
+// covers reports whether a message has the whole content of another version. A resumed session sets messages with new
+// times and without the members beside the content.
 func (d digest) covers(newer digest) bool {
 	return d.said == newer.said && d.calls == newer.calls && (newer.tools == sum{} || newer.tools == d.tools)
 }

@@ -2,11 +2,11 @@ package gemini
 
 import "github.com/tallylog/tally/internal/agents/shapes"
 
-// Printed is the shape of what gemini --output-format stream-json prints of tools, errors and
-// the end. Its messages are as most makers write theirs.
+// Printed is the shape of lines about tools, errors and the end that gemini --output-format stream-json prints. Its
+// messages have the common form.
 var Printed = shapes.Shape{Name: program, Is: isPrinted, Read: readPrinted}
 
-// isPrinted recognises what Gemini CLI prints of tools, errors and the end.
+// isPrinted recognises the lines that Gemini CLI prints about tools, errors and the end.
 func isPrinted(o *shapes.Object) bool {
 	if o.Word("timestamp") == "" {
 		return false

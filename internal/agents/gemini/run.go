@@ -8,18 +8,18 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// run is the turn that is under way: from a prompt to what the model said last about it.
+// run is the open turn: from a prompt to the model's last message about it.
 type run struct {
-	id      string // of the prompt; "": there is none
-	resting bool   // the model has said something, and called no tool since
-	failed  string // the outcome, where the program says that it is one
+	id      string // of the prompt; "": none
+	resting bool   // the model wrote a text, and called no tool since
+	failed  string // the outcome after an error
 	last    time.Time
-	told    string // the outcome that was told, if nothing came since
+	told    string // the outcome already reported, if no message came since
 }
 
 func (r *run) ref() events.RunRef { return events.RunRef{Kind: "turn", ID: r.id} }
 
-// turn reads what a message does to the turn that is under way.
+// turn applies a message to the open turn.
 func (f *fold) turn(s *saying, m message) {
 	r := &f.run
 	f.last = m.id
@@ -32,7 +32,7 @@ func (f *fold) turn(s *saying, m message) {
 		r.resting, r.failed = m.words() != "" && len(m.calls()) == 0, ""
 	case "user":
 		if !m.isAnswered() {
-			return // what the program says in the person's place
+			return // written by the program in the user's name
 		}
 		r.resting = false
 	case "error":
@@ -48,10 +48,10 @@ func (f *fold) turn(s *saying, m message) {
 	}
 }
 
-// cancelled is what Gemini CLI says when the person stops it.
+// cancelled is the text of Gemini CLI for a request that the user stopped.
 const cancelled = "Request cancelled."
 
-// prompt begins a turn: the one before it is over.
+// prompt begins a turn and ends the one before.
 func (f *fold) prompt(s *saying, m message) {
 	if m.id == f.run.id || m.id == "" || len(m.id) > agents.MaxID {
 		return
@@ -63,7 +63,7 @@ func (f *fold) prompt(s *saying, m message) {
 	s.after("run", p, m.time)
 }
 
-// outcome is that of the turn if it ends now.
+// outcome returns the outcome of the turn if it ends now.
 func (r *run) outcome() string {
 	switch {
 	case r.failed != "":
@@ -81,7 +81,7 @@ func (f *fold) end(outcome, key string) []agents.Fact {
 	return facts
 }
 
-// finish tells an outcome, once.
+// finish reports an outcome, once.
 func (r *run) finish(outcome, key string) []agents.Fact {
 	if r.id == "" || r.told == outcome {
 		return nil

@@ -7,20 +7,20 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// The shape of Gemini CLI's session files: {id, timestamp, type, content}, and beside an
-// answer what was thought, which tools were called and what they answered.
+// The shape of Gemini CLI's session files: {id, timestamp, type, content}, and beside an answer the thoughts, the
+// calls of tools and their results.
 
 // Line is the shape of a message.
 var Line = shapes.Shape{Name: program, Is: isLine, Read: readLine, Kept: true}
 
-// program names the shapes of Gemini CLI, to tell them from those of the service.
+// program names the shapes of Gemini CLI, to distinguish them from those of the service.
 const program = "gemini-cli"
 
 func isLine(o *shapes.Object) bool {
 	return roleOf(o.Word("type")) != "" && o.Word("id") != "" && o.Word("timestamp") != "" && o.Has("content") && !o.Has("role", "message")
 }
 
-// roleOf returns who speaks in a message of a type, "" if it is none.
+// roleOf returns the role for a type of message, "" for any other type.
 func roleOf(kind string) string {
 	switch kind {
 	case "gemini":
@@ -57,8 +57,7 @@ func readThought(r *shapes.Reading, role string, t *shapes.Object) {
 	r.Add(shapes.Part{Kind: shapes.Reasoning, Role: role, Text: shapes.Join(t.Text("subject"), t.Text("description"))})
 }
 
-// speaker returns who says the content: what the program tells the model in the
-// person's place is said by nobody.
+// speaker returns the role of the content. If the program wrote it in the user's name, the role is meta.
 func speaker(role string, o *shapes.Object) string {
 	list, _ := o.Elements("content")
 	first := o.Word("content")
@@ -90,7 +89,7 @@ func readContents(r *shapes.Reading, role string, o *shapes.Object) {
 	}
 }
 
-// readTool reads a call with what came of it.
+// readTool reads a call with its result.
 func readTool(r *shapes.Reading, role string, o *shapes.Object) {
 	call := shapes.CallOf(role, o)
 	r.Call(call)

@@ -9,16 +9,15 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// counts are Gemini's words: the input includes what was cached, what the model thought
-// stands beside the output, and what Gemini's own tools brought beside the input. Their
-// sum, without what was cached, is the total.
+// counts are Gemini's counts: input includes cached tokens, output excludes thoughts, and tool, for Gemini's own
+// tools, is in neither. The total is the sum of all but cached.
 type counts struct{ input, output, cached, thoughts, tool int64 }
 
 func countsOf(m rawjson.Members) counts {
 	return counts{agents.Count(m, "input"), agents.Count(m, "output"), agents.Count(m, "cached"), agents.Count(m, "thoughts"), agents.Count(m, "tool")}
 }
 
-// tokens are tally's words. What is larger than what should include it stands beside it.
+// tokens returns the counts in tally's classes. If the cached count is larger than the input, it is not subtracted.
 func (c counts) tokens() *events.Tokens {
 	t := &events.Tokens{Input: c.input, Output: c.output + c.thoughts, Reasoning: c.thoughts, CacheRead: c.cached}
 	if c.cached <= c.input {
@@ -28,8 +27,7 @@ func (c counts) tokens() *events.Tokens {
 	return t
 }
 
-// spend adds what a response took, as often as its message says something else of it: one of
-// them counts.
+// spend adds the usage of a response each time it changes in the message. Only one of these costs counts.
 func (f *fold) spend(s *saying, m message) {
 	c := countsOf(m.Object("tokens"))
 	if c == (counts{}) || f.spent[m.id] == c {
@@ -47,8 +45,7 @@ func (f *fold) spend(s *saying, m message) {
 	}
 }
 
-// folderIn returns the folder that Gemini CLI tells the model it works in, "" if the text
-// does not say so.
+// folderIn returns the working folder in Gemini CLI's message to the model, "" if the text has none.
 func folderIn(text string) string {
 	if !strings.HasPrefix(strings.TrimSpace(text), "<session_context>") {
 		return ""

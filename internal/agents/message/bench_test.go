@@ -8,8 +8,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/message"
 )
 
-// Turns are read whenever they are shown or searched, also those that somebody made to
-// take long: time grows with the size of a turn, not with its square.
+// Turns are read whenever they are shown or searched, even turns that were made to be slow. The time grows linearly
+// with the size of a turn, not with its square.
 func BenchmarkRead(b *testing.B) {
 	var usual []string
 	for _, e := range examples(b) {
@@ -39,7 +39,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// content is a message of very many parts, with another number in each.
+// content returns a message with very many parts, each with its own number.
 func content(part string) string {
 	var list []string
 	for i := range 20_000 {

@@ -8,12 +8,12 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// lines are the shapes of the table in which agents keep their sessions.
+// lines has the shapes of the table in which agents keep their sessions.
 var lines = slices.DeleteFunc(slices.Clone(table), func(s shapes.Shape) bool { return !s.Kept })
 
-// ReadGlued is Read for what is no JSON because lines of an agent's file stand in one, as real
-// files have them: whole ones, or half of one and behind it the next one. Half a line is a
-// part of which only the text is known. It is false for everything else.
+// ReadGlued is Read for a line that is not valid JSON because it contains several lines of an agent's file, as real
+// files do: complete lines, or half a line followed by the next one. Only the text of half a line is kept, as a part.
+// For any other input ReadGlued returns false.
 func ReadGlued(line []byte) (shapes.Turn, bool) {
 	whole, rest := rawjson.Objects(line)
 	ending, torn := agents.Endings(rest, isLine)
@@ -40,7 +40,7 @@ func isLine(m rawjson.Members) bool {
 	return slices.ContainsFunc(lines, func(s shapes.Shape) bool { return s.Is(shapes.NewObject("", m)) })
 }
 
-// readLine reads a line of an agent's file; false: it is none.
+// readLine reads an object as a line of an agent's file. It returns false if it is not one.
 func readLine(r *shapes.Reading, members rawjson.Members) bool {
 	o := shapes.NewObject("", members)
 	for _, s := range lines {

@@ -13,15 +13,15 @@ import (
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
-// Nothing that was said is lost, whatever the shape: every text of a turn is in what Read
-// returns, unless it is an identifier, a type or the like, or an image.
+// Read loses no text: every text of a turn is in the result, whatever the shape, unless it is an identifier, a type
+// or the like, or an image.
 func TestNothingIsLost(t *testing.T) {
 	for _, e := range examples(t) {
 		check(t, []byte(e.turn))
 	}
 }
 
-// The law would see what is lost.
+// The check detects lost text.
 func TestLost(t *testing.T) {
 	for turn, want := range map[string]string{
 		`{"role":"user","content":"hi","to":{"name":["Ada","hi"]}}`:   `Ada`,
@@ -36,8 +36,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Parts of parts are read a few floors deep, whatever they are; those below stand there as
-// they are, so that no floor is read as often as there are floors.
+// Nested parts are read to a limited depth. Deeper parts are kept as JSON, so that no level is read once for each
+// level above it.
 func TestDeep(t *testing.T) {
 	for _, floor := range []string{
 		`{"type":"non_standard","value":%s}`,
@@ -83,7 +83,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, turn []byte) { check(t, turn) })
 }
 
-// check checks the law for one turn, and that what it says is text.
+// check checks one turn: no text is lost, and the result is valid text.
 func check(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -109,7 +109,7 @@ func check(t interface {
 	}
 }
 
-// lost returns a text of a turn that is not in what was read of it, "" if there is none.
+// lost returns a text of a turn that is missing from the result, "" if all are there.
 func lost(turn []byte, read shapes.Turn) string {
 	said := []string{read.Model, read.Response}
 	for _, p := range read.Parts {
@@ -145,8 +145,7 @@ func isImage(text string) bool {
 	return len(text) >= 64 && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=") == ""
 }
 
-// all returns every text in a value, texts those that somebody may have said. A value
-// that is not JSON has none.
+// all returns every text in a value; texts returns those that can have a speaker. A value that is not JSON has none.
 func all(value string) []string {
 	return walk("", []byte(value), func(string, string) bool { return false })
 }
@@ -154,16 +153,16 @@ func texts(value []byte, shape string) []string {
 	return walk(message.Whole, value, message.Quiet(shape))
 }
 
-// tag is one that Claude Code writes around commands and what they print.
+// tag matches the tags that Claude Code writes around commands and their output.
 var tag = regexp.MustCompile(`</?(command|bash|local-command)-[a-z]+>`)
 
-// isTagged reports whether all that stands between tags is there.
+// isTagged reports whether all text between the tags is there.
 func isTagged(text, shape string, has func(string) bool) bool {
 	pieces := tag.Split(text, -1)
 	return shape == "claude-code" && len(pieces) > 1 && !slices.ContainsFunc(pieces, func(piece string) bool { return !has(strings.TrimSpace(piece)) })
 }
 
-// walk is a reader of JSON of its own: what it finds must not depend on what is tested.
+// walk is an independent reader of JSON, so that its result does not depend on the tested code.
 func walk(root string, value []byte, quiet func(object, name string) bool) []string {
 	var v any
 	if json.Unmarshal(value, &v) != nil {
@@ -193,8 +192,7 @@ func walk(root string, value []byte, quiet func(object, name string) bool) []str
 	return list
 }
 
-// Lines of Claude Code that stand in one are read, each as it is; nothing else is that is
-// no JSON.
+// ReadGlued reads several lines of Claude Code in one line, each as it is. It reads no other invalid JSON.
 func TestReadGlued(t *testing.T) {
 	const said = `{"type":"assistant","uuid":"a","message":{"role":"assistant","content":[{"type":"text","text":"So."}]}}`
 	const summary = `{"type":"summary","summary":"Belts","leafUuid":"a"}`

@@ -1,10 +1,9 @@
-// Package message reads what a turn says. Makers of models, frameworks on top of them and agents
-// each write turns in a shape of their own. One table lists the shapes, and each turn is
-// recognised for itself. Package shapes has those of makers and frameworks, and each agent's
-// package has its own. What is read is for people and for search: the bytes of a turn stay what
-// they are, and a turn of no known shape is its JSON.
+// Package message reads the content of a turn. Makers of models, frameworks on top of them and agents each write
+// turns in a shape of their own. One table lists the shapes, and each turn is recognised by itself. Package shapes
+// has the shapes of makers and frameworks; each agent's package has its own. The result is for people and for search:
+// the bytes of a turn stay as they are, and a turn of an unknown shape is shown as JSON.
 //
-// The package is pure: it knows bytes, no log and no files.
+// The package is pure: it handles bytes, and uses neither log nor files.
 package message
 
 import (
@@ -18,8 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// table lists the shapes in the order in which they are asked. The first one that recognises a
-// turn reads it.
+// table lists the shapes in the order in which they are tried. The first one that recognises a turn reads it.
 var table = []shapes.Shape{
 	claude.Line,
 	gemini.Line,
@@ -46,8 +44,8 @@ var table = []shapes.Shape{
 	shapes.Message,
 }
 
-// Read returns what a turn says. It is false if the turn has no known shape: it is not an
-// object or a string, or an object of which nothing is known.
+// Read returns the content of a turn. It returns false if the turn has no known shape: it is neither an object nor a
+// string, or it is an unknown object.
 func Read(raw []byte) (shapes.Turn, bool) {
 	o, ok := shapes.Open("", raw)
 	if !ok {

@@ -18,11 +18,10 @@ import (
 // png is an image of 70 bytes.
 const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-// example is a turn of testdata, and what it says.
+// example is a turn of testdata with its expected content.
 type example struct{ file, name, turn, want string }
 
-// examples reads testdata. Everything in it was written by hand after what the makers
-// document, what is expected too.
+// examples reads testdata. All of it was written by hand from the makers' documents, including the expected results.
 func examples(t testing.TB) []example {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -51,7 +50,7 @@ func examples(t testing.TB) []example {
 
 var kinds = []string{shapes.Said: "said", shapes.Reasoning: "reasoning", shapes.Call: "call", shapes.Result: "result", shapes.Media: "media", shapes.Refusal: "refusal", shapes.Other: "other"}
 
-// tell writes what a turn says as testdata has it.
+// tell writes the content of a turn in the form of testdata.
 func tell(t shapes.Turn) string {
 	b := &strings.Builder{}
 	fmt.Fprintln(b, strings.Join(strings.Fields(t.Shape+" "+t.Model+" "+t.Response), " "))
@@ -91,8 +90,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Each shape of the table reads an example before any other shape takes it, so a new shape comes
-// with examples and stands at the right place.
+// Each shape of the table reads an example before any other shape matches it. So a new shape needs examples and the
+// right position.
 func TestEachShapeHasExamples(t *testing.T) {
 	read := make(map[int]int)
 	for _, e := range examples(t) {

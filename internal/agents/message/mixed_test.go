@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A mixer makes turns that no maker documents out of what they do: values stand where
-// others stood, members have other names.
+// A mixer makes turns that no maker documents from those they do: it exchanges values and renames members.
 type mixer struct {
 	turns, values []string // JSON
 	names         []string
@@ -89,7 +88,7 @@ func (m *mixer) change(t *rapid.T, v any) any {
 	return m.value(t)
 }
 
-// Nor is anything lost of what makers do not write, and nothing panics.
+// No text is lost from undocumented turns either, and nothing panics.
 func TestNothingIsLostOfMixedShapes(t *testing.T) {
 	m := newMixer(t)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -12,15 +12,15 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// fold is what is known of a file.
+// fold is the state of a file.
 type fold struct {
 	file   agents.File
 	name   named
 	begun  bool   // the first line was read
-	origin int64  // where the first line ends
-	leaf   string // the entry that was read last; "": none was since the header
+	origin int64  // end of the first line
+	leaf   string // the entry that was read last; "": none since the header
 	ends   map[string]int64
-	copied time.Time // entries that are older are copies of the parent's; zero: there are none
+	copied time.Time // older entries are copies of the parent's; zero: there are none
 	title  string
 	models agents.Models
 	run    run
@@ -32,15 +32,15 @@ func newFold(f agents.File) *fold {
 	return &fold{file: f, name: n, ends: make(map[string]int64)}
 }
 
-// Quiet implements agents.Fold. pi says itself when a turn ends.
+// Quiet implements agents.Fold. pi writes the end of a turn itself.
 func (f *fold) Quiet() []agents.Fact { return nil }
 
-// entry is what a line says.
+// entry is a parsed line.
 type entry struct {
 	rawjson.Members
 	kind    string
-	id      string // "": it has none
-	parent  string // "": it has none
+	id      string // "": none
+	parent  string // "": none
 	time    time.Time
 	message rawjson.Members
 }
@@ -56,14 +56,14 @@ type saying struct {
 	*agents.Meaning
 	entry
 	at  agents.Span
-	key string // behind the keys of its facts
+	key string // suffix of the keys of its facts
 }
 
 func (s *saying) after(key string, p events.Payload) {
 	s.After = append(s.After, agents.Fact{Key: key + s.key, Time: s.time, Payload: p})
 }
 
-// Line implements agents.Fold. Behind half a line the next one may stand on the same.
+// Line implements agents.Fold. After half a line, the next one may follow on the same line.
 func (f *fold) Line(at agents.Span, line []byte) agents.Meaning {
 	m := agents.Meaning{Thread: agents.Log}
 	list := agents.Values(line, isRecord)
@@ -104,8 +104,7 @@ func isRecord(m rawjson.Members) bool {
 	return slices.Contains(entryTypes, m.Text("type")) && m.Text("timestamp") != ""
 }
 
-// header reads what the session is. A second one stands before a copy of all entries, which
-// begin anew.
+// header reads the description of the session. A second header precedes a copy of all entries, with a new tree.
 func (f *fold) header(s *saying) {
 	if s.Text("parentSession") != "" {
 		f.copied = s.time
@@ -136,8 +135,7 @@ func (f *fold) entry(s *saying) {
 	}
 }
 
-// move follows the tree: an entry stands behind its parent. Where that is not the entry
-// before, somebody went back.
+// move follows the tree: an entry follows its parent. If that is not the entry before, the user went back.
 func (f *fold) move(s *saying) {
 	if s.id == "" {
 		return
@@ -156,7 +154,7 @@ func (f *fold) move(s *saying) {
 	f.ends[s.id] = s.at.End
 }
 
-// links spells what an entry is and what it follows.
+// links returns the id of an entry and of its parent as JSON.
 func links(e entry) events.Raw {
 	parent := &e.parent
 	if e.parent == "" {
@@ -181,7 +179,7 @@ func (f *fold) message(s *saying, copied bool) {
 	}
 }
 
-// speaks hears which model speaks from here on. Which ones did is a fact of the session.
+// speaks adds a model to those of the session.
 func (f *fold) speaks(s *saying, model string) {
 	if model == "" || len(model) > agents.MaxID || !f.models.Add(model) {
 		return
@@ -189,7 +187,7 @@ func (f *fold) speaks(s *saying, model string) {
 	s.after("models", &events.SessionUpdated{Set: events.Fields{f.models.Field()}})
 }
 
-// called takes what the person calls the session; nothing takes the name away.
+// called sets the name that the user chose for the session; no entry removes it.
 func (f *fold) called(s *saying, title string) {
 	if title == f.title {
 		return
@@ -198,7 +196,7 @@ func (f *fold) called(s *saying, title string) {
 	s.after("title", agents.Titled(title))
 }
 
-// beginning is the session as its first line says it is.
+// beginning returns the session's beginning from its first line.
 func (f *fold) beginning(e entry) agents.Fact {
 	began := e.time
 	if began.IsZero() {

@@ -26,8 +26,7 @@ func (Agent) Name() string { return name }
 // Format implements agents.Agent.
 func (Agent) Format() string { return name }
 
-// Roots returns the folder of sessions that PI_CODING_AGENT_SESSION_DIR names, and the one
-// in pi's own folder.
+// Roots returns the folder of sessions in PI_CODING_AGENT_SESSION_DIR, and the one in pi's own folder.
 func (Agent) Roots(env func(string) string) []string {
 	home := cmp.Or(env("HOME"), env("USERPROFILE"))
 	var roots []string
@@ -43,8 +42,7 @@ func (Agent) Roots(env func(string) string) []string {
 	return roots
 }
 
-// expand returns a folder of which the first part may be the home folder's sign, as pi
-// reads it.
+// expand replaces a leading ~ by the home folder, as pi does.
 func expand(dir, home string) string {
 	if rest, ok := strings.CutPrefix(dir, "~"); ok && home != "" && (rest == "" || rest[0] == '/') {
 		return path.Join(home, rest)
@@ -58,8 +56,7 @@ func (Agent) Wants(name string) bool {
 	return ok
 }
 
-// Below returns a name from the folder on that is called after where the session works, if
-// there is one.
+// Below returns the name of a file, with the folder of its working directory if there is one.
 func (Agent) Below(file string) (string, bool) {
 	_, ok := nameOf(file)
 	dir, name := path.Split(file)
@@ -69,8 +66,8 @@ func (Agent) Below(file string) (string, bool) {
 	return name, ok
 }
 
-// Recognises reports whether a file begins with the header of a session, and goes on with
-// an entry: what pi prints begins so too, and goes on with events.
+// Recognises reports whether a file begins with the header of a session, followed by an entry. pi's output begins
+// with the same header, followed by events.
 func (Agent) Recognises(beginning []byte) bool {
 	isHeaded := false
 	for line := range bytes.Lines(beginning) {
@@ -89,10 +86,10 @@ func (Agent) Recognises(beginning []byte) bool {
 	return isHeaded
 }
 
-// entryTypes are the types of the lines behind a header.
+// entryTypes are the types of the lines after a header.
 var entryTypes = []string{"message", "model_change", "thinking_level_change", "compaction", "branch_summary", "custom", "custom_message", "label", "session_info", "session"}
 
-// File says what a file is, by its name alone.
+// File describes a file by its name alone.
 func (Agent) File(name string, _ []byte) (agents.File, bool) {
 	n, ok := nameOf(name)
 	if !ok {
@@ -101,19 +98,19 @@ func (Agent) File(name string, _ []byte) (agents.File, bool) {
 	return n.file(name), true
 }
 
-// Renamed takes a file, as other programs write them, for that of the session that its header
-// names, and calls it after itself if there is none.
+// Renamed assigns a file that another program wrote to the session in its header, or else to a session named after
+// the file.
 func (Agent) Renamed(name string, first []byte) (agents.File, bool) {
 	n, ok := headed(name, first)
 	return n.file(name), ok
 }
 
-// file is the file of a name.
+// file returns the file for a name.
 func (n named) file(name string) agents.File {
 	return agents.File{Name: name, Stem: n.stem, Session: session(n.id), Thread: agents.Main}
 }
 
-// headed reads what a file is by its header: pi would call it after the time and the id.
+// headed describes a file by its header, from which pi would make the name: the time and the id.
 func headed(file string, first []byte) (named, bool) {
 	base := strings.TrimSuffix(path.Base(file), ".jsonl")
 	m, _ := rawjson.Object(first)
@@ -130,10 +127,10 @@ func headed(file string, first []byte) (named, bool) {
 // Fold implements agents.Agent.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
-// session returns the id that a session has in tally.
+// session returns the id of a session in tally.
 func session(id string) string { return name + "/" + id }
 
-// named is what the name of a file says: 2026-01-02T03-04-05-678Z_<id>.jsonl.
+// named is a parsed file name: 2026-01-02T03-04-05-678Z_<id>.jsonl.
 type named struct {
 	stem  string
 	began time.Time
@@ -142,8 +139,7 @@ type named struct {
 
 const stamp = "2006-01-02T15-04-05"
 
-// nameOf reads the name of a file, wherever it lies. It may be a path of the system it was
-// made on.
+// nameOf parses the name of a file in any folder. The path may be of another system.
 func nameOf(file string) (named, bool) {
 	base := file[strings.LastIndexAny(file, `/\`)+1:]
 	stem, isLines := strings.CutSuffix(base, ".jsonl")

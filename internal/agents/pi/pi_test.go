@@ -27,7 +27,7 @@ const (
 	head = `{"type":"session","version":3,"id":"s1","timestamp":"2026-01-02T03:04:05.006Z","cwd":"/home/ada/pier"}` + "\n"
 )
 
-// entry is an entry of a tree; "" is no parent.
+// entry returns an entry of a tree; the parent "" stands for no parent.
 func entry(kind, id, parent, more string) string {
 	p := "null"
 	if parent != "" {
@@ -59,8 +59,8 @@ func live(l *transcripts.Log, session string) []string {
 	return list
 }
 
-// path is pi's own rule: from the newest entry up to the root, of which messages and
-// summaries are shown.
+// path implements pi's own rule: the path from the newest entry up to the root, of which pi shows messages and
+// summaries.
 func path(content string) []string {
 	type node struct {
 		Type, ID string
@@ -89,8 +89,8 @@ func path(content string) []string {
 	return list
 }
 
-// Wherever entries grow in the tree, the turns in effect are the path to the newest one; and
-// every answer costs, whatever branch it is on.
+// Wherever entries are added to the tree, the turns in effect are the path to the newest one. Every answer costs, on
+// any branch.
 func TestTreeLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var b strings.Builder
@@ -137,7 +137,7 @@ func TestTreeLaw(t *testing.T) {
 	})
 }
 
-// costly returns the responses whose costs are in effect, and answers those that are.
+// costly returns the responses whose costs are in effect, answers those of the answers in effect.
 func costly(l *transcripts.Log) (list []string) {
 	s := l.Session(id)
 	for _, rec := range l.Records {
@@ -157,7 +157,7 @@ func answers(l *transcripts.Log) (list []string) {
 	return list
 }
 
-// Only an entry that goes elsewhere rewinds, and to the line of its parent.
+// Only an entry with another parent than the entry before rewinds, to the line of its parent.
 func TestRewinds(t *testing.T) {
 	l := tell(t, head+said("a", "")+answer("b", "a", "stop")+said("c", "b")+said("d", "b")+said("e", ""))
 	var got []string
@@ -178,7 +178,7 @@ func TestRewinds(t *testing.T) {
 	}
 }
 
-// A copy has the parent, begins no turns and costs nothing more.
+// A copy has the parent, begins no turns and adds no costs.
 func TestFork(t *testing.T) {
 	l := tell(t, head+said("a", "")+answer("b", "a", "stop"))
 	fork := strings.Replace(head, `"id":"s1","timestamp":"2026-01-02T03:04:05.006Z"`, `"id":"s2","timestamp":"2026-01-02T04:00:00.000Z","parentSession":"/home/ada/.pi/agent/sessions/`+file+`"`, 1)
@@ -203,7 +203,7 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// Turns end as the answer says; one that is tried again has the last outcome.
+// Turns end with the outcome of the answer. After a retry the last outcome counts.
 func TestRuns(t *testing.T) {
 	for stops, want := range map[string]string{"stop": "completed", "length": "completed", "error": "failed", "aborted": "interrupted", "toolUse": "", "error stop": "completed", "toolUse aborted": "interrupted"} {
 		content, parent := head+said("a", ""), "a"
@@ -276,7 +276,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Recorded sessions read as pi reads them, and cost what their answers say.
+// Recorded sessions read as in pi, and have the costs of their answers.
 func TestRecorded(t *testing.T) {
 	root := testkit.Data(t, "agents", "pi-0.73", "sessions")
 	files, err := filepath.Glob(filepath.Join(root, "*", "*.jsonl"))
@@ -295,7 +295,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// A session of version 1 has no ids: all that was said is there, and it costs what it says.
+// A session of version 1 has no ids: all of its messages are there, with their costs.
 func TestVersion1(t *testing.T) {
 	content := mustRead(t, testkit.Data(t, "agents", "pi-large-session.jsonl"))
 	l := transcripts.New(t, pi.Agent{})
@@ -309,7 +309,7 @@ func TestVersion1(t *testing.T) {
 	same(t, l, content)
 }
 
-// same compares what a log says that a file cost with what the answers in it say.
+// same compares the costs in a log with those of the answers in the file.
 func same(t *testing.T, l *transcripts.Log, content []byte) {
 	t.Helper()
 	var want, got events.Tokens
@@ -364,8 +364,7 @@ func mustRead(t *testing.T, name string) []byte {
 	return content
 }
 
-// Whatever the lines are: nothing panics, the same lines say the same, facts can be stored
-// and have keys of their own.
+// For any lines, nothing panics, equal lines have equal results, facts can be stored, and their keys differ.
 func FuzzLine(f *testing.F) {
 	for _, lines := range []string{
 		head + said("a", "") + answer("b", "a", "stop") + said("c", "a") + head + said("a", "") + said("x", "x"),

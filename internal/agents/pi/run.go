@@ -8,14 +8,14 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// run is the turn that is under way: from what the person says to the answer that stops.
+// run is the open turn: from the user's message to the answer that stops.
 type run struct {
-	id   string // "": there is none
-	over bool   // its outcome was told
+	id   string // "": none
+	over bool   // its outcome was reported
 	last time.Time
 }
 
-// turn reads what a message does to the turn that is under way.
+// turn applies a message to the open turn.
 func (f *fold) turn(s *saying, role string) {
 	switch role {
 	case "user":
@@ -27,8 +27,7 @@ func (f *fold) turn(s *saying, role string) {
 	}
 }
 
-// prompt begins a turn. One that is not at its end never comes to it. Where entries have no
-// ids, turns have them by where they begin.
+// prompt begins a turn. A turn that is still open is stopped. If entries have no ids, the turn's id is its position.
 func (f *fold) prompt(s *saying) {
 	id := s.id
 	if id == "" || len(id) > agents.MaxID {

@@ -2,8 +2,7 @@ package pi
 
 import "github.com/tallylog/tally/internal/agents/shapes"
 
-// The entries of pi's session files: {type, id, parentId, timestamp}, around a message or
-// what happened to the session.
+// The entries of pi's session files: {type, id, parentId, timestamp}, with a message or an event of the session.
 
 // Line is the shape of an entry.
 var Line = shapes.Shape{Name: name, Is: isLine, Read: readLine, Kept: true}
@@ -77,10 +76,10 @@ func readSpoken(r *shapes.Reading, role, kind string, o *shapes.Object) {
 	}
 }
 
-// Printed is the shape of what pi --mode json prints.
+// Printed is the shape of pi's output with --mode json.
 var Printed = shapes.Shape{Name: name, Is: isPrinted, Read: readPrinted}
 
-// isPrinted recognises the end of a message that pi prints.
+// isPrinted recognises the end of a message in pi's output.
 func isPrinted(o *shapes.Object) bool {
 	m, ok := shapes.Open("", o.Peek("message"))
 	return ok && o.Word("type") == "message_end" && m.Word("role") != ""

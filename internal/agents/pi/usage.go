@@ -11,9 +11,8 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// spend adds what an answer took. pi's classes are tally's but for what was reasoned, which
-// it does not say. It was spent before the answer could be written; so who goes back to the
-// answer goes back to what it took, too.
+// spend adds the usage of an answer. pi's classes are tally's, except for reasoning, which it does not count. The
+// cost precedes the answer, so a rewind to the answer keeps it.
 func (f *fold) spend(s *saying, copied bool) {
 	t, usd := Usage(s.message)
 	if t == (events.Tokens{}) && usd == "" {
@@ -31,15 +30,15 @@ func (f *fold) spend(s *saying, copied bool) {
 	}
 }
 
-// Usage returns what a message says that it took.
+// Usage returns the usage in a message.
 func Usage(message rawjson.Members) (events.Tokens, events.Amount) {
 	u := message.Object("usage")
 	return events.Tokens{Input: agents.Count(u, "input"), Output: agents.Count(u, "output"), CacheRead: agents.Count(u, "cacheRead"), CacheWrite: agents.Count(u, "cacheWrite")},
 		agents.USD(u.Object("cost"), "total")
 }
 
-// Response returns the id of an answer: the provider's if it cannot be drawn twice, or one
-// that every copy of the message has, as it has the time in it.
+// Response returns the id of an answer: the provider's if it is unique, else a hash of the message, which has its
+// time. So all copies have the same id.
 func Response(line, message rawjson.Members) string {
 	if id := message.Text("responseId"); events.IsUnique(id) && len(id) <= events.MaxResponse {
 		return id

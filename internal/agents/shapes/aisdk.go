@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The shapes of the Vercel AI SDK: a UIMessage, of which its parts have a type; the parts
-// of a ModelMessage; and the result of generateText as a program logs it.
+// The shapes of the Vercel AI SDK: a UIMessage, whose parts have a type; the parts of a ModelMessage; and the result
+// of generateText as a program logs it.
 
 // A UIMessage is {role, parts} of the AI SDK.
 var UIMessage = Shape{Name: "ai-sdk", Is: isUIMessage, Read: readUIMessage}
@@ -22,14 +22,14 @@ func readUIMessage(r *Reading, o *Object) {
 	role := RoleOf(o.Text("role"))
 	parts := o.List("parts")
 	ReadBlocks(r, role, parts)
-	if len(parts) == 0 { // else they stand there a second time
+	if len(parts) == 0 { // otherwise the parts contain them
 		readInvocations(r, role, o)
 	}
 	readAttachments(r, role, o)
 	r.Leave(role, o)
 }
 
-// readInvocations reads the calls that older versions had beside the content of a message.
+// readInvocations reads the calls that older versions put beside the content of a message.
 func readInvocations(r *Reading, role string, o *Object) {
 	if list := o.List("toolInvocations"); len(list) > 0 {
 		r.By("ai-sdk")
@@ -37,7 +37,7 @@ func readInvocations(r *Reading, role string, o *Object) {
 	}
 }
 
-// readAttachments reads the files that older versions had there.
+// readAttachments reads the files that older versions put beside the content of a message.
 func readAttachments(r *Reading, role string, o *Object) {
 	if list := o.List("experimental_attachments"); len(list) > 0 {
 		r.By("ai-sdk")
@@ -45,7 +45,7 @@ func readAttachments(r *Reading, role string, o *Object) {
 	}
 }
 
-// sdkBlock is for the parts of a message that only the AI SDK has.
+// sdkBlock handles the types of parts that only the AI SDK has.
 func sdkBlock(kind string, b *Object) ReadBlock {
 	switch kind {
 	case "step-start":
@@ -71,7 +71,7 @@ func sdkBlock(kind string, b *Object) ReadBlock {
 	return nil
 }
 
-// readToolError reads the error with which a tool answered, where it stands as a part.
+// readToolError reads a tool's error that is a part of its own.
 func readToolError(r *Reading, role string, b *Object) {
 	p := Part{Role: role, Name: b.Text("toolName"), ID: b.Text("toolCallId"), Error: true}
 	r.Result(p, b.Take("error"))
@@ -84,7 +84,7 @@ func readInvocation(r *Reading, role string, b *Object) {
 	}
 }
 
-// readToolState reads a call and, once it is there, its result.
+// readToolState reads a call and, if it is there, its result.
 func readToolState(r *Reading, role string, b *Object) {
 	p := Part{Role: role, ID: b.Text("toolCallId"), Text: b.Value("input", "rawInput", "args")}
 	p.Name = cmp.Or(b.Text("toolName"), strings.TrimPrefix(b.Word("type"), "tool-"))
@@ -99,15 +99,15 @@ func readToolState(r *Reading, role string, b *Object) {
 	}
 }
 
-// readSource reads a page or a document on which an answer rests.
+// readSource reads a page or a document that an answer cites.
 func readSource(r *Reading, role string, b *Object) {
 	r.Add(MediaOf(role, "source", b))
 }
 
-// A GenerateResult is what generateText returns.
+// A GenerateResult is the result of generateText.
 var GenerateResult = Shape{Name: "ai-sdk", Is: isGenerateResult, Read: readGenerateResult}
 
-// isGenerateResult recognises what generateText returns, and what onFinish is given.
+// isGenerateResult recognises the result of generateText, and the argument of onFinish.
 func isGenerateResult(o *Object) bool {
 	return o.Word("finishReason") != "" && !o.Has("role", "type") && o.Has("text", "content", "toolCalls", "steps")
 }
@@ -130,8 +130,7 @@ func readGenerateResult(r *Reading, o *Object) {
 	r.Leave(role, o)
 }
 
-// readByKind reads a result that has no content: what the model thought and said, calls
-// and results.
+// readByKind reads a result without content: reasoning, text, calls and results.
 func readByKind(r *Reading, role string, o *Object) {
 	if thought := o.Text("reasoningText", "reasoning"); thought != "" {
 		r.Add(Part{Kind: Reasoning, Role: role, Text: thought})

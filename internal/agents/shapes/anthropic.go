@@ -8,10 +8,10 @@ import (
 
 // The shapes of Anthropic's Messages.
 
-// readStop reads why a message ended, which Anthropic's have.
+// readStop reads the stop reason of a message, a member of Anthropic's messages.
 func readStop(r *Reading, role string, o *Object) {
 	stop := o.Word("stop_reason")
-	if stop == "" && (o.Word("type") != "message" || r.Turn.Usage == (events.Tokens{})) { // while it is streamed no reason is said
+	if stop == "" && (o.Word("type") != "message" || r.Turn.Usage == (events.Tokens{})) { // a streamed message has no reason yet
 		return
 	}
 	r.By("anthropic")
@@ -28,7 +28,7 @@ func readStop(r *Reading, role string, o *Object) {
 	r.Add(p)
 }
 
-// anthropicBlock is for the parts of a message that only Anthropic has.
+// anthropicBlock handles the types of parts that only Anthropic has.
 func anthropicBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "redacted_thinking":
@@ -48,7 +48,7 @@ func anthropicBlock(kind string, _ *Object) ReadBlock {
 	return nil
 }
 
-// withhold takes what only the maker can read.
+// withhold takes encrypted data, which only the maker can read.
 func withhold(b *Object) {
 	if isData(b.Word("data")) {
 		b.Take("data")
@@ -60,14 +60,13 @@ func readWithheld(r *Reading, role string, b *Object) {
 	r.Add(Part{Kind: Reasoning, Role: role})
 }
 
-// readServerResult reads what a tool answered that Anthropic runs; it has its name in the
-// type.
+// readServerResult reads the result of a tool that Anthropic runs; the type contains the tool's name.
 func readServerResult(r *Reading, role string, b *Object) {
 	p := Part{Role: role, Name: strings.TrimSuffix(b.Word("type"), "_tool_result"), ID: b.Text("tool_use_id")}
 	r.Result(p, b.Take("content"))
 }
 
-// readFound reads a page that a search has found.
+// readFound reads a page that a search found.
 func readFound(r *Reading, role string, b *Object) {
 	found := []string{}
 	for _, name := range []string{"title", "url", "page_age"} {

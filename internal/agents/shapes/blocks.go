@@ -9,8 +9,8 @@ import (
 // ReadBlock reads a part of a message, an object with a type.
 type ReadBlock func(r *Reading, role string, b *Object)
 
-// blockOf returns how a part of a type is read, and who has parts of that type: "" if
-// several makers do. It returns nil for an unknown type.
+// blockOf returns the reader for the type of a part, and the maker that uses the type, "" if several do. For an
+// unknown type it returns nil.
 func blockOf(b *Object) (maker string, read ReadBlock) {
 	kind := b.Word("type")
 	for _, m := range []struct {
@@ -26,7 +26,7 @@ func blockOf(b *Object) (maker string, read ReadBlock) {
 	return "", nil
 }
 
-// commonBlock is for the types that several makers have, or nobody who is known here.
+// commonBlock handles the types that several makers use, or that no known maker uses.
 func commonBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "text":
@@ -43,7 +43,7 @@ func commonBlock(kind string, _ *Object) ReadBlock {
 	return nil
 }
 
-// piBlock is for the parts of a message that only pi has.
+// piBlock handles the types of parts that only pi has.
 func piBlock(kind string, _ *Object) ReadBlock {
 	if kind == "toolCall" {
 		return readCall
@@ -76,7 +76,7 @@ func ReadBlocks(r *Reading, role string, list []json.RawMessage) {
 	}
 }
 
-// ReadElements reads objects that say in no type what they are, and keeps what is none.
+// ReadElements reads objects without a type, and keeps other values as JSON.
 func ReadElements(r *Reading, role string, list []json.RawMessage, read ReadBlock) {
 	for _, raw := range list {
 		b, ok := Open("", raw)
@@ -89,7 +89,7 @@ func ReadElements(r *Reading, role string, list []json.RawMessage, read ReadBloc
 	}
 }
 
-// areBlocks reports whether a list is one of parts, all of known types.
+// areBlocks reports whether a list is not empty and has only parts of known types.
 func areBlocks(list []json.RawMessage) bool {
 	return len(list) > 0 && All(list, func(b *Object) bool {
 		_, read := blockOf(b)
@@ -101,7 +101,7 @@ func ReadText(r *Reading, role string, b *Object) {
 	r.Add(Part{Role: role, Text: b.Text("text")})
 }
 
-// readReasoning reads what a model thought, whole, in a summary or withheld.
+// readReasoning reads a model's reasoning, which is complete, summarised or withheld.
 func readReasoning(r *Reading, role string, b *Object) {
 	text := b.Text("thinking", "text", "reasoning")
 	for _, name := range []string{"summary", "content"} {
@@ -117,7 +117,7 @@ func readReasoning(r *Reading, role string, b *Object) {
 	r.Add(Part{Kind: Reasoning, Role: role, Text: text})
 }
 
-// Join puts a text behind another, an empty line between them.
+// Join appends a text to another, separated by an empty line.
 func Join(text, more string) string {
 	if text == "" || more == "" {
 		return text + more
@@ -125,14 +125,14 @@ func Join(text, more string) string {
 	return text + "\n\n" + more
 }
 
-// CallOf takes what there is of a call; makers differ in the names only.
+// CallOf takes the members of a call. Makers use different names for them.
 func CallOf(role string, b *Object) Part {
 	return Part{Role: role, Name: b.Text("toolName", "name"), ID: b.Text("toolCallId", "call_id", "id"), Text: b.Value("input", "args", "arguments")}
 }
 
 func readCall(r *Reading, role string, b *Object) { r.Call(CallOf(role, b)) }
 
-// readToolResult reads what a tool answered, as a part of a message.
+// readToolResult reads the result of a tool that is a part of a message.
 func readToolResult(r *Reading, role string, b *Object) {
 	p := Part{Role: role, Name: b.Text("toolName", "name"), ID: b.Text("toolCallId", "tool_use_id", "tool_call_id", "call_id", "id")}
 	p.Error = b.IsTrue("is_error", "isError") || b.Word("status") == "error"

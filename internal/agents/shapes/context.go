@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Editors and agents put into a message of the user what they want the model to know: blocks
-// in tags, or a heading with what is open in the editor. None of it is a word of the person.
+// Editors and agents add context for the model to a user's message: blocks in tags, or a heading with the open files.
+// The user wrote none of it.
 
 // contextTags are the tags of such blocks.
 var contextTags = []string{
@@ -16,28 +16,28 @@ var contextTags = []string{
 	"environment_context", "user_instructions", "session_context", "hook_context",
 }
 
-// queryTag is the tag in which Cursor puts what the person wrote.
+// queryTag is the tag that Cursor puts around the user's own text.
 const queryTag = "user_query"
 
-// editorHeadings are how messages begin in which an editor tells what is open before the
-// request of the person, and request is the heading of that.
+// editorHeadings begin messages in which an editor lists the open files before the user's request. request is the
+// heading of that request.
 var (
 	editorHeadings = []string{"# Context from my IDE setup:", "# Files mentioned by the user:"}
 	request        = regexp.MustCompile(`(?m)^## My request(?: for [\w ]+)?:?[ \t]*\r?$\n?`)
 )
 
-// geminiContext is how a message begins with which Gemini CLI tells what is open in the editor.
+// geminiContext begins a message with the editor's context from Gemini CLI.
 const geminiContext = "Here is the user's editor context as a JSON object."
 
-// Words returns what a person wrote of a message of the user, without what programs put into
-// it: "" if they wrote all of it.
+// Words returns the user's own text in a user's message, without the text that programs added: "" if programs wrote
+// all of it.
 func Words(text string) string {
 	_, words := spoken(text)
 	return words
 }
 
-// spoken tells what programs put into a message of the user, piece by piece, from what the
-// person wrote. A message of the person alone is returned as it is.
+// spoken separates the text that programs added to a user's message, piece by piece, from the user's own text. A
+// message without such text is returned as it is.
 func spoken(text string) (context []string, words string) {
 	before, words := leading(text)
 	words, after := trailing(words)
@@ -51,7 +51,7 @@ func spoken(text string) (context []string, words string) {
 	return context, strings.TrimSpace(words)
 }
 
-// leading takes the blocks with which a text begins.
+// leading cuts the blocks at the beginning of a text.
 func leading(text string) (context []string, rest string) {
 	for rest = text; ; {
 		piece, after, ok := piece(strings.TrimLeft(rest, " \t\r\n"))
@@ -62,7 +62,7 @@ func leading(text string) (context []string, rest string) {
 	}
 }
 
-// piece takes what a program wrote from the beginning of a text.
+// piece cuts one block, or one heading with its list, from the beginning of a text.
 func piece(text string) (piece, rest string, ok bool) {
 	for _, tag := range contextTags {
 		if _, rest, ok := block(text, tag); ok {
@@ -85,7 +85,7 @@ func piece(text string) (piece, rest string, ok bool) {
 	return "", text, false
 }
 
-// block takes a block in a tag from the beginning of a text.
+// block cuts a block with a tag from the beginning of a text.
 func block(text, tag string) (inside, rest string, ok bool) {
 	text = strings.TrimLeft(text, " \t\r\n")
 	after, ok := strings.CutPrefix(text, "<"+tag)
@@ -100,7 +100,7 @@ func block(text, tag string) (inside, rest string, ok bool) {
 	return inside, rest, ok
 }
 
-// trailing takes the blocks with which a text ends.
+// trailing cuts the blocks at the end of a text.
 func trailing(text string) (rest string, context []string) {
 	for rest = text; ; {
 		end := strings.TrimRight(rest, " \t\r\n")
@@ -117,8 +117,8 @@ func trailing(text string) (rest string, context []string) {
 	}
 }
 
-// Separate gives those parts of a message of the user another role that programs wrote. start
-// is where its parts begin.
+// Separate sets the role of those parts of a user's message that programs wrote. The parts of the message begin at
+// index start.
 func (r *Reading) Separate(start int, role string) {
 	if !slices.ContainsFunc(r.Turn.Parts[start:], func(p Part) bool { return p.Kind == Said && p.Role == "user" }) {
 		return

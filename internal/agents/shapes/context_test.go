@@ -6,8 +6,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/shapes"
 )
 
-// What editors and agents put into a message of the user is no word of the person, wherever
-// in the message it stands; what the person wrote stays as it is.
+// Text that editors and agents add to a user's message is separated, anywhere in the message. The user's own text
+// stays as it is.
 func TestWords(t *testing.T) {
 	for _, c := range []struct{ name, text, words string }{
 		{"an opened file", "<ide_opened_file>The user opened menu.md</ide_opened_file>\nBake it", "Bake it"},

@@ -8,10 +8,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// The shapes of LangChain: a message as dumpd writes it, {lc, type: "constructor", id,
-// kwargs}; as messages_to_dict does, {type, data}; and as model_dump does, {type, content}.
+// The shapes of LangChain: a message as dumpd writes it, {lc, type: "constructor", id, kwargs}; as messages_to_dict
+// does, {type, data}; and as model_dump does, {type, content}.
 
-// chainRole returns who speaks in a message of a type or of a class, "" if it is neither.
+// chainRole returns the role for a type of message or a class name, "" if it is neither.
 func chainRole(kind string) string {
 	kind = strings.TrimSuffix(strings.TrimSuffix(kind, "Chunk"), "Message")
 	switch strings.ToLower(kind) {
@@ -27,8 +27,7 @@ func chainRole(kind string) string {
 	return ""
 }
 
-// chainBody returns who speaks, and the member that holds the message: "" for the object
-// itself.
+// chainBody returns the role, and the member that holds the message: "" for the object itself.
 func chainBody(o *Object) (role, member string) {
 	kind := o.Word("type")
 	if kind == "constructor" && o.Has("lc") {
@@ -40,8 +39,8 @@ func chainBody(o *Object) (role, member string) {
 	return chainRole(kind), ""
 }
 
-// className returns the last of the names in an id such as ["langchain", "schema",
-// "messages", "AIMessage"], "" if it is no message.
+// className returns the last of the names in an id such as ["langchain", "schema", "messages", "AIMessage"], "" if it
+// is not the class of a message.
 func className(id []byte) string {
 	names, err := rawjson.Array(id)
 	if err != nil || len(names) == 0 {
@@ -104,12 +103,12 @@ func readChainBody(r *Reading, role string, o *Object) {
 	}
 	calls, _ := o.Elements("tool_calls")
 	ReadSpoken(r, role, o)
-	if len(calls) == 0 { // else they stand there a second time
+	if len(calls) == 0 { // otherwise the calls are repeated there
 		readChatMembers(r, role, more)
 	}
 }
 
-// chainBlock is for the parts of a message that only LangChain has.
+// chainBlock handles the types of parts that only LangChain has.
 func chainBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "tool_call", "tool_call_chunk", "server_tool_call", "invalid_tool_call":

@@ -7,11 +7,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// quietNames are members in which nobody says anything: types, states and times; proofs
-// and what is encrypted; counts; what a program keeps for itself; settings of a request
-// that a response repeats; turns that a compaction does; what a tool's answer is to the program
-// that ran it. With a dot it is a member of an object of that name. So is
-// every name that ends in id, as id, call_id and toolCallId do.
+// quietNames are members without text of a speaker: types, states and times; proofs and encrypted data; counts; data
+// that a program keeps for itself; settings of a request that a response repeats; turns that a compaction replaces; a
+// tool's answer to the program that ran it. A name with a dot is a member of an object with the first name. Names
+// that end in id, such as id, call_id and toolCallId, are quiet too.
 var quietNames = Names(`
 	type object role Role status state phase lc index finish_reason finishReason stop_reason stop_sequence
 	created_at createdAt timestamp expires_at createTime system_fingerprint service_tier serviceTier language
@@ -29,7 +28,7 @@ var quietNames = Names(`
 	jsonrpc message.method message.api message.provider message.stopReason message.details thinkingSignature textSignature
 	updates.sessionUpdate updates.kind updates.locations updates.rawOutput content.path params._meta updates._meta stopReason entries.priority`)
 
-// Names makes a set of names that stand in a text.
+// Names returns the set of the names in a text.
 func Names(list string) map[string]bool {
 	set := make(map[string]bool)
 	for _, name := range strings.Fields(list) {
@@ -38,15 +37,15 @@ func Names(list string) map[string]bool {
 	return set
 }
 
-// Quiet reports whether nobody says anything in a member, whatever is in it.
+// Quiet reports whether a member never has text of a speaker, whatever its value.
 func Quiet(object, name string) bool {
 	return quietNames[name] || quietNames[object+"."+name] || name == "id" || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "Id")
 }
 
-// encoded is the length from which a text of nothing but base64 is no text.
+// encoded is the length from which a text of base64 alone counts as data.
 const encoded = 256
 
-// binary reports whether a text is none: data that is written as a text.
+// binary reports whether a text is encoded data.
 func binary(text string) bool {
 	return isDataURL(text) || len(text) >= encoded && isBase64(text)
 }
@@ -56,7 +55,7 @@ func isDataURL(text string) bool {
 	return ok && strings.HasPrefix(head, "data:") && strings.HasSuffix(head, ";base64")
 }
 
-// isBase64 reports whether a text could be base64, in either alphabet.
+// isBase64 reports whether a text can be base64, in either alphabet.
 func isBase64(text string) bool {
 	text = strings.TrimRight(text, "=")
 	for i := range len(text) {
@@ -68,16 +67,14 @@ func isBase64(text string) bool {
 	return text != ""
 }
 
-// A spot is where in a value a reader is: in a member called name of an object that is
-// the member called object.
+// A spot is the position of a reader in a value: in the member name of an object, which is itself the member object.
 type spot struct {
 	object, name string
 	quiet        bool
 }
 
-// texts calls visit with every text in a valid JSON value that stands at a spot, up to the
-// first for which it is false. Names are not among them, nor is what is quiet or binary.
-// It takes one pass, however deep the value is.
+// texts calls visit with every text in a valid JSON value at a spot, until visit returns false. It skips names of
+// members, quiet members and binary data. It takes one pass, however deep the value is.
 func texts(at spot, raw []byte, visit func(text string) bool) {
 	var outer []spot
 	for i := 0; i < len(raw); i++ {
@@ -101,7 +98,7 @@ func texts(at spot, raw []byte, visit func(text string) bool) {
 	}
 }
 
-// isName reports whether what stands before rest is the name of a member.
+// isName reports whether the string before rest is the name of a member.
 func isName(rest []byte) bool {
 	for _, c := range rest {
 		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -111,9 +108,8 @@ func isName(rest []byte) bool {
 	return false
 }
 
-// Plain returns a text for search. Of one that is JSON, strings read as what they say,
-// without escapes, and what is binary in it is left out; any other text is returned as it
-// is, "" if it is binary.
+// Plain returns a text for search. In JSON, strings are unescaped and binary data is left out. Any other text is
+// returned as it is, or "" if it is binary.
 func Plain(text string) string {
 	raw := []byte(text)
 	if !IsJSON(raw) {
@@ -138,10 +134,10 @@ func Plain(text string) string {
 	return string(out)
 }
 
-// heard are the texts that parts of a turn have.
+// heard is the set of the texts in the parts of a turn.
 type heard map[string]bool
 
-// hear adds a text, and if it is JSON those in it.
+// hear adds a text and, if it is JSON, the texts in it.
 func (h heard) hear(text string) {
 	h[text] = true
 	if raw := []byte(text); IsJSON(raw) {
@@ -149,7 +145,7 @@ func (h heard) hear(text string) {
 	}
 }
 
-// has reports whether a text is known, or is JSON in which all are.
+// has reports whether a text is known, or is JSON with only known texts.
 func (h heard) has(text string) bool {
 	if h[text] {
 		return true
@@ -163,21 +159,20 @@ func (h heard) has(text string) bool {
 	return all
 }
 
-// IsJSON reports whether a text is an object or a list.
+// IsJSON reports whether a text is a JSON object or list.
 func IsJSON(raw []byte) bool {
 	trimmed := rawjson.Trim(raw)
 	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && rawjson.Check(raw) == nil
 }
 
-// news reports whether a value has a text that was not heard.
+// news reports whether a value has an unknown text.
 func (h heard) news(at spot, raw json.RawMessage) bool {
 	is := false
 	texts(at, raw, func(text string) bool { is = !h.has(text); return !is })
 	return is
 }
 
-// rest returns the members that are left over and say something new, as an object; nil if
-// none does.
+// rest returns the untaken members with unknown texts, as an object; nil if there are none.
 func (o *Object) rest(h heard) []byte {
 	var out []byte
 	for i, m := range o.Members {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// readMedia reads an image, a file, a sound or a document. What it is and where it is
-// stand in the part or in a member of it, as the maker has it.
+// readMedia reads an image, a file, a sound or a document. Makers put its description into the part or into a member
+// of it.
 func readMedia(r *Reading, role string, b *Object) {
 	kind := b.Word("type")
 	for _, word := range []string{"image", "audio", "video", "file"} { // image_url, input_audio, file-data
@@ -17,7 +17,7 @@ func readMedia(r *Reading, role string, b *Object) {
 	r.Add(MediaOf(role, kind, b))
 }
 
-// MediaOf takes what there is of an image or a file that is called kind.
+// MediaOf takes the members of an image or a file. kind is the media type if the object has none.
 func MediaOf(role, kind string, b *Object) Part {
 	p := Part{Kind: Media, Role: role}
 	p.describe(b)
@@ -34,7 +34,7 @@ func MediaOf(role, kind string, b *Object) Part {
 	return p
 }
 
-// describe adds what an object says of an image or a file and is not known yet.
+// describe adds the object's description of an image or a file, as far as it is missing.
 func (p *Part) describe(o *Object) {
 	if p.Media == "" {
 		p.Media = o.Text("media_type", "mediaType", "mimeType", "mime_type", "contentType")
@@ -49,7 +49,7 @@ func (p *Part) describe(o *Object) {
 	}
 }
 
-// hold adds where an image or file is, or its text, or how large it is if it is here.
+// hold adds the address of an image or file, its text, or its size if the data is here.
 func (p *Part) hold(content string, isText bool) {
 	head, data, _ := strings.Cut(content, ",")
 	switch {
@@ -65,11 +65,10 @@ func (p *Part) hold(content string, isText bool) {
 	}
 }
 
-// isData reports whether what stands for an image or file is it, and not its name or
-// address, or its text.
+// isData reports whether content is the data of an image or file, not its name, address or text.
 func isData(content string) bool {
 	return isBase64(content) && len(content) >= 64
 }
 
-// decodedLen is how many bytes are in base64.
+// decodedLen returns the number of bytes that base64 encodes.
 func decodedLen(text string) int64 { return int64(len(strings.TrimRight(text, "="))) * 3 / 4 }

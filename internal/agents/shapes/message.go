@@ -17,13 +17,13 @@ func readStep(r *Reading, o *Object) {
 		readMember(r, raw)
 	}
 	r.Leave("step", o)
-	r.Turn.Shape = "step" // whoever made its messages
+	r.Turn.Shape = "step" // whichever maker its messages have
 }
 
 // isMember recognises a message inside a turn.
 func isMember(o *Object) bool { return isVariant(o) || isUIMessage(o) || isMessage(o) }
 
-// readMember reads what isMember recognised.
+// readMember reads a message that isMember recognised.
 func readMember(r *Reading, raw []byte) {
 	switch o, _ := Open("", raw); {
 	case isVariant(o):
@@ -38,8 +38,8 @@ func readMember(r *Reading, raw []byte) {
 // A Message is {role, content} of any maker.
 var Message = Shape{Name: "message", Is: isMessage, Read: readMessage}
 
-// isMessage recognises {role, content}, also with the names that an older Go encoder
-// wrote, and a message that has something instead of the content.
+// isMessage recognises {role, content}, also with the names of an older Go encoder, and a message with another member
+// instead of the content.
 func isMessage(o *Object) bool {
 	if o.Word("role") == "" && o.Word("Role") == "" {
 		return false
@@ -56,7 +56,7 @@ func isMessage(o *Object) bool {
 // readMessage reads a message of any maker.
 func readMessage(r *Reading, o *Object) { ReadSpoken(r, RoleOf(o.Text("role", "Role")), o) }
 
-// RoleOf is a maker's word for who speaks in the word that most use.
+// RoleOf returns the common word for a maker's word for a role.
 func RoleOf(role string) string {
 	switch role {
 	case "human":
@@ -69,8 +69,7 @@ func RoleOf(role string) string {
 	return role
 }
 
-// ReadSpoken reads what somebody says in a message: what one maker has and another has
-// not is looked for in each.
+// ReadSpoken reads a message of any maker. It looks for the members of all makers.
 func ReadSpoken(r *Reading, role string, o *Object) {
 	start := len(r.Turn.Parts)
 	if r.Turn.Model == "" {
@@ -98,7 +97,7 @@ func ReadSpoken(r *Reading, role string, o *Object) {
 	r.Leave(role, o)
 }
 
-// isEmpty reports whether the content is a list of no parts.
+// isEmpty reports whether the content is an empty list.
 func isEmpty(o *Object) bool {
 	for _, m := range o.Members {
 		if m.Name == "content" || m.Name == "Content" {
@@ -129,13 +128,13 @@ func readContents(r *Reading, role string, o *Object) {
 	ReadBlocks(r, role, list)
 }
 
-// isAnswer reports whether a message is what a tool answered, and not a list of such.
+// isAnswer reports whether a message is one result of a tool, not a list of them.
 func isAnswer(role string, o *Object) bool {
 	_, isList := o.Elements("content")
 	return o.Word("tool_call_id") != "" || role == "tool" && o.Has("content") && !isList
 }
 
-// readAnswer reads a message that is what a tool answered.
+// readAnswer reads a message that is a tool's result.
 func readAnswer(r *Reading, role string, o *Object) {
 	if o.Has("tool_call_id") {
 		r.By("openai")

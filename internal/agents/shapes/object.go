@@ -7,17 +7,17 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// An object is read member by member: what is read is taken, once, and what nobody takes
-// is left over. A member that is null is not there.
+// Object is a JSON object that is read member by member. A member is taken once; the others are left over. A member
+// with the value null counts as missing.
 type Object struct {
-	name    string // of the member that it is, "" if it is none
+	name    string // of the member that has this object, or ""
 	Members rawjson.Members
 	taken   []bool
 	inner   map[int]*Object // members that are read as objects
-	quiet   map[string]bool // members in which nobody says anything; see Shape.Quiet
+	quiet   map[string]bool // members without text of a speaker; see Shape.Quiet
 }
 
-// Open returns the object that stands in a member called name.
+// Open parses the object in a member called name.
 func Open(name string, raw []byte) (*Object, bool) {
 	members, err := rawjson.Object(raw)
 	if err != nil {
@@ -30,7 +30,7 @@ func NewObject(name string, members rawjson.Members) *Object {
 	return &Object{name: name, Members: members, taken: make([]bool, len(members))}
 }
 
-// Several returns the values of a list, or the one that stands in its place.
+// Several returns the values of a list, or the single value.
 func Several(raw json.RawMessage) []json.RawMessage {
 	list, err := rawjson.Array(raw)
 	if err != nil {
@@ -39,7 +39,7 @@ func Several(raw json.RawMessage) []json.RawMessage {
 	return list
 }
 
-// All reports whether a list is of objects, all of which are what is asked for.
+// All reports whether a list has only objects that satisfy is.
 func All(list []json.RawMessage, is func(*Object) bool) bool {
 	for _, raw := range list {
 		if o, ok := Open("", raw); !ok || !is(o) {
@@ -49,7 +49,7 @@ func All(list []json.RawMessage, is func(*Object) bool) bool {
 	return true
 }
 
-// find returns the place of a member that is there and not taken, -1 if there is none.
+// find returns the index of a member that exists and is not taken, else -1.
 func (o *Object) find(name string) int {
 	for i, m := range o.Members {
 		if m.Name == name && !o.taken[i] && string(m.Value) != "null" {
@@ -59,7 +59,7 @@ func (o *Object) find(name string) int {
 	return -1
 }
 
-// Has reports whether one of several members is there.
+// Has reports whether one of several members exists.
 func (o *Object) Has(names ...string) bool {
 	for _, name := range names {
 		if o.find(name) >= 0 {
@@ -69,7 +69,7 @@ func (o *Object) Has(names ...string) bool {
 	return false
 }
 
-// Peek returns a member and leaves it where it is.
+// Peek returns a member without taking it.
 func (o *Object) Peek(name string) json.RawMessage {
 	if i := o.find(name); i >= 0 {
 		return o.Members[i].Value
@@ -77,7 +77,7 @@ func (o *Object) Peek(name string) json.RawMessage {
 	return nil
 }
 
-// Word returns a text and leaves it where it is, "" if there is none.
+// Word returns a text without taking it, or "".
 func (o *Object) Word(name string) string {
 	text, err := rawjson.String(o.Peek(name))
 	if err != nil {
@@ -86,13 +86,13 @@ func (o *Object) Word(name string) string {
 	return text
 }
 
-// Elements returns a list and leaves it where it is; false if there is none.
+// Elements returns a list without taking it, or false.
 func (o *Object) Elements(name string) ([]json.RawMessage, bool) {
 	list, err := rawjson.Array(o.Peek(name))
 	return list, err == nil
 }
 
-// Take returns the first of several members that is there, nil if none is.
+// Take takes and returns the first of several members that exists, nil if none does.
 func (o *Object) Take(names ...string) json.RawMessage {
 	for _, name := range names {
 		if i := o.find(name); i >= 0 {
@@ -103,7 +103,7 @@ func (o *Object) Take(names ...string) json.RawMessage {
 	return nil
 }
 
-// Text takes the first of several members that is a text, "" if none is.
+// Text takes the first of several members that is a text, or "".
 func (o *Object) Text(names ...string) string {
 	for _, name := range names {
 		if text, err := rawjson.String(o.Peek(name)); err == nil {
@@ -114,8 +114,7 @@ func (o *Object) Text(names ...string) string {
 	return ""
 }
 
-// Value takes the first of several members that is there: a text as it reads, all else as
-// JSON.
+// Value takes the first of several members that exists. It returns a text unquoted, and other values as JSON.
 func (o *Object) Value(names ...string) string { return TextOf(o.Take(names...)) }
 
 // List takes a member that is a list.
@@ -127,8 +126,7 @@ func (o *Object) List(name string) []json.RawMessage {
 	return list
 }
 
-// Object takes the first of several members that is an object; what is left over of that
-// is left over of this.
+// Object takes the first of several members that is an object. Its members that stay untaken are left over of o, too.
 func (o *Object) Object(names ...string) (*Object, bool) {
 	for _, name := range names {
 		if i := o.find(name); i >= 0 {
@@ -144,7 +142,7 @@ func (o *Object) Object(names ...string) (*Object, bool) {
 	return nil, false
 }
 
-// Data takes a member that is base64, and returns how many bytes it has; 0 if it is not.
+// Data takes a member that is base64 and returns its size in bytes. Otherwise it returns 0.
 func (o *Object) Data(name string) int64 {
 	text := o.Word(name)
 	if !isData(text) {
@@ -174,7 +172,7 @@ func (o *Object) IsObject(name string) bool {
 // maxCount is the largest number that is exact in every language.
 const maxCount = 1 << 53
 
-// Count returns the first of several members that is a whole number, 0 if none is.
+// Count returns the first of several members that is a whole number, or 0.
 func (o *Object) Count(names ...string) int64 {
 	for _, name := range names {
 		if n, err := strconv.ParseInt(string(o.Peek(name)), 10, 64); err == nil && n >= 0 && n <= maxCount {
@@ -184,7 +182,7 @@ func (o *Object) Count(names ...string) int64 {
 	return 0
 }
 
-// TextOf is a value for people: a text as it reads, all else as JSON, "" for nil.
+// TextOf returns a value for people: a text unquoted, other values as JSON, "" for nil.
 func TextOf(raw []byte) string {
 	if text, err := rawjson.String(raw); err == nil {
 		return text
@@ -192,5 +190,5 @@ func TextOf(raw []byte) string {
 	return Compact(raw)
 }
 
-// Compact is a value without white space.
+// Compact returns a value without white space.
 func Compact(raw []byte) string { return string(rawjson.AppendCompact(nil, raw)) }

@@ -2,12 +2,12 @@ package shapes
 
 import "cmp"
 
-// The shapes of OpenAI's Chat Completions, which many others serve too.
+// The shapes of OpenAI's Chat Completions, which many other services use, too.
 
 // A Completion is an answer of Chat Completions, or a piece of one.
 var Completion = Shape{Name: "openai", Is: isCompletion, Read: readCompletion}
 
-// isCompletion recognises a whole answer, or a piece of one that streams.
+// isCompletion recognises a whole answer, or a piece of a streamed one.
 func isCompletion(o *Object) bool {
 	choices, ok := o.Elements("choices")
 	return ok && (len(choices) > 0 || o.Has("object")) && All(choices, func(c *Object) bool {
@@ -34,7 +34,7 @@ func readChoice(r *Reading, role string, c *Object) {
 	}
 }
 
-// readChatMembers reads what stands beside the content of a message.
+// readChatMembers reads the members beside the content of a message.
 func readChatMembers(r *Reading, role string, o *Object) {
 	if o.Has("refusal", "function_call", "audio") {
 		r.By("openai")
@@ -67,7 +67,7 @@ func readToolCall(r *Reading, role string, c *Object) {
 	r.Call(p)
 }
 
-// chatBlock is for the parts of a message that only Chat Completions has.
+// chatBlock handles the types of parts that only Chat Completions has.
 func chatBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "image_url", "input_audio", "video_url":

@@ -1,9 +1,9 @@
 package shapes
 
-// The shapes of perstack: a message {type, contents}, whose parts have types of their own,
-// and the calls and results of tools as a step lists them beside its messages.
+// The shapes of perstack: a message {type, contents}, whose parts have types of their own, and the calls and results
+// of tools, which a step lists beside its messages.
 
-// perstackRole returns who speaks in a message of a type, "" if it is none.
+// perstackRole returns the role for a type of message, "" for any other type.
 func perstackRole(kind string) string {
 	switch kind {
 	case "instructionMessage":
@@ -36,7 +36,7 @@ func readPerstackMessage(r *Reading, o *Object) {
 // A SkillItem is a call of a skill's tool, or its result.
 var SkillItem = Shape{Name: "perstack", Is: isSkillItem, Read: readSkillItem}
 
-// isSkillItem recognises a call of a skill's tool, or what it answered.
+// isSkillItem recognises a call of a skill's tool, or its result.
 func isSkillItem(o *Object) bool {
 	return o.Word("skillName") != "" && o.Word("toolName") != "" && o.Has("args", "result")
 }
@@ -54,7 +54,7 @@ func readSkillItem(r *Reading, o *Object) {
 	r.Leave(role, o)
 }
 
-// perstackBlock is for the parts of a message that only perstack has.
+// perstackBlock handles the types of parts that only perstack has.
 func perstackBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "textPart":

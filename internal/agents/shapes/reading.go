@@ -7,22 +7,22 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// A reading is a turn while it is read.
+// A Reading is a turn while it is read.
 type Reading struct {
 	Turn  Turn
 	left  []leftover
-	depth int // of parts in parts
+	depth int // nesting of parts in parts
 	calls map[Part]bool
 }
 
-// A leftover is an object that was read, of which something may be left.
+// A leftover is an object that was read and may have untaken members.
 type leftover struct {
-	at   int // how many parts stand before it
+	at   int // number of parts before it
 	role string
 	o    *Object
 }
 
-// Nest reads parts of a part, unless they lie too deep.
+// Nest reads the parts of a part, unless they are nested too deep.
 func (r *Reading) Nest(read func()) {
 	if r.depth < maxDepth {
 		r.depth++
@@ -31,14 +31,13 @@ func (r *Reading) Nest(read func()) {
 	}
 }
 
-// maxDepth is how deep parts of parts are read. No maker nests them, and each floor is
-// read again for those below.
+// maxDepth limits the nesting of parts. No maker nests them, and each level is read again for the levels below it.
 const maxDepth = 4
 
 func (r *Reading) Add(p Part) { r.Turn.Parts = append(r.Turn.Parts, p) }
 
-// Call adds a call, unless it stands there already, whatever the white space of its
-// arguments: some write theirs twice.
+// Call adds a call, unless an equal one exists, apart from white space in its arguments: some makers write each call
+// twice.
 func (r *Reading) Call(p Part) {
 	p.Kind = Call
 	key := Part{ID: p.ID, Name: p.Name, Text: p.Text}
@@ -55,28 +54,28 @@ func (r *Reading) Call(p Part) {
 	r.Add(p)
 }
 
-// By says who made the turn; who is named first did.
+// By sets the maker of the turn. The first maker counts.
 func (r *Reading) By(maker string) {
 	if r.Turn.Shape == "" {
 		r.Turn.Shape = maker
 	}
 }
 
-// Leave says that an object was read.
+// Leave records that an object was read.
 func (r *Reading) Leave(role string, o *Object) {
 	r.left = append(r.left, leftover{len(r.Turn.Parts), role, o})
 }
 
-// Keep adds a value that is a part of an unknown kind.
+// Keep adds a value as a part of an unknown kind.
 func (r *Reading) Keep(role string, raw []byte) {
 	r.Add(Part{Kind: Other, Role: role, Text: Compact(raw)})
 }
 
-// Finish returns the turn. What is left over of an object stands behind its parts.
+// Finish returns the turn. The untaken members of an object follow its parts.
 func (r *Reading) Finish() Turn {
 	t := r.Turn
 	t.Parts = nil
-	var h heard // made only if something is left
+	var h heard // computed only if members are left
 	for i := range len(r.Turn.Parts) + 1 {
 		for ; len(r.left) > 0 && r.left[0].at == i; r.left = r.left[1:] {
 			l := r.left[0]
@@ -98,7 +97,7 @@ func (r *Reading) Finish() Turn {
 	return t
 }
 
-// heard returns what the parts say.
+// heard returns the texts of the parts.
 func (r *Reading) heard() heard {
 	h := make(heard)
 	h[r.Turn.Model], h[r.Turn.Response] = true, true
@@ -109,8 +108,8 @@ func (r *Reading) heard() heard {
 	return h
 }
 
-// Result adds what a tool answered. Text in it that is in blocks is the text of the
-// result, and its images and files are parts that follow.
+// Result adds the result of a tool. Text in its blocks becomes the text of the result; its images and files follow as
+// parts.
 func (r *Reading) Result(p Part, raw json.RawMessage) {
 	p.Kind = Result
 	raw = r.unwrap(&p, raw)
@@ -141,7 +140,7 @@ func (r *Reading) Result(p Part, raw json.RawMessage) {
 	}
 }
 
-// unwrap takes away what says of which kind an answer is, as in {type, value}.
+// unwrap removes the description of a result's kind, as in {type, value}.
 func (r *Reading) unwrap(p *Part, raw json.RawMessage) json.RawMessage {
 	o, ok := Open("", raw)
 	if !ok {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// The shapes of OpenAI's Responses: a whole response, and the items that it and the
-// next request list.
+// The shapes of OpenAI's Responses: a whole response, and the items that it and the next request list.
 
 // A Response is an answer of Responses.
 var Response = Shape{Name: "openai-responses", Is: isResponse, Read: readResponse}
@@ -70,8 +69,7 @@ func readItem(r *Reading, o *Object) {
 	r.Leave("assistant", o)
 }
 
-// readItemCall reads a call. The tools that OpenAI runs itself are named after the type,
-// and what they found stands in the call.
+// readItemCall reads a call. A tool that OpenAI runs itself is named after the type, and its result is in the call.
 func readItemCall(r *Reading, role string, o *Object) {
 	kind := strings.TrimSuffix(o.Word("type"), "_call")
 	p := Part{Role: role, Name: o.Text("name"), ID: o.Text("call_id", "id")}
@@ -96,7 +94,7 @@ func readItemCall(r *Reading, role string, o *Object) {
 	}
 }
 
-// readItemOutput reads what a tool answered. Who calls has given the id a name.
+// readItemOutput reads the result of a tool. The tool's name is in the call with the same id.
 func readItemOutput(r *Reading, role string, o *Object) {
 	p := Part{Role: role, ID: o.Text("call_id", "id")}
 	kind := strings.TrimSuffix(o.Word("type"), "_call_output")
@@ -113,7 +111,7 @@ func readItemOutput(r *Reading, role string, o *Object) {
 	r.Result(p, o.Take("output"))
 }
 
-// itemBlock is for the parts of a message that only Responses has.
+// itemBlock handles the types of parts that only Responses has.
 func itemBlock(kind string, _ *Object) ReadBlock {
 	switch kind {
 	case "input_text", "output_text", "summary_text", "reasoning_text":

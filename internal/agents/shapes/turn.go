@@ -1,13 +1,12 @@
-// Package shapes reads turns into parts. A [Shape] recognises the turns of one maker and reads
-// them, an [Object] is read member by member, and a [Reading] collects the parts. The shapes of
-// models' makers and of frameworks are here, because messages of agents have their parts inside.
-// Each agent's package has the shapes of its own lines. Package turns lists all shapes.
+// Package shapes reads turns into parts. A [Shape] recognises the turns of one maker and reads them, an [Object] is
+// read member by member, and a [Reading] collects the parts. The package has the shapes of models' makers and of
+// frameworks, because messages of agents contain their parts. Each agent's package has the shapes of its own lines.
+// Package message lists all shapes.
 //
-// Nothing that was said is lost. A part of an unknown kind is kept as its JSON. So is a member
-// that a shape does not read, if there is text in it that is nowhere else in the turn.
-// Identifiers, types and base64 do not count as text; [Quiet] lists them.
+// No text is lost. A part of an unknown kind is kept as its JSON. A member that a shape does not read is kept, if it
+// has text that is nowhere else in the turn. Identifiers, types and base64 do not count as text; [Quiet] lists them.
 //
-// The package is pure: it knows bytes, no log and no files.
+// The package is pure: it handles bytes, and uses neither log nor files.
 package shapes
 
 import (
@@ -16,59 +15,59 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Turn is what a turn says.
+// Turn is the content of a turn.
 type Turn struct {
-	Shape    string        // who makes turns like this: openai, openai-responses, anthropic, gemini, ai-sdk, langchain, perstack, codex, claude-code, gemini-cli, pi, acp, exec; message if several do; step, variant, text
-	Parts    []Part        // in the order in which they stand in the turn
-	Model    string        // that spoke, if the turn says so
-	Response string        // the id that the maker gave the response, if there is one
-	Usage    events.Tokens // what the turn says that the response took; zero if it says nothing
-	Terms    events.Terms  // on which terms, as the same usage says
+	Shape    string        // the maker of such turns: openai, openai-responses, anthropic, gemini, ai-sdk, langchain, perstack, codex, claude-code, gemini-cli, pi, acp, exec; message if several makers are possible; step, variant, text
+	Parts    []Part        // in their order in the turn
+	Model    string        // the speaking model, if the turn has it
+	Response string        // the maker's id of the response, if the turn has it
+	Usage    events.Tokens // tokens of the response; zero if the turn has none
+	Terms    events.Terms  // terms of the same usage
 }
 
-// Part is a piece of what a turn says.
+// Part is a piece of a turn's content.
 type Part struct {
 	Kind  Kind
-	Role  string // who speaks: user, assistant, system, tool, or another word that the turn has
-	Text  string // what is said; the arguments of a call; what a tool answered; where an image or file is, if it is elsewhere
-	Name  string // of the tool, of the file, or of who says the text
+	Role  string // user, assistant, system, tool, or another word of the turn
+	Text  string // the text; the arguments of a call; the result of a tool; the address of an image or file that is not in the turn
+	Name  string // of the tool, the file, or the speaker
 	ID    string // joins a call to its result
 	Error bool   // the result is an error
-	Media string // the media type of an image or file, or what it is called: "image"
-	Bytes int64  // the size of an image or file in the turn; 0 if it is elsewhere
+	Media string // media type of an image or file, or the word for it: "image"
+	Bytes int64  // size of an image or file in the turn; 0 if it is not in the turn
 }
 
-// Kind is what a part is.
+// Kind is the kind of a part.
 type Kind uint8
 
 // The kinds of parts.
 const (
 	Said      Kind = iota // text
-	Reasoning             // text that the model thought; "" if it is withheld
+	Reasoning             // reasoning of the model; "" if it is withheld
 	Call                  // of a tool
 	Result                // of a call
 	Media                 // an image, a file, a sound, a source
-	Refusal               // text in which the model declined, or the reason for which it was stopped; may be ""
-	Other                 // what is known to be a part and not what it means: Text is its JSON
+	Refusal               // the model's refusal, or the reason why it was stopped; may be ""
+	Other                 // a part of unknown meaning: Text is its JSON
 )
 
 // Shape is a way to write a turn.
 type Shape struct {
 	Name string             // of its maker; see Turn.Shape
-	Is   func(*Object) bool // takes nothing
+	Is   func(*Object) bool // takes no members
 	Read func(*Reading, *Object)
 
-	Quiet map[string]bool // members of the turn itself in which nobody says anything
-	Kept  bool            // an agent keeps its sessions in such lines, so one may stand behind half of another
+	Quiet map[string]bool // members of the turn itself without text of a speaker
+	Kept  bool            // an agent keeps its sessions in such lines, so a line may follow half of another one
 }
 
-// Into reads a turn that the shape has recognised.
+// Into reads a turn that the shape recognised.
 func (s Shape) Into(r *Reading, o *Object) {
 	o.quiet = s.Quiet
 	s.Read(r, o)
 }
 
-// Turn returns what a turn says that the shape has recognised.
+// Turn returns the content of a turn that the shape recognised.
 func (s Shape) Turn(o *Object) Turn {
 	r := &Reading{}
 	s.Into(r, o)

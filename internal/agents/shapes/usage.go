@@ -2,7 +2,7 @@ package shapes
 
 import "github.com/tallylog/tally/events"
 
-// Usage reads how many tokens a response took, if it says so and no other did before.
+// Usage reads the tokens of a response, if the object has them and no earlier object had.
 func (r *Reading) Usage(o *Object) {
 	terms := events.TermsOf(events.Raw(o.Peek("usage")))
 	u, ok := o.Object("usage", "usageMetadata", "usage_metadata", "token_usage", "totalUsage")
@@ -11,7 +11,7 @@ func (r *Reading) Usage(o *Object) {
 	}
 }
 
-// tokens reads a count. Each maker has names of its own, so that a count is known by them.
+// tokens reads a usage. Each maker has its own names of members, by which the usage is recognised.
 func tokens(u *Object) events.Tokens {
 	switch {
 	case u.Has("prompt_tokens", "completion_tokens"):
@@ -32,9 +32,9 @@ func tokens(u *Object) events.Tokens {
 	return anthropicTokens(u)
 }
 
-// disjoint makes classes of an input that includes what was cached and an output that
-// includes what was reasoned. What is larger than what should include it stands beside it
-// instead: some who serve another's interface count so.
+// disjoint returns disjoint counts from an input that includes cached tokens and an output that includes reasoning
+// tokens. If a count is larger than the one that should include it, both are added: some services with a compatible
+// interface count so.
 func disjoint(input, output, reasoning, read, write int64) events.Tokens {
 	if read+write <= input {
 		input -= read + write
@@ -45,7 +45,7 @@ func disjoint(input, output, reasoning, read, write int64) events.Tokens {
 	return events.Tokens{Input: input, Output: output, Reasoning: reasoning, CacheRead: read, CacheWrite: write}
 }
 
-// inside returns the counts in a member, none if it is not there.
+// inside returns the counts in a member, none if it is missing.
 func inside(u *Object, name string) *Object {
 	if inner, ok := u.Object(name); ok {
 		return inner
@@ -53,15 +53,15 @@ func inside(u *Object, name string) *Object {
 	return &Object{}
 }
 
-// openaiTokens: the input includes cached_tokens, the output includes reasoning_tokens.
-// Chat Completions and Responses differ in the names only.
+// openaiTokens: the input includes cached_tokens, the output includes reasoning_tokens. Chat Completions and
+// Responses differ only in names.
 func openaiTokens(u *Object, input, output string) events.Tokens {
 	in, out := inside(u, input+"_details"), inside(u, output+"_details")
 	return disjoint(u.Count(input), u.Count(output), out.Count("reasoning_tokens"), in.Count("cached_tokens"), in.Count("cache_write_tokens"))
 }
 
-// anthropicTokens: input_tokens excludes what was read from and written to the cache, and
-// output_tokens includes thinking without saying how much.
+// anthropicTokens: input_tokens excludes reads and writes of the cache. output_tokens includes thinking, without a
+// separate count.
 func anthropicTokens(u *Object) events.Tokens {
 	return events.Tokens{
 		Input: u.Count("input_tokens"), Output: u.Count("output_tokens"),
@@ -69,8 +69,8 @@ func anthropicTokens(u *Object) events.Tokens {
 	}
 }
 
-// geminiTokens: the prompt includes cached content, the results of tools that Gemini runs
-// come on top; the candidates exclude thoughts.
+// geminiTokens: the prompt includes cached content; results of tools that Gemini runs are extra; the candidates
+// exclude thoughts.
 func geminiTokens(u *Object) events.Tokens {
 	thoughts := u.Count("thoughtsTokenCount", "thoughts_token_count")
 	t := disjoint(u.Count("promptTokenCount", "prompt_token_count"), 0, 0, u.Count("cachedContentTokenCount", "cached_content_token_count"), 0)
@@ -79,8 +79,8 @@ func geminiTokens(u *Object) events.Tokens {
 	return t
 }
 
-// sdkTokens: since version 6 of the AI SDK what was not cached is counted by itself;
-// before it is part of all input tokens.
+// sdkTokens: since version 6 of the AI SDK, input that was not cached has its own count. Before, cached input is part
+// of all input tokens.
 func sdkTokens(u *Object) events.Tokens {
 	in, out := inside(u, "inputTokenDetails"), inside(u, "outputTokenDetails")
 	read, write := max(in.Count("cacheReadTokens"), u.Count("cachedInputTokens")), in.Count("cacheWriteTokens")
@@ -91,8 +91,8 @@ func sdkTokens(u *Object) events.Tokens {
 	return t
 }
 
-// chainTokens: both sums of LangChain include their details. Of what was written to
-// Anthropic's cache, either one figure is there or one for each time that it is kept.
+// chainTokens: both sums of LangChain include their details. Tokens written to Anthropic's cache have either one
+// count, or one for each lifetime.
 func chainTokens(u *Object) events.Tokens {
 	in, out := inside(u, "input_token_details"), inside(u, "output_token_details")
 	write := in.Count("cache_creation") + in.Count("ephemeral_5m_input_tokens") + in.Count("ephemeral_1h_input_tokens")

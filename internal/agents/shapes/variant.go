@@ -9,8 +9,8 @@ import (
 // A Variant is a message of errata.
 var Variant = Shape{Name: "variant", Is: isVariant, Read: readVariant}
 
-// isVariant recognises a message whose one member is named after who speaks, and holds
-// blocks of which each has one member named after its kind. errata writes them.
+// isVariant recognises a message of errata: its only member is named after the speaker and holds blocks, and each
+// block has one member named after its kind.
 func isVariant(o *Object) bool {
 	if len(o.Members) != 1 || o.Members[0].Name != "User" && o.Members[0].Name != "Assistant" {
 		return false
@@ -68,7 +68,7 @@ func readVariantBlock(r *Reading, role string, raw []byte) {
 	r.Leave(role, b)
 }
 
-// readVariantResult reads what a tool answered: {content: {blocks, is_error}}.
+// readVariantResult reads the result of a tool: {content: {blocks, is_error}}.
 func readVariantResult(r *Reading, role string, b *Object) {
 	p := Part{Role: role, ID: b.Text("call_id", "id")}
 	content, ok := b.Object("content")

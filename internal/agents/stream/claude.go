@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// claudeKind is claude -p --output-format stream-json --verbose, which is what the Agent SDK
-// reads too. It repeats what it was asked only where it is told to.
+// claudeKind is claude -p --output-format stream-json --verbose, the input of the Agent SDK. It repeats the prompt
+// only on request.
 var claudeKind = kind{name: "claude", session: "session_id", silent: true, line: (*fold).claudeLine,
 	is: func(program string, args []string) bool {
 		return program == "claude" && hasFlag(args, "stream-json", "--output-format")
@@ -33,7 +33,7 @@ func (f *fold) claudeLine(s *saying) {
 	}
 }
 
-// claudeMessage reads what was said, by the agent or by one of its sub-agents.
+// claudeMessage reads a message of the agent or of a sub-agent.
 func (f *fold) claudeMessage(s *saying) {
 	f.start(s, "turn")
 	s.main(s.Text("uuid"))
@@ -52,8 +52,8 @@ func (f *fold) claudeMessage(s *saying) {
 	f.spend(s, "", cmp.Or(cut(m.Text("model")), "unknown"), f.claudeResponse(m.Text("id"), s.Text("uuid")), claude.Tokens(m.Object("usage")), clone(raw))
 }
 
-// claudeResponse returns the id of a response as the files that Claude Code keeps have it. The
-// messages of one response follow each other.
+// claudeResponse returns the id of a response, the same as in the files of Claude Code. The messages of one response
+// follow each other.
 func (f *fold) claudeResponse(id, uuid string) string {
 	if id != f.answer.id {
 		f.answer = answer{id, agents.Response(id, uuid)}
@@ -61,7 +61,7 @@ func (f *fold) claudeResponse(id, uuid string) string {
 	return f.answer.response
 }
 
-// claudePiece reads a piece of a text that comes as a whole later.
+// claudePiece reads a piece of a text; the whole text comes later.
 func (f *fold) claudePiece(s *saying) {
 	event := s.Object("event")
 	delta := event.Object("delta")
@@ -70,8 +70,8 @@ func (f *fold) claudePiece(s *saying) {
 	}
 }
 
-// claudeResult reads how a run ended. What it reckons that the run cost is of responses that
-// have been counted.
+// claudeResult reads the end of a run. Its total cost is not added, because the costs of the responses are counted
+// already.
 func (f *fold) claudeResult(s *saying) {
 	usage := rawjson.Members{}
 	for _, name := range []string{"usage", "modelUsage", "total_cost_usd"} {

@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/agents/codex"
 )
 
-// codexKind is codex exec --json. It says what happens as items, which begin, change and are
-// complete, and never what it was asked.
+// codexKind is codex exec --json. It prints items that begin, change and complete, and never prints the prompt.
 var codexKind = kind{name: "codex", session: "thread_id", silent: true, line: (*fold).codexLine,
 	is: func(program string, args []string) bool {
 		return program == "codex" && (slices.Contains(args, "exec") || slices.Contains(args, "e")) && (slices.Contains(args, "--json") || slices.Contains(args, "--experimental-json"))
@@ -33,8 +32,8 @@ func (f *fold) codexLine(s *saying) {
 	}
 }
 
-// codexCost adds what the thread took so far. Of several such sums the largest counts, which
-// is the last: they have one response, the thread.
+// codexCost adds the usage of the thread so far. All such sums have the same response, the thread, so the largest
+// counts: the last one.
 func (f *fold) codexCost(s *saying, raw events.Raw) {
 	f.spend(s, "", cmp.Or(f.model, "unknown"), agents.Response("exec/codex/"+cmp.Or(f.thread, f.file.Stem), cmp.Or(f.thread, f.file.Stem)), codex.Tokens(s.Object("usage")), raw)
 }

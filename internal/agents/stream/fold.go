@@ -11,29 +11,29 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// fold is what is known of a file.
+// fold is the state of a file.
 type fold struct {
 	file   agents.File
 	kind   *kind
-	thread string // id of the agent's session; "": it says none
+	thread string // id of the agent's session; "": unknown
 	begun  bool   // the first line was read
-	model  string // as the command or a line says
+	model  string // from the command or a line
 	models agents.Models
 	run    run
 	runs   int
 	text   pieces
-	spent  map[string]events.Tokens // by response, of those that were told last
-	last   []string                 // their ids, the oldest first
-	answer answer                   // that Claude Code told last
-	stop   string                   // why the model stopped last, as pi says it
+	spent  map[string]events.Tokens // by response, of the most recent ones
+	last   []string                 // ids of spent, the oldest first
+	answer answer                   // the last one of Claude Code
+	stop   string                   // why the model stopped last, in pi's words
 }
 
-// answer is a response, by the maker's id and by that which joins its costs.
+// answer is a response: the maker's id, and the id that joins its costs.
 type answer struct{ id, response string }
 
-// run is what is under way.
+// run is the current run.
 type run struct {
-	events.RunRef // zero: nothing is
+	events.RunRef // zero: none
 }
 
 func newFold(f agents.File) *fold {
@@ -44,7 +44,7 @@ func newFold(f agents.File) *fold {
 	return &fold{file: f, kind: n.kind, thread: n.id, spent: make(map[string]events.Tokens)}
 }
 
-// Quiet implements agents.Fold: a program that prints nothing is at work.
+// Quiet implements agents.Fold. It returns no facts, because a program that prints nothing may be working.
 func (f *fold) Quiet() []agents.Fact { return nil }
 
 // saying is a line while it is read.
@@ -62,7 +62,7 @@ func (s *saying) after(key string, p events.Payload) {
 	s.After = append(s.After, agents.Fact{Key: key, Time: s.Time, Payload: p})
 }
 
-// main lets the line be a turn of main, with an id that the line says, or "".
+// main makes the line a turn of main, with id, which may be "".
 func (s *saying) main(id string) {
 	s.Thread = agents.Main
 	if len(id) <= agents.MaxID {
@@ -95,7 +95,7 @@ func (f *fold) Line(_ agents.Span, line []byte) agents.Meaning {
 	return s.Meaning
 }
 
-// begin says what the session is.
+// begin adds the beginning of the session.
 func (f *fold) begin(s *saying) {
 	cwd, command := s.Text("cwd"), commandIn(s.Members)
 	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: cwd, Project: agents.Project("", cwd)}
@@ -117,10 +117,10 @@ func agentOf(k *kind, command []string) string {
 	return k.name
 }
 
-// maxTitle bounds a title, in bytes.
+// maxTitle is the maximal size of a title in bytes.
 const maxTitle = 200
 
-// title is a command as a shell would read it, or how it begins.
+// title returns a command in the syntax of a shell, or its beginning.
 func title(command []string) string {
 	words := make([]string, len(command))
 	for i, word := range command {
@@ -146,7 +146,7 @@ func (f *fold) command(s *saying) {
 	}
 }
 
-// modelIn returns the model that a command asks for, "" if it asks for none.
+// modelIn returns the model that a command selects, "" if it selects none.
 func modelIn(command []string) string {
 	for i, arg := range command {
 		flag, value, isOne := strings.Cut(arg, "=")
@@ -160,7 +160,7 @@ func modelIn(command []string) string {
 	return ""
 }
 
-// cut returns a text that is short enough to be a name, else "".
+// cut returns a text that is short enough for a name, else "".
 func cut(text string) string {
 	if len(text) > agents.MaxID {
 		return ""
@@ -168,7 +168,7 @@ func cut(text string) string {
 	return text
 }
 
-// end reads the recorder's last line: nothing comes of what is under way.
+// end reads the recorder's last line and ends the current run.
 func (f *fold) end(s *saying) {
 	f.whole(s)
 	outcome, result := ending(s.Members)
@@ -178,7 +178,7 @@ func (f *fold) end(s *saying) {
 	f.finish(s, outcome, result, nil)
 }
 
-// start begins a run, if none is under way.
+// start begins a run, unless one is open.
 func (f *fold) start(s *saying, kind string) {
 	if f.run.ID != "" {
 		return
@@ -190,7 +190,7 @@ func (f *fold) start(s *saying, kind string) {
 	s.after("run", p)
 }
 
-// finish ends the run that is under way.
+// finish ends the open run.
 func (f *fold) finish(s *saying, outcome string, result, usage events.Raw) {
 	if f.run.ID == "" {
 		return
@@ -201,7 +201,7 @@ func (f *fold) finish(s *saying, outcome string, result, usage events.Raw) {
 	s.after("end", p)
 }
 
-// failure is the result of a run that an error ended.
+// failure returns the result of a run that ended with an error.
 func failure(message string) events.Raw {
 	if message == "" {
 		return events.Raw("{}")
@@ -209,7 +209,7 @@ func failure(message string) events.Raw {
 	return agents.Spell(map[string]string{"error": message})
 }
 
-// speaks hears which model speaks from here on.
+// speaks records the model of the following messages.
 func (f *fold) speaks(s *saying, model string) {
 	if model = cut(model); model == "" || model == "<synthetic>" {
 		return
@@ -220,7 +220,7 @@ func (f *fold) speaks(s *saying, model string) {
 	}
 }
 
-// about says where the program works, if the recorder does not.
+// about sets the folder of the program, unless the recorder has set it.
 func (f *fold) about(s *saying, cwd string) {
 	for _, fact := range s.Before {
 		if p, ok := fact.Payload.(*events.SessionCreated); ok && p.CWD == "" {
@@ -229,22 +229,22 @@ func (f *fold) about(s *saying, cwd string) {
 	}
 }
 
-// pieces are a text that comes bit by bit.
+// pieces is a text that arrives in pieces.
 type pieces struct {
 	text []byte
-	sent int // how much of it was told
+	sent int // number of bytes already reported
 	seq  int64
-	at   json.RawMessage // when it began, as the line says
-	said int             // texts before
+	at   json.RawMessage // time of its first piece, as the line has it
+	said int             // number of texts before
 }
 
-// Pieces are told so many bytes at a time, and kept up to so many.
+// Size in bytes of one report of pieces, and maximal size of a kept text.
 const (
 	packed  = 4 << 10
 	maxText = 16 << 20
 )
 
-// piece adds a piece of a text of which the whole comes, or not, in a turn with an id.
+// piece adds a piece of a text. turn is the id of the turn that will have the whole text.
 func (f *fold) piece(s *saying, text, turn string) {
 	t := &f.text
 	if len(t.text)+len(text) > maxText {
@@ -263,10 +263,10 @@ func (f *fold) piece(s *saying, text, turn string) {
 	t.sent = len(t.text)
 }
 
-// done forgets the pieces of a text that was said as a whole.
+// done drops the pieces of a text that arrived as a whole.
 func (f *fold) done() { f.text = pieces{seq: f.text.seq, said: f.text.said} }
 
-// whole adds what pieces are as a turn, before the line, where nobody says the whole.
+// whole adds the collected text as a turn before the line, if the program never prints the whole text.
 func (f *fold) whole(s *saying) {
 	if f.kind.inPieces && f.text.text != nil {
 		s.before("said", &events.TurnAppended{Entries: []events.Entry{f.said()}})

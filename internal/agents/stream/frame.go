@@ -10,10 +10,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// A frame is a line of the recorder's: {"type":"tally.exec", ...}, the first of a file and the last.
+// frame is the type of the recorder's lines, the first and the last of a file: {"type":"tally.exec", ...}.
 const frame = "tally.exec"
 
-// Begin returns the first line of a file, without its end: what is run, where, and when.
+// Begin returns the first line of a file, without its line end: command, folder and time.
 func Begin(command []string, cwd string, at time.Time) []byte {
 	return agents.Spell(struct {
 		Type    string           `json:"type"`
@@ -23,16 +23,16 @@ func Begin(command []string, cwd string, at time.Time) []byte {
 	}{frame, events.TimestampOf(at), valid(cwd), validAll(command)})
 }
 
-// Ending is how a program ended.
+// Ending describes how a program ended.
 type Ending struct {
-	Exit   int    // its exit code; 128 and the signal if one ended it
-	Signal string // that ended it; "": none
-	Torn   bool   // the line before has no end: it was added
-	Lost   bool   // what it printed is not all there
-	Cut    bool   // the recorder ended before the program did: nothing else is known
+	Exit   int    // its exit code; after a signal, 128 plus the signal
+	Signal string // name of the signal; "": none
+	Torn   bool   // the line before had no line end, so the recorder added it
+	Lost   bool   // a part of the output is missing
+	Cut    bool   // the recorder ended before the program; the outcome is unknown
 }
 
-// End returns the last line of a file, without its end.
+// End returns the last line of a file, without its line end.
 func End(e Ending, at time.Time) []byte {
 	type line struct {
 		Type   string           `json:"type"`
@@ -50,7 +50,7 @@ func End(e Ending, at time.Time) []byte {
 	return agents.Spell(l)
 }
 
-// IsEnd reports whether a line is what End returned.
+// IsEnd reports whether a line is the result of End.
 func IsEnd(line []byte) bool {
 	m, err := rawjson.Object(line)
 	return err == nil && isEnd(m)
@@ -65,7 +65,7 @@ func isEnd(m rawjson.Members) bool {
 	return isFrame(m)
 }
 
-// ending reads a last line: how what was under way ended, and what is known of that.
+// ending reads a last line and returns the outcome and the result of the open run.
 func ending(m rawjson.Members) (outcome string, result events.Raw) {
 	exit, hasExit := m.Get("exit")
 	switch {
@@ -83,7 +83,7 @@ func ending(m rawjson.Members) (outcome string, result events.Raw) {
 	return "failed", agents.Spell(map[string]int{"exit": code})
 }
 
-// commandIn reads the command of a first line.
+// commandIn returns the command in a first line.
 func commandIn(m rawjson.Members) []string {
 	raw, _ := m.Get("command")
 	list, err := rawjson.Array(raw)
@@ -101,7 +101,7 @@ func commandIn(m rawjson.Members) []string {
 	return command
 }
 
-// valid is a text as JSON can have it.
+// valid replaces invalid UTF-8, which JSON cannot hold.
 func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func validAll(list []string) []string {

@@ -10,8 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// geminiKind is gemini --output-format stream-json. What the model says comes in pieces, and
-// never as a whole.
+// geminiKind is gemini --output-format stream-json. It prints the text of the model in pieces, and never as a whole.
 var geminiKind = kind{name: "gemini", session: "session_id", inPieces: true, line: (*fold).geminiLine,
 	is: func(program string, args []string) bool {
 		return program == "gemini" && hasFlag(args, "stream-json", "--output-format", "-o")
@@ -42,10 +41,10 @@ func (f *fold) geminiLine(s *saying) {
 	}
 }
 
-// saidID is the id of the turn that pieces become.
+// saidID returns the id of the turn for the collected pieces.
 func (f *fold) saidID() string { return f.file.Stem + "/said/" + strconv.Itoa(f.text.said+1) }
 
-// said is the turn that pieces are: a message as the program writes one that is whole.
+// said returns the turn for the collected pieces: a message in the form that the program uses for whole messages.
 func (f *fold) said() events.Entry {
 	e := events.Entry{Thread: agents.Main, ID: f.saidID(), Turn: agents.Spell(struct {
 		Type    string          `json:"type"`
@@ -60,7 +59,7 @@ func (f *fold) said() events.Entry {
 	return e
 }
 
-// geminiResult reads how a run ended, and what each model took for it.
+// geminiResult reads the end of a run and the usage of each model.
 func (f *fold) geminiResult(s *saying) {
 	stats := s.Object("stats")
 	models := stats.Object("models")
@@ -80,8 +79,8 @@ func (f *fold) geminiResult(s *saying) {
 	f.finish(s, "failed", failure(s.Object("error").Text("message")), clone(raw))
 }
 
-// geminiCost adds what a model took. The input has what was cached in it; what is in the total
-// and in neither the input nor the output was thought.
+// geminiCost adds the usage of a model. The input includes cached tokens. Tokens of the total that are in neither
+// input nor output are reasoning.
 func (f *fold) geminiCost(s *saying, key, model string, u rawjson.Members) {
 	in, out := agents.Count(u, "input_tokens"), agents.Count(u, "output_tokens")
 	thought := max(agents.Count(u, "total_tokens")-in-out, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// piKind is pi --mode json: every change of what it holds, each with all of it.
+// piKind is pi --mode json. It prints every change of a message, each time with the whole message.
 var piKind = kind{name: "pi", session: "id", line: (*fold).piLine,
 	is: func(program string, args []string) bool {
 		return program == "pi" && hasFlag(args, "json", "--mode") && !slices.Contains(args, "rpc")
@@ -35,7 +35,7 @@ func (f *fold) piLine(s *saying) {
 	}
 }
 
-// piMessage reads a message that is complete.
+// piMessage reads a complete message.
 func (f *fold) piMessage(s *saying, m rawjson.Members) {
 	if m.Text("role") != "assistant" {
 		return
@@ -48,7 +48,7 @@ func (f *fold) piMessage(s *saying, m rawjson.Members) {
 	f.pay(s, cmp.Or(f.model, "unknown"), pi.Response(s.Members, m), t, usd, clone(raw))
 }
 
-// piOutcome says how a run ended whose model stopped for a reason.
+// piOutcome returns the outcome of a run from the model's stop reason.
 func piOutcome(stop string) string {
 	switch stop {
 	case "stop", "length":

@@ -7,8 +7,8 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Frame is the shape of a line of the recorder's: what was run, or how it ended. The agents'
-// packages have the shapes of what they print.
+// Frame is the shape of the recorder's lines: the command, or how it ended. The agents' packages have the shapes of
+// their output.
 var Frame = shapes.Shape{Name: name, Is: func(o *shapes.Object) bool { return isFrame(o.Members) }, Read: readFrame}
 
 func readFrame(r *shapes.Reading, o *shapes.Object) {

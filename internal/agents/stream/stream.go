@@ -12,7 +12,7 @@ import (
 
 const name = "exec"
 
-// Agent is whatever was run.
+// Agent is any program that was recorded.
 type Agent struct{}
 
 var _ agents.Agent = Agent{}
@@ -23,7 +23,7 @@ func (Agent) Name() string { return name }
 // Format implements agents.Agent.
 func (Agent) Format() string { return name }
 
-// Roots returns nothing: files are where somebody records them.
+// Roots returns nothing: users choose where they record files.
 func (Agent) Roots(func(string) string) []string { return nil }
 
 // Wants implements agents.Agent.
@@ -35,7 +35,7 @@ func (Agent) Wants(file string) bool {
 // Below returns the file's own name.
 func (a Agent) Below(file string) (string, bool) { return path.Base(file), a.Wants(file) }
 
-// File says what a file is, by its name alone.
+// File describes a file by its name alone.
 func (Agent) File(file string, _ []byte) (agents.File, bool) {
 	n, ok := nameOf(file)
 	if !ok {
@@ -47,21 +47,21 @@ func (Agent) File(file string, _ []byte) (agents.File, bool) {
 // Fold implements agents.Agent.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
-// kind is a way in which programs print what they do.
+// kind is a format of output.
 type kind struct {
 	name    string
-	is      func(program string, args []string) bool // whether a command prints so
-	session string                                   // the member in which the first lines say the session
-	silent  bool                                     // it does not repeat what it was asked
+	is      func(program string, args []string) bool // whether a command has this format
+	session string                                   // member of the first lines that has the session's id
+	silent  bool                                     // it does not print the prompt
 	line    func(*fold, *saying)
 
-	inPieces bool // it does not say as a whole what it says in pieces
+	inPieces bool // it never prints the whole of a text that it prints in pieces
 }
 
-// kinds are asked in this order; lines is what the rest is.
+// kinds are tried in this order; lines matches all other commands.
 var kinds = []*kind{&codexKind, &geminiKind, &claudeKind, &piKind, &linesKind}
 
-// Lines is the format of what is nothing else.
+// Lines is the format of any other output.
 const Lines = "lines"
 
 // linesKind is any text.
@@ -75,7 +75,7 @@ func kindNamed(name string) *kind {
 	return kinds[i]
 }
 
-// Formats lists the names of what is read.
+// Formats lists the names of the formats.
 func Formats() []string {
 	var list []string
 	for _, k := range kinds {
@@ -84,14 +84,14 @@ func Formats() []string {
 	return list
 }
 
-// FormatOf returns the format in which a command prints, as far as that is sure, else Lines.
+// FormatOf returns the format of a command's output if it is certain, else Lines.
 func FormatOf(command []string) string {
 	program := programOf(command)
 	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.is(program, command[min(1, len(command)):]) })
 	return kinds[i].name
 }
 
-// programOf is what a command runs, without where that is.
+// programOf returns the name of the program of a command, without folder and suffix.
 func programOf(command []string) string {
 	if len(command) == 0 {
 		return ""
@@ -103,7 +103,7 @@ func programOf(command []string) string {
 	return base
 }
 
-// hasFlag reports whether arguments set one of several flags to a value, in one word or two.
+// hasFlag reports whether the arguments set one of several flags to a value, in one word or two.
 func hasFlag(args []string, value string, flags ...string) bool {
 	for i, arg := range args {
 		flag, set, isOne := strings.Cut(arg, "=")
@@ -117,7 +117,7 @@ func hasFlag(args []string, value string, flags ...string) bool {
 	return false
 }
 
-// SessionIn returns the id that a line says the session has, "" if it says none.
+// SessionIn returns the session's id in a line, or "".
 func SessionIn(format string, line []byte) string {
 	k := kindNamed(format)
 	m, err := rawjson.Object(line)
@@ -130,8 +130,8 @@ func SessionIn(format string, line []byte) string {
 	return ""
 }
 
-// FileName returns the name of a file for what a command prints. Stamp, of letters, digits
-// and hyphens, is no other file's; session is what SessionIn found.
+// FileName returns the name of a file for the output of a command. stamp has letters, digits and hyphens, and is
+// unique. session is the result of SessionIn.
 func FileName(format, stamp, session string, command []string) string {
 	if format == Lines {
 		session = programOf(command)
@@ -146,11 +146,11 @@ func FileName(format, stamp, session string, command []string) string {
 	return stamp + "." + format + ".jsonl"
 }
 
-// named is what the name of a file says.
+// named is a parsed file name.
 type named struct {
 	stem string
 	kind *kind
-	id   string // "": it says none
+	id   string // "": none
 }
 
 func nameOf(file string) (n named, ok bool) {
@@ -170,7 +170,7 @@ func nameOf(file string) (n named, ok bool) {
 	return n, ok
 }
 
-// session returns the id in tally.
+// session returns the id of the session in tally.
 func (n named) session() string {
 	switch {
 	case n.kind == &linesKind:
@@ -188,7 +188,7 @@ func (n named) session() string {
 // token reports whether a text can be part of an id.
 func token(s string) bool { return agents.IsToken(s, "._-+") && s[0] != '.' }
 
-// baseOf is the last part of a path, whatever system it is of.
+// baseOf returns the last part of a path of any system.
 func baseOf(dir string) string {
 	dir = strings.TrimRight(dir, `/\`)
 	return dir[strings.LastIndexAny(dir, `/\`)+1:]

@@ -22,7 +22,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// recorded is what a command printed, as it is recorded, and the name of the file.
+// recorded returns the output of a command as it is recorded, and the name of the file.
 func recorded(format, session, printed string, e stream.Ending, command ...string) (name string, content []byte) {
 	content = append(stream.Begin(command, "/home/ada/pier", noon), '\n')
 	content = append(content, printed...)
@@ -35,7 +35,7 @@ func tell(t transcripts.T, name string, content []byte) *transcripts.Log {
 	return l
 }
 
-// screen is what main says of a session.
+// screen returns the text of main of a session.
 func screen(t transcripts.T, l *transcripts.Log, session string) string {
 	var list []string
 	for _, turn := range l.Live(session, agents.Main) {
@@ -50,7 +50,7 @@ func screen(t transcripts.T, l *transcripts.Log, session string) string {
 	return strings.Join(list, "\n")
 }
 
-// What the real programs printed reads like their screens, and costs what they say.
+// Output of the real programs reads like their screens, and has their costs.
 func TestRecorded(t *testing.T) {
 	for _, c := range []struct {
 		data, format, session string
@@ -111,7 +111,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// Codex says what a thread took so far: of the sums that several runs of it say, one counts.
+// Codex prints the usage of a thread so far. Of the sums of several runs, one counts.
 func TestResumed(t *testing.T) {
 	l := transcripts.New(t, stream.Agent{})
 	for i, out := range []int{80, 100, 100} {
@@ -131,8 +131,8 @@ func claudeSays(uuid, message, parent, text string, out int) string {
 	return fmt.Sprintf(`{"type":"assistant","uuid":%q,"session_id":"s1","parent_tool_use_id":%s,"message":{"id":%q,"role":"assistant","model":"m","content":[{"type":"text","text":%q}],"usage":{"input_tokens":3,"output_tokens":%d}}}`+"\n", uuid, parent, message, text, out)
 }
 
-// A response that comes as several lines costs once; a sub-agent has a thread of its own; what
-// is reckoned in dollars at the end is kept and not counted again.
+// A response in several lines costs once. A sub-agent has its own thread. The total in dollars at the end is kept and
+// not added.
 func TestClaude(t *testing.T) {
 	printed := claudeInit + claudeSays("u1", "m1", "null", "Look", 1) + claudeSays("u2", "m1", "null", "ing", 7) + claudeSays("u3", "m2", `"toolu_1"`, "Inside", 2) +
 		`{"type":"user","session_id":"s1","uuid":"u4","parent_tool_use_id":null,"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"two"}]}}` + "\n" +
@@ -157,7 +157,7 @@ func TestClaude(t *testing.T) {
 	}
 }
 
-// How a run ends is how the program says that it does, else how the program ended.
+// The outcome of a run is the one that the program prints, else it follows from how the program ended.
 func TestOutcomes(t *testing.T) {
 	begin := map[string]string{
 		"codex": `{"type":"turn.started"}` + "\n", "claude": claudeInit, "pi": `{"type":"agent_start"}` + "\n",
@@ -188,8 +188,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// What a model says in pieces is one turn, where the program never says the whole, however the
-// pieces fall; what is told of it before is its beginning.
+// If the program never prints the whole text, the pieces become one turn, however the text is split. Text that was
+// reported before is the beginning of that turn.
 func TestPiecesLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var printed strings.Builder
@@ -279,7 +279,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Whatever was run is JSON, and an end is told from a beginning.
+// The frame of any command is valid JSON, and IsEnd distinguishes end from begin.
 func TestFrames(t *testing.T) {
 	begin := stream.Begin([]string{"\xff", "a\nb", ""}, "/\xff", noon)
 	if !json.Valid(begin) || bytes.ContainsAny(begin, "\n") || stream.IsEnd(begin) {
@@ -292,8 +292,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Whatever the lines are: nothing panics, the same lines say the same, facts can be stored
-// and have keys of their own.
+// For any lines, nothing panics, equal lines have equal results, facts can be stored, and their keys differ.
 func FuzzLine(f *testing.F) {
 	begin := string(stream.Begin([]string{"codex", "-m"}, "/srv", noon)) + "\n"
 	end := string(stream.End(stream.Ending{}, noon)) + "\n"
@@ -333,8 +332,8 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// An answer of pi whose id may be drawn twice is named by what it says: two answers are told
-// apart, and an answer that comes again is the same one. An id that cannot be drawn twice stays.
+// If pi's id of an answer is not unique, the id includes a hash of the content: different answers differ, and copies
+// are equal. A unique id stays.
 func TestPiResponses(t *testing.T) {
 	const unique = "msg_01XFDUDYJgAACzvnptvVoYEL"
 	responses := func(answers ...[2]string) (ids []string) {

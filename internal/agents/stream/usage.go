@@ -6,11 +6,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// maxSpent bounds how many responses are remembered: lines of one stand together.
+// maxSpent is the maximal number of remembered responses; the lines of one response are close together.
 const maxSpent = 64
 
-// spend adds what was taken, as often as somebody says something else of one response: one of
-// them counts.
+// spend adds a usage each time it changes for a response. Only one of these costs counts.
 func (f *fold) spend(s *saying, key, model, response string, t events.Tokens, raw events.Raw) {
 	if response != "" {
 		if was, known := f.spent[response]; known && was == t {
@@ -31,12 +30,12 @@ func (f *fold) remember(response string) {
 	f.last = append(f.last, response)
 }
 
-// pay is spend of something that has a price.
+// pay is spend for a usage with a price.
 func (f *fold) pay(s *saying, model, response string, t events.Tokens, usd events.Amount, raw events.Raw) {
 	f.cost(s, "", &events.CostAccrued{Model: model, Tokens: &t, USD: usd, Response: response, Raw: raw})
 }
 
-// cost adds a cost, unless it says nothing.
+// cost adds a cost, unless it is empty.
 func (f *fold) cost(s *saying, key string, p *events.CostAccrued) {
 	if *p.Tokens == (events.Tokens{}) && p.USD == "" {
 		return
@@ -54,5 +53,5 @@ func (f *fold) cost(s *saying, key string, p *events.CostAccrued) {
 	}
 }
 
-// clone is a value that outlives its line.
+// clone returns a copy that outlives the line.
 func clone(raw []byte) events.Raw { return bytes.Clone(raw) }

@@ -23,8 +23,8 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Storage is files in a bucket. Its methods may be called at once. A call whose ctx has no deadline
-// waits for each answer of the server as long as its JetStream does.
+// Storage keeps files in a bucket. Its methods are safe for concurrent use. If ctx has no deadline, a call waits for
+// each answer as long as its JetStream does.
 type Storage struct {
 	js      jetstream.JetStream
 	bucket  string
@@ -37,7 +37,7 @@ var (
 	_ layouts.Walker  = (*Storage)(nil)
 )
 
-// Open opens a bucket, and makes it if it is not there.
+// Open opens a bucket, and creates it if it is missing.
 func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Storage, error) {
 	objects, err := js.ObjectStore(ctx, bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -55,24 +55,24 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Storage,
 
 // Sizes in bytes.
 const (
-	pieceSize = 128 << 10 // as all clients have it
-	wholeSize = 1 << 20   // up to which an object is read as a whole
+	pieceSize = 128 << 10 // the default of all clients
+	wholeSize = 1 << 20   // up to which Read reads an object as a whole
 )
 
-// modeKey is the name in Metadata of the permission bits.
+// modeKey is the member of Metadata with the permission bits.
 const modeKey = "mode"
 
-// A version is what is known of a name, and where that stands: of one that never was there, nothing
-// at 0.
+// version is the newest object of a name with its sequence number. If the name was never used, ObjectInfo is nil and
+// at is 0.
 type version struct {
 	*jetstream.ObjectInfo
 	at uint64
 }
 
-// isThere reports whether there is an object.
+// isThere reports whether the object exists.
 func (v version) isThere() bool { return v.ObjectInfo != nil && !v.Deleted }
 
-// isLink reports whether it leads to another one.
+// isLink reports whether the object is a link to another one.
 func (v version) isLink() bool { return v.Opts != nil && v.Opts.Link != nil }
 
 func (v version) describe(name string) layouts.FileInfo {
@@ -92,7 +92,7 @@ func (s *Storage) metaSubject(name string) string {
 
 func (s *Storage) piecesSubject(id string) string { return "$O." + s.bucket + ".C." + id }
 
-// fault says of an error what it was about.
+// fault adds the operation and the path to an error.
 func fault(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -123,7 +123,7 @@ func (s *Storage) newest(ctx context.Context, path string) (version, error) {
 	return v, nil
 }
 
-// file returns the newest version of a file that must be there.
+// file returns the newest version of an existing file.
 func (s *Storage) file(ctx context.Context, path string) (version, error) {
 	v, err := s.newest(ctx, path)
 	switch {
@@ -137,7 +137,7 @@ func (s *Storage) file(ctx context.Context, path string) (version, error) {
 	return v, nil
 }
 
-// refused returns an error of a path as it is, and any other one with what it was about.
+// refused returns a *layouts.PathError as it is, and adds operation and path to any other error.
 func refused(op, path string, err error) error {
 	if _, ok := errors.AsType[*layouts.PathError](err); ok {
 		return err
@@ -157,7 +157,7 @@ func (s *Storage) Stat(ctx context.Context, path string) (layouts.FileInfo, erro
 	return v.describe(path[strings.LastIndexByte(path, '/')+1:]), nil
 }
 
-// errReplaced says that there are no pieces of a version any more.
+// errReplaced reports that the pieces of a version were deleted.
 var errReplaced = errors.New("it was replaced while it was read")
 
 // Read implements Storage.
@@ -181,10 +181,10 @@ func (s *Storage) Read(ctx context.Context, path string) (io.ReadCloser, error) 
 	}
 }
 
-// reader reads the pieces of an object, one after the other.
+// reader reads the pieces of an object, in order.
 type reader struct {
 	next   func() (*jetstream.RawStreamMsg, error)
-	left   int // pieces
+	left   int // number of pieces
 	data   []byte
 	sum    hash.Hash
 	digest string
@@ -201,7 +201,7 @@ func (s *Storage) pieces(ctx context.Context, v version) *reader {
 	}}
 }
 
-// Read implements io.Reader. The end is that of the object only if the sum is right.
+// Read implements io.Reader. It returns io.EOF only if the checksum is right.
 func (r *reader) Read(p []byte) (int, error) {
 	for len(r.data) == 0 {
 		if r.left == 0 {
@@ -262,7 +262,7 @@ func (w *writer) flush() error {
 	return nil
 }
 
-// upload stores the pieces of a new version, which has no name yet.
+// upload stores the pieces of a new version. The version has no name yet.
 func (s *Storage) upload(ctx context.Context, path string, mode fs.FileMode, content func(io.Writer) error) (*jetstream.ObjectInfo, error) {
 	info := &jetstream.ObjectInfo{Bucket: s.bucket, NUID: nuid.Next()}
 	info.Name, info.Opts = filename.Text(path), &jetstream.ObjectMetaOptions{ChunkSize: pieceSize}
@@ -288,13 +288,13 @@ func (s *Storage) upload(ctx context.Context, path string, mode fs.FileMode, con
 	return info, nil
 }
 
-// discard removes the pieces of a version. Nobody finds them any more; they take room.
+// discard deletes the pieces of a version that no object refers to.
 func (s *Storage) discard(ctx context.Context, id string) error {
 	return s.stream.Purge(context.WithoutCancel(ctx), jetstream.WithPurgeSubject(s.piecesSubject(id)))
 }
 
-// name gives a version its name in place of another one: the commit point. Before it the old version
-// is there with all its pieces, after it the new one. errMoved: the other one is no longer there.
+// name stores the name of a version in place of the old one: the commit point. Before it the old version exists with
+// all its pieces, after it the new one. If the old version is no longer the newest, name returns errMoved.
 func (s *Storage) name(ctx context.Context, info *jetstream.ObjectInfo, old version) error {
 	data, err := json.Marshal(info)
 	if err != nil {
@@ -312,14 +312,14 @@ func (s *Storage) name(ctx context.Context, info *jetstream.ObjectInfo, old vers
 
 var errMoved = errors.New("somebody else has written it")
 
-// replace gives a version its name in place of old, and removes the pieces of that. Where the server
-// did not answer, nobody knows which of them it is, and both keep their pieces.
+// replace stores the name of a version in place of old, and deletes the pieces of old. If the server did not answer,
+// either version may be current, so both keep their pieces.
 func (s *Storage) replace(ctx context.Context, info *jetstream.ObjectInfo, old version) error {
 	if err := s.name(ctx, info, old); err != nil {
 		return err
 	}
 	if old.isThere() && old.NUID != "" {
-		_ = s.discard(ctx, old.NUID) // what is left takes room
+		_ = s.discard(ctx, old.NUID) // after an error, the pieces only take space
 	}
 	return nil
 }
@@ -344,7 +344,7 @@ func (s *Storage) Write(ctx context.Context, path string, mode fs.FileMode, cont
 	}
 }
 
-// Append implements Storage: the file is written again.
+// Append implements Storage. It writes the whole file again.
 func (s *Storage) Append(ctx context.Context, path string, content []byte) error {
 	for {
 		old, err := s.newest(ctx, path)
@@ -382,7 +382,7 @@ func (s *Storage) Append(ctx context.Context, path string, content []byte) error
 	}
 }
 
-// Delete implements Storage. Of a link it removes the link.
+// Delete implements Storage. It removes a link, not its target.
 func (s *Storage) Delete(ctx context.Context, path string) error {
 	for {
 		old, err := s.newest(ctx, path)
@@ -395,8 +395,8 @@ func (s *Storage) Delete(ctx context.Context, path string) error {
 		gone := *old.ObjectInfo
 		gone.Deleted, gone.Size, gone.Chunks, gone.Digest = true, 0, 0, ""
 		err = s.replace(ctx, &gone, old)
-		if err == nil && layouts.IsTemporary(path) { // nobody has that name again, or is told of it
-			_ = s.stream.Purge(context.WithoutCancel(ctx), jetstream.WithPurgeSubject(s.metaSubject(gone.Name))) // what is left takes room
+		if err == nil && layouts.IsTemporary(path) { // no file has this name again, and watchers do not report it
+			_ = s.stream.Purge(context.WithoutCancel(ctx), jetstream.WithPurgeSubject(s.metaSubject(gone.Name))) // after an error, the message only takes space
 		}
 		if !errors.Is(err, errMoved) {
 			return fault("delete", path, err)
@@ -425,7 +425,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 			yield(layouts.Found{}, fault("list", folder, err))
 			return
 		}
-		newest := make(map[string]*jetstream.ObjectInfo, len(list)) // one that is written meanwhile comes twice
+		newest := make(map[string]*jetstream.ObjectInfo, len(list)) // an object that is written meanwhile comes twice
 		for _, info := range list {
 			newest[info.Name] = info
 		}
@@ -444,13 +444,13 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 	}
 }
 
-// Watch implements layouts.Watcher. It goes on where it was when the connection is there again.
+// Watch implements layouts.Watcher. After a reconnect it goes on where it was.
 func (s *Storage) Watch(ctx context.Context, ready func(), changed func(path string)) error {
 	w, err := s.objects.Watch(ctx, jetstream.UpdatesOnly())
 	if err != nil {
 		return fmt.Errorf("formats/bucket: watch: %w", err)
 	}
-	defer w.Stop() //nolint:errcheck // it is over
+	defer w.Stop() //nolint:errcheck // the watch is over
 	if ready != nil {
 		ready()
 	}

@@ -37,7 +37,7 @@ func serve(t *testing.T) *server.Server {
 	return s
 }
 
-// connect has a connection that does not come again when it breaks.
+// connect returns a connection that does not reconnect.
 func connect(t *testing.T, address string) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(address, nats.NoReconnect())
@@ -63,15 +63,15 @@ func TestStorage(t *testing.T) {
 	})
 }
 
-// A connection that breaks leaves the old content or the new.
+// A broken connection leaves the old content or the new.
 func TestBreaks(t *testing.T) {
 	s := serve(t)
 	cut := storagetest.NewCut(t, s.Addr().String())
 	storagetest.RunCut(t, cut, func(t *testing.T) layouts.Storage { return open(t, connect(t, "nats://"+cut.Address), "cut") })
 }
 
-// T-39: what other clients of a bucket write is read, and they read what is written here; what is no
-// file is said to be none.
+// T-39: other clients of a bucket can read our files, and we theirs. Other objects are listed as neither files nor
+// folders.
 func TestOthers(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	ctx, st := t.Context(), open(t, js, "b")
@@ -114,7 +114,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// Whatever is written at once, nothing of an append is lost, and nothing is left of what was replaced.
+// Concurrent appends lose nothing, and the pieces of replaced versions are deleted.
 func TestAtOnce(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	ctx, st := t.Context(), open(t, js, "b")
@@ -146,13 +146,12 @@ func TestAtOnce(t *testing.T) {
 	must(t, err)
 	info, err := stream.Info(ctx)
 	must(t, err)
-	if info.State.Msgs != 3 { // what is known of two names, and one piece
+	if info.State.Msgs != 3 { // the metadata of two names, and one piece
 		t.Errorf("the stream has %d messages", info.State.Msgs)
 	}
 }
 
-// What a storage used while it wrote leaves nothing behind: each has a name of its own, and there is
-// one for each revision of a file.
+// Temporary files leave no messages behind. Otherwise there would be one for each revision of a file.
 func TestTemporaryIsForgotten(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	st := open(t, js, "left")

@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// found returns what an object of a name is, without what is known of it.
+// found returns the file that an object's name stands for, without its size and times.
 func found(name string) layouts.Found {
 	path, ok := filename.OfText(name)
 	if !ok || layouts.CheckPath(path) != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// ErrURL says that an address is not one of a Redis server. It does not repeat the address,
-// which may have a password.
+// ErrURL reports that an address is not one of a Redis server. It does not contain the address, which may have a
+// password.
 var ErrURL = errors.New("want redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// with TLS")
 
 // CheckURL checks that an address is one of a Redis server. The error is ErrURL.
@@ -23,13 +23,13 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// Conn is a connection. One call at a time may use it.
+// Conn is a connection. It is not safe for concurrent use.
 type Conn struct {
 	redis.Conn
 	net net.Conn
 }
 
-// Dial connects to the server of an address.
+// Dial connects to the server at an address.
 func Dial(ctx context.Context, address string) (*Conn, error) {
 	if err := CheckURL(address); err != nil {
 		return nil, err
@@ -48,16 +48,15 @@ func Dial(ctx context.Context, address string) (*Conn, error) {
 	return c, nil
 }
 
-// Do sends a command and returns the answer: a string, an int64, nil, or a []any of these. An
-// answer that is an error is returned as that. When ctx is done before there is an answer, the
-// connection is of no use any more.
+// Do sends a command and returns the answer: a string, an int64, nil, or a []any of these. If the answer is an error,
+// Do returns it. If ctx is done before the answer arrives, the connection cannot be used any more.
 func (c *Conn) Do(ctx context.Context, words ...any) (any, error) {
 	return c.until(ctx, func() (any, error) { return c.Conn.Do(words[0].(string), words[1:]...) })
 }
 
-// until has a call on the connection end when ctx is done.
+// until ends a call on the connection when ctx is done.
 func (c *Conn) until(ctx context.Context, call func() (any, error)) (any, error) {
-	stop := context.AfterFunc(ctx, func() { _ = c.net.Close() }) // then what waits ends
+	stop := context.AfterFunc(ctx, func() { _ = c.net.Close() }) // makes a blocked call return
 	reply, err := call()
 	if !stop() && ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -65,7 +64,7 @@ func (c *Conn) until(ctx context.Context, call func() (any, error)) (any, error)
 	return plain(reply), err
 }
 
-// plain has all bytes of an answer be strings.
+// plain converts all bytes in an answer to strings.
 func plain(reply any) any {
 	switch r := reply.(type) {
 	case []byte:

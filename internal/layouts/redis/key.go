@@ -29,8 +29,8 @@ func keyOf(name string) string {
 	return strings.Join(parts, ":")
 }
 
-// found returns what a key without its prefix is. What is no path is named by what follows
-// the last folder in it.
+// found returns the file that a key without its prefix stands for. If the key is not a path, the name is the part
+// after the last folder in it.
 func found(key string) layouts.Found {
 	var names []string
 	for rest := key; ; {

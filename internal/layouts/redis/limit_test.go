@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// However content is written, an object is no larger than a server takes: one that is ends the
-// connection of whoever sends it.
+// No way of writing content creates an object larger than a server accepts. A server would close the connection.
 func TestLimit(t *testing.T) {
 	piece := strings.Repeat("x", 1000)
 	for name, write := range map[string]func(w io.Writer) (int64, error){

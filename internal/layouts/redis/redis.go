@@ -19,19 +19,19 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Config says where files are kept.
+// Config says where the files are kept.
 type Config struct {
 	URL    string // of the server and the database
 	Prefix string // of all keys; default: "tally:"
 }
 
-// The largest object, in bytes, that a server takes with its default settings.
+// maxSize is the size in bytes of the largest object that a server accepts with its default settings.
 const maxSize = 512 << 20
 
-// idleConns is how many connections are kept that nobody uses.
+// idleConns is the maximal number of idle connections.
 const idleConns = 8
 
-// Storage is files in a Redis server. Its methods may be called at once.
+// Storage keeps files in a Redis server. Its methods are safe for concurrent use.
 type Storage struct {
 	o    Config
 	idle chan *Conn
@@ -53,7 +53,7 @@ func Open(ctx context.Context, o Config) (*Storage, error) {
 	return s, nil
 }
 
-// Close closes the connections. Nothing may be under way.
+// Close closes the connections. The caller ends all operations before.
 func (s *Storage) Close() error {
 	var errs []error
 	for {
@@ -66,7 +66,7 @@ func (s *Storage) Close() error {
 	}
 }
 
-// with has a connection be used. What fails is not sent again on another one: it may have happened.
+// with calls a function with a connection. It does not repeat a failed call, which the server may have carried out.
 func (s *Storage) with(ctx context.Context, call func(c *Conn) (any, error)) (reply any, err error) {
 	c, err := s.conn(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Storage) with(ctx context.Context, call func(c *Conn) (any, error)) (re
 	}
 	reply, err = c.until(ctx, func() (any, error) { return call(c) })
 	if c.Err() != nil || ctx.Err() != nil {
-		s.drop(c) // the others may be broken too: the server may have ended
+		s.drop(c) // the other connections may be broken too, for example after a restart of the server
 		return reply, err
 	}
 	select {
@@ -85,9 +85,9 @@ func (s *Storage) with(ctx context.Context, call func(c *Conn) (any, error)) (re
 	return reply, err
 }
 
-// drop closes a connection that is of no use any more, and those that are idle.
+// drop closes a connection that failed, and the idle ones.
 func (s *Storage) drop(c *Conn) {
-	_ = c.Close() // why it is of no use is said
+	_ = c.Close() // the caller reports why it failed
 	_ = s.Close()
 }
 
@@ -116,13 +116,13 @@ func (s *Storage) key(name string) (string, error) {
 	return s.o.Prefix + keyOf(name), nil
 }
 
-// What scripts answer where they do nothing.
+// Answers of scripts that changed nothing.
 const (
 	isNone  = "none"
 	isOther = "other"
 )
 
-// answered returns the error of what a script answers in place of doing something.
+// answered returns the error for the answer of a script that changed nothing.
 func answered(op, name string, reply any, err error) error {
 	switch {
 	case err != nil:
@@ -137,7 +137,7 @@ func answered(op, name string, reply any, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// Scripts begin with this: kind is what is at a key, and load reads a file.
+// Every script begins with preamble: kind returns the type of a key, and load reads a file.
 const preamble = `
 local function kind(key) return redis.call('TYPE', key).ok end
 local function load(key)
@@ -167,7 +167,7 @@ end
 func script(keys int, text string) *redis.Script { return redis.NewScript(keys, preamble+text) }
 
 var (
-	// KEYS: file, where it is displaced; ARGV: id, content, mode, whether it is displaced
+	// KEYS: file, name for the displaced one; ARGV: id, content, mode, whether to displace
 	putScript = script(2, `
 		local is = kind(KEYS[1])
 		if is ~= 'stream' and is ~= 'none' then return 'other' end
@@ -181,13 +181,13 @@ var (
 		local text, mode = load(KEYS[1])
 		store(KEYS[1], ARGV[1], text .. ARGV[2], mode)
 		return is`)
-	// KEYS: file; answers with its content
+	// KEYS: file; returns its content
 	readScript = script(1, `
 		local is = kind(KEYS[1])
 		if is == 'none' then return {'none'} end
 		if is ~= 'stream' then return {'other'} end
 		return {'file', (load(KEYS[1]))}`)
-	// KEYS: files; answers with kind, length, mode and id of each
+	// KEYS: files; returns kind, length, mode and id of each
 	statScript = script(-1, `
 		local all = {}
 		for _, key in ipairs(KEYS) do
@@ -200,7 +200,7 @@ var (
 			end
 		end
 		return all`)
-	// KEYS: file, its new place where nothing may be
+	// KEYS: file, its new name, which must be unused
 	moveScript = script(2, `
 		local is = kind(KEYS[1])
 		if is == 'none' then return is end
@@ -210,8 +210,7 @@ var (
 		return is`)
 )
 
-// newID is the id of an entry: the time, and a number by which it differs from all others, so that
-// it is another one for each content.
+// newID returns an id for an entry: the time and a random number, so that each content has its own id.
 func newID() string { return fmt.Sprintf("%d-%d", time.Now().UnixMilli(), rand.Uint64()>>1) }
 
 // Read implements Storage.
@@ -258,7 +257,7 @@ func (s *Storage) put(ctx context.Context, op, name string, mode fs.FileMode, co
 	}
 	displaced = layouts.TemporaryName(name)
 	reply, err := s.run(ctx, putScript, key, s.o.Prefix+keyOf(displaced), newID(), b.content, bits, swap)
-	if err == nil && reply == isNone { // nothing was there
+	if err == nil && reply == isNone { // the file is new
 		return "", nil
 	}
 	if err := answered(op, name, reply, err); err != nil || !swap {
@@ -267,8 +266,8 @@ func (s *Storage) put(ctx context.Context, op, name string, mode fs.FileMode, co
 	return displaced, nil
 }
 
-// limited is a buffer for an object. It has no method but Write: one that it had of a buffer would
-// be called in its place.
+// limited is a buffer for an object. It has only the method Write, because io.Copy would call other methods of a
+// bytes.Buffer and bypass the limit.
 type limited struct {
 	limit   int // bytes
 	content []byte
@@ -313,7 +312,7 @@ func (s *Storage) Stat(ctx context.Context, name string) (layouts.FileInfo, erro
 	return e, nil
 }
 
-// stat describes what is at keys, without names: nil where nothing is.
+// stat describes the files of keys, without names: nil for a missing key.
 func (s *Storage) stat(ctx context.Context, keys ...string) ([]*layouts.FileInfo, error) {
 	args := []any{len(keys)}
 	for _, key := range keys {
@@ -402,7 +401,7 @@ func (s *Storage) Restore(ctx context.Context, displaced, name string) error {
 	return answered("restore", displaced, reply, err)
 }
 
-// pageOf is how many keys are looked at in one go.
+// pageOf is the number of keys that one SCAN examines.
 const pageOf = 1000
 
 // keys yields the keys below a folder, each once, a page at a time.
@@ -435,7 +434,7 @@ func (s *Storage) keys(ctx context.Context, folder string) iter.Seq2[[]string, e
 	}
 }
 
-// found returns what a key is.
+// found returns the file that a key stands for.
 func (s *Storage) found(key string) layouts.Found { return found(strings.TrimPrefix(key, s.o.Prefix)) }
 
 // List implements Storage.
@@ -480,7 +479,7 @@ func (s *Storage) List(ctx context.Context, folder string) ([]layouts.FileInfo, 
 		if !e.Dir && e.Size == 0 {
 			stat := stats[0]
 			if stats = stats[1:]; stat == nil {
-				continue // by now
+				continue // it is deleted by now
 			}
 			stat.Name = e.Name
 			e = *stat
@@ -511,7 +510,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 			for i, key := range page {
 				f := s.found(key)
 				if entries[i] == nil {
-					continue // by now
+					continue // it is deleted by now
 				}
 				if f.Size == 0 {
 					entries[i].Name = f.Name
@@ -525,7 +524,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 	}
 }
 
-// NotifyError says that a server does not tell of its keys.
+// NotifyError reports that a server sends no keyspace notifications.
 type NotifyError struct{ Have string } // its setting notify-keyspace-events
 
 func (e *NotifyError) Error() string {
@@ -534,8 +533,8 @@ func (e *NotifyError) Error() string {
 
 func (e *NotifyError) Unwrap() error { return errors.ErrUnsupported }
 
-// Watch implements layouts.Watcher. A server that does not tell of its keys, or does not say
-// whether it does, is an error; so is a connection that ends: what changes meanwhile is not said.
+// Watch implements layouts.Watcher. It returns an error if the server sends no notifications, or does not answer
+// whether it does. It also returns an error when the connection ends, because later changes are not reported.
 func (s *Storage) Watch(ctx context.Context, ready func(), changed func(path string)) error {
 	if err := s.tells(ctx); err != nil {
 		return err
@@ -549,7 +548,7 @@ func (s *Storage) Watch(ctx context.Context, ready func(), changed func(path str
 	return err
 }
 
-// tells checks that the server tells of its keys.
+// tells checks that the server sends keyspace notifications.
 func (s *Storage) tells(ctx context.Context) error {
 	reply, err := s.do(ctx, "CONFIG", "GET", "notify-keyspace-events")
 	if err != nil {
@@ -577,7 +576,7 @@ func (s *Storage) listen(c *Conn, ready func(), changed func(path string)) error
 			if ready != nil {
 				ready()
 			}
-		case redis.Message: // of any database: that something may have changed is said too often then
+		case redis.Message: // of any database, so a change may be reported too often
 			_, key, _ := strings.Cut(m.Channel, "__:")
 			if f := s.found(key); f.Size == 0 && !layouts.IsTemporary(f.Path) {
 				changed(f.Path)

@@ -38,7 +38,7 @@ func TestStorage(t *testing.T) {
 	})
 }
 
-// A connection that breaks, or a server that is killed, leaves the old content or the new.
+// A broken connection, or a killed server, leaves the old content or the new.
 func TestBreaks(t *testing.T) {
 	server := testkit.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	u, err := url.Parse(server.URL)
@@ -61,7 +61,7 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
-// commands are sent by somebody else.
+// commands sends commands on a connection of its own.
 func commands(t *testing.T, address string, lines ...[]any) {
 	t.Helper()
 	c, err := redis.Dial(t.Context(), address)
@@ -74,8 +74,8 @@ func commands(t *testing.T, address string, lines ...[]any) {
 	}
 }
 
-// T-39: what tally-evals wrote is read as the files that it wrote, whatever else is in the
-// database, and what is no file is said to be none.
+// T-39: files that tally-evals wrote are read as it wrote them, beside any other content of the database. Other keys
+// are listed as neither files nor folders.
 func TestOriginal(t *testing.T) {
 	server := testkit.Redis(t)
 	ctx := t.Context()
@@ -143,7 +143,7 @@ func TestOriginal(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What is written has the form in which tally-evals reads it: a key, one entry, its field content.
+// Files are written in the form that tally-evals reads: a key, one entry, its field content.
 func TestForm(t *testing.T) {
 	server := testkit.Redis(t)
 	ctx, st := t.Context(), open(t, server.URL, "p:")
@@ -165,7 +165,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// A server that does not tell of its keys is not watched.
+// Watch refuses a server that sends no notifications.
 func TestNotify(t *testing.T) {
 	server := testkit.Redis(t, "--notify-keyspace-events", "Kg")
 	err := open(t, server.URL, "").Watch(t.Context(), nil, func(string) {})
@@ -174,7 +174,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// Addresses are checked, and what is wrong says no password.
+// Addresses are checked, and the errors contain no password.
 func TestURL(t *testing.T) {
 	for _, address := range []string{"", "http://x", "redis://", "redis://u:" + testkit.Canary("url") + "@", "%zz" + testkit.Canary("url"), "redis:secret", "redis://u:" + testkit.Canary("url") + "@127.0.0.1:1/x",
 		"redis://u:" + testkit.Canary("url") + "@127.0.0.1:1"} {

@@ -13,19 +13,19 @@ import (
 	"strconv"
 )
 
-// Config says where files are kept.
+// Config says where the files are kept.
 type Config struct {
 	Basin    string
 	Token    string       // the access token
-	Prefix   string       // of the names of all streams; default: none
+	Prefix   string       // of all stream names; default: none
 	Endpoint string       // default: "https://BASIN.b.s2.dev/v1"
 	Client   *http.Client // default: http.DefaultClient
 }
 
-// Error is an answer that refuses something.
+// Error is an answer by which the server refuses a request.
 type Error struct {
-	Status  int    // of HTTP
-	Code    string // as the server calls it
+	Status  int    // HTTP status
+	Code    string // the server's error code
 	Message string
 }
 
@@ -37,7 +37,7 @@ func isStatus(err error, status int) bool {
 	return ok && e.Status == status
 }
 
-// Bounds of S2, and of what it answers.
+// Limits of S2, and of its answers.
 const (
 	maxName   = 512       // bytes
 	pieceSize = 512 << 10 // of a body: the limit of a batch is 1 MiB with all headers
@@ -45,7 +45,7 @@ const (
 	maxAnswer = 16 << 20
 )
 
-// record is one of a stream; all that is []byte is base64 in JSON, as s2-format says.
+// record is a record of a stream. Its []byte members are base64 in JSON, as s2-format says.
 type record struct {
 	Seq       uint64      `json:"seq_num,omitempty"`
 	Timestamp uint64      `json:"timestamp,omitempty"`
@@ -74,7 +74,7 @@ type streams struct {
 	HasMore bool `json:"has_more"`
 }
 
-// call makes a request, and reads its answer into out.
+// call sends a request and decodes the answer into out.
 func (s *Storage) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -106,7 +106,7 @@ func (s *Storage) call(ctx context.Context, method, path string, query url.Value
 	}
 	if resp.StatusCode/100 != 2 {
 		e := &Error{Status: resp.StatusCode}
-		_ = json.Unmarshal(data, e) // or it says no more than its status
+		_ = json.Unmarshal(data, e) // or Error has only the status
 		return e
 	}
 	if out == nil {
@@ -115,8 +115,8 @@ func (s *Storage) call(ctx context.Context, method, path string, query url.Value
 	return json.Unmarshal(data, out)
 }
 
-// append adds records to a stream, which is made if it is not there. It returns where the first one
-// is.
+// append adds records to a stream, and creates it if it is missing. It returns the sequence number of the first
+// record.
 func (s *Storage) append(ctx context.Context, stream string, records ...record) (uint64, error) {
 	var ack appended
 	at, in := "/streams/"+url.PathEscape(stream), map[string]any{"records": records}
@@ -130,7 +130,7 @@ func (s *Storage) append(ctx context.Context, stream string, records ...record) 
 	return ack.Start.Seq, err
 }
 
-// records calls take with the records of a stream, in their order.
+// records calls take with the records of a stream, in order.
 func (s *Storage) records(ctx context.Context, stream string, take func(record)) error {
 	for next := uint64(0); ; {
 		var b batch
@@ -155,7 +155,7 @@ func (s *Storage) records(ctx context.Context, stream string, take func(record))
 	}
 }
 
-// names calls take with the names of the streams that begin with a prefix, until it returns false.
+// names calls take with the names of the streams that have a prefix, until take returns false.
 func (s *Storage) names(ctx context.Context, prefix string, take func(name string) bool) error {
 	for after := ""; ; {
 		var page streams

@@ -20,34 +20,34 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Storage is files in a basin. Its methods may be called at once.
+// Storage keeps files in a basin. Its methods are safe for concurrent use.
 type Storage struct{ o Config }
 
 var _ layouts.Walker = (*Storage)(nil)
 
-// New returns the storage of a basin. It does not ask whether there is one.
+// New returns the storage of a basin. It does not check that the basin exists.
 func New(o Config) *Storage { return &Storage{o} }
 
-// Headers of records: kind says what a record is.
+// Headers of records. headKind has the kind of a record.
 const (
 	headKind   = "tally"
 	headID     = "tally-version"
-	headPieces = "tally-pieces" // how many pieces the version has, on the last one
-	headMode   = "tally-mode"   // octal, on the last one, where it is not 644
+	headPieces = "tally-pieces" // number of pieces of the version, on the last one
+	headMode   = "tally-mode"   // octal, on the last one, if it is not 644
 
-	kindPiece  = "piece" // more follow
+	kindPiece  = "piece" // not the last piece
 	kindFile   = "file"
 	kindAppend = "append"
 	kindGone   = "gone"
 )
 
-// file is what the records of a stream come to.
+// file is the content of a stream.
 type file struct {
 	layouts.FileInfo
 	there   bool
 	content []byte
-	foreign bool                // the content is of records that have no headers of ours
-	pieces  map[string][][]byte // of versions that are not whole yet
+	foreign bool                // the content is from records without our headers
+	pieces  map[string][][]byte // of incomplete versions
 }
 
 func header(r record, name string) string {
@@ -83,7 +83,7 @@ func (f *file) take(r record) {
 	pieces := f.pieces[id]
 	delete(f.pieces, id)
 	if header(r, headPieces) != strconv.Itoa(len(pieces)) {
-		return // somebody else wrote a whole one meanwhile, and trimmed the first ones
+		return // another writer completed a version meanwhile and trimmed the first pieces
 	}
 	content := bytes.Join(pieces, nil)
 	switch kind {
@@ -109,7 +109,7 @@ func (f *file) is(r record, content []byte) {
 	f.Size, f.Version, f.ModTime = int64(len(content)), strconv.FormatUint(r.Seq, 10), time.UnixMilli(int64(r.Timestamp))
 }
 
-// stream returns the name of the stream of a path.
+// stream returns the name of the stream for a path.
 func (s *Storage) stream(path string) (string, error) {
 	if err := layouts.CheckPath(path); err != nil {
 		return "", err
@@ -189,13 +189,13 @@ func (s *Storage) Delete(ctx context.Context, path string) error {
 	return s.put(ctx, "delete", path, kindGone, "", func(io.Writer) error { return nil })
 }
 
-// version is one that is being written.
+// version writes a version in pieces.
 type version struct {
 	store func(body []byte, last bool) error
 	data  []byte
 }
 
-// Write implements io.Writer. It stores a piece when it knows that more follow.
+// Write implements io.Writer. It stores a piece when more bytes follow.
 func (v *version) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {
 		if len(v.data) == pieceSize {
@@ -210,7 +210,7 @@ func (v *version) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// put appends a version. Its last record is the commit point: before it the pieces are nothing.
+// put appends a version. The last record is the commit point: without it, readers ignore the pieces.
 func (s *Storage) put(ctx context.Context, op, path, kind, mode string, content func(io.Writer) error) error {
 	stream, err := s.stream(path)
 	if err != nil {
@@ -241,12 +241,12 @@ func (s *Storage) put(ctx context.Context, op, path, kind, mode string, content 
 	}
 	if kind != kindAppend && first > 0 {
 		until := binary.BigEndian.AppendUint64(nil, first)
-		_, _ = s.append(ctx, stream, record{Headers: [][2][]byte{{nil, []byte("trim")}}, Body: until}) // what is left takes room
+		_, _ = s.append(ctx, stream, record{Headers: [][2][]byte{{nil, []byte("trim")}}, Body: until}) // after an error, the old records only take space
 	}
 	return nil
 }
 
-// found returns what a stream below the prefix is.
+// found returns the file that a stream below the prefix stands for.
 func (s *Storage) found(name string) layouts.Found {
 	path, ok := filename.OfText(strings.TrimPrefix(name, s.o.Prefix))
 	if !ok || layouts.CheckPath(path) != nil {

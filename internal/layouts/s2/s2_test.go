@@ -25,14 +25,14 @@ func must(t *testing.T, err error) {
 func TestStorage(t *testing.T) {
 	_, server := serve(t, "secret")
 	n := 0
-	limits := storagetest.Limits{Names: 1200, Large: 8 << 20, Name: func(s string) bool { return len(s) < 100 }} // of 512 bytes in all, some spelled with three
+	limits := storagetest.Limits{Names: 1200, Large: 8 << 20, Name: func(s string) bool { return len(s) < 100 }} // of 512 bytes in all, some need three each
 	storagetest.Run(t, limits, func(*testing.T) layouts.Storage {
 		n++
 		return s2.New(s2.Config{Token: "secret", Endpoint: server.URL, Prefix: fmt.Sprintf("p%d:", n)})
 	})
 }
 
-// A connection that breaks leaves the old content or the new.
+// A broken connection leaves the old content or the new.
 func TestBreaks(t *testing.T) {
 	_, server := serve(t, "t")
 	u, err := url.Parse(server.URL)
@@ -45,7 +45,7 @@ func TestBreaks(t *testing.T) {
 	})
 }
 
-// T-39: what tally-evals wrote is read as it reads it, and is replaced as a whole.
+// T-39: files that tally-evals wrote are read as it reads them, and are replaced as a whole.
 func TestOriginal(t *testing.T) {
 	s, server := serve(t, "t")
 	ctx, st := t.Context(), s2.New(s2.Config{Token: "t", Endpoint: server.URL})
@@ -82,7 +82,7 @@ func newConfig(t *testing.T, s *stub, st *s2.Storage) map[string]any {
 	return s.streams["new"].config
 }
 
-// What is refused says why, and not the token.
+// A refusal has its reason, and not the token.
 func TestRefused(t *testing.T) {
 	_, server := serve(t, "right")
 	ctx, token := t.Context(), testkit.Canary("token")

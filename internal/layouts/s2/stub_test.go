@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// stub is NOT S2. It stands in for its server in tests, and does what the package comment says is
-// taken for granted.
+// stub is NOT S2. It is a stand-in for the server in tests and implements the facts that the package comment lists.
 type stub struct {
 	t       *testing.T
 	token   string
@@ -116,7 +115,7 @@ func (s *stub) list(w http.ResponseWriter, query url.Values) {
 	answer(w, map[string]any{"streams": list, "has_more": len(names) > limit})
 }
 
-// metered is what the limits count.
+// metered returns the size of the record that counts for the limits.
 func (r *stubRecord) metered() int {
 	n := 8 + 2*len(r.Headers) + len(r.Body)
 	for _, h := range r.Headers {
@@ -177,7 +176,7 @@ func (s *stub) read(w http.ResponseWriter, query url.Values, stream *stubStream)
 		records = append(records, r)
 	}
 	out := map[string]any{"records": records}
-	if from%2 == 0 { // it need not be there
+	if from%2 == 0 { // the member is optional
 		out["tail"] = tail
 	}
 	answer(w, out)

@@ -25,8 +25,8 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// A conversation's files are the same wherever they are kept, from there to the
-// next one too, and so is what is appended to them.
+// A conversation has the same files in every storage, also after a copy from one storage to the next and after
+// appends.
 func TestTargets(t *testing.T) {
 	ctx := t.Context()
 	want := map[string]string{
@@ -71,8 +71,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// One conversation, projected to each storage, is the same when it is read back, and when it is
-// brought in from there.
+// One conversation is exported to each storage. It reads back the same there, and after an import from there.
 func TestConversation(t *testing.T) {
 	ctx := t.Context()
 	src := store(t)

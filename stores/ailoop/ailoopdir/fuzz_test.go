@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/stores/ailoop"
 )
 
-// Whatever stands in a file, an import never panics; what it takes comes out as
-// it was, and what it refuses leaves nothing.
+// For any file, an import does not panic. An imported file is written again with its bytes, and a refused file leaves
+// no events.
 func FuzzImport(f *testing.F) {
 	whole := pretty(f, "true,false,false", message1, message2, message3)
 	for _, seed := range []string{whole, whole[:100], whole + "\n", "", "{}", `{"version":1,"messages":[],"pinned":[]}`, `{"version":1,"messages":[{"User":{"blocks":[{"Text":"old"}]}}],"pinned":[false]}`,
@@ -36,9 +36,8 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// Whatever a file holds: it is read or refused with a place, and what was read is
-// read again from what is written of it. It stands here, and not with the Go side, since
-// that one's tests link a server, which takes a minute to build for a fuzzer.
+// Any file is parsed, or refused with a position. The written form of a snapshot parses to the same snapshot. The
+// test is here because the tests of the Go side link a server, which takes a minute to build for a fuzzer.
 func FuzzConversationSnapshot(f *testing.F) {
 	whole := pretty(f, "true,false,false", message1, message2, message3)
 	for _, seed := range []string{whole, whole[:200], `{"version":1,"messages":[],"pinned":[]}`, `{"version":2}`, `{"pinned":[true],"version":1,"messages":[{"User":{"blocks":[]}}],"x":1}`, "\ufeff{}", "null", "[", `{"version":1,"messages":[{"User":{"blocks":[{"Text":"old"}]}}],"pinned":[false]}`} {

@@ -14,8 +14,7 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/ailoopdir"
 )
 
-// generator draws snapshot files as their writers make them, and as people edit
-// them.
+// generator draws snapshot files as their writers make them, and as people edit them.
 type generator struct{ *rapid.T }
 
 func (g generator) pick(label string, of ...string) string {
@@ -104,7 +103,7 @@ func (g generator) snapshot() string {
 	return g.layout(compact)
 }
 
-// layout is most often the original's.
+// layout is usually the original's.
 func (g generator) layout(compact string) string {
 	switch rapid.IntRange(0, 9).Draw(g.T, "layout") {
 	case 0:
@@ -119,8 +118,8 @@ func (g generator) layout(compact string) string {
 	return layouttest.Indent(compact)
 }
 
-// A thousand generated snapshots come out byte for byte, and a second import finds
-// nothing to do; then each is changed into another, and that comes out too.
+// A thousand generated snapshots are written again byte for byte, and a second import adds nothing. Then each is
+// changed into another, with the same result.
 func TestGenerated(t *testing.T) {
 	testkit.Long(t)
 	total := 0

@@ -19,15 +19,12 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Import implements layouts.Layout. It brings a snapshot file into a store, and never writes into
-// the folder.
+// Import implements layouts.Layout. It imports a snapshot file, and never writes into the folder.
 //
-// Importing again adds what has changed and nothing else. A session that exists
-// already, differs from the file, and came from another place or was changed
-// since its last import is refused, unless o.Merge, and left as it is. A file
-// that is not a snapshot, or of another version, is a problem of the report, and
-// nothing of it goes in. An error means that the store or the file could not be
-// used.
+// A repeated import adds only the changes. A session is refused if it exists, differs from the file, and came
+// from another place or was changed since its last import. With o.Merge it is not refused. A refused session stays as
+// it is. If a file is not a snapshot, or has another version, it is a problem of the report, and nothing of it is
+// imported. An error means that the store or the file cannot be used.
 func (l Layout) Import(ctx context.Context, target layouts.Target, path string, o layouts.ImportOptions) (layouts.Report, error) {
 	at, name, err := locate(path)
 	if err != nil {
@@ -42,8 +39,7 @@ func (l Layout) Import(ctx context.Context, target layouts.Target, path string, 
 	return l.ImportFrom(ctx, target, dir, layouts.Root{Name: at.Name, Marker: at.Marker}, o)
 }
 
-// locate finds the file that a path means, whatever links lead to it, and the name that it has
-// there.
+// locate returns the file that a path leads to, through any links, and its name.
 func locate(path string) (at sessiondir.Location, name string, err error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -67,10 +63,10 @@ func locate(path string) (at sessiondir.Location, name string, err error) {
 	return at, filepath.Base(abs), err
 }
 
-// store is what the layout knows of histories. Of an import of one file it has the file.
+// store is the layout's store of histories. For an import of one file, it has the file.
 type store struct {
 	sessiondir.Defaults
-	full, name string // of the one file: what it is called, and what it was asked for as; "": all
+	full, name string // of the only file: the target of a link, and the name that was asked for; "": all files
 	one        *snapshotFile
 }
 
@@ -82,19 +78,19 @@ func (store) Shape() sessiondir.Shape {
 	return sessiondir.Shape{Layout: Format, Kind: events.KindHistory, Files: true}
 }
 
-// Exports implements sessiondir.Store: histories that no import brought.
+// Exports implements sessiondir.Store. The layout has files for histories that were not imported.
 func (store) Exports(kind string) bool { return kind == events.KindHistory }
 
-// Document implements sessiondir.Store. There are no files beside the histories.
+// Document implements sessiondir.Store. No files lie beside the histories.
 func (store) Document(string, string, string) events.Subject { return events.Subject{} }
 
 // View implements sessiondir.Store.
 func (store) View(src layouts.Source, s *projector.Session) view { return view{src, s} }
 
-// Birth implements sessiondir.Store: a file says nothing of it.
+// Birth implements sessiondir.Store. A file does not record its beginning.
 func (store) Birth(*sessiondir.Intake, sessiondir.Entry) string { return "" }
 
-// Begin implements sessiondir.Store. The one file that was asked for has to be there.
+// Begin implements sessiondir.Store. The file that was asked for must exist.
 func (st store) Begin(in *sessiondir.Intake) (store, error) {
 	if st.full == "" {
 		return st, nil
@@ -109,8 +105,8 @@ func entryOf(name string) sessiondir.Entry {
 	return sessiondir.Entry{ID: id, File: name}
 }
 
-// Units implements sessiondir.Store. Each file of the storage is a snapshot; folders are left
-// alone, and unless it is a part of a folder files that are not called so.
+// Entries implements sessiondir.Store. Each file of the storage is a snapshot. Folders are skipped, and so are files
+// with other names, unless the storage is a part of a folder.
 func (st store) Entries(in *sessiondir.Intake, _ string) (list []sessiondir.Entry, err error) {
 	entries := []layouts.FileInfo{{Name: st.name}}
 	if st.full == "" {
@@ -139,8 +135,8 @@ func (store) Named(ctx context.Context, src layouts.Source, name string) (events
 	return sessiondir.FindSession(ctx, src, func(id string) bool { return nameOf(id) == name })
 }
 
-// At implements sessiondir.Store: a file that is not called as a snapshot is the one of a history
-// that is there and has that name.
+// At implements sessiondir.Store. If a file does not have the name of a snapshot, it must be the file of an existing
+// history.
 func (store) At(ctx context.Context, src layouts.Source, name string, sub events.Subject) (events.Subject, bool) {
 	if strings.HasSuffix(name, suffix) {
 		return sub, true
@@ -153,14 +149,14 @@ func (store) At(ctx context.Context, src layouts.Source, name string, sub events
 type snapshotFile struct {
 	sessiondir.Folder
 	*sessiondir.File
-	written events.Timestamp // when the file was written last
+	written events.Timestamp // time of the last write
 
 	content chat.Snapshot
 	exact   bool // the state of a session renders the file
 	old     bool // some messages have shapes of older writers
 }
 
-// List implements sessiondir.Store: it reads the file.
+// List implements sessiondir.Store. It reads the file.
 func (st store) List(ctx context.Context, at sessiondir.Folder) (*snapshotFile, error) {
 	f := st.one
 	if f == nil {
@@ -183,7 +179,7 @@ func (st store) List(ctx context.Context, at sessiondir.Folder) (*snapshotFile, 
 	return f, nil
 }
 
-// read reads a file of the storage as that of a unit.
+// read reads a file of the storage for an entry.
 func read(at sessiondir.Folder, full string) (f *snapshotFile, err error) {
 	f = &snapshotFile{Folder: at}
 	if f.File, err = f.Tree.File(full); err != nil {
@@ -203,8 +199,7 @@ func read(at sessiondir.Folder, full string) (f *snapshotFile, err error) {
 	return f, nil
 }
 
-// parse reads the snapshot. What is said of places counts from the beginning of
-// the file.
+// parse parses the snapshot. Positions count from the beginning of the file.
 func (f *snapshotFile) parse() error {
 	var err error
 	if f.content, f.old, err = chat.ParseAny(bytes.TrimPrefix(f.Data, []byte(sessiondir.BOM))); err != nil {
@@ -227,14 +222,14 @@ func (f *snapshotFile) malformed(err error) {
 // Birth implements sessiondir.Found.
 func (f *snapshotFile) Birth() string { return "" }
 
-// Scan implements sessiondir.Found: the file was read when it was listed.
+// Scan implements sessiondir.Found. List has read the file.
 func (f *snapshotFile) Scan(context.Context, view) error { return nil }
 
 // Same implements sessiondir.Found.
 func (f *snapshotFile) Same(ctx context.Context, v view, _ string) (bool, error) {
 	o, err := v.file()
 	if err != nil || o.Path != f.Full && utf8.ValidString(f.Full) || o.Moved || o.Format.Mode != f.Mode {
-		return false, nil //nolint:nilerr // what the layout cannot render is not the file
+		return false, nil //nolint:nilerr // the layout cannot render it, so the file differs
 	}
 	return o.Holds(ctx, f.Sum)
 }

@@ -19,7 +19,7 @@ const (
 	message3 = `{"User":{"blocks":[{"ToolResult":{"call_id":"c","content":{"blocks":[{"type":"text","text":"no"}],"is_error":true}}}]}}`
 )
 
-// pretty returns a snapshot as the original writes it.
+// pretty returns a snapshot in the original's format.
 func pretty(t testing.TB, pinned string, messages ...string) string {
 	t.Helper()
 	compact := `{"version":1,"messages":[` + strings.Join(messages, ",") + `],"pinned":[` + pinned + `]}`
@@ -70,8 +70,7 @@ func TestByteExact(t *testing.T) {
 	}
 }
 
-// Messages of older writers are those of today in the session, so that every
-// reader understands them.
+// Messages of older writers have today's shape in the session, so that every reader understands them.
 func TestOldShapes(t *testing.T) {
 	st := openStore(t)
 	path := writeFile(t, "old.json", pretty(t, "false", `{"User":{"blocks":[{"Text":"bare"},{"ToolResult":{"call_id":"c","content":{"Error":"no"}}}]}}`))
@@ -95,7 +94,7 @@ func TestOldShapes(t *testing.T) {
 	}
 }
 
-// What is no snapshot is named with its file, and nothing of it goes in.
+// A file that is not a snapshot is reported with its name, and nothing of it is imported.
 func TestMalformed(t *testing.T) {
 	for _, c := range []struct {
 		content, reason string
@@ -140,8 +139,8 @@ func TestSniff(t *testing.T) {
 	}
 }
 
-// A file that grew adds its new messages; other changes are replacements that
-// repeat nothing; a file that becomes exact is not kept whole any more.
+// If a file grew, an import adds its new messages. Other changes are replacements that repeat no kept messages. If a
+// file becomes exact, it is not kept whole any more.
 func TestAgain(t *testing.T) {
 	st, path := openStore(t), writeFile(t, "chat.json", pretty(t, "false", message1))
 	mustBeClean(t, st, path)
@@ -152,7 +151,7 @@ func TestAgain(t *testing.T) {
 		{pretty(t, "false,false,true", message1, message2, message3), 2},
 		{pretty(t, "true,false,true", message1, message2, message3), 1},
 		{pretty(t, "true,true", message1, message3), 1},
-		{" " + pretty(t, "true,true", message1, message3), 2}, // the document, and that it holds the file
+		{" " + pretty(t, "true,true", message1, message3), 2}, // the document, and the fact that it holds the file
 		{pretty(t, "true,true", message1, message3), 2},
 		{pretty(t, ""), 1},
 	} {
@@ -166,7 +165,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// A session that came from elsewhere or moved on is left alone, unless merged.
+// A session that came from elsewhere or was changed since is refused, unless it is merged.
 func TestRefused(t *testing.T) {
 	st := openStore(t)
 	path := writeFile(t, "chat.json", pretty(t, "false", message1))
@@ -198,7 +197,7 @@ func TestRefused(t *testing.T) {
 	if err := h.Save(t.Context(), s.Append(ailoop.AssistantMessage("live"))); err != nil {
 		t.Fatal(err)
 	}
-	refused(path) // it lacks what was said since
+	refused(path) // the file lacks the newest messages
 	data, err := s.Append(ailoop.AssistantMessage("live"), ailoop.UserMessage("in the file")).MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +208,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Ids with odd bytes and names without .json come out under the name they had.
+// Ids with odd bytes, and names without .json, are written under their old name.
 func TestNames(t *testing.T) {
 	for name, id := range map[string]string{
 		"chat.json": "history/chat", "a=2Fb.json": "history/a/b", "snapshot": "history/snapshot", "x.JSON": "history/x.JSON", ".json": "history/.json",
@@ -239,7 +238,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A session whose turns are no messages is named and not exported.
+// A session whose turns are not messages is reported and not exported.
 func TestExportOfOthers(t *testing.T) {
 	st := openStore(t)
 	h := ailoop.Of(st, "chat")

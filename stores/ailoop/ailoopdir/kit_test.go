@@ -26,7 +26,7 @@ func openStore(t testing.TB) *tally.Store {
 	return st
 }
 
-// writeFile writes a file of a name into a new folder.
+// writeFile writes a file into a new folder.
 func writeFile(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -50,7 +50,7 @@ func mustImport(t testing.TB, st *tally.Store, path string, o layouts.ImportOpti
 	return r
 }
 
-// mustBeClean imports a file with which nothing is wrong.
+// mustBeClean imports a file without problems.
 func mustBeClean(t testing.TB, st *tally.Store, path string) layouts.Report {
 	t.Helper()
 	r := mustImport(t, st, path, layouts.ImportOptions{})
@@ -64,7 +64,7 @@ func exported(t testing.TB, st *tally.Store) (map[string]string, layouts.Report)
 	return layouttest.Exported(t, st, ailoopdir.Layout{})
 }
 
-// wantFile wants an export to be one file.
+// wantFile checks that an export has exactly one file, with this content.
 func wantFile(t testing.TB, st *tally.Store, name, content string) layouts.Report {
 	t.Helper()
 	files, r := exported(t, st)

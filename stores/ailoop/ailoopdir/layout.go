@@ -21,8 +21,8 @@ const EventSource = "urn:tally:import:ailoop"
 const (
 	prefix    = "history/" // of the ids of histories
 	suffix    = ".json"
-	formatKey = "snapshot.json" // names the session's one file in its formats
-	fieldFile = "ailoopFile"    // name of the file, where it is not the one made of the id
+	formatKey = "snapshot.json" // key of the session's only file in its formats
+	fieldFile = "ailoopFile"    // name of the file, if it differs from the one made of the id
 )
 
 // Layout is the layout of this package. It has no state.
@@ -37,11 +37,11 @@ var (
 	_ sessiondir.Store[store, *snapshotFile, view] = store{}
 )
 
-// sniffed is how much of a file that is cut off must tell what it is.
+// sniffed is the part of a truncated file, in bytes, that must identify it.
 const sniffed = 4 << 10
 
-// Sniff implements layouts.Layout: a file that is a JSON object with version,
-// messages and pinned, or the beginning of one.
+// Sniff implements layouts.Layout. It recognises a file that is a JSON object with version, messages and pinned, or
+// the beginning of one.
 func (Layout) Sniff(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > events.MaxValue {
@@ -65,8 +65,7 @@ func has(members rawjson.Members, name string) bool {
 	return ok
 }
 
-// idOf returns the id of the session that a file is, and whether the name of the
-// file says all of it: a shortened one does not.
+// idOf returns the id of a file's session, and whether the name contains the whole id. A shortened name does not.
 func idOf(name string) (string, bool) {
 	base := strings.TrimSuffix(name, suffix)
 	if base == "" {
@@ -78,11 +77,10 @@ func idOf(name string) (string, bool) {
 	return prefix + base, !layouts.IsShortened(base)
 }
 
-// nameOf returns the file name that is made of an id.
+// nameOf returns the file name for an id.
 func nameOf(id string) string { return layouts.FileName(strings.TrimPrefix(id, prefix)) + suffix }
 
-// fileOf returns the name of a session's file: the one it was imported from, else
-// the one made of its id.
+// fileOf returns the name of a session's file: the imported one, else the one made of the id.
 func fileOf(s *projector.Session) string {
 	if name := s.Ledger.Text(fieldFile); layouts.IsFileName(name) {
 		return name

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Unit implements layouts.Layout. The document of a file that is kept whole is its history's.
+// Entry implements layouts.Layout. For the document of a file that is kept whole, it returns the history.
 func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	if sub.IsSession() || sub.Kind != events.KindFile {
 		return l.Layout.Entry(ctx, src, root, sub)
@@ -21,7 +21,7 @@ func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root
 	return s, err == nil && ok, err
 }
 
-// Place implements layouts.Layout: the file of a history.
+// Location implements layouts.Layout. It returns the file of a history.
 func (l Layout) Location(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject) (layouts.Location, error) {
 	o, err := sessiondir.Outline(ctx, src, l.Store, root, entry)
 	if err == nil && !strings.HasPrefix(entry.ID, prefix) {

@@ -83,7 +83,7 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// rootOf is the root that a session was imported from.
+// rootOf returns the root from which a session was imported.
 func rootOf(t *testing.T, st layouts.Source, id string) layouts.Root {
 	t.Helper()
 	s, err := st.Loader().Session(t.Context(), events.Session(st.Namespace(), id), 0)

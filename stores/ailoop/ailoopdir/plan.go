@@ -14,14 +14,14 @@ import (
 
 var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
-// plan is what has to happen so that the session renders the file.
+// plan lists the changes after which the session renders the file.
 type plan struct {
 	f      *snapshotFile
 	base   *projector.Session
 	origin *events.Origin
 	change chat.Change
-	doc    events.Subject // that keeps the file whole; none: it need not be kept
-	gone   events.Subject // that kept it before
+	doc    events.Subject // keeps the file whole; zero: none is needed
+	gone   events.Subject // kept it before
 	head   []events.Payload
 }
 
@@ -36,7 +36,7 @@ func (f *snapshotFile) Plan(_ context.Context, v view, origin *events.Origin) (s
 		p.change = chat.Between(have, f.content)
 	}
 	if p.change.Nothing() && v.s.Threads[events.MainThread] == nil {
-		p.change.Replaced = true // nothing was said, and the thread exists
+		p.change.Replaced = true // the conversation is empty, and the thread exists
 	}
 	format := f.Format
 	if !f.exact {
@@ -50,8 +50,8 @@ func (f *snapshotFile) Plan(_ context.Context, v view, origin *events.Origin) (s
 	return p, p.planHead(have, format)
 }
 
-// docID names the document of a file that is kept whole. It has two slashes, so
-// that no layout of folders takes it for a file of a root.
+// docID returns the document of a file that is kept whole. It has two slashes, so that no layout of folders treats it
+// as a file of a root.
 func docID(session string) string {
 	id := Format + "/" + session
 	if len(id) > events.MaxIDLen {
@@ -60,7 +60,7 @@ func docID(session string) string {
 	return id
 }
 
-// planHead decides what is not a turn.
+// planHead plans the changes outside of turns.
 func (p *plan) planHead(have chat.Snapshot, format events.FileFormat) error {
 	set := events.Fields{}
 	if !chat.EqualUnknown(have.Unknown, p.f.content.Unknown) {
@@ -93,8 +93,7 @@ func (p *plan) Contradicts(since map[string]bool) bool {
 	return !p.change.Nothing() && (since[events.TypeSessionRewound] || sessiondir.MovesThreads(since) && undoes)
 }
 
-// Apply implements sessiondir.Plan. Each message is an event of its own, so that the session can
-// be rewound to any.
+// Apply implements sessiondir.Plan. Each message is an event of its own, so that the session can be rewound to any.
 func (p *plan) Apply(ctx context.Context) error {
 	if err := p.documents(ctx); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (p *plan) Apply(ctx context.Context) error {
 	return w.Flush(ctx)
 }
 
-// documents keeps the file whole, before any event says so.
+// documents keeps the file whole, before any event refers to it.
 func (p *plan) documents(ctx context.Context) error {
 	switch {
 	case p.doc != events.Subject{}:
@@ -124,13 +123,13 @@ func (p *plan) documents(ctx context.Context) error {
 	return nil
 }
 
-// step is an event of a plan, and what it is.
+// step is an event of a plan, with its role.
 type step struct {
 	what    string
 	payload events.Payload
 }
 
-// steps returns what the plan comes to, in the order in which it is appended.
+// steps returns the plan's events in the order in which they are appended.
 func (p *plan) steps() []step {
 	var list []step
 	for _, payload := range p.head {

@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// indents are those by which a file can be rendered; the first one is the
-// original's.
+// indents has the indents with which a file can be rendered. The first one is the original's.
 var indents = []string{chat.Indent, "", "    ", "\t", " "}
 
 // view renders the snapshot of a session.
@@ -23,13 +22,12 @@ type view struct {
 	s   *projector.Session
 }
 
-// spell writes a snapshot as a file.
+// spell returns a snapshot as a file.
 func spell(c chat.Snapshot, f events.FileFormat) []byte {
 	return sessiondir.SpellJSON(rawjson.AppendCompact(nil, chat.Append(nil, c)), f)
 }
 
-// spelling finds how a file is spelled, and whether it is what the state of the
-// session renders.
+// spelling returns how a file is spelled, and whether the state of the session renders it exactly.
 func spelling(data []byte, c chat.Snapshot) (events.FileFormat, bool) {
 	body, marked := bytes.CutPrefix(data, []byte(sessiondir.BOM))
 	f := events.FileFormat{BOM: marked}
@@ -50,7 +48,7 @@ func spelling(data []byte, c chat.Snapshot) (events.FileFormat, bool) {
 // Dir implements sessiondir.View.
 func (v view) Dir() string { return "" }
 
-// Paths implements sessiondir.View: there is one file, whatever it is called.
+// Paths implements sessiondir.View. There is one file, of any name.
 func (v view) Paths(context.Context) ([]string, error) { return []string{formatKey}, nil }
 
 // File implements sessiondir.View.
@@ -59,7 +57,7 @@ func (v view) File(context.Context, string) (sessiondir.Output, bool, error) {
 	return o, true, err
 }
 
-// file decides where the bytes of the session's file come from.
+// file returns where the bytes of the session's file come from.
 func (v view) file() (sessiondir.Output, error) {
 	c, err := chat.Of(v.s)
 	if err != nil {
@@ -68,7 +66,7 @@ func (v view) file() (sessiondir.Output, error) {
 	o, err := sessiondir.OutputOf(v.src, v.s, formatKey, func(f events.FileFormat) (string, error) { return sessiondir.SumOf(spell(c, f)), nil })
 	o.Path = fileOf(v.s)
 	if !o.Known {
-		o.Format.Indent = chat.Indent // as the original writes it
+		o.Format.Indent = chat.Indent // the original's indent
 	}
 	o.Render = func(w io.Writer) error {
 		_, err := w.Write(spell(c, o.Format))

@@ -33,7 +33,7 @@ func (l Layout[S, F, V]) Sniff(path string) bool {
 
 // Import implements layouts.Layout. It imports a folder that Sniff recognises, and never writes into it.
 //
-// A repeated import adds only what has changed. A session is refused if the store has it, it differs from the folder,
+// A repeated import adds only the changes. A session is refused if the store has it, it differs from the folder,
 // and it came from another folder or was changed since its last import. With o.Merge it is not refused. A refused
 // session stays as it is; the others are imported. Malformed pieces are problems of the report, with file and line.
 // If Import returns an error, it ended early; a new import goes on from there.

@@ -9,21 +9,19 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Change is what turns one snapshot into another. At most one of Appended,
-// Replaced and Pins says what happens to messages; pins of the messages that stay
-// go along with Appended.
+// Change turns one snapshot into another. At most one of Appended and Replaced is set. Pins changes the pins of kept
+// messages, alone or together with Appended.
 type Change struct {
-	Appended []events.Item // after those that are there
+	Appended []events.Item // after the existing ones
 	Replaced bool
 	Items    []events.Item // if Replaced: the new content
 	Pins     map[int]bool  // by index
 }
 
-// Nothing reports whether the messages and pins are the same.
+// Nothing reports whether messages and pins are unchanged.
 func (c Change) Nothing() bool { return len(c.Appended) == 0 && !c.Replaced && len(c.Pins) == 0 }
 
-// Between finds the change from one snapshot to another. Messages that stay are
-// not repeated.
+// Between returns the change from one snapshot to another. It does not repeat kept messages.
 func Between(from, to Snapshot) Change {
 	n := 0
 	for n < min(len(from.Messages), len(to.Messages)) && equalRaw(from.Messages[n], to.Messages[n]) {
@@ -47,11 +45,10 @@ func Between(from, to Snapshot) Change {
 	return c
 }
 
-// Replace is Between as a replacement, whatever changed.
+// Replace is Between in the form of a replacement, for any change.
 func Replace(from, to Snapshot) Change { return Change{Replaced: true, Items: items(from, to)} }
 
-// Payload returns the one event that makes the change in a thread whose metadata
-// are meta; nil for no change.
+// Payload returns the event that makes the change in a thread with the metadata meta; nil for no change.
 func (c Change) Payload(thread string, meta events.Raw, reason string) events.Payload {
 	switch {
 	case c.Replaced:
@@ -75,7 +72,7 @@ func itemOf(s Snapshot, i int) events.Item {
 	return events.Item{Turn: rawjson.AppendCompact(nil, s.Messages[i]), Pinned: s.Pinned[i]}
 }
 
-// items writes the new content as stretches of the old and what is new.
+// items returns the new content as ranges of the old and new messages.
 func items(from, to Snapshot) []events.Item {
 	list := []events.Item{}
 	old := match(from, to)
@@ -93,8 +90,8 @@ func items(from, to Snapshot) []events.Item {
 	return list
 }
 
-// match finds for each message of to the message of from that it is, -1 for none:
-// equal and pinned alike, in ascending order, as many as can be.
+// match returns for each message of to the index of its match in from, -1 for none. Matches are equal in content and
+// pin, and their indexes ascend. match finds as many as possible.
 func match(from, to Snapshot) []int {
 	same := func(i, j int) bool {
 		return from.Pinned[i] == to.Pinned[j] && equalRaw(from.Messages[i], to.Messages[j])
@@ -113,12 +110,12 @@ func match(from, to Snapshot) []int {
 	return matched
 }
 
-// often is how many times a message may occur to be looked for: one that stands
-// everywhere says nothing of what moved where, and is short.
+// often is the maximal number of occurrences of a message that match searches. A more frequent message is short, and
+// does not show which messages moved.
 const often = 64
 
-// middle matches what stands between an equal beginning and an equal end: the
-// longest ascending list of places, found by patience.
+// middle matches the messages between an equal beginning and an equal end: it finds the longest ascending sequence of
+// indexes by patience sorting.
 func middle(from, to Snapshot, matched []int, old, fresh [2]int, same func(i, j int) bool) {
 	seed := maphash.MakeSeed()
 	places := make(map[uint64][]int)
@@ -126,7 +123,7 @@ func middle(from, to Snapshot, matched []int, old, fresh [2]int, same func(i, j 
 		h := hashOf(seed, from.Messages[i])
 		places[h] = append(places[h], i)
 	}
-	type card struct{ i, j, below int } // below: the card of the pile before
+	type card struct{ i, j, below int } // below is the card of the pile before
 	var cards []card
 	var tops []int // by pile: its top card
 	for j := fresh[0]; j < fresh[1]; j++ {
@@ -158,7 +155,7 @@ func middle(from, to Snapshot, matched []int, old, fresh [2]int, same func(i, j 
 	}
 }
 
-// hashOf hashes tokens.
+// hashOf returns a hash of the tokens.
 func hashOf(seed maphash.Seed, raw events.Raw) uint64 {
 	return maphash.Bytes(seed, rawjson.AppendCompact(nil, raw))
 }

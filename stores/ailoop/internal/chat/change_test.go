@@ -15,7 +15,7 @@ func message(text string) events.Raw {
 	return events.Raw(`{"User":{"blocks":[{"Text":{"text":"` + text + `"}}]}}`)
 }
 
-// drawn draws a snapshot of few different messages, so that many stay.
+// drawn draws a snapshot with few different messages, so that many are kept.
 func drawn(t *rapid.T, label string) chat.Snapshot {
 	s := chat.Snapshot{Messages: []events.Raw{}, Pinned: []bool{}}
 	for range rapid.IntRange(0, 12).Draw(t, label) {
@@ -29,7 +29,7 @@ func drawn(t *rapid.T, label string) chat.Snapshot {
 	return s
 }
 
-// made carries a change out, as the fold of threads does.
+// made applies a change, as the fold of threads does.
 func made(from chat.Snapshot, c chat.Change) chat.Snapshot {
 	to := chat.Snapshot{}
 	if !c.Replaced {
@@ -50,7 +50,7 @@ func made(from chat.Snapshot, c chat.Change) chat.Snapshot {
 	return to
 }
 
-// The change between two snapshots makes one of the other, whatever they are.
+// For any two snapshots, the change between them turns one into the other.
 func TestBetween(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, to := drawn(t, "from"), drawn(t, "to")
@@ -70,7 +70,7 @@ func TestBetween(t *testing.T) {
 	})
 }
 
-// What stays is not repeated, wherever it stands.
+// Kept messages are not repeated, wherever they are.
 func TestNothingRepeated(t *testing.T) {
 	text := func(letters string) chat.Snapshot {
 		var s chat.Snapshot
@@ -102,8 +102,7 @@ func TestNothingRepeated(t *testing.T) {
 	}
 }
 
-// Messages of older writers are read as today's, and only where they are asked
-// for.
+// Messages of older writers are read as today's, but only by Modern.
 func TestOldShapes(t *testing.T) {
 	for old, want := range map[string]string{
 		`{"User":{"blocks":[{"Text":"a\n"}]}}`:                                         `{"User":{"blocks":[{"Text":{"text":"a\n"}}]}}`,

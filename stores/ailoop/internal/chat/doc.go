@@ -1,7 +1,5 @@
-// Package chat knows the snapshot of a conversation: messages with a mask of
-// pins beside them. It reads and writes its JSON, says whether a message has the
-// shape that it must have, and finds the smallest change of a thread that turns
-// one snapshot into another.
+// Package chat handles the snapshot of a conversation: its messages and their pins. It reads and writes its JSON,
+// checks the shape of a message, and computes the smallest change of a thread that turns one snapshot into another.
 //
-// Messages are raw JSON here, and stay as they were given.
+// Messages are raw JSON here, and keep their bytes.
 package chat

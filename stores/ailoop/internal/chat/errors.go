@@ -13,15 +13,14 @@ import (
 
 // VersionError refuses a snapshot of another version.
 type VersionError struct {
-	Have uint32 // the version that it says
+	Have uint32 // the version in the snapshot
 }
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("unsupported snapshot version %d (expected %d)", e.Have, Version)
 }
 
-// LengthError refuses a snapshot whose mask of pins has another length than its
-// list of messages.
+// LengthError refuses a snapshot whose mask of pins does not have the length of its list of messages.
 type LengthError struct {
 	Messages, Pinned int
 }
@@ -30,9 +29,9 @@ func (e *LengthError) Error() string {
 	return fmt.Sprintf("length mismatch: %d messages, %d pins", e.Messages, e.Pinned)
 }
 
-// DecodeError says what of a snapshot's JSON is wrong, and where.
+// DecodeError describes an error in a snapshot's JSON and its position.
 type DecodeError struct {
-	Offset int    // in bytes from the beginning; -1: the whole, or Field
+	Offset int    // in bytes from the beginning; -1: unknown, or see Field
 	Line   int    // from 1; 0 if there is no Offset
 	Column int    // in characters, from 1
 	Field  string // such as messages[3].User.blocks[0].Text; "": the whole
@@ -52,11 +51,10 @@ func (e *DecodeError) Error() string {
 // Unwrap returns the reason.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// MessageError says that a turn of a history is not a message: somebody appended it
-// by other means.
+// MessageError reports that a turn of a history is not a message. Another program appended it.
 type MessageError struct {
 	Subject events.Subject
-	Offset  events.Offset // of the event that brought the turn
+	Offset  events.Offset // of the event with the turn
 	Index   int           // of the turn, from 0
 	Err     error         // *DecodeError
 }
@@ -65,7 +63,7 @@ func (e *MessageError) Error() string {
 	return fmt.Sprintf("load %s: turn %d, by %v, is not a message: %v", e.Subject.Name(), e.Index+1, e.Offset, e.Err)
 }
 
-// Unwrap returns what is wrong with the turn.
+// Unwrap returns the error of the turn.
 func (e *MessageError) Unwrap() error { return e.Err }
 
 // fieldError is a reason with the path of a value.
@@ -77,7 +75,7 @@ type fieldError struct {
 func (e *fieldError) Error() string { return e.path + ": " + e.reason.Error() }
 func (e *fieldError) Unwrap() error { return e.reason }
 
-// within puts the path of what holds a value before the path of the value.
+// within prepends the path of the container to the path of a value.
 func within(path string, err error) error {
 	f, ok := errors.AsType[*fieldError](err)
 	switch {
@@ -89,7 +87,7 @@ func within(path string, err error) error {
 	return &fieldError{path + "." + f.path, f.reason}
 }
 
-// reasonOf returns an error of the scanner as a reason, its path in ours.
+// reasonOf converts an error of the scanner to a reason with this package's path.
 func reasonOf(err error) error {
 	f, ok := errors.AsType[*rawjson.FieldError](err)
 	switch {
@@ -101,7 +99,7 @@ func reasonOf(err error) error {
 	return &fieldError{f.Path, errors.New(f.Reason)}
 }
 
-// Located returns an error in the form that callers know: with the place in data.
+// Located returns an error as a *DecodeError, with its position in data.
 func Located(data []byte, err error) error {
 	if s, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
 		at := min(max(int(s.Offset), 0), len(data))

@@ -7,8 +7,8 @@ import (
 	"github.com/tallylog/tally/stores/ailoop/internal/chat"
 )
 
-// What is read as a snapshot is written and read again as the same, whatever its writer
-// was; and what is written once more has the same bytes.
+// A parsed snapshot of any writer is written and parses to the same snapshot. Its second written form has the same
+// bytes.
 func FuzzSnapshot(f *testing.F) {
 	for _, seed := range []string{
 		`{"version":1,"messages":[],"pinned":[]}`,

@@ -7,12 +7,11 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Before 1.0.0-rc.1 of the original the same version number stood for other
-// shapes: a block {"Text": "..."} was the bare text, and the content of a tool's
-// result was {"Text": "..."} or {"Error": "..."}.
+// Before 1.0.0-rc.1 of the original, the same version number had other shapes: the value of a block {"Text": ...} was
+// the text itself, and the content of a tool's result was {"Text": "..."} or {"Error": "..."}.
 
-// Modern returns a message in today's shape, and whether it had an older one. A
-// message that has neither is an error.
+// Modern returns a message in today's shape, and whether it had an older one. If it has neither, Modern returns an
+// error.
 func Modern(raw []byte) (modern events.Raw, changed bool, err error) {
 	err = CheckMessage(raw)
 	if err == nil {
@@ -39,7 +38,7 @@ func modernMessage(raw events.Raw) events.Raw {
 	}))
 }
 
-// modernBlock returns a block as it is if it has no old shape.
+// modernBlock returns a block in today's shape. It does not change other blocks.
 func modernBlock(raw events.Raw) events.Raw {
 	switch kind, body := only(raw); {
 	case kind == "Text" && body[0] == '"':
@@ -63,8 +62,8 @@ func modernContent(raw events.Raw) events.Raw {
 	return append(b, '}')
 }
 
-// edited returns an object with another value of a member. What is no object, or has no
-// such member, stays as it is.
+// edited returns an object with a member edited. If raw is not an object or lacks the member, edited returns it
+// unchanged.
 func edited(raw events.Raw, name string, edit func(events.Raw) events.Raw) events.Raw {
 	members, err := rawjson.Object(raw)
 	if err != nil {
@@ -78,7 +77,7 @@ func edited(raw events.Raw, name string, edit func(events.Raw) events.Raw) event
 	return spelled(nil, members)
 }
 
-// only returns the one member of an object, no value if it is none or has others.
+// only returns the single member of an object, and a nil value if raw is not an object or has other members.
 func only(raw []byte) (name string, value events.Raw) {
 	members, err := rawjson.Object(raw)
 	if err != nil || len(members) != 1 {
@@ -91,7 +90,7 @@ func variant(name string, value events.Raw) events.Raw {
 	return spelled(nil, events.Fields{{Name: name, Value: value}})
 }
 
-// spelled appends a value made of raw ones that were read, so that their names are good.
+// spelled appends a value made of parsed raw values, whose names are valid.
 func spelled(dst []byte, v any) events.Raw {
 	raw, err := rawjson.AppendVerbatim(dst, v)
 	if err != nil {

@@ -8,11 +8,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// A shape says what is wrong with a value; nil: nothing.
+// A shape returns the error of a value, nil for a valid one.
 type shape func(raw []byte) error
 
-// member is what an object must or may have. Members that are not listed are let
-// pass, as the original's reader does.
+// member is a required or optional member of an object. Other members are allowed, as by the original's reader.
 type member struct {
 	name     string
 	optional bool
@@ -50,7 +49,7 @@ var (
 	})
 )
 
-// CheckMessage says what is wrong with a message; nil: nothing.
+// CheckMessage returns the error of a message, nil for a valid one.
 func CheckMessage(raw []byte) error { return message(raw) }
 
 func anything([]byte) error { return nil }
@@ -115,7 +114,7 @@ func checkMembers(have rawjson.Members, want []member) error {
 	return nil
 }
 
-// tagged is an object whose member type says which other members it has.
+// tagged is the shape of an object whose member type selects the other members.
 func tagged(kinds map[string][]member) shape {
 	return func(raw []byte) error {
 		have, err := rawjson.Object(raw)
@@ -138,7 +137,7 @@ func tagged(kinds map[string][]member) shape {
 	}
 }
 
-// variants is an object with one member, whose name says what its value is.
+// variants is the shape of an object with one member, whose name selects the shape of its value.
 func variants(kinds map[string]shape) shape {
 	return func(raw []byte) error {
 		have, err := rawjson.Object(raw)

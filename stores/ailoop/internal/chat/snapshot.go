@@ -12,25 +12,24 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Version is the one version of snapshots that there is.
+// Version is the only version of snapshots.
 const Version = 1
 
 // Indent is the white space of one level in a snapshot file.
 const Indent = "  "
 
-// UnknownField is the field of a session that holds the members of its snapshot
-// that this version does not know, as one object.
+// UnknownField is the field of a session with the members of its snapshot that this version does not know, as one
+// object.
 const UnknownField = "snapshotUnknown"
 
 // Snapshot is a conversation at one moment.
 type Snapshot struct {
 	Messages []events.Raw
 	Pinned   []bool        // as long as Messages
-	Unknown  events.Fields // members of the file that are not of this version
+	Unknown  events.Fields // members of the file that this version does not know
 }
 
-// Of returns the snapshot that a session holds. A turn that is not a message is a
-// *MessageError.
+// Of returns the snapshot of a session. If a turn is not a message, the error is a *MessageError.
 func Of(s *projector.Session) (Snapshot, error) {
 	var c Snapshot
 	for i, t := range s.Threads.Turns(events.MainThread) {
@@ -49,7 +48,7 @@ func Of(s *projector.Session) (Snapshot, error) {
 	return c, nil
 }
 
-// Parse reads a snapshot. What is wrong with it is a *DecodeError.
+// Parse parses a snapshot. An error is a *DecodeError.
 func Parse(data []byte) (Snapshot, error) {
 	s, err := read(data, func(raw events.Raw) (events.Raw, error) { return raw, CheckMessage(raw) })
 	if err != nil {
@@ -58,8 +57,8 @@ func Parse(data []byte) (Snapshot, error) {
 	return s, nil
 }
 
-// ParseAny reads a snapshot whose messages may have the shapes of older writers;
-// old says that some have, and they are given in today's.
+// ParseAny parses a snapshot whose messages may have the shapes of older writers, and returns them in today's. old
+// reports whether any had an older shape.
 func ParseAny(data []byte) (s Snapshot, old bool, err error) {
 	s, err = read(data, func(raw events.Raw) (events.Raw, error) {
 		modern, changed, err := Modern(raw)
@@ -72,9 +71,8 @@ func ParseAny(data []byte) (s Snapshot, old bool, err error) {
 	return s, old, nil
 }
 
-// read reads the members, each message by way of a function, and keeps none of
-// data. The white space between tokens is the file's and left out. The version comes
-// first: what another version says in the others is not known.
+// read parses the members, and each message by a function. The result does not alias data. It omits the white space
+// between tokens. It checks the version first, because the other members may differ in another version.
 func read(data []byte, each func(events.Raw) (events.Raw, error)) (Snapshot, error) {
 	var s Snapshot
 	members, err := rawjson.Object(data)
@@ -124,7 +122,7 @@ func checkVersion(raw events.Raw) error {
 	return nil
 }
 
-// CheckLengths refuses a mask of another length than the messages.
+// CheckLengths checks that the mask has the length of the list of messages.
 func CheckLengths(messages, pinned int) error {
 	if messages != pinned {
 		return &LengthError{messages, pinned}
@@ -132,8 +130,7 @@ func CheckLengths(messages, pinned int) error {
 	return nil
 }
 
-// Append appends a snapshot as JSON, without white space between its tokens but
-// for that inside of messages.
+// Append appends a snapshot as JSON, without white space between its tokens, except inside of messages.
 func Append(dst []byte, s Snapshot) []byte {
 	return spelled(dst, struct {
 		Version  int           `json:"version"`
@@ -143,13 +140,12 @@ func Append(dst []byte, s Snapshot) []byte {
 	}{Version, append([]events.Raw{}, s.Messages...), append([]bool{}, s.Pinned...), s.Unknown})
 }
 
-// AppendPretty appends a snapshot in the layout of the original's files.
+// AppendPretty appends a snapshot in the format of the original's files.
 func AppendPretty(dst []byte, s Snapshot) []byte {
 	return rawjson.AppendIndent(dst, Append(nil, s), Indent)
 }
 
-// Equal reports whether two snapshots are the same: their tokens, the white space
-// between them aside.
+// Equal reports whether two snapshots have the same tokens, with any white space between them.
 func Equal(a, b Snapshot) bool {
 	return slices.Equal(a.Pinned, b.Pinned) && slices.EqualFunc(a.Messages, b.Messages, equalRaw) && EqualUnknown(a.Unknown, b.Unknown)
 }
@@ -159,8 +155,7 @@ func EqualUnknown(a, b events.Fields) bool {
 	return slices.EqualFunc(a, b, func(x, y events.Field) bool { return x.Name == y.Name && equalRaw(x.Value, y.Value) })
 }
 
-// equalRaw compares tokens. Most messages of a grown conversation are the very
-// same bytes in memory.
+// equalRaw compares tokens. Most messages of a growing conversation share their bytes in memory.
 func equalRaw(a, b events.Raw) bool {
 	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || bytes.Equal(a, b)) {
 		return true
@@ -170,8 +165,8 @@ func equalRaw(a, b events.Raw) bool {
 
 var errMissing = errors.New("missing")
 
-// UnknownMember returns the members that this version does not know as the field of
-// a session; null, which takes it away, if there are none.
+// UnknownMember returns the unknown members as the field of a session. If there are none, its value is null, which
+// removes the field.
 func UnknownMember(unknown events.Fields) events.Field {
 	f := events.Field{Name: UnknownField, Value: events.Raw("null")}
 	if len(unknown) > 0 {
