@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// USD gives the amount that a float is written as: 0.1 is exactly 0.1. What is
-// negative, infinite or not a number is an *events.InvalidError.
+// USD returns the amount that a float's shortest decimal form denotes: 0.1 is exactly 0.1. If v is negative, infinite
+// or not a number, the error is an *events.InvalidError.
 func USD(v float64) (events.Amount, error) {
 	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
 		return "", &events.InvalidError{Field: "usd", Reason: fmt.Sprintf("%v is not an amount of money", v)}
@@ -24,8 +24,7 @@ func USD(v float64) (events.Amount, error) {
 	return events.Amount(text), nil
 }
 
-// AccumulateCost records a cost, as [tally.Session.AddCost] does; its run is one of the
-// panel unless it says another kind.
+// AccumulateCost records a cost, as [tally.Session.AddCost] does. The default kind of its run is that of a panel.
 func (s *Session) AccumulateCost(ctx context.Context, c tally.Cost) error {
 	if c.Run.ID != "" && c.Run.Kind == "" {
 		c.Run.Kind = panel.Kind
@@ -37,7 +36,7 @@ func (s *Session) AccumulateCost(ctx context.Context, c tally.Cost) error {
 	return err
 }
 
-// CostPerModel gives what was spent on each model, rewound or not.
+// CostPerModel returns the costs of each model, including those of rewound runs.
 func (s *Session) CostPerModel(ctx context.Context) (map[string]events.Amount, error) {
 	costs, err := s.Costs(ctx)
 	if err != nil {
@@ -50,7 +49,7 @@ func (s *Session) CostPerModel(ctx context.Context) (map[string]events.Amount, e
 	return list, nil
 }
 
-// TotalCost returns what was spent in the session, rewound or not.
+// TotalCost returns the costs of the session, including those of rewound runs.
 func (s *Session) TotalCost(ctx context.Context) (events.Amount, error) {
 	costs, err := s.Costs(ctx)
 	return costs.Spent.Total.USD, err

@@ -25,37 +25,36 @@ import (
 
 // FileSnapshot is a file of the working tree before a run wrote to it.
 type FileSnapshot struct {
-	Path         string // in the working tree: relative to it, or absolute and inside it
+	Path         string // relative to the working tree, or absolute and inside it
 	Content      []byte
 	DidNotExist  bool        // the run created the file: a rewind removes it
-	Mode         fs.FileMode // permission bits; 0: not known
-	writtenByRun string      // hash of what the run left in its place, "" if not known
+	Mode         fs.FileMode // permission bits; 0: unknown
+	writtenByRun string      // hash of the content that the run wrote, "" if unknown
 }
 
-// WorkTree is the folder in which files are restored, and nothing outside it. The
-// zero value is no folder: files cannot be restored.
+// WorkTree is the folder in which files are restored; files outside of it are never changed. The zero value has no
+// folder, so files cannot be restored.
 type WorkTree struct {
 	Dir string
-	// Report is told, before a file is overwritten or removed that somebody changed
-	// since its snapshot, and where the changed one is kept. Default: not told.
+	// Report is called before a changed file is overwritten or removed. kept is the path of the copy. A file is
+	// changed if it differs from the content that the run wrote. Default: none.
 	Report func(path, kept string)
 }
 
-// absentHash stands for the hash of a file that is not there.
+// absentHash is used as the hash of a missing file.
 const absentHash = "absent"
 
-// tree is an open WorkTree. What it is asked for outside the folder, also by way
-// of a symlink, it refuses.
+// tree is an open WorkTree. It refuses paths outside of the folder, also through a symlink.
 type tree struct {
 	root *os.Root
 	dir  string
 	tell func(path, kept string)
-	err  error // why there is none
+	err  error // why the folder is not open
 }
 
 var errNoTree = errors.New("no working tree")
 
-// open opens the folder; what goes wrong shows at each file.
+// open opens the folder. An error is returned for each file later.
 func (w WorkTree) open() *tree {
 	if w.Dir == "" {
 		return &tree{err: errNoTree}
@@ -92,7 +91,7 @@ func (t *tree) name(file string) (string, error) {
 	return filepath.ToSlash(filepath.Clean(name)), nil
 }
 
-// found is a file as it is on disk.
+// found is the state of a file on disk.
 type found struct {
 	content []byte
 	mode    fs.FileMode
@@ -100,7 +99,7 @@ type found struct {
 	link    bool
 }
 
-// hash identifies the content, or that there is none.
+// hash returns the hash of the content, or absentHash.
 func (f found) hash() string {
 	if !f.exists {
 		return absentHash
@@ -134,8 +133,8 @@ func (t *tree) read(name string) (found, error) {
 	return found{content, info.Mode().Perm(), true, link}, err
 }
 
-// write puts content in the place of a file, whole or not at all; through a
-// symlink inside the tree in place.
+// write replaces a file, completely or not at all. If the file is a symlink inside the tree, write changes its target
+// in place.
 func (t *tree) write(name string, content []byte, mode fs.FileMode, was found) error {
 	if err := t.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
@@ -172,11 +171,11 @@ func (t *tree) writeNew(name string, content []byte, mode fs.FileMode) error {
 // temporaryPrefix begins the names of files that are being written.
 const temporaryPrefix = ".tally-tmp-"
 
-// started is when this process began, about.
+// started is the approximate start of this process.
 var started = time.Now()
 
-// sweep removes what a process that died while it restored files left in their folders:
-// temporary files that are older than this process, so that nobody writes them now.
+// sweep removes temporary files that a killed process left in the folders of the files to restore. It removes only
+// files that are older than this process, so that no running call uses them.
 func (t *tree) sweep(goals []fileGoal) {
 	if t.err != nil {
 		return
@@ -189,7 +188,7 @@ func (t *tree) sweep(goals []fileGoal) {
 			continue
 		}
 		swept[dir] = true
-		there, _ := fs.ReadDir(t.root.FS(), dir) // restoring the files says what is wrong with it
+		there, _ := fs.ReadDir(t.root.FS(), dir) // restoring the files reports the error
 		for _, entry := range there {
 			if !strings.HasPrefix(entry.Name(), temporaryPrefix) || !entry.Type().IsRegular() {
 				continue
@@ -201,10 +200,9 @@ func (t *tree) sweep(goals []fileGoal) {
 	}
 }
 
-// sync makes durable what was done to files: the names in their folders, and in those
-// above, which may be new. It asks nothing of what was there already, as a process that
-// died may have restored a file and not come to this. A file in a folder that cannot be
-// synced has failed.
+// sync makes the changes durable: the names in the files' folders and in the folders above, which may be new. It
+// syncs them even if this call changed nothing, because an interrupted call may have restored a file without syncing
+// it. If a folder cannot be synced, its files have failed.
 func (t *tree) sync(changes []FileChange) {
 	synced := make(map[string]error)
 	for i := range changes {
@@ -221,7 +219,7 @@ func (t *tree) sync(changes []FileChange) {
 	}
 }
 
-// syncDir syncs a folder. One that is not there holds nothing.
+// syncDir syncs a folder. It ignores a missing folder.
 func (t *tree) syncDir(dir string) error {
 	d, err := t.root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -234,8 +232,8 @@ func (t *tree) syncDir(dir string) error {
 	return durable.SyncDir(d)
 }
 
-// keep puts what is about to be overwritten beside it, under a name of its own.
-// What is kept there already is not kept twice.
+// keep copies a file that is about to be overwritten to a new name beside it. If an equal copy exists, keep returns
+// that.
 func (t *tree) keep(name string, was found) (string, error) {
 	for n := 0; ; n++ {
 		beside := name + ".orig"
@@ -254,26 +252,26 @@ func (t *tree) keep(name string, was found) (string, error) {
 	}
 }
 
-// fileGoal is what a file shall be.
+// fileGoal is the target state of a file.
 type fileGoal struct {
 	path   string
 	blob   events.DocRef // or events.Absent
-	mode   fs.FileMode   // 0: as it is, or 0644
-	expect string        // hash that it has unless somebody changed it; "" if not known
+	mode   fs.FileMode   // 0: the current mode, or 0644
+	expect string        // expected hash of the current content; "" if unknown
 }
 
-// FileChange is what a move does, or did, to one file.
+// FileChange is the planned or completed change of one file.
 type FileChange struct {
 	Path    string
 	Action  string        // restored, removed or failed
 	Err     error         // why it failed
-	Changed bool          // somebody changed the file since its snapshot
-	Kept    string        // where the changed file is kept
-	Before  events.DocRef // what was on disk, or events.Absent
-	Mode    fs.FileMode   // of that
+	Changed bool          // the file was changed since its snapshot
+	Kept    string        // path of the copy of the changed file
+	Before  events.DocRef // content on disk before, or events.Absent
+	Mode    fs.FileMode   // its mode
 }
 
-// look says what restoring a file would do, and with what content.
+// look returns the change that restoring a file would make, with the current file and the new content.
 func look(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) (change FileChange, was found, content []byte) {
 	change = FileChange{Path: goal.path, Action: "restored"}
 	if goal.blob == events.Absent {
@@ -308,15 +306,14 @@ func (t *tree) look(ctx context.Context, st *tally.Store, goal fileGoal, change 
 	return was, content, nil
 }
 
-// failed notes why a change cannot be made, if there is a reason.
+// failed records an error, if there is one.
 func (c *FileChange) failed(err error) {
 	if err != nil {
 		c.Action, c.Err = "failed", err
 	}
 }
 
-// restore makes a file what it shall be. What is found on disk is stored first.
-// Doing it again changes nothing.
+// restore brings a file to its target state, and first stores the current content. A repeated call changes nothing.
 func restore(ctx context.Context, st *tally.Store, t *tree, goal fileGoal) FileChange {
 	change, was, content := look(ctx, st, t, goal)
 	if change.Err == nil {
@@ -350,8 +347,8 @@ func makeSo(ctx context.Context, st *tally.Store, t *tree, goal fileGoal, change
 	return t.write(change.Path, content, mode, was)
 }
 
-// before stores what was found on disk. If the file is restored already, by a call
-// that was interrupted, it is what that call found and stored.
+// before stores the current content. If an interrupted call restored the file already, before returns the content
+// that it stored.
 func before(ctx context.Context, st *tally.Store, goal fileGoal, was found) (events.DocRef, error) {
 	restored := was.hash() == hashOfRef(st, goal.blob)
 	switch {
@@ -368,12 +365,12 @@ func before(ctx context.Context, st *tally.Store, goal fileGoal, was found) (eve
 	return putFile(ctx, st, was.content)
 }
 
-// refOf names content by its hash.
+// refOf returns the reference of content by its hash.
 func refOf(st *tally.Store, hash string) events.DocRef {
 	return events.RefOf(events.Document(st.Namespace(), events.KindBlob, hash), 0)
 }
 
-// putFile stores the content of a file and names it.
+// putFile stores the content of a file and returns its reference.
 func putFile(ctx context.Context, st *tally.Store, content []byte) (events.DocRef, error) {
 	if _, err := st.PutBlob(ctx, content); err != nil {
 		return "", err
@@ -381,7 +378,7 @@ func putFile(ctx context.Context, st *tally.Store, content []byte) (events.DocRe
 	return refOf(st, hashOf(content)), nil
 }
 
-// blobOf reads the content that a reference names.
+// blobOf reads the content of a reference.
 func blobOf(ctx context.Context, st *tally.Store, ref events.DocRef) ([]byte, error) {
 	doc, at, err := ref.Parse(st.Namespace())
 	if err != nil {
@@ -397,7 +394,7 @@ func blobOf(ctx context.Context, st *tally.Store, ref events.DocRef) ([]byte, er
 	return d.Data, nil
 }
 
-// recorded returns the changes as they stand in the event.
+// recorded returns the changes in the form of the event.
 func recorded(changes []FileChange) []events.RestoredFile {
 	var list []events.RestoredFile
 	for _, c := range changes {
@@ -410,9 +407,8 @@ func recorded(changes []FileChange) []events.RestoredFile {
 	return list
 }
 
-// SnapshotFiles reads the files that a run is about to write, so that they can be
-// restored. A path outside dir is an error; a file that is to be deleted and is
-// not there is left out.
+// SnapshotFiles reads the files that a run is about to write, so that they can be restored. A path outside of dir is
+// an error. A missing file that the run would delete is omitted.
 func SnapshotFiles(dir string, writes []FileWrite) ([]FileSnapshot, error) {
 	t := WorkTree{Dir: dir}.open()
 	defer t.close()

@@ -15,20 +15,18 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// Appended is what AppendHistories did.
+// Appended is the result of AppendHistories.
 type Appended struct {
-	// Lengths are those of every panel member's history before the append.
+	// Lengths has the length of each panel member's history before the append.
 	Lengths map[string]int
-	// At is the session's last offset before the append: where a rewind of the run
-	// goes to.
+	// At is the session's last offset before the append, to which a rewind of the run goes back.
 	At events.Offset
-	// Ack is zero if no response had anything to append. Late says that somebody
-	// rewound what the panel was answering: the turns are kept, but not in effect.
+	// Ack is zero if no response had a text to append. Late reports that the history was rewound since the panel read
+	// it: the turns are stored, but are not in effect.
 	Ack log.Ack
 }
 
-// peek opens the session as it is now; one without events is empty. It does not count
-// as read.
+// peek opens the current session; a session without events is empty. It does not count as a read.
 func (s *Session) peek(ctx context.Context) (*projector.Outline, error) {
 	return s.Store().Loader().Peek(ctx, s.Subject())
 }
@@ -42,8 +40,7 @@ func (s *Session) head(ctx context.Context) (*projector.Session, error) {
 	return o.Session(ctx)
 }
 
-// ensure appends the first event of a session without one, so that there is a point to
-// which even its first run can be rewound.
+// ensure creates a session without events, so that even its first run can be rewound.
 func (s *Session) ensure(ctx context.Context) error {
 	_, err := s.lastOffset(ctx)
 	if !errors.Is(err, log.ErrNotFound) {
@@ -56,7 +53,7 @@ func (s *Session) ensure(ctx context.Context) error {
 	return err
 }
 
-// lastOffset returns the offset of the session's last record, also of a damaged one.
+// lastOffset returns the offset of the session's last record, even if it is damaged.
 func (s *Session) lastOffset(ctx context.Context) (events.Offset, error) {
 	rec, err := s.Store().Log.Last(ctx, s.Subject())
 	if damage, ok := errors.AsType[*events.DamageError](err); ok {
@@ -65,8 +62,8 @@ func (s *Session) lastOffset(ctx context.Context) (events.Offset, error) {
 	return rec.Offset, err
 }
 
-// Histories returns the turns in effect of every model. They are the caller's own.
-// A turn that is no {role, content} is an *events.InvalidError.
+// Histories returns copies of the turns in effect of every model. If a turn is not {role, content}, the error is an
+// *events.InvalidError.
 func (s *Session) Histories(ctx context.Context) (map[string][]Turn, error) {
 	head, err := s.Load(ctx, "")
 	if errors.Is(err, tally.ErrNotFound) {
@@ -97,8 +94,7 @@ func historiesOf(threads projector.Threads) (map[string][]Turn, error) {
 	return histories, nil
 }
 
-// turnOf reads a turn. Names match in upper and lower case, as the oldest files
-// need it.
+// turnOf decodes a turn. It ignores the case of names, for the oldest files.
 func turnOf(turn projector.Turn) (Turn, error) {
 	var t Turn
 	if turn.Raw == nil {
@@ -107,9 +103,8 @@ func turnOf(turn projector.Turn) (Turn, error) {
 	return t, json.Unmarshal(turn.Raw, &t)
 }
 
-// AppendHistories appends, as one event, what a panel answered to a prompt: for
-// the i-th response without error and with a text, the prompt and the text to the
-// history of panelIDs[i]. Responses beyond the panel are ignored.
+// AppendHistories appends a panel's answers to a prompt, as one event. For the i-th response without error and with a
+// text, it appends the prompt and the text to the history of panelIDs[i]. It ignores responses beyond the panel.
 func (s *Session) AppendHistories(ctx context.Context, panelIDs []string, responses []Response, prompt string) (Appended, error) {
 	p := entriesOf(panelIDs, responses, prompt)
 	if err := checkPanel(panelIDs); err != nil {
@@ -132,7 +127,7 @@ func (s *Session) AppendHistories(ctx context.Context, panelIDs []string, respon
 	return s.appended(ctx, panelIDs, p, ack)
 }
 
-// appended says what an append did: the session right after it tells.
+// appended returns the result of an append, from the session right after it.
 func (s *Session) appended(ctx context.Context, panelIDs []string, p *events.TurnAppended, ack log.Ack) (Appended, error) {
 	done := Appended{Ack: ack}
 	after, err := s.Store().Loader().Outline(ctx, s.Subject(), ack.Last)
@@ -174,7 +169,7 @@ func checkPanel(panelIDs []string) error {
 	return nil
 }
 
-// lengthsOf gives the lengths of histories without the turns of one append.
+// lengthsOf returns the lengths of histories without the turns of one append.
 func lengthsOf(panelIDs []string, now *projector.Outline, own map[string]int) map[string]int {
 	lengths := make(map[string]int, len(panelIDs))
 	for _, id := range panelIDs {
@@ -183,15 +178,14 @@ func lengthsOf(panelIDs []string, now *projector.Outline, own map[string]int) ma
 	return lengths
 }
 
-// SetHistories replaces all histories by others: a compaction. What the new ones
-// have in common with the old is not stored again. The rewind stack stays; see
-// Compact. Histories that were read through this handle and to which somebody
-// else appended meanwhile are a conflict: nothing is written, read them again.
+// SetHistories replaces all histories: a compaction. Turns that old and new histories share are not stored again. The
+// rewind stack stays; see Compact. If another writer appended to histories since they were read through this handle,
+// SetHistories writes nothing and returns a conflict; read them again.
 func (s *Session) SetHistories(ctx context.Context, histories map[string][]Turn) error {
 	return s.replace(ctx, histories)
 }
 
-// Compact is SetHistories, and with the same append the rewind stack is cleared.
+// Compact is SetHistories, and clears the rewind stack in the same append.
 func (s *Session) Compact(ctx context.Context, histories map[string][]Turn) error {
 	return s.replace(ctx, histories, &events.CheckpointCleared{Kind: events.CheckpointRewind, Reason: "compact"})
 }
@@ -233,7 +227,7 @@ func (s *Session) replace(ctx context.Context, histories map[string][]Turn, more
 	return err
 }
 
-// replacement keeps what a history begins and ends with, and brings what is new.
+// replacement keeps the common beginning and end of a history, and adds the new turns between them.
 func replacement(have []projector.Turn, want []Turn) []events.Item {
 	same := func(h projector.Turn, w Turn) bool {
 		t, err := turnOf(h)
@@ -259,8 +253,8 @@ func replacement(have []projector.Turn, want []Turn) []events.Item {
 	return items
 }
 
-// TruncateHistories shortens histories. One that is as short already is left as
-// it is, one that ends empty is gone, and those not named stay.
+// TruncateHistories shortens histories. A history that is not longer stays as it is, and an empty one is removed.
+// Histories that lengths does not name stay.
 func (s *Session) TruncateHistories(ctx context.Context, lengths map[string]int) error {
 	for name, n := range lengths {
 		if n < 0 {
@@ -281,22 +275,21 @@ func (s *Session) TruncateHistories(ctx context.Context, lengths map[string]int)
 	})
 }
 
-// ClearHistories wipes all histories. Runs, and the rewind stack, stay; see Clear.
+// ClearHistories removes all histories. Runs and the rewind stack stay; see Clear.
 func (s *Session) ClearHistories(ctx context.Context) error {
 	return s.Clear(ctx, KeepStack)
 }
 
-// Stack says what becomes of the rewind stack when the histories go.
+// Stack selects whether Clear drops the rewind stack.
 type Stack bool
 
-// What becomes of the rewind stack.
+// Values of Stack.
 const (
-	DropStack Stack = false // as the original describes it
+	DropStack Stack = false // as the original documents it
 	KeepStack Stack = true
 )
 
-// Clear wipes all histories and, unless it is kept, the rewind stack, in one
-// append.
+// Clear removes all histories and, unless it is kept, the rewind stack, in one append.
 func (s *Session) Clear(ctx context.Context, stack Stack) error {
 	return s.change(ctx, stackTypes(), func(now *projector.Outline) ([]events.Payload, error) {
 		var list []events.Payload
@@ -310,14 +303,14 @@ func (s *Session) Clear(ctx context.Context, stack Stack) error {
 	})
 }
 
-// change appends what was decided of the session as it is now, and decides again if an
-// event of the types came before it was written.
+// change appends the payloads that decide returns for the current session. If an event of the types arrives before,
+// it decides again.
 func (s *Session) change(ctx context.Context, types []string, decide func(*projector.Outline) ([]events.Payload, error)) error {
 	_, err := s.Update(ctx, types, decide)
 	return err
 }
 
-// stackTypes are the types that change histories or rewind stack.
+// stackTypes returns the event types that change histories or the rewind stack.
 func stackTypes() []string {
 	return append(projector.MoveTypes(), events.TypeCheckpointSaved, events.TypeCheckpointCleared)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// Metadata gives the session as session_metadata.json shows it.
+// Metadata returns the session in the form of session_metadata.json.
 func (s *Session) Metadata(ctx context.Context) (Metadata, error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *Session) Metadata(ctx context.Context) (Metadata, error) {
 
 func (v *view) metadata(id string) Metadata {
 	var m Metadata
-	// Somebody else's file may be anything: what cannot be read says nothing.
+	// A file of another program may contain anything: unreadable members are ignored.
 	_ = json.Unmarshal(panel.ObjectJSON(v.Head()), &m)
 	m.ID, m.Runs = cmp.Or(m.ID, id), nil
 	for _, row := range v.rows {
@@ -32,8 +32,8 @@ func (v *view) metadata(id string) Metadata {
 	return m
 }
 
-// Content gives the session as session_content.json shows it. To each run of
-// Metadata it has one, an empty one to a marker.
+// Content returns the session in the form of session_content.json. It has one run for each run of Metadata, an empty
+// one for a marker.
 func (s *Session) Content(ctx context.Context) (Content, error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Session) Content(ctx context.Context) (Content, error) {
 func (v *view) content(id string) (Content, error) {
 	var c Content
 	for _, row := range v.rows {
-		if !row.Imported && !row.noContent { // the imported file has none
+		if !row.Imported && !row.noContent { // the imported file has no content for it
 			c.SessionID = id
 			c.Runs = append(c.Runs, row.Content)
 		}
@@ -58,8 +58,7 @@ func (v *view) content(id string) (Content, error) {
 	return c, err
 }
 
-// LastActiveTools gives the names of the tools of the last run, or as they were
-// set since; nil before either.
+// LastActiveTools returns the names of the tools of the last run, or those set since; nil if there are neither.
 func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
 	for f, err := range s.facts(ctx, s.Store().Log.ReadBack(ctx, events.Range{Subject: s.Subject()})) {
 		if err != nil {
@@ -79,7 +78,7 @@ func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
-// SetLastActiveTools says which tools are active.
+// SetLastActiveTools sets the active tools.
 func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error {
 	have, err := s.LastActiveTools(ctx)
 	if err != nil || (have == nil) == (names == nil) && slices.Equal(have, names) {
@@ -88,8 +87,7 @@ func (s *Session) SetLastActiveTools(ctx context.Context, names []string) error 
 	return s.set(ctx, "lastActiveTools", panel.JSON(names), true)
 }
 
-// Redacted gives the metadata without what persons and models wrote: prompts,
-// previews, files and notes.
+// Redacted returns the metadata without texts of users and models: prompts, previews, files and notes.
 func (m Metadata) Redacted() Metadata {
 	m.FirstPrompt, m.LastPrompt = "", ""
 	m.Models, m.Runs = slices.Clone(m.Models), slices.Clone(m.Runs)
@@ -99,8 +97,8 @@ func (m Metadata) Redacted() Metadata {
 	return m
 }
 
-// Redacted gives the content without what persons and models wrote: of each model
-// there is left why and after how many steps it stopped.
+// Redacted returns the content without texts of users and models. For each model, it keeps the stop reason, the
+// number of steps and the reasoning tokens.
 func (c Content) Redacted() Content {
 	c.Histories, c.Runs = nil, slices.Clone(c.Runs)
 	for i, run := range c.Runs {

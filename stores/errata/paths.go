@@ -12,14 +12,14 @@ import (
 	"github.com/tallylog/tally/internal/disk/filename"
 )
 
-// layoutName is the layout of errata's data folder, and headless the session whose only file is
-// the checkpoint beside the others.
+// layoutName is the layout of errata's data folder. headless is the session whose only file is the checkpoint beside
+// the sessions.
 const (
 	layoutName = "errata"
 	headless   = "headless"
 )
 
-// keepFiles has the data folder of the paths follow the store, if it keeps trees.
+// keepFiles makes the data folder of the paths follow the store, if the store keeps trees.
 func (o Options) keepFiles(ctx context.Context, st *tally.Store) error {
 	dir, err := o.dataFolder()
 	if err != nil || dir == "" {
@@ -27,12 +27,12 @@ func (o Options) keepFiles(ctx context.Context, st *tally.Store) error {
 	}
 	err = st.KeepFiles(ctx, layoutName, dir)
 	if errors.Is(err, tally.ErrNoTrees) {
-		return nil // they are the names of files, and nothing more
+		return nil // the paths are only names
 	}
 	return err
 }
 
-// dataFolder is the folder in which the paths are where errata has them, "" if there are none.
+// dataFolder returns the folder in which the paths have errata's layout, "" without paths.
 func (o Options) dataFolder() (dir string, err error) {
 	own := filepath.Join("sessions", filename.Of(o.SessionID))
 	checkpoint := filepath.Join(own, "checkpoint.json")

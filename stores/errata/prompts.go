@@ -13,18 +13,17 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// PromptsSession is the session, and the thread in it, that hold what users typed,
-// whatever session they typed it in.
+// PromptsSession is the session with the users' prompts of all sessions, and its thread.
 const PromptsSession = "prompts"
 
-// Prompts is the history of prompts, one for all sessions of a namespace. It is
-// safe for concurrent use, also by several processes.
+// Prompts is the history of prompts, one for all sessions of a namespace. It is safe for concurrent use, also by
+// several processes.
 type Prompts struct{ s *Session }
 
 // PromptsOf returns a handle on the history of prompts.
 func PromptsOf(st *tally.Store) *Prompts { return &Prompts{Of(st, PromptsSession)} }
 
-// List returns the prompts, newest first. What is not a prompt is left out.
+// List returns the prompts, newest first. It skips turns that are not prompts.
 func (p *Prompts) List(ctx context.Context) ([]string, error) {
 	head, err := p.s.head(ctx)
 	if err != nil {
@@ -39,14 +38,14 @@ func (p *Prompts) List(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// Record adds a prompt unless it is exactly the newest one, and reports whether it
-// did. Of several writers of the same prompt at once, one adds it.
+// Record adds a prompt unless it equals the newest one, and reports whether it did. If several writers record the
+// same prompt at the same time, one adds it.
 func (p *Prompts) Record(ctx context.Context, prompt string) (added bool, err error) {
 	turn := panel.JSON(prompt)
-	prompt, _ = promptOf(turn) // as it will be read
+	prompt, _ = promptOf(turn) // in the form in which it will be read
 	add := &events.TurnAppended{Entries: []events.Entry{{Thread: PromptsSession, Turn: turn}}}
 	if last, err := p.s.Store().Log.Last(ctx, p.s.Subject()); err == nil {
-		// As a rule the last record is the newest prompt, and nothing else needs to be read.
+		// The last record usually has the newest prompt, so Record need not read anything else.
 		if newest, ok := plainPrompt(last); ok {
 			if newest == prompt {
 				return false, nil
@@ -71,7 +70,7 @@ func (p *Prompts) Record(ctx context.Context, prompt string) (added bool, err er
 	return added && err == nil, err
 }
 
-// newestPrompt returns the newest turn that is a prompt, nil if there is none.
+// newestPrompt returns the newest turn that is a prompt, or nil.
 func newestPrompt(ctx context.Context, now *projector.Outline) (*string, error) {
 	for n := now.Len(PromptsSession); n > 0; n-- {
 		turns, err := now.Turns(ctx, PromptsSession, n-1, n)
@@ -85,7 +84,7 @@ func newestPrompt(ctx context.Context, now *projector.Outline) (*string, error) 
 	return nil, nil
 }
 
-// plainPrompt returns the prompt of a record that brings one and does nothing else.
+// plainPrompt returns the prompt of a record that only appends one.
 func plainPrompt(rec events.Record) (string, bool) {
 	a, ok := projector.Decode(rec).Payload.(*events.TurnAppended)
 	if _, seen := rec.Seen(); !ok || seen || len(a.Entries) != 1 || len(a.Pins) > 0 || a.Entries[0].Thread != PromptsSession {
@@ -94,7 +93,7 @@ func plainPrompt(rec events.Record) (string, bool) {
 	return promptOf(a.Entries[0].Turn)
 }
 
-// promptOf reads a turn that is a JSON string.
+// promptOf decodes a turn that is a JSON string.
 func promptOf(turn json.RawMessage) (string, bool) {
 	if len(turn) == 0 || turn[0] != '"' {
 		return "", false

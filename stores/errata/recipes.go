@@ -20,26 +20,23 @@ import (
 // Recipe is the configuration of a panel.
 type Recipe = recipe.Recipe
 
-// RecipeSnapshot is a configuration as the older generations of hashes have it.
+// RecipeSnapshot is a configuration in the form of the older generations of hashes.
 type RecipeSnapshot = recipe.Snapshot
 
-// KindRecipe is the kind of documents that hold recipes; their id is the hash.
+// KindRecipe is the kind of documents with recipes; their id is the hash.
 const KindRecipe = "recipe"
 
-// KindRecipeText is the kind of documents that hold recipe.md of a session; their id is
-// the session's.
+// KindRecipeText is the kind of documents with the recipe.md of a session; their id is the session's.
 const KindRecipeText = panel.KindRecipeText
 
-// Recipes keeps recipes by their hash. It is safe for concurrent use, also by
-// several processes. Hashes of three generations are known: cfg_v and rcp_v name
-// a RecipeSnapshot in JSON, rcp_ names markdown.
+// Recipes stores recipes by their hash. It is safe for concurrent use, also by several processes. There are three
+// generations of hashes: cfg_v and rcp_v name a RecipeSnapshot in JSON, rcp_ names markdown.
 type Recipes struct{ st *tally.Store }
 
 // RecipesOf returns a handle on the recipes of the namespace.
 func RecipesOf(st *tally.Store) *Recipes { return &Recipes{st} }
 
-// Put stores a recipe.md and returns its hash. Of several texts of one hash the
-// first is kept.
+// Put stores a recipe.md and returns its hash. If the hash has a text already, the first one stays.
 func (r *Recipes) Put(ctx context.Context, text []byte) (string, error) {
 	hash := recipe.TextHash(text)
 	return hash, r.PutAs(ctx, hash, text)
@@ -51,8 +48,7 @@ func (r *Recipes) PutSnapshot(ctx context.Context, s RecipeSnapshot) (string, er
 	return hash, r.PutAs(ctx, hash, panel.JSON(s))
 }
 
-// PutAs stores text under the hash that somebody gave it. Of several texts of one
-// hash the first is kept.
+// PutAs stores text under a hash that another program computed. If the hash has a text already, the first one stays.
 func (r *Recipes) PutAs(ctx context.Context, hash string, text []byte) error {
 	doc := r.doc(hash)
 	media := "text/markdown"
@@ -65,15 +61,15 @@ func (r *Recipes) PutAs(ctx context.Context, hash string, text []byte) error {
 		return err
 	}
 	if _, err = r.st.Loader().Document(ctx, doc, 0); !errors.Is(err, tally.ErrNotFound) {
-		return err // it is there, or it cannot be told
+		return err // it exists, or its existence is unknown
 	}
-	at, err := r.st.Log.Last(ctx, doc) // deleted: it comes back
+	at, err := r.st.Log.Last(ctx, doc) // it was deleted and is restored
 	if err != nil {
 		return err
 	}
 	_, err = r.st.Append(ctx, doc, log.At(at.Offset), e)
 	if errors.Is(err, log.ErrConflict) {
-		return nil // somebody else brought it back
+		return nil // another writer restored it
 	}
 	return err
 }
@@ -82,7 +78,7 @@ func (r *Recipes) doc(hash string) events.Subject {
 	return events.Document(r.st.Namespace(), KindRecipe, hash)
 }
 
-// Get returns the text that is stored under a hash, or ErrNotFound.
+// Get returns the text of a hash, or ErrNotFound.
 func (r *Recipes) Get(ctx context.Context, hash string) ([]byte, error) {
 	if hash == "" {
 		return nil, fmt.Errorf("a recipe without hash: %w", tally.ErrNotFound)
@@ -94,7 +90,7 @@ func (r *Recipes) Get(ctx context.Context, hash string) ([]byte, error) {
 	return d.Data, nil
 }
 
-// List returns the texts of all recipes by their hash.
+// List returns the texts of all recipes by hash.
 func (r *Recipes) List(ctx context.Context) (map[string][]byte, error) {
 	list := make(map[string][]byte)
 	for info, err := range r.st.Subjects(ctx, KindRecipe) {
@@ -113,7 +109,7 @@ func (r *Recipes) List(ctx context.Context) (map[string][]byte, error) {
 	return list, nil
 }
 
-// HashesForName returns the hashes of the recipes with a name, in order.
+// HashesForName returns the hashes of the recipes with a name, sorted.
 func (r *Recipes) HashesForName(ctx context.Context, name string) ([]string, error) {
 	list, err := r.List(ctx)
 	if err != nil {
@@ -123,8 +119,8 @@ func (r *Recipes) HashesForName(ctx context.Context, name string) ([]string, err
 	return slices.Sorted(maps.Keys(list)), nil
 }
 
-// Name returns the name of the recipe with a hash: default if it has none, "" if the
-// hash is not known or its text cannot be read.
+// Name returns the name of the recipe with a hash: default if it has no name, "" if the hash is unknown or its text
+// is invalid.
 func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
 	text, err := r.Get(ctx, hash)
 	if errors.Is(err, tally.ErrNotFound) {
@@ -136,8 +132,7 @@ func (r *Recipes) Name(ctx context.Context, hash string) (string, error) {
 	return recipe.NameOf(hash, text), nil
 }
 
-// keepRecipe stores the text of the recipe that the session runs under, unless it is
-// what was stored last.
+// keepRecipe stores the text of the session's current recipe, unless it is stored already.
 func (s *Session) keepRecipe(ctx context.Context, text []byte) error {
 	st := s.Store()
 	doc := events.Document(st.Namespace(), KindRecipeText, s.ID())
@@ -157,7 +152,7 @@ func (s *Session) keepRecipe(ctx context.Context, text []byte) error {
 	return err
 }
 
-// SessionRecipe returns the recipe that was set for the session, nil if none was.
+// SessionRecipe returns the recipe that was set for the session, or nil.
 func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
 	now, err := s.peek(ctx)
 	if err != nil {
@@ -174,8 +169,8 @@ func (s *Session) SessionRecipe(ctx context.Context) (*Recipe, error) {
 	return recipe.Decode(data)
 }
 
-// SetSessionRecipe sets the recipe of the session, nil to have none again. All of
-// it is kept, also what recipe.md has no words for.
+// SetSessionRecipe sets the recipe of the session; nil removes it. It stores all members, also those that recipe.md
+// cannot express.
 func (s *Session) SetSessionRecipe(ctx context.Context, r *Recipe) error {
 	value := json.RawMessage("null")
 	if r != nil {

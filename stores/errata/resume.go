@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// Checkpoint is a run that is under way or was interrupted, so that it can be
-// resumed. encoding/json writes it as the original's checkpoint.json.
+// Checkpoint is an unfinished run that can be resumed. encoding/json writes it in the form of the original's
+// checkpoint.json.
 type Checkpoint struct {
 	Prompt     string             `json:"prompt"`
 	Timestamp  time.Time          `json:"timestamp"`
@@ -25,11 +25,11 @@ type Checkpoint struct {
 	Responses  []ResponseSnapshot `json:"responses"` // in the order of AdapterIDs
 	Verbose    bool               `json:"verbose"`
 
-	Run string        `json:"-"` // id of the run; resuming goes on with it
-	At  events.Offset `json:"-"` // of its newest part
+	Run string        `json:"-"` // id of the run, which a resume continues
+	At  events.Offset `json:"-"` // offset of its newest part
 }
 
-// ResponseSnapshot is what one model has done so far.
+// ResponseSnapshot is the state of one model's response.
 type ResponseSnapshot struct {
 	ModelID         string         `json:"model_id"`
 	Text            string         `json:"text,omitempty"`
@@ -44,34 +44,33 @@ type ResponseSnapshot struct {
 	Interrupted     bool           `json:"interrupted"`
 	Completed       bool           `json:"completed"`
 
-	StopReason string `json:"-"` // not in the original's file, but kept in the log
+	StopReason string `json:"-"` // stored in the log, but not in the original's file
 	Steps      int    `json:"-"`
 }
 
-// storedSnapshot is a ResponseSnapshot as it stands in the event.
+// storedSnapshot is a ResponseSnapshot in the form of the event.
 type storedSnapshot struct {
 	ResponseSnapshot
 	StopReason string `json:"stop_reason,omitempty"`
 	Steps      int    `json:"steps,omitempty"`
 }
 
-// Snapshot gives a response as a checkpoint keeps it. It is completed if the model
-// finished by itself: no error, no interruption, no time limit.
+// Snapshot returns the response in the form of a checkpoint. It is completed if the model finished by itself: without
+// an error, an interruption or a time limit.
 func (r Response) Snapshot() ResponseSnapshot {
 	return ResponseSnapshot{ModelID: r.ModelID, Text: r.Text, LatencyMS: r.LatencyMS, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
 		ReasoningTokens: r.ReasoningTokens, CostUSD: r.CostUSD, ProposedWrites: r.ProposedWrites, ToolCalls: r.ToolCalls, Error: r.Error,
 		Interrupted: r.Interrupted, Completed: r.Completed(), StopReason: r.StopReason, Steps: r.Steps}
 }
 
-// Response gives a snapshot as the response that it was made of.
+// Response returns the response of a snapshot.
 func (r ResponseSnapshot) Response() Response {
 	return Response{ModelID: r.ModelID, Text: r.Text, LatencyMS: r.LatencyMS, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
 		ReasoningTokens: r.ReasoningTokens, CostUSD: r.CostUSD, ProposedWrites: r.ProposedWrites, ToolCalls: r.ToolCalls, Steps: r.Steps,
 		Error: r.Error, Interrupted: r.Interrupted, StopReason: r.StopReason}
 }
 
-// Remaining gives the models that a resume runs again, in order: those that did
-// not complete, and those of which nothing is known.
+// Remaining returns the models that a resume runs again, in order: those without a completed response.
 func (c *Checkpoint) Remaining() []string {
 	var ids []string
 	for _, id := range c.AdapterIDs {
@@ -82,7 +81,7 @@ func (c *Checkpoint) Remaining() []string {
 	return ids
 }
 
-// Completed gives the responses that a resume uses again.
+// Completed returns the responses that a resume uses again.
 func (c *Checkpoint) Completed() []Response {
 	var list []Response
 	for _, r := range c.Responses {
@@ -93,8 +92,7 @@ func (c *Checkpoint) Completed() []Response {
 	return list
 }
 
-// Merge puts the responses of a resume in their places among those that are used
-// again, in the order of the panel.
+// Merge returns the completed responses and the fresh ones of a resume, in the order of the panel.
 func (c *Checkpoint) Merge(fresh []Response) []Response {
 	var list []Response
 	for _, id := range c.AdapterIDs {
@@ -108,16 +106,15 @@ func (c *Checkpoint) Merge(fresh []Response) []Response {
 	return list
 }
 
-// CheckpointSaver keeps what the models of a running panel have done so far, each
-// by itself: whatever else fails, what was saved can be resumed. It is safe for
-// concurrent use.
+// CheckpointSaver saves the responses of a running panel, each by itself, so that saved responses can be resumed
+// after any failure. It is safe for concurrent use.
 type CheckpointSaver struct {
 	s    *Session
-	mu   sync.Mutex // held while a part is saved, so that parts are stored in the order of the calls
+	mu   sync.Mutex // held during a save, so that parts are stored in the order of the calls
 	head checkpointHead
 }
 
-// checkpointHead is what all parts of a checkpoint say.
+// checkpointHead has the members of every part of a checkpoint.
 type checkpointHead struct {
 	Run        string   `json:"run"`
 	Prompt     string   `json:"-"`
@@ -125,8 +122,7 @@ type checkpointHead struct {
 	Verbose    bool     `json:"verbose,omitempty"`
 }
 
-// SaveCheckpoint begins the checkpoint of a run; "" is a new run. Nothing is
-// written before the first Update.
+// SaveCheckpoint begins the checkpoint of a run; the run "" is a new one. Nothing is written before the first Update.
 func (s *Session) SaveCheckpoint(run, prompt string, adapterIDs []string, verbose bool) *CheckpointSaver {
 	if run == "" {
 		run = NewID(RunIDPrefix)
@@ -134,23 +130,22 @@ func (s *Session) SaveCheckpoint(run, prompt string, adapterIDs []string, verbos
 	return &CheckpointSaver{s: s, head: checkpointHead{run, prompt, slices.Clone(adapterIDs), verbose}}
 }
 
-// Resume goes on with a checkpoint that was loaded.
+// Resume continues a loaded checkpoint.
 func (s *Session) Resume(c *Checkpoint) *CheckpointSaver {
 	return s.SaveCheckpoint(c.Run, c.Prompt, c.AdapterIDs, c.Verbose)
 }
 
-// Run is the id of the run.
+// Run returns the id of the run.
 func (c *CheckpointSaver) Run() string { return c.head.Run }
 
-// Update saves what a model has done up to now: it is not completed.
+// Update saves the current response of a model as not completed.
 func (c *CheckpointSaver) Update(ctx context.Context, r Response) error {
 	snap := r.Snapshot()
 	snap.Completed = false
 	return c.save(ctx, snap)
 }
 
-// Finish saves the final response of a model. It is completed only if the model
-// finished by itself.
+// Finish saves the final response of a model. It is completed only if the model finished by itself.
 func (c *CheckpointSaver) Finish(ctx context.Context, r Response) error {
 	return c.save(ctx, r.Snapshot())
 }
@@ -178,8 +173,8 @@ func (c *CheckpointSaver) save(ctx context.Context, snap ResponseSnapshot) error
 	return err
 }
 
-// End is called when the run is over: if no response is interrupted the checkpoint
-// is cleared, else it holds the final response of every model.
+// End ends the run. If no response is interrupted, it clears the checkpoint; else it saves the final response of
+// every model.
 func (c *CheckpointSaver) End(ctx context.Context, responses []Response) error {
 	if !slices.ContainsFunc(responses, func(r Response) bool { return r.Interrupted }) {
 		return c.s.ClearCheckpoint(ctx)
@@ -192,7 +187,7 @@ func (c *CheckpointSaver) End(ctx context.Context, responses []Response) error {
 	return nil
 }
 
-// CheckpointError says that a checkpoint is there and cannot be read.
+// CheckpointError reports that a checkpoint exists and cannot be read.
 type CheckpointError struct {
 	Offset events.Offset
 	Err    error
@@ -204,8 +199,7 @@ func (e *CheckpointError) Error() string {
 
 func (e *CheckpointError) Unwrap() error { return e.Err }
 
-// LoadCheckpoint gives the newest run that was not finished, nil if there is none.
-// One that cannot be read is a *CheckpointError.
+// LoadCheckpoint returns the newest unfinished run, or nil. If it cannot be read, the error is a *CheckpointError.
 func (s *Session) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	now, err := s.peek(ctx)
 	if err != nil {
@@ -218,8 +212,8 @@ func (s *Session) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	return s.assemble(ctx, c)
 }
 
-// assemble puts the parts of a checkpoint together: the newest of each model, of
-// those saved since it was cleared last.
+// assemble combines the parts of a checkpoint: the newest part of each model that was saved since the checkpoint was
+// cleared last.
 func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Checkpoint, error) {
 	cp := &Checkpoint{Run: c.ID, At: panel.Newest(c)}
 	parts, lost := make(map[string]ResponseSnapshot), slices.Clone(c.Saved)
@@ -246,7 +240,7 @@ func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Check
 			return nil, &CheckpointError{rec.Offset, err}
 		}
 	}
-	if len(lost) > 0 { // a read behind an offset need not notice it
+	if len(lost) > 0 { // a read after an offset may not report a lost record
 		return nil, &CheckpointError{lost[0], &events.DamageError{Offset: lost[0]}}
 	}
 	for _, id := range cp.AdapterIDs {
@@ -257,7 +251,7 @@ func (s *Session) assemble(ctx context.Context, c *projector.Checkpoint) (*Check
 	return cp, nil
 }
 
-// add reads one part. An imported checkpoint is one part, with the file in raw.
+// add decodes one part. An imported checkpoint has one part, with the file in raw.
 func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) error {
 	p, err := events.DecodeAs[events.CheckpointSaved](rec.Event)
 	if err != nil {
@@ -299,8 +293,7 @@ func (c *Checkpoint) add(rec events.Record, parts map[string]ResponseSnapshot) e
 	return nil
 }
 
-// ClearCheckpoint says that there is nothing to resume any more. Without a
-// checkpoint it does nothing.
+// ClearCheckpoint records that no run can be resumed. Without a checkpoint it does nothing.
 func (s *Session) ClearCheckpoint(ctx context.Context) error {
 	types := []string{events.TypeCheckpointSaved, events.TypeCheckpointCleared}
 	return s.change(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {

@@ -13,29 +13,28 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// RewindResult is what Rewind, or an undo or redo of it, did.
+// RewindResult is the result of Rewind, or of its undo or redo.
 type RewindResult struct {
-	FileMsg   string // what went wrong with files, or ""
-	FeedIndex int    // of the entry, as it was given; -1 if there is none
-	Note      string // of the run that was withdrawn: [rewound] and what it was before
+	FileMsg   string // the first problem with files, or ""
+	FeedIndex int    // of the entry, as the caller set it; -1 if there is none
+	Note      string // note of the withdrawn run: [rewound] and its previous note
 
 	Run   string // id of that run, "" if none was withdrawn
 	Files []FileChange
 	Ack   log.Ack
 }
 
-// StackMove is a move of the head together with files, looked at before it is
-// made. It is never There: also where no turn leaves, it takes entries from the stack
-// or brings them back.
+// StackMove is a planned move of the head, with files. Its There is always false, because it changes the rewind stack
+// even if no turn leaves.
 type StackMove struct {
 	tally.Move
-	Entries []RewindEntry // that the move takes from the rewind stack, oldest first
-	Files   []FileChange  // what would be done; nothing is kept or stored yet
+	Entries []RewindEntry // entries that the move removes from the rewind stack, oldest first
+	Files   []FileChange  // planned changes; nothing is kept or stored yet
 
 	plan *stackPlan
 }
 
-// stackPlan is a move that is decided on.
+// stackPlan is a decided move.
 type stackPlan struct {
 	head    *projector.Session
 	event   *events.SessionRewound
@@ -43,43 +42,42 @@ type stackPlan struct {
 	goals   []fileGoal
 }
 
-// Rewind undoes the newest run on the rewind stack: first its files are restored
-// in the working tree, then the histories are again as they were before it. The
-// run and its cost stay on record. Files that cannot be restored do not stop it.
-// An interrupted call can be repeated. An empty stack is ErrNothingToRewind.
+// Rewind undoes the newest run on the rewind stack. It restores the run's files in the working tree, and then the
+// histories. The run and its cost stay in the log. If files cannot be restored, the rewind goes on. An interrupted
+// call can be repeated. If the stack is empty, the error is ErrNothingToRewind.
 func (s *Session) Rewind(ctx context.Context, w WorkTree) (RewindResult, error) {
 	return s.RewindSteps(ctx, w, 1)
 }
 
-// RewindSteps undoes the n newest runs of the rewind stack with one event. A stack
-// that is not so deep is ErrNothingToRewind, and nothing is done.
+// RewindSteps undoes the n newest runs of the rewind stack with one event. If the stack has fewer, it does nothing
+// and returns ErrNothingToRewind.
 func (s *Session) RewindSteps(ctx context.Context, w WorkTree, n int) (RewindResult, error) {
 	return s.perform(ctx, w, s.steps(n))
 }
 
-// PlanRewindSteps says what RewindSteps would do.
+// PlanRewindSteps returns the move that RewindSteps would make.
 func (s *Session) PlanRewindSteps(ctx context.Context, w WorkTree, n int) (*StackMove, error) {
 	return s.look(ctx, w, s.steps(n))
 }
 
-// UndoRewind takes back the newest rewind and brings back the files as it found
-// them. There being none is projector.ErrNothingToUndo.
+// UndoRewind undoes the newest rewind and restores the files that it replaced. If there is no rewind to undo, the
+// error is projector.ErrNothingToUndo.
 func (s *Session) UndoRewind(ctx context.Context, w WorkTree) (RewindResult, error) {
 	return s.perform(ctx, w, s.back((*projector.Session).Undo))
 }
 
-// PlanUndoRewind says what UndoRewind would do.
+// PlanUndoRewind returns the move that UndoRewind would make.
 func (s *Session) PlanUndoRewind(ctx context.Context, w WorkTree) (*StackMove, error) {
 	return s.look(ctx, w, s.back((*projector.Session).Undo))
 }
 
-// RedoRewind takes back the newest undo, with the files. There being none, or a
-// rewind after it, is projector.ErrNothingToRedo.
+// RedoRewind undoes the newest undo, with the files. If there is no undo, or a rewind after it, the error is
+// projector.ErrNothingToRedo.
 func (s *Session) RedoRewind(ctx context.Context, w WorkTree) (RewindResult, error) {
 	return s.perform(ctx, w, s.back((*projector.Session).Redo))
 }
 
-// PlanRedoRewind says what RedoRewind would do.
+// PlanRedoRewind returns the move that RedoRewind would make.
 func (s *Session) PlanRedoRewind(ctx context.Context, w WorkTree) (*StackMove, error) {
 	return s.look(ctx, w, s.back((*projector.Session).Redo))
 }
@@ -108,7 +106,7 @@ func (s *Session) steps(n int) planner {
 	}
 }
 
-// back plans to take back a move, and brings back the files that it found.
+// back plans to undo a move, with the files that it replaced.
 func (s *Session) back(decide func(*projector.Session) (*events.SessionRewound, error)) planner {
 	return func(ctx context.Context, head *projector.Session) (*stackPlan, error) {
 		event, err := decide(head)
@@ -141,8 +139,7 @@ func (s *Session) rewoundAt(ctx context.Context, at events.Offset) (*events.Sess
 	return events.DecodeAs[events.SessionRewound](rec.Event)
 }
 
-// left gives the hashes of the files as a move left them, so that later changes
-// can be told.
+// left returns the hashes of the files after a move, to detect later changes.
 func (s *Session) left(ctx context.Context, head *projector.Session, at events.Offset, p *events.SessionRewound) (map[string]string, error) {
 	hashes := make(map[string]string)
 	if p.Undoes != 0 {
@@ -170,8 +167,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 	return hashes, nil
 }
 
-// hashOfRef gives the hash of the content that a reference names, "" if it does
-// not say.
+// hashOfRef returns the hash of the content of a reference, "" if the reference does not contain it.
 func hashOfRef(st *tally.Store, ref events.DocRef) string {
 	if ref == events.Absent {
 		return absentHash
@@ -182,7 +178,7 @@ func hashOfRef(st *tally.Store, ref events.DocRef) string {
 	return ""
 }
 
-// look says what a move would do.
+// look returns the move of a plan without making it.
 func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMove, error) {
 	head, err := s.head(ctx)
 	if err != nil {
@@ -208,9 +204,8 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 	return m, nil
 }
 
-// MoveStack makes a move that was looked at. If histories or rewind stack changed
-// since, no file is touched, nothing is appended, and the error matches
-// log.ErrConflict.
+// MoveStack makes a planned move. If histories or the rewind stack changed since, it touches no file, appends
+// nothing, and returns an error that matches log.ErrConflict.
 func (s *Session) MoveStack(ctx context.Context, w WorkTree, m *StackMove) (RewindResult, error) {
 	if err := s.stillAt(ctx, m.Seen); err != nil {
 		return RewindResult{}, err
@@ -220,26 +215,25 @@ func (s *Session) MoveStack(ctx context.Context, w WorkTree, m *StackMove) (Rewi
 	return s.moved(ctx, m.plan, result, ack, err)
 }
 
-// stillAt refuses if histories or rewind stack changed after an offset.
-func (s *Session) stillAt(ctx context.Context, seen events.Offset) error {
+// stillAt returns a conflict if histories or the rewind stack changed after an offset.
+func (s *Session) stillAt(ctx context.Context, basis events.Offset) error {
 	types := stackTypes()
-	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: seen}) {
+	for rec, err := range s.Store().Log.Read(ctx, events.Range{Subject: s.Subject(), After: basis}) {
 		if err != nil {
 			return err
 		}
 		if slices.Contains(types, rec.Type) {
-			return &log.ConflictError{Subject: s.Subject(), Want: seen, Have: rec.Offset}
+			return &log.ConflictError{Subject: s.Subject(), Want: basis, Have: rec.Offset}
 		}
 	}
 	return nil
 }
 
-// perform decides on a move and makes it, again if somebody changed histories or
-// stack meanwhile. First the files are restored and durable, then the event is appended. A crash in
-// between leaves the entry on the stack and the files restored: the next call finds
-// nothing to do for them and goes on.
+// perform decides on a move and makes it, again if histories or stack changed meanwhile. It restores the files and
+// syncs them, and then appends the event. A crash between the two leaves the entry on the stack and the files
+// restored: the next call finds them restored and goes on.
 func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (RewindResult, error) {
-	first := make(map[string]FileChange) // what the first attempt found
+	first := make(map[string]FileChange) // state of the files before the first attempt
 	var result RewindResult
 	var p *stackPlan
 	ack, err := s.Update(ctx, stackTypes(), func(now *projector.Outline) ([]events.Payload, error) {
@@ -257,8 +251,7 @@ func (s *Session) perform(ctx context.Context, w WorkTree, plan planner) (Rewind
 	return s.moved(ctx, p, result, ack, err)
 }
 
-// restore brings the files of a move to what they shall be, and notes in its event how it
-// found them.
+// restore brings the files of a move to their target states, and records in the event their states before.
 func (s *Session) restore(ctx context.Context, w WorkTree, p *stackPlan, first map[string]FileChange) RewindResult {
 	result := RewindResult{FeedIndex: -1}
 	t := w.open()
@@ -272,12 +265,12 @@ func (s *Session) restore(ctx context.Context, w WorkTree, p *stackPlan, first m
 		first[change.Path] = change
 		result.Files = append(result.Files, change)
 	}
-	t.sync(result.Files) // the event says that they are restored
+	t.sync(result.Files) // before the event, which reports them as restored
 	p.event.Files = recorded(result.Files)
 	return result
 }
 
-// moved says what a move did. Its event is durable: everybody sees it.
+// moved returns the result of a move. Its event is durable and visible to all readers.
 func (s *Session) moved(ctx context.Context, p *stackPlan, result RewindResult, ack log.Ack, err error) (RewindResult, error) {
 	if err != nil {
 		return result, err
@@ -290,7 +283,7 @@ func (s *Session) moved(ctx context.Context, p *stackPlan, result RewindResult, 
 	return result, s.noteOf(ctx, &result)
 }
 
-// noteOf adds the run that a rewind withdrew, of several the oldest.
+// noteOf adds the withdrawn run to the result, the oldest one if there are several.
 func (s *Session) noteOf(ctx context.Context, result *RewindResult) error {
 	v, err := s.view(ctx)
 	if err != nil {

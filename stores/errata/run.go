@@ -14,19 +14,19 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// Run is a run of a panel that is over: a prompt and what each model did.
+// Run is a finished run of a panel: a prompt and the models' responses.
 type Run struct {
-	ID         string // default: a new one; persisting an id again is a newer version of the run
+	ID         string // default: a new one; a repeated id makes a newer version of the run
 	Prompt     string
 	Responses  []Response
 	Events     map[string][]Event // by model
-	Tools      []string           // the names of the active tools
-	ConfigHash string             // of the recipe in force
-	At         time.Time          // when it was over; default: now
+	Tools      []string           // names of the active tools
+	ConfigHash string             // of the current recipe
+	At         time.Time          // end of the run; default: now
 }
 
-// PersistRunState records a run as one event. The views Metadata and Content, the
-// number of prompts and the first and last of them follow from it.
+// PersistRunState records a run as one event. The views Metadata and Content, the number of prompts and the first and
+// last of them follow from it.
 func (s *Session) PersistRunState(ctx context.Context, run Run) (events.RunRef, error) {
 	ref, p, err := s.runFinished(run)
 	if err != nil {
@@ -77,8 +77,8 @@ func (run *Run) outcome() string {
 	return "completed"
 }
 
-// summary gives the run as session_metadata.json has it. The maps have one entry
-// a model, so the last of two responses of one model counts.
+// summary returns the run in the form of session_metadata.json. The maps have one entry for each model, so the last
+// of two responses of one model counts.
 func (run *Run) summary() RunSummary {
 	n := len(run.Responses)
 	sum := RunSummary{Timestamp: run.At, PromptHash: panel.PromptHash(run.Prompt), PromptPreview: panel.Preview(run.Prompt), Models: make([]string, n), ConfigHash: run.ConfigHash,
@@ -96,13 +96,13 @@ func (run *Run) summary() RunSummary {
 	return sum
 }
 
-// content gives the run as session_content.json has it.
+// content returns the run in the form of session_content.json.
 func (run *Run) content() RunContent {
 	c := RunContent{Prompt: run.Prompt, PromptHash: panel.PromptHash(run.Prompt)}
 	for _, r := range run.Responses {
 		collected := []Event{}
 		for _, e := range run.Events[r.ModelID] {
-			if e.Type != "snapshot" && e.Type != "request" { // of the display, not of the answer
+			if e.Type != "snapshot" && e.Type != "request" { // they belong to the display
 				collected = append(collected, e)
 			}
 		}
@@ -112,42 +112,40 @@ func (run *Run) content() RunContent {
 	return c
 }
 
-// SelectionParams is a person's choice among the answers of the last run, or a
-// rating of one.
+// SelectionParams is a user's selection among the answers of the last run, or a rating of one.
 type SelectionParams struct {
-	Prompt          string // of the run; default: not said
+	Prompt          string // of the run; default: unknown
 	SelectedModelID string
-	Responses       []Response // among which the choice was made; nil: not said
+	Responses       []Response // the answers of the selection; nil: unknown
 	AppliedFiles    []string   // nil for votes and ratings
 	Rating          string     // "", good or bad
 }
 
-// OtherRunError says that a choice was made among the answers of another run than the
-// last one.
+// OtherRunError reports a selection for another run than the last one.
 type OtherRunError struct {
-	Run  events.RunRef // the last one
-	Want string        // what the choice is about: a prompt, or the answer of a model
+	Run  events.RunRef // the last run
+	Want string        // subject of the selection: a prompt, or a model's answer
 }
 
 func (e *OtherRunError) Error() string {
 	return fmt.Sprintf("the choice is about another run: the last one, %s, has not the %s", e.Run, e.Want)
 }
 
-// UnknownModelError says that a model took no part in a run.
+// UnknownModelError reports that a model did not take part in a run.
 type UnknownModelError struct {
 	Run    events.RunRef
 	Model  string
-	Models []string // that took part
+	Models []string // models of the run
 }
 
 func (e *UnknownModelError) Error() string {
 	return fmt.Sprintf("run %s has no model %q, it has %q", e.Run, e.Model, e.Models)
 }
 
-// RecordSelection records a selection or rating of the last run that is not
-// withdrawn. Without one it does nothing. A model that took no part in the run is
-// an *UnknownModelError, and a prompt or responses of another run, such as the one before
-// it, are an *OtherRunError: nothing is written. A model that is rated bad is not selected.
+// RecordSelection records a selection or rating of the last run that is not withdrawn. Without a run it does nothing.
+// If the model did not take part in the run, the error is an *UnknownModelError. If the prompt or the responses are
+// of another run, such as the previous one, it is an *OtherRunError. On an error nothing is written. A model that is
+// rated bad is not selected.
 func (s *Session) RecordSelection(ctx context.Context, p SelectionParams) error {
 	if p.Rating != "" && p.Rating != "good" && p.Rating != "bad" {
 		return &events.InvalidError{Field: "rating", Reason: fmt.Sprintf("%q: want good, bad or nothing", p.Rating)}
@@ -168,13 +166,13 @@ func (s *Session) RecordSelection(ctx context.Context, p SelectionParams) error 
 	})
 }
 
-// withRated gives the tags of a run of which a model was rated bad.
+// withRated returns the tags of a run with the tag of the model that was rated bad.
 func withRated(tags []string, model string) []string {
 	kept := slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return strings.HasPrefix(t, panel.RatedTag) })
 	return append(kept, panel.RatedTag+model)
 }
 
-// checkSelection refuses a choice that is not one among the answers of a run.
+// checkSelection refuses a selection that does not match the answers of a run.
 func (s *Session) checkSelection(ctx context.Context, run *projector.Run, p SelectionParams) error {
 	if run.Last() == nil {
 		return nil
@@ -206,16 +204,15 @@ func (s *Session) checkSelection(ctx context.Context, run *projector.Run, p Sele
 	return nil
 }
 
-// UpdateLastRunNote puts a note in the place of that of the last run that is not
-// withdrawn. Without one it does nothing.
+// UpdateLastRunNote replaces the note of the last run that is not withdrawn. Without a run it does nothing.
 func (s *Session) UpdateLastRunNote(ctx context.Context, note string) error {
 	return s.annotateLast(ctx, func(run *projector.Run) (*events.RunAnnotated, error) {
 		return &events.RunAnnotated{Run: run.Ref(), Note: &note}, nil
 	})
 }
 
-// annotateLast appends what a person says of the last run, decided anew if there
-// is another last run meanwhile.
+// annotateLast appends a user's annotation of the last run. If another run becomes the last one meanwhile, it decides
+// again.
 func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) (*events.RunAnnotated, error)) error {
 	types := []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionRewound}
 	return s.change(ctx, types, func(now *projector.Outline) ([]events.Payload, error) {
@@ -228,8 +225,7 @@ func (s *Session) annotateLast(ctx context.Context, decide func(*projector.Run) 
 	})
 }
 
-// lastRun returns the newest run of a panel that is not withdrawn, nil if there
-// is none.
+// lastRun returns the newest run of a panel that is not withdrawn, or nil.
 func lastRun(ctx context.Context, now *projector.Outline) (*projector.Run, error) {
 	for _, r := range slices.Backward(now.Ledger().Runs) {
 		if r.Kind != panel.Kind {
@@ -242,8 +238,8 @@ func lastRun(ctx context.Context, now *projector.Outline) (*projector.Run, error
 	return nil, nil
 }
 
-// SaveInitialMeta makes the session visible with its metadata before any run. A
-// session that was made visible already stays as it is.
+// SaveInitialMeta creates the session with its metadata before any run. It does not change a session that has
+// metadata.
 func (s *Session) SaveInitialMeta(ctx context.Context, meta Metadata) error {
 	if meta.CreatedAt.IsZero() {
 		meta.CreatedAt = s.Store().Now().Local()
@@ -264,15 +260,15 @@ func (s *Session) SaveInitialMeta(ctx context.Context, meta Metadata) error {
 	})
 }
 
-// SetModels names the models of the session's panel from now on.
+// SetModels sets the models of the session's panel.
 func (s *Session) SetModels(ctx context.Context, models []string) error {
 	return s.set(ctx, "models", panel.JSON(models), false)
 }
 
-// set changes one field of the session. One that has the value already is set again only
-// if something else came to count in its place meanwhile.
+// set sets a field of the session. If the field has the value already, set appends nothing unless again is true, for
+// a value that is no longer the effective one.
 func (s *Session) set(ctx context.Context, name string, value json.RawMessage, again bool) error {
-	if err := s.ensure(ctx); err != nil { // or the session would be of another kind for ever
+	if err := s.ensure(ctx); err != nil { // otherwise the session would have another kind for ever
 		return err
 	}
 	return s.change(ctx, []string{events.TypeSessionCreated, events.TypeSessionUpdated}, func(now *projector.Outline) ([]events.Payload, error) {

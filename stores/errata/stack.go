@@ -15,17 +15,17 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// ErrNothingToRewind says that the rewind stack is empty, or not so deep.
+// ErrNothingToRewind reports that the rewind stack is empty, or has too few entries.
 var ErrNothingToRewind = errors.New("nothing to rewind")
 
-// RewindEntry is what undoing one run takes.
+// RewindEntry has the data to undo one run.
 type RewindEntry struct {
 	ID             string         // default: a new one
-	At             events.Offset  // where to go back to: Appended.At; default: where HistoryLengths still were so
-	Run            string         // id of the run; default: not said
+	At             events.Offset  // target of the rewind: Appended.At; default: the last offset with HistoryLengths
+	Run            string         // id of the run; default: unknown
 	Prompt         string         // of the run
 	HistoryLengths map[string]int // before the run
-	FeedIndex      int            // of the caller's own display, -1 for none; it comes back as it is
+	FeedIndex      int            // of the caller's own display, -1 for none; a rewind returns it unchanged
 	FileSnapshots  []FileSnapshot // nil: no writes were applied
 }
 
@@ -57,8 +57,8 @@ func (s *Session) PushRewindEntry(ctx context.Context, entry RewindEntry) (strin
 	return entry.ID, err
 }
 
-// entryPoint returns the offset to which an entry goes back: below the first event
-// of its run, and at or above the session's first.
+// entryPoint returns the target offset of an entry: before the first event of its run, and not before the session's
+// first event.
 func (s *Session) entryPoint(ctx context.Context, now *projector.Outline, entry RewindEntry) (at events.Offset, err error) {
 	if at = entry.At; at == 0 {
 		if at, err = beforeLengths(ctx, now, entry.HistoryLengths); err != nil {
@@ -86,8 +86,8 @@ func (s *Session) entryPoint(ctx context.Context, now *projector.Outline, entry 
 	return at, nil
 }
 
-// firstCost returns the offset of the first cost of a run up to an offset, without a cost
-// one behind that. What came before another run was over does not belong to it.
+// firstCost returns the offset of the first cost of a run up to an offset, else the next offset. Costs before the end
+// of another run do not belong to it.
 func (s *Session) firstCost(ctx context.Context, l *projector.Ledger, ref events.RunRef, at events.Offset) (events.Offset, error) {
 	after := l.Created
 	over := func(end events.Offset) {
@@ -119,8 +119,8 @@ func (s *Session) firstCost(ctx context.Context, l *projector.Ledger, ref events
 	return at + 1, nil
 }
 
-// beforeLengths returns the last offset before the first turn that would leave if
-// the histories were cut to lengths; the head if none would.
+// beforeLengths returns the last offset before the first turn that a truncation to lengths would remove; the head if
+// it would remove none.
 func beforeLengths(ctx context.Context, now *projector.Outline, lengths map[string]int) (events.Offset, error) {
 	first := now.Offset() + 1
 	for name, n := range lengths {
@@ -135,12 +135,12 @@ func beforeLengths(ctx context.Context, now *projector.Outline, lengths map[stri
 	return first - 1, nil
 }
 
-// entryExtra is what a rewind checkpoint knows beyond the vocabulary.
+// entryExtra has the data of a rewind checkpoint that its event type has no member for.
 type entryExtra struct {
-	Written map[string]string `json:"written,omitempty"` // path -> hash of what the run left there
+	Written map[string]string `json:"written,omitempty"` // path -> hash of the content that the run wrote
 }
 
-// attach stores file snapshots and names them in a checkpoint.
+// attach stores file snapshots and adds their references to a checkpoint.
 func attach(ctx context.Context, st *tally.Store, p *events.CheckpointSaved, snaps []FileSnapshot) error {
 	extra := entryExtra{Written: make(map[string]string)}
 	p.Files, p.Raw = nil, nil
@@ -164,10 +164,9 @@ func attach(ctx context.Context, st *tally.Store, p *events.CheckpointSaved, sna
 	return nil
 }
 
-// PushFileSnapshots adds to the newest entry of the stack the files as they were
-// before the run, once the run's writes are applied: what stands in the tree now
-// is what the run left, so that a rewind can tell it from later changes. Without
-// an entry, or with nil, it does nothing.
+// PushFileSnapshots adds the files before the run to the newest entry of the stack. Call it after the run's writes
+// were applied: it records the current files as the run's result, so that a rewind can detect later changes. Without
+// an entry, or if snaps is nil, it does nothing.
 func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []FileSnapshot) error {
 	if snaps == nil {
 		return nil
@@ -192,8 +191,7 @@ func (s *Session) PushFileSnapshots(ctx context.Context, w WorkTree, snaps []Fil
 	return err
 }
 
-// leftByRun adds to snapshots what stands in the tree now. Without a tree nothing
-// is known of that.
+// leftByRun adds the current files to snapshots. Without a tree they are unknown.
 func (w WorkTree) leftByRun(snaps []FileSnapshot) ([]FileSnapshot, error) {
 	t := w.open()
 	defer t.close()
@@ -250,7 +248,7 @@ func (s *Session) CanRewind(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// RewindStackLen is the number of entries on the rewind stack.
+// RewindStackLen returns the number of entries on the rewind stack.
 func (s *Session) RewindStackLen(ctx context.Context) (int, error) {
 	now, err := s.peek(ctx)
 	if err != nil {
@@ -259,8 +257,7 @@ func (s *Session) RewindStackLen(ctx context.Context) (int, error) {
 	return len(now.Ledger().Stack), nil
 }
 
-// RewindStack returns the entries of the rewind stack, oldest first, without the
-// content of their files.
+// RewindStack returns the entries of the rewind stack, oldest first, without the content of their files.
 func (s *Session) RewindStack(ctx context.Context) ([]RewindEntry, error) {
 	now, err := s.peek(ctx)
 	if err != nil {
@@ -295,8 +292,8 @@ func entryOf(p *events.CheckpointSaved) RewindEntry {
 	return e
 }
 
-// ClearRewindStack empties the rewind stack; reason says why: clear, wipe,
-// compact. An empty one stays as it is.
+// ClearRewindStack empties the rewind stack. reason is recorded: clear, wipe, compact. It does nothing to an empty
+// stack.
 func (s *Session) ClearRewindStack(ctx context.Context, reason string) error {
 	return s.change(ctx, stackTypes(), func(now *projector.Outline) ([]events.Payload, error) {
 		if len(now.Ledger().Stack) == 0 {
@@ -306,15 +303,14 @@ func (s *Session) ClearRewindStack(ctx context.Context, reason string) error {
 	})
 }
 
-// goals returns what the files of entries shall be if all of them are rewound,
-// oldest first in the list: of a file that several hold, the oldest snapshot
-// counts, and the newest run is who wrote it last.
+// goals returns the target states of the files if all entries are rewound; entries has the oldest first. If several
+// entries have a file, the oldest snapshot counts, and the newest run is its last writer.
 func goals(entries []*events.CheckpointSaved) []fileGoal {
 	var list []fileGoal
 	for _, p := range slices.Backward(entries) {
 		var extra entryExtra
 		if p.Raw != nil {
-			_ = json.Unmarshal(p.Raw, &extra) // an importer may keep something else there
+			_ = json.Unmarshal(p.Raw, &extra) // an importer may store other data there
 		}
 		for _, f := range p.Files {
 			i := slices.IndexFunc(list, func(g fileGoal) bool { return g.path == f.Path })
@@ -328,7 +324,7 @@ func goals(entries []*events.CheckpointSaved) []fileGoal {
 	return list
 }
 
-// fileMessage puts what went wrong with files as the original does.
+// fileMessage returns the first problem with files in the original's words.
 func fileMessage(changes []FileChange) string {
 	var kept string
 	for _, c := range changes {

@@ -11,14 +11,14 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Stats is how a model did, over runs that are not withdrawn.
+// Stats are the figures of a model, over runs that are not withdrawn.
 type Stats struct {
 	Participations int `json:"participations"`
 	Wins           int `json:"wins"`       // it was selected
-	Losses         int `json:"losses"`     // another was selected
-	ThumbsDown     int `json:"thumbsDown"` // it was rated bad, and nobody was selected
+	Losses         int `json:"losses"`     // another model was selected
+	ThumbsDown     int `json:"thumbsDown"` // it was rated bad, and no model was selected
 
-	WinRate  float64 `json:"winRate"` // of participations, in percent
+	WinRate  float64 `json:"winRate"` // share of participations in percent
 	LossRate float64 `json:"lossRate"`
 	BadRate  float64 `json:"badRate"`
 
@@ -30,13 +30,13 @@ type Stats struct {
 	AvgProposedWrites float64 `json:"avgProposedWrites"`
 }
 
-// Filter chooses runs. The zero value chooses all.
+// Filter selects runs. The zero value selects all.
 type Filter struct {
-	ConfigHash string // runs under this recipe; default: any
+	ConfigHash string // runs with this recipe; default: any
 	Session    string // default: all panel sessions
 }
 
-// StatsOf counts, by model, how the panels of the namespace did.
+// StatsOf returns the figures of each model in the panels of the namespace.
 func StatsOf(ctx context.Context, st *tally.Store, f Filter) (map[string]Stats, error) {
 	ids, hole := []string{f.Session}, error(nil)
 	if f.Session == "" {
@@ -59,7 +59,7 @@ func StatsOf(ctx context.Context, st *tally.Store, f Filter) (map[string]Stats, 
 	return t.finish(), hole
 }
 
-// counted returns the runs that count: those not rewound.
+// counted returns the runs that are not rewound.
 func counted(rows []Row) []Row {
 	return slices.DeleteFunc(rows, func(row Row) bool { return row.IsMarker() || row.Rewound })
 }
@@ -97,7 +97,7 @@ func (t statsTable) add(row Row) {
 	}
 }
 
-// finish makes averages and rates of the sums.
+// finish computes averages and rates of the sums.
 func (t statsTable) finish() map[string]Stats {
 	list := make(map[string]Stats, len(t))
 	for model, s := range t {
@@ -111,7 +111,7 @@ func (t statsTable) finish() map[string]Stats {
 	return list
 }
 
-// AmbiguousError says that a prefix fits no session, or several.
+// AmbiguousError reports that a prefix matches no session, or several.
 type AmbiguousError struct {
 	Prefix  string
 	Matches []string
@@ -139,7 +139,7 @@ func sessionIDs(ctx context.Context, st *tally.Store) ([]string, error) {
 	return ids, err
 }
 
-// List lists the panel sessions, the one that was active last first.
+// List returns the panel sessions, the most recently active first.
 func List(ctx context.Context, st *tally.Store) ([]Metadata, error) {
 	ids, hole := sessionIDs(ctx, st)
 	if projector.Tolerate(hole) != nil {
@@ -158,8 +158,8 @@ func List(ctx context.Context, st *tally.Store) ([]Metadata, error) {
 	return list, hole
 }
 
-// Latest returns the id of the panel session that was active last. If there is
-// none, the error is ErrNotFound.
+// Latest returns the id of the most recently active panel session. If there are no sessions, the error is
+// ErrNotFound.
 func Latest(ctx context.Context, st *tally.Store) (string, error) {
 	list, err := List(ctx, st)
 	if err != nil {
@@ -171,8 +171,8 @@ func Latest(ctx context.Context, st *tally.Store) (string, error) {
 	return list[0].ID, nil
 }
 
-// Resolve returns the id of the panel session that is called so, or else of
-// the only one whose id begins so. None, or several, is an *AmbiguousError.
+// Resolve returns the id of the panel session with this id, or else of the only one whose id has this prefix. If
+// there is no match, or several, the error is an *AmbiguousError.
 func Resolve(ctx context.Context, st *tally.Store, prefix string) (string, error) {
 	ids, hole := sessionIDs(ctx, st)
 	if projector.Tolerate(hole) == nil && slices.Contains(ids, prefix) {

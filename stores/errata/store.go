@@ -13,21 +13,20 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// Options says which session a Store is for.
+// Options select the session of a Store.
 type Options struct {
-	PromptHistPath string // of the prompts of all sessions; it and the next name files of one data folder: see Paths
+	PromptHistPath string // file of the prompts of all sessions; with SessionPaths in one data folder: see Paths
 	SessionPaths   Paths
 	SessionID      string
 	Meta           Metadata
 	RecipeStore    *Recipes // nil: recipes have no hashes
-	Recipe         *Recipe  // the base recipe; it is copied
+	Recipe         *Recipe  // the base recipe; New copies it
 	Tree           WorkTree // where Rewind restores files; default: nowhere
 }
 
-// Paths are the files of a session, each where errata has it in a data folder. If the store keeps
-// trees (embedded.Options.Trees), New has that folder follow it, both ways: what is there is
-// taken in, of all sessions and not of this one alone, and what a call changes its files show
-// when it returns. Otherwise they are names, and nothing is read or written there.
+// Paths are the files of a session in errata's data folder. If the store keeps trees (embedded.Options.Trees), New
+// makes that folder follow the store in both directions: it imports the files of all sessions there, and after each
+// call the files show the changes. Otherwise the paths are only names, and no file is read or written.
 type Paths struct {
 	Dir            string
 	MetadataPath   string
@@ -36,16 +35,15 @@ type Paths struct {
 	RecipePath     string
 }
 
-// Collector gives what happened while the models of a run worked.
+// Collector returns the events of a run by model.
 type Collector interface {
 	Events(modelID string) []Event
 }
 
-// Store is a panel session under the names that errata's session datastore
-// has, each with a context and an error: for programs that move over. What it
-// says is in a Session; it adds what the original keeps in memory: the base
-// recipe, and which calls belong to one run. It is safe for concurrent use, one
-// run at a time. docs/from-errata.md lists the names.
+// Store is a panel session with the names of errata's session datastore, each with a context and an error, for
+// programs that migrate. Its data is in a Session. It adds the data that the original keeps in memory: the base
+// recipe, and which calls belong to one run. It is safe for concurrent use, one run at a time. docs/from-errata.md
+// lists the names.
 type Store struct {
 	st   *tally.Store
 	s    *Session
@@ -56,17 +54,17 @@ type Store struct {
 	run calls
 }
 
-// calls is which calls belong together.
+// calls has the calls of one run.
 type calls struct {
 	id         string
-	at         events.Offset // where the run began, as AppendHistories saw it
+	at         events.Offset // beginning of the run, from AppendHistories
 	did        map[string]bool
 	costs      map[string]int // number of costs by model
 	checkpoint *Checkpoint
 }
 
-// New returns the store of the session that the options name, whether it exists or not.
-// Nothing is written, but for what is in files: see Paths.
+// New returns the store of the session that the options name, which need not exist. New writes nothing, except for
+// the import of existing files: see Paths.
 func New(ctx context.Context, st *tally.Store, o Options) (*Store, error) {
 	e := &Store{st: st, s: Of(st, o.SessionID), opts: o, base: o.Recipe.Clone()}
 	if err := e.s.Subject().Validate(); err != nil {
@@ -85,11 +83,10 @@ func New(ctx context.Context, st *tally.Store, o Options) (*Store, error) {
 	return e, tally.CheckKind(now.Subject(), now.Ledger(), events.KindPanel)
 }
 
-// Session is the handle behind the store, with what the original lacks.
+// Session returns the handle behind the store, with additional methods.
 func (e *Store) Session() *Session { return e.s }
 
-// enter says to which run a call belongs: the present one, or a new one if that
-// has had such a call already.
+// enter returns the run of a call: the current one, or a new one if that has had such a call already.
 func (e *Store) enter(call string) calls {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +100,7 @@ func (e *Store) begin(id string, c *Checkpoint) {
 	e.run = calls{id: id, did: make(map[string]bool), costs: make(map[string]int), checkpoint: c}
 }
 
-// done notes a call that succeeded.
+// done records a successful call.
 func (e *Store) done(run, call string, at events.Offset) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,12 +112,12 @@ func (e *Store) done(run, call string, at events.Offset) {
 	}
 }
 
-// Histories gives the turns in effect of every model.
+// Histories returns the turns in effect of every model.
 func (e *Store) Histories(ctx context.Context) (map[string][]Turn, error) {
 	return e.s.Histories(ctx)
 }
 
-// AppendHistories is Session.AppendHistories; it gives the lengths before.
+// AppendHistories is Session.AppendHistories. It returns the lengths before.
 func (e *Store) AppendHistories(ctx context.Context, panelIDs []string, responses []Response, userPrompt string) (map[string]int, error) {
 	run := e.enter("append")
 	a, err := e.s.AppendHistories(ctx, panelIDs, responses, userPrompt)
@@ -140,21 +137,21 @@ func (e *Store) TruncateHistories(ctx context.Context, lengths map[string]int) e
 	return e.s.TruncateHistories(ctx, lengths)
 }
 
-// ClearHistories wipes all histories; the rewind stack stays.
+// ClearHistories removes all histories; the rewind stack stays.
 func (e *Store) ClearHistories(ctx context.Context) error { return e.s.ClearHistories(ctx) }
 
-// PromptHistory gives the prompts of all sessions, newest first.
+// PromptHistory returns the prompts of all sessions, newest first.
 func (e *Store) PromptHistory(ctx context.Context) ([]string, error) {
 	return PromptsOf(e.st).List(ctx)
 }
 
-// RecordPrompt adds a prompt unless it is the newest one.
+// RecordPrompt adds a prompt unless it equals the newest one.
 func (e *Store) RecordPrompt(ctx context.Context, prompt string) (bool, error) {
 	return PromptsOf(e.st).Record(ctx, prompt)
 }
 
-// Metadata gives the session as session_metadata.json shows it. Before the session
-// exists it is what the options say.
+// Metadata returns the session in the form of session_metadata.json. Before the session exists, it returns the
+// metadata of the options.
 func (e *Store) Metadata(ctx context.Context) (Metadata, error) {
 	v, err := e.s.view(ctx)
 	if err != nil {
@@ -168,18 +165,17 @@ func (e *Store) Metadata(ctx context.Context) (Metadata, error) {
 	return m, nil
 }
 
-// Content gives the session as session_content.json shows it.
+// Content returns the session in the form of session_content.json.
 func (e *Store) Content(ctx context.Context) (Content, error) { return e.s.Content(ctx) }
 
-// SaveInitialMeta makes the session visible with the metadata of the options.
+// SaveInitialMeta creates the session with the metadata of the options.
 func (e *Store) SaveInitialMeta(ctx context.Context) error {
 	return e.s.SaveInitialMeta(ctx, e.opts.Meta)
 }
 
-// PersistRunState records a run. The models of the options take the place of those
-// that the session began with. Up to five events are appended, the run itself last: a
-// crash before that leaves a session of the same kind, models and recipe without the run,
-// and the same call again appends what is missing.
+// PersistRunState records a run. The models of the options replace those of the session. It appends up to five
+// events, the run itself last. A crash before that leaves a session of the same kind, models and recipe without the
+// run; the same call again appends the rest.
 func (e *Store) PersistRunState(ctx context.Context, lastPrompt string, responses []Response, collector Collector, toolNames []string) error {
 	if err := e.SaveInitialMeta(ctx); err != nil {
 		return err
@@ -210,12 +206,12 @@ func (e *Store) PersistRunState(ctx context.Context, lastPrompt string, response
 	return nil
 }
 
-// UpdateLastRunNote puts a note to the last run.
+// UpdateLastRunNote replaces the note of the last run.
 func (e *Store) UpdateLastRunNote(ctx context.Context, note string) error {
 	return e.s.UpdateLastRunNote(ctx, note)
 }
 
-// RecordSelection records a choice among the answers of the last run.
+// RecordSelection records a selection among the answers of the last run.
 func (e *Store) RecordSelection(ctx context.Context, p SelectionParams) error {
 	return e.s.RecordSelection(ctx, p)
 }
@@ -236,7 +232,7 @@ func (e *Store) PushRewindEntry(ctx context.Context, entry RewindEntry) error {
 	return err
 }
 
-// PushFileSnapshots gives the newest entry its files.
+// PushFileSnapshots adds the files to the newest entry.
 func (e *Store) PushFileSnapshots(ctx context.Context, snaps []FileSnapshot) error {
 	return e.s.PushFileSnapshots(ctx, e.opts.Tree, snaps)
 }
@@ -244,7 +240,7 @@ func (e *Store) PushFileSnapshots(ctx context.Context, snaps []FileSnapshot) err
 // CanRewind reports whether the rewind stack has an entry.
 func (e *Store) CanRewind(ctx context.Context) (bool, error) { return e.s.CanRewind(ctx) }
 
-// RewindStackLen is the number of entries on the rewind stack.
+// RewindStackLen returns the number of entries on the rewind stack.
 func (e *Store) RewindStackLen(ctx context.Context) (int, error) {
 	return e.s.RewindStackLen(ctx)
 }
@@ -259,8 +255,8 @@ func (e *Store) Rewind(ctx context.Context) (RewindResult, error) {
 	return e.s.Rewind(ctx, e.opts.Tree)
 }
 
-// AccumulateCost records what a model cost. A resume counts the models that had
-// completed before it once, however often it is repeated.
+// AccumulateCost records the cost of a model. A resume counts the models that had completed before only once, however
+// often it is repeated.
 func (e *Store) AccumulateCost(ctx context.Context, modelID string, cost float64) error {
 	usd, err := USD(cost)
 	if err != nil {
@@ -281,12 +277,12 @@ func (e *Store) AccumulateCost(ctx context.Context, modelID string, cost float64
 	return nil
 }
 
-// TotalCost gives what was spent in the session.
+// TotalCost returns the costs of the session.
 func (e *Store) TotalCost(ctx context.Context) (events.Amount, error) {
 	return e.s.TotalCost(ctx)
 }
 
-// CostPerModel gives what was spent on each model.
+// CostPerModel returns the costs of each model.
 func (e *Store) CostPerModel(ctx context.Context) (map[string]events.Amount, error) {
 	return e.s.CostPerModel(ctx)
 }
@@ -299,8 +295,7 @@ func (e *Store) SaveCheckpoint(prompt string, adapterIDs []string, verbose bool)
 	return e.s.SaveCheckpoint(e.run.id, prompt, adapterIDs, verbose)
 }
 
-// LoadCheckpoint gives the newest run that was not finished, nil if there is none.
-// The calls that follow belong to that run.
+// LoadCheckpoint returns the newest unfinished run, or nil. The next calls belong to that run.
 func (e *Store) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	c, err := e.s.LoadCheckpoint(ctx)
 	if err == nil && c != nil {
@@ -311,13 +306,13 @@ func (e *Store) LoadCheckpoint(ctx context.Context) (*Checkpoint, error) {
 	return c, err
 }
 
-// ClearCheckpoint says that there is nothing to resume any more.
+// ClearCheckpoint records that no run can be resumed.
 func (e *Store) ClearCheckpoint(ctx context.Context) error { return e.s.ClearCheckpoint(ctx) }
 
-// BaseRecipe gives the recipe of the options, a copy.
+// BaseRecipe returns a copy of the options' recipe.
 func (e *Store) BaseRecipe() *Recipe { return e.base.Clone() }
 
-// SessionRecipe gives the recipe that was set for the session, nil if none was.
+// SessionRecipe returns the recipe that was set for the session, or nil.
 func (e *Store) SessionRecipe(ctx context.Context) (*Recipe, error) {
 	return e.s.SessionRecipe(ctx)
 }
@@ -327,7 +322,7 @@ func (e *Store) SetSessionRecipe(ctx context.Context, r *Recipe) error {
 	return e.s.SetSessionRecipe(ctx, r)
 }
 
-// ActiveRecipe gives the recipe of the session, or else the base recipe.
+// ActiveRecipe returns the recipe of the session, or else the base recipe.
 func (e *Store) ActiveRecipe(ctx context.Context) (*Recipe, error) {
 	r, err := e.s.SessionRecipe(ctx)
 	if err != nil || r != nil {
@@ -336,17 +331,17 @@ func (e *Store) ActiveRecipe(ctx context.Context) (*Recipe, error) {
 	return e.BaseRecipe(), nil
 }
 
-// LastActiveTools gives the names of the tools of the last run.
+// LastActiveTools returns the names of the tools of the last run.
 func (e *Store) LastActiveTools(ctx context.Context) ([]string, error) {
 	return e.s.LastActiveTools(ctx)
 }
 
-// SetLastActiveTools says which tools are active.
+// SetLastActiveTools sets the active tools.
 func (e *Store) SetLastActiveTools(ctx context.Context, names []string) error {
 	return e.s.SetLastActiveTools(ctx, names)
 }
 
-// BuildRecipeSnapshot gives the active recipe with the tools of the last run.
+// BuildRecipeSnapshot returns the active recipe with the tools of the last run.
 func (e *Store) BuildRecipeSnapshot(ctx context.Context) (RecipeSnapshot, error) {
 	r, err := e.ActiveRecipe(ctx)
 	if err != nil {
@@ -356,11 +351,11 @@ func (e *Store) BuildRecipeSnapshot(ctx context.Context) (RecipeSnapshot, error)
 	return r.Snapshot(tools), err
 }
 
-// RecipeStore gives the recipes of the options.
+// RecipeStore returns the recipes of the options.
 func (e *Store) RecipeStore() *Recipes { return e.opts.RecipeStore }
 
-// RecipeHash stores the active recipe and gives its hash; "" without a recipe or a
-// store for it.
+// RecipeHash stores the active recipe and returns its hash. Without a recipe or a store for it, RecipeHash returns
+// "".
 func (e *Store) RecipeHash(ctx context.Context) (string, error) {
 	if e.opts.RecipeStore == nil {
 		return "", nil
@@ -373,8 +368,7 @@ func (e *Store) RecipeHash(ctx context.Context) (string, error) {
 	return hash, e.opts.RecipeStore.PutAs(ctx, hash, []byte(r.Markdown()))
 }
 
-// keepRecipe stores the active recipe as the session's own: recipe.md of what it ran
-// under, with its models.
+// keepRecipe stores the active recipe as the session's recipe.md, with its models.
 func (e *Store) keepRecipe(ctx context.Context) error {
 	r, err := e.ActiveRecipe(ctx)
 	if err != nil || r == nil {
@@ -383,7 +377,7 @@ func (e *Store) keepRecipe(ctx context.Context) error {
 	return e.s.keepRecipe(ctx, []byte(r.Markdown()))
 }
 
-// RecipeNameLookup gives a function from hashes to names of recipes.
+// RecipeNameLookup returns a function from hashes to names of recipes.
 func (e *Store) RecipeNameLookup() func(ctx context.Context, hash string) (string, error) {
 	return func(ctx context.Context, hash string) (string, error) {
 		if e.opts.RecipeStore == nil {
@@ -393,27 +387,27 @@ func (e *Store) RecipeNameLookup() func(ctx context.Context, hash string) (strin
 	}
 }
 
-// SessionID is the session's id.
+// SessionID returns the session's id.
 func (e *Store) SessionID() string { return e.opts.SessionID }
 
-// MetadataPath is the place of session_metadata.json.
+// MetadataPath returns the path of session_metadata.json.
 func (e *Store) MetadataPath() string { return e.opts.SessionPaths.MetadataPath }
 
-// ContentPath is the place of session_content.json.
+// ContentPath returns the path of session_content.json.
 func (e *Store) ContentPath() string { return e.opts.SessionPaths.ContentPath }
 
-// CheckpointPath is the place of checkpoint.json.
+// CheckpointPath returns the path of checkpoint.json.
 func (e *Store) CheckpointPath() string { return e.opts.SessionPaths.CheckpointPath }
 
-// SessionRecipePath is the place of the session's recipe.md.
+// SessionRecipePath returns the path of the session's recipe.md.
 func (e *Store) SessionRecipePath() string { return e.opts.SessionPaths.RecipePath }
 
-// SessionsDir is the folder that holds the folders of all sessions.
+// SessionsDir returns the folder that contains the folders of all sessions.
 func (e *Store) SessionsDir() string {
 	return filepath.Dir(filepath.Dir(e.opts.SessionPaths.MetadataPath))
 }
 
-// RecipesDir is the folder beside it that holds the recipes.
+// RecipesDir returns the folder of the recipes, beside SessionsDir.
 func (e *Store) RecipesDir() string {
 	return filepath.Join(filepath.Dir(e.SessionsDir()), "recipes")
 }

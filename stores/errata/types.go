@@ -17,7 +17,7 @@ type Turn struct {
 	Content string `json:"content"`
 }
 
-// Response is what one model of a panel answered.
+// Response is the answer of one model of a panel.
 type Response struct {
 	ModelID         string
 	Text            string
@@ -29,12 +29,12 @@ type Response struct {
 	ProposedWrites  []FileWrite
 	ToolCalls       map[string]int
 	Steps           int
-	Error           string // "" is success
+	Error           string // "" for success
 	Interrupted     bool
 	StopReason      string // StopComplete or another
 }
 
-// Why a model stopped.
+// Reasons why a model stopped.
 const (
 	StopComplete        = "complete"
 	StopTimeout         = "timeout"
@@ -47,8 +47,7 @@ const (
 // OK reports whether the model answered without an error.
 func (r Response) OK() bool { return r.Error == "" }
 
-// Completed reports whether the model finished by itself: without an error, and
-// neither interrupted nor stopped by a time limit.
+// Completed reports whether the model finished by itself: without an error, an interruption or a time limit.
 func (r Response) Completed() bool {
 	switch r.StopReason {
 	case StopTimeout, StopCancelled, StopError:
@@ -57,7 +56,7 @@ func (r Response) Completed() bool {
 	return r.OK() && !r.Interrupted
 }
 
-// check refuses figures that cannot be: they would be summed for ever.
+// check refuses impossible figures, because sums would contain them for ever.
 func (r Response) check(i int) error {
 	wrong := func(field string, value any) error {
 		return &events.InvalidError{Field: fmt.Sprintf("responses[%d].%s", i, field), Reason: fmt.Sprintf("%v is not possible", value)}
@@ -86,15 +85,14 @@ type FileWrite struct {
 	Delete  bool   `json:"delete,omitempty"`
 }
 
-// Event is something that happened while a model worked: text, reading,
-// writing, error or bash.
+// Event is an event during a model's work: text, reading, writing, error or bash.
 type Event struct {
 	Type string `json:"type"`
 	Data string `json:"data"`
 }
 
-// Metadata is the view of a session that session_metadata.json shows.
-// encoding/json writes it with exactly the original's bytes.
+// Metadata is a session in the form of session_metadata.json. encoding/json writes it with exactly the original's
+// bytes.
 type Metadata struct {
 	ID           string       `json:"id"`
 	CreatedAt    time.Time    `json:"created_at"`
@@ -126,12 +124,11 @@ type RunSummary struct {
 	ConfigHash          string                    `json:"config_hash,omitempty"`
 	Note                string                    `json:"note,omitempty"`
 
-	// Run is the run's id; of a marker, that of the run that was withdrawn. It pairs
-	// the summary with its RunContent.
+	// Run is the run's id; for a marker, the id of the withdrawn run. It pairs the summary with its RunContent.
 	Run string `json:"-"`
 }
 
-// Content is the view of a session that session_content.json shows.
+// Content is a session in the form of session_content.json.
 type Content struct {
 	SessionID string            `json:"session_id,omitempty"`
 	Runs      []RunContent      `json:"runs"` // one for each of Metadata.Runs, an empty one for a marker
@@ -147,7 +144,7 @@ type RunContent struct {
 	Run string `json:"-"` // as in RunSummary
 }
 
-// ModelContent is what one model did in a run.
+// ModelContent is the work of one model in a run.
 type ModelContent struct {
 	ModelID         string      `json:"model_id"`
 	Text            string      `json:"text"`
@@ -158,14 +155,14 @@ type ModelContent struct {
 	ReasoningTokens int64       `json:"reasoning_tokens,omitempty"`
 }
 
-// Result is the result in the run.finished of a panel's run: the two views
-// of it, as the two files have them. An importer writes the same.
+// Result is the result in the run.finished of a panel's run: its two views, in the forms of the two files. An
+// importer writes the same.
 type Result struct {
 	Summary json.RawMessage `json:"summary"`
 	Content json.RawMessage `json:"content"`
 }
 
-// Kinds of ids that NewID makes.
+// Prefixes of ids that NewID makes.
 const (
 	SessionIDPrefix       = "ses_"
 	RunIDPrefix           = "run_"
@@ -173,5 +170,5 @@ const (
 	SessionReportIDPrefix = "srpt_"
 )
 
-// NewID makes an id: a prefix and a UUIDv7, so that ids sort by age.
+// NewID returns an id: a prefix and a UUIDv7, so that ids sort by age.
 func NewID(prefix string) string { return prefix + uuid.Must(uuid.NewV7()).String() }

@@ -11,32 +11,32 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// Row is a run of a panel, or the marker of a rewind, with both its views.
-// They belong together by the run's identity, never by their place in a list.
+// Row is a run of a panel, or the marker of a rewind, with both its views. The run's id pairs the views, not their
+// position in a list.
 type Row struct {
 	Summary   RunSummary
 	Content   RunContent
-	Offset    events.Offset // of the event that finished the run first, or of the rewind
-	Withdrawn bool          // the run was rewound, or its answer came late
-	Rewound   bool          // it is withdrawn, or a marker of an imported file means it
-	Imported  bool          // a marker that was in an imported file
+	Offset    events.Offset // of the first event that finished the run, or of the rewind
+	Withdrawn bool          // the run was rewound, or its answer was based on rewound turns
+	Rewound   bool          // it is withdrawn, or a marker in an imported file refers to it
+	Imported  bool          // a marker from an imported file
 
 	rated     string // the model that was rated bad
-	noSummary bool   // an imported run that stood in one of the two files only
+	noSummary bool   // an imported run that only one of the two files has
 	noContent bool
 }
 
-// IsMarker reports whether the row stands for a rewind.
+// IsMarker reports whether the row is the marker of a rewind.
 func (r *Row) IsMarker() bool { return r.Summary.Type == panel.MarkerType }
 
-// view is what is read from all records of a session.
+// view is computed from all records of a session.
 type view struct {
 	*panel.View
 	head *projector.Session
 	rows []Row
 }
 
-// view reads the session as it is now.
+// view reads the current session.
 func (s *Session) view(ctx context.Context) (*view, error) {
 	head, err := s.head(ctx)
 	if err != nil {
@@ -45,8 +45,7 @@ func (s *Session) view(ctx context.Context) (*view, error) {
 	return s.viewAt(ctx, head)
 }
 
-// viewAt reads the session's own records up to where it was loaded: a fork
-// inherits threads, but no runs.
+// viewAt reads the session's own records up to the offset of head. A fork inherits threads, but no runs.
 func (s *Session) viewAt(ctx context.Context, head *projector.Session) (*view, error) {
 	v := &view{View: panel.New(head), head: head}
 	if head.Offset() == 0 {
@@ -68,7 +67,7 @@ func (s *Session) viewAt(ctx context.Context, head *projector.Session) (*view, e
 	return v, nil
 }
 
-// facts reads records, those that a view looks into with their data.
+// facts decodes records, and resolves the data of those that a view uses.
 func (s *Session) facts(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[projector.Fact, error] {
 	return func(yield func(projector.Fact, error) bool) {
 		for rec, err := range records {
@@ -82,8 +81,7 @@ func (s *Session) facts(ctx context.Context, records iter.Seq2[events.Record, er
 	}
 }
 
-// rowOf reads a row. Another form of result than Result is an error that names the
-// record.
+// rowOf decodes a row. If the result has another form than Result, the error names the record.
 func rowOf(r *panel.Row) (Row, error) {
 	row := Row{Offset: r.Offset, Withdrawn: r.Withdrawn, Rewound: r.Rewound, Imported: r.Marker && !r.Live, rated: r.Rated,
 		noSummary: r.Summary == nil, noContent: r.Content == nil}
@@ -102,14 +100,13 @@ func rowOf(r *panel.Row) (Row, error) {
 	}
 	row.Summary.Run, row.Content.Run = r.Run, r.Run
 	if sum := &row.Summary; sum.Rating == "bad" && sum.Selected != "" {
-		// The original selects what it rates bad, as if it had won.
+		// The original selects a model that is rated bad, as if it had won.
 		row.rated, sum.Selected = sum.Selected, ""
 	}
 	return row, err
 }
 
-// Runs returns the runs of the session and the markers of its rewinds, oldest
-// first.
+// Runs returns the runs of the session and the markers of its rewinds, oldest first.
 func (s *Session) Runs(ctx context.Context) ([]Row, error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -118,7 +115,7 @@ func (s *Session) Runs(ctx context.Context) ([]Row, error) {
 	return v.rows, nil
 }
 
-// RunsAt returns them as they were when the session was as it was loaded.
+// RunsAt returns them as of the offset of a loaded session.
 func (s *Session) RunsAt(ctx context.Context, loaded *projector.Session) ([]Row, error) {
 	v, err := s.viewAt(ctx, loaded)
 	if err != nil {
@@ -127,7 +124,7 @@ func (s *Session) RunsAt(ctx context.Context, loaded *projector.Session) ([]Row,
 	return v.rows, nil
 }
 
-// toolNames reads names of tools; null is none known.
+// toolNames decodes names of tools; nil if they are unknown.
 func toolNames(raw json.RawMessage) []string {
 	var names []string
 	if json.Unmarshal(raw, &names) != nil {

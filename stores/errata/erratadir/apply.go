@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// guards are types that would make a plan wrong.
+// guards has the event types that make a plan wrong if others append them.
 var guards = []string{events.TypeRunFinished, events.TypeRunAnnotated, events.TypeCheckpointSaved, events.TypeCheckpointCleared}
 
 // Apply implements sessiondir.Plan.
@@ -40,14 +40,14 @@ func (p *plan) applyStep(ctx context.Context, w *sessiondir.Writer, s step) erro
 	if err != nil {
 		return err
 	}
-	e = stamp.Named(e, p.base, s.what, s.at) // the same difference stated again is the same event
+	e = stamp.Named(e, p.base, s.what, s.at) // the same difference always yields the same event
 	e.ID = cmp.Or(s.id, e.ID)
 	return w.Add(ctx, e)
 }
 
-// Seal implements sessiondir.Sealer. It settles how each file is spelled, now that the state shows what it renders:
-// a file that does not come out is kept whole for as long as the state renders
-// that, and one that is gone stays away for as long.
+// Seal implements sessiondir.Sealer. After the plan was applied, the state can render the files, and Seal records how
+// each is spelled. A file that is rendered with other bytes is kept whole, and a missing one stays missing, until the
+// state renders something else for it.
 func (u *folder) Seal(ctx context.Context, v view, origin *events.Origin) error {
 	wanted, err := u.spellings(ctx, v, origin)
 	if err != nil || len(wanted) == 0 {
@@ -83,8 +83,7 @@ func (u *folder) Seal(ctx context.Context, v view, origin *events.Origin) error 
 	return nil
 }
 
-// spellings returns the formats that the session does not have yet. Files that must
-// be kept whole are kept.
+// spellings returns the formats that the session does not have yet. It keeps files whole if that is needed.
 func (u *folder) spellings(ctx context.Context, v view, origin *events.Origin) (map[string]events.FileFormat, error) {
 	wanted := make(map[string]events.FileFormat)
 	for _, f := range u.Files {
@@ -94,7 +93,7 @@ func (u *folder) spellings(ctx context.Context, v view, origin *events.Origin) (
 		if err != nil {
 			return nil, err
 		}
-		if data == nil || sessiondir.SumOf(data) != f.Sum || partOf(u.ID, f.Path) == partPrompts && !format.FinalNewline { // what is appended ends with a line end
+		if data == nil || sessiondir.SumOf(data) != f.Sum || partOf(u.ID, f.Path) == partPrompts && !format.FinalNewline { // appended lines need a line end before them
 			doc := documentOf(u.In.Target.Namespace(), origin.Root, f.Full)
 			if err := u.In.Keep(ctx, doc, origin, f, events.Link{Rel: "session", To: v.s.Subject.String()}); err != nil {
 				return nil, err
@@ -123,8 +122,8 @@ func (u *folder) spellings(ctx context.Context, v view, origin *events.Origin) (
 	return wanted, nil
 }
 
-// asRendered says for how long a file stays as it was found: for as long as the state
-// renders this in its place; "" is for ever, as it renders nothing there.
+// asRendered returns the hash of the state's rendering, for which a file keeps its own bytes. For a file that the
+// state never renders it returns "", so the bytes stay for ever.
 func asRendered(u *folder, name string, data []byte) string {
 	if partOf(u.ID, name) == partOther {
 		return ""

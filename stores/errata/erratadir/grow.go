@@ -11,14 +11,14 @@ import (
 
 var _ layouts.Grower = Layout{}
 
-// grown is what is known of the prompts.
+// grown is the state of the prompts between calls of Growth.
 type grown struct {
 	format events.FileFormat
 	turns  sessiondir.Grown
 }
 
-// Growth implements layouts.Grower: prompts are appended to prompt_history.jsonl. Every other file
-// is one JSON value.
+// Growth implements layouts.Grower for prompt_history.jsonl, to which prompts are appended. Every other file is one
+// JSON value.
 func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
 	if len(others) > 0 || !entry.IsSession() || entry.ID != promptsID || at != promptsName {
 		return layouts.Growth{}, false, nil

@@ -13,13 +13,12 @@ import (
 
 // Layout is the layout of this package.
 //
-// Its Import brings a folder into a store: errata's data folder, a folder that holds it as data/,
-// or the folder of one session. Files that cannot be read are problems of the report, with file and
-// line; they are kept as they are, and nothing that the store has is taken away for them.
+// Import imports a folder into a store: errata's data folder, a folder that contains it as data/, or the folder of
+// one session. A file that cannot be parsed is a problem of the report, with file and line. It is kept as it is, and
+// the store keeps its data.
 type Layout struct {
-	// Redact exports what may be shared: of each session the metadata without
-	// prompts, previews, files and notes, and the content without anything that was
-	// typed or answered. Prompts, recipes and every other file are left out.
+	// Redact makes an export shareable. The metadata of each session omit prompts, previews, files and notes, and the
+	// content omits all prompts and answers. Prompts, recipes and every other file are not exported.
 	Redact bool
 
 	sessiondir.Layout[store, *folder, view]
@@ -38,7 +37,7 @@ func (l Layout) Files(ctx context.Context, src layouts.Source, s *projector.Sess
 	return l.Layout.Files(ctx, src, s)
 }
 
-// RootFiles implements layouts.Renderer: with the recipes that no import brought.
+// RootFiles implements layouts.Renderer. It adds the recipes that were not imported.
 func (l Layout) RootFiles(ctx context.Context, src layouts.Source, root string) iter.Seq2[layouts.File, error] {
 	if l.Redact {
 		return func(func(layouts.File, error) bool) {}
@@ -59,7 +58,7 @@ func (l Layout) RootFiles(ctx context.Context, src layouts.Source, root string) 
 	}
 }
 
-// privateFile is a file that no import brought.
+// privateFile returns a file that was not imported.
 func privateFile(name string, way layouts.Way, data []byte) layouts.File {
 	return layouts.File{Path: name, Mode: layouts.FileMode(privateMode), Way: way, Write: func(w io.Writer) error {
 		_, err := w.Write(data)

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Unit implements layouts.Layout. The recipes that no import brought are one file.
+// Entry implements layouts.Layout. The recipes that were not imported are one file.
 func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	switch sub.Kind {
 	case kindRecipe:
@@ -26,15 +26,15 @@ func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root
 	return l.Layout.Entry(ctx, src, root, sub)
 }
 
-// hasLiveRecipes reports whether recipes that no import brought are shown in a root.
+// hasLiveRecipes reports whether a root shows the recipes that were not imported.
 func hasLiveRecipes(root layouts.Root) bool { return root.Name == layouts.LiveRoot }
 
-// isLiveRecipes reports whether a unit is the file of those.
+// isLiveRecipes reports whether an entry is the file of those recipes.
 func isLiveRecipes(root layouts.Root, entry events.Subject) bool {
 	return hasLiveRecipes(root) && entry == documentOf(entry.Namespace, root.Name, recipesName)
 }
 
-// Place implements layouts.Layout: the folder of a session, or the file that it is.
+// Location implements layouts.Layout. It returns the folder of a session, or its only file.
 func (l Layout) Location(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject) (layouts.Location, error) {
 	if !entry.IsSession() {
 		f, err := documentFile(ctx, src, root, entry)
@@ -59,7 +59,7 @@ func (l Layout) Location(ctx context.Context, src layouts.Source, root layouts.R
 	return layouts.Location{Path: own}, err
 }
 
-// documentFile is the file of a unit that is a document.
+// documentFile returns the file of an entry that is a document.
 func documentFile(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject) (layouts.File, error) {
 	f, err := sessiondir.RootFile(ctx, src, root.Name, entry)
 	if err == nil || !isLiveRecipes(root, entry) {
@@ -89,13 +89,13 @@ func (l Layout) EntryAt(ctx context.Context, src layouts.Source, root layouts.Ro
 	kept := documentOf(src.Namespace(), root.Name, name)
 	have, err := sessiondir.Load(ctx, src, kept)
 	if _, linked := have.Session(); have.Exists && !linked {
-		sub = kept // it could not be read as what it is called
+		sub = kept // its content did not match its name
 	}
 	return sub, err == nil, err
 }
 
-// Removal implements layouts.Layout. A session is archived, an unfinished run is not gone on with;
-// prompts, the oldest history and recipes stay.
+// Removal implements layouts.Layout. It archives a session, and clears an unfinished run. Prompts, the oldest history
+// and recipes stay.
 func (l Layout) Removal(ctx context.Context, src layouts.Source, entry events.Subject) ([]log.Part, error) {
 	switch {
 	case !entry.IsSession() && isRecipes(path.Base(entry.ID)):
@@ -108,7 +108,7 @@ func (l Layout) Removal(ctx context.Context, src layouts.Source, entry events.Su
 	return l.Layout.Removal(ctx, src, entry)
 }
 
-// cleared is the append by which nobody goes on with an unfinished run.
+// cleared returns the append that clears an unfinished run.
 func cleared(ctx context.Context, src layouts.Source, entry events.Subject) ([]log.Part, error) {
 	o, err := src.Loader().Peek(ctx, entry)
 	if err != nil {

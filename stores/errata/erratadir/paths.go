@@ -27,26 +27,26 @@ const (
 	configsName    = "configs.json" // of the first generation of hashes
 
 	kindRecipe = "recipe"
-	costSource = "urn:tally:cost" // of costs whose identity follows from their run
+	costSource = "urn:tally:cost" // of costs whose ids follow from their run
 
-	privateMode = 0o600 // of files that no import brought, as their writer has it
+	privateMode = 0o600 // of files that were not imported; their original writer uses this mode
 )
 
-// The sessions of what lies beside sessions/.
+// The sessions of files beside sessions/.
 const (
 	promptsID  = "prompts"
 	historyID  = "history"
 	headlessID = "headless"
 )
 
-// beside gives the file of a session that is no folder of its own.
+// beside maps sessions without a folder to their files.
 var beside = map[string]string{promptsID: promptsName, historyID: historyName, headlessID: checkpointName}
 
-// part says which part of a session a file holds.
+// part is the part of a session that a file has.
 type part int
 
 const (
-	partOther part = iota // none: the file is kept whole
+	partOther part = iota // the file is kept whole
 	partMetadata
 	partContent
 	partCheckpoint
@@ -55,13 +55,13 @@ const (
 	partHistory
 )
 
-// The parts by the names of their files, in a session's folder and beside them.
+// The parts by file names, in a session's folder and beside the folders.
 var (
 	partsInside = map[string]part{metadataName: partMetadata, contentName: partContent, checkpointName: partCheckpoint, recipeName: partRecipe}
 	partsBeside = map[string]part{promptsName: partPrompts, historyName: partHistory, checkpointName: partCheckpoint}
 )
 
-// partOf says what a file of a session holds.
+// partOf returns the part that a file of a session has.
 func partOf(id, name string) part {
 	own, ok := beside[id]
 	switch {
@@ -73,7 +73,7 @@ func partOf(id, name string) part {
 	return partOther
 }
 
-// dirOf gives the folder of a session below the root, "" for those beside.
+// dirOf returns the folder of a session below the root, "" for a session without a folder.
 func dirOf(id string) string {
 	if _, ok := beside[id]; ok {
 		return ""
@@ -81,7 +81,7 @@ func dirOf(id string) string {
 	return sessions + "/" + layouts.FileName(id)
 }
 
-// documentOf names the document of a file that is kept whole.
+// documentOf returns the document of a file that is kept whole.
 func documentOf(ns, root, full string) events.Subject {
 	return sessiondir.DocumentOf(ns, root, full, "")
 }

@@ -13,32 +13,32 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// step is an event of a plan. Its payload may name the session's last offset
-// before it; then what comes before must be in the log.
+// step is an event of a plan. If its payload needs the session's last offset, waits is set, and the steps before it
+// are appended first.
 type step struct {
 	payload func(last events.Offset) events.Payload
 	waits   bool
 	what    string
-	source  string // of the event; "": EventSource
-	id      string // of the event; "": it follows from base and content
+	source  string // CloudEvents source; "": EventSource
+	id      string // of the event; "": derived from base and content
 	at      events.Timestamp
 }
 
-// plan is what has to happen so that the session has what the folder has. How the
-// files are spelled is settled afterwards, when it shows what the state renders.
+// plan lists the changes after which the session has the folder's content. Seal records the spelling of the files
+// afterwards.
 type plan struct {
 	view
 	u      *folder
-	base   events.Offset // the head that the plan was made on
+	base   events.Offset // the head at which the plan was made
 	origin *events.Origin
 	steps  []step
 	recipe *recipeDoc
 
 	pending  map[string][]events.Raw // turns to append, by thread
 	extends  bool                    // turns are appended
-	rewrites bool                    // threads are replaced or cut
-	again    bool                    // a run that the session has gets another result
-	head     bool                    // what the session says of itself changes
+	rewrites bool                    // threads are replaced or truncated
+	again    bool                    // an existing run gets another result
+	head     bool                    // properties of the session change
 }
 
 func (p *plan) fresh() bool { return p.base == 0 }
@@ -64,14 +64,14 @@ func (u *folder) Plan(ctx context.Context, v view, origin *events.Origin) (sessi
 	return p, p.planCheckpoint(ctx)
 }
 
-// Contradicts implements sessiondir.Plan. To add turns to what others added takes nothing away.
+// Contradicts implements sessiondir.Plan. Adding turns after those of other writers removes nothing.
 func (p *plan) Contradicts(since map[string]bool) bool {
 	head := since[events.TypeSessionUpdated] || since[events.TypeCheckpointSaved] || since[events.TypeCheckpointCleared]
 	return sessiondir.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.extends) ||
 		(since[events.TypeRunFinished] || since[events.TypeRunAnnotated]) && p.again || head && p.head
 }
 
-// planHead says what the session says of itself.
+// planHead plans the properties of the session.
 func (p *plan) planHead(ctx context.Context) error {
 	raw, err := p.planMetadata(ctx)
 	if err != nil {
@@ -97,8 +97,7 @@ func (p *plan) planHead(ctx context.Context) error {
 	return err
 }
 
-// began is the time of what an import says of a session that is new: its past is
-// not of today.
+// began returns the time for the import of a new session, so that its history is not dated today.
 func (p *plan) began() events.Timestamp {
 	if p.fresh() {
 		return p.u.created
@@ -113,8 +112,7 @@ func kindOf(id string) string {
 	return events.KindPanel
 }
 
-// planMetadata gives what session_metadata.json says beside the runs, if the
-// session says otherwise.
+// planMetadata returns the members of session_metadata.json beside the runs, if they differ from the session's.
 func (p *plan) planMetadata(ctx context.Context) (events.Raw, error) {
 	if p.u.of(partMetadata) == nil {
 		return nil, nil
@@ -128,7 +126,7 @@ func (p *plan) planMetadata(ctx context.Context) (events.Raw, error) {
 	return want, nil
 }
 
-// planFields gives the fields of the session that change.
+// planFields returns the fields of the session that change.
 func (p *plan) planFields() events.Fields {
 	var set events.Fields
 	change := func(name string, want events.Raw) {
@@ -170,8 +168,7 @@ func sameMember(a, b rawjson.Member) bool {
 	return a.Name == b.Name && bytes.Equal(a.Value, b.Value)
 }
 
-// planFormats says how the files are spelled that should come out of the state;
-// whether they do shows afterwards.
+// planFormats returns the spelling of the files that the state should render. Seal checks whether it does.
 func (p *plan) planFormats() map[string]events.FileFormat {
 	list := make(map[string]events.FileFormat)
 	for _, s := range p.u.Files {
@@ -186,8 +183,7 @@ func (p *plan) planFormats() map[string]events.FileFormat {
 	return list
 }
 
-// planThreads decides what becomes of the histories. A file that cannot be read
-// takes nothing away.
+// planThreads plans the changes of the histories. A file that cannot be parsed removes nothing.
 func (p *plan) planThreads() {
 	switch {
 	case p.u.ID == promptsID:
@@ -208,8 +204,7 @@ func (p *plan) planThreads() {
 	p.dropThreads(p.u.threads)
 }
 
-// planThread makes a thread hold these turns. value is how an empty one is
-// written.
+// planThread makes a thread have these turns. value is the JSON of an empty thread.
 func (p *plan) planThread(name string, want []events.Raw, value events.Raw) {
 	th := p.s.Threads[name]
 	have := p.s.Threads.Turns(name)
@@ -230,7 +225,7 @@ func (p *plan) planThread(name string, want []events.Raw, value events.Raw) {
 	}
 }
 
-// dropThreads takes away the threads that the folder does not have.
+// dropThreads removes the threads that the folder does not have.
 func (p *plan) dropThreads(wanted rawjson.Members) {
 	gone := make(map[string]int)
 	for name := range p.s.Threads {
@@ -244,8 +239,7 @@ func (p *plan) dropThreads(wanted rawjson.Members) {
 	}
 }
 
-// planRuns walks over the runs and markers of the folder. The turns that a run
-// brought come before it, where they can be told.
+// planRuns plans the runs and markers of the folder. The turns of a run precede it, if they can be found.
 func (p *plan) planRuns(ctx context.Context) error {
 	shown, err := p.records(ctx)
 	if err != nil {
@@ -280,11 +274,11 @@ func (p *plan) planRuns(ctx context.Context) error {
 	return nil
 }
 
-// planRun states a run, as far as the session does not have it.
+// planRun plans the parts of a run that the session does not have.
 func (p *plan) planRun(e entry, have *row) {
 	if have != nil {
 		if e.content == nil && p.u.has(partContent) && p.u.of(partContent) == nil {
-			e.content = have.content // the file cannot be read: what was there stays
+			e.content = have.content // the file cannot be parsed: the old content stays
 		}
 		if e.summary == nil && p.u.has(partMetadata) && p.u.of(partMetadata) == nil {
 			e.summary = have.summary
@@ -311,22 +305,21 @@ func (p *plan) planRun(e entry, have *row) {
 	}
 }
 
-// isNoted reports whether a run has what an annotation says.
+// isNoted reports whether a run has the values of an annotation.
 func isNoted(r *projector.Run, a *events.RunAnnotated) bool {
 	same := func(want *string, have string) bool { return want == nil || *want == have }
 	return same(a.Note, r.Note) && same(a.Selected, r.Selected) && same(a.Rating, r.Rating) &&
 		(a.AppliedFiles == nil || slices.Equal(a.AppliedFiles, r.AppliedFiles)) && (a.Tags == nil || slices.Equal(a.Tags, r.Tags))
 }
 
-// isCounted reports whether the session has a model's cost of a run: it counts
-// once, whatever a file says later.
+// isCounted reports whether the session has a model's cost of a run. It counts once, even if the file changes later.
 func (p *plan) isCounted(c *events.CostAccrued) bool {
 	return slices.ContainsFunc(p.s.Ledger.Costs, func(have projector.Cost) bool {
 		return have.Model == c.Model && have.Run != nil && *have.Run == *c.Run
 	})
 }
 
-// planCheckpoint states the unfinished run.
+// planCheckpoint plans the unfinished run.
 func (p *plan) planCheckpoint(ctx context.Context) error {
 	open := panel.Unfinished(p.s.Ledger)
 	if p.u.of(partCheckpoint) == nil {

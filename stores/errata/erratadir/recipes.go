@@ -17,20 +17,19 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// recipeDoc is a recipe on its way into the store.
+// recipeDoc is a recipe to store.
 type recipeDoc struct {
 	doc         events.Subject
 	data        []byte
 	contentType string
 }
 
-// newRecipe gives the document of a recipe in markdown, under the hash of the
-// configuration, however it is spelled.
+// newRecipe returns the document of a recipe in markdown. Its id is the hash of the configuration, for any spelling.
 func newRecipe(ns string, data []byte) *recipeDoc {
 	return &recipeDoc{events.Document(ns, kindRecipe, recipe.TextHash(data)), data, "text/markdown; charset=utf-8"}
 }
 
-// put stores the recipe unless there is one under its hash: the first text stays.
+// put stores the recipe unless its hash has one: the first text stays.
 func (r *recipeDoc) put(ctx context.Context, im *sessiondir.Intake, root string) error {
 	return im.Change(ctx, r.doc, func(have sessiondir.Stored) (events.Event, bool, error) {
 		meta := events.DocMeta{}
@@ -43,8 +42,7 @@ func (r *recipeDoc) put(ctx context.Context, im *sessiondir.Intake, root string)
 	})
 }
 
-// readRecipes takes recipes.json apart: texts, or snapshots of the first
-// generation.
+// readRecipes parses recipes.json: texts, or snapshots of the first generation.
 func readRecipes(ns string, data []byte) ([]*recipeDoc, error) {
 	v, err := sessiondir.ReadJSON(data, 0)
 	if err != nil {
@@ -72,8 +70,7 @@ func readRecipes(ns string, data []byte) ([]*recipeDoc, error) {
 	return list, nil
 }
 
-// liveRecipes renders recipes.json of the recipes that no import brought, nil if
-// there are none.
+// liveRecipes renders recipes.json from the recipes that were not imported, nil without any.
 func liveRecipes(ctx context.Context, src layouts.Source) ([]byte, error) {
 	var m rawjson.Members
 	for info, err := range src.Subjects(ctx, kindRecipe) {

@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// What a redacted export shows; all else is left out, whatever a later writer may
-// add. Texts that are never absent stand there empty.
+// The members of a redacted export. All others are omitted, also those of later writers. Required texts are written
+// empty.
 var (
 	sharedMetadata = []string{"id", "created_at", "last_active_at", "models", "prompt_count", "config_hash", "runs"}
 	sharedSummary  = []string{"timestamp", "prompt_hash", "prompt_preview", "models", "selected", "rating", "type", "latencies_ms", "costs_usd",
@@ -25,7 +25,7 @@ var (
 	sharedTexts   = []string{"id", "created_at", "last_active_at", "config_hash", "timestamp", "prompt_hash", "selected", "rating", "type", "session_id", "model_id", "stop_reason"}
 )
 
-// redactedFiles yields what may be shared of a session.
+// redactedFiles yields the shareable files of a session.
 func (v view) redactedFiles(ctx context.Context) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		id := v.s.Subject.ID
@@ -64,8 +64,7 @@ func redactContent(m rawjson.Members) []byte {
 	}))
 }
 
-// shared gives the members of an object that may be shown. Those that are opened
-// are looked into by the caller.
+// shared returns the shareable members of an object. The caller redacts those in opened.
 func shared(m rawjson.Members, names []string, opened ...string) rawjson.Members {
 	var out rawjson.Members
 	for _, x := range m {
@@ -83,8 +82,7 @@ func shared(m rawjson.Members, names []string, opened ...string) rawjson.Members
 	return out
 }
 
-// isShared reports whether a value has the form that it should have: what stands
-// in another may be anything.
+// isShared reports whether a value has the expected form. A value of another form may contain anything.
 func isShared(name string, raw events.Raw) bool {
 	switch raw[0] {
 	case '"':
@@ -98,12 +96,11 @@ func isShared(name string, raw events.Raw) bool {
 	return true
 }
 
-// eachOf changes the elements of a member that is an array; without a change they
-// are left out.
+// eachOf replaces the elements of a member that is an array. It omits an element if change returns nil.
 func eachOf(m rawjson.Members, name string, change func(events.Raw) []byte) rawjson.Members {
 	list, ok := panel.List(m, name)
 	switch {
-	case !ok: // of another shape: nobody knows what it holds
+	case !ok: // of another form, so its content is unknown
 		return panel.With(m, nil, name, events.Raw("null"))
 	case list == nil:
 		return m

@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Takes implements sessiondir.Store: a file that is a session of its own and, in an import of a part,
-// a file that a session has already.
+// Takes implements sessiondir.Store. It takes a file that is a session of its own and, in the import of a part, a
+// file of an existing session.
 func (store) Takes(ctx context.Context, in *sessiondir.Intake, full string) (bool, error) {
 	if isBeside(in, full) {
 		return true, nil
@@ -18,7 +18,7 @@ func (store) Takes(ctx context.Context, in *sessiondir.Intake, full string) (boo
 	return isLeft(ctx, in, full)
 }
 
-// Kept implements sessiondir.Store: the recipes in a file go in besides.
+// Kept implements sessiondir.Store. It also imports the recipes in the file.
 func (store) Kept(ctx context.Context, in *sessiondir.Intake, f *sessiondir.File) error {
 	if !isRecipes(f.Full) {
 		return nil
@@ -50,12 +50,12 @@ func putRecipes(ctx context.Context, in *sessiondir.Intake, f *sessiondir.File, 
 	return nil
 }
 
-// isRecipes reports whether a file of the root holds recipes.
+// isRecipes reports whether a file of the root has recipes.
 func isRecipes(full string) bool { return full == recipesName || full == configsName }
 
-// isLeft reports whether a file of a part is that of a session, which could not be made of it: it
-// is not kept beside it, as then there were two of that name. Recipes that no import brought are
-// no file that can be kept.
+// isLeft reports whether a file of a part belongs to an existing session but cannot be imported into it. It is not
+// kept beside the session, because then two files would have that name. The file of the recipes that were not
+// imported is not kept either.
 func isLeft(ctx context.Context, in *sessiondir.Intake, full string) (bool, error) {
 	root := layouts.Root{Name: in.Root, Marker: in.Marker}
 	if !in.Options.Part {
@@ -75,7 +75,7 @@ func isLeft(ctx context.Context, in *sessiondir.Intake, full string) (bool, erro
 	return true, nil
 }
 
-// takeRecipes takes in what recipes.json has beyond the recipes that no import brought.
+// takeRecipes imports the recipes in recipes.json that are missing from the store.
 func takeRecipes(ctx context.Context, in *sessiondir.Intake, full string) error {
 	f, err := in.Tree.File(full)
 	if err != nil {
@@ -97,10 +97,10 @@ func takeRecipes(ctx context.Context, in *sessiondir.Intake, full string) error 
 	return err
 }
 
-// unkept drops the document of a file that could not be read as what it is called, and can be now.
+// unkept drops the document of a file that could not be parsed before, and now can.
 func unkept(ctx context.Context, in *sessiondir.Intake, full string) error {
 	if !in.Options.Part || full == "" {
-		return nil // it goes with those that are gone
+		return nil // DropRootFiles removes it
 	}
 	doc := documentOf(in.Target.Namespace(), in.Root, full)
 	have, err := sessiondir.Load(ctx, in.Target, doc)

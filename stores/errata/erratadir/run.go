@@ -17,16 +17,15 @@ import (
 
 // entry is one row of a session: a run, or the marker of a rewind.
 type entry struct {
-	summary events.Raw // of session_metadata.json; nil: it has none
+	summary events.Raw // of session_metadata.json; nil: none
 	content events.Raw // of session_content.json
 	marker  bool
 	id      string // of the run
 }
 
-// pair puts the summaries of runs and their contents together. A marker has no
-// content, so the two lists are of unequal length after a rewind: the n-th run has
-// the n-th content. Where runs are missing on one side, or the hashes say
-// otherwise, a summary takes the next content of its prompt.
+// pair combines the summaries of runs with their contents. A marker has no content, so the lists differ in length
+// after a rewind: the n-th run has the n-th content. If runs are missing on one side, or the hashes disagree, a
+// summary takes the next content with its prompt's hash.
 func pair(session string, summaries, contents []events.Raw) []entry {
 	var list []entry
 	inStep := areInStep(summaries, contents)
@@ -56,8 +55,7 @@ func pair(session string, summaries, contents []events.Raw) []entry {
 	return list
 }
 
-// areInStep reports whether each run has one content, and none says that it is
-// another's.
+// areInStep reports whether each run has one content, and no content has another run's hash.
 func areInStep(summaries, contents []events.Raw) bool {
 	n := 0
 	for _, summary := range summaries {
@@ -76,13 +74,12 @@ func areInStep(summaries, contents []events.Raw) bool {
 	return n == len(contents)
 }
 
-// contentOf finds the first content of a prompt, -1 if there is none.
+// contentOf returns the index of the first content with a prompt's hash, or -1.
 func contentOf(hash string, contents []events.Raw) int {
 	return slices.IndexFunc(contents, func(raw events.Raw) bool { return panel.HashOf(panel.Object(raw)) == hash })
 }
 
-// nameRuns gives each run an id that follows from when it was and what it was
-// asked, so that the same run is known again.
+// nameRuns sets the id of each run. It follows from time and prompt, so that the same run is recognised later.
 func nameRuns(session string, list []entry) {
 	seen := make(map[string]int)
 	for i := range list {
@@ -96,7 +93,7 @@ func nameRuns(session string, list []entry) {
 	}
 }
 
-// key says when a run was and what was asked.
+// key returns the time and the prompt's hash of a run.
 func (e entry) key() string {
 	if e.summary == nil {
 		return "\n" + panel.HashOf(panel.Object(e.content))
@@ -105,8 +102,7 @@ func (e entry) key() string {
 	return m.Text("timestamp") + "\n" + m.Text("prompt_hash")
 }
 
-// recognise gives entries the ids of the runs that the session has already, under
-// whatever id.
+// recognise sets the ids of runs that the session has already, under any id.
 func recognise(list []entry, have []row) {
 	ids := make(map[string][]string)
 	for _, r := range have {
@@ -122,7 +118,7 @@ func recognise(list []entry, have []row) {
 	}
 }
 
-// runID makes a UUIDv7 of facts.
+// runID returns a UUIDv7 made of facts.
 func runID(at events.Timestamp, facts ...string) string {
 	h := sha256.Sum256([]byte(events.DerivedID(facts...)))
 	var id uuid.UUID
@@ -138,7 +134,7 @@ func runID(at events.Timestamp, facts ...string) string {
 	return "run_" + id.String()
 }
 
-// result gives the raw result of a run.
+// result returns the raw result of a run.
 func (e entry) result() events.Raw {
 	var m rawjson.Members
 	if e.summary != nil {
@@ -152,10 +148,10 @@ func (e entry) result() events.Raw {
 
 func (e entry) ref() events.RunRef { return events.RunRef{Kind: panel.Kind, ID: e.id} }
 
-// at is when the run was recorded.
+// at returns the time of the run's record.
 func (e entry) at() events.Timestamp { return panel.Time(panel.Object(e.summary), "timestamp") }
 
-// outcome says how a run ended: it failed if no model answered.
+// outcome returns the outcome of a run: failed if no model answered.
 func (e entry) outcome() string {
 	models, ok := panel.List(panel.Object(e.content), "models")
 	if !ok || len(models) == 0 {
@@ -169,8 +165,8 @@ func (e entry) outcome() string {
 	return "failed"
 }
 
-// annotation returns what a person said of a run, nil if nothing. What was said of it in
-// the session that has it, and the file no longer says, is taken back.
+// annotation returns the user's annotation of a run, or nil. If the file no longer has a value that the session has,
+// the annotation removes it.
 func (e entry) annotation(have *row) *events.RunAnnotated {
 	var had projector.Run
 	if have != nil && have.run != nil && e.summary != nil {
@@ -191,14 +187,13 @@ func (e entry) annotation(have *row) *events.RunAnnotated {
 		return nil
 	}
 	if selected := m.Text("selected"); m.Text("rating") == "bad" && selected != "" {
-		// The original selects what it rates bad, as if it had won.
+		// The original selects a model that is rated bad, as if it had won.
 		p.Tags, p.Selected = []string{panel.RatedTag + selected}, new(string)
 	}
 	return p
 }
 
-// costs gives what each model of a run cost. What is no cost is left out and
-// named.
+// costs returns the cost of each model of a run. It omits invalid costs and returns their names.
 func (e entry) costs() (list []*events.CostAccrued, bad []string) {
 	m := panel.Object(e.summary)
 	usd, input, output := m.Object("costs_usd"), m.Object("input_tokens"), m.Object("output_tokens")
@@ -230,7 +225,7 @@ func (e entry) costs() (list []*events.CostAccrued, bad []string) {
 	return list, bad
 }
 
-// reasoning gives the reasoning tokens of a model, which only the content has.
+// reasoning returns the reasoning tokens of a model, which only the content has.
 func (e entry) reasoning(model string) int64 {
 	models, _ := panel.List(panel.Object(e.content), "models")
 	for _, raw := range models {
@@ -242,7 +237,7 @@ func (e entry) reasoning(model string) int64 {
 	return 0
 }
 
-// amountOf gives the exact decimal of a number, however it is spelled.
+// amountOf returns the exact decimal of a number in any spelling.
 func amountOf(m rawjson.Members, name string) (events.Amount, bool) {
 	raw, ok := m.Get(name)
 	if !ok || string(raw) == "null" {
@@ -263,8 +258,7 @@ func amountOf(m rawjson.Members, name string) (events.Amount, bool) {
 	return events.AmountOf(usd), true
 }
 
-// answers lists what the models of a run said that stands in their histories:
-// the prompt and the text of each that answered.
+// answers returns the prompt of a run, and the texts of the models that answered, as their histories have them.
 func (e entry) answers() (prompt string, texts map[string]string) {
 	m := panel.Object(e.content)
 	models, _ := panel.List(m, "models")

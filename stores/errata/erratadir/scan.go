@@ -11,25 +11,24 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// unit is the folder of a session, or the file beside sessions/ that is one, as
-// the importer found it.
+// folder is the folder of a session, or the file beside sessions/ that is a session, during an import.
 type folder struct {
 	sessiondir.Folder
 
-	metadata   rawjson.Members // of session_metadata.json, its runs emptied
+	metadata   rawjson.Members // of session_metadata.json, without its runs
 	summaries  []events.Raw
-	content    rawjson.Members // of session_content.json, without histories, its runs emptied
+	content    rawjson.Members // of session_content.json, without histories and runs
 	contents   []events.Raw
 	threads    rawjson.Members // arrays of turns
 	prompts    []events.Raw
 	checkpoint events.Raw
 	recipe     []byte
 
-	birth   string           // created_at, as it stands there
-	created events.Timestamp // best knowledge of the beginning
+	birth   string           // created_at, as the file has it
+	created events.Timestamp // best estimate of the beginning
 }
 
-// list finds the files of a session.
+// list lists the files of a session.
 func (u *folder) list() error {
 	own, ok := beside[u.ID]
 	if !ok {
@@ -42,18 +41,17 @@ func (u *folder) list() error {
 	return err
 }
 
-// file returns the file of a path, nil if the unit has none.
+// file returns the file at a path, or nil.
 func (u *folder) file(name string) *sessiondir.File {
 	return u.find(func(f *sessiondir.File) bool { return f.Path == name })
 }
 
-// of returns the file that holds a part, nil if there is none or nothing could be
-// read from it.
+// of returns the parsed file of a part, or nil.
 func (u *folder) of(p part) *sessiondir.File {
 	return u.find(func(f *sessiondir.File) bool { return f.Value && partOf(u.ID, f.Path) == p })
 }
 
-// has reports whether there is a file for a part, whatever is in it.
+// has reports whether there is a file for a part, parsed or not.
 func (u *folder) has(p part) bool {
 	return u.find(func(f *sessiondir.File) bool { return partOf(u.ID, f.Path) == p }) != nil
 }
@@ -101,7 +99,7 @@ func (u *folder) scanFile(f *sessiondir.File, p part) error {
 	return nil
 }
 
-// scanPrompts reads the prompts, each a JSON string. Other lines are reported.
+// scanPrompts reads the prompts, each a JSON string. It reports other lines.
 func (u *folder) scanPrompts(f *sessiondir.File, data []byte) error {
 	f.Value = true
 	defer f.EndLines()
@@ -120,8 +118,7 @@ func (u *folder) scanPrompts(f *sessiondir.File, data []byte) error {
 	})
 }
 
-// scanJSON takes a JSON file apart. One that cannot be read is reported, and
-// nothing is taken from it.
+// scanJSON parses a JSON file. It reports a file that cannot be parsed, and imports nothing from it.
 func (u *folder) scanJSON(f *sessiondir.File, p part, data []byte) {
 	v, err := sessiondir.ReadJSON(data, sessiondir.TurnInside+2)
 	if err == nil {
@@ -174,7 +171,7 @@ func (u *folder) take(p part, raw events.Raw, m rawjson.Members) error {
 	return nil
 }
 
-// shell gives an object with one array emptied.
+// shell returns an object with one array emptied.
 func shell(m rawjson.Members, name string) rawjson.Members {
 	raw, ok := m.Get(name)
 	if !ok {
@@ -183,7 +180,7 @@ func shell(m rawjson.Members, name string) rawjson.Members {
 	return panel.With(m, nil, name, panel.Emptied(raw))
 }
 
-// historiesIn gives the histories of session_content.json.
+// historiesIn returns the histories of session_content.json.
 func historiesIn(m rawjson.Members) (rawjson.Members, error) {
 	raw, ok := m.Get("histories")
 	if !ok || string(raw) == "null" {
@@ -196,7 +193,7 @@ func historiesIn(m rawjson.Members) (rawjson.Members, error) {
 	return threads, checkHistories(threads)
 }
 
-// checkHistories refuses what cannot be threads.
+// checkHistories refuses members that cannot be threads.
 func checkHistories(m rawjson.Members) error {
 	for _, x := range m {
 		if x.Name == "" || x.Name == events.AllThreads || len(x.Name) > events.MaxIDLen {
@@ -209,7 +206,7 @@ func checkHistories(m rawjson.Members) error {
 	return nil
 }
 
-// begin settles when the session began, by the best witness there is.
+// begin sets the beginning of the session to the best estimate.
 func (u *folder) begin() error {
 	if u.created == "" && len(u.summaries) > 0 {
 		u.created = panel.Time(panel.Object(u.summaries[0]), "timestamp")

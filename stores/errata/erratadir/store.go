@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// store is what the layout knows of panels, prompts and histories.
+// store is the layout's store of panels, prompts and histories.
 type store struct{ sessiondir.Defaults }
 
 // Stamp implements sessiondir.Store.
@@ -37,18 +37,17 @@ func looksLikeSession(dir string) bool {
 	return sessiondir.IsFile(filepath.Join(dir, metadataName)) || sessiondir.IsFile(filepath.Join(dir, contentName))
 }
 
-// looksLikeRoot reports whether a folder holds sessions, prompts, or the history
-// of the oldest form.
+// looksLikeRoot reports whether a folder has sessions, prompts, or the history of the oldest form.
 func looksLikeRoot(dir string) bool {
 	history := filepath.Join(dir, historyName)
 	return sessiondir.Shape{HasSession: looksLikeSession}.HoldsSession(filepath.Join(dir, sessions)) ||
 		sessiondir.IsFile(filepath.Join(dir, promptsName)) || sessiondir.IsFile(history) && isHistory(os.Open(history))
 }
 
-// historyHead is how the oldest history begins.
+// historyHead matches the beginning of the oldest history.
 var historyHead = regexp.MustCompile(`^(\x{feff})?\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\[\s*(\]|\{\s*"(?i:role)"\s*:)`)
 
-// isHistory reports whether a file that was opened begins as the oldest history does.
+// isHistory reports whether an opened file begins like the oldest history.
 func isHistory(r io.ReadCloser, err error) bool {
 	if err != nil {
 		return false
@@ -59,7 +58,7 @@ func isHistory(r io.ReadCloser, err error) bool {
 	return historyHead.Match(head[:n])
 }
 
-// Exports implements sessiondir.Store: panels and prompts that no import brought.
+// Exports implements sessiondir.Store. The layout has files for panels and prompts that were not imported.
 func (store) Exports(kind string) bool { return kind == events.KindPanel || kind == events.KindPrompts }
 
 // Document implements sessiondir.Store.
@@ -71,7 +70,7 @@ func (store) View(src layouts.Source, s *projector.Session) view { return newVie
 // Begin implements sessiondir.Store.
 func (st store) Begin(*sessiondir.Intake) (store, error) { return st, nil }
 
-// Units implements sessiondir.Store: the folders, and the files beside them that are sessions.
+// Entries implements sessiondir.Store. It lists the folders, and the files beside them that are sessions.
 func (store) Entries(in *sessiondir.Intake, dir string) ([]sessiondir.Entry, error) {
 	list, err := in.Entries(dir)
 	for i := range list {
@@ -107,7 +106,7 @@ func (store) Beside(name string) (string, bool) {
 	return "", false
 }
 
-// At implements sessiondir.Store: a session that is a file has no folder, and another one has the one folder
+// At implements sessiondir.Store. A session that is a file has no folder; any other session has exactly the folder
 // that its id names.
 func (store) At(_ context.Context, _ layouts.Source, name string, sub events.Subject) (events.Subject, bool) {
 	if !sub.IsSession() || beside[sub.ID] == name {
@@ -117,7 +116,7 @@ func (store) At(_ context.Context, _ layouts.Source, name string, sub events.Sub
 	return sub, dir != "" && strings.HasPrefix(name, dir+"/")
 }
 
-// Birth implements sessiondir.Store: the metadata says it.
+// Birth implements sessiondir.Store. It reads the metadata.
 func (store) Birth(in *sessiondir.Intake, at sessiondir.Entry) string {
 	u := &folder{Folder: in.Folder(at)}
 	f, err := in.Tree.File(path.Join(at.Dir, metadataName))
@@ -143,7 +142,7 @@ func (store) List(ctx context.Context, at sessiondir.Folder) (*folder, error) {
 	return u, u.identify()
 }
 
-// identify checks that a folder's name says the id.
+// identify checks that the folder's name matches the id.
 func (u *folder) identify() error {
 	if u.Dir == "" {
 		return nil

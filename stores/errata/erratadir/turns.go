@@ -10,9 +10,9 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-const groupBytes = 1 << 20 // of turns in one event
+const groupBytes = 1 << 20 // size of the turns in one event
 
-// said gives role and content of a turn, also of the oldest form.
+// said returns role and content of a turn, also of the oldest form.
 func said(raw events.Raw) (role, content string) {
 	m := panel.Object(raw)
 	return textOr(m, "role", "Role"), textOr(m, "content", "Content")
@@ -25,9 +25,8 @@ func textOr(m rawjson.Members, name, old string) string {
 	return m.Text(old)
 }
 
-// planAnswers appends, before a run, the turns that it brought: of every model
-// that answered, all up to the prompt and the answer. Where a history does not
-// hold them any more, because it was compacted or rewound, nothing is appended.
+// planAnswers appends the turns of a run before it: for every model that answered, all up to the prompt and the
+// answer. If a history no longer has them, because it was compacted or rewound, nothing is appended.
 func (p *plan) planAnswers(n int, e entry) {
 	if len(p.pending) == 0 || e.content == nil {
 		return
@@ -50,8 +49,7 @@ func (p *plan) planAnswers(n int, e entry) {
 	g.flush()
 }
 
-// planRest appends what no run of the folder brought: prompts, which have none,
-// one by one, and turns round by round.
+// planRest appends the turns that belong to no run of the folder: prompts one by one, and other turns round by round.
 func (p *plan) planRest() {
 	at := p.began()
 	size := 2 // a question and its answer

@@ -15,9 +15,9 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// recipe gives the text of the recipe in force: that of the session, else that of
-// the last run that no import brought. The session's own text comes first, as a hash
-// says nothing of models; a store that has none has what is under the hash.
+// recipe returns the text of the current recipe: that of the session, else that of the last run that was not
+// imported. The session's own text comes first, because a hash does not cover the models. A store without it uses the
+// text of the hash.
 func (v view) recipe(ctx context.Context) ([]byte, error) {
 	ref := events.DocRef(v.s.Ledger.Text("recipe"))
 	text, err := v.document(ctx, ref)
@@ -45,8 +45,7 @@ func (v view) recipe(ctx context.Context) ([]byte, error) {
 	return v.ownRecipe(ctx, "")
 }
 
-// ownRecipe gives the newest text that was stored for the session, of a recipe with a
-// hash, or of any; nil if there is none.
+// ownRecipe returns the newest text that was stored for the session, of the recipe with a hash, or of any; or nil.
 func (v view) ownRecipe(ctx context.Context, hash string) ([]byte, error) {
 	doc := events.Document(v.s.Subject.Namespace, panel.KindRecipeText, v.s.Subject.ID)
 	if text, err := v.document(ctx, events.RefOf(doc, 0)); text == nil || err != nil {
@@ -64,8 +63,8 @@ func (v view) ownRecipe(ctx context.Context, hash string) ([]byte, error) {
 	return nil, nil
 }
 
-// asMarkdown gives a recipe as recipe.md has it: one that was set by a program is a
-// blob that holds more than markdown can say, and was never spelled in it.
+// asMarkdown returns a recipe in the form of recipe.md. A recipe that a program set is a blob with more members than
+// markdown can express.
 func asMarkdown(ref events.DocRef, data []byte) []byte {
 	doc, _, err := ref.Parse("")
 	if err != nil || doc.Kind != events.KindBlob {
@@ -80,11 +79,11 @@ func asMarkdown(ref events.DocRef, data []byte) []byte {
 
 func hashIn(summary events.Raw) string { return panel.Object(summary).Text("config_hash") }
 
-// document gives the content of a document, nil if there is none.
+// document returns the content of a document, or nil.
 func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
 	doc, at, err := ref.Parse(v.s.Subject.Namespace)
 	if err != nil {
-		return nil, nil //nolint:nilerr // a field that names no document names none
+		return nil, nil //nolint:nilerr // the field does not name a document
 	}
 	if doc.Kind == events.KindBlob {
 		return projector.Blob(ctx, v.src.Loader().Source, doc.Namespace, doc.ID, sessiondir.MaxValue(v.src))
@@ -99,8 +98,8 @@ func (v view) document(ctx context.Context, ref events.DocRef) ([]byte, error) {
 	return d.Data, nil
 }
 
-// checkpoint renders the checkpoint of an unfinished run, nil if there is none:
-// the file as it was imported, or what was saved of each model since.
+// checkpoint renders the checkpoint of an unfinished run, or returns nil. It is the imported file, or the saved
+// responses since.
 func (v view) checkpoint(ctx context.Context) ([]byte, error) {
 	c := panel.Unfinished(v.s.Ledger)
 	if c == nil {
@@ -131,7 +130,7 @@ func (v view) checkpoint(ctx context.Context) ([]byte, error) {
 
 // saved are the parts of a checkpoint.
 type saved struct {
-	file      events.Raw // the newest that was imported, unless something came after it
+	file      events.Raw // the newest imported file, unless a part was saved after it
 	prompt    string
 	at        time.Time
 	models    []string
@@ -162,7 +161,7 @@ func (s *saved) add(rec events.Record, p *events.CheckpointSaved) {
 
 func (s *saved) keep(responses []events.Raw) {
 	for _, raw := range responses {
-		m := slices.DeleteFunc(panel.Object(raw), func(x rawjson.Member) bool { return x.Name == "stop_reason" || x.Name == "steps" }) // the file has no place for them
+		m := slices.DeleteFunc(panel.Object(raw), func(x rawjson.Member) bool { return x.Name == "stop_reason" || x.Name == "steps" }) // the file has no members for them
 		id := m.Text("model_id")
 		s.responses[id] = panel.ObjectJSON(m)
 		if !slices.Contains(s.models, id) {

@@ -16,7 +16,7 @@ import (
 type view struct {
 	src   layouts.Source
 	s     *projector.Session
-	known *shown // read before; its view is nil: not yet
+	known *shown // cached records; its View is nil until they are read
 }
 
 func newView(src layouts.Source, s *projector.Session) view {
@@ -58,8 +58,7 @@ func (v view) File(ctx context.Context, path string) (f sessiondir.Output, ok bo
 	return f, f.Whole || !f.Gone && data != nil, err
 }
 
-// render returns a file as the state has it, whatever document is kept beside it, nil if
-// there is none.
+// render returns a file as the state renders it, without regard to a kept document, or nil.
 func (v view) render(ctx context.Context, path string, format events.FileFormat, known bool) ([]byte, error) {
 	var data []byte
 	var err error
@@ -93,7 +92,7 @@ func (v view) prompts(format events.FileFormat, known bool) ([]byte, error) {
 	if !known {
 		format.FinalNewline = true
 	}
-	b := bytes.NewBuffer([]byte{}) // a file without prompts is a file
+	b := bytes.NewBuffer([]byte{}) // not nil: a file without prompts is still a file
 	out := sessiondir.LinesWriter{W: b, Format: format}
 	turns := v.s.Threads.Turns(promptsID)
 	for i := range turns {
@@ -105,26 +104,26 @@ func (v view) prompts(format events.FileFormat, known bool) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// row is a run or a marker as the state has it.
+// row is a run or a marker in the state.
 type row struct {
 	entry
-	live bool // no import brought it
+	live bool // it was not imported
 	run  *projector.Run
 }
 
-// shown is what the session's records show.
+// shown has the runs and markers of the session's records.
 type shown struct {
 	*panel.View
-	rows []row // the runs and markers, in the order of the log
+	rows []row // in the order of the log
 }
 
-// records reads what the session's records show.
+// records reads the session's records.
 func (v view) records(ctx context.Context) (*shown, error) {
 	if v.known.View != nil {
 		return v.known, nil
 	}
 	out := shown{View: panel.New(v.s)}
-	if v.s.Offset() == 0 { // as a bound it would mean no bound, and others may import it meanwhile
+	if v.s.Offset() == 0 { // a bound of 0 would mean no bound, and another import may add records meanwhile
 		*v.known = out
 		return v.known, nil
 	}
@@ -155,7 +154,7 @@ func (v view) metadata(ctx context.Context) ([]byte, error) {
 	return s.Metadata(), nil
 }
 
-// content renders session_content.json, nil if there is nothing for it.
+// content renders session_content.json, nil if it would be empty.
 func (v view) content(ctx context.Context, known bool) ([]byte, error) {
 	s, err := v.records(ctx)
 	if err != nil {

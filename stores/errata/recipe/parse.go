@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Parse reads a recipe.md. Without a version, or with one that is too new,
-// it is a *Error; settings that are not understood are left out, as in the
-// original.
+// Parse parses a recipe.md. If the version is missing or too new, the error is an *Error. Unknown settings are
+// ignored, as in the original.
 func Parse(text []byte) (*Recipe, error) {
 	lines := strings.Split(string(text), "\n")
 	r := new(Recipe)
@@ -27,7 +26,7 @@ func Parse(text []byte) (*Recipe, error) {
 	if r.Version, err = versionOf(header); err != nil {
 		return nil, err
 	}
-	for _, s := range sections { // those of other names say nothing here
+	for _, s := range sections { // sections with other names are ignored
 		title := strings.ToLower(s.title)
 		if i := slices.IndexFunc(parts, func(p part) bool { return strings.ToLower(p.title) == title }); i >= 0 {
 			parts[i].take(r, s)
@@ -36,13 +35,13 @@ func Parse(text []byte) (*Recipe, error) {
 	return r, nil
 }
 
-// section is what stands under a heading.
+// section is the text below a heading.
 type section struct {
 	title string
 	lines []string
 }
 
-// under returns the lines above the first heading of a level, and what stands under each.
+// under returns the lines above the first heading of a level, and the sections of that level.
 func under(heading string, lines []string) (above []string, sections []section) {
 	for _, line := range lines {
 		if title, ok := strings.CutPrefix(line, heading); ok {
@@ -58,7 +57,7 @@ func under(heading string, lines []string) (above []string, sections []section) 
 
 func (s section) text() string { return strings.TrimSpace(strings.Join(s.lines, "\n")) }
 
-// parts returns what stands under headings of the third level.
+// parts returns the sections below headings of the third level.
 func (s section) parts() []section {
 	_, list := under("### ", s.lines)
 	return list
@@ -107,8 +106,7 @@ func (s section) values() map[string]string {
 	return m
 }
 
-// tools reads "- name", "- name: guidance" and "- bash(prefix, ...): guidance". A
-// section without any is no tools at all.
+// tools parses "- name", "- name: guidance" and "- bash(prefix, ...): guidance". An empty section allows no tools.
 func (s section) tools() *Tools {
 	t := &Tools{Allowlist: []string{}}
 	for _, item := range s.items() {
@@ -186,7 +184,7 @@ func (s section) rule() OutputRule {
 		Truncation: among(v["truncation"], "head", "tail", "head_tail"), TruncationMessage: v["truncation_message"]}
 }
 
-// byTitle reads the parts of a section, nil if it has none.
+// byTitle parses the parts of a section, nil if it has none.
 func byTitle[V any](s section, read func(section) V) map[string]V {
 	var m map[string]V
 	for _, part := range s.parts() {
@@ -198,7 +196,7 @@ func byTitle[V any](s section, read func(section) V) map[string]V {
 	return m
 }
 
-// among returns a word if it is one of those allowed.
+// among returns word if it is allowed, else "".
 func among(word string, allowed ...string) string {
 	if slices.Contains(allowed, word) {
 		return word
@@ -206,7 +204,7 @@ func among(word string, allowed ...string) string {
 	return ""
 }
 
-// count reads a number that is not negative.
+// count parses a non-negative number.
 func count(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
@@ -215,7 +213,7 @@ func count(text string) int {
 	return n
 }
 
-// duration reads a time such as 5m, or seconds.
+// duration parses a time such as 5m, or seconds.
 func duration(text string) time.Duration {
 	if d, err := time.ParseDuration(text); err == nil {
 		return max(d, 0)
@@ -223,5 +221,5 @@ func duration(text string) time.Duration {
 	return time.Duration(min(count(text), 1<<32)) * time.Second
 }
 
-// plainFloat writes a float without an exponent.
+// plainFloat formats a float without an exponent.
 func plainFloat(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

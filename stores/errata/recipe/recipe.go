@@ -1,5 +1,4 @@
-// Package recipe reads and writes the configurations of panels of models, and
-// names them by their hashes.
+// Package recipe reads and writes the configurations of panels of models, and computes their hashes.
 package recipe
 
 import (
@@ -13,11 +12,10 @@ import (
 	"time"
 )
 
-// MaxVersion is the newest version of the format that can be read.
+// MaxVersion is the newest supported version of the format.
 const MaxVersion = 1
 
-// Recipe is the configuration of a panel, as a recipe.md has it. A zero field is
-// not set.
+// Recipe is the configuration of a panel, in the form of recipe.md. A zero field is not set.
 type Recipe struct {
 	Version             int
 	Name                string
@@ -35,17 +33,17 @@ type Recipe struct {
 	OutputProcessing    map[string]OutputRule // by tool
 }
 
-// Tools says which tools the models have.
+// Tools are the tools of the models.
 type Tools struct {
 	Allowlist    []string // empty: none
-	BashPrefixes []string // what bash commands may begin with; nil: anything
+	BashPrefixes []string // allowed prefixes of bash commands; nil: any
 	Guidance     map[string]string
 }
 
 // MCPServer is a server that is started for the models.
 type MCPServer struct{ Name, Command string }
 
-// Constraints bound a run.
+// Constraints limit a run.
 type Constraints struct {
 	MaxSteps    int
 	Timeout     time.Duration
@@ -53,7 +51,7 @@ type Constraints struct {
 	ProjectRoot string
 }
 
-// Context says how histories are kept short.
+// Context configures how histories are kept short.
 type Context struct {
 	MaxHistoryTurns  int
 	Strategy         string  // auto_compact, manual or off
@@ -61,14 +59,14 @@ type Context struct {
 	TaskMode         string  // independent or sequential
 }
 
-// Sandbox bounds what the models can reach.
+// Sandbox limits the resources that the models can reach.
 type Sandbox struct {
 	Filesystem      string // unrestricted, project_only or read_only
 	Network         string // full or none
 	AllowLocalFetch bool
 }
 
-// OutputRule cuts the output of a tool.
+// OutputRule truncates the output of a tool.
 type OutputRule struct {
 	MaxLines          int    `json:"max_lines,omitempty"`
 	MaxTokens         int    `json:"max_tokens,omitempty"`
@@ -76,27 +74,27 @@ type OutputRule struct {
 	TruncationMessage string `json:"truncation_message,omitempty"`
 }
 
-// Error says what is wrong with a recipe.
+// Error describes an invalid recipe.
 type Error struct{ Reason string }
 
 func (e *Error) Error() string { return "recipe: " + e.Reason }
 
-// Clone returns a copy that shares nothing with the recipe; nil of nil.
+// Clone returns a deep copy of the recipe, nil for nil.
 func (r *Recipe) Clone() *Recipe {
 	if r == nil {
 		return nil
 	}
 	c, err := Decode(r.Encode())
 	if err != nil {
-		panic(fmt.Sprintf("recipe: %v", err)) // it was written just now
+		panic(fmt.Sprintf("recipe: %v", err)) // Encode's output always decodes
 	}
 	return c
 }
 
-// Encode writes all of a recipe, also what its markdown has no words for.
+// Encode returns the whole recipe as JSON, including the members that markdown cannot express.
 func (r *Recipe) Encode() []byte { return mustJSON(r) }
 
-// Decode reads what Encode wrote, or else markdown.
+// Decode decodes the output of Encode, or else markdown.
 func Decode(data []byte) (*Recipe, error) {
 	if len(data) == 0 || data[0] != '{' {
 		return Parse(data)
@@ -105,9 +103,8 @@ func Decode(data []byte) (*Recipe, error) {
 	return r, json.Unmarshal(data, r)
 }
 
-// Markdown writes the recipe in the normal form of recipe.md, from which its hash
-// is taken. What is not set is left out, and so are, as in the original, the
-// descriptions of tools, the rules for output and the task mode.
+// Markdown returns the recipe in the normal form of recipe.md, from which its hash is computed. It omits unset
+// members and, as in the original, the descriptions of tools, the rules for output and the task mode.
 func (r *Recipe) Markdown() string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n", cmp.Or(r.Name, "Errata Recipe"))
@@ -130,11 +127,11 @@ func (r *Recipe) Markdown() string {
 // part is a section of recipe.md.
 type part struct {
 	title string
-	lines func(*Recipe) []string // that are written; nil: the section is left out
-	take  func(*Recipe, section) // reads what stands in the section
+	lines func(*Recipe) []string // the lines to write; nil: no section
+	take  func(*Recipe, section) // reads the section
 }
 
-// parts are the sections in the order in which they are written. The last two are read only.
+// parts are the sections in the order of writing. The last two are only read.
 var parts = []part{
 	{"Models", func(r *Recipe) []string { return bullets(r.Models) }, func(r *Recipe, s section) { r.Models = s.items() }},
 	{"System Prompt", func(r *Recipe) []string { return prose(r.SystemPrompt) }, func(r *Recipe, s section) { r.SystemPrompt = s.text() }},
@@ -176,7 +173,7 @@ func prose(text string) []string {
 	return []string{text}
 }
 
-// lines are none at all if there is no section, which is not the same as an empty one.
+// lines returns nil if there is no section, which differs from an empty one.
 func (t *Tools) lines() []string {
 	if t == nil {
 		return nil
@@ -195,7 +192,7 @@ func (t *Tools) lines() []string {
 	return lines
 }
 
-// settings collects lines "name: value" of values that are set.
+// settings collects lines "name: value" of the set values.
 type settings []string
 
 func (s *settings) add(set bool, name string, value any) {
@@ -229,16 +226,15 @@ func (c Sandbox) lines() []string {
 	return s
 }
 
-// Hash identifies the configuration: rcp_ and the SHA-256 of its normal form. The
-// models are no part of it.
+// Hash returns the id of the configuration: rcp_ and the SHA-256 of its normal form. The models are not part of it.
 func (r *Recipe) Hash() string {
 	same := *r
 	same.Models = nil
 	return "rcp_" + hashOf([]byte(same.Markdown()))
 }
 
-// TextHash returns the hash of a recipe in markdown, however it is spelled: that of
-// the configuration, or of the bytes if they cannot be parsed.
+// TextHash returns the hash of a recipe in markdown: that of the configuration, for any spelling, or of the bytes if
+// they cannot be parsed.
 func TextHash(text []byte) string {
 	r, err := Parse(text)
 	if err != nil {
@@ -252,8 +248,7 @@ func hashOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// mustJSON writes a value as the original did. Nothing that a recipe holds can fail
-// but a number that is none.
+// mustJSON returns a value in the original's JSON. It panics only for a NaN or an infinite number.
 func mustJSON(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

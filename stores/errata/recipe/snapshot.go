@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Snapshot is a configuration as the older generations of hashes have it.
+// Snapshot is a configuration in the form of the older generations of hashes.
 type Snapshot struct {
 	Version             int                   `json:"version,omitempty"`
 	Name                string                `json:"name"`
@@ -37,8 +37,7 @@ type SnapshotContext struct {
 	TaskMode         string  `json:"task_mode,omitempty"`
 }
 
-// Snapshot returns a recipe together with the tools that were active. Without a
-// recipe there is only the name: default.
+// Snapshot returns a recipe with the active tools. Without a recipe, it has only the name: default.
 func (r *Recipe) Snapshot(tools []string) Snapshot {
 	s := Snapshot{Name: "default", Tools: slices.Clone(tools)}
 	if r == nil {
@@ -63,27 +62,25 @@ func (r *Recipe) Snapshot(tools []string) Snapshot {
 	return s
 }
 
-// ConfigHash identifies the snapshot as the first generation did: cfg_v, the
-// version, and the SHA-256 of its JSON without the name.
+// ConfigHash returns the hash of the first generation: cfg_v, the version, and the SHA-256 of the JSON without the
+// name.
 func (s Snapshot) ConfigHash() string {
 	s.Name = ""
 	return fmt.Sprintf("cfg_v%d_%s", s.Version, hashOf(mustJSON(s)))
 }
 
-// VersionedHash identifies the snapshot as the second generation did: rcp_v, the
-// version, and the SHA-256 of its JSON.
+// VersionedHash returns the hash of the second generation: rcp_v, the version, and the SHA-256 of the JSON.
 func (s Snapshot) VersionedHash() string {
 	return fmt.Sprintf("rcp_v%d_%s", s.Version, hashOf(mustJSON(s)))
 }
 
-// IsSnapshotHash reports whether a hash is of one of the older generations, and so
-// names a Snapshot in JSON; else it names markdown.
+// IsSnapshotHash reports whether a hash is of one of the older generations, whose texts are a Snapshot in JSON. Other
+// hashes name markdown.
 func IsSnapshotHash(hash string) bool {
 	return strings.HasPrefix(hash, "cfg_v") || strings.HasPrefix(hash, "rcp_v")
 }
 
-// NameOf returns the name of what is stored under a hash: default if it has none, ""
-// if it cannot be read.
+// NameOf returns the name in a hash's text: default if it has none, "" if the text is invalid.
 func NameOf(hash string, text []byte) string {
 	var name string
 	if IsSnapshotHash(hash) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// The order in which the writer of the files writes their members.
+// The order of members in the original's files.
 var (
 	MetadataOrder = []string{"id", "created_at", "last_active_at", "models", "first_prompt", "last_prompt", "prompt_count", "config_hash", "runs"}
 	ContentOrder  = []string{"session_id", "runs", "histories"}
@@ -18,8 +18,8 @@ var (
 		"input_tokens", "output_tokens", "tool_calls", "proposed_writes_count", "applied_files", "config_hash", "note"}
 )
 
-// JSON spells a value as the original did, HTML escapes included. Of what it is given
-// only a NaN could fail, and that was refused before.
+// JSON returns a value in the original's spelling, with HTML escapes. Only a NaN could fail, and callers refuse it
+// before.
 func JSON(v any) events.Raw {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -28,7 +28,7 @@ func JSON(v any) events.Raw {
 	return data
 }
 
-// ObjectJSON spells an object, its values as they stand.
+// ObjectJSON returns an object with its values as they are.
 func ObjectJSON(m rawjson.Members) events.Raw {
 	dst := []byte{'{'}
 	for i, member := range m {
@@ -40,8 +40,7 @@ func ObjectJSON(m rawjson.Members) events.Raw {
 	return append(dst, '}')
 }
 
-// With returns an object in which a member has another value. A member that was not
-// there comes to its place in the order.
+// With returns an object with a member set. A new member is inserted at its position in the order.
 func With(m rawjson.Members, order []string, name string, value events.Raw) rawjson.Members {
 	m = slices.Clone(m)
 	if i := slices.IndexFunc(m, func(x rawjson.Member) bool { return x.Name == name }); i >= 0 {
@@ -74,8 +73,7 @@ func Texts(m rawjson.Members, name string) []string {
 	return out
 }
 
-// List reports whether a member is absent, null or an array, and returns its
-// elements.
+// List returns the elements of a member, and whether it is absent, null or an array.
 func List(m rawjson.Members, name string) ([]events.Raw, bool) {
 	raw, ok := m.Get(name)
 	if !ok || string(raw) == "null" {
@@ -94,7 +92,7 @@ func Time(m rawjson.Members, name string) events.Timestamp {
 	return at
 }
 
-// Emptied returns an array without its elements: null stays null.
+// Emptied returns an array without its elements; null stays null.
 func Emptied(raw events.Raw) events.Raw {
 	if bytes.HasPrefix(raw, []byte("[")) {
 		return events.Raw("[]")

@@ -1,7 +1,6 @@
-// Package panel says once what the records of a panel's session mean: which runs and
-// markers it has, and what its two files show of them. The session that a program holds
-// and the folder on disk both read it. It works on the files' own JSON, since those bytes
-// come out as they went in.
+// Package panel interprets the records of a panel's session: its runs and markers, and the content of its two files.
+// The handle for programs and the folder layout both use it. It keeps the files' own JSON, because imported bytes
+// must be exported unchanged.
 package panel
 
 import (
@@ -16,27 +15,26 @@ import (
 const (
 	Kind         = "panel"                   // of the runs
 	Schema       = "errata/panel"            // of their results
-	ImportSource = "urn:tally:import:errata" // CloudEvents source of every event that an import makes
-	MarkerType   = "rewind"                  // of a summary that stands for a rewind
-	MarkerReason = "imported"                // of a rewind that an imported marker stands for
-	RatedTag     = "rated:"                  // before the model that was rated bad, among the tags of a run
+	ImportSource = "urn:tally:import:errata" // CloudEvents source of every event of an import
+	MarkerType   = "rewind"                  // type of a summary that marks a rewind
+	MarkerReason = "imported"                // reason of a rewind that was made for an imported marker
+	RatedTag     = "rated:"                  // precedes the model that was rated bad, among the tags of a run
 
-	// FieldContent is what surrounds the runs and histories of session_content.json,
-	// where that is not what its writer writes.
+	// FieldContent has the members of session_content.json beside runs and histories, if they differ from the usual
+	// ones.
 	FieldContent = "errataContent"
 
 	rewoundNote = "[rewound]"
 )
 
-// The lengths to which prompts are cut.
+// Lengths to which prompts are cut.
 const (
 	previewBytes = 120
 	promptRunes  = 120
 )
 
-// KindRecipeText is the kind of documents that hold recipe.md of a session, whose id is
-// theirs. It is there beside what is stored under the recipe's hash, as the hash leaves
-// the models out.
+// KindRecipeText is the kind of documents with the recipe.md of a session; their id is the session's. It exists
+// beside the text that is stored under the recipe's hash, because the hash does not cover the models.
 const KindRecipeText = "recipe-text"
 
 // PromptHash returns the name of a prompt: ph_ and its SHA-256 in hex.
@@ -45,8 +43,8 @@ func PromptHash(prompt string) string {
 	return "ph_" + hex.EncodeToString(sum[:])
 }
 
-// HashOf returns the hash of a content's prompt: as it says, since bytes that are not
-// UTF-8 are lost from the prompt, else by the prompt.
+// HashOf returns the hash of a content's prompt: its member, because bytes that are not UTF-8 are missing from the
+// prompt, else the prompt's hash.
 func HashOf(content rawjson.Members) string {
 	if hash := content.Text("prompt_hash"); hash != "" {
 		return hash
@@ -54,10 +52,10 @@ func HashOf(content rawjson.Members) string {
 	return PromptHash(content.Text("prompt"))
 }
 
-// Preview cuts a prompt to what a summary shows, if need be in the middle of a rune.
+// Preview cuts a prompt to the length of a summary, even in the middle of a rune.
 func Preview(prompt string) string { return prompt[:min(len(prompt), previewBytes)] }
 
-// Cut cuts a prompt to what the metadata show of the first and the last one.
+// Cut cuts a prompt to the length of the metadata's first and last prompt.
 func Cut(prompt string) string {
 	n := 0
 	for i := range prompt {
@@ -69,11 +67,10 @@ func Cut(prompt string) string {
 	return prompt
 }
 
-// IsMarker reports whether a summary stands for a rewind.
+// IsMarker reports whether a summary marks a rewind.
 func IsMarker(summary rawjson.Members) bool { return summary.Text("type") == MarkerType }
 
-// Unfinished returns the checkpoint of the run that was saved last and not cleared, nil
-// if there is none.
+// Unfinished returns the checkpoint that was saved last and not cleared, or nil.
 func Unfinished(l *projector.Ledger) *projector.Checkpoint {
 	var open *projector.Checkpoint
 	for _, c := range l.Checkpoints {
@@ -87,7 +84,7 @@ func Unfinished(l *projector.Ledger) *projector.Checkpoint {
 // Newest returns the offset of a checkpoint's newest version.
 func Newest(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
 
-// UsualContent is what surrounds runs and histories as the original writes it.
+// UsualContent returns the members that the original writes beside runs and histories.
 func UsualContent(session string, runs int) rawjson.Members {
 	if runs == 0 {
 		return rawjson.Members{{Name: "runs", Value: events.Raw("null")}}

@@ -18,52 +18,51 @@ import (
 
 // Row is a run of a panel, or the marker of a rewind.
 type Row struct {
-	Run     string     // its id; of a marker, that of the run that was withdrawn
-	Summary events.Raw // as it was recorded; nil: session_metadata.json has none
-	Content events.Raw // likewise; nil: session_content.json has none
+	Run     string     // its id; for a marker, the id of the withdrawn run
+	Summary events.Raw // as recorded; nil: not in session_metadata.json
+	Content events.Raw // as recorded; nil: not in session_content.json
 	Offset  events.Offset
 	Marker  bool
-	Live    bool // no import brought it
+	Live    bool // it was not imported
 
-	Withdrawn bool   // the run was rewound, or its answer came late
-	Rewound   bool   // it is withdrawn, or a marker of an imported file means it
+	Withdrawn bool   // the run was rewound, or its answer was based on rewound turns
+	Rewound   bool   // it is withdrawn, or a marker in an imported file refers to it
 	Rated     string // the model that was rated bad
 
-	// Malformed says why the run's result is not of the form that panels have.
+	// Malformed is set if the run's result does not have the form of a panel's.
 	Malformed error
 
-	hash string // of the prompt, as the summary says
+	hash string // of the prompt, from the summary
 	said said
 }
 
-// said is what persons said of a run after its summary was recorded. A nil member was
-// not spoken of.
+// said has the user's annotations of a run since its summary was recorded. A nil member was not annotated.
 type said struct {
 	selected, rating, note *string
 	appliedFiles           []string
 }
 
-// View is what the records of a session show. They are applied in the order of the log,
-// and then finished.
+// View collects the runs and markers from the records of a session. Apply the records in the order of the log, then
+// read the results.
 type View struct {
 	head *projector.Session
-	gone map[events.Offset]bool // rewinds that an undo took back
-	late map[events.Offset]bool // records that came late
+	gone map[events.Offset]bool // rewinds that were undone
+	stale map[events.Offset]bool // records that are stale
 	rows []Row
-	runs map[string]int   // which row is that of a run
-	said map[string]*said // by run
+	runs map[string]int   // run id -> index of its row
+	said map[string]*said // by run id
 
-	born       events.Raw    // what session_metadata.json says beside the runs, as it was given last
-	bornAt     events.Offset // of that
-	bornInFile bool          // an import brought it
+	born       events.Raw    // the newest recorded members of session_metadata.json beside the runs
+	bornAt     events.Offset // offset of their record
+	bornInFile bool          // they were imported
 }
 
-// New begins a view of a session as it was loaded.
+// New returns a view for a loaded session.
 func New(head *projector.Session) *View {
-	v := &View{head: head, gone: make(map[events.Offset]bool), late: make(map[events.Offset]bool),
+	v := &View{head: head, gone: make(map[events.Offset]bool), stale: make(map[events.Offset]bool),
 		runs: make(map[string]int), said: make(map[string]*said)}
 	for _, at := range head.History.Late() {
-		v.late[at] = true
+		v.stale[at] = true
 	}
 	for _, r := range slices.Backward(head.Ledger.Rewinds) {
 		if r.Undoes != 0 && !v.gone[r.Offset] {
@@ -73,15 +72,14 @@ func New(head *projector.Session) *View {
 	return v
 }
 
-// Assume has a session that says nothing of itself say what session_metadata.json shall
-// show beside the runs.
+// Assume sets the members of session_metadata.json beside the runs, for a session without any.
 func (v *View) Assume(metadata events.Raw) {
 	if v.head.Ledger.Created == 0 && v.born == nil {
 		v.born = metadata
 	}
 }
 
-// Wanted reports whether a view looks into events of a type.
+// Wanted reports whether a view uses the data of events of a type.
 func Wanted(typ string) bool {
 	switch typ {
 	case events.TypeRunFinished, events.TypeRunAnnotated, events.TypeSessionCreated, events.TypeSessionUpdated, events.TypeSessionRewound:
@@ -90,7 +88,7 @@ func Wanted(typ string) bool {
 	return false
 }
 
-// Apply folds the session's next record.
+// Apply applies the session's next record.
 func (v *View) Apply(f projector.Fact) {
 	switch p := f.Payload.(type) {
 	case *events.SessionCreated:
@@ -98,7 +96,7 @@ func (v *View) Apply(f projector.Fact) {
 			v.born, v.bornAt, v.bornInFile = p.Raw, f.Offset, f.Source == ImportSource
 		}
 	case *events.SessionUpdated:
-		if p.Raw != nil { // imported again
+		if p.Raw != nil { // a repeated import
 			v.born, v.bornAt, v.bornInFile = p.Raw, f.Offset, true
 		}
 	case *events.RunFinished:
@@ -110,7 +108,7 @@ func (v *View) Apply(f projector.Fact) {
 	}
 }
 
-// RowOf reads a run from the record of its result. ok is false if it is not of a panel.
+// RowOf returns the run of a result's record. ok is false if it is not a panel's.
 func RowOf(f projector.Fact) (row Row, ok bool) {
 	p, ok := f.Payload.(*events.RunFinished)
 	if !ok || p.Run.Kind != Kind {
@@ -129,14 +127,14 @@ func RowOf(f projector.Fact) (row Row, ok bool) {
 
 func hashIn(summary events.Raw) string { return Object(summary).Text("prompt_hash") }
 
-// finished adds a run. A newer version of it stands where the first one did.
+// finished adds a run. A newer version takes the row of the first one.
 func (v *View) finished(f projector.Fact) {
 	row, ok := RowOf(f)
 	if !ok {
 		return
 	}
 	if !row.Live {
-		delete(v.said, row.Run) // the file says it
+		delete(v.said, row.Run) // the file has it
 	}
 	if i, again := v.runs[row.Run]; again {
 		row.Offset, row.Live = v.rows[i].Offset, v.rows[i].Live
@@ -145,13 +143,12 @@ func (v *View) finished(f projector.Fact) {
 	}
 	v.runs[row.Run] = len(v.rows)
 	v.rows = append(v.rows, row)
-	if v.late[f.Offset] {
+	if v.stale[f.Offset] {
 		v.mark(f, row.hash, row.Run)
 	}
 }
 
-// annotated keeps what a person said last. What an import says stands in the summary
-// that it brought.
+// annotated keeps the user's newest annotation. Annotations of an import are part of its summary.
 func (v *View) annotated(f projector.Fact, p *events.RunAnnotated) {
 	if p.Run.Kind != Kind {
 		return
@@ -179,10 +176,9 @@ func (v *View) annotated(f projector.Fact, p *events.RunAnnotated) {
 	}
 }
 
-// rewound adds the markers of a rewind that is in effect, so that whoever counts runs by
-// their prompts, as the original does, leaves out what it withdrew: one for each entry of
-// the stack that it used up, and one for each run that it withdrew and no entry stands
-// for, the newest first.
+// rewound adds the markers of a rewind that is in effect, so that a program that counts runs by their prompts, as the
+// original does, omits the withdrawn ones. It adds one marker for each stack entry that the rewind used up, and one
+// for each withdrawn run without an entry, the newest first.
 func (v *View) rewound(f projector.Fact, p *events.SessionRewound) {
 	if p.Reason == MarkerReason && p.Raw != nil {
 		v.rows = append(v.rows, Row{Summary: p.Raw, Offset: f.Offset, Marker: true, hash: hashIn(p.Raw)})
@@ -212,7 +208,7 @@ func (v *View) rewound(f projector.Fact, p *events.SessionRewound) {
 	}
 }
 
-// UsedUp returns the entries that a rewind takes from the stack, the oldest first.
+// UsedUp returns the entries that a rewind removes from the stack, the oldest first.
 func UsedUp(l *projector.Ledger, r projector.Rewind) []projector.StackEntry {
 	stack := l.StackBefore(r)
 	if r.Checkpoint != "" {
@@ -224,8 +220,8 @@ func UsedUp(l *projector.Ledger, r projector.Rewind) []projector.StackEntry {
 	return slices.DeleteFunc(stack, func(e projector.StackEntry) bool { return e.At < r.To })
 }
 
-// runOf returns the run of an entry: the one that it names, or the oldest of those
-// withdrawn after its point. That is taken from the list.
+// runOf returns the run of an entry: the one that it names, or the oldest withdrawn run after its offset. It removes
+// the run from the list.
 func runOf(c *projector.Checkpoint, e projector.StackEntry, runs *[]Row) Row {
 	i := slices.IndexFunc(*runs, func(r Row) bool {
 		if c.Run != nil {
@@ -244,8 +240,7 @@ func runOf(c *projector.Checkpoint, e projector.StackEntry, runs *[]Row) Row {
 	return Row{}
 }
 
-// withdrawnBy returns the runs so far that the rewind at an offset took out of effect, the
-// oldest first.
+// withdrawnBy returns the runs that the rewind at an offset withdrew, the oldest first.
 func (v *View) withdrawnBy(at events.Offset) []Row {
 	before, after := v.head.History.Live(at-1), v.head.History.Live(at)
 	var rows []Row
@@ -261,8 +256,7 @@ func within(list []projector.Interval, at events.Offset) bool {
 	return slices.ContainsFunc(list, func(i projector.Interval) bool { return i.From <= at && at <= i.To })
 }
 
-// mark adds a marker: a summary with little in it, and an empty content, so that the two
-// lists stay side by side.
+// mark adds a marker: a short summary and an empty content, so that the two lists have equal lengths.
 func (v *View) mark(f projector.Fact, hash, run string) {
 	summary := JSON(struct {
 		Timestamp     string   `json:"timestamp"`
@@ -275,7 +269,7 @@ func (v *View) mark(f projector.Fact, hash, run string) {
 		Offset: f.Offset, Marker: true, Live: true, hash: hash})
 }
 
-// Rows returns the runs and markers, the oldest first. Every record was applied.
+// Rows returns the runs and markers, the oldest first. The caller has applied every record.
 func (v *View) Rows() []Row {
 	for i := range v.rows {
 		row := &v.rows[i]
@@ -298,9 +292,8 @@ func (v *View) Rows() []Row {
 	return v.rows
 }
 
-// pairImported finds the runs that the markers of imported files mean. Such a marker
-// names no run, only a prompt: as in the original, the newest run of that prompt before
-// it is the one that was rewound.
+// pairImported finds the runs that imported markers refer to. Such a marker has only a prompt's hash: as in the
+// original, it refers to the newest run of that prompt before it.
 func (v *View) pairImported() {
 	for i := range v.rows {
 		row := &v.rows[i]
@@ -317,8 +310,8 @@ func (v *View) pairImported() {
 	}
 }
 
-// Shown returns the row's summary as session_metadata.json shows it: with what persons
-// said of the run since, and that it is withdrawn.
+// Shown returns the row's summary in the form of session_metadata.json: with the user's annotations since, and with a
+// mark if the run is withdrawn.
 func (r *Row) Shown() events.Raw {
 	m := Object(r.Summary)
 	if r.Marker || m == nil {
@@ -361,8 +354,8 @@ func (r *Row) Shown() events.Raw {
 	return ObjectJSON(m)
 }
 
-// Head returns what session_metadata.json says beside the runs: as it was given last, and
-// grown by the runs since.
+// Head returns the members of session_metadata.json beside the runs: the newest recorded ones, updated by the runs
+// since.
 func (v *View) Head() rawjson.Members {
 	m := v.given()
 	for i := range v.rows {
@@ -373,7 +366,7 @@ func (v *View) Head() rawjson.Members {
 	return m
 }
 
-// given is what the session says of itself without its runs.
+// given returns the session's properties without its runs.
 func (v *View) given() rawjson.Members {
 	l := v.head.Ledger
 	m := Object(v.born)
@@ -381,7 +374,7 @@ func (v *View) given() rawjson.Members {
 		at := cmp.Or(l.CreatedAt, l.LastAt)
 		created := JSON(string(at))
 		if t, ok := at.Time(); ok {
-			created = JSON(t.Format(time.RFC3339Nano)) // as the original spells a time
+			created = JSON(t.Format(time.RFC3339Nano)) // in the original's format
 		}
 		m = rawjson.Members{{Name: "created_at", Value: created}, {Name: "last_active_at", Value: created},
 			{Name: "prompt_count", Value: events.Raw("0")}, {Name: "runs", Value: events.Raw("null")}}
@@ -389,7 +382,7 @@ func (v *View) given() rawjson.Members {
 	if !v.bornInFile && m.Text("id") == "" {
 		m = With(m, MetadataOrder, "id", JSON(v.head.Subject.ID))
 	}
-	// The models are those of the last time that it was begun or resumed.
+	// The models of the last start or resume count.
 	if raw, ok := l.Fields.Get("models"); ok {
 		now := With(m, MetadataOrder, "models", raw)
 		list, _ := List(now, "models")
@@ -404,7 +397,7 @@ func (v *View) given() rawjson.Members {
 	return m
 }
 
-// grown counts a run that came after what the session says of itself.
+// grown updates the members for a run after their record.
 func grown(m rawjson.Members, r *Row) rawjson.Members {
 	if at, ok := Object(r.Summary).Get("timestamp"); ok {
 		m = With(m, MetadataOrder, "last_active_at", at)
@@ -439,8 +432,7 @@ func (v *View) Metadata() events.Raw {
 	return ObjectJSON(m)
 }
 
-// Content returns the content of session_content.json. ok is false if there is nothing
-// that anybody would write there.
+// Content returns the content of session_content.json. ok is false if the file would be empty.
 func (v *View) Content() (data events.Raw, ok bool) {
 	var list []events.Raw
 	for _, r := range v.Rows() {
@@ -480,7 +472,7 @@ func Histories(threads projector.Threads) events.Raw {
 	return ObjectJSON(m)
 }
 
-// RawOf returns a turn as JSON, also where its producer gave other bytes.
+// RawOf returns a turn as JSON, also if its producer stored other bytes.
 func RawOf(t *projector.Turn) events.Raw {
 	if t.Raw != nil {
 		return t.Raw
@@ -488,8 +480,7 @@ func RawOf(t *projector.Turn) events.Raw {
 	return []byte(`{"bytes":"` + base64.StdEncoding.EncodeToString(t.Bytes) + `"}`)
 }
 
-// CountOf returns a member that is a whole number, 0 if it is absent or null. ok is false
-// if it is anything else.
+// CountOf returns a member that is a whole number, 0 if it is absent or null. For any other value ok is false.
 func CountOf(m rawjson.Members, name string) (n int64, ok bool) {
 	raw, there := m.Get(name)
 	if !there || bytes.Equal(raw, []byte("null")) {
@@ -499,7 +490,7 @@ func CountOf(m rawjson.Members, name string) (n int64, ok bool) {
 	return n, err == nil
 }
 
-// without returns an object that lacks a member.
+// without returns an object without a member.
 func without(m rawjson.Members, name string) rawjson.Members {
 	return slices.DeleteFunc(slices.Clone(m), func(x rawjson.Member) bool { return x.Name == name })
 }
