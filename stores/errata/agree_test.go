@@ -22,8 +22,7 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// mustAgree compares what a program sees of a session with what an export of it shows,
-// byte for byte. It returns the export.
+// mustAgree checks that a session's views equal its export byte for byte, and returns the export.
 func mustAgree(t fataler, test *testing.T, st *tally.Store, id string) map[string]string {
 	t.Helper()
 	files, report := layouttest.Exported(test, st, erratadir.Layout{})
@@ -55,10 +54,9 @@ func mustAgree(t fataler, test *testing.T, st *tally.Store, id string) map[strin
 	return files
 }
 
-// agreement is a random program of a panel that does what panels seldom do: entries that
-// are pushed and not persisted, runs that are persisted and not pushed, runs again under
-// their id, late answers, rewinds to positions, moves back and forth, empty prompts and
-// notes, and folders that were edited and taken in.
+// agreement is a random program of a panel with rare steps: entries that are pushed without a run, runs that are
+// persisted without an entry, repeated runs, stale answers, rewinds to positions, undo and redo, empty prompts and
+// notes, and folders that were edited and imported.
 type agreement struct {
 	t       *rapid.T
 	test    *testing.T
@@ -141,7 +139,7 @@ func (a *agreement) step() {
 	}
 }
 
-// edit exports the folder, edits what a person would, and takes it in again.
+// edit exports the folder, edits it as a person would, and imports it again.
 func (a *agreement) edit(note string) {
 	files := mustAgree(a.t, a.test, a.st, "ses_1")
 	const name = "sessions/ses_1/session_metadata.json"
@@ -150,8 +148,8 @@ func (a *agreement) edit(note string) {
 		return
 	}
 	for _, run := range m.Runs {
-		// A marker in a file names no run, and its empty content is like that of any empty
-		// prompt: what a file with markers means is a guess, as it was for the original.
+		// A marker in a file names no run, and its empty content equals that of any empty prompt. So the meaning of a
+		// file with markers is a guess, as it was for the original.
 		if run.Type != "" || strings.HasPrefix(run.Note, "[rewound]") {
 			return
 		}
@@ -175,8 +173,8 @@ func (a *agreement) edit(note string) {
 	}
 }
 
-// What a program sees of a panel and what its folder shows are one: after any program of
-// calls, Metadata and Content are the export, byte for byte.
+// The views of a program and the folder of a panel agree: after any program of calls, Metadata and Content equal the
+// export byte for byte.
 func TestViewsAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})

@@ -94,7 +94,7 @@ func TestPanelCost(t *testing.T) {
 	})
 }
 
-// randomCosts draws costs of three models and sums them as decimals.
+// randomCosts draws costs of three models and returns their decimal sums.
 func randomCosts(n int) (list []*events.CostAccrued, sum *big.Rat, models map[string]*big.Rat) {
 	random := rand.New(rand.NewPCG(1, 2))
 	sum, models = new(big.Rat), map[string]*big.Rat{"a": new(big.Rat), "b": new(big.Rat), "c": new(big.Rat)}
@@ -120,8 +120,7 @@ func wantCosts(t *testing.T, when string, costs tally.Costs, sum *big.Rat, model
 	}
 }
 
-// The total of 100,000 amounts is their decimal sum, to the last digit, and the
-// same after the state was stored.
+// The total of 100,000 amounts is their exact decimal sum, also after the state was stored.
 func TestPanelCostOfMany(t *testing.T) {
 	list, sum, models := randomCosts(testkit.Times(100_000))
 	sub := events.Session("", "s")
@@ -135,7 +134,7 @@ func TestPanelCostOfMany(t *testing.T) {
 	l := &projector.Loader{Source: records, Snapshots: &snapshot.Mem{}}
 	_, err := l.Keep(t.Context(), sub, 0, "")
 	must(t, err)
-	l.Source = records[len(records)-1:] // the snapshot is all there is of the others
+	l.Source = records[len(records)-1:] // the other records are only in the snapshot
 	stored, err := l.Session(t.Context(), sub, 0)
 	must(t, err)
 	costs, err := tally.CostsOf(stored)
@@ -143,7 +142,7 @@ func TestPanelCostOfMany(t *testing.T) {
 	wantCosts(t, "all", costs, sum, models)
 }
 
-// Nothing that happens to a session changes what was spent in it.
+// No change of a session changes its costs.
 func TestPanelCostStays(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	s := errata.Of(st, "s")

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// failingDisk syncs as often as it is allowed to, and fails from then on.
+// failingDisk allows a number of syncs, and fails all later ones.
 type failingDisk struct{ allowed atomic.Int64 }
 
 var errDisk = errors.New("the disk is gone")
@@ -30,15 +30,14 @@ func (d *failingDisk) open(t *testing.T) (*log.Log, *errata.Store) {
 	d.allowed.Store(1 << 40)
 	l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{Host: log.Host{Sync: d.sync}})
 	must(t, err)
-	t.Cleanup(func() { l.Close() }) // which syncs, and cannot
+	t.Cleanup(func() { l.Close() }) // it would sync, and fails
 	st, err := tally.Open(t.Context(), l, tally.Config{})
 	must(t, err)
 	return l, newErrata(t, st, errata.Options{SessionID: "e47", Meta: errata.Metadata{ID: "e47"}})
 }
 
-// Every call that changes a session returns when the change is durable, and returns the
-// error if it cannot be: not one of the syncs that it takes is left out or not waited
-// for. So the disk fails after no sync, after one, after two, until the call is through.
+// Every call that changes a session returns when the change is durable, or returns the error. The call omits none of
+// its syncs and waits for each. So the disk fails after no sync, after one, after two, until the call succeeds.
 func TestChangesWaitForTheDisk(t *testing.T) {
 	t.Run("E-47 every change waits for the disk", func(t *testing.T) {
 		calls := 0
@@ -59,7 +58,7 @@ func TestChangesWaitForTheDisk(t *testing.T) {
 	})
 }
 
-// everyChange are the calls of changes, and that by which a session begins.
+// everyChange returns the calls of changes, and the call that creates a session.
 func everyChange(e *errata.Store) func(func(string, func(context.Context) error) bool) {
 	return func(yield func(string, func(context.Context) error) bool) {
 		if !yield("SaveInitialMeta", func(ctx context.Context) error { return e.SaveInitialMeta(ctx) }) {
@@ -73,8 +72,7 @@ func everyChange(e *errata.Store) func(func(string, func(context.Context) error)
 	}
 }
 
-// failAfter makes one call on a disk that fails after some syncs, and reports whether the
-// call was through before that.
+// failAfter makes one call on a disk that fails after some syncs, and reports whether the call succeeded before that.
 func failAfter(t *testing.T, name string, syncs int64) bool {
 	t.Helper()
 	ctx, disk := t.Context(), &failingDisk{}

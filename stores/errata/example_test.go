@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// A panel of two models answers; the run is undone, and the undoing taken back.
+// A panel of two models answers. The run is rewound, and the rewind undone.
 func ExampleSession_Rewind() {
 	dir, err := os.MkdirTemp("", "tally-example-")
 	if err != nil {
@@ -52,7 +52,7 @@ func panel(ctx context.Context, dir string) error {
 		return err
 	}
 
-	// Files of the working tree would be restored first; this run wrote none.
+	// Files of the working tree would be restored first. This run wrote none.
 	result, err := s.Rewind(ctx, errata.WorkTree{Dir: dir})
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// What nobody acknowledged is sent again, and is there once.
+// A publication without an answer is repeated, and stored once.
 func TestFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		ctx, s, panel, answers := t.Context(), errata.Of(st, "s"), []string{"a"}, []errata.Response{answer("a", "A")}
@@ -47,10 +47,10 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// A process that dies while it persists a run leaves no part of one, and the next one's
-// call appends what is missing, once.
+// A process that dies while it persists a run leaves no part of the run. The same call in the next process appends
+// the missing events, once.
 func TestPersistKilled(t *testing.T) {
-	for n := 1; n < 6; n++ { // so many publications reach the log before it dies
+	for n := 1; n < 6; n++ { // publications that reach the log before it dies
 		left := n
 		st := storetest.Faulty(t, func() logtest.Fault {
 			if left--; left < 0 {
@@ -66,7 +66,7 @@ func TestPersistKilled(t *testing.T) {
 			}
 			return e.PersistRunState(t.Context(), "q", []errata.Response{answer("a", "A")}, nil, nil)
 		}
-		must(t, errata.Of(st, "s").SaveInitialMeta(t.Context(), errata.Metadata{})) // takes the first
+		must(t, errata.Of(st, "s").SaveInitialMeta(t.Context(), errata.Metadata{})) // uses the first one
 		err := persist()
 		if (err == nil) != (n > 4) {
 			t.Fatalf("%d publications: %v", n, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// panelFixes are the lines in which tally is to be better than the original. Each
-// is a promise that the original does not keep.
+// panelFixes has the checks in which tally has to be better than the original. Each is a promise that the original
+// does not keep.
 var panelFixes = []struct {
 	name  string
 	check func(context.Context, panelSystem) error
@@ -49,7 +49,7 @@ func TestPanelFixes(t *testing.T) {
 	})
 }
 
-// The checks see a difference: the original's behaviour passes none of them.
+// The checks detect a difference: the original's behaviour passes none of them.
 func TestPanelOriginalIsWorse(t *testing.T) {
 	for _, fix := range panelFixes {
 		t.Run(fix.name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestPanelOriginalIsWorse(t *testing.T) {
 	}
 }
 
-// The model does what the original does: where the two should agree, they do.
+// The model behaves as the original: where both should agree, they do.
 func TestPanelOriginalModel(t *testing.T) {
 	ctx := t.Context()
 	for name, sys := range map[string]panelSystem{"tally": &ourPanels{t, storetest.Memory(t, tally.Config{})}, "original": newOriginalPanels()} {
@@ -84,15 +84,14 @@ func TestPanelOriginalModel(t *testing.T) {
 		if len(m.Runs) != 3 || m.Runs[1].Note != "[rewound]" || m.Runs[2].Type != "rewind" || m.Runs[2].PromptHash != m.Runs[1].PromptHash || m.PromptCount != 2 {
 			t.Errorf("%s: %+v", name, m)
 		}
-		must(t, s.RecordSelection(ctx, errata.SelectionParams{})) // on the marker there, on the run before here: neither wins
+		must(t, s.RecordSelection(ctx, errata.SelectionParams{})) // the original annotates the marker, tally the run before it: neither wins
 		if stats := sys.stats("s"); stats["a"].Participations != 1 || stats["a"].Wins != 0 {
 			t.Errorf("%s: %+v", name, stats)
 		}
 	}
 }
 
-// play makes the calls of a program for one run of a panel of two. feed is the
-// place of the run in the program's display.
+// play makes a program's calls for one run of a panel of two. feed is the index of the run in the program's display.
 func play(ctx context.Context, s panelSession, prompt string, feed int) error {
 	panel, responses := []string{"a", "b"}, []errata.Response{answer("a", "A"), answer("b", "B")}
 	lengths, err := s.AppendHistories(ctx, panel, responses, prompt)
@@ -132,7 +131,7 @@ func fixRating(ctx context.Context, sys panelSystem) error { // E-14
 
 func fixMarker(ctx context.Context, sys panelSystem) error { // E-19
 	s := sys.open("s")
-	// The display begins with a message, so a run's place in it is not that in the list.
+	// The display begins with a message, so a run's index in it differs from that in the list.
 	if err := errors.Join(play(ctx, s, "q1", 1), play(ctx, s, "q2", 2)); err != nil {
 		return err
 	}
@@ -197,7 +196,7 @@ func fixResumedCost(ctx context.Context, sys panelSystem) error { // E-24
 	if _, err := s.LoadCheckpoint(ctx); err != nil {
 		return err
 	}
-	// The resumed run counts all its models, those that it did not run again as well.
+	// The resumed run counts all its models, including those that it did not run again.
 	if err := errors.Join(s.AccumulateCost(ctx, "a", 0.125), s.AccumulateCost(ctx, "b", 0.5)); err != nil {
 		return err
 	}

@@ -170,8 +170,8 @@ func TestPanelHistories(t *testing.T) {
 	})
 }
 
-// A producer whose question was rewound meanwhile is late: what it brings is kept
-// and not in effect.
+// If a producer answers a question that was rewound meanwhile, its turns are stale: they are stored, but not in
+// effect.
 func TestPanelLate(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		panel := []string{"a"}
@@ -179,7 +179,7 @@ func TestPanelLate(t *testing.T) {
 		a := mustAppendHistories(t, ui, panel, []errata.Response{answer("a", "A")}, "q")
 		_, err := ui.PushRewindEntry(t.Context(), errata.RewindEntry{At: a.At, HistoryLengths: a.Lengths, Prompt: "q"})
 		must(t, err)
-		mustHistories(t, producer) // begins to answer what comes after q
+		mustHistories(t, producer) // begins to answer the turns after q
 		_, err = ui.Rewind(t.Context(), errata.WorkTree{})
 		must(t, err)
 		late := mustAppendHistories(t, producer, panel, []errata.Response{answer("a", "too late")}, "q2")
@@ -208,8 +208,8 @@ func TestPanelLate(t *testing.T) {
 	})
 }
 
-// Several handles append at once: each is told the lengths right before its own
-// turns, and a compaction of what is out of date is refused.
+// Several handles append at the same time. Each receives the lengths right before its own turns, and a compaction of
+// outdated histories is refused.
 func TestPanelSeveralWriters(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		var group sync.WaitGroup

@@ -17,11 +17,11 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// killedPlay tells a copy of this test what it shall play until it is killed.
+// killedPlay is the environment variable with the program that a copy of this test plays until it is killed.
 const killedPlay = "TALLY_TEST_PANEL_PLAY"
 
-// script is a program, and how far it got in the lives of its players so far. A
-// player begins with the step after the one in which the last one died.
+// script is a program, and its progress in the lives of its players so far. A player begins with the step after the
+// one in which the last one died.
 type script struct {
 	Dir     string
 	Program int
@@ -30,8 +30,8 @@ type script struct {
 
 func (s script) steps() []panelOp { return seededProgram(s.Program, 30) }
 
-// relive moves a machine's model through the lives so far. It gives the steps that
-// are left, and of the last life the lanes that had another call to make.
+// relive applies the lives so far to a machine's model. It returns the remaining steps and, for the last life, the
+// lanes with a further call.
 func (s script) relive(m *panelMachine) (rest []panelOp, stuck []int) {
 	m.model = newErrataModel()
 	rest = s.steps()
@@ -47,16 +47,15 @@ func (s script) relive(m *panelMachine) (rest []panelOp, stuck []int) {
 	return rest, stuck
 }
 
-// The owner of the store is killed while it plays a program, twice, and each time
-// another goes on: what the session is afterwards is what the model is after the
-// calls that returned, and perhaps those that were under way.
+// The owner of the store is killed twice while it plays a program, and another one continues. The final session
+// equals the model after the completed calls, and perhaps those in progress.
 func TestPanelKilled(t *testing.T) {
 	if text := os.Getenv(killedPlay); text != "" {
 		playKilled(t, text)
 		return
 	}
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports no race
 	count := 6
 	if testkit.Soak() {
 		count = 1000
@@ -74,9 +73,9 @@ func TestPanelKilled(t *testing.T) {
 	}
 }
 
-// live lets a player go on with the program and kills it after some calls, then
-// finds out what it did. Where two sets of calls look the same the first is as good: what
-// the model keeps beyond what is compared changes only together with what is.
+// live lets a player continue the program, kills it after some calls, and determines which calls took effect. If two
+// sets of calls have the same result, the first one will do, because the model's other state changes only together
+// with the compared state.
 func (s *script) live(t *testing.T, calls int) {
 	t.Helper()
 	made := s.kill(t, calls)
@@ -99,7 +98,7 @@ func (s *script) live(t *testing.T, calls int) {
 	t.Fatalf("killed after the lives %v, and then with %v calls known to be made:\n%s", before, made, strings.Join(failures, "\n"))
 }
 
-// subsets gives all of them, the empty one first.
+// subsets returns all subsets, the empty one first.
 func subsets(list []int) [][]int {
 	all := [][]int{nil}
 	for _, x := range list {
@@ -110,8 +109,8 @@ func subsets(list []int) [][]int {
 	return all
 }
 
-// kill lets a copy of this test go on with the program, kills it after some calls,
-// and gives those that are known to have returned.
+// kill lets a copy of this test continue the program, kills it after some calls, and returns the calls that are known
+// to have returned.
 func (s *script) kill(t *testing.T, calls int) (made [laneCount]int) {
 	t.Helper()
 	text, err := json.Marshal(s)
@@ -126,22 +125,21 @@ func (s *script) kill(t *testing.T, calls int) (made [laneCount]int) {
 	for lines.Scan() {
 		var lane int
 		if n, _ := fmt.Sscanf(lines.Text(), "call %d", &lane); n == 0 {
-			if strings.HasPrefix(lines.Text(), "    panel") { // a failure has its place
+			if strings.HasPrefix(lines.Text(), "    panel") { // a failure has its position
 				t.Errorf("the player: %s", lines.Text())
 			}
 			continue
 		}
-		made[lane]++ // also lines that were in the pipe already when it was killed
+		made[lane]++ // also lines that were in the pipe before the kill
 		if total++; total == calls {
 			must(t, cmd.Process.Kill())
 		}
 	}
-	_ = cmd.Wait() // it was killed, or it is through
+	_ = cmd.Wait() // it was killed, or it ended
 	return made
 }
 
-// playKilled goes on with a program and writes a line after each call that
-// returned.
+// playKilled continues a program and writes a line after each call that returned.
 func playKilled(t *testing.T, text string) {
 	var s script
 	must(t, json.Unmarshal([]byte(text), &s))
@@ -164,8 +162,7 @@ func playKilled(t *testing.T, text string) {
 	must(t, m.st.Close())
 }
 
-// compare says what differs between the session and the model after the lives so
-// far.
+// compare returns the difference between the session and the model after the lives so far.
 func (s *script) compare(t *testing.T) (difference string) {
 	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: s.Dir, Backend: "local"})

@@ -1,6 +1,6 @@
 package errata_test
 
-// need gives the value of a call that must work.
+// need returns the value of a call that must succeed.
 func need[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

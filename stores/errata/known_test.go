@@ -39,8 +39,7 @@ func knownHashes(t *testing.T) map[string]knownHash {
 	return known
 }
 
-// What is found under a hash is found for ever: hashes are those that the original made,
-// for prompts and for each generation of recipes.
+// A hash never changes: prompts and each generation of recipes have the original's hashes.
 func TestKnownHashes(t *testing.T) {
 	known := knownHashes(t)
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
@@ -103,8 +102,8 @@ func TestKnownHashes(t *testing.T) {
 	})
 }
 
-// A recipe that was deleted is stored again by who puts it: under its hash there is its
-// text, and nobody is told of a text that is not there.
+// If a recipe was deleted, Put stores it again. Its hash has the text afterwards, and Put never reports success
+// without it.
 func TestDeletedRecipeComesBack(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx, recipes := t.Context(), errata.RecipesOf(st)
@@ -115,7 +114,7 @@ func TestDeletedRecipeComesBack(t *testing.T) {
 			if _, err := recipes.Get(ctx, hash); !errors.Is(err, tally.ErrNotFound) {
 				t.Fatalf("it was deleted: %v", err)
 			}
-			second := recipeText + "\n" // the text of now, not of before
+			second := recipeText + "\n" // the new text, not the old one
 			again, err := recipes.Put(ctx, []byte(second))
 			must(t, err)
 			text, err := recipes.Get(ctx, hash)
@@ -129,7 +128,7 @@ func TestDeletedRecipeComesBack(t *testing.T) {
 	})
 }
 
-// deleteDocument deletes one as anybody may.
+// deleteDocument deletes a document, as any client may.
 func deleteDocument(t *testing.T, st *tally.Store, kind, id string) {
 	t.Helper()
 	doc := events.Document(st.Namespace(), kind, id)

@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// optionsIn are the options of a session whose files are in a data folder.
+// optionsIn returns the options of a session whose files are in a data folder.
 func optionsIn(data, id string) errata.Options {
 	dir := filepath.Join(data, "sessions", id)
 	return errata.Options{SessionID: id, PromptHistPath: filepath.Join(data, "prompt_history.jsonl"), Meta: errata.Metadata{ID: id, Models: []string{"a", "b"}},
@@ -55,7 +55,7 @@ func (b *bound) write(name, text string) {
 	must(b.t, os.WriteFile(filepath.Join(b.data, name), []byte(text), 0o600))
 }
 
-// equalsExport holds the folder to what an export of the store has.
+// equalsExport checks that the folder equals an export of the store.
 func (b *bound) equalsExport() {
 	b.t.Helper()
 	want, r := layouttest.Exported(b.t, b.Store, erratadir.Layout{})
@@ -75,7 +75,7 @@ func TestBoundFiles(t *testing.T) {
 		for name, text := range map[string]string{"prompt_history.jsonl": "\"first\"\n\"before\"\n", "sessions/ses_old/session_metadata.json": oldMeta, "sessions/ses_old/session_content.json": oldContent} {
 			b.write(name, text)
 		}
-		for i := range 15 { // more than a tree of so few files takes in without a word, once it knows them
+		for i := range 15 { // more than a tree of so few files imports without a check, once it knows them
 			id := fmt.Sprintf("ses_%d", i)
 			b.write("sessions/"+id+"/session_metadata.json", strings.ReplaceAll(oldMeta, "ses_old", id))
 		}
@@ -110,7 +110,7 @@ func TestBoundFiles(t *testing.T) {
 		b.equalsExport()
 		b.end()
 
-		// A program that knows nothing of the log goes on with the files, and then this one again.
+		// Another program, without tally, changes the files, and then this program continues.
 		b.write("prompt_history.jsonl", b.read("prompt_history.jsonl")+"\"offline\"\n")
 		meta.PromptCount, meta.LastPrompt = 3, "offline"
 		meta.Runs = append(meta.Runs, errata.RunSummary{Timestamp: meta.LastActiveAt, PromptHash: "ph_2", PromptPreview: "offline", Models: []string{"b"}})

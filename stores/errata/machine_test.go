@@ -33,8 +33,7 @@ func panelProgram() *rapid.Generator[[]panelOp] {
 	}), 1, 40)
 }
 
-// seededProgram gives a program of so many steps. Those that rapid draws are short
-// more often than not.
+// seededProgram returns a program with a number of steps. Programs drawn by rapid are usually short.
 func seededProgram(seed, steps int) []panelOp {
 	r := rand.New(rand.NewPCG(uint64(seed), 0))
 	list := make([]panelOp, steps)
@@ -50,7 +49,7 @@ type fataler interface {
 	Helper()
 }
 
-// panelMachine makes the steps of a program against the API and the model.
+// panelMachine makes the steps of a program with the API and with the model.
 type panelMachine struct {
 	t       fataler
 	test    *testing.T // for its context
@@ -60,21 +59,20 @@ type panelMachine struct {
 	model   *errataModel
 	runs    int
 
-	replay *replay        // nil: the API is called; else only the model moves
-	tick   func(lane int) // after each call; may be nil
+	replay *replay        // nil: the API is called; else only the model is changed
+	tick   func(lane int) // called after each call; may be nil
 }
 
-// lanes are where calls of a program are made: one after the other, or in one of
-// three goroutines at the same time.
+// lanes are where calls of a program are made: sequentially, or in one of three concurrent goroutines.
 const (
 	mainLane  = 0
 	laneCount = 4
 )
 
-// replay moves the model as far as calls are known to have been made.
+// replay changes the model by the calls that are known to have been made.
 type replay struct {
 	left  [laneCount]int // calls in each lane
-	stuck []int          // lanes that have another call to make
+	stuck []int          // lanes with a further call
 }
 
 // move reports whether the next call of a lane was made.
@@ -89,7 +87,7 @@ func (r *replay) move(lane int) bool {
 	return false
 }
 
-// call makes a call of the API and reports whether the model moves with it.
+// call calls the API and reports whether the model has to be changed.
 func (m *panelMachine) call(api func() error) bool {
 	m.t.Helper()
 	if m.replay != nil {
@@ -100,7 +98,7 @@ func (m *panelMachine) call(api func() error) bool {
 	return true
 }
 
-// made notes that a call has returned.
+// made records that a call has returned.
 func (m *panelMachine) made(lane int) {
 	if m.tick != nil {
 		m.tick(lane)
@@ -129,7 +127,7 @@ func (m *panelMachine) equal(what string, have, want any) {
 
 var modelPanel = []string{"a", "b", "c"}
 
-// texts gives what the models answer; "" is an error.
+// texts returns the answers of the models; "" is an error.
 func (op panelOp) texts() []string {
 	list := []string{"A", "", "C"}
 	for i := range list {
@@ -155,7 +153,7 @@ func (op panelOp) responses() []errata.Response {
 func (m *panelMachine) step(op panelOp) {
 	ctx, s, o := m.test.Context(), m.handles[op.handle], m.model
 	if m.replay == nil {
-		_, err := s.Histories(ctx) // every producer looks before it acts
+		_, err := s.Histories(ctx) // every producer reads before it acts
 		m.must(err)
 	}
 	prompt := fmt.Sprint("prompt ", op.b)
@@ -202,7 +200,7 @@ func (m *panelMachine) step(op panelOp) {
 	}
 }
 
-// lengths compares what an append was told, where one was made.
+// lengths compares the returned lengths of an append, if it was made.
 func (m *panelMachine) lengths(a errata.Appended, want map[string]int) {
 	m.t.Helper()
 	if m.replay == nil {
@@ -210,7 +208,7 @@ func (m *panelMachine) lengths(a errata.Appended, want map[string]int) {
 	}
 }
 
-// say makes the steps that no rewind takes back.
+// say makes the steps that a rewind does not undo.
 func (m *panelMachine) say(s *errata.Session, op panelOp, prompt string) {
 	ctx, o, last := m.test.Context(), m.model, m.model.last()
 	model, rating := modelPanel[op.a%3], []string{"", "good", "bad"}[op.b%3]
@@ -245,8 +243,8 @@ func (m *panelMachine) say(s *errata.Session, op panelOp, prompt string) {
 	}
 }
 
-// run makes the calls of a run; one that is not pushed is what a program leaves that dies
-// just before.
+// run makes the calls of a run. A run that is not pushed is the state left by a program that died just before the
+// push.
 func (m *panelMachine) run(s *errata.Session, op panelOp, prompt string) {
 	ctx, o := m.test.Context(), m.model
 	m.runs++
@@ -300,7 +298,7 @@ func (m *panelMachine) rewind(s *errata.Session) {
 	}
 }
 
-// together lets all handles act at once, with what comes to the same in any order.
+// together makes concurrent calls with all handles whose result does not depend on their order.
 func (m *panelMachine) together(op panelOp) {
 	o, said := m.model, fmt.Sprint("together ", op.a)
 	if m.replay == nil {
@@ -350,7 +348,7 @@ func (m *panelMachine) actTogether(said string) {
 	m.must(errors.Join(errs...))
 }
 
-// check compares everything that can be seen.
+// check compares everything that can be read.
 func (m *panelMachine) check() {
 	m.t.Helper()
 	ctx, s, o := m.test.Context(), errata.Of(m.st, "ses_model"), m.model

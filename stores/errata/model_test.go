@@ -22,8 +22,8 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// errataModel is a plain model of what the original documents, in memory, with the
-// changes that docs/from-errata.md names.
+// errataModel is a plain model of the original's documented behaviour, in memory, with the changes that
+// docs/from-errata.md lists.
 type errataModel struct {
 	histories map[string][]errata.Turn
 	stack     []errataEntry
@@ -31,14 +31,14 @@ type errataModel struct {
 	prompts   []string // newest first
 	costs     map[string]*big.Rat
 	rewinds   []errataState // before each rewind that is in effect
-	markers   int           // of the runs that those withdrew
+	markers   int           // number of markers of the runs that those withdrew
 }
 
 type errataEntry struct {
 	lengths   map[string]int
 	saw       map[string][]errata.Turn // the histories before the run
 	rows      int                      // number of runs before it
-	disturbed bool                     // histories were replaced since: cutting to lengths is not going back
+	disturbed bool                     // histories were replaced since, so a truncation to lengths is not a rewind
 }
 
 type errataRow struct {
@@ -46,7 +46,7 @@ type errataRow struct {
 	withdrawn                      bool
 }
 
-// errataState is what a rewind changes.
+// errataState is the state that a rewind changes.
 type errataState struct {
 	histories map[string][]errata.Turn
 	stack     []errataEntry
@@ -96,9 +96,8 @@ func (o *errataModel) state() errataState {
 	return s
 }
 
-// rewind pops an entry. Unless the histories were replaced since, the original's
-// way of going back, cutting to lengths, leads to the same. Each run that it withdraws
-// leaves a marker: that of the entry, and those after it that were never pushed.
+// rewind pops an entry. Unless the histories were replaced since, the original's truncation to lengths has the same
+// result. Each withdrawn run leaves a marker: that of the entry, and those after it that were never pushed.
 func (o *errataModel) rewind(t fataler) {
 	before := o.state()
 	e := o.stack[len(o.stack)-1]
@@ -149,8 +148,8 @@ func (o *errataModel) spend(model string, usd events.Amount) {
 	o.costs[model].Add(o.costs[model], mustRat(usd))
 }
 
-// A hundred random programs of several handles do what the model of the original does, and
-// four with a real server that is closed and opened again.
+// A hundred random programs with several handles behave as the model of the original, and four with a real server
+// that is closed and opened again.
 func TestPanelModel(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)

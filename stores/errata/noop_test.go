@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// What has nothing to do writes nothing: the log's head does not move, in a session that
-// is not there and in one that is.
+// A call without a change writes nothing: the log's head stays, for a missing session and for an existing one.
 func TestNothingToDoWritesNothing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx := t.Context()
@@ -65,8 +64,8 @@ func TestNothingToDoWritesNothing(t *testing.T) {
 	})
 }
 
-// Whoever spoils what he was given changes it for nobody: contents, the rewind stack,
-// checkpoints, rows, recipes.
+// A caller that modifies a returned value changes it for no other caller: contents, the rewind stack, checkpoints,
+// rows, recipes.
 func TestReturnedIsTheCallersOwn(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("E-42 contents, rewind entries, checkpoints", func(t *testing.T) {

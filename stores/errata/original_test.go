@@ -23,8 +23,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// panelSession is what both tally and the model of the original offer for one
-// session, under the original's names.
+// panelSession is the common interface of tally and the model of the original for one session, with the original's
+// names.
 type panelSession interface {
 	Histories(context.Context) (map[string][]errata.Turn, error)
 	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.Response, userPrompt string) (map[string]int, error)
@@ -43,17 +43,17 @@ type panelSession interface {
 	LoadCheckpoint(context.Context) (*errata.Checkpoint, error)
 }
 
-// panelSystem is where sessions are.
+// panelSystem is a set of sessions.
 type panelSystem interface {
-	open(id string) panelSession // as a program does that starts
-	// runs begins a run of a session, and saves what its models came to.
+	open(id string) panelSession // opens a session as a starting program does
+	// runs begins a run of a session, and saves the responses of its models.
 	runs(s panelSession, responses ...errata.Response) error
 	stats(id string) map[string]errata.Stats
-	fill()          // from now on nothing can be written
-	tear(id string) // the content file of a session is cut off in the middle
+	fill()          // makes all later writes fail
+	tear(id string) // truncates the content file of a session in the middle
 }
 
-// ourPanels is tally as a system.
+// ourPanels implements panelSystem by tally.
 type ourPanels struct {
 	t  *testing.T
 	st *tally.Store
@@ -81,8 +81,7 @@ func (o *ourPanels) fill() {
 	o.st = storetest.Faulty(o.t, func() logtest.Fault { return logtest.Dropped })
 }
 
-// tear brings the session to a store that imports it from a folder, twice: whole,
-// and then with the file cut off.
+// tear imports the session into a store from a folder, twice: complete, and then with the truncated file.
 func (o *ourPanels) tear(id string) {
 	ctx, dir := o.t.Context(), filepath.Join(o.t.TempDir(), "data")
 	d := need(layouts.OpenDir(dir))
@@ -108,9 +107,8 @@ func models(responses []errata.Response) []string {
 	return ids
 }
 
-// originalPanels is a model of errata's session datastore: one object for each
-// session that keeps all state in memory and rewrites whole files, and prints what
-// goes wrong with them. Everything it does here, the original does.
+// originalPanels is a model of errata's session datastore: one object for each session keeps all state in memory,
+// rewrites whole files, and prints its errors. It behaves as the original in every call.
 type originalPanels struct {
 	disk    map[string]string
 	isFull  bool
@@ -131,7 +129,7 @@ func (o *originalPanels) write(name string, v any) {
 	o.disk[name] = string(data)
 }
 
-// read leaves v as it is if the file is missing or corrupt.
+// read leaves v unchanged if the file is missing or corrupt.
 func (o *originalPanels) read(name string, v any) {
 	if text, ok := o.disk[name]; ok {
 		if err := json.Unmarshal([]byte(text), v); err != nil {
@@ -150,8 +148,7 @@ func (o *originalPanels) open(id string) panelSession {
 	return s
 }
 
-// runs saves the checkpoint as the incremental saver does: a final response is
-// completed, whatever it came to.
+// runs saves the checkpoint as the incremental saver does: a final response is completed, even after an error.
 func (o *originalPanels) runs(s panelSession, responses ...errata.Response) error {
 	c := errata.Checkpoint{Prompt: "q", AdapterIDs: models(responses)}
 	for _, r := range responses {
@@ -163,8 +160,8 @@ func (o *originalPanels) runs(s panelSession, responses ...errata.Response) erro
 	return nil
 }
 
-// stats counts the markers of each prompt, walks from the newest run to the
-// oldest, and drops as many runs of the prompt.
+// stats counts the markers of each prompt, walks from the newest run to the oldest, and drops as many runs of the
+// prompt.
 func (o *originalPanels) stats(id string) map[string]errata.Stats {
 	var meta errata.Metadata
 	o.read(id+"/metadata", &meta)
@@ -186,7 +183,7 @@ func (o *originalPanels) stats(id string) map[string]errata.Stats {
 	return list
 }
 
-// count adds a run; a model that was rated bad was selected, too, and so wins.
+// count adds a run. A model that was rated bad was selected, too, and so wins.
 func count(list map[string]errata.Stats, run errata.RunSummary) {
 	for _, model := range run.Models {
 		s := list[model]
@@ -210,8 +207,7 @@ func (o *originalPanels) tear(id string) {
 	o.disk[name] = o.disk[name][:len(o.disk[name])/2]
 }
 
-// originalPanel is one session. No method of the original gives an error but
-// Rewind and LoadCheckpoint.
+// originalPanel is one session. In the original, only Rewind and LoadCheckpoint return an error.
 type originalPanel struct {
 	on      *originalPanels
 	id      string
@@ -245,7 +241,7 @@ func (s *originalPanel) AppendHistories(_ context.Context, panelIDs []string, re
 
 func (s *originalPanel) PromptHistory(context.Context) ([]string, error) { return s.prompts, nil }
 
-// RecordPrompt compares with what this object loaded and recorded itself.
+// RecordPrompt compares with the prompts that this object loaded and recorded itself.
 func (s *originalPanel) RecordPrompt(_ context.Context, prompt string) (bool, error) {
 	if len(s.prompts) > 0 && s.prompts[0] == prompt {
 		return false, nil
@@ -271,7 +267,7 @@ func (s *originalPanel) PersistRunState(_ context.Context, prompt string, respon
 	return nil
 }
 
-// RecordSelection selects also the model that is rated bad.
+// RecordSelection also selects the model that is rated bad.
 func (s *originalPanel) RecordSelection(_ context.Context, p errata.SelectionParams) error {
 	if n := len(s.meta.Runs); n > 0 {
 		s.meta.Runs[n-1].Selected, s.meta.Runs[n-1].Rating = p.SelectedModelID, p.Rating
@@ -287,8 +283,8 @@ func (s *originalPanel) PushRewindEntry(_ context.Context, entry errata.RewindEn
 
 func (s *originalPanel) CanRewind(context.Context) (bool, error) { return len(s.stack) > 0, nil }
 
-// Rewind adds a marker to the metadata and nothing to the content, and takes the
-// place in the display for a place in the list of runs.
+// Rewind adds a marker to the metadata and nothing to the content. It uses the index in the display as an index of
+// the list of runs.
 func (s *originalPanel) Rewind(context.Context) (errata.RewindResult, error) {
 	if len(s.stack) == 0 {
 		return errata.RewindResult{}, errors.New("nothing to rewind")

@@ -50,7 +50,7 @@ func (c *countingCursor) Next(ctx context.Context) (log.Message, error) {
 	return m, err
 }
 
-// What a run of a panel reads does not grow with the session.
+// The reads of a panel's run do not grow with the session.
 func TestPanelRunReads(t *testing.T) {
 	ctx := t.Context()
 	oneRun := func(st *tally.Store, n int) {
@@ -106,7 +106,7 @@ func TestPanelRunReads(t *testing.T) {
 			_, err = st.Loader().Keep(ctx, info.Subject, 0, "")
 			must(t, err)
 		}
-		oneRun(st, runs) // a log reads the ids of a subject once, to know the costs that are there
+		oneRun(st, runs) // the log reads the ids of a subject once, to recognise existing costs
 		b.read = 0
 		oneRun(st, runs+1)
 		return b.read

@@ -22,8 +22,8 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// A file is restored whole or not at all: another file takes its name, so that nobody
-// who has it open, and no crash, sees half of it.
+// A file is restored completely or not at all: another file takes its name, so that neither an open reader nor a
+// crash sees half of it.
 func TestRestoreReplaces(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	s, dir := errata.Of(st, "s"), t.TempDir()
@@ -47,9 +47,8 @@ func TestRestoreReplaces(t *testing.T) {
 	wantEqual(t, "tree", readTree(t, dir), map[string]string{"a": "-rw-r--r-- old"})
 }
 
-// The event says that files were restored: before it is stored they are durable, their
-// contents and the names in every folder that was touched or made, also those that an
-// attempt before this one restored.
+// The event reports restored files. Before it is stored, they are durable: their contents and the names in every
+// changed or created folder, also those that an earlier attempt restored.
 func TestRestoreSyncsBeforeTheEvent(t *testing.T) {
 	var mu sync.Mutex
 	var order []string
@@ -73,8 +72,8 @@ func TestRestoreSyncsBeforeTheEvent(t *testing.T) {
 	defer stop()
 	writeTree(t, dir, map[string]string{"top": "old", "in/deep/er": "old", "gone/x/y": "old", "same/z": "old"})
 	applyRun(t, s, dir, "q", map[string]string{"top": "new", "in/deep/er": "new", "made/here": "new", "gone/x/y": "", "same/z": "new"})
-	must(t, os.RemoveAll(filepath.Join(dir, "gone")))                 // its folders are made again
-	writeTree(t, dir, map[string]string{"same/z": "old"})             // as by an attempt that died before its event
+	must(t, os.RemoveAll(filepath.Join(dir, "gone")))                 // its folders are created again
+	writeTree(t, dir, map[string]string{"same/z": "old"})             // as after an attempt that died before its event
 	for _, want := range []string{"rewind", "undo", "redo", "undo"} { // each restores all of them
 		order = nil
 		var err error
@@ -87,7 +86,7 @@ func TestRestoreSyncsBeforeTheEvent(t *testing.T) {
 			_, err = s.RedoRewind(t.Context(), errata.WorkTree{Dir: dir})
 		}
 		must(t, err)
-		last := len(order) - 1 - slices.Index(reversed(order), "publication") // the event: blobs come before it
+		last := len(order) - 1 - slices.Index(reversed(order), "publication") // the event; blobs come before it
 		for _, folder := range []string{".", "in/deep", "made", "same"} {
 			if at := slices.Index(order, folder); at < 0 || at > last {
 				t.Errorf("%s: the folder %s is not synced before the event: %v", want, folder, order)
@@ -112,9 +111,8 @@ func reversed(list []string) []string {
 	return list
 }
 
-// What a rewind that was killed left in the tree is removed by the next one, in the
-// folders that it restores files in. What may be another's work is left alone: files
-// that are newer than this process, and names that are not of this kind.
+// A rewind removes the files that a killed one left in the folders of its files. It keeps files that may be in use:
+// files newer than this process, and files with other names.
 func TestRestoreCleansUp(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	s, dir := errata.Of(st, "s"), t.TempDir()
@@ -138,21 +136,21 @@ func TestRestoreCleansUp(t *testing.T) {
 	}
 }
 
-// killedRestore tells a copy of this test where it shall rewind and undo until it is
-// killed.
+// killedRestore is the environment variable with the folder in which a copy of this test rewinds and undoes until it
+// is killed.
 const killedRestore = "TALLY_TEST_RESTORE"
 
-// restoredFile is large, so that a kill meets it while it is written.
+// restoredFile returns a large content, so that a kill hits the write.
 func restoredFile(n int, text string) string { return strings.Repeat(fmt.Sprint(text, n, " "), 40_000) }
 
-// Whoever is killed while he restores files leaves each of them whole, old or new, and
-// the next move finishes the work: the tree is what the log says, with nothing left over.
+// If a process is killed while it restores files, each file is complete, old or new. The next move finishes the work:
+// the tree equals the log, without leftover files.
 func TestRestoreIsKilled(t *testing.T) {
 	if base := os.Getenv(killedRestore); base != "" {
 		restoreUntilKilled(t, base)
 		return
 	}
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports no race
 	const files = 6
 	base := t.TempDir()
 	dir := filepath.Join(base, "tree")
@@ -169,14 +167,14 @@ func TestRestoreIsKilled(t *testing.T) {
 	must(t, st.Close())
 	leftOver := 0
 	kills := testkit.Times(10)
-	for i := 0; i < kills || leftOver == 0 && i < 20*kills; i++ { // when a kill meets a file is up to the machine
+	for i := 0; i < kills || leftOver == 0 && i < 20*kills; i++ { // whether a kill hits a write depends on the machine
 		killRestoring(t, base, 1+i%3, i%2 == 0)
 		for name, have := range readTree(t, dir) {
 			_, have, _ = strings.Cut(have, " ")
 			switch {
 			case strings.Contains(name, ".tally-tmp-"):
 				leftOver++
-				// The next process begins later than this; here the parent goes on, which is older.
+				// The next process would begin later than this. Here the older parent continues.
 				must(t, os.Chtimes(filepath.Join(dir, name), time.Unix(1, 0), time.Unix(1, 0)))
 			case have != states["old"][name] && have != states["new"][name]:
 				t.Fatalf("after kill %d: %s is neither old nor new: %d bytes", i, name, len(have))
@@ -214,8 +212,8 @@ func openIn(t *testing.T, base string) *tally.Store {
 	return st
 }
 
-// killRestoring lets a copy of this test rewind and undo, and kills it after some moves:
-// at once, or when a file is being written.
+// killRestoring lets a copy of this test rewind and undo, and kills it after some moves: at once, or while a file is
+// written.
 func killRestoring(t *testing.T, base string, moves int, writing bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestRestoreIsKilled$")

@@ -16,7 +16,7 @@ import (
 // RewindResult is the result of Rewind, or of its undo or redo.
 type RewindResult struct {
 	FileMsg   string // the first problem with files, or ""
-	FeedIndex int    // of the entry, as the caller set it; -1 if there is none
+	FeedIndex int    // of the entry, as the caller set it; -1 without an entry
 	Note      string // note of the withdrawn run: [rewound] and its previous note
 
 	Run   string // id of that run, "" if none was withdrawn

@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// playRun does what a program does for one run of a panel.
+// playRun makes a program's calls for one run of a panel.
 func playRun(t *testing.T, s *errata.Session, prompt string, feed int) (entry, run string) {
 	t.Helper()
 	responses := []errata.Response{answer("a", "A "+prompt), answer("b", "B "+prompt)}
@@ -99,13 +99,13 @@ func TestPanelRewind(t *testing.T) {
 			s := errata.Of(st, "e19-without")
 			_, first := playRun(t, s, "one", -1)
 			responses := []errata.Response{answer("a", "A"), answer("b", "B")}
-			mustAppendHistories(t, s, []string{"a", "b"}, responses, "two") // and nothing is pushed
+			mustAppendHistories(t, s, []string{"a", "b"}, responses, "two") // no entry is pushed
 			second := mustPersist(t, s, errata.Run{Prompt: "two", Responses: responses})
 			if r := mustRewind(t, s, errata.WorkTree{}); r.Run != first || r.Note != "[rewound]" {
 				t.Errorf("%+v", r)
 			}
-			// The first run's entry leads to before both. Each run that goes has one marker,
-			// the newest first, as two rewinds of the original would have left them.
+			// The first run's entry goes back to before both. Each withdrawn run has one marker, the newest first, as
+			// after two rewinds of the original.
 			const one = "ph_7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed" // printf one | sha256sum
 			const two = "ph_3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
 			want := []string{" " + first + " " + one, " " + second + " " + two, "rewind " + second + " " + two, "rewind " + first + " " + one}
@@ -298,7 +298,7 @@ func TestPanelRewindFiles(t *testing.T) {
 			must(t, os.Chmod(filepath.Join(dir, "tool.sh"), 0o755))
 			before := readTree(t, dir)
 			applyRun(t, s, dir, "q", map[string]string{"changed": "new", "created/x": "c", "deleted/deep": "", "tool.sh": "changed"})
-			must(t, os.Remove(filepath.Join(dir, "deleted"))) // the folder has to come back, too
+			must(t, os.Remove(filepath.Join(dir, "deleted"))) // the folder has to be restored, too
 			after := readTree(t, dir)
 			must(t, s.PushFileSnapshots(t.Context(), w, nil)) // changes nothing
 			plan, err := s.PlanRewindSteps(t.Context(), w, 1)
@@ -352,7 +352,7 @@ func TestPanelRewindFiles(t *testing.T) {
 	})
 }
 
-// What somebody changed since the snapshot is reported first and kept beside.
+// A file that was changed since the snapshot is reported first, and a copy is kept.
 func TestPanelRewindKeepsChanges(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	s, dir := errata.Of(st, "s"), t.TempDir()
@@ -374,14 +374,14 @@ func TestPanelRewindKeepsChanges(t *testing.T) {
 	wantEqual(t, "tree", readTree(t, dir), map[string]string{"a": "-rw-r--r-- old", "a.orig": "-rw-r--r-- somebody's", "a.orig.1": "-rw-r--r-- edited by hand"})
 }
 
-// A rewind that was interrupted before its event is repeated, and an undo still
-// brings back what the first attempt found.
+// A rewind that was interrupted before its event is repeated. An undo still restores the files before the first
+// attempt.
 func TestPanelRewindRepeated(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	s, dir := errata.Of(st, "s"), t.TempDir()
 	writeTree(t, dir, map[string]string{"a": "old"})
 	applyRun(t, s, dir, "q", map[string]string{"a": "new"})
-	if _, err := st.PutBlob(t.Context(), []byte("new")); err != nil { // the first attempt stored what it found,
+	if _, err := st.PutBlob(t.Context(), []byte("new")); err != nil { // the first attempt stored the content,
 		t.Fatal(err)
 	}
 	writeTree(t, dir, map[string]string{"a": "old"}) // restored the file, and died
@@ -395,8 +395,7 @@ func TestPanelRewindRepeated(t *testing.T) {
 	wantEqual(t, "tree after an undo", readTree(t, dir), map[string]string{"a": "-rw-r--r-- new"})
 }
 
-// Nothing outside the working tree is read or written, not through symlinks
-// either.
+// No file outside of the working tree is read or written, not even through symlinks.
 func TestPanelRewindStaysInside(t *testing.T) {
 	st := storetest.Open(t, "memory")
 	outside, dir := t.TempDir(), t.TempDir()
@@ -427,13 +426,13 @@ func TestPanelRewindStaysInside(t *testing.T) {
 	if snaps, err := errata.SnapshotFiles(dir, []errata.FileWrite{{Path: "none", Delete: true}, {Path: "new"}}); err != nil || len(snaps) != 1 || !snaps[0].DidNotExist {
 		t.Errorf("%+v, %v", snaps, err)
 	}
-	r = mustRewind(t, s, errata.WorkTree{}) // the first entry: no tree is no harm without files
+	r = mustRewind(t, s, errata.WorkTree{}) // the first entry: without files, no tree is needed
 	if r.FileMsg != "" {
 		t.Errorf("%+v", r)
 	}
 }
 
-// A move that was looked at is made as it was shown, or not at all.
+// A planned move is made exactly as planned, or not at all.
 func TestPanelMoveStack(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		dir, s := t.TempDir(), errata.Of(st, "moved")
@@ -455,7 +454,7 @@ func TestPanelMoveStack(t *testing.T) {
 
 		plan, err = s.PlanRewindSteps(t.Context(), w, 2)
 		must(t, err)
-		must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.5"})) // does not get in the way
+		must(t, s.AccumulateCost(t.Context(), tally.Cost{Model: "a", USD: "0.5"})) // does not conflict
 		result, err := s.MoveStack(t.Context(), w, plan)
 		if err != nil || result.Ack.Last == 0 || len(mustHistories(t, s)) != 0 {
 			t.Errorf("%+v, %v", result, err)

@@ -35,7 +35,7 @@ func toJSON(t *testing.T, v any) string {
 	return string(data)
 }
 
-// sampleRun has something of everything.
+// sampleRun returns a run with every member set.
 func sampleRun() errata.Run {
 	return errata.Run{
 		Prompt: strings.Repeat("ü", 119) + "<b>",

@@ -16,8 +16,7 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// The names of the original, with a context and an error: if one goes or changes,
-// this does not compile.
+// The names of the original, with a context and an error. If one is removed or changed, this does not compile.
 var _ interface {
 	Histories(context.Context) (map[string][]errata.Turn, error)
 	AppendHistories(ctx context.Context, panelIDs []string, responses []errata.Response, userPrompt string) (map[string]int, error)
@@ -174,7 +173,7 @@ func TestErrataStore(t *testing.T) {
 			if _, ok := errors.AsType[*events.InvalidError](err); !ok {
 				t.Errorf("%v", err)
 			}
-			mustAppendHistories(t, s, []string{"a"}, []errata.Response{answer("a", "A")}, "q") // the rest goes on
+			mustAppendHistories(t, s, []string{"a"}, []errata.Response{answer("a", "A")}, "q") // other calls still work
 			if h := mustHistories(t, s); len(h["a"]) != 2 {
 				t.Errorf("%v", h)
 			}
@@ -209,8 +208,7 @@ func TestErrataStore(t *testing.T) {
 	})
 }
 
-// changes are the calls that change a session, in an order in which all of them
-// do.
+// changes returns the calls that change a session, in an order in which each makes a change.
 func changes(e *errata.Store) func(func(string, func(context.Context) error) bool) {
 	panel, responses := []string{"a"}, []errata.Response{answer("a", "A")}
 	list := []struct {
@@ -252,7 +250,7 @@ func changes(e *errata.Store) func(func(string, func(context.Context) error) boo
 	}
 }
 
-// playOriginal makes the calls that the original's program makes for one run.
+// playOriginal makes the calls of the original's program for one run.
 func playOriginal(t *testing.T, e *errata.Store, dir string) {
 	t.Helper()
 	ctx := t.Context()

@@ -25,7 +25,7 @@ func openAPI(t *testing.T) *tally.Store {
 	return st
 }
 
-// must fails the test for an error of a call that has no other result.
+// must fails the test if err is not nil.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -33,7 +33,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What was imported is what the panel's own views show.
+// The panel's own views show an imported session.
 func TestImportedViews(t *testing.T) {
 	ctx := t.Context()
 	st := openAPI(t)
@@ -73,7 +73,7 @@ func TestImportedViews(t *testing.T) {
 	if old, err := errata.Of(st, "history").Histories(ctx); err != nil || old["m"][0] != (errata.Turn{Role: "user", Content: "old"}) {
 		t.Errorf("history %+v, %v", old, err)
 	}
-	// The run that was rewound before does not count, that after it does.
+	// A run before the rewind does not count, a run after it does.
 	stats, err := errata.StatsOf(ctx, st, errata.Filter{})
 	must(t, err)
 	if got := stats["claude"].Participations; got != 3 {
@@ -81,7 +81,7 @@ func TestImportedViews(t *testing.T) {
 	}
 }
 
-// rewound runs a prompt and takes it back.
+// rewound runs a prompt and rewinds it.
 func rewound(t *testing.T, s *errata.Session) {
 	t.Helper()
 	responses := []errata.Response{{ModelID: "m", Text: "c"}, {ModelID: "n", Text: "d"}}
@@ -95,8 +95,7 @@ func rewound(t *testing.T, s *errata.Session) {
 	must(t, err)
 }
 
-// What the panel's own calls recorded comes out as the original would write it,
-// and what shows it there shows it here.
+// Records of the panel's own calls are exported in the original's form, and the import of the export shows the same.
 func TestExportedViews(t *testing.T) {
 	ctx := t.Context()
 	st := openAPI(t)
@@ -136,7 +135,7 @@ func TestExportedViews(t *testing.T) {
 	mustEqual(t, map[string]string{oneMeta: marshal(meta), oneCont: marshal(content), one + "checkpoint.json": unfinished, one + "recipe.md": "# R\nversion: 1\n",
 		"prompt_history.jsonl": "\"one \\u003c\\u0026\\u003e\"\n\"two\"\n", "recipes.json": "{\n  \"" + hash + "\": \"# R\\nversion: 1\\n\"\n}"}, got)
 
-	// Another store that takes it over shows the same.
+	// Another store that imports the export shows the same.
 	dir := writeTree(t, filepath.Join(t.TempDir(), "p"), got)
 	back := openAPI(t)
 	mustBeClean(t, back, dir)
@@ -146,7 +145,7 @@ func TestExportedViews(t *testing.T) {
 	if again == nil || again.Prompt != cp.Prompt || marshal(again.Remaining()) != marshal(cp.Remaining()) || !again.Verbose {
 		t.Errorf("checkpoint %+v, want %+v", again, cp)
 	}
-	// The store that it came from finds nothing new in it but the files themselves.
+	// In the original store, the import adds only the files themselves.
 	if r, err := (erratadir.Layout{}).Import(ctx, st, dir, layouts.ImportOptions{Merge: true}); err != nil || len(r.Refused) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -155,7 +154,7 @@ func TestExportedViews(t *testing.T) {
 	}
 }
 
-// A recipe that a program set comes out as the original would write it.
+// A recipe that a program set is exported in the original's form.
 func TestExportedRecipe(t *testing.T) {
 	st := openAPI(t)
 	s := errata.Of(st, "ses_1")
@@ -174,8 +173,7 @@ func TestExportedRecipe(t *testing.T) {
 	}
 }
 
-// A recipe has one hash however it came in and however it is spelled, and all
-// generations of hashes are found under what they were called.
+// A recipe has one hash, in any spelling and from any source. Hashes of all generations are found.
 func TestOneHash(t *testing.T) {
 	const odd = "# R\nVersion:  1\n\n## Constraints\n- timeout: 90\nmax_steps: 0\n\n## Models\n- m\n"
 	const normal = "# R\nversion: 1\n\n## Constraints\ntimeout: 1m30s\n"

@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// What stands in a file that is appended to stays, byte for byte: lines that are no prompts, a line
-// that was torn, white space, a mark of byte order. New lines come behind it.
+// A file to which lines are appended keeps its bytes: lines that are not prompts, a torn line, white space, a byte
+// order mark. New lines follow them.
 func TestAppendedFiles(t *testing.T) {
 	const name = "prompt_history.jsonl"
 	check := func(t *testing.T, before string) {
@@ -45,7 +45,7 @@ func TestAppendedFiles(t *testing.T) {
 			if list := need(errata.PromptsOf(st).List(ctx)); !slices.Equal(list, append([]string{fmt.Sprint("new ", n)}, had...)) {
 				t.Fatalf("%q has prompts %q", before, list)
 			}
-			if n == 1 { // somebody writes on, and not JSON
+			if n == 1 { // a person appends a line that is not JSON
 				before += "by hand\n"
 				files[name] = before
 				bring()

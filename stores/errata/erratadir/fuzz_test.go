@@ -8,8 +8,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// Whatever stands in the files, an import never panics, the files come out as they
-// were, a second import finds nothing to do, and a redacted export can be made.
+// For any files, an import does not panic, the export restores the files, a second import adds nothing, and a
+// redacted export is possible.
 func FuzzImport(f *testing.F) {
 	whole := two("ses_1").files()
 	for _, meta := range []string{"", "{}", whole[oneMeta], whole[oneMeta][:50], `{"runs":[1,null,{},{"type":"rewind"},{"type":"rewind"},{"timestamp":1}]}`, `{"created_at":"0001-01-01T00:00:00Z","runs":[{},{}]}`, "\ufeff{}\r\n"} {
@@ -23,7 +23,7 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// FuzzBeside is for the files beside the sessions.
+// FuzzBeside is the same for the files beside the sessions.
 func FuzzBeside(f *testing.F) {
 	for _, data := range []string{"", "\"a\"\n\"b\"", "\ufeff\"a\"\r\n\"b\"\r\n", "{}\n1\n\"x\"", `{"m":[{"Role":"user","Content":"x"}]}`, `{"rcp_1":"# R\n","cfg_v1_2":{}}`, "\"a\"\n\n\n", "\"\xff\"\n"} {
 		f.Add([]byte(data))

@@ -12,7 +12,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// What the prompts grow by is told as their file is made, between any two records, or not at all.
+// Growth between any two records returns exactly the bytes by which the prompts' file grew, or reports that it
+// cannot.
 func TestGrowth(t *testing.T) {
 	known := 0
 	for seed := range layouttest.Seeds(3) {

@@ -26,7 +26,7 @@ const (
 	oneCont = one + "session_content.json"
 )
 
-// types lists the events of a session.
+// types lists the event types of a session.
 func types(t testing.TB, st store, id string) []string {
 	t.Helper()
 	var list []string
@@ -39,8 +39,8 @@ func types(t testing.TB, st store, id string) []string {
 	return list
 }
 
-// What was recorded becomes the facts that the panel's own calls would have left:
-// the turns of a run, its result, what was said of it, what it cost.
+// An import makes the facts that the panel's own calls would have made: the turns of a run, its result, its
+// annotation, its costs.
 func TestVocabulary(t *testing.T) {
 	st := openStore(t)
 	files := layouttest.Change(rootTree(), one+"checkpoint.json", marshal(checkpoint{Prompt: "p", Timestamp: at(40), AdapterIDs: []string{"gpt"}, Responses: []response{{ModelID: "gpt"}}}))
@@ -78,7 +78,7 @@ func TestVocabulary(t *testing.T) {
 	}
 }
 
-// A model that was rated bad has not won, whatever the file says.
+// A model that was rated bad has not won, even if the file selects it.
 func TestRatedBad(t *testing.T) {
 	st := openStore(t)
 	s := newSession("ses_1", "m", "n").ask("q", "a", "b").last(func(s *summary) { s.Selected, s.Rating = "m", "bad" })
@@ -89,8 +89,7 @@ func TestRatedBad(t *testing.T) {
 	mustEqual(t, s.files(), exported(t, st))
 }
 
-// What a person said of a run and the file no longer says is taken back by the next
-// import, and what the file still says stays.
+// If the file no longer has an annotation, the next import removes it from the session. Other annotations stay.
 func TestSaidNoMore(t *testing.T) {
 	st, dir := openStore(t), folder(t, two("ses_1").files())
 	mustBeClean(t, st, dir)
@@ -123,10 +122,10 @@ func TestSaidNoMore(t *testing.T) {
 	}
 }
 
-// A folder, another in its place, then the first again: each time the export is
-// the folder, to the byte, and nothing is counted twice.
+// One folder is imported, then another in its place, then the first again. Each export equals the folder byte for
+// byte, and nothing is counted twice.
 func TestAgainAndAgain(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // the test has no concurrency
 	a := layouttest.Change(two("ses_1").files(), one+"recipe.md", "# R\nversion: 1\n", "prompt_history.jsonl", "\"a\"\n\"b\"\n")
 	longer := two("ses_1").ask("fifth", "a5", "b5")
 	for name, b := range map[string]map[string]string{
@@ -169,7 +168,7 @@ func TestAgainAndAgain(t *testing.T) {
 				}
 				want := tree
 				if name == "other runs" && i > 0 {
-					want = layouttest.Change(want, "prompt_history.jsonl", a["prompt_history.jsonl"]) // a session that is missing stays
+					want = layouttest.Change(want, "prompt_history.jsonl", a["prompt_history.jsonl"]) // a missing session stays
 				}
 				if name == "everything at once" && i > 1 {
 					want = layouttest.Change(want, "history.json", b["history.json"])
@@ -184,8 +183,7 @@ func TestAgainAndAgain(t *testing.T) {
 	}
 }
 
-// E-37: a content file that cannot be read takes nothing away from what the store
-// has, and is itself kept.
+// E-37: a content file that cannot be parsed removes nothing from the store, and is kept itself.
 func TestCorruptContent(t *testing.T) {
 	files := two("ses_1").files()
 	for name, bad := range map[string]string{"cut": files[oneCont][:200], "empty": "", "not UTF-8": "{\"runs\":[],\"x\":\"\xff\"}", "array": "[]", "runs": `{"runs":{}}`, "history": "{\n\"histories\":{\"a\":1}}", "twice": `{"runs":[],"runs":[]}`} {
@@ -218,7 +216,7 @@ func TestCorruptContent(t *testing.T) {
 	}
 }
 
-// Costs that are none are named, and not counted.
+// Invalid costs are reported, and not counted.
 func TestImpossibleCosts(t *testing.T) {
 	st := openStore(t)
 	var runs []string
@@ -236,7 +234,7 @@ func TestImpossibleCosts(t *testing.T) {
 	mustEqual(t, files, exported(t, st))
 }
 
-// Equal ids from two folders: the second is refused, the first stays as it is.
+// If two folders have the same id, the second is refused, and the first stays as it is.
 func TestOrigins(t *testing.T) {
 	a := layouttest.Change(two("ses_1").files(), "prompt_history.jsonl", "\"a\"\n", "notes", "1")
 	other := newSession("ses_1", "m").ask("q", "a")
@@ -274,7 +272,7 @@ func TestOrigins(t *testing.T) {
 	})
 }
 
-// What others did to a session after its import is not undone by importing again.
+// A repeated import does not undo the changes of other writers.
 func TestLiveChanges(t *testing.T) {
 	a := two("ses_1")
 	longer := two("ses_1").ask("fifth", "a5", "b5").files()
@@ -324,7 +322,7 @@ func TestLiveChanges(t *testing.T) {
 	})
 }
 
-// Importers of one folder at the same time bring it in once.
+// Concurrent imports of one folder import it once.
 func TestConcurrent(t *testing.T) {
 	st, dir := openStore(t), folder(t, rootTree())
 	var wg sync.WaitGroup
@@ -350,7 +348,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// A dry run says what would be added, adds nothing, and notices the same problems.
+// A dry run reports the additions, adds nothing, and reports the same problems.
 func TestDryRun(t *testing.T) {
 	dir := folder(t, layouttest.Change(rootTree(), "sessions/ses_9/session_content.json", "{"))
 	st := openStore(t)
@@ -401,7 +399,7 @@ func TestSniff(t *testing.T) {
 	}
 }
 
-// What is neither file nor folder is named, and never followed.
+// Links and other special files are reported, and never followed.
 func TestLinks(t *testing.T) {
 	dir := folder(t, two("ses_1").files())
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -31,7 +31,7 @@ func mustImport(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	return r
 }
 
-// mustBeClean imports a folder in which nothing is wrong.
+// mustBeClean imports a folder without problems.
 func mustBeClean(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	t.Helper()
 	r := mustImport(t, st, dir)
@@ -44,7 +44,7 @@ func mustExport(t testing.TB, st layouts.Source, layout erratadir.Layout, dir st
 	return layouttest.MustExport(t, st, layout, dir, o)
 }
 
-// exported gives all files of an export.
+// exported returns all files of an export.
 func exported(t testing.TB, st layouts.Source) map[string]string {
 	t.Helper()
 	files, r := layouttest.Exported(t, st, erratadir.Layout{})
@@ -68,7 +68,7 @@ func folder(t testing.TB, files map[string]string) string {
 	return writeTree(t, filepath.Join(t.TempDir(), "proj", "data"), files)
 }
 
-// replaceTree puts another tree in the place of what is in a folder.
+// replaceTree replaces the content of a folder by another tree.
 func replaceTree(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	if err := os.RemoveAll(dir); err != nil {
@@ -86,7 +86,7 @@ func load(t testing.TB, st store, id string) *projector.Session {
 	return s
 }
 
-// live appends what no import made.
+// live appends an event from a source other than an import.
 func live(t testing.TB, st store, id string, expect log.Expect, p events.Payload) {
 	t.Helper()
 	e, err := events.New("urn:test:live", events.Session(st.Name, id), p)
@@ -98,7 +98,7 @@ func live(t testing.TB, st store, id string, expect log.Expect, p events.Payload
 	}
 }
 
-// marshal writes a value as the original does.
+// marshal returns a value in the original's JSON.
 func marshal(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// Prompts are those of all sessions: the newest comes first in memory, the oldest first
-// in the file, and a file that is taken over is behind what was there.
+// The prompts are those of all sessions: newest first in memory, oldest first in the file. Imported prompts follow
+// the existing ones.
 func TestPromptsInMemoryAndFile(t *testing.T) {
 	t.Run("E-08 newest first in memory, oldest first on export, over all sessions", func(t *testing.T) {
 		ctx := t.Context()
@@ -52,8 +52,8 @@ func TestPromptsInMemoryAndFile(t *testing.T) {
 	})
 }
 
-// A file of recipes that is missing, or cannot be read, takes nothing away of what is in
-// the store, and stands in nobody's way; it comes out again as it is.
+// If the file of recipes is missing or cannot be parsed, the store keeps its recipes, and the import goes on. The
+// file is exported as it is.
 func TestRecipesFileIsCorrupt(t *testing.T) {
 	for name, content := range map[string]string{"missing": "-", "empty": "", "torn": `{"rcp_1": "# N`, "no object": `["x"]`, "null": "null", "no recipe": `{"rcp_9":"no recipe"}`, "not UTF-8": "{\"rcp_1\":\"\xff\"}", "odd values": `{"rcp_1":7,"cfg_v1_0":[1]}`} {
 		t.Run("E-31 survives a corrupt or missing file/"+name, func(t *testing.T) {
@@ -87,8 +87,7 @@ func TestRecipesFileIsCorrupt(t *testing.T) {
 	}
 }
 
-// The checkpoint's file has the panel's order, not that in which the models got on, and
-// is spelled as the original spells it.
+// The checkpoint's file has the panel's order, not that of the answers, and the original's spelling.
 func TestExportedCheckpoint(t *testing.T) {
 	t.Run("E-26 the order of the panel in checkpoint.json", func(t *testing.T) {
 		ctx := t.Context()

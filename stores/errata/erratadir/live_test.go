@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// stays reports whether a unit stays whatever happens to its files.
+// stays reports whether an entry stays when its files are removed.
 func stays(entry events.Subject) bool {
 	return entry.IsSession() && (entry.ID == "prompts" || entry.ID == "history") || strings.HasSuffix(entry.ID, "/recipes.json")
 }

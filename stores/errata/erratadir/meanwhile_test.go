@@ -14,9 +14,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// A session that somebody changes between the look at it and the append of what a folder
-// has beyond it: the import looks again, and does what it would have done if that had
-// come first.
+// A session changes between the comparison and the append of an import. The import compares again, and has the same
+// result as if the change had come first.
 func TestChangedMeanwhile(t *testing.T) {
 	unfinished := marshal(checkpoint{Prompt: "again", Timestamp: at(30), AdapterIDs: []string{"claude"}, Responses: nil})
 	another := marshal(checkpoint{Prompt: "another", Timestamp: at(31), AdapterIDs: []string{"gpt"}, Responses: nil})
@@ -71,7 +70,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// clearsRun clears the checkpoint of the run that is not finished.
+// clearsRun clears the checkpoint of the unfinished run.
 func clearsRun(s *projector.Session) events.Payload {
 	for _, c := range s.Ledger.Checkpoints {
 		if c.Kind == events.CheckpointResume && !c.Cleared {
@@ -81,7 +80,7 @@ func clearsRun(s *projector.Session) events.Payload {
 	panic("there is no checkpoint of a run")
 }
 
-// stateOf says what a session holds that an import could get wrong.
+// stateOf returns the parts of a session that an import could get wrong.
 func stateOf(s *projector.Session) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, s.Threads.Hash())
@@ -94,8 +93,7 @@ func stateOf(s *projector.Session) string {
 	return b.String()
 }
 
-// Where a number, or a list of names, belongs, a text is left out of what is shared,
-// however it got there.
+// A redacted export omits a text in place of a number, or of a list of names, whatever its origin.
 func TestRedactedTextForNumber(t *testing.T) {
 	base := two("ses_1").files()
 	for _, c := range []struct{ name, old, with string }{

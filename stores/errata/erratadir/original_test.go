@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The files as their writer declares them, so that encoding/json gives its bytes.
+// The files as their writer declares them, so that encoding/json writes its bytes.
 
 type metadata struct {
 	ID           string    `json:"id"`
@@ -104,13 +104,13 @@ type response struct {
 
 func hashOf(prompt string) string { return fmt.Sprintf("ph_%x", sha256.Sum256([]byte(prompt))) }
 
-// at gives a time in the zone of a writer who travels.
+// at returns a time in the zone of a writer who travels.
 func at(minute int) time.Time {
 	zone := time.FixedZone("", (minute%5-2)*3600+minute%2*1800)
 	return time.Date(2026, 3, 1, 9, minute, 7, minute*1234567, time.UTC).In(zone)
 }
 
-// session is a session as its writer keeps it in memory.
+// session is a session in the memory of its writer.
 type session struct {
 	meta    metadata
 	content content
@@ -166,8 +166,7 @@ func (s *session) last(change func(*summary)) *session {
 	return s
 }
 
-// rewind takes the last run back as the original does: its turns go, a marker
-// comes, its content stays.
+// rewind rewinds the last run as the original does: it removes the turns, adds a marker, and keeps the content.
 func (s *session) rewind() *session {
 	s.minute++
 	last := len(s.content.Runs) - 1
@@ -182,7 +181,7 @@ func (s *session) rewind() *session {
 	return s
 }
 
-// files gives the session's folder.
+// files returns the session's folder.
 func (s *session) files() map[string]string {
 	dir := "sessions/" + s.meta.ID + "/"
 	files := map[string]string{dir + "session_metadata.json": marshal(s.meta)}

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/stores/errata/recipe"
 )
 
-// persist makes one run of a session under a recipe.
+// persist makes one run of a session with a recipe.
 func persist(t *testing.T, st *tally.Store, id string, recipes *errata.Recipes, text string) *errata.Store {
 	t.Helper()
 	r, err := recipe.Parse([]byte(text))
@@ -20,8 +20,8 @@ func persist(t *testing.T, st *tally.Store, id string, recipes *errata.Recipes, 
 	return e
 }
 
-// The models are no part of a recipe's hash, and they are part of its text: each session
-// has the recipe.md that it ran under, whoever else had the same configuration before.
+// The models are not part of a recipe's hash, but of its text. Each session exports the recipe.md of its own runs,
+// even if another session had the same configuration before.
 func TestOwnRecipe(t *testing.T) {
 	const first = "# R\nversion: 1\n\n## Models\n- gpt\n\n## System Prompt\nBe brief.\n"
 	const second = "# R\nversion: 1\n\n## Models\n- claude\n- gemini\n\n## System Prompt\nBe brief.\n"
@@ -50,7 +50,7 @@ func TestOwnRecipe(t *testing.T) {
 				t.Errorf("the recipe is\n%s, want\n%s", got, text)
 			}
 		}
-		// A run that says of itself which recipe it had, as programs without a panel do.
+		// A run with its own recipe hash, as programs without a panel write it.
 		hash := recipe.TextHash([]byte(third))
 		_, err := errata.Of(st, "ses_1").PersistRunState(t.Context(), errata.Run{Prompt: "q", ConfigHash: hash, Responses: []errata.Response{{ModelID: "m", Text: "a"}}})
 		must(t, err)

@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/stores/errata/erratadir"
 )
 
-// E-36: what is exported to be shared holds nothing that a person or a model
-// wrote, wherever it stood.
+// E-36: a redacted export has no text of a user or a model, in any member.
 func TestRedacted(t *testing.T) { t.Run("E-36", testRedacted) }
 
 func testRedacted(t *testing.T) {
@@ -49,6 +48,6 @@ func testRedacted(t *testing.T) {
 		t.Errorf("content %s", shared[oneCont])
 	}
 	back := openStore(t)
-	mustBeClean(t, back, out) // what was shared can be imported
+	mustBeClean(t, back, out) // the export can be imported
 	mustEqual(t, shared, exported(t, back))
 }

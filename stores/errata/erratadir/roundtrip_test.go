@@ -21,8 +21,7 @@ func two(id string) *session {
 	}).ask("second", "a2", "").ask("third", "a3", "b3").rewind().ask("third", "a3!", "b3!")
 }
 
-// handmade are folders of one session each, whose bytes are awkward in one way or
-// another, and how many of their files the state renders.
+// handmade returns folders of one session each, with unusual bytes, and the number of files that the state renders.
 func handmade() map[string]struct {
 	files map[string]string
 	want  layouts.Files
@@ -111,7 +110,7 @@ func TestHandmade(t *testing.T) {
 	}
 }
 
-// rootTree is a data folder with everything in it.
+// rootTree returns a data folder with everything in it.
 func rootTree() map[string]string {
 	files := map[string]string{
 		"prompt_history.jsonl":         "\"first \\u003cquestion\\u003e \\u0026 more\"\n\"second\"\n\"third\"\n",
@@ -161,7 +160,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// generate makes a session of everything that its writer can do.
+// generate returns a session with everything that its writer can do.
 func generate(id string, r *rand.Rand) *session {
 	models := []string{"claude-sonnet-4-6", "gpt-4o", "gemini <x>", "ärger"}[:1+r.IntN(4)]
 	s := newSession(id, models...)
@@ -196,8 +195,7 @@ func text(r *rand.Rand) string {
 	return b.String()
 }
 
-// Whatever the original can write comes out as it was, and all of it from the
-// state.
+// Everything that the original can write is exported byte for byte, all of it from the state.
 func TestGenerated(t *testing.T) {
 	testkit.NotUnderRace(t)
 	files := make(map[string]string)

@@ -81,7 +81,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The recipe that the original brings along, where it is on the machine.
+// The original's own recipe, if it is on the machine.
 func TestParseDefault(t *testing.T) {
 	text, err := os.ReadFile(testkit.Data(t, "errata", "default.recipe.md"))
 	if err != nil {
@@ -113,7 +113,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// However a configuration is spelled, its hash is one; another one has another.
+// A configuration has the same hash in every spelling; another configuration has another hash.
 func TestTextHash(t *testing.T) {
 	hash := mustParse(t, sample).Hash()
 	for name, text := range map[string]string{

@@ -45,12 +45,12 @@ type said struct {
 // View collects the runs and markers from the records of a session. Apply the records in the order of the log, then
 // read the results.
 type View struct {
-	head *projector.Session
-	gone map[events.Offset]bool // rewinds that were undone
+	head  *projector.Session
+	gone  map[events.Offset]bool // rewinds that were undone
 	stale map[events.Offset]bool // records that are stale
-	rows []Row
-	runs map[string]int   // run id -> index of its row
-	said map[string]*said // by run id
+	rows  []Row
+	runs  map[string]int   // run id -> index of its row
+	said  map[string]*said // by run id
 
 	born       events.Raw    // the newest recorded members of session_metadata.json beside the runs
 	bornAt     events.Offset // offset of their record
