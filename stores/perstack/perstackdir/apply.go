@@ -83,7 +83,7 @@ func (a *applying) put(ctx context.Context, v *value) error {
 	if v.part == partSetting {
 		return a.putSetting(ctx, v)
 	}
-	raw, err := a.jf.readAgain(v)
+	raw, err := a.folder.readAgain(v)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (a *applying) put(ctx context.Context, v *value) error {
 // timeOf is when a value was stored, as far as that is known.
 func (a *applying) timeOf(v *value) events.Timestamp {
 	if v.at == 0 {
-		return a.jf.created
+		return a.folder.created
 	}
 	return stampOf(v.at)
 }
@@ -185,7 +185,7 @@ func (a *applying) putCost(ctx context.Context, event shape.Event) error {
 
 // model is what a run's setting says, "" if there is none.
 func (a *applying) model(run string) string {
-	if v := a.jf.setting(run); v != nil {
+	if v := a.folder.setting(run); v != nil {
 		return v.setting.Model
 	}
 	if r := a.s.Ledger.Run(shape.RunRef(run)); r != nil && len(r.Models) > 0 {
@@ -198,11 +198,11 @@ func (a *applying) model(run string) string {
 func (a *applying) putSetting(ctx context.Context, v *value) error {
 	st := a.shown.files[settingPath(v.run)]
 	var ref events.DocRef
-	if len(v.setting.values) > 0 && !a.jf.In.Options.NoSecrets {
+	if len(v.setting.values) > 0 && !a.folder.In.Options.NoSecrets {
 		doc := a.secretOf(v.run)
 		ref = events.RefOf(doc, 0)
 		if st == nil || st.value == v.setting.sum() && a.lacksValues(st, v) {
-			if err := a.jf.writeSecret(ctx, doc, secret.Pack(v.setting.values), a.s.Subject); err != nil {
+			if err := a.folder.writeSecret(ctx, doc, secret.Pack(v.setting.values), a.s.Subject); err != nil {
 				return err
 			}
 		}

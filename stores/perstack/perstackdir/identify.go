@@ -11,18 +11,18 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// distinct gives the units their ids, and leaves out a second folder of one job.
-func distinct(in *sessiondir.Intake, units []sessiondir.Entry) []sessiondir.Entry {
+// distinct sets the ids of the entries, and reports and omits a second folder of the same job.
+func distinct(in *sessiondir.Intake, entries []sessiondir.Entry) []sessiondir.Entry {
 	dirs := make(map[string]string)
 	var list []sessiondir.Entry
-	for _, jf := range units {
-		u = identified(in, u)
-		if first, ok := dirs[jf.ID]; ok {
-			in.Problem(jf.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
+	for _, e := range entries {
+		e = identified(in, e)
+		if first, ok := dirs[e.ID]; ok {
+			in.Problem(e.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
 			continue
 		}
-		dirs[jf.ID] = jf.Dir
-		list = append(list, u)
+		dirs[e.ID] = e.Dir
+		list = append(list, e)
 	}
 	return list
 }
