@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// odd are values of a step's metadata: as the simulation writes them, and as it does not.
+// odd has values of a step's metadata: as the simulation writes them, and others.
 var odd = map[string][]string{
 	"originalTurnIndex": {"", "3", "4.0", "-1", "1e2", `"7"`, "null"},
 	"stepId":            {"", `"greet"`, "null", "7", `""`, `{"a":1}`},
@@ -25,7 +25,7 @@ var odd = map[string][]string{
 	"end":               {"", `{"isFinal":true,"reason":"max-turns","completed":false}`, `"soon"`, "null"},
 }
 
-// plain reports whether a value is one that a StepTrace can hold.
+// plain reports whether a StepTrace can hold a value.
 func plain(name, value string) bool {
 	switch name {
 	case "originalTurnIndex":
@@ -38,9 +38,8 @@ func plain(name, value string) bool {
 	return value == "" || strings.HasPrefix(value, "{")
 }
 
-// The step traces that a program sees and those that the folder has are made by one rule:
-// they are the same, also where the steps say what no simulation says. What a StepTrace
-// cannot hold is an error that names it, never another value.
+// The step traces of a program and those of the folder follow the same rule: they are equal, even for steps that no
+// simulation writes. A value that a StepTrace cannot hold is an error that names it, never another value.
 func TestTracesAgree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})

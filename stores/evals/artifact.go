@@ -4,9 +4,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Artifact is the result of an evaluation, schema version 1. It is a typed
-// view: members that it does not know are in the fields called Unknown, and are
-// written after the known ones. The bytes of a stored result are RunResult.Raw.
+// Artifact is the result of an evaluation, schema version 1. It is a typed view: unknown members are in the fields
+// called Unknown, and are written after the known ones. RunResult.Raw has the bytes of a stored result.
 type Artifact struct {
 	SchemaVersion int            `json:"schemaVersion"` // 1
 	RunID         string         `json:"runId"`
@@ -19,14 +18,14 @@ type Artifact struct {
 	Unknown       events.Fields  `json:",unknown"`
 }
 
-// RunStore says where an evaluation found what it judged.
+// RunStore is the store of the evaluated conversation.
 type RunStore struct {
 	Backend  string        `json:"backend"` // local, s2 or redis
 	BasePath string        `json:"basePath"`
 	Unknown  events.Fields `json:",unknown"`
 }
 
-// RunArtifacts name what an evaluation judged.
+// RunArtifacts names the files of the evaluated conversation.
 type RunArtifacts struct {
 	ConversationID        string        `json:"conversationId"`
 	RunPath               string        `json:"runPath,omitempty" rawjson:"kept"`
@@ -43,7 +42,7 @@ type RunDefs struct {
 	Unknown events.Fields      `json:",unknown"`
 }
 
-// MetricDef defines what is measured.
+// MetricDef defines a metric.
 type MetricDef struct {
 	Name          string         `json:"name"`
 	Scope         string         `json:"scope"`     // single or multi
@@ -56,7 +55,7 @@ type MetricDef struct {
 	Unknown       events.Fields  `json:",unknown"`
 }
 
-// MetricLLM says how a model measures.
+// MetricLLM configures how a model measures.
 type MetricLLM struct {
 	Provider *events.Fields `json:"provider,omitempty" rawjson:"kept"`
 	Prompt   *MetricPrompt  `json:"prompt,omitempty" rawjson:"kept"`
@@ -64,14 +63,14 @@ type MetricLLM struct {
 	Unknown  events.Fields  `json:",unknown"`
 }
 
-// MetricPrompt is what a model is asked.
+// MetricPrompt is the prompt for a measuring model.
 type MetricPrompt struct {
 	Instruction string        `json:"instruction"`
 	Variables   []string      `json:"variables,omitempty" rawjson:"kept"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
-// Aggregator sums up a series.
+// Aggregator aggregates a series.
 type Aggregator struct {
 	Kind        string        `json:"kind"`
 	Name        string        `json:"name"`
@@ -80,7 +79,7 @@ type Aggregator struct {
 	Unknown     events.Fields `json:",unknown"`
 }
 
-// Def defines what is judged.
+// Def defines an eval.
 type Def struct {
 	Name        string         `json:"name"`
 	Kind        string         `json:"kind"`        // singleTurn, multiTurn or scorer
@@ -93,10 +92,10 @@ type Def struct {
 	Unknown     events.Fields  `json:",unknown"`
 }
 
-// VerdictPolicy says when a measurement passes.
+// VerdictPolicy defines when a measurement passes.
 type VerdictPolicy struct {
 	Kind     string        `json:"kind"`                          // none, boolean, number, ordinal or custom
-	Type     string        `json:"type,omitempty" rawjson:"kept"` // of number: threshold or range
+	Type     string        `json:"type,omitempty" rawjson:"kept"` // of kind number: threshold or range
 	PassWhen *bool         `json:"passWhen,omitempty" rawjson:"kept"`
 	PassAt   *float64      `json:"passAt,omitempty" rawjson:"kept"`
 	Min      *float64      `json:"min,omitempty" rawjson:"kept"`
@@ -127,14 +126,14 @@ type ScorerInput struct {
 	Unknown               events.Fields `json:",unknown"`
 }
 
-// Combine says how a scorer combines.
+// Combine is the method by which a scorer combines.
 type Combine struct {
 	Kind    string        `json:"kind"` // weightedAverage, identity, custom or unknown
 	Note    string        `json:"note,omitempty" rawjson:"kept"`
 	Unknown events.Fields `json:",unknown"`
 }
 
-// Evaluation is what an evaluation found.
+// Evaluation has the results of an evaluation.
 type Evaluation struct {
 	StepCount  int                   `json:"stepCount"`
 	SingleTurn Ordered[Series]       `json:"singleTurn"`
@@ -144,13 +143,13 @@ type Evaluation struct {
 	Unknown    events.Fields         `json:",unknown"`
 }
 
-// Series has a result for each step by its index, nil where it was not judged.
+// Series has a result for each step by index, nil for a step that was not judged.
 type Series struct {
 	ByStepIndex []*Result     `json:"byStepIndex"`
 	Unknown     events.Fields `json:",unknown"`
 }
 
-// Result is what one eval says of a step or of the conversation.
+// Result is the result of one eval for a step or the conversation.
 type Result struct {
 	EvalRef     string        `json:"evalRef"`
 	Measurement Measurement   `json:"measurement"`
@@ -180,7 +179,7 @@ type Outcome struct {
 	Unknown  events.Fields `json:",unknown"`
 }
 
-// Observed is what a verdict saw.
+// Observed has the values that a verdict was based on.
 type Observed struct {
 	RawValue events.Raw    `json:"rawValue,omitempty" rawjson:"kept"`
 	Score    *float64      `json:"score,omitempty" rawjson:"kept"` // 0 to 1
@@ -195,13 +194,13 @@ type ScorerResult struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// EvaluationSummaries sum up what each eval found.
+// EvaluationSummaries has a summary for each eval.
 type EvaluationSummaries struct {
 	ByEval  Ordered[RunSummary] `json:"byEval"`
 	Unknown events.Fields       `json:",unknown"`
 }
 
-// RunSummary sums up what one eval found.
+// RunSummary summarises the results of one eval.
 type RunSummary struct {
 	Eval           string           `json:"eval"`
 	Kind           string           `json:"kind"`

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// longSteps makes the steps of a long conversation, of about 1 KiB each.
+// longSteps returns the steps of a long conversation, of about 1 KiB each.
 func longSteps(n int) []evals.Step {
 	list := make([]evals.Step, n)
 	for i := range list {
@@ -26,8 +26,7 @@ func longSteps(n int) []evals.Step {
 	return list
 }
 
-// grownBy saves a conversation of n steps that grew by one, and gives the bytes
-// appended and those of the step.
+// grownBy saves a conversation of n steps with one more step. It returns the appended bytes and the size of the step.
 func grownBy(t testing.TB, st *tally.Store, n int) (appended, grown int) {
 	c := evals.Of(st, fmt.Sprintf("grows-%d", n))
 	list := longSteps(n + 1)
@@ -47,8 +46,8 @@ func grownBy(t testing.TB, st *tally.Store, n int) (appended, grown int) {
 	return appended, len(list[n].Raw())
 }
 
-// A save costs what is new: bytes appended stay within 1.2 of the new step, however
-// long the conversation is.
+// A save costs only the new steps: the appended bytes are at most 1.2 times the new step, in a conversation of any
+// length.
 func TestSaveCostsWhatIsNew(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	for _, n := range []int{1, 10, 1000} {
@@ -77,8 +76,8 @@ func BenchmarkSaveGrown(b *testing.B) {
 	b.ReportMetric(float64(appended)/float64(grown), "bytes-appended/new-byte")
 }
 
-// BenchmarkLoad loads a conversation of 1,000 steps from a store that has a
-// snapshot of it, and decodes the same file with encoding/json in the same run.
+// BenchmarkLoad loads a conversation of 1,000 steps from a store with a snapshot of it, and decodes the same file
+// with encoding/json in the same run.
 func BenchmarkLoad(b *testing.B) {
 	st := benchStore(b)
 	c := evals.Of(st, "c1")
@@ -145,7 +144,7 @@ func benchStore(b *testing.B) *tally.Store {
 	return st
 }
 
-// warm keeps a snapshot of a conversation, as the keeper of a store does.
+// warm stores a snapshot of a conversation, as the snapshotter of a store does.
 func warm(b *testing.B, st *tally.Store, c *evals.Conversation) {
 	b.Helper()
 	if _, err := st.Loader().Keep(b.Context(), c.Session().Subject(), 0, ""); err != nil {

@@ -52,7 +52,7 @@ func testDecode(t *testing.T) {
 			t.Errorf("%q: %v", empty, err)
 		}
 	}
-	// Id and metadata are those of the first line, also where it is no step.
+	// Id and metadata are those of the first line, even if it is not a step.
 	first := `{"conversationId":"c1","conversationMetadata":{"k":1}}`
 	second := strings.TrimSuffix(good, "}") + `,"conversationId":"c2","conversationMetadata":{"k":2}}`
 	d = need(evals.Decode([]byte(first + "\n" + second)))
@@ -120,8 +120,8 @@ func TestStepSetters(t *testing.T) {
 	}
 }
 
-// What is decoded and encoded again is the same file, but for what no file should
-// have: blank lines, white space between tokens, turns that are no steps.
+// A file that is decoded and encoded again is the same, except for blank lines, white space between tokens, and turns
+// that are not steps.
 func TestConversationFileLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &evals.Data{ID: rapid.StringMatching(`[a-zé/"]{1,6}`).Draw(t, "id")}

@@ -59,7 +59,7 @@ func testNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer local.Close()
-	for info, err := range local.Subjects(t.Context(), "") { // the log's own directory is there, with nothing in it
+	for info, err := range local.Subjects(t.Context(), "") { // the log's own directory exists and is empty
 		t.Errorf("%v, %v", info, err)
 	}
 	if files := layouttest.ReadTree(t, dir); len(files) != 0 {
@@ -67,9 +67,9 @@ func testNothing(t *testing.T) {
 	}
 }
 
-// One and the same code works on whatever the nearest tally.toml names.
+// The same code works on the store that the nearest tally.toml names.
 func testThreeFiles(t *testing.T) {
-	testkit.NotUnderRace(t) // where one of them is left out
+	testkit.NotUnderRace(t) // the race run omits one of the backends
 	seen := make(map[string]bool)
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		c, saved, err := evals.Save(t.Context(), st, "c1", &evals.Data{ID: "c1", Steps: steps(2)})
@@ -104,7 +104,7 @@ func testOriginalConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A tally.toml beside it has taken its place.
+	// A tally.toml beside it takes precedence.
 	mustWrite(t, filepath.Join(dir, "tally.config.ts"), "")
 	mustWrite(t, filepath.Join(dir, config.FileName), "namespace = \"from-file\"\n[store]\nbackend = \"memory\"\n")
 	if warned := warnings(t, deep, ""); warned != "" {
@@ -117,7 +117,7 @@ func testOriginalConfiguration(t *testing.T) {
 		t.Errorf("warned\n%s", warned)
 	}
 	if c := mustResolve(t, deep, config.Overrides{}); c.Base != filepath.Join(deep, "elsewhere", ".tally-dev") || c.Backend != config.Memory {
-		t.Errorf("%+v", c) // a path alone does not choose a backend
+		t.Errorf("%+v", c) // a path alone does not select a backend
 	}
 	// default < file < environment < call
 	if c := mustResolve(t, deep, config.Overrides{}); c.Namespace != "from-file" {
@@ -132,8 +132,7 @@ func testOriginalConfiguration(t *testing.T) {
 	}
 }
 
-// checkConfigFix: a broken file is an error here; the original warns and goes on
-// with defaults.
+// checkConfigFix: a broken file is an error here. The original warns and continues with defaults.
 func checkConfigFix(t *testing.T) {
 	t.Helper()
 	const broken = "[store]\nbackend = \"memory\"\nnonsense = 1\n"
@@ -177,7 +176,7 @@ func mustWrite(t *testing.T, path, text string) {
 	}
 }
 
-// warnings opens a store and gives what it warned of.
+// warnings opens a store and returns its warnings.
 func warnings(t *testing.T, dir, backend string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -192,7 +191,7 @@ func warnings(t *testing.T, dir, backend string) string {
 	return out.String()
 }
 
-// Two projects are two namespaces: what one imports never changes the other.
+// Two projects are two namespaces: an import into one never changes the other.
 func testProjects(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixProjects)
 	one, two := need(st.In(st.Namespace()+"-one")), need(st.In(st.Namespace()+"-two"))
@@ -203,7 +202,7 @@ func testProjects(t *testing.T, st *tally.Store) {
 	bring(t, two, files("second"))
 	layouttest.MustEqual(t, files("one"), export(t, one))
 	layouttest.MustEqual(t, files("second"), export(t, two))
-	// Into the same namespace the second is refused, and the first stays.
+	// An import into the same namespace is refused, and the first session stays.
 	dir := layouttest.WriteTree(t, t.TempDir(), 0o644, files("three"))
 	if r, err := (tallydir.Layout{}).Import(t.Context(), one, dir, layouts.ImportOptions{}); err != nil || len(r.Refused) != 1 {
 		t.Errorf("%+v, %v", r, err)

@@ -17,35 +17,32 @@ import (
 	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
 
-// Conversation is a handle on a recorded conversation: its steps, the simulation
-// that produced them, and the runs that judged them. It is cheap, does no I/O until
-// a method is called, and is safe for concurrent use.
+// Conversation is a handle on a recorded conversation: its steps, the simulation that produced them, and the runs
+// that judged them. It is cheap, does no I/O until a method is called, and is safe for concurrent use.
 //
-// A conversation is a session of kind conversation. Its steps are the turns of
-// thread main, each as it stands on its line of conversation.jsonl. On a session
-// of another kind, methods return a *tally.KindError.
+// A conversation is a session of kind conversation. Its steps are the turns of thread main, with the bytes of their
+// lines in conversation.jsonl. If the session has another kind, methods return a *tally.KindError.
 type Conversation struct {
 	s *tally.Session
 
 	mu sync.Mutex // held while steps are appended
-	id string     // that the first line says, as Append knows it; "": it has to look
+	id string     // the id on the first line, as far as Append knows it; "": it has to load
 }
 
-// Of returns a handle on a conversation, whether it exists or not.
+// Of returns a handle on a conversation, which need not exist.
 func Of(st *tally.Store, id string) *Conversation {
 	return &Conversation{s: st.Session(id)}
 }
 
-// ID is the conversation's id.
+// ID returns the conversation's id.
 func (c *Conversation) ID() string { return c.s.ID() }
 
-// Path is the folder of the conversation below the base of the layout .tally: where
-// an export puts it, unless it was imported from a folder of another name. It never
-// leaves the base, whatever the id.
+// Path returns the folder of the conversation below the base of the layout .tally. An export writes there, unless the
+// conversation was imported from a folder with another name. For any id, the path is inside the base.
 func (c *Conversation) Path() string { return "conversations/" + filename.Of(c.ID()) }
 
-// Session is the session that the conversation is: rewind, undo, redo and fork are
-// its methods. After a move through it, the handle appends to what is then in effect.
+// Session returns the conversation's session, for rewind, undo, redo and fork. After such a move, the handle appends
+// to the new state.
 func (c *Conversation) Session() *tally.Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,7 +50,7 @@ func (c *Conversation) Session() *tally.Session {
 	return c.s
 }
 
-// head opens the session as it is now, empty if it does not exist.
+// head opens the current session; a missing session is empty.
 func (c *Conversation) head(ctx context.Context) (*projector.Outline, error) {
 	o, err := c.s.Store().Loader().Peek(ctx, c.s.Subject())
 	if err != nil {
@@ -71,8 +68,8 @@ func (c *Conversation) full(ctx context.Context) (*projector.Session, error) {
 	return o.Session(ctx)
 }
 
-// update decides on the session, of this kind, and appends what was decided, again if an
-// event of the types came in between.
+// update appends the payload that decide returns for the session, which must be a conversation. If an event of the
+// types arrives before, it decides again.
 func (c *Conversation) update(ctx context.Context, types []string, decide func(*projector.Outline) (events.Payload, error)) (log.Ack, error) {
 	return c.s.Update(ctx, types, func(o *projector.Outline) ([]events.Payload, error) {
 		if err := tally.CheckKind(o.Subject(), o.Ledger(), events.KindConversation); err != nil {
@@ -86,13 +83,13 @@ func (c *Conversation) update(ctx context.Context, types []string, decide func(*
 	})
 }
 
-// Exists reports whether anything was ever recorded of the conversation.
+// Exists reports whether the conversation has any record.
 func (c *Conversation) Exists(ctx context.Context) (bool, error) {
 	kind, err := kindOf(ctx, c.s.Store(), c.s.Subject())
 	return kind == events.KindConversation, err
 }
 
-// CreatedAt is when the conversation was created, or began if nobody said so.
+// CreatedAt returns the time when the conversation was created, or else the time of its first record.
 func (c *Conversation) CreatedAt(ctx context.Context) (events.Timestamp, error) {
 	o, err := c.s.Store().Loader().Outline(ctx, c.s.Subject(), 0)
 	if err == nil {
@@ -111,7 +108,7 @@ func (c *Conversation) CreatedAt(ctx context.Context) (events.Timestamp, error) 
 	return events.TimestampOf(cmp.Or(rec.Time, rec.Recorded)), nil
 }
 
-// loaded returns the session at a position; that it does not exist is ErrNotFound.
+// loaded returns the session at a position. If it does not exist, the error is ErrNotFound.
 func (c *Conversation) loaded(ctx context.Context, position string) (*projector.Session, error) {
 	s, err := c.s.Load(ctx, position)
 	if err != nil {
@@ -120,15 +117,13 @@ func (c *Conversation) loaded(ctx context.Context, position string) (*projector.
 	return s, tally.CheckKind(s.Subject, s.Ledger, events.KindConversation)
 }
 
-// Load returns the conversation as it is now. One that does not exist is
-// ErrNotFound, one whose steps were never saved ErrNoSteps; one that was saved
-// without steps has none.
+// Load returns the current conversation. If it does not exist, the error is ErrNotFound. If its steps were never
+// saved, it is ErrNoSteps; a conversation that was saved without steps has none.
 func (c *Conversation) Load(ctx context.Context) (*Data, error) {
 	return c.LoadAt(ctx, "")
 }
 
-// LoadAt returns the conversation as it was at a position, such as @1234, #12 or a
-// time: an earlier content stays readable for ever.
+// LoadAt returns the conversation at a position, such as @1234, #12 or a time. Every earlier content stays readable.
 func (c *Conversation) LoadAt(ctx context.Context, position string) (*Data, error) {
 	s, err := c.loaded(ctx, position)
 	if err != nil {
@@ -144,14 +139,14 @@ func (c *Conversation) LoadAt(ctx context.Context, position string) (*Data, erro
 	return d.c, nil
 }
 
-// decodeThread reads the steps of a session. Its threads are not altered.
+// decodeThread decodes the steps of a session. It does not change the session's threads.
 func decodeThread(s *projector.Session) (*decoding, error) {
 	th := s.Threads[events.MainThread]
 	if th == nil {
 		return nil, ErrNoSteps
 	}
 	d := &decoding{c: &Data{ID: s.Subject.ID, Revision: s.Offset()}}
-	if meta, err := rawjson.Object(th.Meta); err == nil { // what stands on no line, as there is none
+	if meta, err := rawjson.Object(th.Meta); err == nil { // members of a conversation without lines
 		d.head(meta)
 	}
 	d.c.Steps = make([]Step, 0, len(th.Turns))
@@ -166,7 +161,7 @@ func decodeThread(s *projector.Session) (*decoding, error) {
 	return d, nil
 }
 
-// Metadata returns the conversation's free object, nil if it has none.
+// Metadata returns the conversation's free object, or nil.
 func (c *Conversation) Metadata(ctx context.Context) (events.Raw, error) {
 	d, err := c.Load(ctx)
 	if errors.Is(err, ErrNoSteps) {
@@ -178,8 +173,8 @@ func (c *Conversation) Metadata(ctx context.Context) (events.Raw, error) {
 	return d.Metadata, nil
 }
 
-// SetMetadata changes the conversation's free object, nil takes it away. A
-// conversation whose steps were never saved has none afterwards.
+// SetMetadata sets the conversation's free object; nil removes it. If its steps were never saved, the conversation is
+// saved without steps.
 func (c *Conversation) SetMetadata(ctx context.Context, metadata events.Raw) (Saved, error) {
 	if err := checkMetadata(metadata); err != nil {
 		return Saved{}, err
@@ -194,7 +189,7 @@ func (c *Conversation) SetMetadata(ctx context.Context, metadata events.Raw) (Sa
 	})
 }
 
-// see notes what the first of a number of lines says.
+// see records the id on the first of a number of lines.
 func (c *Conversation) see(lines int, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,16 +198,14 @@ func (c *Conversation) see(lines int, id string) {
 	}
 }
 
-// Append appends steps, as one event: when it returns they are stored and survive
-// a crash of the program. Only the first call of a handle loads the conversation;
-// later ones cost what they append.
+// Append appends steps, as one event. When it returns, they are stored and survive a crash of the program. Only the
+// first call of a handle loads the conversation; the cost of later ones depends only on their steps.
 //
-// Somebody else may append, too. If somebody rewound the conversation below what
-// this handle has seen (by Load, Save or Append), the steps are late: kept, but not in
-// effect, and the ack says so. What is not a step is *events.InvalidError, and nothing is
-// written.
+// Other writers may append, too. If the conversation was rewound below the state that this handle has read (by Load,
+// Save or Append), the steps are stale: they are stored, but not in effect, and the ack reports that. If a value is
+// not a step, the error is *events.InvalidError, and nothing is written.
 //
-// After log.ErrUnknown it is not known whether the steps are there: Load says.
+// After log.ErrUnknown, the steps may or may not be stored: Load shows it.
 func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, error) {
 	if len(steps) == 0 {
 		return log.Ack{}, &events.InvalidError{Field: "steps", Reason: "nothing to append"}
@@ -231,13 +224,13 @@ func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, erro
 	}
 	ack, err := c.s.Append(ctx, log.Any, p)
 	if ack.Late {
-		c.id = "" // look again
+		c.id = "" // load again
 	}
 	return ack, err
 }
 
-// appendFirst looks at the conversation before it appends. The first line of all
-// says the metadata that a conversation without lines has.
+// appendFirst loads the conversation before it appends. The first line of all gets the metadata of a conversation
+// without lines.
 func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, error) {
 	var id string
 	ack, err := c.update(ctx, projector.MoveTypes(), func(o *projector.Outline) (events.Payload, error) {
@@ -258,7 +251,7 @@ func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, 
 	return ack, err
 }
 
-// appended returns what appends steps behind a number of lines.
+// appended returns the event that appends steps after a number of lines.
 func appended(d *Data, lines int, added []Step) (*events.TurnAppended, error) {
 	p := &events.TurnAppended{}
 	for i, s := range added {

@@ -61,7 +61,7 @@ func TestConversation(t *testing.T) {
 	})
 }
 
-// need returns the value of a call that must work.
+// need returns the value of a call that must succeed.
 func need[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -69,7 +69,7 @@ func need[T any](v T, err error) T {
 	return v
 }
 
-// step makes a step as the original writes it.
+// step returns a step in the original's form.
 func step(n int, text string) evals.Step {
 	content := need(json.Marshal(text))
 	s, err := evals.ParseStep(fmt.Appendf(nil, `{"stepIndex":%d,"input":{"role":"user","content":%s},"output":[{"role":"assistant","content":"ok %d"}],"timestamp":"2026-01-23T12:35:%02d.000Z"}`, n, content, n, n%60))
@@ -79,7 +79,7 @@ func step(n int, text string) evals.Step {
 	return s
 }
 
-// steps makes n steps.
+// steps returns n steps.
 func steps(n int) []evals.Step {
 	list := make([]evals.Step, n)
 	for i := range list {
@@ -88,7 +88,7 @@ func steps(n int) []evals.Step {
 	return list
 }
 
-// texts lists what the users said.
+// texts lists the users' messages.
 func texts(d *evals.Data) string {
 	var list []string
 	for _, s := range d.Steps {
@@ -109,7 +109,7 @@ func said(list ...string) []evals.Step {
 	return out
 }
 
-// mustStore saves content that is made from nothing.
+// mustStore saves new content.
 func mustStore(t testing.TB, c *evals.Conversation, steps ...evals.Step) evals.Saved {
 	t.Helper()
 	saved, err := c.Save(t.Context(), &evals.Data{ID: c.ID(), Steps: steps})
@@ -128,7 +128,7 @@ func mustContent(t testing.TB, c *evals.Conversation) *evals.Data {
 	return d
 }
 
-// recordsOf lists the types of a conversation's records.
+// recordsOf lists a conversation's records.
 func recordsOf(t testing.TB, st *tally.Store, id string) []events.Record {
 	t.Helper()
 	var list []events.Record
@@ -238,7 +238,7 @@ func testNoSteps(t *testing.T, st *tally.Store) {
 
 func testHandles(t *testing.T, st *tally.Store) {
 	canceled, cancel := context.WithCancel(t.Context())
-	cancel() // whatever does I/O fails
+	cancel() // every call with I/O fails
 	c := evals.Of(st, "../up:and/away")
 	if c.ID() != "../up:and/away" || c.Path() != "conversations/..=2Fup=3Aand=2Faway" {
 		t.Errorf("%q %q", c.ID(), c.Path())

@@ -11,34 +11,30 @@ import (
 
 // Errors of conversations that callers branch on.
 var (
-	// ErrNoSteps says that steps were never saved. A conversation that was saved
-	// with none is not that.
+	// ErrNoSteps reports that steps were never saved. A conversation that was saved without steps has no such error.
 	ErrNoSteps = errors.New("no steps were ever saved")
-	// ErrEmpty says that a file of steps has no line.
+	// ErrEmpty reports that a file of steps has no line.
 	ErrEmpty = errors.New("the conversation's file is empty")
 )
 
-// UnknownID is the id of a decoded conversation whose file names none.
+// UnknownID is the id of a decoded conversation whose file has none.
 const UnknownID = "unknown"
 
-// Data is the content of a conversation: what Load returns and Save
-// takes.
+// Data is the content of a conversation for Load and Save.
 type Data struct {
-	ID       string     // as it stands on every line; need not be the id that it is stored under
-	Metadata events.Raw // free object, nil if there is none
+	ID       string     // the id on every line; may differ from the id of the session
+	Metadata events.Raw // free object, or nil
 	Steps    []Step
 
-	// Revision is the session's last offset when this was loaded or saved. A save
-	// of what has one is refused if somebody else changed the steps since. 0: made
-	// from nothing, a save takes the place of whatever there is.
+	// Revision is the session's last offset at the load or save. If another writer changed the steps since, a save is
+	// refused. 0: the content is new, and a save replaces any other.
 	Revision events.Offset
 
-	// Warnings are the turns that are not steps and were left out, and what of a
-	// step does not count.
+	// Warnings lists turns that are not steps and were skipped, and members of steps that were ignored.
 	Warnings []Warning
 }
 
-// Warning says what was left out when a conversation was read.
+// Warning is a problem in a conversation's file.
 type Warning struct {
 	Line   int // from 1: of the file, or of the thread's turns
 	Reason string
@@ -46,10 +42,10 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("line %d: %s", w.Line, w.Reason) }
 
-// LineError says which line of a file is not JSON.
+// LineError reports a line that is not JSON.
 type LineError struct {
-	Line   int // from 1, all lines counted
-	Filled int // from 1, blank lines not counted
+	Line   int // from 1, counting all lines
+	Filled int // from 1, without blank lines
 	Err    error
 }
 
@@ -60,16 +56,14 @@ func (e *LineError) Error() string {
 	return fmt.Sprintf("line %d (%d without blank ones): %v", e.Line, e.Filled, e.Err)
 }
 
-// Unwrap returns what is wrong with the line.
+// Unwrap returns the error of the line.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Decode reads a conversation.jsonl.
+// Decode decodes a conversation.jsonl.
 //
-// Blank lines are skipped. No line at all is ErrEmpty, a line that is not JSON a
-// *LineError. A line that is JSON but not a step is left out with a warning. Id and
-// metadata are those of the first line; without one the id is UnknownID. A
-// timestamp that is not a string does not count; a line with one that cannot be read
-// is not a step.
+// It skips blank lines. A file without lines is ErrEmpty, a line that is not JSON a *LineError. It skips a line that
+// is JSON but not a step, with a warning. Id and metadata are those of the first line; without an id there, the id is
+// UnknownID. A timestamp that is not a string is ignored; a line with an invalid timestamp is not a step.
 func Decode(jsonl []byte) (*Data, error) {
 	d := decoding{c: &Data{ID: UnknownID}}
 	line := 0
@@ -92,19 +86,19 @@ func Decode(jsonl []byte) (*Data, error) {
 	return d.c, nil
 }
 
-// decoding is a conversation that is being read.
+// decoding is a conversation that is being decoded.
 type decoding struct {
-	c      *Data
-	filled int
-	places []int // of each step among what was added
+	c         *Data
+	filled    int
+	positions []int // index of each step among the added turns
 }
 
-// add takes the next turn, which is JSON.
+// add adds the next turn, which is JSON.
 func (d *decoding) add(line int, raw events.Raw) {
-	place := d.filled
+	index := d.filled
 	d.filled++
 	step, err := ParseStep(raw)
-	if place == 0 {
+	if index == 0 {
 		d.head(step.fields)
 	}
 	if err != nil {
@@ -115,7 +109,7 @@ func (d *decoding) add(line int, raw events.Raw) {
 		d.c.Warnings = append(d.c.Warnings, Warning{line, "timestamp: no string, does not count"})
 	}
 	d.c.Steps = append(d.c.Steps, step)
-	d.places = append(d.places, place)
+	d.positions = append(d.positions, index)
 }
 
 // head takes id and metadata from the first line.
@@ -128,10 +122,9 @@ func (d *decoding) head(fields events.Fields) {
 	}
 }
 
-// Encode writes a conversation.jsonl: an object a line, the id on each
-// and the metadata on the first one, no newline at the end. A conversation without
-// steps is an empty file, which says neither id nor metadata; a Store keeps both.
-// What is not a conversation is *events.InvalidError.
+// Encode returns a conversation.jsonl: an object a line, with the id on each and the metadata on the first one,
+// without a final newline. A conversation without steps is an empty file, which has neither id nor metadata; a Store
+// keeps both. If c is not valid, the error is *events.InvalidError.
 func Encode(c *Data) ([]byte, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -150,8 +143,8 @@ func Encode(c *Data) ([]byte, error) {
 	return out, nil
 }
 
-// encodeStep returns a step with the id of its conversation, and the first one with its
-// metadata. What says both already is not touched.
+// encodeStep returns a step with the id of its conversation, and the first one with the metadata. It does not change
+// a step that has both.
 func encodeStep(s Step, index int, id string, metadata events.Raw) (events.Raw, error) {
 	raw := s.raw
 	var err error
@@ -177,7 +170,7 @@ func isText(raw events.Raw, want string) bool {
 	return err == nil && text == want
 }
 
-// validate refuses what no conversation can be.
+// validate refuses an invalid conversation.
 func (c *Data) validate() error {
 	if c.ID == "" {
 		return &events.InvalidError{Field: fieldID, Reason: "missing"}
@@ -210,7 +203,7 @@ func checkMetadata(metadata events.Raw) error {
 	return nil
 }
 
-// inside puts a path before that of an *events.InvalidError.
+// inside prepends a path to that of an *events.InvalidError.
 func inside(path string, err error) error {
 	if e, ok := errors.AsType[*events.InvalidError](err); ok {
 		return &events.InvalidError{Field: joinPath(path, e.Field), Reason: e.Reason}

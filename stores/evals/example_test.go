@@ -25,7 +25,7 @@ func withStore(part func(context.Context, *tally.Store) error) {
 	}
 }
 
-// exampleStep makes a step of what a user said and what was answered.
+// exampleStep returns a step with a user's message and the answer.
 func exampleStep(index int, user, assistant string) (evals.Step, error) {
 	in, err := json.Marshal(map[string]string{"role": "user", "content": user})
 	if err != nil {
@@ -38,7 +38,7 @@ func exampleStep(index int, user, assistant string) (evals.Step, error) {
 	return evals.NewStep(index, in, out)
 }
 
-// Browse what is recorded: conversations, their steps, their runs.
+// List the recorded conversations, their steps and their runs.
 func ExampleList() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
 		hello, err := exampleStep(0, "Hello!", "Hi, how can I help?")
@@ -83,8 +83,8 @@ func ExampleList() {
 	//   trajectory run-1769171838912-5790h4t 2026-01-23
 }
 
-// Save a whole simulation: get or create the conversation, save what was traced, make a run
-// of it and save the result. What is loaded back is the same.
+// Save a whole simulation: get or create the conversation, save its traces, create a run and save the result. Loading
+// returns the same data.
 func ExampleFromStepTraces() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
 		c, found, err := evals.Get(ctx, st, "travel")
@@ -127,7 +127,7 @@ func ExampleFromStepTraces() {
 	// trajectory: {"completed":true}
 }
 
-// Write a simulation turn by turn: what was acknowledged survives a crash.
+// Write a simulation turn by turn: an acknowledged step survives a crash.
 func ExampleConversation_Append() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
 		var steps []evals.Step
@@ -180,8 +180,8 @@ func simulate(ctx context.Context, st *tally.Store, steps []evals.Step) (*evals.
 	return run, err
 }
 
-// Write a report on a conversation. It knows which steps it judged, and says when
-// they are not those of the conversation any more.
+// Write a report on a conversation. The report records which steps it judged, and Stale reports when they have
+// changed.
 func ExampleRun_Save() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
 		s, err := exampleStep(0, "Hello!", "Hi!")
@@ -193,7 +193,7 @@ func ExampleRun_Save() {
 			return err
 		}
 
-		data, err := c.Load(ctx) // what is judged
+		data, err := c.Load(ctx) // the judged content
 		if err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func ExampleRun_Save() {
 	// invalid schemaVersion: 2: want 1
 }
 
-// Follow a conversation live: what is there first, then what comes.
+// Follow a conversation live: the existing steps first, then new ones.
 func ExampleConversation_Follow() {
 	withStore(func(ctx context.Context, st *tally.Store) error {
 		c := evals.Of(st, "live")
@@ -252,7 +252,7 @@ func ExampleConversation_Follow() {
 			if err != nil {
 				return err
 			}
-			if _, err := evals.Of(st, "live").Append(ctx, s); err != nil { // somebody else
+			if _, err := evals.Of(st, "live").Append(ctx, s); err != nil { // another writer
 				return err
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// What nobody acknowledged is sent again, and is there once.
+// A publication without an answer is repeated, and stored once.
 func TestFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		ctx, c := t.Context(), evals.Of(st, "c")

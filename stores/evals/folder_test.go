@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// shown is a store with its conversations in a folder, and a program that knows the folder alone.
+// shown is a store with its conversations in a folder, and a program that only uses the folder.
 type shown struct {
 	t *testing.T
 	*tally.Store
@@ -32,7 +32,7 @@ func newShown(t *testing.T, compiled string) shown {
 	return s
 }
 
-// settle takes in what the program wrote.
+// settle imports the files that the program wrote.
 func (s shown) settle() {
 	s.t.Helper()
 	if err := s.KeepFiles(s.t.Context(), tallydir.Layout{}.Name(), s.dir); err != nil {
@@ -40,7 +40,7 @@ func (s shown) settle() {
 	}
 }
 
-// program has the program do what it is told, and returns what it prints.
+// program runs the program with an input, and returns its output.
 func (s shown) program(told io.Reader) string {
 	s.t.Helper()
 	return string(testkit.Node(s.t, told, s.compiled, s.dir))

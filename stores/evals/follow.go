@@ -11,15 +11,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// UpdateKind says what happened to a conversation.
+// UpdateKind is the kind of a change of a conversation.
 type UpdateKind uint8
 
-// What Follow yields.
+// Kinds of updates.
 const (
-	StepsLoaded       UpdateKind = iota // the steps are these: in the beginning, and when others took their place
-	StepsAppended                       // these came behind the others
+	StepsLoaded       UpdateKind = iota // all steps: at the beginning, and when they were replaced
+	StepsAppended                       // new steps at the end
 	RunAnnounced                        // a run was created
-	RunSaved                            // a run has a result, or another one
+	RunSaved                            // a run has a new result
 	TrajectoryChanged                   // the definition of the simulation was recorded
 )
 
@@ -27,18 +27,17 @@ func (k UpdateKind) String() string {
 	return [...]string{"steps loaded", "steps appended", "run announced", "run saved", "trajectory changed"}[k]
 }
 
-// Update is something that happened to a conversation.
+// Update is a change of a conversation.
 type Update struct {
 	Kind   UpdateKind
-	Offset events.Offset // to follow on from
+	Offset events.Offset // offset from which to follow on
 	Steps  []Step        // all of them, or the new ones
 	Run    *Run
 }
 
-// Follow yields what happens to the conversation, live and without a gap, until the
-// loop ends or ctx is done. After 0 it begins with the steps as they are; after the
-// Offset of an update it goes on from there. The conversation need not exist yet.
-// An error is the last thing yielded.
+// Follow yields the changes of the conversation, live and without gaps, until the loop ends or ctx is done. After 0
+// it begins with the current steps; after the Offset of an update it continues from there. The conversation need not
+// exist yet. An error is the last value.
 func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
 		if after == 0 {
@@ -52,7 +51,7 @@ func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq
 				return
 			}
 		}
-		for rec, err := range events.Readable(c.s.Store().Log.Follow(ctx, events.Range{Subject: c.s.Subject(), After: after})) { // what it was is not known
+		for rec, err := range events.Readable(c.s.Store().Log.Follow(ctx, events.Range{Subject: c.s.Subject(), After: after})) { // a damaged record is skipped
 			if err == nil {
 				rec, err = projector.Resolve(ctx, c.s.Store().Log, rec, c.s.Store().MaxValue())
 			}
@@ -72,7 +71,7 @@ func (c *Conversation) Follow(ctx context.Context, after events.Offset) iter.Seq
 	}
 }
 
-// now returns all steps as of an offset, 0 for the head.
+// now returns all steps at an offset, 0 for the head.
 func (c *Conversation) now(ctx context.Context, at events.Offset) (Update, error) {
 	s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), at)
 	if errors.Is(err, tally.ErrNotFound) && at == 0 {
@@ -94,13 +93,13 @@ func (c *Conversation) now(ctx context.Context, at events.Offset) (Update, error
 	return u, err
 }
 
-// updateOf says what a record means to those who follow. ok is false if nothing.
+// updateOf returns the update that a record makes. ok is false if it makes none.
 func (c *Conversation) updateOf(ctx context.Context, rec events.Record) (u Update, ok bool, err error) {
 	u.Offset = rec.Offset
 	f := projector.Decode(rec)
 	switch p := f.Payload.(type) {
 	case *events.TurnAppended:
-		if _, said := rec.Seen(); said || p.Pins != nil { // it may be late or void: only its place can tell
+		if _, said := rec.Seen(); said || p.Pins != nil { // it may be stale or rejected: only its position decides
 			s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), rec.Offset)
 			if err != nil || !s.History.IsLive(rec.Offset) {
 				return u, false, err

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// NewRunID makes an id as run-<ms>-<random>.
+// NewRunID returns an id of the form run-<ms>-<random>.
 func NewRunID(now time.Time) string { return newID("run", now) }
 
-// NewID makes an id as conv-<ms>-<random>.
+// NewID returns an id of the form conv-<ms>-<random>.
 func NewID(now time.Time) string { return newID("conv", now) }
 
-// NewTrajectoryID makes an id as traj-<ms>-<random>.
+// NewTrajectoryID returns an id of the form traj-<ms>-<random>.
 func NewTrajectoryID(now time.Time) string { return newID("traj", now) }
 
 // randomDigits is the length of the random part.
@@ -27,7 +27,7 @@ func newID(prefix string, now time.Time) string {
 		var random [2 * randomDigits]byte
 		rand.Read(random[:]) // never fails
 		for _, c := range random {
-			if int(c) < 256-256%len(digits) && n < randomDigits { // each digit as likely
+			if int(c) < 256-256%len(digits) && n < randomDigits { // every digit is equally likely
 				b = append(b, digits[int(c)%len(digits)])
 				n++
 			}
@@ -36,8 +36,8 @@ func newID(prefix string, now time.Time) string {
 	return string(b)
 }
 
-// TimestampOfID returns the time in an id that begins with run-, conv- or traj- and
-// milliseconds, and whether there is one.
+// TimestampOfID returns the time in an id that begins with run-, conv- or traj- and milliseconds. It returns false if
+// there is no time.
 func TimestampOfID(id string) (time.Time, bool) {
 	switch prefix, _, _ := strings.Cut(id, "-"); prefix {
 	case "run", "conv", "traj":
@@ -46,14 +46,14 @@ func TimestampOfID(id string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// timestampOfRun is the time of a run, whatever its id begins with.
+// timestampOfRun returns the time in a run's id, with any prefix.
 func timestampOfRun(id string) (time.Time, bool) {
 	_, rest, _ := strings.Cut(id, "-")
 	ms, _, _ := strings.Cut(rest, "-")
 	return timeOfMillis(ms)
 }
 
-// maxMillis is the last millisecond that a JavaScript date can be.
+// maxMillis is the last millisecond of a JavaScript date.
 const maxMillis = 8_640_000_000_000_000
 
 func timeOfMillis(text string) (time.Time, bool) {

@@ -20,12 +20,11 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// BenchmarkImportCorpus imports the recorded folders, or generated ones where there
-// are none, into a store whose acknowledgements are durable. x-hash is how many
-// times as long that takes as to read and hash the same files. The catalog stands
-// aside for a tenth of a second at most, search and snapshots rest for longer; they
-// catch up behind it. As the import command has it, garbage is collected a third as
-// often, and one thread more than there are processors runs Go: one is mostly in a sync.
+// BenchmarkImportCorpus imports the recorded folders, or generated ones without them, into a store with durable
+// acknowledgements. The metric x-hash is the time as a multiple of reading and hashing the same files. The catalog
+// pauses for a tenth of a second at most, search and snapshots pause longer; they catch up afterwards. As in the
+// import command, garbage is collected a third as often, and Go runs one thread more than there are processors,
+// because one is usually in a sync.
 func BenchmarkImportCorpus(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(300))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1))
@@ -56,8 +55,8 @@ func BenchmarkImportCorpus(b *testing.B) {
 	b.ReportMetric(reading.Seconds()*1e3/float64(b.N), "hash-ms")
 }
 
-// BenchmarkAppendCorpus appends the events of that import as they are, all sessions
-// at the same time: what no import can be faster than.
+// BenchmarkAppendCorpus appends the events of that import unchanged, all sessions at the same time: the lower bound
+// for an import.
 func BenchmarkAppendCorpus(b *testing.B) {
 	roots := corpus(b)
 	sessions := make(map[events.Subject][]events.Event)
@@ -113,8 +112,7 @@ func corpus(b *testing.B) []string {
 	return []string{root}
 }
 
-// hashFiles reads and hashes all files below some folders, and says how many bytes
-// that were.
+// hashFiles reads and hashes all files below some folders, and returns their total size.
 func hashFiles(b *testing.B, roots []string) (size int64) {
 	b.Helper()
 	for _, root := range roots {

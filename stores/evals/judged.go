@@ -11,15 +11,14 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Staleness says whether the steps that a result is about are still those of the
-// conversation.
+// Staleness compares the steps that a result judged with the current ones.
 type Staleness uint8
 
-// What Stale finds.
+// Results of Stale.
 const (
-	NotKnown Staleness = iota // the result does not say what it is about
+	NotKnown Staleness = iota // the judged steps are unknown
 	Fresh                     // the steps are those that were judged
-	Stale                     // they are others now
+	Stale                     // the steps have changed
 )
 
 func (s Staleness) String() string {
@@ -32,10 +31,9 @@ func (s Staleness) String() string {
 	return "not known"
 }
 
-// Stale says whether the newest result is about the steps as they are now. What
-// counts is their content: a rewind that is undone leaves a result fresh. A result
-// that was imported does not say what it is about; then its stepCount, if it has
-// one that differs, still shows that it is stale.
+// Stale reports whether the newest result judged the current steps. It compares their content: a rewind that was
+// undone leaves a result fresh. An imported result does not record its steps. If it has a stepCount that differs, it
+// is stale; else the answer is NotKnown.
 func (r *Run) Stale(ctx context.Context) (Staleness, error) {
 	s, err := r.c.full(ctx)
 	if err != nil {
@@ -61,8 +59,7 @@ func (r *Run) Stale(ctx context.Context) (Staleness, error) {
 	return NotKnown, nil
 }
 
-// judgedAt returns what a result is about: the revision that the handle names, or
-// the head.
+// judgedAt returns the steps that a result judges: those of the handle's revision, or of the head.
 func (r *Run) judgedAt(ctx context.Context, head *projector.Session) (*events.Judged, error) {
 	if r.judged == 0 || r.judged == head.Offset() {
 		return judgedOf(head), nil
@@ -86,12 +83,12 @@ func judgedOf(s *projector.Session) *events.Judged {
 	return j
 }
 
-// sameThreads reports whether two results are about the same steps.
+// sameThreads reports whether two results judge the same steps.
 func sameThreads(a, b *events.Judged) bool {
 	return a != nil && b != nil && maps.Equal(a.Threads, b.Threads)
 }
 
-// stepCount reads how many steps an evaluation saw.
+// stepCount returns the number of steps of an evaluation.
 func stepCount(result events.Raw) (int, bool) {
 	var seen struct {
 		Result *struct {

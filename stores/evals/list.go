@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// List returns a handle on each conversation of the store's namespace,
-// in the order of their ids. Sessions of other kinds are not among them.
+// List returns a handle on each conversation of the store's namespace, in the order of their ids. It omits sessions
+// of other kinds.
 func List(ctx context.Context, st *tally.Store) ([]*Conversation, error) {
 	sessions, err := st.Sessions(ctx, events.KindConversation)
 	var list []*Conversation
@@ -34,15 +34,14 @@ func Get(ctx context.Context, st *tally.Store, id string) (*Conversation, bool, 
 	return c, true, nil
 }
 
-// Created says what Create found or did.
+// Created is the result of Create.
 type Created struct {
-	Existed bool             // it was there, and nothing was written
-	At      events.Timestamp // its creation: the first one counts
+	Existed bool             // the conversation existed, and nothing was written
+	At      events.Timestamp // time of its creation: the first one counts
 }
 
-// Create makes a conversation without steps. It is there from then on for List and Get.
-// One that exists already stays as it is, createdAt too, and is not an error. An id of a
-// session of another kind is a *tally.KindError.
+// Create creates a conversation without steps, for List and Get. If it exists already, it stays as it is, with its
+// createdAt, and there is no error. If the id is of a session of another kind, the error is a *tally.KindError.
 func Create(ctx context.Context, st *tally.Store, id string) (*Conversation, Created, error) {
 	c := Of(st, id)
 	made := Created{}
@@ -76,8 +75,7 @@ func Save(ctx context.Context, st *tally.Store, id string, data *Data) (*Convers
 	return c, saved, err
 }
 
-// kindOf returns the kind of a session, "" if there is none. Nearly always its first
-// record says it.
+// kindOf returns the kind of a session, "" if it does not exist. Usually its first record has the kind.
 func kindOf(ctx context.Context, st *tally.Store, sub events.Subject) (string, error) {
 	for rec, err := range st.Log.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
 		if events.IsDamage(err) {
@@ -98,14 +96,14 @@ func kindOf(ctx context.Context, st *tally.Store, sub events.Subject) (string, e
 	return o.Ledger().Kind, nil
 }
 
-// Change says what a save did.
+// Change is the kind of a save.
 type Change uint8
 
-// What a save did.
+// Kinds of saves.
 const (
-	NoChange    Change = iota // the store has it already: nothing was written
-	Extension                 // what is new was appended
-	Replacement               // the content took the place of another, which stays readable
+	NoChange    Change = iota // the content was stored already: nothing was written
+	Extension                 // new steps were appended
+	Replacement               // the content replaced another, which stays readable
 )
 
 func (c Change) String() string {
@@ -118,10 +116,10 @@ func (c Change) String() string {
 	return "unchanged"
 }
 
-// Saved says what a save did.
+// Saved is the result of a save.
 type Saved struct {
 	Change  Change
-	Created bool // the conversation is new; only Save says so
-	New     int  // steps that were written; all others are kept as they are stored
+	Created bool // the conversation is new; only the function Save sets it
+	New     int  // number of steps that were written; the others were stored already
 	Ack     log.Ack
 }

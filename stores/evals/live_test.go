@@ -19,7 +19,7 @@ func testAppend(t *testing.T, st *tally.Store) {
 		if ack, err := c.Append(t.Context(), step(i, fmt.Sprint(i))); err != nil || ack.Late {
 			t.Fatalf("%+v, %v", ack, err)
 		}
-		if i == 2 { // somebody else
+		if i == 2 { // another writer
 			need(evals.Of(st, "c1").Append(t.Context(), step(9, "other"), step(9, "other")))
 		}
 	}
@@ -51,7 +51,7 @@ func testAppendLate(t *testing.T, st *tally.Store) {
 	if got := texts(mustContent(t, c)); got != "a" {
 		t.Errorf("now %s", got)
 	}
-	if ack, err := c.Append(t.Context(), step(1, "c")); err != nil || ack.Late { // it has looked again
+	if ack, err := c.Append(t.Context(), step(1, "c")); err != nil || ack.Late { // it has loaded again
 		t.Fatalf("%+v, %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a,c" {
@@ -90,7 +90,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 		t.Errorf("have\n%s", strings.Join(got, "\n"))
 	}
 	need(c.Append(t.Context(), step(1, "y")))
-	for u, err := range c.Follow(t.Context(), last) { // goes on from there
+	for u, err := range c.Follow(t.Context(), last) { // continues from there
 		if err != nil || u.Kind != evals.StepsAppended || texts(&evals.Data{Steps: u.Steps}) != "y" {
 			t.Errorf("%+v, %v", u, err)
 		}
@@ -127,7 +127,7 @@ func testFork(t *testing.T, st *tally.Store) {
 	}
 }
 
-// Who creates first has created, and who appends first says the metadata.
+// Exactly one of several creators has created the conversation, and the first append has the metadata.
 func testAtOnce(t *testing.T, st *tally.Store) {
 	const writers = 8
 	var created atomic.Int32
@@ -157,7 +157,7 @@ func testAtOnce(t *testing.T, st *tally.Store) {
 	if created.Load() != 1 || len(d.Steps) != 3*writers || string(d.Metadata) != `{"m":1}` {
 		t.Errorf("created %d times, %d steps, metadata %s", created.Load(), len(d.Steps), d.Metadata)
 	}
-	for w := range writers { // each one's steps in the order of his calls
+	for w := range writers { // each writer's steps are in the order of its calls
 		if got := texts(d); strings.Index(got, fmt.Sprintf("%d-0", w)) > strings.Index(got, fmt.Sprintf("%d-1", w)) || strings.Index(got, fmt.Sprintf("%d-1", w)) > strings.Index(got, fmt.Sprintf("%d-2", w)) {
 			t.Errorf("order %s", got)
 		}

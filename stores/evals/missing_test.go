@@ -11,14 +11,13 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// A store that is not there is as one that is empty, and what looking at it leaves is
-// the log's own directory, without a record: nothing in the project, in the home, or
-// beside the store.
+// A missing store reads as an empty one. Reading it leaves only the log's own directory, without a record: no file in
+// the project, in the home, or beside the store.
 func TestMissingStore(t *testing.T) {
 	t.Run("T-03 list of a store that is not there", func(t *testing.T) {
 		dir := alone(t)
 		store := filepath.Join(dir, "not", "there")
-		for range 2 { // the second finds what the first left
+		for range 2 { // the second one finds the directory of the first
 			st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: store})
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +64,7 @@ func TestMissingStore(t *testing.T) {
 	})
 }
 
-// filesBelow lists what is below a folder and is no folder.
+// filesBelow lists the files below a folder.
 func filesBelow(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

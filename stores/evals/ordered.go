@@ -7,8 +7,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Ordered is a JSON object used as a map, in the order in which it was written. The
-// zero value is empty.
+// Ordered is a JSON object used as a map, in the order of its names. The zero value is empty.
 type Ordered[T any] struct {
 	entries []entry[T]
 }
@@ -18,7 +17,7 @@ type entry[T any] struct {
 	value T
 }
 
-// Get returns the value of a name, and whether there is one.
+// Get returns the value of a name, and whether it exists.
 func (o Ordered[T]) Get(name string) (T, bool) {
 	for _, e := range o.entries {
 		if e.name == name {
@@ -29,7 +28,7 @@ func (o Ordered[T]) Get(name string) (T, bool) {
 	return none, false
 }
 
-// Set sets the value of a name, in its place or behind the last one.
+// Set sets the value of a name, at its position or at the end.
 func (o *Ordered[T]) Set(name string, value T) {
 	for i := range o.entries {
 		if o.entries[i].name == name {
@@ -40,10 +39,10 @@ func (o *Ordered[T]) Set(name string, value T) {
 	o.entries = append(o.entries, entry[T]{name, value})
 }
 
-// Len is the number of names.
+// Len returns the number of names.
 func (o Ordered[T]) Len() int { return len(o.entries) }
 
-// All yields names and values in their order.
+// All yields names and values in order.
 func (o Ordered[T]) All() iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) {
 		for _, e := range o.entries {
@@ -54,7 +53,7 @@ func (o Ordered[T]) All() iter.Seq2[string, T] {
 	}
 }
 
-// AppendRawJSON writes the object.
+// AppendRawJSON appends the object.
 func (o Ordered[T]) AppendRawJSON(dst []byte) ([]byte, error) {
 	dst = append(dst, '{')
 	for i, e := range o.entries {
@@ -70,7 +69,7 @@ func (o Ordered[T]) AppendRawJSON(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// ParseRawJSON reads the object.
+// ParseRawJSON parses the object.
 func (o *Ordered[T]) ParseRawJSON(raw []byte) error {
 	members, err := rawjson.Object(raw)
 	if err != nil {
@@ -86,7 +85,7 @@ func (o *Ordered[T]) ParseRawJSON(raw []byte) error {
 	return nil
 }
 
-// inMember puts a name before the path of an error.
+// inMember prepends a name to the path of an error.
 func inMember(name string, err error) error {
 	key := "[" + strconv.Quote(name) + "]"
 	if f, ok := err.(*rawjson.FieldError); ok {

@@ -15,8 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// system is what both tally and the model of the original offer, as far as the
-// fixes need it.
+// system is the common interface of tally and the model of the original, as far as the fixes need it.
 type system interface {
 	create(id string) (existed bool, err error)
 	createdAt(id string) string
@@ -30,11 +29,10 @@ type system interface {
 	runTime(conversation, id string) (string, bool) // of a trajectory, typed
 	record(id string, d *evals.Data, crashAfter int)
 	project(name string) system // the store as another project sees it
-	escapes(id string) bool     // whether something lies outside the base afterwards
+	escapes(id string) bool     // whether a file lies outside of the base afterwards
 }
 
-// checkFix proves a fix: what is promised holds for tally on this backend, and the
-// same check fails on the original.
+// checkFix checks a fix: tally keeps the promise on this backend, and the same check fails for the original.
 func checkFix(t *testing.T, st *tally.Store, check func(system) error) {
 	t.Helper()
 	own, err := st.In(st.Namespace() + "-fix")
@@ -49,7 +47,7 @@ func checkFix(t *testing.T, st *tally.Store, check func(system) error) {
 	}
 }
 
-// ours is tally as a system.
+// ours implements system by tally.
 type ours struct {
 	ctx context.Context
 	st  *tally.Store
@@ -139,12 +137,12 @@ func (o ours) escapes(id string) bool {
 	return !strings.HasPrefix(path.Clean(".tally/"+evals.Of(o.st, id).Path()), ".tally/conversations/")
 }
 
-// original is a model of the system that tally replaces: files that are overwritten
-// whole. Everything it does here, the original does.
+// original is a model of the system that tally replaces: files that are overwritten whole. It behaves as the original
+// in every call.
 type original struct {
 	base  string
 	files map[string]string
-	order []string // in which a directory lists its entries: not defined, here as written
+	order []string // order in which a directory lists its entries: undefined, here the order of writing
 	clock *int
 }
 
@@ -237,17 +235,17 @@ func (o *original) versions(conversation, id string) []string {
 
 func (o *original) stale(string, string) (bool, bool) { return false, false }
 
-// runTime: typed as a date, but a string after JSON.parse.
+// runTime returns nothing: the original declares a date, but JSON.parse returns a string.
 func (o *original) runTime(string, string) (string, bool) { return "", false }
 
-// record writes at the end, so that a crash before it leaves nothing.
+// record writes at the end, so a crash before it leaves nothing.
 func (o *original) record(id string, d *evals.Data, crashAfter int) {
 	if crashAfter == len(d.Steps) {
 		_ = o.save(id, d)
 	}
 }
 
-// project is the same folder: two projects that share a store share its ids.
+// project returns the same folder: two projects that share a store share its ids.
 func (o *original) project(string) system { return o }
 
 func (o *original) escapes(id string) bool {
@@ -383,7 +381,7 @@ func fixProjects(sys system) error { // T-37
 	return nil
 }
 
-// The model does what the original does: where the two should agree, they do.
+// The model behaves as the original: where both should agree, they do.
 func TestOriginalModel(t *testing.T) {
 	for name, sys := range map[string]system{"tally": ours{t.Context(), storetest.Memory(t, tally.Config{})}, "original": newOriginal()} {
 		d := &evals.Data{ID: "x", Metadata: []byte(`{"a":1}`), Steps: said("a", "b")}

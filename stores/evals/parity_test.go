@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// The names of the original and their counterparts. That this compiles is half of
-// T-35, the page docs/from-tally-evals.md the other half.
+// The names of the original and their counterparts. T-35 requires that this compiles, and that
+// docs/from-tally-evals.md lists them.
 var (
 	_ func(context.Context, embedded.Options) (*tally.Store, error) = embedded.Open
 
@@ -52,7 +52,7 @@ var (
 	_ func(time.Time) string                                                                             = evals.NewTrajectoryID
 	_ func(string) (time.Time, bool)                                                                     = evals.TimestampOfID
 
-	// What the original has not.
+	// Names that the original lacks.
 	_ func(*evals.Conversation, context.Context, ...evals.Step) (log.Ack, error)               = (*evals.Conversation).Append
 	_ func(*evals.Conversation, context.Context, events.Offset) iter.Seq2[evals.Update, error] = (*evals.Conversation).Follow
 	_ func(*evals.Conversation, context.Context, string) (*evals.Data, error)                  = (*evals.Conversation).LoadAt
@@ -108,7 +108,7 @@ var counterparts = map[string]string{
 	"EvaluationReport":                    "evals.Report",
 }
 
-// The page names each of them once, with its counterpart, and nothing else.
+// The page lists each of them once, with its counterpart, and no other name.
 func TestParityTable(t *testing.T) {
 	t.Run("T-35 every name has one counterpart", func(t *testing.T) {
 		page, err := os.ReadFile("../../docs/from-tally-evals.md")

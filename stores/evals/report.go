@@ -4,9 +4,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Report is the result of an evaluation as older versions of the writer
-// recorded it. What it says is a typed view, as that of an Artifact. What the
-// writer had as maps are objects, in their order.
+// Report is the result of an evaluation by an older version of the writer. It is a typed view, like an Artifact. The
+// writer's maps are objects, in their order.
 type Report struct {
 	RunID              string                `json:"runId"`
 	Timestamp          string                `json:"timestamp"`
@@ -18,7 +17,7 @@ type Report struct {
 	Unknown            events.Fields         `json:",unknown"`
 }
 
-// TargetResult is what was found of one target.
+// TargetResult is the result for one target.
 type TargetResult struct {
 	TargetID       string                   `json:"targetId"`
 	RawMetrics     []RawMetric              `json:"rawMetrics"`
@@ -39,7 +38,7 @@ type RawMetric struct {
 	Unknown       events.Fields `json:",unknown"`
 }
 
-// DerivedMetric is a value between 0 and 1 made of others.
+// DerivedMetric is a value between 0 and 1 that is computed from others.
 type DerivedMetric struct {
 	Definition events.Raw    `json:"definition"`
 	Value      float64       `json:"value"`
@@ -54,7 +53,7 @@ type ReportedVerdict struct {
 	Unknown  events.Fields `json:",unknown"`
 }
 
-// AggregateSummary sums up one metric.
+// AggregateSummary summarises one metric.
 type AggregateSummary struct {
 	Metric       events.Raw    `json:"metric"`
 	Aggregations events.Raw    `json:"aggregations,omitempty" rawjson:"kept"`
@@ -64,7 +63,7 @@ type AggregateSummary struct {
 	Unknown      events.Fields `json:",unknown"`
 }
 
-// ReportedEval sums up one eval.
+// ReportedEval summarises one eval.
 type ReportedEval struct {
 	EvalName       string        `json:"evalName"`
 	EvalKind       string        `json:"evalKind"` // singleTurn, multiTurn or scorer

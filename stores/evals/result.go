@@ -9,17 +9,17 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// RunResult is a result of a run: its bytes, and typed views of them.
+// RunResult is a result of a run: its bytes, with typed views.
 type RunResult struct {
 	Type RunType
 	Raw  events.Raw // byte for byte
 }
 
-// IsReport reports whether an evaluation is one of the older EvaluationReports.
+// IsReport reports whether an evaluation is an older EvaluationReport.
 func (r *RunResult) IsReport() bool { return r.Type == TallyRun && isReport(r.Raw) }
 
-// Artifact returns the typed view of an evaluation. What does not fit is
-// *events.InvalidError naming the path.
+// Artifact returns the typed view of an evaluation. If it does not fit, the error is *events.InvalidError with the
+// path.
 func (r *RunResult) Artifact() (*Artifact, error) { return ParseArtifact(r.Raw) }
 
 // Report returns the typed view of an older evaluation.
@@ -58,7 +58,7 @@ func (r *Run) saveTyped(ctx context.Context, v any) (SavedRun, error) {
 	return r.Save(ctx, raw)
 }
 
-// checkResult holds a result to what its type says.
+// checkResult checks a result by the schema of its type.
 func checkResult(t RunType, raw events.Raw) error {
 	switch {
 	case t != TallyRun:
@@ -74,7 +74,7 @@ func checkResult(t RunType, raw events.Raw) error {
 	return err
 }
 
-// isReport tells the two forms of an evaluation apart.
+// isReport distinguishes the two forms of an evaluation.
 func isReport(raw events.Raw) bool {
 	fields, err := rawjson.Object(raw)
 	if err != nil {
@@ -85,8 +85,8 @@ func isReport(raw events.Raw) bool {
 	return targets && !versioned
 }
 
-// ParseArtifact reads an Artifact: schema version 1, scores and rates from 0
-// to 1. What is wrong is *events.InvalidError naming the path.
+// ParseArtifact parses an Artifact: schema version 1, scores and rates from 0 to 1. An error is *events.InvalidError
+// with the path.
 func ParseArtifact(raw events.Raw) (*Artifact, error) {
 	return parsed(raw, func(c *checker, a *Artifact) {
 		c.version("schemaVersion", a.SchemaVersion)
@@ -95,7 +95,7 @@ func ParseArtifact(raw events.Raw) (*Artifact, error) {
 	})
 }
 
-// ParseReport reads a Report.
+// ParseReport parses a Report.
 func ParseReport(raw events.Raw) (*Report, error) {
 	return parsed(raw, func(c *checker, r *Report) {
 		c.present(raw, "runId", "perTargetResults")
@@ -103,7 +103,7 @@ func ParseReport(raw events.Raw) (*Report, error) {
 	})
 }
 
-// parsed reads a typed view and checks it.
+// parsed parses a typed view and checks it.
 func parsed[T any](raw events.Raw, check func(*checker, *T)) (*T, error) {
 	v := new(T)
 	if err := rawjson.Unmarshal(raw, v); err != nil {
@@ -117,7 +117,7 @@ func parsed[T any](raw events.Raw, check func(*checker, *T)) (*T, error) {
 	return v, nil
 }
 
-// checker collects the first thing that is wrong.
+// checker keeps the first error.
 type checker struct{ err *events.InvalidError }
 
 func (c *checker) fail(path, format string, args ...any) {
@@ -126,7 +126,7 @@ func (c *checker) fail(path, format string, args ...any) {
 	}
 }
 
-// present wants an object to have members of these names.
+// present checks that an object has members with these names.
 func (c *checker) present(raw events.Raw, names ...string) {
 	fields, err := rawjson.Object(raw)
 	if err != nil {
@@ -153,14 +153,14 @@ func (c *checker) report(r *Report) {
 	}
 }
 
-// version wants the one version that there is.
+// version checks that the version is 1.
 func (c *checker) version(path string, have int) {
 	if have != 1 {
 		c.fail(path, "%d: want 1", have)
 	}
 }
 
-// ratio holds a number that may be left out to 0..1.
+// ratio checks that an optional number is from 0 to 1.
 func (c *checker) ratio(path string, v *float64) {
 	if v != nil && !(*v >= 0 && *v <= 1) {
 		c.fail(path, "%v: want 0 to 1", *v)

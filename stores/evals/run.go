@@ -17,57 +17,54 @@ import (
 	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
 
-// RunType is what a run of a conversation is.
+// RunType is the type of a run of a conversation.
 type RunType string
 
-// The two types. An id can be taken once in each.
+// The two types. An id is unique within a type.
 const (
 	TallyRun      RunType = steps.KindTally      // an evaluation
 	TrajectoryRun RunType = steps.KindTrajectory // a simulation
 )
 
-// runTypes is the order in which runs are listed and looked for.
+// runTypes is the order in which runs are listed and searched.
 var runTypes = []RunType{TallyRun, TrajectoryRun}
 
-// Run is a handle on a run of a conversation. It is cheap and does no I/O until a
-// method is called.
+// Run is a handle on a run of a conversation. It is cheap and does no I/O until a method is called.
 type Run struct {
 	c      *Conversation
 	ref    events.RunRef
-	judged events.Offset // 0: what stands at head when the result is saved
+	judged events.Offset // revision that the result judges; 0: the head when the result is saved
 }
 
-// Run returns a handle on a run, whether it exists or not.
+// Run returns a handle on a run, which need not exist.
 func (c *Conversation) Run(t RunType, id string) *Run {
 	return &Run{c: c, ref: events.RunRef{Kind: string(t), ID: id}}
 }
 
-// ID is the run's id.
+// ID returns the run's id.
 func (r *Run) ID() string { return r.ref.ID }
 
-// Type is the run's type.
+// Type returns the run's type.
 func (r *Run) Type() RunType { return RunType(r.ref.Kind) }
 
-// Conversation is what the run belongs to.
+// Conversation returns the run's conversation.
 func (r *Run) Conversation() *Conversation { return r.c }
 
-// Path is the file of the run below the base of the layout .tally.
+// Path returns the file of the run below the base of the layout .tally.
 func (r *Run) Path() string {
 	return r.c.Path() + "/runs/" + r.ref.Kind + "/" + filename.Of(r.ref.ID) + ".json"
 }
 
-// Timestamp is the time in the run's id, between the first dash and the second, and
-// whether there is one.
+// Timestamp returns the time in the run's id, between the first and the second dash, and whether there is one.
 func (r *Run) Timestamp() (time.Time, bool) { return timestampOfRun(r.ref.ID) }
 
-// ListRuns returns the runs that have a result: evaluations first, each type by the
-// time in the id and then by the id; ids without a time come last.
+// ListRuns returns the runs with a result. Evaluations come first; each type is sorted by the time in the id, then by
+// the id. Ids without a time come last.
 func (c *Conversation) ListRuns(ctx context.Context) ([]*Run, error) {
 	return c.runs(ctx, func(r *projector.Run) bool { return r.Last() != nil })
 }
 
-// PendingRuns returns the runs that were created and have no result yet, in the order
-// of ListRuns.
+// PendingRuns returns the runs without a result yet, in the order of ListRuns.
 func (c *Conversation) PendingRuns(ctx context.Context) ([]*Run, error) {
 	return c.runs(ctx, func(r *projector.Run) bool { return r.Last() == nil })
 }
@@ -88,12 +85,11 @@ func (c *Conversation) runs(ctx context.Context, want func(*projector.Run) bool)
 }
 
 func compareRuns(a, b *Run) int {
-	// tally is before trajectory in the alphabet, too
+	// tally precedes trajectory in the alphabet, too
 	return cmp.Or(cmp.Compare(a.Type(), b.Type()), compareTimes(a, b, 1), cmp.Compare(a.ID(), b.ID()))
 }
 
-// compareTimes compares the times in the ids, forwards or (-1) backwards; an id without
-// one comes last.
+// compareTimes compares the times in the ids, forwards or (-1) backwards. An id without a time comes last.
 func compareTimes(a, b *Run, direction int) int {
 	at, aOK := a.Timestamp()
 	bt, bOK := b.Timestamp()
@@ -106,8 +102,8 @@ func compareTimes(a, b *Run, direction int) int {
 	return direction * at.Compare(bt)
 }
 
-// GetRun finds a run that has a result by its id, and says whether there is one. An
-// evaluation is found before a simulation of the same id.
+// GetRun returns a run with a result by its id, and whether it exists. It prefers an evaluation to a simulation of
+// the same id.
 func (c *Conversation) GetRun(ctx context.Context, id string) (*Run, bool, error) {
 	o, err := c.head(ctx)
 	if err != nil {
@@ -122,9 +118,9 @@ func (c *Conversation) GetRun(ctx context.Context, id string) (*Run, bool, error
 	return nil, false, nil
 }
 
-// CreateRun announces a run; with the id "" it makes one as run-<ms>-<random>. The
-// id is taken from then on and PendingRuns has the run; ListRuns and GetRun have it
-// once a result is saved. A run that exists is returned as it is.
+// CreateRun announces a run. For the id "" it makes one of the form run-<ms>-<random>. The id is taken from then on,
+// and PendingRuns lists the run; ListRuns and GetRun return it once it has a result. If the run exists, it is
+// returned as it is.
 func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Run, error) {
 	if !slices.Contains(runTypes, t) {
 		return nil, &events.InvalidError{Field: "type", Reason: fmt.Sprintf("%q: want tally or trajectory", string(t))}
@@ -146,7 +142,7 @@ func (c *Conversation) CreateRun(ctx context.Context, t RunType, id string) (*Ru
 	return r, nil
 }
 
-// newRun returns a run with an id that none has.
+// newRun returns a run with an unused id.
 func (c *Conversation) newRun(l *projector.Ledger, t RunType, now events.Timestamp) *Run {
 	for {
 		at, _ := now.Time()
@@ -157,25 +153,23 @@ func (c *Conversation) newRun(l *projector.Ledger, t RunType, now events.Timesta
 	}
 }
 
-// Judging gives the same run with the revision of the conversation that its result
-// is about: the Revision of the Data that was looked at. Without it a
-// result is taken to be about what stands at head when it is saved.
+// Judging returns the same run with the revision of the conversation that its result judges: the Revision of the
+// judged Data. Without it, a result is assumed to judge the head when it is saved.
 func (r *Run) Judging(revision events.Offset) *Run {
 	return &Run{c: r.c, ref: r.ref, judged: revision}
 }
 
-// SavedRun says what saving a result did.
+// SavedRun is the result of saving a result.
 type SavedRun struct {
-	Change  Change // NoChange: the newest version is this one
+	Change  Change // NoChange: it equals the newest version
 	Version int    // from 1
 	Ack     log.Ack
 }
 
-// Save records a result as it stands. The result of an evaluation is an Artifact or a
-// Report and is held to its schema: what is wrong is *events.InvalidError naming the
-// path, and nothing is written. That of a simulation is any object. A run that has a
-// result gets another version; the older ones stay readable. With the result it is
-// recorded which steps it is about.
+// Save records a result with its bytes. The result of an evaluation is an Artifact or a Report and must fit the
+// schema: else the error is *events.InvalidError with the path, and nothing is written. The result of a simulation is
+// any object. If the run has a result, Save adds a new version; older ones stay readable. Save also records which
+// steps the result judges.
 func (r *Run) Save(ctx context.Context, result events.Raw) (SavedRun, error) {
 	if err := checkResult(r.Type(), result); err != nil {
 		return SavedRun{}, err
@@ -196,8 +190,7 @@ func (r *Run) Save(ctx context.Context, result events.Raw) (SavedRun, error) {
 	return done, nil
 }
 
-// plan says what saving a result does, and what is to be appended for it: nil if the
-// newest version is this one.
+// plan returns the outcome of saving a result, and the event to append: nil if the result equals the newest version.
 func (r *Run) plan(ctx context.Context, s *projector.Session, result events.Raw) (SavedRun, events.Payload, error) {
 	judged, err := r.judgedAt(ctx, s)
 	if err != nil {
@@ -215,29 +208,27 @@ func (r *Run) plan(ctx context.Context, s *projector.Session, result events.Raw)
 		done = SavedRun{Version: len(have.Results) + 1, Change: Replacement}
 	}
 	p := &events.RunFinished{Run: r.ref, Result: result, Judged: judged}
-	members, _ := rawjson.Object(result) // which it need not be
+	members, _ := rawjson.Object(result) // it need not be an object
 	p.Outcome, p.FinishedAt = steps.Outcome(r.ref.Kind, members)
 	return done, p, nil
 }
 
-// AddCost records what was spent in the run, as [tally.Session.AddCost] does; the run need
-// not have a result.
+// AddCost records a cost of the run, as [tally.Session.AddCost] does. The run need not have a result.
 func (r *Run) AddCost(ctx context.Context, cost tally.Cost) (log.Ack, error) {
 	cost.Run = r.ref
 	return r.c.s.AddCost(ctx, cost)
 }
 
-// RunVersion is one result of a run. The newest is what Load returns.
+// RunVersion is one result of a run. Load returns the newest.
 type RunVersion struct {
 	Version    int // from 1, oldest first
 	At         events.Offset
 	Outcome    string
 	FinishedAt events.Timestamp
-	Judged     *events.Judged // nil: not recorded
+	Judged     *events.Judged // nil: unknown
 }
 
-// Versions lists the results of a run, oldest first. A run without one is
-// ErrNotFound.
+// Versions lists the results of a run, oldest first. If the run has none, the error is ErrNotFound.
 func (r *Run) Versions(ctx context.Context) ([]RunVersion, error) {
 	o, err := r.c.head(ctx)
 	if err != nil {
@@ -258,7 +249,7 @@ func (r *Run) notFound() error {
 	return fmt.Errorf("run %s of %s: %w", r.ref, r.c.s.Subject().Name(), tally.ErrNotFound)
 }
 
-// Raw returns the newest result byte for byte, whatever it is.
+// Raw returns the newest result byte for byte, without a check.
 func (r *Run) Raw(ctx context.Context) (events.Raw, error) {
 	return r.raw(ctx, 0)
 }
@@ -281,7 +272,7 @@ func (r *Run) raw(ctx context.Context, version int) (events.Raw, error) {
 	return p.Result, nil
 }
 
-// finished reads a record that has a result.
+// finished reads a record with a result.
 func (r *Run) finished(ctx context.Context, at events.Offset) (*events.RunFinished, error) {
 	st := r.c.s.Store()
 	rec, err := st.Log.Record(ctx, at)
@@ -294,8 +285,8 @@ func (r *Run) finished(ctx context.Context, at events.Offset) (*events.RunFinish
 	return events.DecodeAs[events.RunFinished](rec.Event)
 }
 
-// Load returns the newest result. That of an evaluation is held to its schema, as by
-// Save; Raw returns it in any case.
+// Load returns the newest result. The result of an evaluation must fit the schema, as in Save; Raw returns it in any
+// case.
 func (r *Run) Load(ctx context.Context) (*RunResult, error) { return r.LoadVersion(ctx, 0) }
 
 // LoadVersion returns one version of the result, from 1; 0 is the newest.

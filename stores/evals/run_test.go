@@ -19,14 +19,14 @@ import (
 
 const trajectoryRun = `{"runId":"run-1-a","conversationId":"x","timestamp":"2026-01-23T12:35:42.341Z","goal":"g","persona":{"description":"d"},"completed":false,"reason":"max-turns","totalTurns":3,"custom":1.0}`
 
-// artifact is an Artifact with one eval.
+// artifact returns an Artifact with one eval.
 func artifact(schemaVersion string, score string) string {
 	return `{"schemaVersion":` + schemaVersion + `,"runId":"run-1-a","createdAt":"2026-01-23T12:37:18.912Z","defs":{"metrics":{"m":{"name":"m","scope":"single","valueType":"number"}},` +
 		`"evals":{"z first":{"name":"e","kind":"singleTurn","outputShape":"seriesByStepIndex","metric":"m","verdict":{"kind":"number","type":"threshold","passAt":0.50,"odd":1}},"a second":{"name":"a","kind":"multiTurn","outputShape":"scalar","metric":"m"}},"scorers":{}},` +
 		`"result":{"stepCount":2,"singleTurn":{"z first":{"byStepIndex":[null,{"evalRef":"e","measurement":{"metricRef":"m","score":` + score + `,"rawValue":null,"normalization":{"x":1}},"outcome":{"verdict":"pass","policy":{"kind":"none"}}}]}},"multiTurn":{},"scorers":{}},"metadata":{"b":1,"a":2},"unknown":[1.0]}`
 }
 
-// report is a Report.
+// report returns a Report.
 func report(score string) string {
 	return `{"runId":"run-1-a","timestamp":"2026-01-10T00:00:00.000Z","perTargetResults":[{"targetId":"t","rawMetrics":[{"metricDef":{"name":"m"},"value":4.50,"executionTime":12.5}],"derivedMetrics":[{"definition":{"name":"d"},"value":0.9}],` +
 		`"verdicts":{"z":{"verdict":"pass","score":` + score + `},"a":{"verdict":"fail","score":0,"rawValue":[1]}}}],"aggregateSummaries":[],"evalSummaries":{"z":{"evalName":"z","evalKind":"scorer","aggregations":{}}},"metadata":{"x":null}}`
@@ -118,7 +118,7 @@ func testPendingRuns(t *testing.T, st *tally.Store) {
 	if pending := need(c.PendingRuns(t.Context())); len(pending) != 1 || pending[0].ID() != "run-1-a" {
 		t.Errorf("pending %v", pending)
 	}
-	need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a")) // is there: nothing is written
+	need(c.CreateRun(t.Context(), evals.TallyRun, "run-1-a")) // it exists: nothing is written
 	if recs := recordsOf(t, st, "c1"); len(recs) != 1 {
 		t.Errorf("%d records", len(recs))
 	}
@@ -179,7 +179,7 @@ func testEvaluations(t *testing.T, st *tally.Store) {
 	if n := len(recordsOf(t, st, "c1")); n != before || string(need(r.Raw(t.Context()))) != string(last) {
 		t.Errorf("%d records, before %d", n, before)
 	}
-	// What came around the API is told when it is loaded, and still readable raw.
+	// An invalid result from outside of the API is an error of Load, and can still be read as Raw.
 	p := &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "odd"}, Outcome: "completed", Result: []byte(artifact("3", "1"))}
 	mustRecord(t, st, "c1", p)
 	odd := c.Run(evals.TallyRun, "odd")
@@ -192,7 +192,7 @@ func testEvaluations(t *testing.T, st *tally.Store) {
 	testTypedEvaluations(t, r)
 }
 
-// mustRecord appends an event around the handles.
+// mustRecord appends an event without the handles.
 func mustRecord(t testing.TB, st *tally.Store, id string, p events.Payload) {
 	t.Helper()
 	sub := events.Session(st.Namespace(), id)
@@ -205,7 +205,7 @@ func mustRecord(t testing.TB, st *tally.Store, id string, p events.Payload) {
 	}
 }
 
-// Typed views keep order and what they do not know.
+// Typed views keep the order and unknown members.
 func testTypedEvaluations(t *testing.T, r *evals.Run) {
 	a, err := evals.ParseArtifact([]byte(artifact("1", "0.25")))
 	if err != nil {
@@ -289,7 +289,7 @@ func testJudged(t *testing.T, st *tally.Store) {
 	if got := need(r.Stale(t.Context())); got != evals.Stale {
 		t.Errorf("%v", got)
 	}
-	// A rewind to what was judged makes the result fresh: the content counts.
+	// A rewind to the judged steps makes the result fresh: the content counts.
 	back := need(c.Session().PlanRewind(t.Context(), d.Revision.String(), ""))
 	need(c.Session().Move(t.Context(), back))
 	if got := need(r.Stale(t.Context())); got != evals.Fresh {
@@ -302,14 +302,14 @@ func testJudged(t *testing.T, st *tally.Store) {
 	if _, err := r.Judging(1<<40).Save(t.Context(), []byte(artifact("1", "1"))); !invalid(err) {
 		t.Errorf("a revision that there is not: %v", err)
 	}
-	// An imported result does not say what it is about.
+	// An imported result does not record its steps.
 	mustRecord(t, st, "c1", &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "imported"}, Outcome: "completed", Result: []byte(artifact("1", "1"))})
-	if got := need(c.Run(evals.TallyRun, "imported").Stale(t.Context())); got != evals.Stale { // 2 steps by its own count, 3 there
+	if got := need(c.Run(evals.TallyRun, "imported").Stale(t.Context())); got != evals.Stale { // its own count is 2 steps, the conversation has 3
 		t.Errorf("imported %v", got)
 	}
 }
 
-// Every recorded evaluation passes the schema and comes back as it is.
+// Every recorded evaluation passes the schema and is returned unchanged.
 func TestRecordedEvaluations(t *testing.T) {
 	list, err := filepath.Glob(filepath.Join(testkit.Data(t, "tally"), "*", "conversations", "*", "runs", "tally", "*.json"))
 	if err != nil {

@@ -10,16 +10,14 @@ import (
 	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
 
-// Save makes the conversation hold this content and no other.
+// Save replaces the content of the conversation.
 //
-// Content that extends what is stored is one event with the new steps; content that
-// differs is one event with what is new in it and references to what stays, and the
-// old content is still readable by its position; equal content appends no event.
-// Steps are equal if their tokens are: what is stored keeps its bytes.
+// If the content extends the stored one, Save appends one event with the new steps. If it differs, Save appends one
+// event with the new steps and references to the kept ones; the old content stays readable by its position. Equal
+// content appends no event. Steps are equal if their tokens are: stored steps keep their bytes.
 //
-// Content with a Revision is saved on the condition that the steps are still those
-// of the revision, or else the error matches log.ErrConflict: load again. Saving
-// sets the Revision anew. After log.ErrUnknown, save again.
+// Content with a Revision is saved on the condition that the steps are still those of the revision. Otherwise the
+// error matches log.ErrConflict: load again. Save sets the Revision. After log.ErrUnknown, save again.
 func (c *Conversation) Save(ctx context.Context, data *Data) (Saved, error) {
 	if err := data.validate(); err != nil {
 		return Saved{}, err
@@ -42,7 +40,7 @@ func (c *Conversation) Save(ctx context.Context, data *Data) (Saved, error) {
 	return c.saved(data, p, ack.Last, ack, err)
 }
 
-// save brings the session to hold what content says of it as it is now.
+// save saves the content that the function returns for the current session.
 func (c *Conversation) save(ctx context.Context, content func(*projector.Session) *Data) (Saved, error) {
 	var data *Data
 	var p savePlan
@@ -59,7 +57,7 @@ func (c *Conversation) save(ctx context.Context, content func(*projector.Session
 	return c.saved(data, p, max(at, ack.Last), ack, err)
 }
 
-// saved says what a save did and notes that the content is that of an offset.
+// saved returns the result of a save and records the content's offset.
 func (c *Conversation) saved(data *Data, p savePlan, at events.Offset, ack log.Ack, err error) (Saved, error) {
 	if err != nil {
 		return Saved{}, err
@@ -69,18 +67,18 @@ func (c *Conversation) saved(data *Data, p savePlan, at events.Offset, ack log.A
 	return Saved{Change: p.change, New: p.fresh, Ack: ack}, nil
 }
 
-// savePlan is what has to happen so that the thread holds the content.
+// savePlan is the change after which the thread has the content.
 type savePlan struct {
-	payload events.Payload // nil: nothing
+	payload events.Payload // nil: none
 	change  Change
 	fresh   int
 }
 
 // saving compares content with a thread.
 type saving struct {
-	thread *projector.Thread // nil: there is none
+	thread *projector.Thread // nil: missing
 	have   *decoding
-	lines  []events.Raw // of the content, as they shall stand in the file
+	lines  []events.Raw // lines of the content for the file
 	steps  []Step
 }
 
@@ -99,8 +97,8 @@ func planSave(s *projector.Session, data *Data) (savePlan, error) {
 	return v.plan(v.meta(data))
 }
 
-// encode sets the line that each step shall have. A step that stands as it was
-// loaded under the same id keeps its line, whatever is odd about it.
+// encode sets the line of each step. A step that is unchanged since it was loaded under the same id keeps its line,
+// with all its bytes.
 func (v *saving) encode(data *Data) error {
 	have := v.have.c
 	same := v.thread != nil && data.ID == have.ID
@@ -119,13 +117,12 @@ func (v *saving) encode(data *Data) error {
 	return nil
 }
 
-// equalRaw compares tokens; nil is equal to nil only.
+// equalRaw compares tokens. nil equals only nil.
 func equalRaw(a, b events.Raw) bool {
 	return (a == nil) == (b == nil) && rawjson.Equal(a, b)
 }
 
-// meta returns the metadata that the thread shall have. Id and metadata of a
-// conversation stand there while there is no line that says them.
+// meta returns the new metadata of the thread. They have id and metadata of a conversation while no line has them.
 func (v *saving) meta(data *Data) events.Raw {
 	var old events.Raw
 	if v.thread != nil {
@@ -147,7 +144,7 @@ func (v *saving) meta(data *Data) events.Raw {
 	return edited(meta, fieldConversationMetadata, data.Metadata)
 }
 
-// edited returns a good object with a member changed, nil takes it away.
+// edited returns a valid object with a member changed; nil removes it.
 func edited(object events.Raw, name string, value events.Raw) events.Raw {
 	out, err := rawjson.DeleteMember(object, name)
 	if err == nil && value != nil {
@@ -171,7 +168,7 @@ func (v *saving) plan(meta events.Raw) (savePlan, error) {
 	return v.replace(meta), nil
 }
 
-// prefix counts the steps that are stored at the same place.
+// prefix returns the number of leading steps that are stored at the same index.
 func (v *saving) prefix() int {
 	n := 0
 	for n < min(len(v.lines), len(v.have.c.Steps)) && rawjson.Equal(v.lines[n], v.have.c.Steps[n].raw) {
@@ -201,7 +198,7 @@ func (v *saving) replace(meta events.Raw) savePlan {
 			items = append(items, events.Item{Turn: e.Turn, ID: e.ID, Timestamp: e.Timestamp})
 			continue
 		}
-		at := v.have.places[from]
+		at := v.have.positions[from]
 		if n := len(items); n > 0 && items[n-1].Keep != nil && items[n-1].Keep[1] == at {
 			items[n-1].Keep[1]++
 			continue
@@ -210,14 +207,14 @@ func (v *saving) replace(meta events.Raw) savePlan {
 	}
 	change := Replacement
 	if v.thread == nil {
-		change = Extension // there was nothing to replace
+		change = Extension // there was no content to replace
 	}
 	p := &events.ThreadReplaced{Threads: map[string]events.Replacement{events.MainThread: {Items: items, Meta: meta}}, Others: "keep", Reason: "save"}
 	return savePlan{payload: p, change: change, fresh: fresh}
 }
 
-// matches says for each line which stored step it is, -1 if none. The steps that
-// stay keep their order: those at both ends first, then from left to right.
+// matches returns for each line the index of the equal stored step, or -1. Kept steps keep their order: it matches
+// both ends first, then from left to right.
 func (v *saving) matches() []int {
 	have := v.have.c.Steps
 	list := make([]int, len(v.lines))
@@ -226,12 +223,12 @@ func (v *saving) matches() []int {
 	for last < min(len(v.lines), len(have))-first && rawjson.Equal(v.lines[len(v.lines)-1-last], have[len(have)-1-last].raw) {
 		last++
 	}
-	places := make(map[string][]int)
+	unused := make(map[string][]int)
 	for i := first; i < len(have)-last; i++ {
 		key := string(rawjson.AppendCompact(nil, have[i].raw))
-		places[key] = append(places[key], i)
+		unused[key] = append(unused[key], i)
 	}
-	next := first // the first stored step that may still stay
+	next := first // the first stored step that can still match
 	for i := range list {
 		switch {
 		case i < first:
@@ -240,7 +237,7 @@ func (v *saving) matches() []int {
 			list[i] = len(have) - len(list) + i
 		default:
 			list[i] = -1
-			for _, at := range places[string(rawjson.AppendCompact(nil, v.lines[i]))] {
+			for _, at := range unused[string(rawjson.AppendCompact(nil, v.lines[i]))] {
 				if at >= next {
 					list[i], next = at, at+1
 					break

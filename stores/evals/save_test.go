@@ -80,7 +80,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 	if again := need(c.Save(t.Context(), got)); again.Change != evals.NoChange {
 		t.Errorf("again: %+v", again)
 	}
-	// The first step says on its line what no line said before.
+	// The first step's line gets the metadata that no line had before.
 	if _, err := c.Append(t.Context(), step(0, "hi")); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func testSaveForms(t *testing.T, st *tally.Store) {
 	if saved := mustStore(t, c, steps(3)...); saved.Change != evals.Extension || saved.New != 3 {
 		t.Errorf("first: %+v", saved)
 	}
-	// White space does not count, and what is stored keeps its bytes.
+	// White space does not count, and stored steps keep their bytes.
 	d := mustContent(t, c)
 	var spaced bytes.Buffer
 	if err := json.Indent(&spaced, d.Steps[1].Raw(), "", " "); err != nil {
@@ -123,7 +123,7 @@ func testSaveForms(t *testing.T, st *tally.Store) {
 	if saved := mustStore(t, c, append(steps(3), step(3, "new"))...); saved.Change != evals.NoChange {
 		t.Errorf("made anew: %+v", saved)
 	}
-	// Others in the middle: what stays is kept by reference.
+	// Other steps in the middle: kept steps are stored by reference.
 	d = mustContent(t, c)
 	d.Steps = append([]evals.Step{d.Steps[0], step(9, "inserted")}, d.Steps[2:]...)
 	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Replacement || saved.New != 1 {
@@ -154,7 +154,7 @@ func testTwoWriters(t *testing.T, st *tally.Store) {
 	one, two := mustContent(t, c), mustContent(t, c)
 	one.Steps = append(one.Steps, step(1, "one"))
 	two.Steps = append(two.Steps, step(1, "two"))
-	need(c.CreateRun(t.Context(), evals.TallyRun, "")) // runs do not get in the way
+	need(c.CreateRun(t.Context(), evals.TallyRun, "")) // runs do not conflict
 	need(c.Save(t.Context(), one))
 	_, err := c.Save(t.Context(), two)
 	if conflict, ok := errors.AsType[*log.ConflictError](err); !ok || conflict.Want != two.Revision {
@@ -163,7 +163,7 @@ func testTwoWriters(t *testing.T, st *tally.Store) {
 	if got := texts(mustContent(t, c)); got != "a,one" {
 		t.Errorf("now %s", got)
 	}
-	one.Steps = append(one.Steps, step(2, "more")) // the first one goes on from what it saved
+	one.Steps = append(one.Steps, step(2, "more")) // the first handle continues from its own save
 	need(c.Save(t.Context(), one))
 	if got := texts(mustContent(t, c)); got != "a,one,more" {
 		t.Errorf("now %s", got)
@@ -195,7 +195,7 @@ func testMetadata(t *testing.T, st *tally.Store) {
 	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.NoChange {
 		t.Errorf("saved as loaded: %+v", saved)
 	}
-	d.Metadata = nil // and not only on the handle: the line loses it too
+	d.Metadata = nil // the line loses it, too
 	need(c.Save(t.Context(), d))
 	if d = mustContent(t, c); d.Metadata != nil || d.Steps[0].Field("conversationMetadata") != nil {
 		t.Errorf("%s, %s", d.Metadata, d.Steps[0].Raw())

@@ -10,10 +10,9 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Step is one turn of a conversation: what went in, and the messages that
-// answered it. It is raw JSON with typed accessors. Fields that the accessors do
-// not know are kept, and setters edit the raw tokens, so that all other bytes stay
-// as they were. The zero Step is not a step.
+// Step is one turn of a conversation: the input, and the messages that answered it. It is raw JSON with typed
+// accessors. Unknown fields are kept, and setters edit the raw tokens, so that all other bytes stay as they were. The
+// zero Step is not a step.
 type Step struct {
 	raw    events.Raw
 	fields events.Fields
@@ -29,11 +28,11 @@ const (
 	fieldMetadata  = "metadata"
 
 	fieldConversationID       = "conversationId"       // on every line of a file
-	fieldConversationMetadata = "conversationMetadata" // on its first one
+	fieldConversationMetadata = "conversationMetadata" // on the first line
 )
 
-// NewStep makes a step of its index, the message that went in and those that came
-// out, each an object. What is not is *events.InvalidError.
+// NewStep returns a step of its index, the input message and the output messages, each an object. If one is not, the
+// error is *events.InvalidError.
 func NewStep(index int, input events.Raw, output ...events.Raw) (Step, error) {
 	b := strconv.AppendInt([]byte(`{"stepIndex":`), int64(index), 10)
 	b = append(append(b, `,"input":`...), input...)
@@ -41,8 +40,8 @@ func NewStep(index int, input events.Raw, output ...events.Raw) (Step, error) {
 	return ParseStep(append(b, '}'))
 }
 
-// ParseStep takes a step as it stands. What is not JSON, or has a field of a type
-// that a step cannot have, is *events.InvalidError naming the field.
+// ParseStep parses a step and keeps its bytes. If raw is not JSON, or a field has a wrong type, the error is
+// *events.InvalidError with the field.
 func ParseStep(raw events.Raw) (Step, error) {
 	fields, err := rawjson.Object(raw)
 	if err != nil {
@@ -52,8 +51,7 @@ func ParseStep(raw events.Raw) (Step, error) {
 	return s, s.check()
 }
 
-// check holds the known fields to their types. A timestamp that is not a string does
-// not count and is not an error.
+// check checks the types of the known fields. A timestamp that is not a string is ignored, without an error.
 func (s Step) check() error {
 	for _, f := range []struct {
 		name, first, want string
@@ -90,14 +88,13 @@ func startsWith(raw events.Raw, any string) bool {
 	return len(raw) > 0 && strings.IndexByte(any, raw[0]) >= 0
 }
 
-// Raw returns the step's JSON, byte for byte. It must not be altered.
+// Raw returns the step's JSON, byte for byte. The caller must not change it.
 func (s Step) Raw() events.Raw { return s.raw }
 
-// IsZero reports whether there is no step.
+// IsZero reports whether the step is the zero Step.
 func (s Step) IsZero() bool { return s.raw == nil }
 
-// StepIndex is the position that the step itself says. It need not be the one it
-// has.
+// StepIndex returns the index in the step's own field. It may differ from the step's position.
 func (s Step) StepIndex() int {
 	raw, _ := s.fields.Get(fieldStepIndex)
 	n, err := strconv.ParseFloat(string(raw), 64)
@@ -107,10 +104,10 @@ func (s Step) StepIndex() int {
 	return int(n)
 }
 
-// Input is the message that the step answers.
+// Input returns the message that the step answers.
 func (s Step) Input() events.Raw { return s.Field(fieldInput) }
 
-// Output are the messages that answer it.
+// Output returns the messages that answer it.
 func (s Step) Output() []events.Raw {
 	list, err := rawjson.Array(s.Field(fieldOutput))
 	if err != nil {
@@ -119,23 +116,22 @@ func (s Step) Output() []events.Raw {
 	return list
 }
 
-// ID is the provider's message id, "" if there is none.
+// ID returns the provider's message id, or "".
 func (s Step) ID() string { return s.fields.Text(fieldID) }
 
-// Timestamp is the time that the step says, and whether it says one. Field has
-// its spelling.
+// Timestamp returns the step's time, and whether it has one. Field returns its spelling.
 func (s Step) Timestamp() (time.Time, bool) { return parseDate(s.fields.Text(fieldTimestamp)) }
 
-// Metadata is the step's free object, nil if there is none.
+// Metadata returns the step's free object, or nil.
 func (s Step) Metadata() events.Raw { return s.Field(fieldMetadata) }
 
-// Field returns any field as it stands, nil if there is none of the name.
+// Field returns any field with its bytes, or nil.
 func (s Step) Field(name string) events.Raw {
 	raw, _ := s.fields.Get(name)
 	return raw
 }
 
-// Fields lists the names of all fields in their order.
+// Fields lists the names of all fields in order.
 func (s Step) Fields() []string {
 	names := make([]string, len(s.fields))
 	for i := range s.fields {
@@ -144,9 +140,8 @@ func (s Step) Fields() []string {
 	return names
 }
 
-// Set sets a field to another value, in its place or behind the last one. A nil
-// value takes the field away. A value that the field cannot have is
-// *events.InvalidError and the step stays as it was.
+// Set sets a field, at its position or at the end. A nil value removes the field. If the field cannot have the value,
+// the error is *events.InvalidError, and the step stays as it was.
 func (s *Step) Set(name string, value events.Raw) error {
 	raw := s.raw
 	if raw == nil {
@@ -169,20 +164,20 @@ func (s *Step) Set(name string, value events.Raw) error {
 	return nil
 }
 
-// SetStepIndex changes the position that the step says.
+// SetStepIndex sets the index in the step's field.
 func (s *Step) SetStepIndex(n int) error {
 	return s.Set(fieldStepIndex, strconv.AppendInt(nil, int64(n), 10))
 }
 
-// SetInput changes the message that the step answers.
+// SetInput sets the message that the step answers.
 func (s *Step) SetInput(message events.Raw) error { return s.Set(fieldInput, message) }
 
-// SetOutput changes the messages that answer it.
+// SetOutput sets the messages that answer it.
 func (s *Step) SetOutput(messages ...events.Raw) error {
 	return s.Set(fieldOutput, rawjson.AppendArray(nil, messages))
 }
 
-// SetID changes the provider's message id, "" takes it away.
+// SetID sets the provider's message id; "" removes it.
 func (s *Step) SetID(id string) error {
 	if id == "" {
 		return s.Set(fieldID, nil)
@@ -190,8 +185,7 @@ func (s *Step) SetID(id string) error {
 	return s.Set(fieldID, rawjson.AppendString(nil, id))
 }
 
-// SetTimestamp changes the time, spelled in UTC with milliseconds; the zero time
-// takes it away.
+// SetTimestamp sets the time, in UTC with milliseconds; the zero time removes it.
 func (s *Step) SetTimestamp(at time.Time) error {
 	if at.IsZero() {
 		return s.Set(fieldTimestamp, nil)
@@ -199,14 +193,14 @@ func (s *Step) SetTimestamp(at time.Time) error {
 	return s.Set(fieldTimestamp, rawjson.AppendString(nil, string(events.TimestampOf(at))))
 }
 
-// SetMetadata changes the step's free object, nil takes it away.
+// SetMetadata sets the step's free object; nil removes it.
 func (s *Step) SetMetadata(object events.Raw) error { return s.Set(fieldMetadata, object) }
 
-// Equal reports whether two steps are the same tokens. White space between them
-// does not count; order, numbers and escapes do.
+// Equal reports whether two steps have the same tokens. White space between them does not count; order, numbers and
+// escapes do.
 func (s Step) Equal(other Step) bool { return rawjson.Equal(s.raw, other.raw) }
 
-// MarshalJSON returns the step as it stands.
+// MarshalJSON returns the step's bytes.
 func (s Step) MarshalJSON() ([]byte, error) {
 	if s.raw == nil {
 		return []byte("null"), nil
@@ -223,8 +217,7 @@ func (s *Step) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// parseDate reads the spellings of a time that occur: with a zone, or without one,
-// which is UTC then.
+// parseDate parses the spellings of a time that occur: with a zone, or without one, which means UTC.
 func parseDate(text string) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, false
@@ -237,8 +230,7 @@ func parseDate(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// rawError returns an error of the scanner in the form that callers know. The path is
-// that of the value that was read. An *events.InvalidError has that form.
+// rawError returns an error of the scanner as an *events.InvalidError. path is the path of the parsed value.
 func rawError(path string, err error) error {
 	if e, ok := err.(*events.InvalidError); ok {
 		return inside(path, e)

@@ -13,20 +13,20 @@ import (
 	"github.com/tallylog/tally/stores/evals/internal/steps"
 )
 
-// StepTrace is a turn as the simulation saw it. Its raw values are kept byte for
-// byte; members that it does not know are in Unknown.
+// StepTrace is a turn as the simulation recorded it. Its raw values are kept byte for byte; unknown members are in
+// Unknown.
 type StepTrace struct {
 	TurnIndex     int              `json:"turnIndex"`
 	UserMessage   events.Raw       `json:"userMessage"`
 	AgentMessages []events.Raw     `json:"agentMessages"`
-	Timestamp     events.Timestamp `json:"timestamp,omitempty" rawjson:"kept"` // as it is spelled
+	Timestamp     events.Timestamp `json:"timestamp,omitempty" rawjson:"kept"` // with its spelling
 	StepID        *string          `json:"stepId"`                             // nil: no step of the graph was chosen
 	Selection     events.Raw       `json:"selection"`
-	End           events.Raw       `json:"end,omitempty" rawjson:"kept"` // of the last trace only
+	End           events.Raw       `json:"end,omitempty" rawjson:"kept"` // only in the last trace
 	Unknown       events.Fields    `json:",unknown"`
 }
 
-// Selection says how a step of the graph was chosen.
+// Selection is the way in which a step of the graph was chosen.
 type Selection struct {
 	Method     string        `json:"method"` // start, preconditions-ordered, llm-ranked or none
 	Candidates []Candidate   `json:"candidates,omitempty" rawjson:"kept"`
@@ -41,7 +41,7 @@ type Candidate struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// TraceEnd says how a simulation ended.
+// TraceEnd is the end of a simulation.
 type TraceEnd struct {
 	IsFinal   bool          `json:"isFinal"`
 	Reason    string        `json:"reason"` // goal-reached, max-turns, policy-violation, agent-loop, no-step-match or error
@@ -50,7 +50,7 @@ type TraceEnd struct {
 	Unknown   events.Fields `json:",unknown"`
 }
 
-// Chosen is the typed view of the selection.
+// Chosen returns the typed view of the selection.
 func (t StepTrace) Chosen() (Selection, error) {
 	var s Selection
 	if err := rawjson.Unmarshal(t.Selection, &s); err != nil {
@@ -59,7 +59,7 @@ func (t StepTrace) Chosen() (Selection, error) {
 	return s, nil
 }
 
-// Ended is the typed view of the end, nil if the simulation went on.
+// Ended returns the typed view of the end, nil if the simulation went on.
 func (t StepTrace) Ended() (*TraceEnd, error) {
 	if t.End == nil {
 		return nil, nil
@@ -71,8 +71,7 @@ func (t StepTrace) Ended() (*TraceEnd, error) {
 	return e, nil
 }
 
-// ParseStepTrace reads a step trace. What is wrong is *events.InvalidError naming
-// the path.
+// ParseStepTrace parses a step trace. An error is *events.InvalidError with the path.
 func ParseStepTrace(raw events.Raw) (StepTrace, error) {
 	t, err := parsed(raw, func(c *checker, t *StepTrace) {
 		c.present(raw, "turnIndex", "userMessage", "agentMessages", "stepId", "selection")
@@ -89,9 +88,8 @@ func ParseStepTrace(raw events.Raw) (StepTrace, error) {
 	return *t, err
 }
 
-// FromStepTraces makes a conversation of step traces. A step's index is
-// its position; the turn's index, the step of the graph, how it was chosen and how
-// it ended stand in the step's metadata.
+// FromStepTraces makes a conversation of step traces. A step's index is its position. The step's metadata have the
+// turn's index, the step of the graph, the selection and the end.
 func FromStepTraces(traces []StepTrace, id string, metadata events.Raw) (*Data, error) {
 	c := &Data{ID: id, Metadata: metadata}
 	for i, t := range traces {
@@ -110,7 +108,7 @@ func FromStepTraces(traces []StepTrace, id string, metadata events.Raw) (*Data, 
 	return c, c.validate()
 }
 
-// metadata is what a step says of its trace.
+// metadata returns the step's metadata for a trace.
 func (t StepTrace) metadata() events.Raw {
 	b := strconv.AppendInt([]byte(`{"originalTurnIndex":`), int64(t.TurnIndex), 10)
 	b = append(b, `,"stepId":`...)
@@ -128,19 +126,17 @@ func (t StepTrace) metadata() events.Raw {
 	return append(b, '}')
 }
 
-// TraceOptions say how step traces are made. The zero value is the default of the
-// original.
+// TraceOptions configure ToStepTraces. The zero value is the original's default.
 type TraceOptions struct {
-	// PreserveTurnIndices takes a trace's index from originalTurnIndex of the step's
-	// metadata where it is a number. Otherwise it is the step's position.
+	// PreserveTurnIndices takes a trace's index from originalTurnIndex in the step's metadata, if that is a number.
+	// Otherwise the index is the step's position.
 	PreserveTurnIndices bool
-	// Now gives the time of a step that says none. nil: such a trace has none either.
+	// Now returns the time for a step without one. nil: the trace has none either.
 	Now func() time.Time
 }
 
-// ToStepTraces makes step traces of a conversation: the inverse of
-// FromStepTraces, where turn indices are preserved. A step that does not
-// say how it was chosen was chosen by the method none.
+// ToStepTraces makes step traces of a conversation. It is the inverse of FromStepTraces if turn indices are
+// preserved. A step without a selection has the selection method none.
 func ToStepTraces(c *Data, o TraceOptions) []StepTrace {
 	traces := make([]StepTrace, len(c.Steps))
 	for i, s := range c.Steps {
@@ -150,7 +146,7 @@ func ToStepTraces(c *Data, o TraceOptions) []StepTrace {
 }
 
 func traceOf(s Step, index int, o TraceOptions) StepTrace {
-	step, _ := rawjson.Object(s.raw) // which it is
+	step, _ := rawjson.Object(s.raw) // it is an object
 	trace, _ := rawjson.Object(steps.AppendTrace(nil, step, index, false))
 	t := StepTrace{TurnIndex: index, UserMessage: s.Input(), AgentMessages: s.Output(), Timestamp: events.Timestamp(trace.Text(fieldTimestamp))}
 	t.Selection, _ = trace.Get("selection")
@@ -173,8 +169,8 @@ func traceOf(s Step, index int, o TraceOptions) StepTrace {
 // tracesFile is the file of the step traces.
 const tracesFile = "stepTraces.json"
 
-// LoadTrajectoryStepTraces returns the step traces, nil if there are none. Where
-// nobody stored others they are those that follow from the steps of a simulation.
+// LoadTrajectoryStepTraces returns the step traces, nil without any. If no others were stored, they are computed from
+// the steps of a simulation.
 func (c *Conversation) LoadTrajectoryStepTraces(ctx context.Context) ([]StepTrace, error) {
 	s, err := c.full(ctx)
 	if err != nil {
@@ -209,7 +205,7 @@ func tracesOf(s *projector.Session) ([]events.Raw, bool) {
 	return raws, true
 }
 
-// derivedTraces returns the step traces that follow from the steps.
+// derivedTraces returns the step traces that are computed from the steps.
 func derivedTraces(s *projector.Session) []events.Raw {
 	var raws []events.Raw
 	for i, turn := range s.Threads.Turns(events.MainThread) {
@@ -220,9 +216,8 @@ func derivedTraces(s *projector.Session) []events.Raw {
 	return raws
 }
 
-// SaveTrajectoryStepTraces records what the simulation saw. Traces that follow from
-// the steps are not stored a second time; others are, and stay until they are
-// replaced. No traces at all is different from none recorded.
+// SaveTrajectoryStepTraces records the simulation's traces. Traces that can be computed from the steps are not stored
+// again; others are stored until they are replaced. An empty list of traces differs from no recorded list.
 func (c *Conversation) SaveTrajectoryStepTraces(ctx context.Context, traces []StepTrace) (Change, error) {
 	raws := make([]events.Raw, len(traces))
 	for i, t := range traces {

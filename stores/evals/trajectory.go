@@ -11,9 +11,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// TrajectoryMeta is what a simulation was asked to do, version 1. Members that it
-// does not know are kept in the fields called Unknown. Times stand as they were
-// spelled; Time reads them.
+// TrajectoryMeta is the definition of a simulation, version 1. Unknown members are kept in the fields called Unknown.
+// Times keep their spelling; Time parses them.
 type TrajectoryMeta struct {
 	Version       int              `json:"version"` // 1
 	TrajectoryID  string           `json:"trajectoryId"`
@@ -27,7 +26,7 @@ type TrajectoryMeta struct {
 	Unknown       events.Fields    `json:",unknown"`
 }
 
-// Persona is who the simulation plays.
+// Persona is the role that the simulation plays.
 type Persona struct {
 	Name        string        `json:"name,omitempty" rawjson:"kept"`
 	Description string        `json:"description"`
@@ -35,7 +34,7 @@ type Persona struct {
 	Unknown     events.Fields `json:",unknown"`
 }
 
-// LoopDetection bounds how often a simulation goes round.
+// LoopDetection limits the loops of a simulation.
 type LoopDetection struct {
 	MaxConsecutiveSameStep *int          `json:"maxConsecutiveSameStep,omitempty" rawjson:"kept"`
 	MaxCycleLength         *int          `json:"maxCycleLength,omitempty" rawjson:"kept"`
@@ -67,8 +66,7 @@ type TrajectoryRunMeta struct {
 	Unknown        events.Fields    `json:",unknown"`
 }
 
-// ParseTrajectoryMeta reads a TrajectoryMeta. What is wrong is *events.InvalidError
-// naming the path.
+// ParseTrajectoryMeta parses a TrajectoryMeta. An error is *events.InvalidError with the path.
 func ParseTrajectoryMeta(raw events.Raw) (*TrajectoryMeta, error) {
 	return parsed(raw, func(c *checker, m *TrajectoryMeta) {
 		c.version("version", m.Version)
@@ -77,7 +75,7 @@ func ParseTrajectoryMeta(raw events.Raw) (*TrajectoryMeta, error) {
 	})
 }
 
-// ParseTrajectoryRun reads a TrajectoryRunMeta.
+// ParseTrajectoryRun parses a TrajectoryRunMeta.
 func ParseTrajectoryRun(raw events.Raw) (*TrajectoryRunMeta, error) {
 	return parsed(raw, func(c *checker, m *TrajectoryRunMeta) {
 		c.present(raw, "runId", "conversationId", "timestamp")
@@ -91,10 +89,10 @@ func (c *checker) time(path string, at events.Timestamp) {
 	}
 }
 
-// fieldTrajectory is the session's field that holds the definition.
+// fieldTrajectory is the session's field with the definition.
 const fieldTrajectory = "trajectory"
 
-// LoadTrajectoryMeta returns what the simulation was asked to do, nil if nobody said.
+// LoadTrajectoryMeta returns the definition of the simulation, nil if none was recorded.
 func (c *Conversation) LoadTrajectoryMeta(ctx context.Context) (*TrajectoryMeta, error) {
 	raw, err := c.TrajectoryMetaRaw(ctx)
 	if err != nil || raw == nil {
@@ -107,8 +105,7 @@ func (c *Conversation) LoadTrajectoryMeta(ctx context.Context) (*TrajectoryMeta,
 	return m, nil
 }
 
-// TrajectoryMetaRaw is LoadTrajectoryMeta without the typed view: the bytes as they
-// stand, whatever they are.
+// TrajectoryMetaRaw is LoadTrajectoryMeta without the typed view: it returns the stored bytes without a check.
 func (c *Conversation) TrajectoryMetaRaw(ctx context.Context) (events.Raw, error) {
 	s, err := c.head(ctx)
 	if err != nil {
@@ -118,7 +115,7 @@ func (c *Conversation) TrajectoryMetaRaw(ctx context.Context) (events.Raw, error
 	return raw, nil
 }
 
-// SaveTrajectoryMeta records what the simulation is asked to do.
+// SaveTrajectoryMeta records the definition of the simulation.
 func (c *Conversation) SaveTrajectoryMeta(ctx context.Context, m *TrajectoryMeta) (Change, error) {
 	raw, err := rawjson.Marshal(m)
 	if err != nil {
@@ -127,8 +124,8 @@ func (c *Conversation) SaveTrajectoryMeta(ctx context.Context, m *TrajectoryMeta
 	return c.SaveTrajectoryMetaRaw(ctx, raw)
 }
 
-// SaveTrajectoryMetaRaw is SaveTrajectoryMeta of the bytes as they stand. What is
-// not a TrajectoryMeta is *events.InvalidError, and nothing is written.
+// SaveTrajectoryMetaRaw is SaveTrajectoryMeta for bytes. If raw is not a TrajectoryMeta, the error is
+// *events.InvalidError, and nothing is written.
 func (c *Conversation) SaveTrajectoryMetaRaw(ctx context.Context, raw events.Raw) (Change, error) {
 	if _, err := ParseTrajectoryMeta(raw); err != nil {
 		return NoChange, err
@@ -150,14 +147,13 @@ func (c *Conversation) SaveTrajectoryMetaRaw(ctx context.Context, raw events.Raw
 	return change, nil
 }
 
-// Trajectory is a simulation as viewers ask for it: what it was asked to do and
-// what it did, each nil if it was not recorded.
+// Trajectory is a simulation for viewers: its definition and its steps, each nil if it was not recorded.
 type Trajectory struct {
 	Meta  *TrajectoryMeta
 	Steps []StepTrace
 }
 
-// Trajectory returns definition and step traces in one.
+// Trajectory returns the definition and the step traces.
 func (c *Conversation) Trajectory(ctx context.Context) (Trajectory, error) {
 	meta, err := c.LoadTrajectoryMeta(ctx)
 	if err != nil {
@@ -189,8 +185,7 @@ func Summaries(ctx context.Context, st *tally.Store) ([]Summary, error) {
 	return sums, err
 }
 
-// NewestFirst sorts runs as viewers show them: by the time in the id, newest first;
-// ids without one come last.
+// NewestFirst sorts runs for viewers: by the time in the id, newest first. Ids without a time come last.
 func NewestFirst(runs []*Run) []*Run {
 	sorted := slices.Clone(runs)
 	slices.SortStableFunc(sorted, func(a, b *Run) int { return compareTimes(a, b, -1) })

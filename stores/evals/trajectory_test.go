@@ -107,7 +107,7 @@ func testStepTraces(t *testing.T, st *tally.Store) {
 	if change := need(c.SaveTrajectoryStepTraces(t.Context(), simulated())); change != evals.NoChange {
 		t.Errorf("again: %v", change)
 	}
-	others := simulated()[:2] // which do not follow from the steps
+	others := simulated()[:2] // they cannot be computed from the steps
 	need(c.SaveTrajectoryStepTraces(t.Context(), others))
 	if traces := need(c.LoadTrajectoryStepTraces(t.Context())); !reflect.DeepEqual(traces, others) {
 		t.Errorf("have %+v", traces)
@@ -187,10 +187,10 @@ func testPartialTrajectory(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixCrash)
 }
 
-// crashDir tells a copy of this test that it shall record and be killed.
+// crashDir is the environment variable that makes a copy of this test record and be killed.
 const crashDir = "TALLY_TEST_CRASH_DIR"
 
-// T-32 with a real crash: the process that records is killed between two steps.
+// T-32 with a real crash: the recording process is killed between two steps.
 func TestTrajectoryCrash(t *testing.T) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		recordAndDie(t, dir)

@@ -18,8 +18,8 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// What the handles record comes out as the folder that the original would have
-// written, and what is in such a folder is what the handles find.
+// Records of the handles are exported as the folder that the original would have written, and the handles read such a
+// folder after an import.
 func TestFolder(t *testing.T) {
 	eachParity(t, []parity{
 		{"T-07 create writes meta.json", testMetaFile},
@@ -30,7 +30,7 @@ func TestFolder(t *testing.T) {
 	})
 }
 
-// export returns all files of a store in the layout of the original.
+// export returns all files of a store in the original's layout.
 func export(t *testing.T, st *tally.Store) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func testMetaFile(t *testing.T, st *tally.Store) {
 	layouttest.MustEqual(t, map[string]string{c.Path() + "/meta.json": "{\n  \"id\": \"c1\",\n  \"createdAt\": \"" + string(made.At) + "\"\n}"}, export(t, st))
 }
 
-// recorded is a conversation with all that can be recorded.
+// recorded returns a conversation with everything that can be recorded.
 func recorded(t *testing.T, st *tally.Store, id string) (*evals.Conversation, evals.Created) {
 	t.Helper()
 	c, made, err := evals.Create(t.Context(), st, id)
@@ -89,7 +89,7 @@ func testFolderOfHandles(t *testing.T, st *tally.Store) {
 	if traces := files["conversations/c1/stepTraces.json"]; !strings.HasPrefix(traces, "[\n  {\n    \"turnIndex\": 0,\n    \"userMessage\": {") || !strings.HasSuffix(traces, "\n  }\n]") {
 		t.Errorf("traces\n%s", traces)
 	}
-	// What comes out goes in again, and another store has the same then.
+	// Another store that imports the export has the same files.
 	other := need(st.In(st.Namespace() + "-other"))
 	if r := bring(t, other, files); len(r.Problems) != 0 {
 		t.Errorf("%v", r.Problems)
@@ -121,8 +121,7 @@ func testFolderRoundTrip(t *testing.T, st *tally.Store) {
 	}
 }
 
-// savedAsLoaded saves what a conversation holds as it was loaded, and wants no
-// event of that.
+// savedAsLoaded saves a loaded conversation, and checks that this appends no event.
 func savedAsLoaded(t *testing.T, st *tally.Store, c *evals.Conversation, files map[string]string) {
 	t.Helper()
 	before := len(recordsOf(t, st, c.ID()))
@@ -149,7 +148,7 @@ func savedAsLoaded(t *testing.T, st *tally.Store, c *evals.Conversation, files m
 	}
 }
 
-// goesOn appends to what was imported.
+// goesOn appends to an imported conversation.
 func goesOn(t *testing.T, st *tally.Store, c *evals.Conversation) {
 	t.Helper()
 	d := mustContent(t, c)
@@ -163,7 +162,7 @@ func goesOn(t *testing.T, st *tally.Store, c *evals.Conversation) {
 	}
 }
 
-// What an embedded server has on disk is what the folder was.
+// An embedded server's export equals the folder.
 func TestGeneratedFolders(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -207,7 +206,7 @@ func testHostileIDs(t *testing.T, st *tally.Store) {
 	for _, id := range ids {
 		c, _ := recorded(t, st, id)
 		if _, err := c.Run(evals.TrajectoryRun, id).Save(t.Context(), []byte(`{}`)); (err == nil) != utf8.ValidString(id) {
-			t.Errorf("%q as the id of a run: %v", id, err) // it stands in JSON
+			t.Errorf("%q as the id of a run: %v", id, err) // the id is a JSON string
 		}
 		if d := mustContent(t, c); len(d.Steps) != 3 || d.ID != id && id != "\xff\x00" {
 			t.Errorf("%q: %+v", id, d)

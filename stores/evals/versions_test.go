@@ -18,8 +18,8 @@ func TestVersionsOfResults(t *testing.T) {
 	})
 }
 
-// A result is a result about something: the same bytes, saved after the steps became
-// others, say something new; saved once more they do not.
+// A result belongs to the steps that it judged. If they have changed, the same bytes make a new version; saved once
+// more, they do not.
 func testSameResultOtherSteps(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	mustStore(t, c, said("a", "b")...)
@@ -49,9 +49,8 @@ func testSameResultOtherSteps(t *testing.T, st *tally.Store) {
 	want("about more steps", need(r.Save(t.Context(), result)), 3, true)
 }
 
-// The description's own example, five calls in a row: get or create, save what a
-// simulation traced, make a run of it, save its result; and everything is loaded back,
-// by handles that know nothing of the first. The second round finds it there.
+// The description's own example, five calls in a row: get or create, save the traces of a simulation, create a run,
+// save its result. New handles load everything back. The second round finds it.
 func testUsageExample(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	for round := range 2 {
@@ -95,8 +94,8 @@ func testUsageExample(t *testing.T, st *tally.Store) {
 	}
 }
 
-// A step that stands as it was loaded keeps its line, whatever is odd about it, through
-// a save that changes what is around it: what its writer spelled is not spelled anew.
+// A step that is unchanged since it was loaded keeps its line, with all its bytes, even if a save changes the steps
+// around it.
 func TestUnchangedStepKeepsItsLine(t *testing.T) {
 	odd := []string{
 		`{ "stepIndex":0.0, "input":{"role":"user","content":"q\u0041"},"output":[] , "conversationId":"c1"}`,

@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// zeroOf is a member of a type that says nothing but that it is there.
+// zeroOf returns the zero value of a type as a JSON member.
 func zeroOf(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[events.Raw]():
@@ -35,7 +35,7 @@ func zeroOf(t reflect.Type) string {
 	return "0"
 }
 
-// An object with members of the value zero has them again when it was read as any of the types.
+// An object with members of value zero keeps them when it is read as any of the types.
 func TestMembersOfZero(t *testing.T) {
 	t.Run("B-45 typed values keep members that say zero", func(t *testing.T) {
 		random := rand.New(rand.NewPCG(45, 3))
@@ -69,7 +69,7 @@ func TestMembersOfZero(t *testing.T) {
 				if err := json.Unmarshal(out, &have); err != nil {
 					t.Fatal(err)
 				}
-				for i := range typ.NumField() { // those that are always there
+				for i := range typ.NumField() { // the required members
 					if name, options, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ","); !strings.Contains(options, "omit") {
 						delete(have, name)
 					}

@@ -28,13 +28,13 @@ func (p *plan) Apply(ctx context.Context) error {
 	return nil
 }
 
-// emitter appends what a plan comes to. The files are read again for it.
+// emitter appends the events of a plan. It reads the files again.
 type emitter struct {
 	p *plan
 	w *sessiondir.Writer
 }
 
-// emit makes an event of a payload.
+// emit appends an event with a payload.
 func (g emitter) emit(ctx context.Context, payload events.Payload, what string, at events.Timestamp) error {
 	e, err := events.NewVerbatim(EventSource, g.p.s.Subject, payload)
 	if err != nil {
@@ -47,9 +47,9 @@ func (g emitter) emit(ctx context.Context, payload events.Payload, what string, 
 	return g.w.Add(ctx, e)
 }
 
-// head says what is no turn and no run.
+// head appends the events outside of turns and runs.
 func (g emitter) head(ctx context.Context) error {
-	var began events.Timestamp // of a session that is new here: its past is not of today
+	var began events.Timestamp // of a new session, whose history is not dated today
 	if c := g.p.created; c != nil {
 		began = c.CreatedAt
 		if err := g.emit(ctx, c, "created", began); err != nil {
@@ -86,7 +86,7 @@ func (g emitter) turns(ctx context.Context) error {
 	return nil
 }
 
-// turnsAgain reads them once more for it.
+// turnsAgain appends them by reading the file again.
 func (g emitter) turnsAgain(ctx context.Context, s *source) error {
 	r, err := g.p.f.Tree.Open(s.Full)
 	if err != nil {
@@ -130,14 +130,14 @@ func (g emitter) traces(ctx context.Context) error {
 	for n := g.p.traces; n < len(elements) && err == nil; n++ {
 		raw := []byte(elements[n])
 		if s.Format.Indent != "" {
-			raw = rawjson.AppendCompact(nil, raw) // the indent gives the white space back
+			raw = rawjson.AppendCompact(nil, raw) // the indent restores the white space
 		}
 		err = g.turn(ctx, n+1, events.Entry{Thread: steps.TracesThread, Turn: raw})
 	}
 	return err
 }
 
-// runs records the results of runs.
+// runs appends the results of runs.
 func (g emitter) runs(ctx context.Context) error {
 	for _, s := range g.p.runs {
 		raw, err := g.p.reread(s)
@@ -155,7 +155,7 @@ func (g emitter) runs(ctx context.Context) error {
 	return nil
 }
 
-// applyDocuments keeps files whole, before any event names them.
+// applyDocuments keeps files whole, before any event refers to them.
 func (p *plan) applyDocuments(ctx context.Context) error {
 	for _, s := range p.whole {
 		if err := p.f.In.Keep(ctx, p.document(s), p.origin, s.File, events.Link{Rel: "session", To: p.s.Subject.String()}); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// BenchmarkImport imports a generated folder into a log in memory: what an import
-// costs beside the log.
+// BenchmarkImport imports a generated folder into a log in memory: the cost of an import without the log.
 func BenchmarkImport(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "p")
 	st, err := gentree.Write(dir, gentree.Options{Sessions: 100, Turns: 100})
@@ -26,7 +25,7 @@ func BenchmarkImport(b *testing.B) {
 	b.ReportMetric(float64(events)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
-// BenchmarkImportAgain compares a folder with what was imported from it.
+// BenchmarkImportAgain compares a folder with its imported sessions.
 func BenchmarkImportAgain(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "p")
 	if _, err := gentree.Write(dir, gentree.Options{Sessions: 100, Turns: 100}); err != nil {

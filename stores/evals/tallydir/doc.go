@@ -3,19 +3,17 @@
 //	conversations/<id>/
 //	  meta.json              {"id","createdAt"}
 //	  conversation.jsonl     one object per step
-//	  trajectory.meta.json   what the simulation was asked to do
-//	  stepTraces.json        the steps as the simulation saw them
+//	  trajectory.meta.json   the definition of the simulation
+//	  stepTraces.json        the steps as the simulation recorded them
 //	  runs/tally/*.json      evaluations
 //	  runs/trajectory/*.json simulations
 //
-// A conversation becomes a session: its steps the turns of thread main, its runs
-// runs with their results, each value byte for byte as it stood in its file. Step
-// traces are not stored where they follow from the steps. How a file is spelled
-// around its values stands in the session's formats; a file that does not come out
-// of the state byte for byte, and every file that the layout does not know, is
-// kept whole as a document of kind file besides.
+// A conversation becomes a session: its steps are the turns of thread main, its runs are runs with their results,
+// each value byte for byte as in its file. Step traces that can be computed from the steps are not stored. The
+// session's formats record how a file is spelled around its values. A file that the state does not render byte for
+// byte, and every file that the layout does not know, is also kept whole, as a document of kind file.
 //
-// Importing is idempotent for ever: the folder is compared with what an export
-// would write now, and only the difference becomes events. A conversation whose
-// folder is missing stays in the store: an import of a part takes nothing away.
+// An import can be repeated at any time: it compares the folder with the files that an export would write now, and
+// appends events only for the differences. A conversation whose folder is missing stays in the store: an import of a
+// part removes nothing.
 package tallydir

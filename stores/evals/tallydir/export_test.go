@@ -12,8 +12,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// T-30: sessions and runs of any name stay inside of the folder, and come back
-// under their names.
+// T-30: sessions and runs of any name stay inside the folder, and keep their names.
 func TestHostileIDs(t *testing.T) { t.Run("T-30", testHostileIDs) }
 
 func testHostileIDs(t *testing.T) {
@@ -87,8 +86,8 @@ func TestExportOfNothing(t *testing.T) {
 	}
 }
 
-// Sessions that were never files stand beside imported ones, under a name of
-// their own; an export leaves alone what is there, and what is not its own.
+// Sessions that were never files are exported beside imported ones, with their own names. An export changes no equal
+// files and no files of others.
 func TestExportBeside(t *testing.T) {
 	st := openStore(t)
 	mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "p"), smallTree()))

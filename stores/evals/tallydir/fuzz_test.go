@@ -8,8 +8,7 @@ import (
 	"github.com/tallylog/tally/stores/evals"
 )
 
-// Whatever stands in the files, an import never panics, the files come out as they
-// were, and a second import finds nothing to do.
+// For any files, an import does not panic, the export restores the files, and a second import adds nothing.
 func FuzzImportLines(f *testing.F) {
 	small := smallTree()
 	whole := small[conv+"conversation.jsonl"]
@@ -29,10 +28,8 @@ func FuzzImportLines(f *testing.F) {
 	})
 }
 
-// Whatever a conversation's text is, what the Go side reads of it are steps, and what it
-// writes of them it reads and writes again as the same. It stands here, and not with the
-// Go side, since that one's tests link a server, which takes a minute to build for a
-// fuzzer.
+// For any text of a conversation, the Go side reads only steps, and their written form reads and writes as the same
+// again. The test is here because the tests of the Go side link a server, which takes a minute to build for a fuzzer.
 func FuzzDecodeConversation(f *testing.F) {
 	f.Add([]byte("{\"stepIndex\":0,\"input\":{},\"output\":[],\"timestamp\":1}\n\n{\"conversationId\":\"a\"}"))
 	f.Add([]byte("\xef\xbb\xbf{}\r\n[]"))
@@ -45,7 +42,7 @@ func FuzzDecodeConversation(f *testing.F) {
 			t.Fatal("no id")
 		}
 		if len(d.Steps) == 0 {
-			return // the original writes nothing then, and refuses to read that
+			return // the original writes nothing then, and refuses to read an empty file
 		}
 		written, err := evals.Encode(d)
 		if err != nil {

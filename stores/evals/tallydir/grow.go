@@ -13,16 +13,16 @@ import (
 
 var _ layouts.Grower = Layout{}
 
-// grown is what is known of a conversation that grows.
+// grown is the state of a growing conversation between calls of Growth.
 type grown struct {
 	at      string // its folder
 	format  events.FileFormat
-	spelled bool // the format is that of an import
+	spelled bool // the format is from an import
 	main    sessiondir.Grown
 }
 
-// Growth implements layouts.Grower: steps are appended to conversation.jsonl. Where there are step
-// traces, they may follow from the steps, and are written anew.
+// Growth implements layouts.Grower for conversation.jsonl, to which steps are appended. It returns false if there are
+// step traces: they may depend on the steps, and are written again.
 func (Layout) Growth(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
 	if len(others) > 0 || !entry.IsSession() {
 		return layouts.Growth{}, false, nil
@@ -60,7 +60,7 @@ func grownSince(ctx context.Context, src layouts.Source, root layouts.Root, entr
 	return g, ok, err
 }
 
-// unshown are types of events that no file shows, beside turns: a run has one when it is finished.
+// unshown has the event types that no file shows, other than turns. Only a finished run has a file.
 var unshown = []string{events.TypeRunCreated, events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunAnnotated, events.TypeCostAccrued}
 
 // mayHaveTraces reports whether a session has step traces, or had some: see steps.HasTraces.
@@ -70,7 +70,7 @@ func mayHaveTraces(o *projector.Outline) bool {
 	return known || simulated || slices.Contains(o.Names(), steps.TracesThread)
 }
 
-// dirOf is the folder of a session that was opened.
+// dirOf returns the folder of an opened session.
 func dirOf(o *projector.Outline) string {
 	v := view{s: &projector.Session{Subject: o.Subject(), Ledger: o.Ledger()}}
 	return v.Dir()

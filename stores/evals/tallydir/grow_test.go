@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// What files grow by is told as they are made, between any two records, or not at all.
+// Growth between any two records returns exactly the bytes by which the files grew, or reports that it cannot.
 func TestGrowth(t *testing.T) {
 	known := 0
 	for seed := range layouttest.Seeds(3) {
@@ -48,7 +48,7 @@ func TestGrowth(t *testing.T) {
 	t.Log(known)
 }
 
-// draw appends to a conversation: mostly steps, now and then what moves or spells them otherwise.
+// draw appends to a conversation: mostly steps, sometimes moves or other spellings.
 func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
 	t.Helper()
 	o, err := st.Loader().Peek(t.Context(), sub)
@@ -73,9 +73,9 @@ func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
 		p = &events.TurnAppended{Entries: []events.Entry{entry("main")}, Formats: map[string]events.FileFormat{[]string{"conversation.jsonl", "meta.json", "stepTraces.json"}[n(3)]: {
 			FinalNewline: n(2) == 0, Separator: []string{"", "\r\n"}[n(2)], BOM: n(2) == 0, Derived: n(2) == 0, Mode: int64([]int{0, 0o600}[n(2)])}}}
 	case 4:
-		p = &events.TurnAppended{Entries: []events.Entry{entry("main")}, Pins: map[string]map[int]bool{"main": {n(5): true}}} // it may be void
+		p = &events.TurnAppended{Entries: []events.Entry{entry("main")}, Pins: map[string]map[int]bool{"main": {n(5): true}}} // it may be rejected
 	case 5, 6, 7:
-		seen = some.Padded() // it may be late
+		seen = some.Padded() // it may be stale
 	case 8, 9:
 		p = &events.TurnAppended{Entries: []events.Entry{entry("main"), entry([]string{"other", "main"}[n(2)]), {Thread: "main", Bytes: []byte{0xff}}}}
 	case 15:
@@ -92,7 +92,7 @@ func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
 		p = &events.RunCreated{Run: run, CreatedAt: "2026-01-23T12:35:40.000Z"}
 	}
 	if _, rewinds := p.(*events.SessionRewound); rewinds && some == 0 {
-		return // there is nothing yet
+		return // the session has no records yet
 	}
 	e, err := events.New("urn:test", sub, p)
 	if err != nil {
@@ -102,7 +102,7 @@ func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
 		e = e.WithExtension(events.ExtSeen, seen)
 	}
 	list := []events.Event{e}
-	if e.Type == events.TypeSessionRewound { // who did not know of it comes too late
+	if e.Type == events.TypeSessionRewound { // an event whose producer has not read it is stale
 		for _, seen := range []events.Offset{0, o.Offset()} {
 			e, err := events.New("urn:test", sub, &events.TurnAppended{Entries: []events.Entry{entry("main")}})
 			if err != nil {

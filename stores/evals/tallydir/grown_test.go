@@ -17,13 +17,13 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// largeStep is a step of more than four megabytes: five of them are not kept between
-// the look at a folder and its import, but read again.
+// largeStep returns a step of more than four megabytes. Five of them are not kept between the comparison of a folder
+// and its import, but are read again.
 func largeStep(n int) string {
 	return fmt.Sprintf(`{"stepIndex":%d,"input":{"role":"user","content":"%d%s"},"output":[],"conversationId":"c1"}`, n, n, strings.Repeat("x", 4<<20))
 }
 
-// A large conversation that grew: what is new goes in, once, and nothing else.
+// If a large conversation grew, an import adds only the new steps, once.
 func TestLargeGrows(t *testing.T) {
 	testkit.NotUnderRace(t)
 	var list []string
@@ -49,9 +49,8 @@ func TestLargeGrows(t *testing.T) {
 	}
 }
 
-// A session that somebody rewinds, or goes on with, between the look at it and the
-// append of what a folder has beyond it: the import looks again, and does what it would
-// have done if that had come first.
+// A session is rewound or continued between the comparison and the append of an import. The import compares again,
+// and has the same result as if the change had come first.
 func TestRewoundMeanwhile(t *testing.T) {
 	a := smallTree()
 	longer := with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", traces(4))
@@ -90,8 +89,7 @@ func TestRewoundMeanwhile(t *testing.T) {
 	}
 }
 
-// An export over an older one puts right what is not as it should be, and nothing else:
-// a file that is longer than it should be, that is cut off, altered, or of another mode.
+// An export over an older one repairs only the files that differ: too long, truncated, altered, or with another mode.
 func TestExportPutsRight(t *testing.T) {
 	st := openStore(t)
 	mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "p"), smallTree()))

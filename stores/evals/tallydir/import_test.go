@@ -22,7 +22,7 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// with returns a copy of a tree in which files are others; "-" takes one away.
+// with returns a copy of a tree with changed files; "-" removes one.
 func with(tree map[string]string, changes ...string) map[string]string {
 	tree = maps.Clone(tree)
 	for i := 0; i < len(changes); i += 2 {
@@ -35,7 +35,7 @@ func with(tree map[string]string, changes ...string) map[string]string {
 	return tree
 }
 
-// replaceTree puts another tree in the place of what is in a folder.
+// replaceTree replaces the content of a folder by another tree.
 func replaceTree(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	if err := os.RemoveAll(dir); err != nil {
@@ -53,7 +53,7 @@ func load(t testing.TB, st store, id string) *projector.Session {
 	return s
 }
 
-// What was recorded becomes one event for each step, and facts of their own.
+// An import makes one event for each step, and separate facts.
 func TestVocabulary(t *testing.T) {
 	st := openStore(t)
 	r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "proj"), smallTree()))
@@ -84,10 +84,10 @@ func TestVocabulary(t *testing.T) {
 	}
 }
 
-// A folder, another recording in its place, then the first again: each time the
-// export is the folder, to the byte.
+// One folder is imported, then another recording in its place, then the first again. Each export equals the folder
+// byte for byte.
 func TestAgainAndAgain(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // the test has no concurrency
 	a := smallTree()
 	for name, b := range map[string]map[string]string{
 		"extended":           with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", traces(4)),
@@ -132,7 +132,7 @@ func TestAgainAndAgain(t *testing.T) {
 					t.Errorf("import %d again: %d events", i, again.Events)
 				}
 				if name == "another session" && i > 1 {
-					continue // a folder that is missing takes nothing away
+					continue // a missing folder removes nothing
 				}
 				mustEqual(t, tree, exported(t, st))
 			}
@@ -140,8 +140,8 @@ func TestAgainAndAgain(t *testing.T) {
 	}
 }
 
-// T-37: equal ids in two namespaces are two sessions; from two folders, the second
-// is refused and the first stays as it is.
+// T-37: equal ids in two namespaces are two sessions. From two folders, the second is refused, and the first stays as
+// it is.
 func TestOrigins(t *testing.T) {
 	a := smallTree()
 	b := with(a, conv+"conversation.jsonl", step(2), conv+"meta.json", `{"id":"c1","createdAt":"2020-01-01T00:00:00.000Z"}`, "conversations/c2/notes", "x")
@@ -173,7 +173,7 @@ func TestOrigins(t *testing.T) {
 		}
 		mustEqual(t, b, exported(t, st))
 	})
-	t.Run("moved", func(t *testing.T) { // the same beginning: the same origin, under its first name
+	t.Run("moved", func(t *testing.T) { // the same beginning means the same origin, with its first name
 		st := openStore(t)
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "old"), with(a, "README", "1")))
 		changed := with(a, conv+"conversation.jsonl", step(0), conv+"stepTraces.json", traces(1), "README", "2", "conversations/c0/x", "y")
@@ -191,7 +191,7 @@ func TestOrigins(t *testing.T) {
 	})
 }
 
-// live appends what no import made.
+// live appends an event from a source other than an import.
 func live(t testing.TB, st store, id string, expect log.Expect, p events.Payload) {
 	t.Helper()
 	e, err := events.New("urn:test:live", events.Session(st.Name, id), p)
@@ -207,7 +207,7 @@ func appended(turn string) *events.TurnAppended {
 	return &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(turn)}}}
 }
 
-// What others did to a session after its import is not undone by importing again.
+// A repeated import does not undo the changes of other writers.
 func TestLiveChanges(t *testing.T) {
 	a := smallTree()
 	longer := with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", traces(4))
@@ -256,7 +256,7 @@ func TestLiveChanges(t *testing.T) {
 	})
 }
 
-// A dry run says what an import would add, and adds nothing.
+// A dry run reports the additions of an import, and adds nothing.
 func TestDryRun(t *testing.T) {
 	st, dir := openStore(t), filepath.Join(t.TempDir(), "p")
 	writeTree(t, dir, with(smallTree(), conv+"notes", "x", "README", "y", conv+"conversation.jsonl", "{\n"+step(1)))
@@ -273,7 +273,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// Several imports of one folder at once add what one would.
+// Concurrent imports of one folder add the same events as one import.
 func TestConcurrentImports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "p")
 	if _, err := gentree.Write(dir, gentree.Options{Sessions: 4, Turns: 700, TurnBytes: 100}); err != nil {
@@ -304,7 +304,7 @@ func TestConcurrentImports(t *testing.T) {
 	mustEqual(t, readTree(t, dir), exported(t, st))
 }
 
-// cut is a target that fails after some appends, as a process that is killed.
+// cut is a target that fails after some appends, like a killed process.
 type cut struct {
 	store
 	left atomic.Int64
@@ -319,7 +319,7 @@ func (c *cut) Append(ctx context.Context, sub events.Subject, expect log.Expect,
 	return c.store.Append(ctx, sub, expect, evs...)
 }
 
-// An import that was cut off is completed by the next, wherever it stopped.
+// The next import completes an interrupted one, wherever it stopped.
 func TestCutOff(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "p")
 	if _, err := gentree.Write(dir, gentree.Options{Sessions: 2, Turns: 900, TurnBytes: 50}); err != nil {
@@ -346,7 +346,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// A path may be the root, what holds .tally, one conversation, or the folder of all.
+// A path may be the root, the folder with .tally, one conversation, or the folder of all conversations.
 func TestPaths(t *testing.T) {
 	base := t.TempDir()
 	small := smallTree()

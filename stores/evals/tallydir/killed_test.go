@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// dying is a store that is gone after so many events.
+// dying is a store that fails after a number of events.
 type dying struct {
 	layouttest.Store
 	left *int
@@ -35,9 +35,8 @@ func (d dying) AppendSeries(ctx context.Context, sub events.Subject, expect log.
 	return log.Ack{}, n, errDead
 }
 
-// What an import leaves that was killed in the middle of a session is completed by the
-// next one, of the same folder or of a folder that has grown since, and is its own:
-// nobody is asked to merge.
+// An import was killed in the middle of a session. The next import completes the session, from the same folder or
+// from one that has grown since. The session counts as imported, so no merge is needed.
 func TestImportGoesOnInTheMiddleOfASession(t *testing.T) {
 	for _, grown := range []bool{false, true} {
 		for kill := 1; ; kill++ {

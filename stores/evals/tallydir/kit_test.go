@@ -31,7 +31,7 @@ func mustImport(t testing.TB, st store, dir string) layouts.Report {
 	return r
 }
 
-// mustBeClean imports a folder in which nothing is wrong.
+// mustBeClean imports a folder without problems.
 func mustBeClean(t testing.TB, st store, dir string) layouts.Report {
 	t.Helper()
 	r := mustImport(t, st, dir)
@@ -64,7 +64,7 @@ func writeTree(t testing.TB, dir string, files map[string]string) string {
 
 const conv = "conversations/c1/"
 
-// smallTree is one conversation with every kind of file, as its writer makes them.
+// smallTree returns one conversation with every kind of file, in its writer's form.
 func smallTree() map[string]string {
 	return map[string]string{
 		conv + "meta.json":                "{\n  \"id\": \"c1\",\n  \"createdAt\": \"2026-01-23T12:27:07.775Z\"\n}",

@@ -16,8 +16,7 @@ import (
 
 // Layout is the layout of this package. It has no state.
 //
-// Its Import brings a folder into a store that holds conversations/ or .tally/conversations/, or
-// the folder of one conversation.
+// Import imports a folder with conversations/ or .tally/conversations/, or the folder of one conversation.
 type Layout struct {
 	sessiondir.Layout[store, *folder, *view]
 }
@@ -27,10 +26,10 @@ var (
 	_ layouts.Chooser = Layout{}
 )
 
-// store is what the layout knows of conversations.
+// store is the layout's store of conversations.
 type store struct {
 	sessiondir.Defaults
-	limits *limits // among the conversations of an import
+	limits *limits // shared by the conversations of an import
 }
 
 // Stamp implements sessiondir.Store.
@@ -59,7 +58,7 @@ func looksLikeConversation(dir string) bool {
 	return slices.ContainsFunc([]string{metaName, turnsName, trajectoryName, tracesName}, isIn) || isDir(filepath.Join(dir, "runs"))
 }
 
-// Exports implements sessiondir.Store: conversations that no import brought.
+// Exports implements sessiondir.Store. The layout has files for conversations that were not imported.
 func (store) Exports(kind string) bool { return kind == events.KindConversation }
 
 // Document implements sessiondir.Store.
@@ -68,7 +67,7 @@ func (store) Document(ns, root, path string) events.Subject { return documentOf(
 // View implements sessiondir.Store.
 func (store) View(src layouts.Source, s *projector.Session) *view { return &view{src, s} }
 
-// Begin implements sessiondir.Store. A dry run counts its events, and keeps none.
+// Begin implements sessiondir.Store. A dry run counts its events without keeping them.
 func (store) Begin(in *sessiondir.Intake) (store, error) {
 	if in.Dry != nil {
 		in.Dry.Brief = true
@@ -79,7 +78,7 @@ func (store) Begin(in *sessiondir.Intake) (store, error) {
 // Parallel implements sessiondir.Store.
 func (store) Parallel() int { return maxConversations }
 
-// Birth implements sessiondir.Store: meta.json says it.
+// Birth implements sessiondir.Store. It reads meta.json.
 func (store) Birth(in *sessiondir.Intake, u sessiondir.Entry) string {
 	f := &folder{Folder: in.Folder(u)}
 	file, err := in.Tree.File(path.Join(u.Dir, metaName))
@@ -89,7 +88,7 @@ func (store) Birth(in *sessiondir.Intake, u sessiondir.Entry) string {
 	return f.birth
 }
 
-// List implements sessiondir.Store. It returns when there is room in memory for the folder.
+// List implements sessiondir.Store. It waits until the folder fits into memory.
 func (st store) List(ctx context.Context, at sessiondir.Folder) (*folder, error) {
 	f := &folder{Folder: at, limits: st.limits, release: func() {}}
 	if err := f.list(); err != nil || len(f.files) == 0 {
@@ -103,7 +102,7 @@ func (st store) List(ctx context.Context, at sessiondir.Folder) (*folder, error)
 	return f, err
 }
 
-// identify finds the id of the session that a folder is.
+// identify sets the id of the folder's session.
 func (f *folder) identify() error {
 	if layouts.IsShortened(f.name()) {
 		f.ID = f.fullID()

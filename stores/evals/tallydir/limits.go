@@ -6,30 +6,29 @@ import (
 	"sync"
 )
 
-// Of the conversations that are imported at the same time, most wait: for the server,
-// for the disk. Small folders are kept in memory meanwhile.
+// Of the conversations that are imported at the same time, most wait for the server or the disk. Meanwhile small
+// folders are in memory.
 const (
 	maxConversations = 12                // conversations at the same time
 	maxHeld          = 4 * streamBeyond  // bytes of their folders
-	heldStep         = streamBeyond / 16 // in which those are counted
+	heldStep         = streamBeyond / 16 // granularity of maxHeld in bytes
 )
 
-// turns says whose turn it is among conversations that are imported at the same time.
+// limits limits the resources of conversations that are imported at the same time.
 type limits struct {
-	// scans has room for those that are scanned, which takes nothing but a processor: one
-	// processor is left to what was scanned, so that the server has something to do from
-	// the first conversation on and not only behind the last.
+	// scans limits concurrent scans, which only need a processor. One processor is left for the appends, so that the
+	// server works from the first conversation on.
 	scans chan struct{}
 
 	asking sync.Mutex    // held by the caller that waits for memory
-	held   chan struct{} // full when no more folders may be in memory
+	held   chan struct{} // full if no more folders fit into memory
 }
 
 func newLimits() *limits {
 	return &limits{scans: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), held: make(chan struct{}, maxHeld/heldStep)}
 }
 
-// hold returns when there is room for a folder of a size. release gives it back.
+// hold waits until a folder of a size fits into memory. release frees the memory.
 func (t *limits) hold(ctx context.Context, size int64) (release func(), err error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
@@ -51,7 +50,7 @@ func (t *limits) hold(ctx context.Context, size int64) (release func(), err erro
 	return release, nil
 }
 
-// scan calls f when one may scan.
+// scan calls f when a scan is allowed.
 func (t *limits) scan(ctx context.Context, f func() error) error {
 	select {
 	case t.scans <- struct{}{}:

@@ -61,7 +61,7 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 			release()
 		}
 		if len(limits.held) > 0 {
-			t.Errorf("%d units are held by nobody", len(limits.held))
+			t.Errorf("%d steps of memory are held by nobody", len(limits.held))
 		}
 	})
 }

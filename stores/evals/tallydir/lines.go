@@ -12,31 +12,30 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// lines is what a file of turns was found to be.
+// lines is the result of scanning a file of turns.
 type lines struct {
 	format events.FileFormat
 	turns  int
-	kept   int  // of them: the first ones, which are those that the session has
-	traced bool // stepTraces.json is what follows from the turns
+	kept   int  // number of leading turns that the session has
+	traced bool // stepTraces.json equals the traces computed from the turns
 
 	id string           // conversationId of the first turn
 	at events.Timestamp // first time of a turn
 
-	list []events.Entry // all of them, if they are kept
+	list []events.Entry // all turns, if they are kept
 }
 
-// lineScan reads a file of turns once.
+// lineScan scans a file of turns once.
 type lineScan struct {
-	file   *sessiondir.File                            // whose bad lines are reported
-	each   func(func(sessiondir.TurnLine) error) error // line of the file
-	have   []projector.Turn                            // of the session
-	render sessiondir.LinesWriter                      // of what the turns give when rendered
-	derive *deriver                                    // of the step traces that follow from them; nil: nobody needs them
-	keep   bool                                        // the turns, which stay valid then
+	file   *sessiondir.File                            // receives the bad lines
+	each   func(func(sessiondir.TurnLine) error) error // calls its argument for each line of the file
+	have   []projector.Turn                            // turns of the session
+	render sessiondir.LinesWriter                      // receives the rendered turns
+	derive *deriver                                    // receives the computed step traces; nil: not needed
+	keep   bool                                        // keep the turns, which then stay valid
 }
 
-// run finds out what is in the file, how it is spelled, and where it departs from the
-// turns that the session has.
+// run scans the file: its content, its spelling, and where it differs from the session's turns.
 func (sc *lineScan) run() (*lines, error) {
 	l := &lines{}
 	same := compared{exactly: true, compactly: true, dense: true}
@@ -79,12 +78,12 @@ func (sc *lineScan) run() (*lines, error) {
 	return l, errors.Join(sc.render.End(), sc.derive.end())
 }
 
-// compared is how the turns of a file compare with those of a session, from the first one on.
+// compared is the comparison of a file's turns with those of a session, from the first one on.
 type compared struct {
-	exactly, compactly bool // none differed yet, but for white space
-	exact, compact     int  // turns until one did
-	spaced             bool // one has white space, and not in the file
-	dense              bool // none in the file has
+	exactly, compactly bool // no turn differs so far, or only in white space
+	exact, compact     int  // number of turns before the first difference
+	spaced             bool // a turn of the session has white space that the file lacks
+	dense              bool // no turn in the file has white space
 }
 
 func (c *compared) next(have []projector.Turn, i int, line []byte) {
@@ -101,7 +100,7 @@ func (c *compared) next(have []projector.Turn, i int, line []byte) {
 	case bytes.Equal(rawjson.AppendCompact(nil, raw), line):
 		if c.exactly = false; !c.spaced {
 			c.spaced = true
-			for j := range i { // which are as in the file
+			for j := range i { // the file has the same turns
 				c.dense = c.dense && isCompact(have[j].Raw)
 			}
 		}
@@ -114,8 +113,8 @@ func (c *compared) next(have []projector.Turn, i int, line []byte) {
 	}
 }
 
-// kept returns how many turns of the session the file has, and whether it has them without
-// their white space, as a file that no import spelled.
+// kept returns how many turns of the session the file has, and whether it has them without their white space, as a
+// file that was not imported.
 func (c *compared) kept() (n int, compact bool) {
 	if c.spaced && c.dense {
 		return c.compact, true
@@ -125,7 +124,7 @@ func (c *compared) kept() (n int, compact bool) {
 
 func isCompact(raw []byte) bool { return bytes.Equal(rawjson.AppendCompact(nil, raw), raw) }
 
-// rendered hashes what the turns give when rendered.
+// rendered returns the hash of the rendered turns.
 func (l *lines) rendered() (string, error) {
 	h := sha256.New()
 	out := sessiondir.LinesWriter{W: h, Format: l.format}
@@ -138,8 +137,7 @@ func (l *lines) rendered() (string, error) {
 	return sessiondir.HexSum(h), err
 }
 
-// wrongStep says which field of a step has a type that readers of steps do not
-// take, "" if none has.
+// wrongStep returns the field of a step whose type readers of steps refuse, "" if all types are right.
 func wrongStep(step rawjson.Members, err error) string {
 	if err != nil {
 		return "no step: " + err.Error()

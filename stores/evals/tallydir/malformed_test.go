@@ -15,8 +15,8 @@ import (
 
 func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
 
-// T-13: a malformed piece is reported with file and line, everything else goes in,
-// and the file comes out as it was.
+// T-13: a malformed piece is reported with file and line. All other pieces are imported, and the file is exported
+// unchanged.
 func TestMalformed(t *testing.T) {
 	for _, c := range []struct {
 		name, file, content string
@@ -68,12 +68,12 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// T-12, T-25: what the writer's own layout is, for sessions that were never files.
+// T-12, T-25: the writer's own layout, for sessions that were never files.
 func TestLiveLayout(t *testing.T) {
 	st := openStore(t)
 	mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "p"), smallTree()))
 	s := load(t, st, "c1")
-	// The same session without what the import knew of the files.
+	// The same session without the formats of the import.
 	s.Ledger.Formats = nil
 	got := make(map[string]string)
 	for f, err := range layout.Files(t.Context(), st, s) {
@@ -85,7 +85,7 @@ func TestLiveLayout(t *testing.T) {
 	}
 	t.Run("T-25", func(t *testing.T) { mustEqual(t, smallTree(), got) })
 	s.Threads["main"].Turns[1].Raw = []byte("{\n  \"a\" : 1\r\n}")
-	t.Run("T-12", func(t *testing.T) { // one object a line, nothing behind the last
+	t.Run("T-12", func(t *testing.T) { // one object a line, without a final line end
 		for f := range layout.Files(t.Context(), st, s) {
 			var b strings.Builder
 			if err := f.Write(&b); err != nil {
@@ -98,7 +98,7 @@ func TestLiveLayout(t *testing.T) {
 	})
 }
 
-// T-28: files that the layout does not know are carried as they are.
+// T-28: unknown files are kept as they are.
 func TestStrayFiles(t *testing.T) { t.Run("T-28", testStrayFiles) }
 
 func testStrayFiles(t *testing.T) {
@@ -117,8 +117,7 @@ func testStrayFiles(t *testing.T) {
 	mustEqual(t, with(tree, "README.md", "-", "conversations/index.html", "-"), readTree(t, filepath.Join(dir, "..", "one")))
 }
 
-// Links are not followed and reported; folders of others are left alone; whether
-// a file is a program or private is kept.
+// Links are reported and not followed. Folders of others are left alone. The executable and private modes are kept.
 func TestLinksAndModes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links and modes of files are others on Windows")
@@ -154,8 +153,8 @@ func TestLinksAndModes(t *testing.T) {
 	}
 }
 
-// A file that was kept whole comes out as long as the session has not moved on;
-// then the state comes out, and the report says so.
+// A file that was kept whole is exported until the session changes. Then the state is exported, and the report notes
+// it.
 func TestMovedOn(t *testing.T) {
 	st := openStore(t)
 	tree := with(smallTree(), conv+"conversation.jsonl", step(0)+"\n{\n"+step(1), conv+"stepTraces.json", "-")
@@ -172,8 +171,7 @@ func TestMovedOn(t *testing.T) {
 	}
 }
 
-// Values beyond what an event holds go by reference, files beyond what a value may
-// be in pieces.
+// A value that is too large for an event is stored by reference, a file that is too large for a value in pieces.
 func TestLarge(t *testing.T) {
 	testkit.NotUnderRace(t)
 	large := `{"text":"` + strings.Repeat("0123456789abcdef", 20<<20/16) + `"}`
@@ -197,14 +195,14 @@ func TestLarge(t *testing.T) {
 	})
 }
 
-// narrow is a store that keeps smaller values by reference.
+// narrow is a store that stores smaller values by reference.
 type narrow struct{ store }
 
 func (st narrow) Loader() *projector.Loader {
 	return &projector.Loader{Source: st.Log, MaxValue: 8 << 20}
 }
 
-// Progress only grows, and ends at what the report says.
+// Progress only grows, and ends at the report's figures.
 func TestProgress(t *testing.T) {
 	var seen []layouts.Progress
 	dir := writeTree(t, filepath.Join(t.TempDir(), "p"), with(smallTree(), "conversations/c2/x", "y"))

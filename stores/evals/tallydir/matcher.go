@@ -6,14 +6,13 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// matcher is written what a file in memory is expected to be. Writing never fails.
+// matcher is a writer that compares its input with a file in memory. Write never fails.
 type matcher struct {
-	rest    []byte // what nothing was compared with yet
+	rest    []byte // not compared yet
 	differs bool
 }
 
-// Write compares the next bytes. They are mostly a part of that very file, and equal
-// without a look at them.
+// Write compares the next bytes. Usually they are a slice of the same memory, which compares without reading.
 func (m *matcher) Write(p []byte) (int, error) {
 	if m.differs = m.differs || !bytes.HasPrefix(m.rest, p); !m.differs {
 		m.rest = m.rest[len(p):]
@@ -21,7 +20,7 @@ func (m *matcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeIndented implements indenter: the layout is compared with and not made.
+// writeIndented implements indenter. It compares the layout without building it.
 func (m *matcher) writeIndented(raw []byte, indent string, depth int) {
 	if m.differs {
 		return
@@ -32,5 +31,5 @@ func (m *matcher) writeIndented(raw []byte, indent string, depth int) {
 	}
 }
 
-// matched reports whether what was written is the file, all of it.
+// matched reports whether the written bytes are the whole file.
 func (m *matcher) matched() bool { return !m.differs && len(m.rest) == 0 }

@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit/gentree"
 )
 
-// Whatever stands in a folder comes out byte for byte, and a second import finds
-// nothing to do.
+// Any folder is exported byte for byte, and a second import adds nothing.
 func TestOddFolders(t *testing.T) {
 	testkit.NotUnderRace(t)
 	for seed := range 1000 {
@@ -47,8 +46,8 @@ func TestOddFolders(t *testing.T) {
 	}
 }
 
-// What comes out is more than content: each file has its mode, nothing else comes out, and it is the
-// records that it comes out of, so that a member which the log has otherwise is another file.
+// An export is more than content: each file has its mode, and there are no other files. It is made from the records,
+// so a member that differs in the log changes the file.
 func TestExportedFolders(t *testing.T) {
 	t.Run("T-27 files come out of the records, with their modes", func(t *testing.T) {
 		for seed := range 12 {

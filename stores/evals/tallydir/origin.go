@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Contradicts implements sessiondir.Plan. To add turns to what others added takes nothing away.
+// Contradicts implements sessiondir.Plan. Adding turns after those of other writers removes nothing.
 func (p *plan) Contradicts(since map[string]bool) bool {
 	if sessiondir.MovesThreads(since) && p.rewrites || since[events.TypeSessionRewound] && (p.rewrites || p.main >= 0 || p.traces >= 0) {
 		return true
@@ -27,8 +27,7 @@ func (p *plan) Contradicts(since map[string]bool) bool {
 	return trajectory || p.updated.Raw != nil
 }
 
-// fullID finds the id of which a folder's name is the shortened form: its files
-// say it.
+// fullID returns the id for a shortened folder name. The folder's files have it.
 func (f *folder) fullID() string {
 	for _, name := range []string{metaName, turnsName} {
 		if id := f.idIn(name); layouts.FileName(id) == f.name() {
@@ -61,7 +60,7 @@ func (f *folder) idIn(name string) string {
 	}
 	defer r.Close()
 	id := ""
-	_ = sessiondir.EachTurn(r, f.Limit, func(t sessiondir.TurnLine) error { // the id is a help: a file that cannot be read has none
+	_ = sessiondir.EachTurn(r, f.Limit, func(t sessiondir.TurnLine) error { // the id is optional: an unreadable file has none
 		id = t.Step.Text("conversationId")
 		return io.EOF // the rest is not needed
 	})

@@ -16,7 +16,7 @@ const Format = "tallydir"
 // EventSource is the CloudEvents source of every event that an import makes.
 const EventSource = "urn:tally:import:tallydir"
 
-// stamp is what the events of an import carry.
+// stamp is set on the events of an import.
 var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
 const (
@@ -27,14 +27,14 @@ const (
 	tracesName     = "stepTraces.json"
 	runSuffix      = ".json"
 
-	fieldFolder = "tallydirFolder" // name of the folder, where it is not the one made of the id
+	fieldFolder = "tallydirFolder" // name of the folder, if it differs from the one made of the id
 )
 
-// part says which part of a session a file holds.
+// part is the part of a session that a file has.
 type part int
 
 const (
-	partOther part = iota // none: the file is kept whole
+	partOther part = iota // the file is kept whole
 	partMeta
 	partTurns
 	partTrajectory
@@ -42,13 +42,13 @@ const (
 	partRun
 )
 
-// role is a part, and the run if it is one.
+// role is the part that a file has, and its run if it is a run's.
 type role struct {
 	part part
 	run  events.RunRef
 }
 
-// roleOf says what a file of a conversation's folder holds.
+// roleOf returns the role of a file in a conversation's folder.
 func roleOf(path string) role {
 	switch path {
 	case metaName:
@@ -80,8 +80,7 @@ func roleOf(path string) role {
 // isRunKind reports whether runs of a kind have files in this layout.
 func isRunKind(kind string) bool { return kind == steps.KindTally || kind == steps.KindTrajectory }
 
-// runPath returns the file of a run: the one it was imported from, else the one
-// made of its id.
+// runPath returns the file of a run: the imported one, else the one made of its id.
 func runPath(run events.RunRef, known map[string]events.FileFormat) string {
 	dir := "runs/" + run.Kind + "/"
 	if literal := dir + run.ID + runSuffix; layouts.IsFileName(run.ID + runSuffix) {
@@ -92,11 +91,11 @@ func runPath(run events.RunRef, known map[string]events.FileFormat) string {
 	return dir + layouts.FileName(run.ID) + runSuffix
 }
 
-// documentOf names the document of a file that is kept whole.
+// documentOf returns the document of a file that is kept whole.
 func documentOf(ns, root, path string) events.Subject {
 	dir := ""
 	if strings.HasPrefix(path, conversations+"/") && strings.Count(path, "/") > 1 {
-		dir = conversations + "/=~/" // as many folders as tell a session's file from the root's
+		dir = conversations + "/=~/" // enough folders to distinguish a session's file from the root's
 	}
 	return sessiondir.DocumentOf(ns, root, path, dir)
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// plan is what has to happen so that the session renders the folder. Only small
-// things stand in it: turns and results are read again when their turn comes.
+// plan lists the changes after which the session renders the folder. It has only small data: turns and results are
+// read again when they are appended.
 type plan struct {
 	*view
 	f      *folder
-	fresh  bool           // the session has no record yet
-	base   events.Offset  // the head that the plan was made on
-	origin *events.Origin // that the session shall have
+	fresh  bool           // the session has no records yet
+	base   events.Offset  // the head at which the plan was made
+	origin *events.Origin // for the session
 
 	created *events.SessionCreated
 	updated *events.SessionUpdated
-	moves   []events.Payload // of threads: replaced or truncated
+	moves   []events.Payload // replaced or truncated threads
 	main    int              // the first turn of the folder to append; -1: none
 	traces  int
 	runs    []*source
@@ -33,11 +33,11 @@ type plan struct {
 	gone    []events.Subject // documents to delete
 	formats map[string]events.FileFormat
 
-	rewrites bool // threads are replaced or cut, not only extended
+	rewrites bool // threads are replaced or truncated, not only extended
 
-	recall bool             // the events are kept in made, to see what they come to
-	made   []projector.Fact // in their order
-	alone  bool             // they are all that the session has, and this import added them
+	recall bool             // keep the events in made, to compute the session from them
+	made   []projector.Fact // in order
+	alone  bool             // the session has only these events, and this import added them
 }
 
 // Plan implements sessiondir.Found.
@@ -53,7 +53,7 @@ func (f *folder) Plan(ctx context.Context, v *view, origin *events.Origin) (sess
 	return p, p.planHead(ctx)
 }
 
-// planThreads decides what becomes of the steps and of stored step traces.
+// planThreads plans the changes of the steps and of stored step traces.
 func (p *plan) planThreads() {
 	if s := p.f.file(turnsName); s != nil {
 		p.main = p.planThread(events.MainThread, s.lines.turns, s.lines.kept)
@@ -68,14 +68,14 @@ func (p *plan) planThreads() {
 	}
 }
 
-// planThread makes a thread hold n turns of which it has the first kept. It
-// returns the first turn to append, -1 if there is none.
+// planThread makes a thread have n turns, of which it has the first kept ones. It returns the first turn to append,
+// or -1.
 func (p *plan) planThread(name string, n, kept int) int {
 	have := p.s.Threads[name]
 	switch {
 	case have == nil && n > 0:
 	case have != nil && len(have.Turns) == kept:
-	default: // it has turns that the folder has not, or shall exist and be empty
+	default: // it has turns that the folder lacks, or has to exist without turns
 		var meta events.Raw
 		if have != nil {
 			meta, p.rewrites = have.Meta, true
@@ -88,7 +88,7 @@ func (p *plan) planThread(name string, n, kept int) int {
 	return kept
 }
 
-// dropThread takes away a thread that the folder does not have.
+// dropThread removes a thread that the folder does not have.
 func (p *plan) dropThread(name string) {
 	if p.s.Threads[name] == nil {
 		return
@@ -97,7 +97,7 @@ func (p *plan) dropThread(name string) {
 	p.rewrites = true
 }
 
-// keptTraces counts the stored step traces that are as in the file.
+// keptTraces returns the number of leading step traces that equal those in the file.
 func (p *plan) keptTraces(s *source) int {
 	have := p.s.Threads.Turns(steps.TracesThread)
 	if len(have) == 0 {
@@ -114,7 +114,7 @@ func (p *plan) keptTraces(s *source) int {
 	kept := 0
 	same := bytes.Equal
 	if s.Format.Indent != "" {
-		same = rawjson.Equal // the indent gives the white space back
+		same = rawjson.Equal // the indent restores the white space
 	}
 	for kept < min(len(have), len(elements)) && same(have[kept].Raw, elements[kept]) {
 		kept++
@@ -122,7 +122,7 @@ func (p *plan) keptTraces(s *source) int {
 	return kept
 }
 
-// planRuns finds the runs whose newest result is another.
+// planRuns finds the runs whose newest result differs.
 func (p *plan) planRuns(ctx context.Context) error {
 	for _, s := range p.f.files {
 		if s.role.part != partRun || !s.Value {
@@ -152,7 +152,7 @@ func (p *plan) holds(ctx context.Context, s *source) (bool, error) {
 	return sessiondir.SumOf(sessiondir.SpellJSON(have, s.Format)) == want, err
 }
 
-// planFormats decides how each file is spelled or kept, and which are gone.
+// planFormats plans how each file is spelled or kept, and which are gone.
 func (p *plan) planFormats(ctx context.Context) error {
 	p.formats = make(map[string]events.FileFormat)
 	for _, s := range p.f.files {
@@ -182,7 +182,7 @@ func (p *plan) planFormats(ctx context.Context) error {
 	return nil
 }
 
-// formatOf returns the format of a file that is there.
+// formatOf returns the format of an existing file.
 func (p *plan) formatOf(ctx context.Context, s *source) (events.FileFormat, error) {
 	format := s.Format
 	format.Mode = s.Mode
@@ -203,18 +203,18 @@ func (p *plan) document(s *source) events.Subject {
 	return documentOf(p.s.Subject.Namespace, p.origin.Root, s.Full)
 }
 
-// missing lists the files that the session would render, or did have, and the
-// folder has not. Runs that were never in a folder are the session's own.
+// missing lists the files that the session would render, or did have, and the folder lacks. It omits runs that were
+// never in a folder.
 func (p *plan) missing() []string {
 	others := []string{metaName}
 	if p.f.file(trajectoryName) != nil {
-		others = append(others, tracesName) // they would be derived
+		others = append(others, tracesName) // they would be computed
 	}
 	return slices.DeleteFunc(sessiondir.Paths(p.s, others...), func(path string) bool { return p.f.file(path) != nil })
 }
 
-// goneFormat says that a file is not there for as long as the state renders what
-// it will render after this import.
+// goneFormat returns the format of a missing file. It stays missing as long as the state renders the same for it as
+// after this import.
 func (p *plan) goneFormat(ctx context.Context, path string) (events.FileFormat, error) {
 	gone := events.FileFormat{Gone: true}
 	at := p.role(path)
@@ -226,24 +226,24 @@ func (p *plan) goneFormat(ctx context.Context, path string) (events.FileFormat, 
 	return gone, err
 }
 
-// future hashes what the state will render of a part once the plan is carried out.
+// future returns the hash of a part as the state will render it after the plan.
 func (p *plan) future(ctx context.Context, at role, s *source, format events.FileFormat) (string, error) {
 	switch {
 	case s != nil && s.Value:
 		return p.f.rendered(s)
 	case s == nil && at.part != partMeta && at.part != partRun:
-		return sessiondir.Nothing, nil // what holds it is taken away
+		return sessiondir.Nothing, nil // the plan removes it
 	case p.s.Ledger.Created == 0 && at.part == partMeta:
 		return sessiondir.SumOf(sessiondir.SpellJSON(defaultMeta(p.f.ID, p.f.created), events.FileFormat{Indent: writerStyle})), nil
 	}
 	return p.sum(ctx, at, format, true)
 }
 
-// planHead puts what is not a turn or a run into one event, or two for a new session.
+// planHead plans the changes outside of turns and runs as one event, or two for a new session.
 func (p *plan) planHead(ctx context.Context) error {
 	created := events.SessionCreated{Kind: events.KindConversation, CreatedAt: p.f.created, Origin: p.origin, Formats: maps.Clone(p.formats)}
 	for _, s := range p.runs {
-		delete(created.Formats, sessiondir.KeyOf(s.Path)) // it stands in the run's own event
+		delete(created.Formats, sessiondir.KeyOf(s.Path)) // the run's own event has it
 	}
 	var err error
 	if s := p.f.file(metaName); s != nil && s.Value {

@@ -22,15 +22,14 @@ type view struct {
 	s   *projector.Session
 }
 
-// format returns how a file is spelled, and whether the session says so.
+// format returns the format of a file, and whether the session has one.
 func (v *view) format(path string) (events.FileFormat, bool) {
 	f, ok := v.s.Ledger.Formats[sessiondir.KeyOf(path)]
 	return f, ok
 }
 
-// render writes a part as the state has it, whatever document is kept beside it.
-// there is false, and nothing is written, if the state has no such part. Without
-// known the layout is that of the original writer.
+// render writes a part as the state has it, without regard to a kept document. If the state lacks the part, render
+// writes nothing and there is false. Without known, it uses the format of the original writer.
 func (v *view) render(ctx context.Context, p role, f events.FileFormat, known bool, w io.Writer) (there bool, err error) {
 	switch p.part {
 	case partTurns:
@@ -58,14 +57,14 @@ func (v *view) render(ctx context.Context, p role, f events.FileFormat, known bo
 	return true, sessiondir.WriteJSON(w, raw, f)
 }
 
-// sum hashes what render writes; what is not there hashes as nothing.
+// sum returns the hash of the rendered part, or of an empty file if the part is missing.
 func (v *view) sum(ctx context.Context, p role, f events.FileFormat, known bool) (string, error) {
 	h := sha256.New()
 	_, err := v.render(ctx, p, f, known, h)
 	return sessiondir.HexSum(h), err
 }
 
-// value returns the raw value of a part that is one JSON value, nil if there is none.
+// value returns the raw value of a part that is one JSON value, or nil.
 func (v *view) value(ctx context.Context, p role) (events.Raw, error) {
 	switch p.part {
 	case partMeta:
@@ -95,7 +94,7 @@ func (v *view) result(ctx context.Context, run events.RunRef) (events.Raw, error
 	return nil, nil
 }
 
-// began says when a session began: by itself, else by its first record.
+// began returns the beginning of a session: its own member, else the time of its first record.
 func (v *view) began(ctx context.Context) (events.Timestamp, error) {
 	if at := v.s.Ledger.CreatedAt; at != "" {
 		return at, nil
@@ -107,7 +106,7 @@ func (v *view) began(ctx context.Context) (events.Timestamp, error) {
 	return events.TimestampOf(cmp.Or(rec.Time, rec.Recorded)), nil
 }
 
-// defaultMeta is the meta.json of a session that was not imported.
+// defaultMeta returns the meta.json of a session that was not imported.
 func defaultMeta(id string, createdAt events.Timestamp) events.Raw {
 	b := append([]byte(`{"id":`), rawjson.AppendString(nil, id)...)
 	b = append(b, `,"createdAt":`...)
@@ -128,7 +127,7 @@ func (v *view) renderTurns(f events.FileFormat, known bool, w io.Writer) (bool, 
 	return true, out.End()
 }
 
-// rawOf returns a turn as JSON, also where its producer gave other bytes.
+// rawOf returns a turn as JSON, also if its producer stored other bytes.
 func rawOf(t *projector.Turn) events.Raw {
 	if t.Raw != nil {
 		return t.Raw
@@ -136,8 +135,7 @@ func rawOf(t *projector.Turn) events.Raw {
 	return []byte(`{"bytes":"` + base64.StdEncoding.EncodeToString(t.Bytes) + `"}`)
 }
 
-// renderTraces writes the thread that holds the step traces; where they are not
-// stored they are derived from the steps.
+// renderTraces writes the thread of the step traces. If they are not stored, it computes them from the steps.
 func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool, error) {
 	there, derived := steps.HasTraces(v.s, f, known)
 	if !known {
@@ -165,8 +163,8 @@ func (v *view) renderTraces(f events.FileFormat, known bool, w io.Writer) (bool,
 	return true, d.out.end()
 }
 
-// Dir implements sessiondir.View: the folder that a conversation was imported from, else the one
-// made of its id.
+// Dir implements sessiondir.View. It returns the folder from which a conversation was imported, else the one made of
+// its id.
 func (v *view) Dir() string {
 	name := sessiondir.PathOf(v.s.Ledger.Text(fieldFolder))
 	if !layouts.IsFileName(name) {
@@ -186,8 +184,7 @@ func (v *view) Paths(context.Context) ([]string, error) {
 	return sessiondir.Paths(v.s, list...), nil
 }
 
-// place says what a file of the session holds. The name of a run with a long id
-// does not say the id.
+// role returns the role of a file of the session. A run with a shortened file name is found by its path.
 func (v *view) role(path string) role {
 	p := roleOf(path)
 	if p.part != partRun || !layouts.IsShortened(p.run.ID) {

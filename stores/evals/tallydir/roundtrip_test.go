@@ -8,7 +8,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Every file of recorded folders comes out as it went in.
+// Every file of recorded folders is exported as it was imported.
 func TestRealFolders(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -33,7 +33,7 @@ func TestRealFolders(t *testing.T) {
 	}
 }
 
-// Several roots go to a folder each, one that is chosen to the folder itself.
+// Several roots are exported to a folder each, a selected one to the folder itself.
 func TestRoots(t *testing.T) {
 	st := openStore(t)
 	a := writeTree(t, filepath.Join(t.TempDir(), "a"), smallTree())

@@ -19,17 +19,16 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// source is a file of a folder as the importer found it: hashes and lay-out, and of
-// a small folder the values in it.
+// source is a file of an imported folder: its hashes and format and, for a small folder, its values.
 type source struct {
 	*sessiondir.File
 	role   role
-	same   bool       // which gives the file when rendered
-	render string     // of what it gives, if that is not the file
-	raw    events.Raw // the value of a JSON file, if the folder is small
+	same   bool       // rendering produces the same bytes
+	render string     // hash of the rendering, if that differs
+	raw    events.Raw // the value of a JSON file in a small folder
 
 	outcome  string           // of a run
-	finished events.Timestamp // likewise; "": its result does not say
+	finished events.Timestamp // end of a run; "": its result has none
 
 	*lines // of conversation.jsonl
 	traces int
@@ -38,17 +37,17 @@ type source struct {
 // exact reports whether the state renders the file.
 func (s *source) exact() bool { return s.Value && s.same }
 
-// folder is a conversation's folder as the importer found it.
+// folder is a conversation's folder during an import.
 type folder struct {
 	sessiondir.Folder
-	files   []*source        // of Files, in that order
-	size    int64            // of the files, as they were listed
-	birth   string           // createdAt of meta.json, as it stands there
-	created events.Timestamp // best knowledge of the beginning
+	files   []*source        // of Files, in the same order
+	size    int64            // total size when it was listed
+	birth   string           // createdAt, as meta.json has it
+	created events.Timestamp // best estimate of the beginning
 
-	limits    *limits // among the conversations of the import
-	release   func()  // gives back the room in memory
-	stepsSame bool    // the session has the steps as conversation.jsonl has them
+	limits    *limits // shared by the conversations of the import
+	release   func()  // frees the reserved memory
+	stepsSame bool    // the session has the steps of conversation.jsonl
 }
 
 // Birth implements sessiondir.Found.
@@ -72,14 +71,14 @@ func (f *folder) Scan(ctx context.Context, v *view) error {
 	return f.limits.scan(ctx, func() error { return f.scan(v.s.Threads) })
 }
 
-// name returns the name of the folder, which need not be the one made of the id.
+// name returns the name of the folder, which may differ from the one made of the id.
 func (f *folder) name() string { return path.Base(f.Dir) }
 
-// small reports whether what was read of the folder is kept in memory until it is
-// in the store. What a larger one holds is read again.
+// small reports whether the folder's content stays in memory until it is stored. Files of a larger folder are read
+// again.
 func (f *folder) small() bool { return f.size <= streamBeyond }
 
-// file returns the file of a path, nil if the folder has none.
+// file returns the file at a path, or nil.
 func (f *folder) file(path string) *source {
 	for _, s := range f.files {
 		if s.Path == path {
@@ -89,7 +88,7 @@ func (f *folder) file(path string) *source {
 	return nil
 }
 
-// list finds the files of a conversation's folder.
+// list lists the files of a conversation's folder.
 func (f *folder) list() error {
 	err := f.List()
 	for _, file := range f.Files {
@@ -99,7 +98,7 @@ func (f *folder) list() error {
 	return err
 }
 
-// scan reads every file once. have is what the session has, for the turns.
+// scan reads every file once. have has the session's threads.
 func (f *folder) scan(have projector.Threads) error {
 	taken := make(map[events.RunRef]bool)
 	for _, s := range f.files {
@@ -119,7 +118,7 @@ func (f *folder) scan(have projector.Threads) error {
 	return f.begin()
 }
 
-// scanFile reads one file. Step traces wait until the steps are known.
+// scanFile reads one file. Step traces wait for the steps.
 func (f *folder) scanFile(s *source, have projector.Threads) error {
 	switch s.role.part {
 	case partOther:
@@ -132,8 +131,8 @@ func (f *folder) scanFile(s *source, have projector.Threads) error {
 	return f.scanJSON(s)
 }
 
-// sum returns the hash of a file, which is made when somebody needs it: that the state
-// renders a file is found by comparing.
+// sum returns the hash of a file. It is computed on demand, because a comparison shows whether the state renders the
+// file.
 func (f *folder) sum(s *source) (string, error) {
 	if s.Sum == "" && s.Data != nil {
 		s.Sum = sessiondir.SumOf(s.Data)
@@ -146,7 +145,7 @@ func (f *folder) sum(s *source) (string, error) {
 	return s.Sum, nil
 }
 
-// rendered returns the hash of what the value in a file gives when rendered.
+// rendered returns the hash of the rendered value of a file.
 func (f *folder) rendered(s *source) (string, error) {
 	if s.same {
 		return f.sum(s)
@@ -173,13 +172,13 @@ func (f *folder) scanTurns(s *source, have []projector.Turn) error {
 	return nil
 }
 
-// scanSmallTurns scans a file in memory, where it stays. The step traces, if there are
-// any, are compared with what follows from the turns.
+// scanSmallTurns scans a file in memory, where it stays. It compares the step traces, if there are any, with those
+// computed from the turns.
 func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileFormat) error {
 	var traces *matcher
 	if layout != nil {
 		t := f.file(tracesName)
-		data, err := f.Tree.Read(t.File, t.Size+1) // what has grown differs
+		data, err := f.Tree.Read(t.File, t.Size+1) // a grown file differs
 		if err != nil {
 			return err
 		}
@@ -196,7 +195,7 @@ func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileForm
 	if s.lines, err = sc.run(); err != nil {
 		return err
 	}
-	s.lines.traced = traces != nil && traces.matched() && !s.lines.format.Compact // traces would follow from turns with their white space
+	s.lines.traced = traces != nil && traces.matched() && !s.lines.format.Compact // compact turns would change the traces, which have the turns' white space
 	if s.same = m.matched(); s.same {
 		return nil
 	}
@@ -205,7 +204,7 @@ func (f *folder) scanSmallTurns(s *source, sc *lineScan, layout *events.FileForm
 	return err
 }
 
-// scanLargeTurns scans a file as it is read. What it gives is compared by hashes.
+// scanLargeTurns scans a file as it is read. It compares by hashes.
 func (f *folder) scanLargeTurns(s *source, sc *lineScan, layout *events.FileFormat) error {
 	r, err := f.Tree.Open(s.Full)
 	if err != nil {
@@ -233,7 +232,7 @@ func (f *folder) scanLargeTurns(s *source, sc *lineScan, layout *events.FileForm
 	return nil
 }
 
-// traceFormat guesses how stepTraces.json is laid out, nil if there is none.
+// traceFormat guesses the format of stepTraces.json, nil if the file is missing.
 func (f *folder) traceFormat() (*events.FileFormat, error) {
 	s := f.file(tracesName)
 	if s == nil {
@@ -250,7 +249,7 @@ func (f *folder) traceFormat() (*events.FileFormat, error) {
 	return &format, nil
 }
 
-// ends returns the first bytes of a file, and the last two of it.
+// ends returns the first bytes of a file, and its last two.
 func (f *folder) ends(s *source) (head, tail []byte, err error) {
 	r, err := f.Tree.Open(s.Full)
 	if err != nil {
@@ -274,13 +273,12 @@ func (f *folder) ends(s *source) (head, tail []byte, err error) {
 		n, err = io.ReadFull(r, tail)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil // it was cut meanwhile
+		err = nil // it was truncated meanwhile
 	}
 	return head, tail[:n], err
 }
 
-// read reads a file that is one JSON value. A larger one than a value may be gives
-// nil.
+// read reads a file of one JSON value. It returns nil if the file is larger than a value may be.
 func (f *folder) read(s *source) ([]byte, error) {
 	if s.Size > int64(f.Limit) {
 		return nil, nil
@@ -288,7 +286,7 @@ func (f *folder) read(s *source) ([]byte, error) {
 	return f.Tree.Read(s.File, int64(f.Limit))
 }
 
-// insideOf returns how many containers stand around the value of a part in its event.
+// insideOf returns the nesting depth of a part's value in its event.
 func insideOf(p part) int {
 	if p == partTrajectory {
 		return 2
@@ -339,7 +337,7 @@ func (f *folder) scanJSON(s *source) error {
 	return nil
 }
 
-// nameRun sets the id of a run whose file name was shortened to that which stands inside.
+// nameRun sets the id of a run with a shortened file name to the id inside the file.
 func (s *source) nameRun(object rawjson.Members) {
 	name := strings.TrimSuffix(path.Base(s.Path), runSuffix)
 	if id := object.Text("runId"); layouts.IsShortened(name) && layouts.FileName(id) == name {
@@ -347,8 +345,8 @@ func (s *source) nameRun(object rawjson.Members) {
 	}
 }
 
-// scanTraces decides how step traces are kept: derived if they follow from the
-// steps, as a thread if that gives the file again, else whole.
+// scanTraces decides how step traces are kept: derived if they can be computed from the steps, as a thread if that
+// restores the file, else whole.
 func (f *folder) scanTraces() error {
 	s := f.file(tracesName)
 	if s == nil {
@@ -390,7 +388,7 @@ func (f *folder) scanTraces() error {
 	return nil
 }
 
-// readArray returns the elements of a file that is one array, each fit to be a turn.
+// readArray returns the elements of a file that is one array. It refuses elements that cannot be turns.
 func readArray(data []byte) ([]events.Raw, error) {
 	elements, err := rawjson.Array(bytes.TrimPrefix(data, []byte(sessiondir.BOM)))
 	if err != nil {
@@ -404,7 +402,7 @@ func readArray(data []byte) ([]events.Raw, error) {
 	return elements, nil
 }
 
-// begin settles when the conversation began, by the best witness there is.
+// begin sets the beginning of the conversation to the best estimate.
 func (f *folder) begin() error {
 	if t := f.file(turnsName); f.created == "" && t != nil {
 		f.created = t.lines.at

@@ -10,8 +10,8 @@ import (
 
 const writerStyle = "  " // indent of the original writer's JSON files
 
-// arrayWriter writes a JSON array element by element, in the layout of
-// JSON.stringify(array, null, indent) if there is an indent.
+// arrayWriter writes a JSON array element by element, in the layout of JSON.stringify(array, null, indent) if there
+// is an indent.
 type arrayWriter struct {
 	w      io.Writer
 	format events.FileFormat
@@ -19,7 +19,7 @@ type arrayWriter struct {
 	buf    []byte
 }
 
-// indenter is a writer that need not be given the bytes of rawjson.AppendIndentAt.
+// indenter is a writer that does not need the bytes of rawjson.AppendIndentAt.
 type indenter interface {
 	io.Writer
 	writeIndented(raw []byte, indent string, depth int)

@@ -9,14 +9,14 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// deriver writes the step traces of a list of turns. The nil deriver does nothing.
+// deriver computes and writes the step traces of turns. A nil deriver does nothing.
 type deriver struct {
 	out   arrayWriter
 	index int
 	buf   []byte
 }
 
-// turn derives the next step; a turn that is no object has no trace.
+// turn writes the trace of the next step. A turn that is not an object has no trace.
 func (d *deriver) turn(step rawjson.Members, ok bool) error {
 	if d == nil {
 		return nil
@@ -26,12 +26,12 @@ func (d *deriver) turn(step rawjson.Members, ok bool) error {
 	if !ok {
 		return nil
 	}
-	// An indent gives all white space between tokens anew.
+	// An indent replaces all white space between tokens.
 	d.buf = steps.AppendTrace(d.buf[:0], step, index, d.out.format.Indent == "")
 	return d.out.element(d.buf)
 }
 
-// end writes what stands behind the last trace.
+// end writes the bytes after the last trace.
 func (d *deriver) end() error {
 	if d == nil {
 		return nil
@@ -39,8 +39,8 @@ func (d *deriver) end() error {
 	return d.out.end()
 }
 
-// arrayFormat guesses from its first and last bytes how an array is laid out. A
-// wrong guess costs nothing but that the file is kept in another way.
+// arrayFormat guesses the format of an array from its first and last bytes. After a wrong guess, the file is only
+// kept in another way.
 func arrayFormat(head, tail []byte) events.FileFormat {
 	var f events.FileFormat
 	head, f.BOM = bytes.CutPrefix(head, []byte(sessiondir.BOM))

@@ -13,12 +13,12 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// streamBeyond is the size of a folder up to which the imported session is loaded
-// to be compared with it. Larger ones are compared record by record.
+// streamBeyond is the maximal size of a folder whose imported session is loaded for the comparison. Larger ones are
+// compared record by record.
 const streamBeyond = 16 << 20
 
-// Same implements sessiondir.Found. Runs that were never in a folder are the session's own. A
-// session without threads is compared without what follows from them.
+// Same implements sessiondir.Found. A run that was never in a folder is no difference. If the session's threads are
+// not loaded, the files that depend on them count as equal.
 func (f *folder) Same(ctx context.Context, v *view, name string) (bool, error) {
 	have, ok, err := v.File(ctx, name)
 	if err != nil {
@@ -33,7 +33,7 @@ func (f *folder) Same(ctx context.Context, v *view, name string) (bool, error) {
 	case !ok:
 		return false, nil
 	case at == partTraces && f.stepsSame && s.derives(have.Format):
-		return true, nil // they follow from the steps, and the scan has seen that they do
+		return true, nil // they depend on the steps, and the scan has compared them
 	}
 	same, err := v.same(ctx, have, f, s)
 	if at == partTurns {
@@ -42,14 +42,14 @@ func (f *folder) Same(ctx context.Context, v *view, name string) (bool, error) {
 	return same, err
 }
 
-// derives reports whether a file follows from the steps by a format.
+// derives reports whether a file is computed from the steps in a format.
 func (s *source) derives(by events.FileFormat) bool {
 	want := s.Format
 	want.Mode = s.Mode
 	return want.Derived && want == by
 }
 
-// same reports whether a file of a folder comes out as it is.
+// same reports whether a file of a folder would be exported with the same bytes.
 func (v *view) same(ctx context.Context, have sessiondir.Output, f *folder, s *source) (bool, error) {
 	if have.Format.Mode != s.Mode {
 		return false, nil
@@ -66,12 +66,11 @@ func (v *view) same(ctx context.Context, have sessiondir.Output, f *folder, s *s
 	return have.Holds(ctx, want)
 }
 
-// Recall implements sessiondir.Recaller. Of a new session that nobody else has written to
-// is known what it is: the events that were acknowledged. They are folded as they are at hand; to
-// read them back would take as long as to store them.
+// Recall implements sessiondir.Recaller. If a new session has no other writer, its state follows from the
+// acknowledged events. Recall folds them from memory, because reading them back would take as long as storing them.
 func (p *plan) Recall(ctx context.Context) (v *view, known bool, err error) {
 	if p.recall && p.alone {
-		recalled := layouts.Recall(p.f.In.Target, p.made) // gives them their offsets
+		recalled := layouts.Recall(p.f.In.Target, p.made) // sets their offsets
 		s, err := projector.Fold(ctx, p.s.Subject, p.made)
 		return &view{recalled, s}, true, err
 	}
@@ -81,9 +80,8 @@ func (p *plan) Recall(ctx context.Context) (v *view, known bool, err error) {
 	return nil, false, nil
 }
 
-// streamed folds the records of a new session without keeping its turns, and compares these as
-// they come. known is false if something moved the threads otherwise than by appending: then only
-// a load can tell.
+// streamed folds the records of a new session without keeping its turns, and compares the turns as they arrive. If
+// the threads were changed other than by appends, known is false, because only a load has the result.
 func (f *folder) streamed(ctx context.Context) (v *view, known bool, err error) {
 	target := f.In.Target
 	sub := events.Session(target.Namespace(), f.ID)
@@ -148,8 +146,8 @@ func (f *folder) streamed(ctx context.Context) (v *view, known bool, err error) 
 	return &view{target, s}, true, nil
 }
 
-// isDerived reports whether a hash is that of step traces that follow from the steps.
-// Without such, or without any, there is nothing to say against it.
+// isDerived reports whether a hash equals that of the computed step traces. Without a file of computed traces it
+// returns true.
 func (f *folder) isDerived(s *source, have hash.Hash) (bool, error) {
 	if s == nil || !s.Format.Derived {
 		return true, nil

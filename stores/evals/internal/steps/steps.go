@@ -1,7 +1,5 @@
-// Package steps says once what the steps of a simulated conversation mean: which step
-// trace follows from each. The conversation that a program holds and the folder on disk
-// both read it. It works on the steps' own JSON, since those bytes come out as they went
-// in.
+// Package steps computes step traces from the steps of a simulated conversation. The handle for programs and the
+// folder layout both use it. It works on the steps' own JSON, because imported bytes must be exported unchanged.
 package steps
 
 import (
@@ -13,15 +11,13 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// NoSelection is the selection of a step that does not say how it was chosen.
+// NoSelection is the selection of a step that records none.
 const NoSelection = `{"method":"none"}`
 
-// AppendTrace appends the step trace of the step at an index, compact or with the white
-// space that stands in the step.
+// AppendTrace appends the step trace of the step at an index, compact or with the step's white space.
 //
-// Values are the step's own, whatever they are. Where a step does not say what a trace
-// needs, they are those of the original's conversion, but for the time: what was not
-// recorded is left out.
+// Values are the step's own, without a check. Missing values are those of the original's conversion, except for the
+// time, which is omitted.
 func AppendTrace(dst []byte, step rawjson.Members, index int, compact bool) []byte {
 	t := tracer{compact}
 	metadata := step.Object("metadata")
@@ -46,12 +42,11 @@ func AppendTrace(dst []byte, step rawjson.Members, index int, compact bool) []by
 	return append(dst, '}')
 }
 
-// TracesThread is the thread of step traces that do not follow from the steps.
+// TracesThread is the thread of step traces that cannot be computed from the steps.
 const TracesThread = "traces"
 
-// HasTraces reports whether a session has step traces, and whether they follow from the
-// steps, by how the file that they are of is spelled, if that is known. A simulation has
-// some even if nobody said how they are spelled.
+// HasTraces reports whether a session has step traces, and whether they are computed from the steps. f is the format
+// of their file, if known is set. A simulation has step traces even without a format.
 func HasTraces(s *projector.Session, f events.FileFormat, known bool) (there, derived bool) {
 	if known && f.Derived {
 		return true, true
@@ -82,8 +77,8 @@ func (t tracer) value(dst []byte, raw events.Raw) []byte {
 	return append(dst, raw...)
 }
 
-// Entry returns a step as a turn of main, with the id and the time that it says itself.
-// One that is not an object, and has no members, says neither.
+// Entry returns a step as a turn of main, with the step's own id and time. A step that is not an object has no
+// members, and neither id nor time.
 func Entry(raw events.Raw, step rawjson.Members) events.Entry {
 	e := events.Entry{Thread: events.MainThread, Turn: raw, Timestamp: TimeIn(step, "timestamp")}
 	if id := step.Text("id"); len(id) <= events.MaxIDLen {
@@ -92,15 +87,13 @@ func Entry(raw events.Raw, step rawjson.Members) events.Entry {
 	return e
 }
 
-// Kinds of runs: those that judge a conversation, and those that simulate one. Only the
-// latter may end without having completed.
+// Kinds of runs: evaluations of a conversation, and simulations. Only a simulation can end without being completed.
 const (
 	KindTally      = "tally"
 	KindTrajectory = "trajectory"
 )
 
-// Outcome reads from a result how a run of a kind ended, and when. One that is not an
-// object says nothing.
+// Outcome returns outcome and end of a run of a kind from its result. A result that is not an object has no members.
 func Outcome(kind string, result rawjson.Members) (string, events.Timestamp) {
 	at := cmp.Or(TimeIn(result, "createdAt"), TimeIn(result, "timestamp"))
 	completed, said := result.Get("completed")
@@ -115,7 +108,7 @@ func Outcome(kind string, result rawjson.Members) (string, events.Timestamp) {
 	}
 }
 
-// TimeIn returns a member that is a time, "" if it is not.
+// TimeIn returns a member that is a time, "" if it is not one.
 func TimeIn(m rawjson.Members, name string) events.Timestamp {
 	at := events.Timestamp(m.Text(name))
 	if _, ok := at.Time(); !ok {
