@@ -15,7 +15,6 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/internal/render"
-	"github.com/tallylog/tally/internal/render/plain"
 )
 
 // level is how bad a finding is.

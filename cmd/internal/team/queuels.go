@@ -217,9 +217,9 @@ func itemOf(s tavern.ItemStatus) itemRow {
 	default:
 		row.Bytes = s.Body
 	}
-	for _, t := range s.Tries {
-		try := tryRow{Attempt: t.Attempt, Worker: t.Worker, Fence: t.Fence, Time: events.TimestampOf(t.At), Outcome: t.Outcome, Error: t.Error, Result: t.Result}
-		for _, l := range t.Late {
+	for _, t := range s.History {
+		try := tryRow{Attempt: t.Number, Worker: t.Worker, Fence: t.Fence, Time: events.TimestampOf(t.At), Outcome: t.Outcome, Error: t.Error, Result: t.Result}
+		for _, l := range t.Stale {
 			try.Late = append(try.Late, lateRow{l.At, l.Outcome, l.Result})
 		}
 		row.Tries = append(row.Tries, try)
