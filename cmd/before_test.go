@@ -20,6 +20,7 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -72,7 +73,10 @@ func (o oldStore) check(t *testing.T) {
 	mustUnpack(t, filepath.Join(o.folder, "store.tar.gz"), store)
 	for _, folder := range []string{"kept", "anew"} { // with the snapshots and views that are there, and without
 		t.Run(folder, func(t *testing.T) {
-			for _, name := range slices.Sorted(maps.Keys(o.says)) {
+			for i, name := range slices.Sorted(maps.Keys(o.says)) {
+				if folder == "anew" && i%4 != 0 && !testkit.Full() {
+					continue // everybody's tests ask again for every fourth answer
+				}
 				o.mustSay(t, name, []byte(output(t, nil, store, "tally", strings.Split(o.says[name], " ")...)))
 			}
 			o.mustSay(t, "folds", foldsOf(t, store, o.folds))

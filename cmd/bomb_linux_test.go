@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // bombs is a store that a version without bounds has acknowledged: of session bomb ten turns and
@@ -65,6 +67,7 @@ func TestStoreWithBombs(t *testing.T) {
 // mustNameAgain appends a value of 9 MiB 30 times to one session. The bound admits 29: the last
 // one is refused, all others have an effect, and each may be sent again.
 func mustNameAgain(t *testing.T) {
+	testkit.OnlyFull(t, "TestBoundsOfBlobs folds one value that is named many times")
 	store := filepath.Join(t.TempDir(), "store")
 	turn := `{"role":"user","content":"lighthouse ` + strings.Repeat("x y ", 9<<18) + `"}`
 	sum := sha256.Sum256([]byte(`{"entries":[{"thread":"main","turn":` + turn + `}]}`))

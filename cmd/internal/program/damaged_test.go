@@ -399,6 +399,7 @@ func TestDamagedRecords(t *testing.T) {
 		s.damageEach(t, list, func(*testing.T, string) {})
 	})
 	t.Run("B-02 every record of every kind, without snapshots and views", func(t *testing.T) {
+		testkit.OnlyFull(t, "the subtest before asks the same with snapshots and views")
 		s.damageEach(t, list, forget)
 	})
 }

@@ -72,8 +72,11 @@ func TestDamagedAnywhere(t *testing.T) {
 	quietHome(t)
 	t.Run("B-02 random damages over records and state files", func(t *testing.T) {
 		rounds := 6
-		if testkit.Soak() {
+		switch {
+		case testkit.Soak():
 			rounds = 300
+		case !testkit.Full():
+			rounds = 2
 		}
 		s := newAllStore(t)
 		list := afterDamages(t)
