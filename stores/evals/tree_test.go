@@ -167,7 +167,7 @@ func TestGeneratedFolders(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "local")
-	for seed := range 50 {
+	for seed := range testkit.Times(50) {
 		t.Run(fmt.Sprint("T-27 generated folder ", seed), func(t *testing.T) {
 			dir := t.TempDir()
 			if _, err := gentree.Write(dir, gentree.Options{Seed: uint64(seed), Sessions: 2, Turns: 4, TurnBytes: 100, Odd: seed%2 == 0}); err != nil {

@@ -45,8 +45,11 @@ func TestKilledInAnyCall(t *testing.T) {
 	testkit.NotUnderRace(t) // who is killed reports nothing
 	withKey(t)              // for the copies too
 	kills := 6
-	if testkit.Soak() {
+	switch {
+	case testkit.Soak():
 		kills = 500
+	case !testkit.Full():
+		kills = 2
 	}
 	dir := t.TempDir()
 	t.Run("P-32 killed in any call", func(t *testing.T) {

@@ -33,6 +33,7 @@ func TestDelegateProcesses(t *testing.T) {
 		return
 	}
 	testkit.Long(t)
+	testkit.OnlyFull(t, "TestDelegates has as many delegates in one process")
 	testkit.NotUnderRace(t) // which the copies are not told of
 	dir := filepath.Join(t.TempDir(), "store")
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local", Own: true}))

@@ -25,6 +25,7 @@ import (
 // they are bounded by what is new too, not by that sum.
 func TestRoom(t *testing.T) {
 	testkit.Long(t)
+	testkit.OnlyFull(t, "TestSize bounds the bytes in the log")
 	testkit.NotUnderRace(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local", Own: true})

@@ -27,8 +27,11 @@ func TestInboxCampaign(t *testing.T) {
 	testkit.NotUnderRace(t) // which members are not
 	besideOthers(t)
 	messages, kills := 160, 4
-	if testkit.Soak() {
+	switch {
+	case testkit.Soak():
 		messages, kills = 10_000, 100 // of which 50 are of the owner or of a daemon
+	case !testkit.Full():
+		messages, kills = 64, 2
 	}
 	owned, sent, quiet, left := 0, 0, false, map[string]string(nil)
 	r := newTroupe(t, filepath.Join(t.TempDir(), "store"), func(w word) {

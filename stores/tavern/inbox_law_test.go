@@ -169,6 +169,7 @@ func inboxHeap() int64 {
 // keeps up reads a few. The server is another process, so that its memory is not counted.
 func TestInboxOfManyMessages(t *testing.T) {
 	testkit.Long(t)
+	testkit.OnlyFull(t, "only thousands of messages show that the memory does not grow with them")
 	testkit.NotUnderRace(t)
 	n, size := 8_000, 4<<10
 	if testkit.Soak() {

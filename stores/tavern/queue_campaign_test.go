@@ -36,8 +36,11 @@ func TestQueueCampaign(t *testing.T) {
 	testkit.NotUnderRace(t) // which members are not
 	besideOthers(t)
 	workers, items, kills := 4, 60, 4
-	if testkit.Soak() {
+	switch {
+	case testkit.Soak():
 		workers, items, kills = 16, 10_000, 200
+	case !testkit.Full():
+		items, kills = 24, 2
 	}
 	c := &queueCampaign{finished: make(map[string]uint64)}
 	r := newTroupe(t, filepath.Join(t.TempDir(), "store"), func(w word) { c.heard(t, w) })

@@ -26,7 +26,10 @@ func TestLongQueueInTurn(t *testing.T) {
 }
 
 func longQueue(t *testing.T, stays bool) {
-	const count = 600
+	count := 600
+	if !testkit.Full() {
+		count = 150
+	}
 	ctx, random := t.Context(), rand.New(rand.NewPCG(1, 2))
 	st := need(embedded.Open(ctx, embedded.Options{Store: filepath.Join(t.TempDir(), "store"), Backend: "local"}))
 	defer st.Close()
@@ -56,18 +59,18 @@ func longQueue(t *testing.T, stays bool) {
 	}
 	for n := 0; len(left) > 0; n++ {
 		switch {
-		case n == 100 && stays: // a second one, more urgent, with the id of one that is far behind: it says nothing
+		case n == count/6 && stays: // a second one, more urgent, with the id of one that is far behind: it says nothing
 			e := need(events.New("test", q.Subject(), &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: []byte(`"false"`), Meta: again}}}))
 			need(st.Append(ctx, q.Subject(), log.Any, e))
-		case n == 200:
+		case n == count/3:
 			urgent := tavern.Item{ID: "urgent", Body: []byte(`"now"`), Priority: 8}
 			need(q.Enqueue(ctx, urgent))
 			left = append(left, urgent)
-		case n == 400:
+		case n == count*2/3:
 			if counts := need(q.Counts(ctx)); counts[tavern.ItemReady]+counts[tavern.ItemWaiting] != len(left) {
 				t.Errorf("there are %v, want %d", counts, len(left))
 			}
-		case n%150 == 120 && !stays:
+		case n%(count/4) == count/5 && !stays:
 			must(t, st.Wait(ctx, "work", need(st.Log.Durable(ctx))))
 			tavern.ForgetQueues(st)
 		}

@@ -32,8 +32,11 @@ func TestRestart(t *testing.T) {
 	testkit.NotUnderRace(t) // which members are not
 	besideOthers(t)
 	lives, most := 5, 12
-	if testkit.Soak() {
+	switch {
+	case testkit.Soak():
 		lives, most = 300, 4
+	case !testkit.Full():
+		lives = 3
 	}
 	var began, now map[string]string
 	did := make(map[string]int)
