@@ -68,8 +68,10 @@ func ends(list ...string) []string {
 
 // bare is a name without what people write in different ways: apiKey, api_key, API-KEY.
 func bare(name string) string {
-	return strings.NewReplacer("-", "", "_", "", " ", "", ".", "").Replace(strings.ToLower(name))
+	return between.Replace(strings.ToLower(name))
 }
+
+var between = strings.NewReplacer("-", "", "_", "", " ", "", ".", "")
 
 // below returns the rule of a member that has a path and a name, by that of what it is in.
 func below(outer rule, path []string, name string) rule {
