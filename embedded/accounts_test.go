@@ -151,6 +151,7 @@ func strangers(t *testing.T, dir string) (s *embedded.Server, them map[string]fu
 
 // Each subject is open to whom docs/servers.md says, and in no other way.
 func TestRightsAreAsDocumented(t *testing.T) {
+	t.Parallel()
 	_, them, _ := strangers(t, t.TempDir())
 	rights := mustReadRights(t)
 	for name, connect := range them {
@@ -219,6 +220,7 @@ func create(nc *stranger, name, more string) (string, error) {
 // consumer delivers. The log stays as it is, nobody else hears of it, and what is read
 // afterwards is what was there.
 func TestAnswersReachNothingOfTheOwner(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s, them, bob := strangers(t, dir)
 	sub := events.Session("", "s1")
@@ -346,6 +348,7 @@ func TestAnswersReachNothingOfTheOwner(t *testing.T) {
 // F-7: what others can have of consumers is bounded.
 func TestConsumersOfOthersAreBounded(t *testing.T) {
 	testkit.NotUnderRace(t) // what answers runs there in TestRightsAreAsDocumented
+	t.Parallel()
 	s, them, bob := strangers(t, t.TempDir())
 	mustAppend(t, s.Log(), events.Session("", "s1"), turn("a", "x"))
 	nc := them["user"](t)

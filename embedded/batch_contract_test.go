@@ -54,6 +54,7 @@ func TestBatchContract(t *testing.T) {
 	})
 	t.Run("three nodes", func(t *testing.T) {
 		testkit.Long(t)
+		testkit.OnlyFull(t, "the subtest before asks one server the same")
 		c := mustCluster(t)
 		holdBatches(t, c.mustConnect(c.nodes[0].url), c.mustConnect(c.nodes[1].url), 3)
 	})

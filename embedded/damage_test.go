@@ -29,8 +29,11 @@ func TestDamage(t *testing.T) {
 	testkit.NotUnderRace(t)
 	t.Parallel()
 	n := 4
-	if testkit.Soak() {
+	switch {
+	case testkit.Soak():
 		n = 500
+	case !testkit.Full():
+		n = 2
 	}
 	closed := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	killed := newImage(t, func(*embedded.Server) {})
@@ -38,7 +41,7 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(5, uint64(n)))
 			flipped, smeared := 0, 0
-			for i := 0; i < n || smeared == 0 && i < 4*n; i++ { // a smear may hit what the server has twice
+			for i := 0; i < n || smeared == 0 && i < max(4*n, 16); i++ { // a smear may hit what the server has twice
 				flipped += image.damage(t, random, 1)
 				smeared += image.damage(t, random, 40)
 			}
@@ -57,6 +60,7 @@ func TestDamage(t *testing.T) {
 // not given to another event.
 func TestDamagedEnd(t *testing.T) {
 	testkit.NotUnderRace(t)
+	t.Parallel()
 	im := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	blocks, err := filepath.Glob(filepath.Join(im.dir, "jetstream", "*", "streams", fmt.Sprint("TALLY_", len(segments(t, im.dir))), "msgs", "*.blk"))
 	if err != nil || len(blocks) != 1 {
@@ -102,6 +106,9 @@ func TestDamagedFrame(t *testing.T) {
 	killed := newImage(t, func(*embedded.Server) {})
 	for name, im := range map[string]*image{"closed": closed, "killed": killed} {
 		t.Run(name, func(t *testing.T) {
+			if name == "killed" {
+				testkit.OnlyFull(t, "the subtest of a closed store damages the same bytes")
+			}
 			random := rand.New(rand.NewPCG(6, 6))
 			for i := 0; i < 24; i += every {
 				dir := filepath.Join(t.TempDir(), "store")

@@ -17,6 +17,7 @@ import (
 // What a read finds to be lost is written down, with its subject, at the latest when the
 // store is closed: the next process knows it before it reads, whatever its server says.
 func TestWhatAReadFindsIsWrittenDown(t *testing.T) {
+	t.Parallel()
 	im := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	for name, closed := range map[string]bool{"closed": true, "killed": false} {
 		t.Run(name, func(t *testing.T) {

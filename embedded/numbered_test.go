@@ -95,6 +95,7 @@ func (c *client) ask(request []byte) reply {
 
 // The answers are those of the document.
 func TestNumberedRequestsAreAnsweredAsDocumented(t *testing.T) {
+	t.Parallel()
 	doc, err := os.ReadFile("../docs/wire.md")
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +171,7 @@ func TestNumberedRequestFails(t *testing.T) {
 // Requests that are shuffled, lost and repeated are stored in the order of their
 // numbers, once each.
 func TestNumberedRequestsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	s, c := mustDialOwner(t)
 	const total, window = 400, 16
 	var want []string

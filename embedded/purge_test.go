@@ -149,6 +149,7 @@ func (p purging) grep(dir string) (found []string) {
 // else refers to that. In the store's directory only the log has it still.
 func TestD65PurgeReachesEveryReader(t *testing.T) {
 	testkit.NotUnderRace(t) // the purges of TestDocuments run there
+	t.Parallel()
 	dir := t.TempDir()
 	open := func() *tally.Store {
 		st, err := embedded.Open(t.Context(), embedded.Options{ConfigDir: dir, Store: filepath.Join(dir, "store"), Own: true})

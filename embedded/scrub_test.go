@@ -21,6 +21,7 @@ import (
 // store is in use. (The sequences here are two million ahead, which costs the server
 // little where it reads the block before; a higher bit would have it take all memory.)
 func TestScrub(t *testing.T) {
+	t.Parallel()
 	im := newImage(t, func(s *embedded.Server) { mustClose(t, s) })
 	for name, c := range map[string]struct {
 		damage func(record []byte)
@@ -89,6 +90,7 @@ func mustReadFile(t testing.TB, path string) []byte {
 // A server that reads a damaged block throws the rest of it away, and the next time it
 // says that nothing is missing. It is noticed by what comes before and behind.
 func TestScrubMissesWhatTheServerThrewAway(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := mustStart(t, embedded.ServerOptions{Dir: dir})
 	sub, text := events.Session("", "s"), strings.Repeat("x", 200_000)

@@ -78,6 +78,7 @@ func fillSegments(t *testing.T, l *log.Log, from, n int) (ids []string) {
 // A log over many segments is one log: offsets go on, reads cross, ids are known,
 // expectations hold, also when it is opened again.
 func TestSegmentsAreOneLog(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var want []string
 	for round := range 3 {
@@ -124,6 +125,7 @@ func checkOldSession(t *testing.T, l *log.Log, i int, all []string) {
 
 // What is expected of a subject that rests in an old segment is held to.
 func TestExpectationsReachOldSegments(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := mustStart(t, smallSegments(dir)).Log()
 	old, other := events.Session("", "old"), events.Session("", "never")
@@ -147,6 +149,7 @@ func TestExpectationsReachOldSegments(t *testing.T) {
 // The index of a segment is the same whether it was remembered while the segment was
 // written or read from it.
 func TestIndexIsThatOfWhatIsStored(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := mustStart(t, smallSegments(dir))
 	fillSegments(t, s.Log(), 0, 400)
@@ -195,6 +198,7 @@ func indexes(t *testing.T, dir string) map[string][]byte {
 
 // Many subjects fill a segment as many bytes do.
 func TestSubjectsFillASegment(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := mustStart(t, embedded.ServerOptions{Dir: dir, SegmentBytes: 256 << 10, SegmentSubjects: 50}).Log()
 	for i := range 600 {
@@ -214,6 +218,7 @@ func TestSubjectsFillASegment(t *testing.T) {
 // Whatever a roll left half done, the next owner finishes.
 func TestHalfARollIsFinished(t *testing.T) {
 	testkit.NotUnderRace(t) // rolls run there in TestSegmentsAreOneLog
+	t.Parallel()
 	for name, spoil := range map[string]func(*testing.T, jetstream.JetStream, string){
 		"closed, and no next one": func(t *testing.T, js jetstream.JetStream, _ string) {
 			closeStream(t, js, lastStream(t, js))
