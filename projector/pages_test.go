@@ -116,7 +116,7 @@ func forkOf(t *testing.T, parent *projector.Timeline, at events.Offset) string {
 // nothing ever fails.
 func TestTimelineWithAFailingReader(t *testing.T) {
 	testkit.NotUnderRace(t)
-	for seed := range uint64(10) {
+	for seed := range uint64(testkit.Times(10)) {
 		want, facts := longTimeline(t, seed, 5000)
 		r, got, failed := rand.New(rand.NewPCG(seed, 1)), newKept(), 0
 		flaky := errors.New("flaky")

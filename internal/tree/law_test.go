@@ -34,7 +34,7 @@ import (
 func TestLaws(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside another thing
 	struck := make(map[string]int)
-	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, count(10_000, 100_000), struck) })
+	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, count(testkit.Times(10_000), 100_000), struck) })
 	t.Run("D-40 a team", func(t *testing.T) { runPrograms(t, tavernLand{}, count(150, 20_000), struck) })
 	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, count(150, 20_000), struck) })
 	all := slices.Concat(points, []string{"mid temp", "before exchange", "before fsync"})

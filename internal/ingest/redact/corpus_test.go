@@ -68,6 +68,7 @@ var shownSecrets = []string{"aladdin:opensesame@", "YWxhZGRpbjpvcGVuc2VzYW1l", "
 // REDACT_CORPUS, with -v: each hit is printed.)
 func TestFalseHitsInSource(t *testing.T) {
 	testkit.Long(t)
+	testkit.OnlyFull(t, "it reads all of Go's source; TestNoSecrets has lines of each kind")
 	roots := []string{filepath.Join(goroot(t), "src")}
 	if more := os.Getenv("REDACT_CORPUS"); more != "" {
 		roots = append(roots, strings.Split(more, ":")...)

@@ -90,7 +90,7 @@ func TestDamageIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(7, 7))
-	for range 300 {
+	for range testkit.Times(300) {
 		bad := append([]byte(nil), sound...)
 		at := random.IntN(len(bad))
 		bad[at] ^= 1 << random.IntN(8)
