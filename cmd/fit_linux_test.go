@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // What has paths, sizes and times in it has no golden file: it fits every terminal, and
@@ -52,6 +54,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		"undo":           {line: "undo " + chat + " --dry-run"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			testkit.Sample(t, 3)
 			args := func(place int) []string {
 				return strings.Fields(strings.ReplaceAll(c.line, "PLACE", fmt.Sprint(place)))
 			}

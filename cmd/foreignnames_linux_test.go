@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // Whatever the ids of sessions and the names of files are that events carry, nothing is
@@ -57,6 +58,7 @@ func TestForeignNames(t *testing.T) {
 		"claude/" + id, "claude", "claude/x\ny/" + id, "claude/-srv-shop/../../" + id, "claude/..../..", "claude/" + strings.Repeat("p", 300) + "/" + id,
 	} {
 		t.Run("B-05 fork of "+session, func(t *testing.T) {
+			testkit.Sample(t, 4)
 			as(t, session, "-srv-shop/"+id+".jsonl")
 			write(t, "id", session)
 			runCase(t, env, caseStep{run: `tally fork "$(cat id)" --as claude-code 2>&1`, exit: 2, has: []string{`Nothing was written|no line of`}, lacks: []string{"begins as"}})
@@ -65,6 +67,7 @@ func TestForeignNames(t *testing.T) {
 	}
 	for _, file := range []string{"../../../outside.jsonl", "/tmp/tally-outside.jsonl", "..\\outside.jsonl", "-srv-shop/../../../outside.jsonl", "linked/x.jsonl"} {
 		t.Run("B-05 export of a file "+file, func(t *testing.T) {
+			testkit.Sample(t, 2)
 			session := "claude/-srv-shop/" + events.DerivedID("x", file)
 			as(t, session, file)
 			if err := os.MkdirAll(filepath.Join(home, "out"), 0o700); err != nil {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/rivo/uniseg"
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the golden files in testdata")
@@ -64,6 +66,7 @@ func TestGolden(t *testing.T) {
 	for name, line := range goldens {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			testkit.Sample(t, 3)
 			args := strings.Fields(line)
 			piped := func(env ...string) string {
 				c := looking(t, store, env, args...)

@@ -26,6 +26,9 @@ func places(t *testing.T, test func(p place)) {
 	for _, where := range []string{"local", "nats"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
+			if where != "local" {
+				testkit.OnlyFull(t, "the same runs on a directory of this machine")
+			}
 			p := place{t: t, dir: t.TempDir()}
 			p.args = []string{"--store", filepath.Join(p.dir, "store")}
 			if where == "nats" {

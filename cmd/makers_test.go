@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // madeTurn is a turn of the tables of internal/agents/message, which were written by hand after
@@ -141,7 +142,10 @@ func mustFindEach(t *testing.T, store, maker string, list []madeTurn) {
 	t.Helper()
 	found := make(map[string]string) // by the word
 	for i, turn := range list {
-		for _, line := range turn.says {
+		for n, line := range turn.says {
+			if !testkit.Full() && (i%4 > 0 || n > 0) {
+				break // everybody's tests search for the first line of every fourth turn
+			}
 			all := words(line)
 			if len(all) == 0 {
 				continue

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // ofTheLog are names as the log has them: an escaped byte of an id, a subject.
@@ -58,6 +60,7 @@ func TestNamesInErrors(t *testing.T) {
 		{"tally inbox ls 'no body'", "no body"},
 	} {
 		t.Run("B-26 "+c.run, func(t *testing.T) {
+			testkit.Sample(t, 3)
 			run := strings.NewReplacer("'S'", "'"+session+"'", "'D'", "'"+doc+"'").Replace(c.run)
 			out := runCase(t, env, caseStep{run: "{ " + run + "; } 2>&1; code=$?; echo; echo \"code $code\"; true"})
 			if found := ofTheLog.FindString(out); found != "" {

@@ -7,12 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tallylog/tally/internal/testkit"
 )
 
 // A command that begins nothing makes nothing, whatever store it is asked for: one that
 // is not there is empty, and what is something else is none.
 func TestReadingMakesNothing(t *testing.T) {
 	const foreign = "a folder that is something else"
+	third := 0
 	for name, where := range map[string][]string{"the default": nil, "a slip in --store": {"--store", "stroe"}, foreign: {"--store", "documents"}} {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
@@ -21,7 +24,8 @@ func TestReadingMakesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := paths(t, home)
-			for _, c := range []struct {
+			third = (third + 1) % 3
+			for i, c := range []struct {
 				args string
 				code int
 			}{{"ls", 0}, {"cost", 0}, {"stats", 0}, {"stats s", 4}, {"search word", 4}, {"show last", 4}, {"show s", 4}, {"log --all-sessions", 0}, {"log s", 4}, {"cost s", 4}, {"runs s", 4}, {"runs s --tree", 4}, {"jobs", 0}, {"jobs --status running", 0}, {"show job/s --run r --step 1", 4}, {"diff s #1 #2", 4},
@@ -31,6 +35,9 @@ func TestReadingMakesNothing(t *testing.T) {
 				{"agent ls", 0}, {"agent show kettle", 4}, {"agent state kettle working", 4}, {"flow ls", 0}, {"flow show f", 4}, {"flow move f test", 4}, {"flow start w", 4},
 				{"doc rm doc/a --base @1", 4}, {"doc mv doc/a b", 4}, {"doc put doc/a /dev/null --base @1", 4},
 				{"inbox ls user", 0}, {"inbox ls user --unread", 0}, {"inbox ls agent", 4}, {"inbox ack agent last", 4}, {"queue ls", 0}, {"queue ls q", 4}, {"queue show q i", 4}, {"queue retry q i", 4}} {
+				if !testkit.Full() && i%3 != third {
+					continue // everybody's tests try each command in one of the places
+				}
 				cmd := exec.Command(filepath.Join(bin, "tally"), append(strings.Fields(c.args), where...)...)
 				cmd.Dir = project
 				cmd.Env = []string{"HOME=" + home, "TMPDIR=" + temp, "PATH=" + os.Getenv("PATH")}

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"flag"
+	"hash/fnv"
 	"os"
 	"strconv"
 	"testing"
@@ -57,6 +58,17 @@ func OnlyFull(t testing.TB, reason string) {
 	t.Helper()
 	if !Full() {
 		t.Skipf("TALLY_TESTS=full runs it: %s", reason)
+	}
+}
+
+// Sample skips all but about one of n subtests that try the same with other inputs, unless CI's tests are
+// asked for. The name of a subtest decides.
+func Sample(t testing.TB, n uint32) {
+	t.Helper()
+	sum := fnv.New32a()
+	sum.Write([]byte(t.Name()))
+	if sum.Sum32()%n != 0 {
+		OnlyFull(t, "other subtests try the same")
 	}
 }
 
