@@ -57,8 +57,11 @@ func TestPanelKilled(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // a killed process reports no race
 	count := 6
-	if testkit.Soak() {
+	switch {
+	case testkit.Soak():
 		count = 1000
+	case !testkit.Full():
+		count = 2
 	}
 	for i := range count {
 		t.Run(fmt.Sprint("program ", i), func(t *testing.T) {

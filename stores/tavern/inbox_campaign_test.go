@@ -24,14 +24,12 @@ import (
 // together, at least once by the others. A question that has no answer in time is told of once.
 func TestInboxCampaign(t *testing.T) {
 	testkit.Long(t)
+	testkit.OnlyFull(t, "TestInboxTeamLaw plays such a team in one process, and TestKilledTeam kills one")
 	testkit.NotUnderRace(t) // which members are not
 	besideOthers(t)
 	messages, kills := 160, 4
-	switch {
-	case testkit.Soak():
+	if testkit.Soak() {
 		messages, kills = 10_000, 100 // of which 50 are of the owner or of a daemon
-	case !testkit.Full():
-		messages, kills = 64, 2
 	}
 	owned, sent, quiet, left := 0, 0, false, map[string]string(nil)
 	r := newTroupe(t, filepath.Join(t.TempDir(), "store"), func(w word) {
