@@ -74,8 +74,8 @@ func (o oldStore) check(t *testing.T) {
 	for _, folder := range []string{"kept", "anew"} { // with the snapshots and views that are there, and without
 		t.Run(folder, func(t *testing.T) {
 			for i, name := range slices.Sorted(maps.Keys(o.says)) {
-				if folder == "anew" && i%4 != 0 && !testkit.Full() {
-					continue // everybody's tests ask again for every fourth answer
+				if !testkit.Full() && (folder == "kept" && i%2 > 0 || folder == "anew" && i%4 > 0) {
+					continue // everybody's tests ask for every second answer, and again for every fourth
 				}
 				o.mustSay(t, name, []byte(output(t, nil, store, "tally", strings.Split(o.says[name], " ")...)))
 			}
