@@ -81,8 +81,12 @@ func testThreeFiles(t *testing.T) {
 		}
 		seen[t.Name()] = true
 	})
-	if len(seen) != 3 {
-		t.Errorf("ran on %v", seen)
+	want := 1
+	if testkit.Full() {
+		want = 3
+	}
+	if len(seen) != want {
+		t.Errorf("ran on %v, want %d backends", seen, want)
 	}
 }
 
