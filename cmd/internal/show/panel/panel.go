@@ -44,10 +44,10 @@ func (Store) Show(ctx context.Context, v *show.View) (bool, error) {
 		return false, err
 	}
 	gone, hole, err := v.Gone(ctx)
-	if err == nil {
-		err = write(ctx, v, s, gone)
+	if err != nil {
+		return true, err
 	}
-	return true, errors.Join(err, hole, v.App.WarnDamaged(s))
+	return true, errors.Join(write(ctx, v, s, gone), hole, v.App.WarnDamaged(s))
 }
 
 // page prints a panel.
