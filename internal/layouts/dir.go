@@ -101,7 +101,7 @@ func (d *Dir) Reopen() error {
 		return err
 	}
 	if real != d.real {
-		return fmt.Errorf("formats: %s leads to %s by now, and to %s when it was opened: %w", d.name, real, d.real, ErrNotFile)
+		return fmt.Errorf("layouts: %s points to %s now, and pointed to %s when it was opened: %w", d.name, real, d.real, ErrNotFile)
 	}
 	top, err := openTop(d.real)
 	if err != nil {
@@ -299,7 +299,7 @@ func besides(name, base string) string {
 // maxSwapAttempts limits how often an operation starts again when another process changes the file meanwhile.
 const maxSwapAttempts = 100
 
-var errBusy = errors.New("somebody changes it again and again")
+var errBusy = errors.New("it keeps changing")
 
 // trade renames a temporary file to its final name and returns the new name of the file that was there.
 func (d *Dir) trade(p dirHandle, temporary, base string) (displaced string, err error) {
@@ -482,7 +482,7 @@ func (d *Dir) Sync(_ context.Context, folders ...string) error {
 			d.mu.Lock()
 			maps.Copy(d.made, made)
 			d.mu.Unlock()
-			return fmt.Errorf("formats: %w", err)
+			return fmt.Errorf("layouts: %w", err)
 		}
 	}
 	return nil

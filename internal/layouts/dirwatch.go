@@ -21,7 +21,7 @@ type WatchLimitError struct {
 }
 
 func (e *WatchLimitError) Error() string {
-	return fmt.Sprintf("formats: %d folders are watched, and the system allows no more (on Linux see sysctl fs.inotify): %v", e.Watched, e.Err)
+	return fmt.Sprintf("layouts: %d folders are watched, and the system allows no more (on Linux see sysctl fs.inotify): %v", e.Watched, e.Err)
 }
 
 func (e *WatchLimitError) Unwrap() error { return e.Err }
@@ -51,7 +51,7 @@ func (d *Dir) Watch(ctx context.Context, ready func(), changed func(path string)
 }
 
 // errConfused reports that fsnotify no longer knows which folders it watches.
-var errConfused = errors.New("formats: watch: begun anew")
+var errConfused = errors.New("layouts: watch: the watched folders are not known any more")
 
 func (d *Dir) watch(ctx context.Context, ready func(), changed func(path string)) error {
 	system, err := fsnotify.NewWatcher()
@@ -114,7 +114,7 @@ func limited(watched int, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		return &WatchLimitError{watched, err}
 	}
-	return fmt.Errorf("formats: watch: %w", err)
+	return fmt.Errorf("layouts: watch: %w", err)
 }
 
 // add watches a folder and its subfolders. It watches the folder before it lists it, so that no new file is missed.
@@ -207,7 +207,7 @@ func (w *dirWatch) event(e fsnotify.Event) error {
 	if e.Name == w.dir.name {
 		if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
 			w.changed("")
-			return fmt.Errorf("formats: watch: %s is moved or removed: %w", w.dir.name, fs.ErrNotExist)
+			return fmt.Errorf("layouts: watch: %s is moved or removed: %w", w.dir.name, fs.ErrNotExist)
 		}
 		return nil
 	}

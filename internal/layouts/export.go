@@ -50,14 +50,14 @@ func Export(ctx context.Context, src Source, layout Renderer, st Storage, o Expo
 		return x.report, errors.Join(x.single(ctx), ctx.Err())
 	}
 	if !o.All {
-		panic("formats: an export of nothing: want Session or All")
+		panic("layouts: an export of nothing: want Session or All")
 	}
 	roots, err := x.roots(ctx)
 	if err != nil {
 		return x.report, err
 	}
 	if o.Root != "" && roots[o.Root] == nil {
-		return x.report, fmt.Errorf("formats: root %q: %w", o.Root, projector.ErrNotFound)
+		return x.report, fmt.Errorf("layouts: root %q: %w", o.Root, projector.ErrNotFound)
 	}
 	for _, root := range slices.Sorted(maps.Keys(roots)) {
 		switch {
@@ -202,7 +202,7 @@ func (x *exporting) single(ctx context.Context) error {
 // what describes the sessions that a layout has no files for.
 func what(layout Renderer, s *projector.Session) string {
 	if _, ok := layout.(Picker); ok {
-		return "this session: it is not from there"
+		return "this session: it does not come from there"
 	}
 	return "a session of kind " + s.Ledger.Kind
 }

@@ -190,7 +190,7 @@ type ImportOptions struct {
 }
 
 // ErrUnknownLayout reports that a path has none of the known layouts.
-var ErrUnknownLayout = errors.New("no known layout")
+var ErrUnknownLayout = errors.New("unknown layout")
 
 // Sniff returns the layout of a path.
 func Sniff(path string, layouts ...Layout) (Layout, error) {
@@ -199,5 +199,5 @@ func Sniff(path string, layouts ...Layout) (Layout, error) {
 			return l, nil
 		}
 	}
-	return nil, fmt.Errorf("formats: %s: %w", path, ErrUnknownLayout)
+	return nil, fmt.Errorf("layouts: %s: %w", path, ErrUnknownLayout)
 }

@@ -151,7 +151,7 @@ func ListFound(folder string, found iter.Seq2[Found, error]) ([]FileInfo, error)
 type PathError struct{ Path string }
 
 func (e *PathError) Error() string {
-	return fmt.Sprintf("formats: %q is not a path inside the folder", e.Path)
+	return fmt.Sprintf("layouts: %q is not a path inside the folder", e.Path)
 }
 
 // CheckPath refuses a path with elements that are not plain names, by a *PathError.

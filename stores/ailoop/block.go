@@ -178,7 +178,7 @@ func (s MediaSource) AppendRawJSON(dst []byte) ([]byte, error) {
 			ID   string          `json:"id"`
 		}{s.Type, s.ID})
 	}
-	return dst, fmt.Errorf("%q is not a type of a source", s.Type)
+	return dst, fmt.Errorf("%q is not a source type", s.Type)
 }
 
 // ParseRawJSON reads the fields that count for the type.

@@ -98,7 +98,7 @@ func historiesOf(threads projector.Threads) (map[string][]Turn, error) {
 func turnOf(turn projector.Turn) (Turn, error) {
 	var t Turn
 	if turn.Raw == nil {
-		return t, errors.New("it is no JSON")
+		return t, errors.New("not JSON")
 	}
 	return t, json.Unmarshal(turn.Raw, &t)
 }

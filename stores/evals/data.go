@@ -102,7 +102,7 @@ func (d *decoding) add(line int, raw events.Raw) {
 		d.head(step.fields)
 	}
 	if err != nil {
-		d.c.Warnings = append(d.c.Warnings, Warning{line, "no step, left out: " + err.Error()})
+		d.c.Warnings = append(d.c.Warnings, Warning{line, "not a step, left out: " + err.Error()})
 		return
 	}
 	if at, ok := step.fields.Get(fieldTimestamp); ok && !startsWith(at, `"`) {

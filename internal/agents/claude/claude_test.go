@@ -244,7 +244,7 @@ func TestRewind(t *testing.T) {
 	s.prompt(call1, "while that went on") // the branch below call1 does not begin with a prompt
 	s.prompt(r2, "and this")
 	end := s.system(a, "turn_duration", `,"durationMs":12`)
-	place := int64(s.Len())
+	endPos := int64(s.Len())
 	s.prompt(end, "lost")
 	again := s.prompt(end, "Second")
 	s.text(again, "m3", 4)
@@ -259,7 +259,7 @@ func TestRewind(t *testing.T) {
 	third := s.prompt(end, "Second, best")
 	s.text(third, "m5", 4)
 	s.prompt("", "First, but better")
-	if got, want := s.told(t).rewinds(), []int64{place, place, 0}; !reflect.DeepEqual(got, want) {
+	if got, want := s.told(t).rewinds(), []int64{endPos, endPos, 0}; !reflect.DeepEqual(got, want) {
 		t.Errorf("rewinds to %d, want %d", got, want)
 	}
 }

@@ -58,7 +58,7 @@ func (t Transcript) Append(dst []byte) ([]byte, error) {
 		}
 	}
 	if !has {
-		return dst, errors.New("session " + t.From + " has nothing there that can be continued")
+		return dst, errors.New("session " + t.From + " has no message at this point to continue from")
 	}
 	return out, nil
 }

@@ -40,11 +40,11 @@ func TestWriteRecorded(t *testing.T) {
 			}
 		}
 		fork, responses := false, make(map[string]bool)
-		place, err := w.Name("-pier")
+		path, err := w.Name("-pier")
 		if err != nil {
 			t.Fatal(err)
 		}
-		file, _ := claude.Agent{}.File(place, nil)
+		file, _ := claude.Agent{}.File(path, nil)
 		fold := claude.Agent{}.Fold(file)
 		var at int64
 		for line := range strings.Lines(string(written)) {

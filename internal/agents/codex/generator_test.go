@@ -41,8 +41,8 @@ type entry struct {
 // fields are members of an object.
 type fields map[string]any
 
-// place is the end of a line, and the number of the next one.
-type place struct {
+// lineEnd is the end of a line, and the number of the next one.
+type lineEnd struct {
 	file    *file
 	end     int64
 	ordinal int64
@@ -67,7 +67,7 @@ type thread struct {
 
 // turn is the beginning of a turn.
 type turn struct {
-	at    place
+	at    lineEnd
 	shown int
 	live  events.Tokens
 }
@@ -201,7 +201,7 @@ func codexUsage(u events.Tokens) fields {
 // turn writes a turn, with or without its end.
 func (w *world) turn(th *thread) {
 	id := w.id()
-	th.turns = append(th.turns, turn{place{th.file, int64(th.file.content.Len()), th.ordinal}, len(th.shown), th.live})
+	th.turns = append(th.turns, turn{lineEnd{th.file, int64(th.file.content.Len()), th.ordinal}, len(th.shown), th.live})
 	for run, outcome := range th.runs {
 		if outcome == "" {
 			th.runs[run] = "interrupted" // without an end
@@ -245,7 +245,7 @@ func (w *world) compact(th *thread) {
 }
 
 // base returns the end of a history, nil for before everything.
-func base(at place) any {
+func base(at lineEnd) any {
 	if at.ordinal <= 1 {
 		return nil
 	}
@@ -295,7 +295,7 @@ func (w *world) fork(of *thread) *thread {
 		w.copy(th, of.file.lines, func(entry) bool { return true })
 		return th
 	}
-	at := place{of.file, int64(of.file.content.Len()), of.ordinal}
+	at := lineEnd{of.file, int64(of.file.content.Len()), of.ordinal}
 	th.turns = slices.Clone(of.turns)
 	if k := w.n("upto", len(of.turns)); k > 0 && k < len(of.turns) {
 		at, th.shown, th.turns, th.live = of.turns[k].at, th.shown[:of.turns[k].shown], th.turns[:k], of.turns[k].live

@@ -93,8 +93,8 @@ func recordings(t *testing.T) map[string]map[string][]byte {
 }
 
 // A fork and a revert refer to the line at which Codex ends the history, and to before everything without one.
-func TestRecordedPlaces(t *testing.T) {
-	seen := 0
+func TestRecordedForksAndReverts(t *testing.T) {
+	checked := 0
 	for version, home := range recordings(t) {
 		s := store(t, home)
 		for _, session := range s.sessions() {
@@ -118,24 +118,24 @@ func TestRecordedPlaces(t *testing.T) {
 					want = s.first[session]
 					fallthrough
 				case i > 0:
-					if seen++; len(to) == 0 || to[0] != want {
+					if checked++; len(to) == 0 || to[0] != want {
 						t.Fatalf("%s, %s: rewound to %v, want first %v", version, stem, to, want)
 					}
 					to = to[1:]
 				case want != 0:
-					if seen++; got.Ledger.Fork == nil || *got.Ledger.Fork != (events.Fork{Session: "codex/" + meta.ForkedFrom, Offset: want}) {
+					if checked++; got.Ledger.Fork == nil || *got.Ledger.Fork != (events.Fork{Session: "codex/" + meta.ForkedFrom, Offset: want}) {
 						t.Errorf("%s, %s: a fork of %+v, want %s at %v", version, stem, got.Ledger.Fork, meta.ForkedFrom, want)
 					}
 				case meta.ForkedFrom != "":
-					if seen++; got.Ledger.Fork != nil || got.Ledger.Parent == nil || got.Ledger.Parent.Session != "codex/"+meta.ForkedFrom {
+					if checked++; got.Ledger.Fork != nil || got.Ledger.Parent == nil || got.Ledger.Parent.Session != "codex/"+meta.ForkedFrom {
 						t.Errorf("%s, %s: parent %+v, want %s", version, stem, got.Ledger.Parent, meta.ForkedFrom)
 					}
 				}
 			}
 		}
 	}
-	if seen < 3 {
-		t.Errorf("%d places were recorded, want a fork by copy, one by reference and a revert", seen)
+	if checked < 3 {
+		t.Errorf("%d forks and reverts were checked, want a fork by copy, one by reference and a revert", checked)
 	}
 }
 

@@ -83,7 +83,7 @@ func (s *stored) facts(f agents.File, facts []agents.Fact, keys map[string]bool)
 				continue
 			}
 			if p.Fork != nil {
-				p.Fork.Offset = s.place(f, *fact.Position)
+				p.Fork.Offset = s.offsetAt(f, *fact.Position)
 				s.first[f.Session] = s.first[p.Fork.Session]
 			}
 			at := s.add(f.Session, p)
@@ -92,14 +92,14 @@ func (s *stored) facts(f agents.File, facts []agents.Fact, keys map[string]bool)
 			}
 			continue
 		case *events.SessionRewound:
-			p.To = s.place(f, *fact.Position)
+			p.To = s.offsetAt(f, *fact.Position)
 		}
 		s.add(f.Session, fact.Payload)
 	}
 }
 
-// place returns the event at a position.
-func (s *stored) place(f agents.File, p agents.Position) events.Offset {
+// offsetAt returns the event at a position.
+func (s *stored) offsetAt(f agents.File, p agents.Position) events.Offset {
 	s.t.Helper()
 	if p.End == 0 {
 		return s.first[f.Session]

@@ -44,11 +44,11 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Storage,
 		objects, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: bucket})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("formats/bucket: %s: %w", bucket, err)
+		return nil, fmt.Errorf("layouts/bucket: %s: %w", bucket, err)
 	}
 	stream, err := js.Stream(ctx, "OBJ_"+bucket)
 	if err != nil {
-		return nil, fmt.Errorf("formats/bucket: %s: %w", bucket, err)
+		return nil, fmt.Errorf("layouts/bucket: %s: %w", bucket, err)
 	}
 	return &Storage{js, bucket, objects, stream}, nil
 }
@@ -98,7 +98,7 @@ func fault(op, path string, err error) error {
 		return nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, layouts.ErrNotFile) {
-		err = fmt.Errorf("formats/bucket: %w", err)
+		err = fmt.Errorf("layouts/bucket: %w", err)
 	}
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }
@@ -206,7 +206,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	for len(r.data) == 0 {
 		if r.left == 0 {
 			if digest := jetstream.GetObjectDigestValue(r.sum); r.digest != "" && strings.TrimRight(digest, "=") != strings.TrimRight(r.digest, "=") {
-				return 0, fmt.Errorf("formats/bucket: %w", jetstream.ErrDigestMismatch)
+				return 0, fmt.Errorf("layouts/bucket: %w", jetstream.ErrDigestMismatch)
 			}
 			return 0, io.EOF
 		}
@@ -215,7 +215,7 @@ func (r *reader) Read(p []byte) (int, error) {
 			err = errReplaced
 		}
 		if err != nil {
-			return 0, fmt.Errorf("formats/bucket: %w", err)
+			return 0, fmt.Errorf("layouts/bucket: %w", err)
 		}
 		r.left--
 		r.data = m.Data
@@ -310,7 +310,7 @@ func (s *Storage) name(ctx context.Context, info *jetstream.ObjectInfo, old vers
 	return err
 }
 
-var errMoved = errors.New("somebody else has written it")
+var errMoved = errors.New("another writer changed it")
 
 // replace stores the name of a version in place of old, and deletes the pieces of old. If the server did not answer,
 // either version may be current, so both keep their pieces.
@@ -448,7 +448,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 func (s *Storage) Watch(ctx context.Context, ready func(), changed func(path string)) error {
 	w, err := s.objects.Watch(ctx, jetstream.UpdatesOnly())
 	if err != nil {
-		return fmt.Errorf("formats/bucket: watch: %w", err)
+		return fmt.Errorf("layouts/bucket: watch: %w", err)
 	}
 	defer w.Stop() //nolint:errcheck // the watch is over
 	if ready != nil {
@@ -460,7 +460,7 @@ func (s *Storage) Watch(ctx context.Context, ready func(), changed func(path str
 			return ctx.Err()
 		case info, ok := <-w.Updates():
 			if !ok {
-				return fmt.Errorf("formats/bucket: watch: %w", nats.ErrConnectionClosed)
+				return fmt.Errorf("layouts/bucket: watch: %w", nats.ErrConnectionClosed)
 			}
 			if info == nil {
 				continue

@@ -48,7 +48,7 @@ func Open(ctx context.Context, o Config) (*Storage, error) {
 	o.Prefix = cmp.Or(o.Prefix, "tally:")
 	s := &Storage{o: o, idle: make(chan *Conn, idleConns)}
 	if _, err := s.do(ctx, "PING"); err != nil {
-		return nil, fmt.Errorf("formats/redis: %w", err)
+		return nil, fmt.Errorf("layouts/redis: %w", err)
 	}
 	return s, nil
 }
@@ -126,7 +126,7 @@ const (
 func answered(op, name string, reply any, err error) error {
 	switch {
 	case err != nil:
-		err = fmt.Errorf("formats/redis: %w", err)
+		err = fmt.Errorf("layouts/redis: %w", err)
 	case reply == isNone:
 		err = fs.ErrNotExist
 	case reply == isOther:
@@ -222,7 +222,7 @@ func (s *Storage) Read(ctx context.Context, name string) (io.ReadCloser, error) 
 	reply, err := s.run(ctx, readScript, key)
 	answer, _ := reply.([]any)
 	if err == nil && (len(answer) == 0 || answer[0] == "file" && len(answer) != 2) {
-		err = fmt.Errorf("the server answers %v", reply)
+		err = fmt.Errorf("unexpected answer of the server: %v", reply)
 	}
 	if err != nil || answer[0] != "file" {
 		answer = append(answer, nil)
@@ -275,7 +275,7 @@ type limited struct {
 
 func (b *limited) Write(p []byte) (int, error) {
 	if len(b.content)+len(p) > b.limit {
-		return 0, fmt.Errorf("formats/redis: an object has at limit %d bytes", b.limit)
+		return 0, fmt.Errorf("layouts/redis: an object has at most %d bytes", b.limit)
 	}
 	b.content = append(b.content, p...)
 	return len(p), nil
@@ -324,7 +324,7 @@ func (s *Storage) stat(ctx context.Context, keys ...string) ([]*layouts.FileInfo
 	}
 	answer, _ := reply.([]any)
 	if len(answer) != len(keys) {
-		return nil, fmt.Errorf("the server answers %v", reply)
+		return nil, fmt.Errorf("unexpected answer of the server: %v", reply)
 	}
 	entries := make([]*layouts.FileInfo, len(keys))
 	for i, of := range answer {
@@ -528,7 +528,7 @@ func (s *Storage) Walk(ctx context.Context, folder string) iter.Seq2[layouts.Fou
 type NotifyError struct{ Have string } // its setting notify-keyspace-events
 
 func (e *NotifyError) Error() string {
-	return fmt.Sprintf("formats/redis: the server tells of no changes: notify-keyspace-events is %q, and has to have K with A, or with g and t", e.Have)
+	return fmt.Sprintf("layouts/redis: the server does not report changes: notify-keyspace-events is %q, want K with A, or K with g and t", e.Have)
 }
 
 func (e *NotifyError) Unwrap() error { return errors.ErrUnsupported }
@@ -541,7 +541,7 @@ func (s *Storage) Watch(ctx context.Context, ready func(), changed func(path str
 	}
 	c, err := Dial(ctx, s.o.URL)
 	if err != nil {
-		return fmt.Errorf("formats/redis: watch: %w", err)
+		return fmt.Errorf("layouts/redis: watch: %w", err)
 	}
 	defer c.Close()
 	_, err = c.until(ctx, func() (any, error) { return nil, s.listen(c, ready, changed) })
@@ -552,7 +552,7 @@ func (s *Storage) Watch(ctx context.Context, ready func(), changed func(path str
 func (s *Storage) tells(ctx context.Context) error {
 	reply, err := s.do(ctx, "CONFIG", "GET", "notify-keyspace-events")
 	if err != nil {
-		return fmt.Errorf("formats/redis: watch: whether the server tells of changes: %w", err)
+		return fmt.Errorf("layouts/redis: watch: read notify-keyspace-events: %w", err)
 	}
 	answer, _ := reply.([]any)
 	have := ""
@@ -568,7 +568,7 @@ func (s *Storage) tells(ctx context.Context) error {
 func (s *Storage) listen(c *Conn, ready func(), changed func(path string)) error {
 	sub := redis.PubSubConn{Conn: c.Conn}
 	if err := sub.PSubscribe("__keyspace@*__:" + globbed.Replace(s.o.Prefix) + "*"); err != nil {
-		return fmt.Errorf("formats/redis: watch: %w", err)
+		return fmt.Errorf("layouts/redis: watch: %w", err)
 	}
 	for {
 		switch m := sub.Receive().(type) {
@@ -582,7 +582,7 @@ func (s *Storage) listen(c *Conn, ready func(), changed func(path string)) error
 				changed(f.Path)
 			}
 		case error:
-			return fmt.Errorf("formats/redis: watch: %w", m)
+			return fmt.Errorf("layouts/redis: watch: %w", m)
 		}
 	}
 }

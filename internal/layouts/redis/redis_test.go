@@ -179,7 +179,7 @@ func TestURL(t *testing.T) {
 	for _, address := range []string{"", "http://x", "redis://", "redis://u:" + testkit.Canary("url") + "@", "%zz" + testkit.Canary("url"), "redis:secret", "redis://u:" + testkit.Canary("url") + "@127.0.0.1:1/x",
 		"redis://u:" + testkit.Canary("url") + "@127.0.0.1:1"} {
 		_, err := redis.Open(t.Context(), redis.Config{URL: address})
-		if err == nil || testkit.HasCanary([]byte(err.Error())) || !strings.Contains(err.Error(), "formats/redis") {
+		if err == nil || testkit.HasCanary([]byte(err.Error())) || !strings.Contains(err.Error(), "layouts/redis") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -29,7 +29,9 @@ type Error struct {
 	Message string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("S2 says %d %s %s", e.Status, e.Code, e.Message) }
+func (e *Error) Error() string {
+	return fmt.Sprintf("S2 answered %d %s %s", e.Status, e.Code, e.Message)
+}
 
 // isStatus reports whether an error is an answer with a status.
 func isStatus(err error, status int) bool {
@@ -144,7 +146,7 @@ func (s *Storage) records(ctx context.Context, stream string, take func(record))
 		}
 		for _, r := range b.Records {
 			if r.Seq < next {
-				return fmt.Errorf("formats/s2: record %d comes after %d", r.Seq, next)
+				return fmt.Errorf("layouts/s2: record %d comes after %d", r.Seq, next)
 			}
 			next = r.Seq + 1
 			take(r)
@@ -168,7 +170,7 @@ func (s *Storage) names(ctx context.Context, prefix string, take func(name strin
 		}
 		for _, stream := range page.Streams {
 			if stream.Name <= after {
-				return fmt.Errorf("formats/s2: stream %q is listed after %q", stream.Name, after)
+				return fmt.Errorf("layouts/s2: stream %q is listed after %q", stream.Name, after)
 			}
 			if after = stream.Name; stream.DeletedAt == nil && !take(stream.Name) {
 				return nil

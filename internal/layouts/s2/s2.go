@@ -116,7 +116,7 @@ func (s *Storage) stream(path string) (string, error) {
 	}
 	name := s.o.Prefix + filename.Text(path)
 	if len(name) > maxName {
-		return "", &fs.PathError{Op: "name", Path: path, Err: fmt.Errorf("formats/s2: the name of a stream has at most %d bytes, not %d", maxName, len(name))}
+		return "", &fs.PathError{Op: "name", Path: path, Err: fmt.Errorf("layouts/s2: the name of a stream has at most %d bytes, not %d", maxName, len(name))}
 	}
 	return name, nil
 }
@@ -126,7 +126,7 @@ func fault(op, path string, err error) error {
 		return nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("formats/s2: %w", err)
+		err = fmt.Errorf("layouts/s2: %w", err)
 	}
 	return &fs.PathError{Op: op, Path: path, Err: err}
 }

@@ -19,9 +19,9 @@ import (
 
 // files is a layouts.Storage in memory, as far as an export needs one.
 type files struct {
-	layouts.Storage // nil: what an export does not do panics
+	layouts.Storage // nil: panics if an export uses another method
 	content         map[string]string
-	modes           map[string]fs.FileMode // nil: nobody asks
+	modes           map[string]fs.FileMode // nil: not needed
 }
 
 func (f files) Stat(_ context.Context, name string) (layouts.FileInfo, error) {
@@ -56,8 +56,7 @@ func Exported(t testing.TB, src layouts.Source, layout layouts.Layout) (map[stri
 	return f.content, r
 }
 
-// MustExport writes a session, or all of them if the options name none, to a
-// folder.
+// MustExport writes a session, or all of them if the options name no session, to a folder.
 func MustExport(t testing.TB, src layouts.Source, layout layouts.Layout, dir string, o layouts.ExportOptions) layouts.Report {
 	t.Helper()
 	d, err := layouts.OpenDir(dir)
@@ -101,8 +100,7 @@ func ReadTree(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// ReadLive returns the files of a live tree: of each its content by its path. What came out of a
-// file's place, and is kept for a while, is not among them.
+// ReadLive returns the files of a live tree: path to content. Temporary copies of replaced files are left out.
 func ReadLive(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := ReadTree(t, dir)
@@ -143,8 +141,7 @@ func MustEqual(t testing.TB, want, have map[string]string) {
 	}
 }
 
-// Change returns a copy of a tree in which files are others: names, each with its content;
-// "-" takes one away.
+// Change returns a copy of a tree with changes: pairs of a name and its new content. The content "-" removes a file.
 func Change(tree map[string]string, changes ...string) map[string]string {
 	tree = maps.Clone(tree)
 	for i := 0; i < len(changes); i += 2 {
@@ -157,8 +154,8 @@ func Change(tree map[string]string, changes ...string) map[string]string {
 	return tree
 }
 
-// Indent lays compact JSON out as JSON.stringify and serde_json do with two spaces. It is made
-// by hand: not by what is tested.
+// Indent formats compact JSON as JSON.stringify and serde_json do with two spaces. It does not use the code under
+// test.
 func Indent(compact string) string {
 	var b strings.Builder
 	depth, text := 0, false

@@ -28,43 +28,43 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Shown is what a folder that follows a store shows of one of its units.
+// Shown has the files of one entry in a folder that follows a store.
 type Shown struct {
-	Unit  events.Subject
+	Entry events.Subject
 	At    string
 	Files map[string]string
 	Modes map[string]fs.FileMode
 }
 
-// Units returns all that a folder shows that follows a store, as whoever keeps it finds it: by
-// the subjects that there are.
-func Units(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root) map[events.Subject]*Shown {
+// Entries returns all entries of a folder that follows a store. It finds them through the subjects of the store, as
+// the live tree does.
+func Entries(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root) map[events.Subject]*Shown {
 	t.Helper()
 	ctx := t.Context()
 	type placed struct {
 		layouts.Location
-		unit  events.Subject
+		entry events.Subject
 		first events.Offset
 	}
 	var list []placed
 	seen := make(map[events.Subject]bool)
 	for _, sub := range subjects(t, src) {
-		unit, ok, err := l.Entry(ctx, src, root, sub)
+		entry, ok, err := l.Entry(ctx, src, root, sub)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !ok || seen[unit] {
+		if !ok || seen[entry] {
 			continue
 		}
-		seen[unit] = true
-		p, err := l.Location(ctx, src, root, unit)
+		seen[entry] = true
+		p, err := l.Location(ctx, src, root, entry)
 		if errors.Is(err, projector.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, placed{p, unit, first(t, src, unit)})
+		list = append(list, placed{p, entry, first(t, src, entry)})
 	}
 	slices.SortStableFunc(list, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(min(1, len(a.Apart)), min(1, len(b.Apart))), cmp.Compare(a.first, b.first))
@@ -72,26 +72,26 @@ func Units(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root
 	var names layouts.Names
 	shown := make(map[events.Subject]*Shown)
 	for _, p := range list {
-		shown[p.unit] = EntryFiles(t, src, l, root, p.unit, names.Assign(p.Location))
+		shown[p.entry] = EntryFiles(t, src, l, root, p.entry, names.Assign(p.Location))
 	}
 	return shown
 }
 
-// EntryFiles returns what a unit shows at a place.
-func EntryFiles(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root, unit events.Subject, at string) *Shown {
+// EntryFiles returns the files of an entry at a location.
+func EntryFiles(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root, entry events.Subject, at string) *Shown {
 	t.Helper()
-	u := &Shown{unit, at, make(map[string]string), make(map[string]fs.FileMode)}
+	u := &Shown{entry, at, make(map[string]string), make(map[string]fs.FileMode)}
 	last := ""
-	for f, err := range l.EntryFiles(t.Context(), src, root, unit, at) {
+	for f, err := range l.EntryFiles(t.Context(), src, root, entry, at) {
 		var b bytes.Buffer
 		if err == nil {
 			err = f.Write(&b)
 		}
 		if err != nil {
-			t.Fatalf("%s: %s: %v", unit, f.Path, err)
+			t.Fatalf("%s: %s: %v", entry, f.Path, err)
 		}
 		if f.Path <= last {
-			t.Errorf("%s: %q comes behind %q", unit, f.Path, last)
+			t.Errorf("%s: %q comes behind %q", entry, f.Path, last)
 		}
 		last = f.Path
 		u.Files[f.Path], u.Modes[f.Path] = b.String(), f.Mode
@@ -99,7 +99,7 @@ func EntryFiles(t testing.TB, src layouts.Source, l layouts.Layout, root layouts
 	return u
 }
 
-// subjects lists those of the kinds that layouts have files for.
+// subjects returns the subjects of the kinds that layouts have files for.
 func subjects(t testing.TB, src layouts.Source) []events.Subject {
 	t.Helper()
 	var list []events.Subject
@@ -125,14 +125,14 @@ func first(t testing.TB, src layouts.Source, sub events.Subject) events.Offset {
 	return 0
 }
 
-// AllFiles puts together what all units show. No two show the same file.
+// AllFiles merges the files of all entries. No two entries have the same file.
 func AllFiles(t testing.TB, shown map[events.Subject]*Shown) (files map[string]string, modes map[string]fs.FileMode) {
 	t.Helper()
 	files, modes = make(map[string]string), make(map[string]fs.FileMode)
-	for unit, u := range shown {
+	for entry, u := range shown {
 		for name, content := range u.Files {
 			if _, ok := files[name]; ok {
-				t.Errorf("%s shows %s, and so does another one", unit, name)
+				t.Errorf("%s shows %s, and so does another one", entry, name)
 			}
 			files[name], modes[name] = content, u.Modes[name]
 		}
@@ -140,11 +140,11 @@ func AllFiles(t testing.TB, shown map[events.Subject]*Shown) (files map[string]s
 	return files, modes
 }
 
-// CheckEntries holds what the units of a store show to what an export of all of it writes, and
-// finds each by its files.
+// CheckEntries compares the files of all entries with an export of the whole store, and finds each entry by its
+// files.
 func CheckEntries(t testing.TB, src layouts.Source, l layouts.Layout, root layouts.Root) map[events.Subject]*Shown {
 	t.Helper()
-	shown := Units(t, src, l, root)
+	shown := Entries(t, src, l, root)
 	have, modes := AllFiles(t, shown)
 	f := files{content: make(map[string]string), modes: make(map[string]fs.FileMode)}
 	if _, err := layouts.Export(t.Context(), src, l, f, layouts.ExportOptions{All: true}); err != nil {
@@ -156,17 +156,17 @@ func CheckEntries(t testing.TB, src layouts.Source, l layouts.Layout, root layou
 			t.Errorf("%s has mode %v, want %v", name, modes[name], mode)
 		}
 	}
-	for unit, u := range shown {
+	for entry, u := range shown {
 		for name := range u.Files {
-			if sub, ok, err := l.EntryAt(t.Context(), src, root, name); err != nil || !ok || sub != unit {
-				t.Errorf("%s is of %s, not %s: %v, %v", name, unit, sub, ok, err)
+			if sub, ok, err := l.EntryAt(t.Context(), src, root, name); err != nil || !ok || sub != entry {
+				t.Errorf("%s is of %s, not %s: %v, %v", name, entry, sub, ok, err)
 			}
 		}
 	}
 	return shown
 }
 
-// Seeds is how many stores a law is held to: n, or many if the long campaigns are asked for.
+// Seeds returns the number of stores to check a law with: n, or many in long campaigns.
 func Seeds(n int) uint64 {
 	if testkit.Soak() {
 		n *= 100
@@ -174,7 +174,7 @@ func Seeds(n int) uint64 {
 	return uint64(testkit.Times(n))
 }
 
-// began is when the files of a Tree were written.
+// began is the time at which the files of a Tree were written.
 var began = time.Date(2026, 8, 22, 10, 0, 0, 0, time.UTC)
 
 // InMemory returns a storage that holds files.
@@ -189,8 +189,8 @@ func InMemory(t testing.TB, files map[string]string, mode fs.FileMode) *storaget
 	return st
 }
 
-// CheckImportFrom imports files from a folder and from memory into two stores: the records are
-// the same. It returns the root.
+// CheckImportFrom imports files from a folder and from memory into two stores and expects the same records. It
+// returns the root.
 func CheckImportFrom(t testing.TB, l layouts.Layout, dir string, a, b layouts.Target) layouts.Root {
 	t.Helper()
 	there := Shown{Files: ReadTree(t, dir), Modes: make(map[string]fs.FileMode)}
@@ -226,7 +226,7 @@ func CheckImportFrom(t testing.TB, l layouts.Layout, dir string, a, b layouts.Ta
 	return root
 }
 
-// MustBeAlike compares what two stores have of each subject.
+// MustBeAlike compares the records of two stores, subject by subject.
 func MustBeAlike(t testing.TB, a, b layouts.Source) {
 	t.Helper()
 	if x, y := subjects(t, a), subjects(t, b); !slices.Equal(x, y) {
@@ -234,7 +234,7 @@ func MustBeAlike(t testing.TB, a, b layouts.Source) {
 	}
 	for _, sub := range subjects(t, a) {
 		if sub.Kind == "secret" {
-			continue // no two seals are alike
+			continue // sealing the same content twice differs
 		}
 		x, y := said(t, a, sub), said(t, b, sub)
 		for i := range max(len(x), len(y)) {
@@ -246,7 +246,7 @@ func MustBeAlike(t testing.TB, a, b layouts.Source) {
 	}
 }
 
-// said is what the records of a subject say, without what follows from their places in a log.
+// said returns the content of a subject's records, without what depends on their position in the log.
 func said(t testing.TB, src layouts.Source, sub events.Subject) []string {
 	t.Helper()
 	var list []string
@@ -259,36 +259,36 @@ func said(t testing.TB, src layouts.Source, sub events.Subject) []string {
 	return list
 }
 
-// CheckAlone brings each unit of a store into it once more, from a storage that shows the unit's
-// files alone, and into another store: the one has it already, and the other has it alone then.
+// CheckAlone imports each entry of a store from a storage that has only the entry's files: into the store, which
+// already has it, and into another store, which then has only this entry.
 func CheckAlone(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Target, open func() layouts.Target) {
 	t.Helper()
-	for unit, u := range Units(t, st, l, root) {
+	for entry, u := range Entries(t, st, l, root) {
 		o := layouts.ImportOptions{Merge: true, Part: true}
 		listed := &lister{Target: st}
 		if r, err := l.ImportFrom(t.Context(), listed, u.storage(t), root, o); err != nil || r.Events != 0 {
-			t.Errorf("%s again: %+v, %v", unit, r, err)
+			t.Errorf("%s again: %+v, %v", entry, r, err)
 		}
-		if listed.n > 0 && !layouts.IsShortened(strings.TrimSuffix(path.Base(u.At), ".json")) && !strings.HasPrefix(unit.ID, "agent/") {
-			t.Errorf("%s again: %d lists of subjects, which cost the more the more there are", unit, listed.n)
+		if listed.n > 0 && !layouts.IsShortened(strings.TrimSuffix(path.Base(u.At), ".json")) && !strings.HasPrefix(entry.ID, "agent/") {
+			t.Errorf("%s again: %d lists of subjects, which cost the more the more there are", entry, listed.n)
 		}
 		other := open()
 		if _, err := l.ImportFrom(t.Context(), other, u.storage(t), root, o); err != nil {
-			t.Errorf("%s alone: %v", unit, err)
+			t.Errorf("%s alone: %v", entry, err)
 		}
-		shown := Units(t, other, l, root)
+		shown := Entries(t, other, l, root)
 		for sub, s := range shown {
-			if sub != unit {
-				t.Errorf("%s alone brings %s: %q", unit, sub, slices.Sorted(maps.Keys(s.Files)))
+			if sub != entry {
+				t.Errorf("%s alone brings %s: %q", entry, sub, slices.Sorted(maps.Keys(s.Files)))
 			}
 		}
-		if s := shown[unit]; s == nil || !maps.Equal(s.below(), u.below()) {
-			t.Errorf("%s is not what it was in another store: %+v, want %+v", unit, s, u)
+		if s := shown[entry]; s == nil || !maps.Equal(s.below(), u.below()) {
+			t.Errorf("%s is not what it was in another store: %+v, want %+v", entry, s, u)
 		}
 	}
 }
 
-// below has the files by what they are called there.
+// below returns the files by their paths inside the entry.
 func (u *Shown) below() map[string]string {
 	files := make(map[string]string)
 	for name, content := range u.Files {
@@ -297,16 +297,16 @@ func (u *Shown) below() map[string]string {
 	return files
 }
 
-// CheckImported imports a folder, and holds a tree of the store to it: the sessions show the files
-// that the folder's root shows, in both directions, and another import of the folder changes nothing.
-// What belongs to no session stays out of the tree.
+// CheckImported imports a folder and compares a live tree of the store with it. The sessions have the same files as
+// in the folder's root, in both directions, and another import of the folder changes nothing. Files that belong to no
+// session stay out of the tree.
 func CheckImported(t testing.TB, l layouts.Layout, dir string, st layouts.Target, open func() layouts.Target, r *rand.Rand) {
 	t.Helper()
 	root := CheckImportFrom(t, l, dir, st, open())
 	live := layouts.Root{Name: layouts.LiveRoot, Marker: "m"}
 	of := func(root layouts.Root) map[string]string {
-		shown := Units(t, st, l, root)
-		maps.DeleteFunc(shown, func(unit events.Subject, _ *Shown) bool { return !unit.IsSession() })
+		shown := Entries(t, st, l, root)
+		maps.DeleteFunc(shown, func(entry events.Subject, _ *Shown) bool { return !entry.IsSession() })
 		files, _ := AllFiles(t, shown)
 		return files
 	}
@@ -322,7 +322,7 @@ func CheckImported(t testing.TB, l layouts.Layout, dir string, st layouts.Target
 	}
 	CheckEdits(t, l, live, st, r, 15)
 	MustEqual(t, of(root), of(live))
-	CheckRemovals(t, l, live, st, func(unit events.Subject) bool { return !unit.IsSession() })
+	CheckRemovals(t, l, live, st, func(entry events.Subject) bool { return !entry.IsSession() })
 	MustEqual(t, of(root), of(live))
 }
 
@@ -348,15 +348,15 @@ func (u *Shown) storage(t testing.TB) *storagetest.Mem {
 	return st
 }
 
-// CheckEdits edits files of a store's units at random, and brings each unit in that was edited. The
-// text is there then, or a problem says why not, and no other unit has changed.
+// CheckEdits edits files of a store's entries at random and imports each edited entry. Afterwards the store shows the
+// text, or a problem says why not, and no other entry has changed.
 func CheckEdits(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Target, r *rand.Rand, edits int) {
 	t.Helper()
 	refused := 0
 	for range edits {
-		before := Units(t, st, l, root)
-		units := slices.SortedFunc(maps.Keys(before), func(a, b events.Subject) int { return strings.Compare(a.String(), b.String()) })
-		u := before[units[r.IntN(len(units))]]
+		before := Entries(t, st, l, root)
+		entries := slices.SortedFunc(maps.Keys(before), func(a, b events.Subject) int { return strings.Compare(a.String(), b.String()) })
+		u := before[entries[r.IntN(len(entries))]]
 		if len(u.Files) == 0 {
 			continue
 		}
@@ -368,7 +368,7 @@ func CheckEdits(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Ta
 		if err != nil {
 			t.Fatalf("%s edited to %q: %v", name, text, err)
 		}
-		after := Units(t, st, l, root)
+		after := Entries(t, st, l, root)
 		files, _ := AllFiles(t, after)
 		switch {
 		case files[name] == text:
@@ -378,7 +378,7 @@ func CheckEdits(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Ta
 			refused++
 		}
 		for sub, other := range before {
-			if now := after[sub]; sub != u.Unit && (now == nil || !maps.Equal(now.Files, other.Files)) {
+			if now := after[sub]; sub != u.Entry && (now == nil || !maps.Equal(now.Files, other.Files)) {
 				t.Errorf("%s was edited, and %s is another one", name, sub)
 			}
 		}
@@ -388,8 +388,8 @@ func CheckEdits(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Ta
 	}
 }
 
-// broughtIn brings the files of a unit in as they were decided on: by the store as it was before.
-// What that does not settle is decided again, by what came.
+// broughtIn imports the files of an entry, deciding by the store as of before. If something was appended meanwhile,
+// it decides again.
 func broughtIn(t testing.TB, l layouts.Layout, st layouts.Target, u *Shown, root layouts.Root) (r layouts.Report, err error) {
 	for range 4 {
 		r, err = l.ImportFrom(t.Context(), asOf(t, st), u.storage(t), root, layouts.ImportOptions{Merge: true, Part: true})
@@ -400,10 +400,10 @@ func broughtIn(t testing.TB, l layouts.Layout, st layouts.Target, u *Shown, root
 	return r, err
 }
 
-// errMoved says that what was decided by is not so any more.
+// errMoved reports that the store changed after the decision.
 var errMoved = errors.New("the log has moved on")
 
-// past is a store as it is, whatever is appended to it.
+// past is a store as of one offset. Later appends do not show.
 type past struct {
 	layouts.Target
 	loader *projector.Loader
@@ -435,12 +435,12 @@ func (p *past) AppendSeries(ctx context.Context, sub events.Subject, expect log.
 
 func moved(err error) error {
 	if errors.Is(err, log.ErrConflict) {
-		return fmt.Errorf("%w: %v", errMoved, err) //nolint:errorlint // nobody shall try again
+		return fmt.Errorf("%w: %v", errMoved, err) //nolint:errorlint // not to be retried
 	}
 	return err
 }
 
-// edited is what somebody makes of a text.
+// edited returns a random edit of a text.
 func edited(text string, r *rand.Rand) string {
 	at := 0
 	if len(text) > 0 {
@@ -454,7 +454,7 @@ func edited(text string, r *rand.Rand) string {
 	case 2:
 		return text + "\n"
 	case 3:
-		for _, digit := range "0123456789" { // most stay what they are
+		for _, digit := range "0123456789" { // most digits stay
 			if i := strings.LastIndexByte(text, byte(digit)); i >= 0 {
 				return text[:i] + string("1234567890"[digit-'0']) + text[i+1:]
 			}
@@ -463,10 +463,10 @@ func edited(text string, r *rand.Rand) string {
 	return text + text[at:]
 }
 
-// Removed appends what becomes of a unit whose files are gone.
-func Removed(t testing.TB, l layouts.Layout, st layouts.Target, unit events.Subject) int {
+// Removed appends the events for an entry whose files are gone, and returns the number of appends.
+func Removed(t testing.TB, l layouts.Layout, st layouts.Target, entry events.Subject) int {
 	t.Helper()
-	parts, err := l.Removal(t.Context(), st, unit)
+	parts, err := l.Removal(t.Context(), st, entry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,39 +478,39 @@ func Removed(t testing.TB, l layouts.Layout, st layouts.Target, unit events.Subj
 	return len(parts)
 }
 
-// CheckRemovals takes the files of each unit of a store away, and puts them back: then it shows
-// nothing, and what it did. keeps says which stay whatever happens to their files.
+// CheckRemovals removes the files of each entry of a store and puts them back. In between the entry has no files,
+// afterwards the same as before. keeps reports the entries that stay without their files.
 func CheckRemovals(t testing.TB, l layouts.Layout, root layouts.Root, st layouts.Target, keeps func(events.Subject) bool) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	before := Units(t, st, l, root)
-	for unit, u := range before {
-		n := Removed(t, l, st, unit)
-		if keeps(unit) {
+	before := Entries(t, st, l, root)
+	for entry, u := range before {
+		n := Removed(t, l, st, entry)
+		if keeps(entry) {
 			if n != 0 {
-				t.Errorf("%s: %d appends", unit, n)
+				t.Errorf("%s: %d appends", entry, n)
 			}
 			continue
 		}
-		if _, err := l.Location(ctx, st, root, unit); n == 0 || !errors.Is(err, projector.ErrNotFound) {
-			t.Errorf("%s was removed by %d appends, and is there: %v", unit, n, err)
+		if _, err := l.Location(ctx, st, root, entry); n == 0 || !errors.Is(err, projector.ErrNotFound) {
+			t.Errorf("%s was removed by %d appends, and is there: %v", entry, n, err)
 		}
-		if n := Removed(t, l, st, unit); n != 0 {
-			t.Errorf("%s was removed, and again by %d appends", unit, n)
+		if n := Removed(t, l, st, entry); n != 0 {
+			t.Errorf("%s was removed, and again by %d appends", entry, n)
 		}
 		r, err := l.ImportFrom(ctx, st, u.storage(t), root, layouts.ImportOptions{Merge: true, Part: true})
 		if err != nil {
-			t.Errorf("%s put back: %v", unit, err)
+			t.Errorf("%s put back: %v", entry, err)
 		}
-		after := Units(t, st, l, root)
-		if now := after[unit]; now == nil || !maps.Equal(now.Files, u.Files) {
-			t.Errorf("%s was put back, and is not what it was: %+v, %+v, want %+v", unit, r, now, u)
+		after := Entries(t, st, l, root)
+		if now := after[entry]; now == nil || !maps.Equal(now.Files, u.Files) {
+			t.Errorf("%s was put back, and is not what it was: %+v, %+v, want %+v", entry, r, now, u)
 		}
 	}
 }
 
-// Alone imports the files of a live tree, as a kill leaves them, into an empty store, and compares
-// the threads of each session there.
+// Alone imports the files of a live tree, as left by a kill, into an empty store and compares the threads of each
+// session.
 func Alone(t testing.TB, src layouts.Source, l layouts.Layout, dir string) Store {
 	t.Helper()
 	other := OpenStore(t)

@@ -8,8 +8,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Meddler is a target in which somebody else is quicker: just before the first append
-// to a subject, Meanwhile is called once.
+// Meddler is a target with a concurrent writer: it calls Meanwhile once, just before the first append to a subject.
 type Meddler struct {
 	layouts.Target
 	Subject   events.Subject

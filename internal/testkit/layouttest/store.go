@@ -1,5 +1,4 @@
-// Package layouttest is what the tests of the layouts share: a small store, files
-// in memory, folders.
+// Package layouttest has shared parts for tests of layouts: a small store, files in memory, folders.
 package layouttest
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Log is what tests of layouts ask of a log: that of a store is one, too.
+// Log is the part of a log that tests of layouts use. The log of a store implements it, too.
 type Log interface {
 	projector.Follower
 	Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error)
@@ -29,10 +28,10 @@ type Log interface {
 	RecordsRead() int64
 }
 
-// Store is the least that an import and an export need: a log and a loader.
+// Store is the minimum that an import and an export need: a log and a loader.
 type Store struct {
 	Log
-	Name string // of its namespace
+	Name string // of the namespace
 }
 
 var _ layouts.Target = Store{}
@@ -72,7 +71,7 @@ func (st Store) AppendSeries(ctx context.Context, sub events.Subject, expect log
 	return st.Log.AppendSeries(ctx, sub, expect, ready...)
 }
 
-// byReference moves the data that an event cannot hold into blobs.
+// byReference moves data that is too large for an event into blobs.
 func (st Store) byReference(ctx context.Context, evs []events.Event) ([]events.Event, error) {
 	ready := slices.Clone(evs)
 	for i, e := range ready {

@@ -238,6 +238,6 @@ func (f *snapshotFile) Same(ctx context.Context, v view, _ string) (bool, error)
 func (f *snapshotFile) Finish() {
 	f.In.Report.Files.Add(sessiondir.WayOf(!f.exact, f.Format))
 	if f.old {
-		f.In.Report.Notes = append(f.In.Report.Notes, layouts.Problem{File: f.Full, Reason: "some messages have the shapes of an older writer: the session has them in today's, the file is kept whole"})
+		f.In.Report.Notes = append(f.In.Report.Notes, layouts.Problem{File: f.Full, Reason: "some messages have the shape of an older version: the session has them in the current one, the file is kept whole"})
 	}
 }

@@ -25,7 +25,7 @@ func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root
 func (l Layout) Location(ctx context.Context, src layouts.Source, root layouts.Root, entry events.Subject) (layouts.Location, error) {
 	o, err := sessiondir.Outline(ctx, src, l.Store, root, entry)
 	if err == nil && !strings.HasPrefix(entry.ID, prefix) {
-		err = fmt.Errorf("%s is not called as a history is: %w", entry, projector.ErrNotFound)
+		err = fmt.Errorf("%s does not have the name of a history: %w", entry, projector.ErrNotFound)
 	}
 	if err != nil {
 		return layouts.Location{}, err

@@ -41,7 +41,7 @@ func TestUnits(t *testing.T) {
 		if _, err := l.Import(t.Context(), a, path, layouts.ImportOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		shown := layouttest.Units(t, a, l, rootOf(t, a, "history/chat.txt"))
+		shown := layouttest.Entries(t, a, l, rootOf(t, a, "history/chat.txt"))
 		if len(shown) != 1 {
 			t.Fatalf("%d entries", len(shown))
 		}

@@ -294,7 +294,7 @@ func (p *plan) planRun(e entry, have *row) {
 	costs, bad := e.costs()
 	for _, model := range bad {
 		if s := p.u.of(partMetadata); s != nil {
-			s.Problem(0, "run of "+string(e.at())+": costs or tokens of "+strconv.Quote(model)+" are none: not counted (kept as they stand)")
+			s.Problem(0, "run of "+string(e.at())+": costs or tokens of "+strconv.Quote(model)+" are not valid: not counted (kept as they are)")
 		}
 	}
 	for _, c := range costs {

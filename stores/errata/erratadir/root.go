@@ -39,7 +39,7 @@ func putRecipes(ctx context.Context, in *sessiondir.Intake, f *sessiondir.File, 
 	}
 	list, err := readRecipes(in.Target.Namespace(), data)
 	if err != nil {
-		in.Problem(f.Full, sessiondir.LineOf(data, err), sessiondir.ReasonOf(err)+": kept as it is, no recipes are taken from it")
+		in.Problem(f.Full, sessiondir.LineOf(data, err), sessiondir.ReasonOf(err)+": kept as it is, no recipes are read from it")
 		return nil
 	}
 	for _, r := range list {
@@ -71,7 +71,7 @@ func isLeft(ctx context.Context, in *sessiondir.Intake, full string) (bool, erro
 	if _, err := (Layout{}).Location(ctx, in.Target, root, entry); err != nil {
 		return false, nil //nolint:nilerr // it has no file
 	}
-	in.Problem(full, 0, fmt.Sprintf("is not one that %s can have: left as it was", entry.ID))
+	in.Problem(full, 0, fmt.Sprintf("is not a file that %s can have: left as it was", entry.ID))
 	return true, nil
 }
 
@@ -92,7 +92,7 @@ func takeRecipes(ctx context.Context, in *sessiondir.Intake, full string) error 
 	in.Read(int64(len(data)))
 	have, err := liveRecipes(ctx, in.Target)
 	if err == nil && !bytes.Equal(have, data) {
-		in.Problem(full, 0, "is not as the recipes in the store are written: what is new in it was taken in, nothing taken away")
+		in.Problem(full, 0, "differs from the recipes in the store: new ones in the file were imported, none were removed")
 	}
 	return err
 }

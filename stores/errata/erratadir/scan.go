@@ -110,7 +110,7 @@ func (u *folder) scanPrompts(f *sessiondir.File, data []byte) error {
 			f.BadLine(t.Line, sessiondir.ReasonOf(t.Err))
 		case t.Raw == nil:
 		case t.Raw[0] != '"':
-			f.BadLine(t.Line, "no prompt: want a JSON string")
+			f.BadLine(t.Line, "not a prompt: want a JSON string")
 		default:
 			u.prompts = append(u.prompts, t.Raw)
 		}
@@ -128,13 +128,13 @@ func (u *folder) scanJSON(f *sessiondir.File, p part, data []byte) {
 		err = u.take(p, v.Raw, v.Object)
 	}
 	if err != nil {
-		f.Problem(sessiondir.LineOf(data, err), sessiondir.ReasonOf(err)+": kept as it is, nothing is taken from it")
+		f.Problem(sessiondir.LineOf(data, err), sessiondir.ReasonOf(err)+": kept as it is, nothing is read from it")
 		return
 	}
 	f.Value, f.Format = true, v.Format
 	if p == partMetadata {
 		if _, said := v.Object.Get("created_at"); said && u.created == "" {
-			f.Problem(0, "created_at: want a time such as 2026-01-02T03:04:05.678-08:00 (kept as it stands)")
+			f.Problem(0, "created_at: want a time such as 2026-01-02T03:04:05.678-08:00 (kept as it is)")
 		}
 	}
 }
@@ -197,7 +197,7 @@ func historiesIn(m rawjson.Members) (rawjson.Members, error) {
 func checkHistories(m rawjson.Members) error {
 	for _, x := range m {
 		if x.Name == "" || x.Name == events.AllThreads || len(x.Name) > events.MaxIDLen {
-			return &rawjson.FieldError{Path: "histories", Reason: fmt.Sprintf("%.40q is no name of a model", x.Name)}
+			return &rawjson.FieldError{Path: "histories", Reason: fmt.Sprintf("%.40q is not a model name", x.Name)}
 		}
 		if _, ok := panel.List(m, x.Name); !ok {
 			return &rawjson.FieldError{Path: fmt.Sprintf("histories[%q]", x.Name), Reason: "want an array"}

@@ -52,7 +52,7 @@ func (sc *lineScan) run() (*lines, error) {
 			return nil
 		}
 		if reason := wrongStep(t.Step, t.NoStep); reason != "" {
-			sc.file.BadLine(t.Line, reason+" (kept as it stands)")
+			sc.file.BadLine(t.Line, reason+" (kept as it is)")
 		}
 		if l.turns == 0 {
 			l.id = t.Step.Text("conversationId")
@@ -140,7 +140,7 @@ func (l *lines) rendered() (string, error) {
 // wrongStep returns the field of a step whose type readers of steps refuse, "" if all types are right.
 func wrongStep(step rawjson.Members, err error) string {
 	if err != nil {
-		return "no step: " + err.Error()
+		return "not a step: " + err.Error()
 	}
 	for _, field := range []struct{ name, first, want string }{
 		{"stepIndex", "-0123456789", "a number"}, {"input", "{", "an object"}, {"output", "[", "an array"},

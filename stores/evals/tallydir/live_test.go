@@ -54,7 +54,7 @@ func TestUnits(t *testing.T) {
 	t.Run("a conversation from elsewhere is not taken over", func(t *testing.T) {
 		st := openStore(t)
 		root := layouttest.CheckImportFrom(t, layout, writeTree(t, filepath.Join(t.TempDir(), "other"), smallTree()), st, openStore(t))
-		if shown := layouttest.Units(t, st, layout, layouts.Root{Name: "mine", Marker: "m"}); len(shown) != 0 || root.Name != "other" {
+		if shown := layouttest.Entries(t, st, layout, layouts.Root{Name: "mine", Marker: "m"}); len(shown) != 0 || root.Name != "other" {
 			t.Errorf("%s shows as %v", root.Name, shown)
 		}
 		if sub, ok, err := layout.EntryAt(t.Context(), st, layouts.Root{Name: "mine"}, conv+"meta.json"); ok || err != nil {

@@ -36,7 +36,7 @@ func TestMalformed(t *testing.T) {
 		{"T-14 wrong timestamp", "conversation.jsonl", `{"timestamp":17}`, "conversation.jsonl:1: timestamp", 1},
 		{"T-14 no time", "conversation.jsonl", `{"timestamp":"yesterday"}`, "conversation.jsonl:1: timestamp", 1},
 		{"wrong output", "conversation.jsonl", step(0) + "\n" + `{"output":{}}`, "conversation.jsonl:2: output", 2},
-		{"no object", "conversation.jsonl", "17", "conversation.jsonl:1: no step", 1},
+		{"no object", "conversation.jsonl", "17", "conversation.jsonl:1: not a step", 1},
 		{"byte order mark inside", "conversation.jsonl", "{}\n\ufeff{}", "conversation.jsonl:2: ", 1},
 		{"broken meta", "meta.json", "{\n\"id\": \n}", "meta.json:3: ", 3},
 		{"createdAt of a wrong type", "meta.json", `{"createdAt":17}`, "meta.json: createdAt", 3},

@@ -325,11 +325,11 @@ func (f *folder) scanJSON(s *source) error {
 	}
 	switch {
 	case v.NoObject != nil:
-		s.Problem(0, "no object: "+v.NoObject.Error()+" (kept as it stands)")
+		s.Problem(0, "not an object: "+v.NoObject.Error()+" (kept as it is)")
 	case s.role.part == partMeta:
 		f.birth, f.created = object.Text("createdAt"), steps.TimeIn(object, "createdAt")
 		if _, said := object.Get("createdAt"); said && f.created == "" {
-			s.Problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it stands)")
+			s.Problem(0, "createdAt: want a time such as 2026-01-02T03:04:05.678Z (kept as it is)")
 		}
 	case s.role.part == partRun:
 		s.nameRun(object)

@@ -131,14 +131,14 @@ func (f *folder) streamed(ctx context.Context) (v *view, known bool, err error) 
 			return nil, false, err
 		}
 		if sessiondir.HexSum(main) != want {
-			f.In.Problem(turns.Full, 0, "the store has other turns than the file: it changed while it was imported")
+			f.In.Problem(turns.Full, 0, "the turns in the store differ from the file: it changed during the import")
 		}
 	}
 	if same, err := f.isDerived(derived, traces); !same || err != nil {
 		if err != nil {
 			return nil, false, err
 		}
-		f.In.Problem(derived.Full, 0, "does not follow from the turns in the store: it changed while it was imported")
+		f.In.Problem(derived.Full, 0, "does not follow from the turns in the store: it changed during the import")
 	}
 	if s.History.Len() == 0 {
 		return nil, false, nil

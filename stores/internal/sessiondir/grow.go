@@ -121,7 +121,7 @@ func (g Grown) Known() Grown { return Grown{Had: g.Had + len(g.Turns), Last: g.L
 // least 1, because a file without lines may be missing.
 func MoreLines(f events.FileFormat, n int, more []events.Raw, compact bool) ([]byte, error) {
 	if n == 0 {
-		return nil, errors.New("there was no line")
+		return nil, errors.New("no line to continue from")
 	}
 	var b bytes.Buffer
 	out := LinesWriter{W: &b, Format: f, n: n}

@@ -116,7 +116,7 @@ func (in *Intake) Problem(file string, line int, reason string) {
 // Skipped adds problems for paths that are neither files nor folders.
 func (in *Intake) Skipped(links ...string) {
 	for _, link := range links {
-		in.Problem(link, 0, "is neither a file nor a folder: not followed, not imported")
+		in.Problem(link, 0, "is neither a file nor a folder: not imported")
 	}
 }
 
@@ -134,7 +134,7 @@ func (in *Intake) Finish(f Folder, outcome *int) {
 // NotAsItIs reports files that the store would write with other bytes.
 func (in *Intake) NotAsItIs(dir string, names []string) {
 	for _, name := range names {
-		in.Problem(path.Join(dir, name), 0, "does not come out of the store as it is: the file or the session changed while it was imported")
+		in.Problem(path.Join(dir, name), 0, "differs from its export: the file or the session changed during the import")
 	}
 }
 

@@ -204,7 +204,7 @@ func WayOf(whole bool, f events.FileFormat) layouts.Way {
 }
 
 // errMovedOn reports a file that was kept whole and that the session, which changed since, no longer has.
-var errMovedOn = errors.New("the session has moved on, and has nothing any more that this file could hold")
+var errMovedOn = errors.New("the session has changed and has no content for this file any more")
 
 // Paths lists the files that a session has a format for, and others, sorted.
 func Paths(s *projector.Session, others ...string) []string {

@@ -69,7 +69,7 @@ func (st Stored) file(ctx context.Context, src layouts.Source, root string) layo
 func RootFile(ctx context.Context, src layouts.Source, root string, doc events.Subject) (layouts.File, error) {
 	have, err := Load(ctx, src, doc)
 	if err == nil && (!have.Exists || have.ofSession() || doc.Kind != events.KindFile || !strings.HasPrefix(doc.ID, root+"/")) {
-		err = fmt.Errorf("%s is no file of %s: %w", doc, root, projector.ErrNotFound)
+		err = fmt.Errorf("%s is not a file of %s: %w", doc, root, projector.ErrNotFound)
 	}
 	return have.file(ctx, src, root), err
 }

@@ -100,7 +100,7 @@ func TestHiddenPlaces(t *testing.T) {
 	}
 	need(st.Documents().Save(t.Context(), "doc", "plain", tally.Write{Data: []byte("x"), ContentType: "text/markdown"}))
 	l := need((taverndir.Layout{}).Select(nil, "all"))
-	for entry, u := range layouttest.Units(t, st, l, live) {
+	for entry, u := range layouttest.Entries(t, st, l, live) {
 		if u.At != "docs/plain.md" {
 			t.Errorf("%s is at %s", entry, u.At)
 		}

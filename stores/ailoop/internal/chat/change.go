@@ -118,16 +118,16 @@ const often = 64
 // indexes by patience sorting.
 func middle(from, to Snapshot, matched []int, old, fresh [2]int, same func(i, j int) bool) {
 	seed := maphash.MakeSeed()
-	places := make(map[uint64][]int)
+	positions := make(map[uint64][]int)
 	for i := old[0]; i < old[1]; i++ {
 		h := hashOf(seed, from.Messages[i])
-		places[h] = append(places[h], i)
+		positions[h] = append(positions[h], i)
 	}
 	type card struct{ i, j, below int } // below is the card of the pile before
 	var cards []card
 	var tops []int // by pile: its top card
 	for j := fresh[0]; j < fresh[1]; j++ {
-		at := places[hashOf(seed, to.Messages[j])]
+		at := positions[hashOf(seed, to.Messages[j])]
 		if len(at) > often {
 			continue
 		}
