@@ -329,8 +329,8 @@ func TestKillOwnerUnderSends(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	owner := mustServe(t, ctx, store)
 	runTo(t, store, "inbox", "run", "ci", "--open", "--until-empty", "--", "true")
-	said := func(stdin io.Reader, verb, to string) (ids []string) {
-		c := command(ctx, store, "tally", verb, to, "-o", "jsonl", "--log-level", "error")
+	said := func(stdin io.Reader, noun, verb, to string) (ids []string) {
+		c := command(ctx, store, "tally", noun, verb, to, "-o", "jsonl", "--log-level", "error")
 		var out, errw bytes.Buffer
 		c.Stdin, c.Stdout, c.Stderr = stdin, &out, &errw
 		if err := c.Run(); err != nil {
