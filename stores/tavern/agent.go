@@ -18,63 +18,59 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// agentSessions is what the ids of agents' sessions begin with.
+// agentSessions is the prefix of the ids of agents' sessions.
 const agentSessions = events.KindAgent + "/"
 
-// NodeError says what the file of an agent lacks (id, title or state), or what cannot be
-// written into it.
+// NodeError reports what an agent's file lacks (id, title or state), or what cannot be written into it.
 type NodeError = nodefile.Error
 
-// Agent is a handle on one agent. It does no I/O until a method is called, keeps nothing,
-// and is safe for concurrent use.
+// Agent is a handle on one agent. It does no I/O until a method is called, keeps no state, and is safe for concurrent
+// use.
 //
-// An agent is two subjects: the session agent/<id>, which has its state, lease, binding and
-// log, and the document agent/<id>, its node file as somebody typed it, with the assignment
-// and the commitments. What concerns both is changed in one append, so that they never
-// disagree. The file is edited in place: a change of state touches the keys and lines that
-// say so, and every other byte stays.
+// An agent is two subjects. The session agent/<id> has its state, lease, binding and log. The document agent/<id> is
+// its node file, as an author wrote it, with the assignment and the commitments. A change that concerns both is one
+// append, so that they never disagree. The file is edited in place: a change of state touches the keys and lines of the
+// state, and every other byte stays.
 type Agent struct {
 	st      *tally.Store
 	session *tally.Session
 	id      string
 }
 
-// AgentOf returns a handle on an agent, whether it exists or not. Its id is a UUID, in
-// whichever case.
+// AgentOf returns a handle on an agent, whether it exists or not. Its id is a UUID; case does not matter.
 func AgentOf(st *tally.Store, id string) *Agent {
 	id = strings.ToLower(id)
 	return &Agent{st: st, session: st.Session(agentSessions + id), id: id}
 }
 
-// ID is the agent's id.
+// ID returns the agent's id.
 func (a *Agent) ID() string { return a.id }
 
-// Session is the agent's session: its history, its costs, its log.
+// Session returns the agent's session, with its history, costs and log.
 func (a *Agent) Session() *tally.Session { return a.session }
 
-// document is the subject of the agent's node file.
+// document returns the subject of the agent's node file.
 func (a *Agent) document() events.Subject {
 	return events.Document(a.st.Namespace(), events.KindAgent, a.id)
 }
 
-// NewAgentOptions say what a new agent is.
+// NewAgentOptions describe a new agent.
 type NewAgentOptions struct {
 	ID          string // a UUID; default: a new one
 	Name        string
 	Assignment  string
-	Commitments []Commitment    // of each the description and the assertion
-	Parent      *events.Lineage // who started it
+	Commitments []Commitment    // only descriptions and assertions count
+	Parent      *events.Lineage // the session that started the agent
 	Owner       string
-	Layer       string // project or personal; default: not said
+	Layer       string // project or personal; default: none recorded
 
-	// File is the node file, which says the name, the state, the assignment and the commitments
-	// in place of the fields above, and the id, which must be ID if that is given. Default: one
-	// is made of them.
+	// File is the node file. Its name, state, assignment and commitments replace the fields above. Its id must equal ID
+	// if ID is set. Default: NewAgent makes the file from the fields.
 	File []byte
 }
 
-// NewAgent makes an agent. One that exists already is returned with tally.ErrExists; a file
-// that is not that of an agent is a *NodeError. It is one append to both subjects.
+// NewAgent creates an agent, in one append to both subjects. If the agent exists, NewAgent returns it with
+// tally.ErrExists. If File is not an agent's file, the error is *NodeError.
 func NewAgent(ctx context.Context, st *tally.Store, o NewAgentOptions) (*Agent, error) {
 	text, n, err := o.file(st.Now())
 	if err != nil {
@@ -101,15 +97,14 @@ func NewAgent(ctx context.Context, st *tally.Store, o NewAgentOptions) (*Agent, 
 	return a, err
 }
 
-// CheckNode is what documents of the kind agent are held to, for tally.Kind: the file of an
-// agent. An error is a *NodeError. Whose file it is, and whether its state may follow the one
-// that the agent is in, Agent.Save looks at.
+// CheckNode is the check of documents of the kind agent, for tally.Kind. An error is a *NodeError. It checks neither
+// the agent's id nor whether the state may follow the present one; Agent.Save does.
 func CheckNode(data []byte, _ string) error {
 	_, err := readNode(data)
 	return err
 }
 
-// readNode reads a file that somebody typed.
+// readNode parses a file that an author wrote.
 func readNode(text []byte) (nodefile.Node, error) {
 	n, err := nodefile.Parse(text)
 	if err == nil && !isAgentState(n.State) {
@@ -118,7 +113,7 @@ func readNode(text []byte) (nodefile.Node, error) {
 	return n, err
 }
 
-// checkNode reads a file that is to be that of an agent.
+// checkNode parses a file that must belong to the agent.
 func checkNode(text []byte, agent string) (nodefile.Node, error) {
 	n, err := readNode(text)
 	if err == nil && !strings.EqualFold(n.ID, agent) {
@@ -127,7 +122,7 @@ func checkNode(text []byte, agent string) (nodefile.Node, error) {
 	return n, err
 }
 
-// file returns the file of a new agent, and what it says.
+// file returns the file of a new agent, and its node.
 func (o NewAgentOptions) file(now time.Time) ([]byte, nodefile.Node, error) {
 	if o.File != nil {
 		n, err := readNode(o.File)
@@ -151,10 +146,10 @@ func (o NewAgentOptions) file(now time.Time) ([]byte, nodefile.Node, error) {
 	return text, n, err
 }
 
-// nodeTime spells a time as the original does.
+// nodeTime formats a time as the original does.
 func nodeTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// birth is the first append of an agent.
+// birth makes the first append of an agent.
 func (i *AgentInfo) birth(st *tally.Store, o NewAgentOptions, text []byte, n nodefile.Node) ([]log.Part, error) {
 	created, err := events.New(st.Source(), i.subject, &events.SessionCreated{Kind: events.KindAgent, CreatedAt: events.TimestampOf(st.Now()),
 		Title: strings.ToValidUTF8(n.Name, "\ufffd"), Owner: o.Owner, Layer: o.Layer, Parent: o.Parent})
@@ -176,16 +171,16 @@ func (i *AgentInfo) birth(st *tally.Store, o NewAgentOptions, text []byte, n nod
 	}, nil
 }
 
-// AgentFilter says which agents are listed. The zero value is all that are not archived.
+// AgentFilter selects agents. The zero value selects all that are not archived.
 type AgentFilter struct {
-	States   []string // only with one of these
-	Parent   string   // only those that this session started
+	States   []string // only agents in one of these states
+	Parent   string   // only agents that this session started
 	Owner    string
-	Archived bool // also those that are archived
+	Archived bool // include archived agents
 }
 
-// Agents yields the agents of a store, sorted by their ids. One that cannot be read is an
-// error, and the next one follows; what was purged is not there.
+// Agents yields the agents of a store, sorted by id. For an agent that cannot be read it yields an error and goes on.
+// It skips purged agents.
 func Agents(ctx context.Context, st *tally.Store, f AgentFilter) iter.Seq2[*AgentInfo, error] {
 	return func(yield func(*AgentInfo, error) bool) {
 		for info, err := range st.Subjects(ctx, events.KindSession) {
@@ -209,7 +204,7 @@ func Agents(ctx context.Context, st *tally.Store, f AgentFilter) iter.Seq2[*Agen
 	}
 }
 
-// Includes reports whether an agent is one of those that are listed.
+// Includes reports whether the filter selects an agent.
 func (f AgentFilter) Includes(i *AgentInfo) bool {
 	in := len(f.States) == 0
 	for _, s := range f.States {
@@ -219,13 +214,12 @@ func (f AgentFilter) Includes(i *AgentInfo) bool {
 	return in && started && (f.Owner == "" || f.Owner == i.Owner) && (f.Archived || i.State != AgentArchived)
 }
 
-// Info returns the agent as it is now. An agent that does not exist, or was purged, is
-// tally.ErrNotFound; a session that is not an agent's is *tally.KindError. One that is dead
-// can be looked at until it is purged.
+// Info returns the agent as it is now. If the agent does not exist or was purged, the error is tally.ErrNotFound; if
+// the session belongs to another kind, it is *tally.KindError. A dead agent can be read until it is purged.
 func (a *Agent) Info(ctx context.Context) (*AgentInfo, error) {
 	for try := 1; ; try++ {
-		// The document is read behind the session. What was appended to both in between
-		// would look as if they disagreed: then it was something else before.
+		// The document is read after the session. An append to both in between would look like a disagreement. So Info
+		// also compares the document's offset with that of before.
 		before, err := a.st.Log.Last(ctx, a.document())
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			before.Offset, err = damage.Offset, nil
@@ -246,12 +240,11 @@ func (a *Agent) Info(ctx context.Context) (*AgentInfo, error) {
 	}
 }
 
-// Restore returns the agent as a program needs that goes on with it: in the state that it
-// was in.
+// Restore returns the agent in the state that it was in, for a program that resumes it.
 func (a *Agent) Restore(ctx context.Context) (*AgentInfo, error) { return a.Info(ctx) }
 
-// RestoreAsOriginal is Restore as the original does it: an agent that was neither waiting
-// nor done is idle. Nothing is written.
+// RestoreAsOriginal is Restore with the original's rule: an agent that was neither waiting nor done is idle. It writes
+// nothing.
 func (a *Agent) RestoreAsOriginal(ctx context.Context) (*AgentInfo, error) {
 	i, err := a.Info(ctx)
 	if err == nil && i.State != AgentWaiting && i.State != AgentDone {
@@ -260,7 +253,7 @@ func (a *Agent) RestoreAsOriginal(ctx context.Context) (*AgentInfo, error) {
 	return i, err
 }
 
-// load reads both subjects of the agent, which need not be there.
+// load reads both subjects of the agent. Either may be missing.
 func (a *Agent) load(ctx context.Context) (*AgentInfo, error) {
 	if err := a.session.Subject().Validate(); err != nil {
 		return nil, err
@@ -279,19 +272,19 @@ func (a *Agent) load(ctx context.Context) (*AgentInfo, error) {
 	return infoOf(a.id, o, doc), nil
 }
 
-// textField is a field of a session with a text, or without any.
+// textField returns a text field of a session. An empty text removes the field.
 func textField(name, text string) events.Field {
 	if text == "" {
 		return events.Field{Name: name, Value: events.Raw("null")}
 	}
 	value, err := rawjson.Marshal(strings.ToValidUTF8(text, "\ufffd"))
 	if err != nil {
-		panic(fmt.Sprintf("tavern: %v", err)) // a string can be written
+		panic(fmt.Sprintf("tavern: %v", err)) // encoding a valid string cannot fail
 	}
 	return events.Field{Name: name, Value: value}
 }
 
-// field reads a field of a session. One that is not as it should be is as if it were not there.
+// field reads a field of a session. It returns the zero value if the field is missing or malformed.
 func field[T any](l *projector.Ledger, name string) (v T) {
 	raw, ok := l.Fields.Get(name)
 	if ok && rawjson.Unmarshal(raw, &v) != nil {
@@ -301,7 +294,7 @@ func field[T any](l *projector.Ledger, name string) (v T) {
 	return v
 }
 
-// timeField reads a field of a session that is a time, zero if there is none.
+// timeField reads a time from a field of a session. It returns the zero time if the field is missing.
 func timeField(l *projector.Ledger, name string) time.Time {
 	at, _ := events.Timestamp(l.Text(name)).Time()
 	return at

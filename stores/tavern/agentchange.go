@@ -19,38 +19,36 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// agentChange is what shall become of an agent.
+// agentChange is a change of an agent.
 type agentChange struct {
 	set    events.Fields
 	reason string
-	file   []byte // the node file; nil: as it is
+	file   []byte // the new node file; nil: unchanged
 }
 
-// SetState has the agent be in another state. What may not follow the one it is in is a
-// *TransitionError, and so is an end, AgentDone, as long as commitments have not passed, and
-// a way back to work from done or error without a reason. In the state that it is in
-// already, nothing is written.
+// SetState sets the agent's state. The error is *TransitionError if the table does not allow the transition, if the new
+// state is AgentDone and commitments have not passed, or if the agent goes back to work from done or error without a
+// reason. If the agent is in the state already, nothing is written.
 func (a *Agent) SetState(ctx context.Context, to, reason string) error {
 	return a.move(ctx, to, reason, false)
 }
 
-// ForceDone is SetState to AgentDone whatever its commitments are, for a reason that is
-// said.
+// ForceDone sets the state AgentDone whatever the commitments are. It requires a reason.
 func (a *Agent) ForceDone(ctx context.Context, reason string) error {
 	return a.move(ctx, AgentDone, reason, true)
 }
 
-// Dismiss stops an agent that is not needed any more.
+// Dismiss stops an agent that is no longer needed.
 func (a *Agent) Dismiss(ctx context.Context, reason string) error {
 	return a.move(ctx, AgentDismissed, reason, false)
 }
 
-// Reap stops an agent that waits for what will not come.
+// Reap stops an agent that waits in vain.
 func (a *Agent) Reap(ctx context.Context, reason string) error {
 	return a.move(ctx, AgentReaped, reason, false)
 }
 
-// Archive hides an agent that has come to an end. It can be looked at until it is purged.
+// Archive hides an agent that has ended. Info returns it until it is purged.
 func (a *Agent) Archive(ctx context.Context, reason string) error {
 	return a.move(ctx, AgentArchived, reason, false)
 }
@@ -73,9 +71,9 @@ func (a *Agent) move(ctx context.Context, to, reason string, force bool) error {
 
 // agentTimes are the times of a change.
 type agentTimes struct {
-	logTime    time.Time // the log's, by which a lease is over
-	leaseStart time.Time // from which on anything lasts that begins with it: see tally.Store.LeaseTime
-	fileTime   time.Time // that the node file shows
+	logTime    time.Time // the log's time, which decides whether a lease has ended
+	leaseStart time.Time // start of periods that begin with the change: see tally.Store.LeaseTime
+	fileTime   time.Time // the time to write into the node file
 }
 
 func (a *Agent) times(ctx context.Context) (now agentTimes, err error) {
@@ -86,8 +84,7 @@ func (a *Agent) times(ctx context.Context) (now agentTimes, err error) {
 	return now, errors.Join(err1, err2)
 }
 
-// moved is the change to another state. A lease that is over goes: it says nothing of who does
-// what comes now.
+// moved returns the change to another state. It removes a lease that has ended, which says nothing about the new state.
 func (i *AgentInfo) moved(to, reason string, now agentTimes) (c agentChange, err error) {
 	c.set, c.reason = events.Fields{textField("status", to), textField("statusReason", reason)}, reason
 	stamp := string(events.TimestampOf(now.leaseStart))
@@ -108,7 +105,7 @@ func (i *AgentInfo) moved(to, reason string, now agentTimes) (c agentChange, err
 	return c, err
 }
 
-// edited is the file with what a node says now, and when.
+// edited returns the file for a changed node, with the time of the change.
 func (i *AgentInfo) edited(n nodefile.Node, now time.Time) ([]byte, error) {
 	if n.UpdatedAt != "" {
 		n.UpdatedAt = nodeTime(now)
@@ -116,11 +113,9 @@ func (i *AgentInfo) edited(n nodefile.Node, now time.Time) ([]byte, error) {
 	return nodefile.Edit(i.Node, n)
 }
 
-// Save has the agent's file be what somebody typed: base is the revision that they had
-// before them, AgentInfo.Revision. A file that has moved on is a
-// *tally.DocumentConflictError, one that is not the agent's a *NodeError. A state that is
-// another one there is a change of state, and refused like any other, and so are other
-// commitments of an agent that has come to an end.
+// Save replaces the agent's file. base is the revision that the author edited, AgentInfo.Revision. If the file has
+// changed since, the error is *tally.DocumentConflictError; if it is not this agent's file, *NodeError. Another state
+// in the file is a change of state, with the same rules. The commitments of an agent that has ended cannot change.
 func (a *Agent) Save(ctx context.Context, base events.Offset, text []byte) error {
 	n, err := checkNode(text, a.id)
 	if err != nil {
@@ -138,7 +133,7 @@ func (a *Agent) Save(ctx context.Context, base events.Offset, text []byte) error
 	})
 }
 
-// saved is the change that a file makes which somebody typed.
+// saved returns the change that a new file makes.
 func (i *AgentInfo) saved(n nodefile.Node, text []byte, now agentTimes) (c agentChange, err error) {
 	if i.NodeErr == nil && n.State != AgentWorking && !slices.Equal(n.Commitments, i.node.Commitments) {
 		if err := i.checkOpen(); err != nil {
@@ -166,7 +161,7 @@ func (i *AgentInfo) saved(n nodefile.Node, text []byte, now agentTimes) (c agent
 	return c, nil
 }
 
-// conflict says what the file is in place of what a change was based on.
+// conflict returns the error for a change that is not based on the present file.
 func (i *AgentInfo) conflict(base events.Offset) error {
 	e := &tally.DocumentConflictError{Subject: i.document, Base: base, Have: i.Revision}
 	if i.Node != nil {
@@ -176,9 +171,8 @@ func (i *AgentInfo) conflict(base events.Offset) error {
 	return e
 }
 
-// change lets a function say what becomes of the agent as it is now, and appends that to
-// both subjects. If somebody else wrote to one of them meanwhile, it decides anew, a number
-// of times; then the error matches log.ErrConflict.
+// change calls decide with the present agent, and appends the change to both subjects. If another writer was faster, it
+// decides again, at most maxDecisions times. Then the error matches log.ErrConflict.
 func (a *Agent) change(ctx context.Context, decide func(*AgentInfo) (agentChange, error)) error {
 	for try := 1; ; try++ {
 		i, err := a.load(ctx)
@@ -205,14 +199,14 @@ func (a *Agent) change(ctx context.Context, decide func(*AgentInfo) (agentChange
 	}
 }
 
-// appendAgent appends what becomes of an agent. The commit point: before it neither subject
-// says so, and behind it both do.
+// appendAgent appends a change of an agent. This is the commit point: before it neither subject has the change, and
+// after it both have.
 func appendAgent(ctx context.Context, st *tally.Store, parts []log.Part) error {
 	_, err := st.AppendAll(ctx, parts...)
 	return err
 }
 
-// lost says which document others were faster with, if that is why a change was not made.
+// lost returns a *tally.DocumentConflictError if a change failed because the document has changed.
 func (a *Agent) lost(ctx context.Context, i *AgentInfo, err error) error {
 	c, ok := errors.AsType[*log.ConflictError](err)
 	if !ok || c.Subject != i.document {
@@ -225,9 +219,8 @@ func (a *Agent) lost(ctx context.Context, i *AgentInfo, err error) error {
 	return now.conflict(i.Revision)
 }
 
-// parts is the append of a change, on the condition that state and file are what they were.
-// With a name the events have ids that follow from it and from what the agent was, so that
-// two who decide the same write it once.
+// parts makes the append of a change, on the condition that state and file have not changed. If name is set, the
+// events' ids follow from it and from the agent's last record, so that equal decisions write one event.
 func (i *AgentInfo) parts(source, name string, c agentChange) ([]log.Part, error) {
 	if len(c.set) == 0 && c.file == nil {
 		return nil, nil
@@ -250,11 +243,10 @@ func (i *AgentInfo) parts(source, name string, c agentChange) ([]log.Part, error
 	return append(parts, log.Part{Subject: i.document, Expect: log.At(i.head), Events: []events.Event{e}}), nil
 }
 
-// importedAs are the attributes by which an import knows a file again. A file that was
-// changed here is not that one.
+// importedAs are the attributes by which an import recognizes a file. A file that changed here loses them.
 var importedAs = []string{"sha256", "marker"}
 
-// revision is the event of a new file. What else was said of the document is said again.
+// revision returns the event of a new file. It keeps the document's other attributes.
 func (i *AgentInfo) revision(source string, text []byte) events.Event {
 	meta := i.meta
 	meta.Base, meta.Attributes = i.Revision, maps.Clone(meta.Attributes)
@@ -265,8 +257,7 @@ func (i *AgentInfo) revision(source string, text []byte) events.Event {
 	return e.WithExtension(events.ExtDoc, meta.String())
 }
 
-// countsField says how many commitments an agent has of each status, for those who list
-// agents and do not read their files.
+// countsField returns the number of commitments of each status, for lists of agents that do not read their files.
 func countsField(list []nodefile.Commitment) events.Field {
 	counts := map[string]int{}
 	for _, c := range list {
@@ -277,9 +268,8 @@ func countsField(list []nodefile.Commitment) events.Field {
 	return events.Field{Name: "commitments", Value: value}
 }
 
-// Lease takes the lease on the agent for a while, or longer if the holder has it already: it
-// says who works for the agent. If somebody else has it, the error is *tally.LeaseError. An
-// agent that is at work and whose lease is over is lost: see DecideAgent. Time is the log's.
+// Lease takes the lease on the agent for a while, or extends it for its holder. If another holder has it, the error is
+// *tally.LeaseError. If the lease of a working agent ends, the agent is lost: see DecideAgent. Time is the log's.
 func (a *Agent) Lease(ctx context.Context, holder string, while time.Duration) (*tally.Claim, error) {
 	if err := a.session.Subject().Validate(); err != nil {
 		return nil, err
@@ -287,8 +277,8 @@ func (a *Agent) Lease(ctx context.Context, holder string, while time.Duration) (
 	return a.session.Lease(ctx, holder, while, a.isThere)
 }
 
-// Release ends the lease on the agent. If somebody else has it, the error is
-// *tally.LeaseError; if nobody has, nothing is written.
+// Release ends the lease on the agent. If another holder has it, the error is *tally.LeaseError. If the agent has no
+// lease, nothing is written.
 func (a *Agent) Release(ctx context.Context, holder string) error {
 	if err := a.session.Subject().Validate(); err != nil {
 		return err
@@ -296,7 +286,7 @@ func (a *Agent) Release(ctx context.Context, holder string) error {
 	return a.session.Release(ctx, holder, a.isThere)
 }
 
-// isThere refuses a session that is not that of an agent, or of one that was purged.
+// isThere refuses sessions of other kinds and purged agents.
 func (a *Agent) isThere(o *projector.Outline) error {
 	if err := tally.CheckKind(o.Subject(), o.Ledger(), events.KindAgent); err != nil {
 		return err

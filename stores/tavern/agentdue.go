@@ -8,21 +8,20 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// AgentWindows say how long agents that were stopped stay. The zero value keeps them.
+// AgentWindows are periods after which stopped agents are removed. The zero value keeps them.
 type AgentWindows struct {
-	Archive time.Duration // from when one was stopped until it is archived; 0: never
-	Purge   time.Duration // from then until it is purged; 0: never
+	Archive time.Duration // from the stop until the agent is archived; 0: never
+	Purge   time.Duration // from the archiving until the agent is purged; 0: never
 }
 
-// decided is the source of what nobody but time decides, the same wherever that is noticed.
+// decided is the source of events that follow from time alone. It is the same in every process.
 const decided = "urn:tally:tavern"
 
-// DecideAgent says what is due of an agent as it was read, by the log's time now, and why:
-// lost, archived or purged. It does nothing itself. One that is at work and whose lease is over is in error, being lost. One
-// that was stopped is archived when its window is over, and purged when the second one is.
-// One that is alive, or was archived by somebody without having been stopped, stays.
+// DecideAgent returns what is due for an agent as it was read, by the log's time now: lost, archived or purged. It does
+// no I/O. A working agent whose lease has ended gets the state error with the reason lost. A stopped agent is archived
+// after the first window, and purged after the second. Other agents stay.
 //
-// The append rests on what was read and has ids that follow from it.
+// The append is guarded by the records that were read, and its ids follow from them.
 func DecideAgent(i *AgentInfo, now time.Time, w AgentWindows) (Decision, error) {
 	switch {
 	case i.session == 0 || !i.PurgedAt.IsZero():
@@ -37,7 +36,7 @@ func DecideAgent(i *AgentInfo, now time.Time, w AgentWindows) (Decision, error) 
 	return Decision{}, nil
 }
 
-// atWork reports whether somebody has a lease on the agent, and should have.
+// atWork reports whether the agent is in a working state and has a lease, which may have ended.
 func (i *AgentInfo) atWork() bool {
 	return i.Lease.Holder != "" && (i.State == AgentWorking || i.State == AgentWaiting || i.State == AgentVerifying)
 }
@@ -59,8 +58,7 @@ func (i *AgentInfo) becomes(state, reason string, now time.Time) ([]log.Part, er
 	return i.parts(decided, state, c)
 }
 
-// purge takes away what can be read of the agent: its file, and the agent. The bytes stay
-// in the log.
+// purge deletes the agent's file and marks the agent as purged. The bytes stay in the log.
 func (i *AgentInfo) purge(now time.Time) ([]log.Part, error) {
 	parts, err := i.parts(decided, "purge", agentChange{set: events.Fields{textField("purgedAt", string(events.TimestampOf(now)))}, reason: "purged"})
 	if err != nil || i.head == 0 || i.erased {

@@ -11,44 +11,44 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// AgentInfo is an agent as it was when it was read.
+// AgentInfo is an agent as of a read.
 type AgentInfo struct {
 	ID          string
 	Name        string
 	State       string // of its session
-	StateReason string // why it is in this state; "": nobody said
+	StateReason string // why the agent is in this state, or ""
 	Assignment  string
 	Commitments []Commitment
 	CreatedAt   events.Timestamp
-	Parent      *events.Lineage // who started it; nil: not said
+	Parent      *events.Lineage // the session that started it; nil: none recorded
 	Owner       string
 	Layer       string
 
-	Lease      tally.Lease     // who works for it, and until when; it may be over
-	Binding    *events.Binding // the vendor's session; nil: none
+	Lease      tally.Lease     // the holder and the end of its lease, which may have passed
+	Binding    *events.Binding // the vendor's session, or nil
 	Log        []projector.LogEntry
-	FinishedAt time.Time // when it was stopped, by the log's time; zero: it was not
+	FinishedAt time.Time // when the agent was stopped, by the log's time, or zero
 	ArchivedAt time.Time
 	PurgedAt   time.Time
 
-	Node     []byte        // its file, as it is stored; nil: it has none
-	Revision events.Offset // of the file: what an edit is based on
-	NodeErr  error         // why the file says nothing: *NodeError, or nil
+	Node     []byte        // the node file as stored; nil: the agent has no file
+	Revision events.Offset // revision of the file; edits are based on it
+	NodeErr  error         // why the file is invalid: *NodeError, or nil
 
-	// What a change of it rests on.
+	// The basis of a change.
 	subject, document events.Subject
 	session, head     events.Offset // last records
 	meta              events.DocMeta
 	contentType       string
 	node              nodefile.Node
 	erased            bool      // the file was purged
-	from              time.Time // from which on anything lasts that begins with a decision on it; zero: that decision's time
+	from              time.Time // start of periods that begin with a decision; zero: the decision's time
 }
 
-// markdown is the type of node files.
+// markdown is the content type of node files.
 const markdown = "text/markdown; charset=utf-8"
 
-// infoOf reads an agent from what both of its subjects say.
+// infoOf reads an agent from both of its subjects.
 func infoOf(id string, o *projector.Outline, doc *projector.Document) *AgentInfo {
 	l := o.Ledger()
 	i := &AgentInfo{ID: id, Name: l.Text("title"), State: l.Text("status"), StateReason: l.Text("statusReason"), CreatedAt: l.CreatedAt, Parent: l.Parent,
@@ -60,7 +60,7 @@ func infoOf(id string, o *projector.Outline, doc *projector.Document) *AgentInfo
 		i.Lease = tally.Lease{Holder: lease.Holder, Until: until}
 	}
 	if !isAgentState(i.State) {
-		i.State = AgentIdle // nobody said, or open
+		i.State = AgentIdle // no status, or one of sessions
 	}
 	if last := doc.Last(); last != nil {
 		i.erased = last.IsPurge()
@@ -85,7 +85,7 @@ func (i *AgentInfo) readNode(doc *projector.Document) {
 	i.node, i.Name, i.Assignment, i.Commitments = n, n.Name, n.Assignment, commitmentsOf(n)
 }
 
-// commitmentsOf are those that a node file lists.
+// commitmentsOf returns the commitments of a node file.
 func commitmentsOf(n nodefile.Node) (list []Commitment) {
 	for _, c := range n.Commitments {
 		list = append(list, Commitment(c))
@@ -93,7 +93,7 @@ func commitmentsOf(n nodefile.Node) (list []Commitment) {
 	return list
 }
 
-// there reports an agent that is not there.
+// there returns an error if the agent does not exist or was purged.
 func (i *AgentInfo) there() error {
 	switch {
 	case !i.PurgedAt.IsZero():
@@ -104,21 +104,21 @@ func (i *AgentInfo) there() error {
 	return nil
 }
 
-// Dead reports whether the agent will do nothing any more.
+// Dead reports whether the agent is stopped or archived.
 func (i *AgentInfo) Dead() bool {
 	return i.State == AgentArchived || strings.HasPrefix(i.State, stopped)
 }
 
-// AllPassed reports whether there is no commitment that has not passed.
+// AllPassed reports whether all commitments have passed.
 func (i *AgentInfo) AllPassed() bool { return i.count(CommitmentPassed) == len(i.Commitments) }
 
-// HasPending reports whether a commitment waits for being verified.
+// HasPending reports whether a commitment is pending.
 func (i *AgentInfo) HasPending() bool { return i.count(CommitmentPending) > 0 }
 
 // HasVerifying reports whether a commitment is being verified.
 func (i *AgentInfo) HasVerifying() bool { return i.count(CommitmentVerifying) > 0 }
 
-// HasFailed reports whether a commitment was found not to be kept.
+// HasFailed reports whether a commitment has failed.
 func (i *AgentInfo) HasFailed() bool { return i.count(CommitmentFailed) > 0 }
 
 func (i *AgentInfo) count(status string) (n int) {

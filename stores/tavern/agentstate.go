@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// States of an agent. Its session has them as status; one that has none is idle.
+// States of an agent. Its session has them as status; an agent without a status is idle.
 const (
 	AgentIdle      = "idle"
 	AgentWorking   = "working"
@@ -20,11 +20,11 @@ const (
 	AgentArchived  = "archived"
 )
 
-// stopped is what the states of an agent begin with that will do nothing any more.
+// stopped is the prefix of the states of stopped agents.
 const stopped = "stopped:"
 
-// transitions says which states follow which. What is stopped can only be archived, and
-// what is archived stays so.
+// transitions lists the states that may follow each state. A stopped agent can only be archived, and an archived agent
+// stays archived.
 var transitions = map[string][]string{
 	AgentIdle:      {AgentWorking, AgentDone, AgentError, AgentDismissed},
 	AgentWorking:   {AgentWaiting, AgentVerifying, AgentIdle, AgentDone, AgentError},
@@ -38,7 +38,7 @@ var transitions = map[string][]string{
 	AgentArchived:  nil,
 }
 
-// agentTransitions returns the states that may follow one.
+// agentTransitions returns the states that may follow a state.
 func agentTransitions(from string) []string {
 	if strings.HasPrefix(from, stopped) {
 		from = AgentFailed
@@ -46,14 +46,14 @@ func agentTransitions(from string) []string {
 	return slices.Clone(transitions[from])
 }
 
-// isAgentState reports whether agents have a state.
+// isAgentState reports whether a state is one of an agent.
 func isAgentState(state string) bool {
 	_, ok := transitions[state]
 	return ok || strings.HasPrefix(state, stopped) && len(state) > len(stopped)
 }
 
-// checkTransition refuses what the table does not have, a way back to work without a
-// reason, and an end with promises that are not kept.
+// checkTransition refuses a transition that the table lacks, a way back to work without a reason, and AgentDone with
+// commitments that have not passed.
 func (i *AgentInfo) checkTransition(to, reason string, force bool) error {
 	e := &TransitionError{What: "agent " + i.ID, From: i.State, To: to, Allowed: agentTransitions(i.State)}
 	switch {
@@ -73,7 +73,7 @@ func (i *AgentInfo) checkTransition(to, reason string, force bool) error {
 	return e
 }
 
-// checkOpen refuses other commitments of an agent that has come to an end.
+// checkOpen refuses a change of commitments if the agent has ended.
 func (i *AgentInfo) checkOpen() error {
 	if !i.Dead() && i.State != AgentDone {
 		return nil

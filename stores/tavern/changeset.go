@@ -14,31 +14,30 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Change is what a changeset does to one document.
+// Change is the change of one document.
 type Change struct {
-	Document events.Subject // that is written, or deleted
-	Base     events.Offset  // of the revision that the change was made on; 0: there was no document
-	Overlay  events.Subject // of whose revision the content is; zero: the document is to be deleted
-	Revision events.Offset  // of that revision
+	Document events.Subject // the document to write or delete
+	Base     events.Offset  // revision that the change is based on; 0: the document did not exist
+	Overlay  events.Subject // overlay with the new content; zero: delete the document
+	Revision events.Offset  // revision of the overlay
 }
 
-// Changeset is a change of several documents, to be made all at once or not at all. It is
-// an item of a serial queue, with a run of kind changeset; its body names revisions of
-// overlays and has no content itself.
+// Changeset is a change of several documents that is applied wholly or not at all. It is an item of a serial queue,
+// with a run of kind changeset. Its body names revisions of overlays and holds no content itself.
 type Changeset struct {
 	ID        string // "": one is made
 	Owner     string
 	Note      string
-	Changes   []Change  // 1 to 99, each of another document
-	ExpiresAt time.Time // not made any more from then on, by the log's time; zero: never
+	Changes   []Change  // 1 to 99, each for another document
+	ExpiresAt time.Time // from then on it is not applied, by the log's time; zero: never
 
-	Offset events.Offset // of its turn, once it is in the queue
+	Offset events.Offset // of its turn, once it is queued
 }
 
 const (
 	kindChangeset = "changeset"
-	maxChanges    = 99         // documents: a transaction has 100 subjects, and one is the queue
-	overlayPrefix = "overlay." // of attributes that say what an overlay is
+	maxChanges    = 99         // a transaction has 100 subjects, and one is the queue
+	overlayPrefix = "overlay." // prefix of attributes that describe an overlay
 )
 
 // storedChangeset is the body of a changeset's item.
@@ -49,9 +48,9 @@ type storedChangeset struct {
 }
 
 type storedChange struct {
-	Document events.DocRef   `json:"document"`       // without a revision: that is the base
-	Base     events.Offset   `json:"base,omitempty"` // absent: there was no document
-	From     events.DocRef   `json:"from,omitempty"` // revision of an overlay; absent: the document is deleted
+	Document events.DocRef   `json:"document"`       // without a revision, which is Base
+	Base     events.Offset   `json:"base,omitempty"` // absent: the document did not exist
+	From     events.DocRef   `json:"from,omitempty"` // revision of an overlay; absent: delete the document
 	Unknown  rawjson.Members `json:",unknown"`
 }
 
@@ -95,7 +94,7 @@ func (cs Changeset) item() (Item, error) {
 	return Item{ID: cs.ID, Owner: cs.Owner, ExpiresAt: cs.ExpiresAt, Body: body, kind: kindChangeset}, err
 }
 
-// ChangesetIn reads the changeset that an item of a queue is. An item that is none is an
+// ChangesetIn parses the changeset in an item of a queue. If the item is not a changeset, the error is
 // *events.InvalidError.
 func ChangesetIn(namespace string, it Item) (Changeset, error) {
 	wrong := func(err error) (Changeset, error) {
@@ -123,24 +122,23 @@ func ChangesetIn(namespace string, it Item) (Changeset, error) {
 	return cs, nil
 }
 
-// Changesets is a handle on a merge queue: a serial queue of changesets. What a Queue says
-// of items is so of changesets.
+// Changesets is a handle on a merge queue: a serial queue of changesets. The rules of Queue apply.
 type Changesets struct{ q *Queue }
 
 // ChangesetsOf returns a handle on a merge queue, whether it exists or not.
 func ChangesetsOf(st *tally.Store, queue string) *Changesets { return &Changesets{QueueOf(st, queue)} }
 
-// Queue is the queue that the changesets are in.
+// Queue returns the queue of the changesets.
 func (m *Changesets) Queue() *Queue { return m.q }
 
-// Create makes the queue, a serial one whatever the settings say.
+// Create creates the queue. It is serial, whatever the settings say.
 func (m *Changesets) Create(ctx context.Context, s QueueSettings) error {
 	s.Serial = true
 	return m.q.Create(ctx, s)
 }
 
-// Propose puts a changeset into the queue. What it names is looked at when it is applied.
-// A queue that is not serial is an *events.InvalidError, none tally.ErrNotFound.
+// Propose queues a changeset. Its documents are checked when it is applied. If the queue is not serial, the error is
+// *events.InvalidError; if it does not exist, tally.ErrNotFound.
 func (m *Changesets) Propose(ctx context.Context, cs Changeset) (Changeset, error) {
 	if err := cs.check(m.q.sub.Namespace); err != nil {
 		return cs, err
@@ -161,19 +159,19 @@ func (m *Changesets) Propose(ctx context.Context, cs Changeset) (Changeset, erro
 	return cs, err
 }
 
-// Merge is the claim on a changeset: nobody else makes one of the queue meanwhile.
+// Merge is the claim on a changeset. It excludes all other merges of the queue.
 type Merge struct {
 	*Claim
 	Changeset Changeset
 	st        *tally.Store
 }
 
-// Next claims the first changeset, as Queue.Next does. What is not a changeset is failed.
+// Next claims the first changeset, as Queue.Next does. It fails items that are not changesets.
 func (m *Changesets) Next(ctx context.Context, worker string) (*Merge, error) {
 	return m.next(ctx, func() (*Claim, error) { return m.q.Next(ctx, worker) })
 }
 
-// TryClaim claims the first changeset if that can be done now, as Queue.TryClaim does.
+// TryClaim claims the first changeset if it is free now, as Queue.TryClaim does.
 func (m *Changesets) TryClaim(ctx context.Context, worker string) (*Merge, error) {
 	return m.next(ctx, func() (*Claim, error) { return m.q.TryClaim(ctx, worker) })
 }
@@ -194,20 +192,19 @@ func (m *Changesets) next(ctx context.Context, claim func() (*Claim, error)) (*M
 	}
 }
 
-// ChangeConflict is a document that is not what a change was made on.
+// ChangeConflict describes a document that has changed since the base of a change.
 type ChangeConflict struct {
 	Document events.Subject
-	Base     events.Offset // that the change was made on; 0: there was no document
-	Have     events.Offset // of the revision that there is; 0: none
-	SHA256   string        // of its content
+	Base     events.Offset // that the change is based on; 0: the document did not exist
+	Have     events.Offset // present revision; 0: the document does not exist
+	SHA256   string        // of the present content
 }
 
-// ChangesetConflictError says which documents are not what a changeset was made on. Nothing
-// of it was written, and it is claimed still: to be failed, or applied when that is mended.
-// It matches log.ErrConflict.
+// ChangesetConflictError lists the documents that have changed since the base of a changeset. Nothing was written, and
+// the claim continues: fail the changeset, or resolve the conflicts and apply it again. It matches log.ErrConflict.
 type ChangesetConflictError struct {
 	Queue, Changeset string
-	Documents        []ChangeConflict // by their order in the changeset
+	Documents        []ChangeConflict // in the order of the changeset
 }
 
 func (e *ChangesetConflictError) Error() string {
@@ -218,12 +215,11 @@ func (e *ChangesetConflictError) Error() string {
 // Is reports whether target is log.ErrConflict.
 func (e *ChangesetConflictError) Is(target error) bool { return target == log.ErrConflict }
 
-// Apply makes the changes and finishes the changeset, all in one: each document is what the
-// change was made on, or nothing is written and the error is *ChangesetConflictError. If the
-// changeset went on to another worker, it is *tally.FencedError. A document keeps its owner and
-// layer; content, media type, title, attributes and links are the overlay's, without the
-// attributes that begin with "overlay.", which say what it lies over. The same call again,
-// after one of which the outcome is not known, finds it applied.
+// Apply applies the changes and finishes the changeset, all in one transaction. If a document is not at the base of its
+// change, nothing is written and the error is *ChangesetConflictError. If another worker has claimed the changeset, it
+// is *tally.FencedError. A document keeps its owner and layer. Content, media type, title, attributes and links come
+// from the overlay, without the attributes that begin with "overlay.". If the outcome of a call is unknown, call Apply
+// again: it finds the changeset applied.
 func (m *Merge) Apply(ctx context.Context) error {
 	done, err := m.finish()
 	if err != nil {
@@ -240,13 +236,13 @@ func (m *Merge) Apply(ctx context.Context) error {
 	if over, ok := errors.AsType[*tally.FencedError](err); ok && over.Outcome == "completed" {
 		ack, again := m.st.Append(ctx, m.sub, log.Since(m.Fence, runTypes...), done)
 		if events.IsStored(again) && ack.Duplicate {
-			return again // it was this claim by which it was applied
+			return again // this claim applied it before
 		}
 	}
 	return err
 }
 
-// finish makes the event that says what was applied.
+// finish makes the event that lists the applied documents.
 func (m *Merge) finish() (events.Event, error) {
 	var applied struct {
 		Applied []string `json:"applied"`
@@ -262,7 +258,7 @@ func (m *Merge) finish() (events.Event, error) {
 	return m.st.Stamp(e), err
 }
 
-// write has a transaction make the changes, if each document is what it was made on.
+// write adds the changes to a transaction, if each document is at the base of its change.
 func (m *Merge) write(ctx context.Context, tx *tally.Tx) error {
 	conflict := &ChangesetConflictError{Queue: m.q.id, Changeset: m.Changeset.ID}
 	have := make([]*tally.Document, len(m.Changeset.Changes))
@@ -290,7 +286,7 @@ func (m *Merge) write(ctx context.Context, tx *tally.Tx) error {
 	return nil
 }
 
-// change has a transaction make one change.
+// change adds one change to a transaction.
 func (m *Merge) change(ctx context.Context, tx *tally.Tx, c Change, have *tally.Document) error {
 	if c.Overlay == (events.Subject{}) {
 		return tx.Delete(ctx, c.Document.Kind, c.Document.ID, "changeset")
@@ -310,12 +306,12 @@ func (m *Merge) change(ctx context.Context, tx *tally.Tx, c Change, have *tally.
 	return tx.Update(ctx, c.Document.Kind, c.Document.ID, w)
 }
 
-// ChangesetStatus is a changeset with what becomes of it: of State and Outcome, done is
-// applied, and dead with the outcome stopped:expired, or none yet, expired.
+// ChangesetStatus is a changeset with its item's status. State done means applied. State dead with the outcome
+// stopped:expired or "" means expired.
 type ChangesetStatus struct {
 	Changeset Changeset
 	Item      ItemStatus
-	Invalid   error // why it is not a changeset
+	Invalid   error // why the item is not a changeset
 }
 
 // List lists changesets in the order in which they are merged, as Queue.List does.

@@ -16,46 +16,43 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Claim is an item that a worker has, until its lease is over and another one claims it. It
-// is safe for concurrent use. It holds nothing that the log has not: [Queue.Resume] makes
-// it again of the item and the fence.
+// Claim is an item that a worker holds until its lease has ended and another worker claims it. It is safe for
+// concurrent use. All its state is in the log: [Queue.Resume] makes it again from the item and the fence.
 type Claim struct {
 	*tally.Claim
 	Item    Item
-	Attempt int // from 1, since the item was queued, or queued again
+	Attempt int // from 1, since the item was queued or requeued
 
 	q   *Queue
 	run events.RunRef
-	sub events.Subject // whose records are about the item: its own session, or a serial queue's
+	sub events.Subject // the session with the records about the item: its own, or a serial queue's
 }
 
-// runTypes are the types of events that change who has an item.
+// runTypes are the types of events that change an item's holder.
 var runTypes = []string{events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished}
 
-// EmptyError says that a queue has nothing to hand out now.
+// EmptyError reports that a queue has no item to hand out now.
 type EmptyError struct {
 	Queue   string
-	OnEmpty string    // the queue's instruction for this, as it is now; "": none
-	Claimed int       // items that others have
-	Waiting int       // items that are not due, or come after others
+	OnEmpty string    // the queue's present instruction for this case, or ""
+	Claimed int       // items that workers hold
+	Waiting int       // items that are not due or wait for others
 	Dead    int       // items that are not tried again
-	Next    time.Time // when the next one is due, or a lease is over, by the log's time; zero: time alone changes nothing
+	Next    time.Time // when the next item is due or a lease ends, by the log's time; zero: time alone changes nothing
 }
 
 func (e *EmptyError) Error() string {
 	return fmt.Sprintf("queue %q has nothing to hand out: %d claimed, %d waiting, %d dead", e.Queue, e.Claimed, e.Waiting, e.Dead)
 }
 
-// Next waits until an item is free and claims it: one that is not done, that nobody has, or
-// whose lease is over, that is due, and for which those that it comes after are done. The
-// highest priority goes first, then the order of the log; a serial queue has one claim at a
-// time, in the order of the log alone. While workers of other processes are often faster,
-// each takes one of the first by chance, within one priority. An item whose attempts are
-// used up is dead, and not handed out; nor is one whose time is over, which is ended as expired.
+// Next waits until an item is free, and claims it. A free item is due, is not done, has no lease in effect, and waits
+// for no other item. The highest priority goes first, then the order of the log. A serial queue has one claim at a
+// time, in the order of the log alone. If workers of other processes are often faster, Next chooses one of the first
+// items of a priority by chance. Items that have expired or have used up their attempts are ended, not claimed.
 //
-// When ctx is done its error is returned. Then, and if no answer came (log.ErrUnknown), an
-// item may have been claimed all the same: it is free again when the lease is over. If files of a
-// tree do not show the claim, it comes together with a *tally.TreeError.
+// When ctx is done, Next returns its error. After that error, or log.ErrUnknown, the item may be claimed nevertheless;
+// it is free again when the lease ends. If files of a tree do not show the claim, Next returns it together with a
+// *tally.TreeError.
 func (q *Queue) Next(ctx context.Context, worker string) (*Claim, error) {
 	qc, err := q.attend(ctx, worker)
 	if err != nil {
@@ -69,7 +66,7 @@ func (q *Queue) Next(ctx context.Context, worker string) (*Claim, error) {
 	return c, err
 }
 
-// next is Next on a board. A worker that returns with an error may have been woken before.
+// next is Next on a cache. A worker that returns with an error may have been woken before.
 func (q *Queue) next(ctx context.Context, qc *queueCache, worker string) (*Claim, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -95,8 +92,8 @@ func (q *Queue) next(ctx context.Context, qc *queueCache, worker string) (*Claim
 	}
 }
 
-// TryClaim claims an item as Next does, if one is free now. If none is, the error is
-// *EmptyError, which has the queue's instruction for this as it is now.
+// TryClaim claims an item as Next does, if an item is free now. Otherwise the error is *EmptyError, with the queue's
+// present instruction for this case.
 func (q *Queue) TryClaim(ctx context.Context, worker string) (*Claim, error) {
 	qc, err := q.attend(ctx, worker)
 	if err != nil {
@@ -128,7 +125,7 @@ func (q *Queue) attend(ctx context.Context, worker string) (*queueCache, error) 
 	return q.enterFirst(ctx)
 }
 
-// empty says what there is of items that cannot be handed out.
+// empty counts the items that cannot be handed out.
 func (qc *queueCache) empty() *EmptyError {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
@@ -151,8 +148,8 @@ func (qc *queueCache) empty() *EmptyError {
 	return e
 }
 
-// claim claims an item that was picked. No claim and no error: somebody was faster, or the
-// item is over now.
+// claim claims a picked item. It returns neither a claim nor an error if another worker was faster or the item was
+// ended.
 func (q *Queue) claim(ctx context.Context, qc *queueCache, p picked, worker string) (*Claim, error) {
 	end, err := ending(q.sub.Namespace, p.queue, p.item, p.now)
 	if err != nil {
@@ -186,7 +183,7 @@ func (q *Queue) claim(ctx context.Context, qc *queueCache, p picked, worker stri
 	return c, err
 }
 
-// hold makes the claim that a record is.
+// hold sets the claim's lease to that of a record.
 func (c *Claim) hold(l tally.Lease, fence events.Offset, s projector.QueueSettings) {
 	terms := tally.ClaimTerms{In: c.sub, While: s.LeaseTime(), Until: c.until, Look: c.inEffect}
 	if s.Serial {
@@ -195,7 +192,7 @@ func (c *Claim) hold(l tally.Lease, fence events.Offset, s projector.QueueSettin
 	c.Claim = c.q.st.Hold(c.q.itemSubject(c.run.ID), l, fence, terms)
 }
 
-// lifeOf names the session that has the records of who does an item.
+// lifeOf names the session with the records about an item.
 func (q *Queue) lifeOf(id string, serial bool) events.Subject {
 	if serial {
 		return q.sub
@@ -203,7 +200,7 @@ func (q *Queue) lifeOf(id string, serial bool) events.Subject {
 	return q.itemSubject(id)
 }
 
-// expect is what a claim rests on: that nobody was faster.
+// expect is the condition of a claim: no other worker was faster.
 func (p picked) expect() log.Expect {
 	if p.queue.Settings.Serial {
 		return log.Since(max(p.queue.LastRun, p.item.At), runTypes...)
@@ -211,7 +208,7 @@ func (p picked) expect() log.Expect {
 	return log.At(p.item.Last)
 }
 
-// claimed looks for a claim of which nobody said whether it is stored.
+// claimed looks for a claim whose append got no answer.
 func (q *Queue) claimed(ctx context.Context, sub events.Subject, p picked, id string, unknown error) (log.Ack, error) {
 	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: sub, After: max(p.item.Last, p.queue.LastRun), Buffered: true}) {
 		if err != nil {
@@ -224,13 +221,13 @@ func (q *Queue) claimed(ctx context.Context, sub events.Subject, p picked, id st
 	return log.Ack{}, unknown
 }
 
-// beaten puts an item back that could not be claimed. That others were faster is not an error.
+// beaten returns an item to the cache after a failed claim. It is not an error if another worker was faster.
 func (q *Queue) beaten(ctx context.Context, qc *queueCache, p picked, err error) error {
 	conflict, ok := errors.AsType[*log.ConflictError](err)
 	switch {
 	case ok && conflict.Have != 0:
 		return qc.missed(ctx, p.item.ID, conflict.Have)
-	case errors.Is(err, log.ErrConflict): // by whom is not known
+	case errors.Is(err, log.ErrConflict): // the log does not say by which record
 		err = qc.catchUp(ctx)
 		return errors.Join(err, qc.missed(ctx, p.item.ID, 1))
 	}
@@ -245,12 +242,12 @@ func (q *Queue) end(ctx context.Context, qc *queueCache, p picked, end Decision)
 		return q.beaten(ctx, qc, p, err)
 	}
 	qc.took(p.item.ID, ack.Last)
-	return nil // it is due whoever looks: no caller is told that a file does not show it
+	return nil // the item is due to end, whichever caller notices: no caller gets an error about files
 }
 
-// Resume returns the claim on an item that has a fence, whoever made it: of a worker that
-// began anew. If it is not in effect any more, the error is *tally.FencedError, and what is
-// reported by the claim is kept as late, unless it was reported before.
+// Resume returns the claim that a fence names, whatever process made it: a restarted worker goes on with it. If the
+// claim is not in effect any more, the error is *tally.FencedError, and reports by the claim are recorded without
+// effect.
 func (q *Queue) Resume(ctx context.Context, item string, fence events.Offset) (*Claim, error) {
 	found, err := q.find(ctx, item)
 	if err != nil {
@@ -281,8 +278,8 @@ func (q *Queue) Resume(ctx context.Context, item string, fence events.Offset) (*
 	return c, nil
 }
 
-// until is the event by which the claim lasts until a time, the zero time: by which the item
-// is given back as if it had not been claimed, so that the attempt does not count.
+// until returns the event that extends the lease to a time. For the zero time it returns the event that releases the
+// item, so that the attempt does not count.
 func (c *Claim) until(_ context.Context, at time.Time) (events.Event, error) {
 	if at.IsZero() {
 		return c.word("released", &events.RunProgressed{Run: c.run, Kind: projector.ItemReleased, LeaseUntil: new(int64), Fence: c.Fence})
@@ -291,17 +288,16 @@ func (c *Claim) until(_ context.Context, at time.Time) (events.Event, error) {
 	return events.New(c.q.st.Source(), c.sub, &events.RunProgressed{Run: c.run, Kind: projector.ItemRenewed, LeaseUntil: &ms, Fence: c.Fence})
 }
 
-// attempts is how often an item is tried.
+// attempts returns how often an item is tried.
 func (qc *queueCache) attempts() int {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
 	return qc.work.Queue.Settings.Attempts()
 }
 
-// Finish says that the item is done, with a result: JSON, text or any
-// bytes. It is done once, and for
-// good. If the item went on to another worker, the result is kept as late, without effect,
-// and the error is *tally.FencedError. The same call again is the same event.
+// Finish completes the item with a result: JSON, text or any bytes. An item is completed once. If another worker has
+// claimed the item meanwhile, the result is recorded without effect, and the error is *tally.FencedError. The same call
+// again writes the same event.
 func (c *Claim) Finish(ctx context.Context, result []byte) error {
 	p := &events.RunFinished{Run: c.run, Outcome: "completed", Fence: c.Fence}
 	var text error
@@ -311,8 +307,8 @@ func (c *Claim) Finish(ctx context.Context, result []byte) error {
 	return c.say(ctx, "completed", p)
 }
 
-// claimResult returns a result as JSON: what is not is a string, or, if it is not text, an object
-// with the member bytes, in base64.
+// claimResult returns a result as JSON. Text becomes a string; other bytes become an object with the member bytes, in
+// base64.
 func claimResult(result []byte) (events.Raw, error) {
 	switch {
 	case len(result) == 0:
@@ -327,9 +323,9 @@ func claimResult(result []byte) (events.Raw, error) {
 	return rawjson.Marshal(string(result))
 }
 
-// Fail says that the item failed, and why. With retry it is handed out again, unless its
-// attempts are used up; else, and without retry, it is dead. If it went on to another worker,
-// this is kept as late, without effect, and the error is *tally.FencedError.
+// Fail reports that the attempt failed, with its cause. If retry is set and attempts are left, the item is handed out
+// again; otherwise it is dead. If another worker has claimed the item meanwhile, the report is recorded without effect,
+// and the error is *tally.FencedError.
 func (c *Claim) Fail(ctx context.Context, cause string, retry bool) error {
 	cause = strings.ToValidUTF8(cause, "\ufffd")
 	qc, err := c.q.enterFirst(ctx)
@@ -352,7 +348,7 @@ func (c *Claim) Fail(ctx context.Context, cause string, retry bool) error {
 	return c.say(ctx, outcome, &events.RunFinished{Run: c.run, Outcome: outcome, Result: result, Fence: c.Fence})
 }
 
-// failure is the result of an item that is dead.
+// failure returns the result of a dead item.
 func failure(cause string, attempts int) (events.Raw, error) {
 	return rawjson.Marshal(struct {
 		Error    string `json:"error"`
@@ -360,15 +356,14 @@ func failure(cause string, attempts int) (events.Raw, error) {
 	}{cause, attempts})
 }
 
-// word makes an event that follows from the claim and its end alone: to say the same again is
-// the same event.
+// word makes an event whose id follows from the claim and its end alone, so that a repeated report is the same event.
 func (c *Claim) word(end string, p events.Payload) (events.Event, error) {
 	e, err := events.New(queueSource, c.sub, p)
 	e.ID = events.DerivedID(end, c.run.String(), c.Fence.String())
 	return e, err
 }
 
-// say appends the claim's last word. It is kept as late if the claim is not in effect any more.
+// say appends the claim's last report. If the claim is not in effect any more, the report has no effect.
 func (c *Claim) say(ctx context.Context, end string, p events.Payload) error {
 	e, err := c.word(end, p)
 	if err != nil {
@@ -383,14 +378,14 @@ func (c *Claim) say(ctx context.Context, end string, p events.Payload) error {
 			return errors.Join(late, err)
 		}
 		late.Late = ack.Last
-		return late // a *tally.TreeError beside it would say that the word counts
+		return late // a *tally.TreeError beside it would suggest that the report counts
 	case events.IsStored(err) && acks[0].Duplicate:
 		return cmp.Or(c.again(ctx, acks[0].Last), err)
 	}
 	return err
 }
 
-// again says what became of a last word that was there already: it counts, or came too late.
+// again returns nil if a report that was stored before counts, and else *tally.FencedError.
 func (c *Claim) again(ctx context.Context, at events.Offset) error {
 	now, counts, err := c.look(ctx, at)
 	if err != nil || counts {
@@ -413,8 +408,7 @@ func (c *Claim) inEffect(ctx context.Context) (events.Offset, error) {
 	return now.Last, err
 }
 
-// look folds what came since the claim. counts says whether the record at an offset is one
-// by which something became of it.
+// look folds the records after the claim. counts reports whether the record at an offset changed the item.
 func (c *Claim) look(ctx context.Context, at events.Offset) (now projector.QueueItem, counts bool, err error) {
 	now = projector.QueueItem{ID: c.run.ID, Run: c.run, Fence: c.Fence, Until: c.Until.UnixMilli(), Attempts: c.Attempt, Last: c.Fence}
 	for rec, err := range c.q.st.Log.Read(ctx, events.Range{Subject: c.sub, After: c.Fence, Buffered: true}) {
@@ -431,7 +425,7 @@ func (c *Claim) look(ctx context.Context, at events.Offset) (now projector.Queue
 			counts = now.Fence != before.Fence || now.Until != before.Until || now.Ended != before.Ended
 		}
 		if started, ok := f.Payload.(*events.RunStarted); ok && c.isSerial() && now.Ended == 0 {
-			now.Fence, now.Worker = rec.Offset, started.Worker // its next claim may be on another item
+			now.Fence, now.Worker = rec.Offset, started.Worker // the worker's next claim may be on another item
 		}
 		now.Last = rec.Offset
 	}

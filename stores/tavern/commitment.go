@@ -12,15 +12,14 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// Commitment is something that an agent promises, with the command that shows whether it
-// is so. Nothing here runs that command. It is an entry of the agent's node file; its id is
-// the same for as long as it is there.
+// Commitment is a promise of an agent, with the command that shows whether it is kept. This package never runs that
+// command. A commitment is an entry of the agent's node file, and keeps its id as long as it is there.
 type Commitment struct {
 	ID          string
 	Description string // one line
-	Assertion   string // a shell command, one line; "": somebody looks
+	Assertion   string // a shell command, one line; "": a person decides
 	Status      string
-	Failure     string // why it failed; "": it has not, or nobody said
+	Failure     string // why it failed, or ""
 }
 
 // Statuses of commitments.
@@ -31,7 +30,7 @@ const (
 	CommitmentFailed    = nodefile.Failed
 )
 
-// commitmentTransitions says which statuses follow which.
+// commitmentTransitions lists the statuses that may follow each status.
 var commitmentTransitions = map[string][]string{
 	CommitmentPending:   {CommitmentVerifying},
 	CommitmentVerifying: {CommitmentPassed, CommitmentFailed, CommitmentPending},
@@ -39,8 +38,7 @@ var commitmentTransitions = map[string][]string{
 	CommitmentFailed:    {CommitmentPending},
 }
 
-// Commit adds a commitment to the agent's, pending. What cannot be written into the file is
-// a *NodeError.
+// Commit adds a pending commitment to the agent. If its text cannot be written into the file, the error is *NodeError.
 func (a *Agent) Commit(ctx context.Context, description, assertion string) (Commitment, error) {
 	c := Commitment{ID: uuid.NewString(), Description: description, Assertion: assertion, Status: CommitmentPending}
 	if err := a.Add(ctx, c); err != nil {
@@ -49,8 +47,8 @@ func (a *Agent) Commit(ctx context.Context, description, assertion string) (Comm
 	return c, nil
 }
 
-// Add is Commit with an id that the caller gives, a UUID: made again, after log.ErrUnknown, it
-// is one commitment. One of that id that is there already stays as it is.
+// Add is Commit with the caller's id, a UUID. After log.ErrUnknown the caller can repeat it: the agent gets one
+// commitment. If the agent has the id already, its commitment stays unchanged.
 func (a *Agent) Add(ctx context.Context, c Commitment) error {
 	c.Status, c.Failure = CommitmentPending, ""
 	return a.recommit(ctx, func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
@@ -61,7 +59,7 @@ func (a *Agent) Add(ctx context.Context, c Commitment) error {
 	})
 }
 
-// Remove takes a commitment away. One that is not there is tally.ErrNotFound, here and below.
+// Remove removes a commitment. Here and below, if the agent has no such commitment, the error is tally.ErrNotFound.
 func (a *Agent) Remove(ctx context.Context, id string) error {
 	return a.recommit(ctx, func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
 		i, err := commitmentIn(agent, list, id)
@@ -72,8 +70,7 @@ func (a *Agent) Remove(ctx context.Context, id string) error {
 	})
 }
 
-// Amend has a commitment say something else. It keeps its id, and is pending: what was
-// promised before is not what is promised now.
+// Amend changes a commitment's text. It keeps its id and becomes pending, because it is another promise.
 func (a *Agent) Amend(ctx context.Context, id, description, assertion string) error {
 	return a.recommit(ctx, func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error) {
 		i, err := commitmentIn(agent, list, id)
@@ -87,24 +84,23 @@ func (a *Agent) Amend(ctx context.Context, id, description, assertion string) er
 	})
 }
 
-// Verify says that a pending commitment is being verified. What may not follow the status
-// that it has is a *TransitionError, here and below; in the status that it has already,
-// nothing is written.
+// Verify marks a pending commitment as being verified. Here and below, the error is *TransitionError if the status may
+// not follow the present one. If the commitment has the status already, nothing is written.
 func (a *Agent) Verify(ctx context.Context, id string) error {
 	return a.judge(ctx, id, CommitmentVerifying, "")
 }
 
-// Pass says that a commitment that was being verified is kept.
+// Pass marks a commitment that was being verified as kept.
 func (a *Agent) Pass(ctx context.Context, id string) error {
 	return a.judge(ctx, id, CommitmentPassed, "")
 }
 
-// Fail says that a commitment that was being verified is not kept, and why.
+// Fail marks a commitment that was being verified as failed, with the cause.
 func (a *Agent) Fail(ctx context.Context, id, why string) error {
 	return a.judge(ctx, id, CommitmentFailed, why)
 }
 
-// Reset has a commitment be pending again, whatever was found.
+// Reset makes a commitment pending again, whatever its status.
 func (a *Agent) Reset(ctx context.Context, id string) error {
 	return a.judge(ctx, id, CommitmentPending, "")
 }
@@ -135,8 +131,7 @@ func commitmentIn(agent string, list []nodefile.Commitment, id string) (int, err
 	return i, nil
 }
 
-// recommit changes the commitments. Those of an agent that has come to an end stay as they
-// are.
+// recommit changes the commitments. Those of an agent that has ended cannot change.
 func (a *Agent) recommit(ctx context.Context, do func(agent string, list []nodefile.Commitment) ([]nodefile.Commitment, error)) error {
 	return a.change(ctx, func(i *AgentInfo) (agentChange, error) {
 		agent := "agent " + i.ID

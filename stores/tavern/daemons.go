@@ -21,27 +21,26 @@ const (
 	DaemonJanitor  = "janitor"
 )
 
-// DaemonNames are those of all daemons.
+// DaemonNames returns the names of all daemons.
 func DaemonNames() []string { return []string{DaemonDelivery, DaemonDispatch, DaemonJanitor} }
 
-// DaemonOptions say what daemons decide that is a matter of choice. The zero value keeps
-// what the dead have left.
+// DaemonOptions configure daemons. The zero value keeps everything that ended agents and owners have left.
 type DaemonOptions struct {
 	Agents  AgentWindows
-	Orphans time.Duration // from when an owner is gone until what it had is taken away; 0: never
+	Orphans time.Duration // time from an owner's end until its belongings are removed; 0: never
 }
 
-// Daemons returns the daemons of a store, those that are named, all if none is:
+// Daemons returns daemons of a store: the named ones, or all.
 //
-//   - delivery tells the senders of messages that were not answered in time, that a receiver
-//     would not take, or that lie with one who is gone;
-//   - dispatch ends items of queues whose attempts are used up, recovers flows whose worker
-//     was lost, and has agents whose lease is over be in error;
-//   - janitor archives and purges agents that were stopped, deletes documents that are
-//     expired, and takes away what belonged to somebody who is gone.
+//   - delivery notifies senders of messages that were not answered in time, that a receiver refused, or whose receiver is
+//     gone;
+//   - dispatch ends queue items whose attempts are used up, recovers flows whose worker was lost, and sets agents whose
+//     lease has ended to the state error;
+//   - janitor archives and purges agents that were stopped, deletes expired documents, and removes the belongings of owners
+//     that are gone.
 //
-// Each decision rests on what the log says, and is an append that has no effect if that is
-// so no more: daemons may run in several processes at once. None takes away bytes.
+// Each decision is based on the log, and is an append that has no effect if its basis has changed. So daemons may run
+// in several processes at once. No daemon deletes stored bytes.
 func Daemons(st *tally.Store, o DaemonOptions, names ...string) ([]daemon.Daemon, error) {
 	if len(names) == 0 {
 		names = DaemonNames()
@@ -64,7 +63,7 @@ func Daemons(st *tally.Store, o DaemonOptions, names ...string) ([]daemon.Daemon
 	return list, nil
 }
 
-// janitor is what the janitor looks at: what has no window stays.
+// janitor returns the janitor's rounds. Without a window it removes nothing.
 func (d *decider) janitor() []round {
 	list := []round{{what: projector.DueDocument, decide: whole((*decider).expired)}}
 	for _, r := range []round{
@@ -88,14 +87,14 @@ type decider struct {
 	rounds []round
 }
 
-// round is what a daemon looks at of one sort.
+// round is one class of subjects that a daemon decides on.
 type round struct {
 	what   string
-	window time.Duration // from when something is listed for until something is due
+	window time.Duration // from the time for which a subject is listed until it is due
 	decide func(d *decider, ctx context.Context, due daemon.Due, now time.Time) iter.Seq2[Decision, error]
 }
 
-// whole has all decisions on a subject taken before the first is made.
+// whole adapts a function that makes all decisions on a subject before the first one is appended.
 func whole(decide func(*decider, context.Context, daemon.Due, time.Time) ([]Decision, error)) func(*decider, context.Context, daemon.Due, time.Time) iter.Seq2[Decision, error] {
 	return func(d *decider, ctx context.Context, due daemon.Due, now time.Time) iter.Seq2[Decision, error] {
 		return func(yield func(Decision, error) bool) {
@@ -127,10 +126,10 @@ func (d *decider) Look(ctx context.Context, work daemon.Work, now time.Time) (re
 	return res, nil
 }
 
-// maxVerdicts bounds how often is decided anew because a subject has moved on meanwhile.
+// maxVerdicts bounds the decisions on one subject that changes meanwhile.
 const maxVerdicts = 8
 
-// in is the daemon in a namespace.
+// in returns the daemon for a namespace.
 func (d *decider) in(namespace string) (*decider, error) {
 	if namespace == d.st.Namespace() {
 		return d, nil
@@ -139,13 +138,13 @@ func (d *decider) in(namespace string) (*decider, error) {
 	return &decider{st: st, o: d.o, name: d.name}, err
 }
 
-// settle decides on a subject until nothing is due there any more.
+// settle decides on a subject until nothing is due there.
 func (d *decider) settle(ctx context.Context, res *daemon.Looked, r round, due daemon.Due, now time.Time) error {
 	d, err := d.in(due.Subject.Namespace)
 	if err != nil {
 		return err
 	}
-	var unshown error // files do not show all of what is stored
+	var unshown error // an error of trees: the decision is stored, but files do not show it
 	for try := 1; ; try++ {
 		void := false
 		for v, err := range r.decide(d, ctx, due, now) {

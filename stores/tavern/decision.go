@@ -11,18 +11,18 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Decision is what is due of a message, an item, an agent, a flow or a document: append Parts now, all or none,
-// and look again at Next. It follows from the log and its time alone, and rests on what was
-// read: so however many decide, each thing is done once. See Make.
+// Decision is what is due for a message, an item, an agent, a flow or a document: append Parts now, all or none, and
+// look again at Next. It follows from the log and the log's time alone. If its basis has changed, it has no effect. So
+// each thing is done once, however many processes decide. See Make.
 type Decision struct {
 	Parts []log.Part // empty: nothing is due
-	Why   string     // in a few words, such as lost; "": nothing is due
-	Next  time.Time  // by the log's time; zero: nothing will be due by time alone
+	Why   string     // a few words, such as lost; "": nothing is due
+	Next  time.Time  // by the log's time; zero: time alone makes nothing due
 }
 
-// Make appends what was decided. It returns false if there was nothing, or the decision is
-// void: what it rested on is no more, or somebody made it before. Then nothing was written. With
-// a *tally.TreeError it returns the same: the decision is stored, and files do not show it.
+// Make appends the decision. It returns false if nothing was due, if the basis has changed, or if another process made
+// the decision before; then nothing was written. With a *tally.TreeError it returns the same values: the decision is
+// stored, but files do not show it.
 func (d Decision) Make(ctx context.Context, st *tally.Store) (bool, error) {
 	if len(d.Parts) == 0 {
 		return false, nil
@@ -38,11 +38,10 @@ func (d Decision) Make(ctx context.Context, st *tally.Store) (bool, error) {
 	return false, err
 }
 
-// maxDecisions bounds how often a change is decided anew because somebody else wrote
-// meanwhile.
+// maxDecisions bounds how often a change is decided again after faster writes.
 const maxDecisions = 31
 
-// pause waits before a change is decided anew, each time a little longer.
+// pause waits before another decision, longer after each try.
 func pause(ctx context.Context, try int) error {
 	t := time.NewTimer(time.Millisecond << min(try-1, 6))
 	defer t.Stop()

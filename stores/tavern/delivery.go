@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// overdue decides on the open questions of the owner of an inbox.
+// overdue decides on the open questions that an inbox's owner has asked.
 func (d *decider) overdue(ctx context.Context, due daemon.Due, now time.Time) iter.Seq2[Decision, error] {
 	asker, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
@@ -25,11 +25,10 @@ func (d *decider) overdue(ctx context.Context, due daemon.Due, now time.Time) it
 	})
 }
 
-// nothing is due.
+// nothing yields no decision.
 func nothing(func(Decision, error) bool) {}
 
-// questions yields the messages of the record in which a question is, or of all inboxes if
-// that is not known.
+// questions yields the messages of the record at an offset, or of all inboxes if the offset is 0.
 func (d *decider) questions(ctx context.Context, asker string, at events.Offset) iter.Seq2[projector.Letter, error] {
 	if at != 0 {
 		return d.lettersAt(ctx, at)
@@ -52,7 +51,7 @@ func (d *decider) questions(ctx context.Context, asker string, at events.Offset)
 	}
 }
 
-// left decides on what lies in the inbox of somebody who is gone.
+// left decides on the messages in the inbox of a receiver that is gone.
 func (d *decider) left(ctx context.Context, due daemon.Due, _ time.Time) iter.Seq2[Decision, error] {
 	receiver, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
@@ -80,7 +79,7 @@ func failed(err error) iter.Seq2[Decision, error] {
 	return func(yield func(Decision, error) bool) { yield(Decision{}, err) }
 }
 
-// refused decides on the message that the receiver of an inbox would not take.
+// refused decides on the message that an inbox's receiver has refused.
 func (d *decider) refused(ctx context.Context, due daemon.Due, now time.Time) iter.Seq2[Decision, error] {
 	receiver, ok := projector.ReceiverOf(due.Subject)
 	if !ok {
@@ -95,14 +94,13 @@ func (d *decider) refused(ctx context.Context, due daemon.Due, now time.Time) it
 	}
 	return d.tell(ctx, d.lettersAt(ctx, h.At), func(l projector.Letter, asOf events.Offset) (Decision, error) {
 		dec, err := HandOverDue(d.st.Namespace(), l, h, asOf, now)
-		dec.Next = time.Time{} // whoever hands it over looks by itself
+		dec.Next = time.Time{} // the caller that hands it over checks the time itself
 		return dec, err
 	})
 }
 
-// tell decides on messages of which nothing has come to their senders yet, by what is in the
-// log up to where their inboxes are read. Each is decided on when what was decided before is
-// made, as that is in the inbox of the same sender, perhaps.
+// tell decides on messages whose senders have not been told anything yet, by the log up to the offset where their
+// inboxes are read. It yields each decision before it makes the next one, because both may concern one sender's inbox.
 func (d *decider) tell(ctx context.Context, letters iter.Seq2[projector.Letter, error], decide func(projector.Letter, events.Offset) (Decision, error)) iter.Seq2[Decision, error] {
 	return func(yield func(Decision, error) bool) {
 		answers := make(map[events.Subject]*answered)
@@ -118,7 +116,7 @@ func (d *decider) tell(ctx context.Context, letters iter.Seq2[projector.Letter, 
 	}
 }
 
-// untold decides on one message; nothing is due of one whose sender has an answer, or was told.
+// untold decides on one message. Nothing is due if its sender has an answer or was told.
 func (d *decider) untold(ctx context.Context, answers map[events.Subject]*answered, l projector.Letter, decide func(projector.Letter, events.Offset) (Decision, error)) (Decision, error) {
 	asOf, err := d.st.Log.Durable(ctx)
 	if err != nil {
@@ -149,13 +147,13 @@ func (d *decider) untold(ctx context.Context, answers map[events.Subject]*answer
 	return dec, nil
 }
 
-// answered is what came to an inbox in answer to what its owner sent.
+// answered holds the answers in an inbox to its owner's messages.
 type answered struct {
-	after, upto events.Offset               // that was read
-	by          map[[2]string]events.Offset // who answered which message -> the newest record with that
+	after, upto events.Offset               // range that was read
+	by          map[[2]string]events.Offset // replier and message -> the newest record with that answer
 }
 
-// letters yields the messages of a range. What cannot be read is left out.
+// letters yields the messages of a range. It skips records that cannot be read.
 func (d *decider) letters(ctx context.Context, r events.Range) iter.Seq2[projector.Letter, error] {
 	return func(yield func(projector.Letter, error) bool) {
 		for rec, err := range d.st.Log.Read(ctx, r) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// queue decides on the items of a queue that nobody has.
+// queue decides on the items of a queue that no worker holds.
 func (d *decider) queue(ctx context.Context, due daemon.Due, now time.Time) (list []Decision, err error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, projector.QueueSession(""))
 	if !ok {
@@ -26,7 +26,7 @@ func (d *decider) queue(ctx context.Context, due daemon.Due, now time.Time) (lis
 	return append(dec.Ends, Decision{Next: dec.Next}), nil
 }
 
-// Decide is DecideQueue on the queue as it is now.
+// Decide is DecideQueue for the queue as it is now.
 func (q *Queue) Decide(ctx context.Context, now time.Time) (QueueDecision, error) {
 	qc, err := q.enter(ctx)
 	if err != nil {
@@ -42,8 +42,8 @@ func (q *Queue) Decide(ctx context.Context, now time.Time) (QueueDecision, error
 	return DecideQueue(q.sub.Namespace, qc.work.Queue, maps.Values(qc.work.Items), waits, now)
 }
 
-// flow decides on a flow whose worker may be lost. That it is to be stopped as its owner is gone
-// goes first, so that it does not depend on who looks first what becomes of it.
+// flow decides on a flow whose worker may be lost. If the flow's owner is gone, that decision takes precedence, so that
+// the result does not depend on which daemon looks first.
 func (d *decider) flow(ctx context.Context, due daemon.Due, now time.Time) ([]Decision, error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, flowSession(""))
 	if !ok {
@@ -62,7 +62,7 @@ func (d *decider) flow(ctx context.Context, due daemon.Due, now time.Time) ([]De
 	return []Decision{dec}, err
 }
 
-// agent decides on an agent: that it is lost, archived or purged.
+// agent decides whether an agent is lost, archived or purged.
 func (d *decider) agent(ctx context.Context, due daemon.Due, now time.Time) ([]Decision, error) {
 	id, ok := strings.CutPrefix(due.Subject.ID, agentSessions)
 	if !ok {
@@ -82,8 +82,7 @@ func (d *decider) agent(ctx context.Context, due daemon.Due, now time.Time) ([]D
 	return []Decision{dec}, err
 }
 
-// windows are those by which a daemon decides on agents: one that is not the janitor archives
-// and purges nothing.
+// windows returns the windows for agents. Only the janitor archives and purges.
 func (d *decider) windows() AgentWindows {
 	if d.name != DaemonJanitor {
 		return AgentWindows{}

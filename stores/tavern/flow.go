@@ -15,17 +15,16 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// Flow is a handle on a flow, which is a workflow that runs: the session flow/<id> with the run
-// workflow/<id>. It is cheap, does no I/O until a method is called, remembers nothing, and is
-// safe for concurrent use.
+// Flow is a handle on a flow, which is a running workflow: the session flow/<id> with the run workflow/<id>. It is
+// cheap, does no I/O until a method is called, keeps no state, and is safe for concurrent use.
 //
-// run.created has the owner, the parent, the input and the revision of the template;
-// run.started each try, and the worker that drives it; run.progressed each state that is
-// entered, with the number of the step, and each renewal of a lease; run.finished the end. All
-// but the first are appended at the flow's last record, so that one thing happens at a time.
+// run.created has the owner, the parent, the input and the revision of the template. run.started records each attempt
+// and the worker that drives the flow. run.progressed records each entered state, with the number of the step, and each
+// renewal of a lease. run.finished records the end. All but the first are appended on the condition that the flow has
+// not changed.
 //
-// A flow is moved by hand, by Move, or by a worker that has claimed it: then by that alone, as
-// long as it holds the claim. Who is late is refused, and nothing is written.
+// A flow moves by hand, by Move, or by a worker that has claimed it: then only the worker can move it until the claim
+// ends. A stale call is refused, and nothing is written.
 type Flow struct {
 	st    *tally.Store
 	id    string
@@ -33,11 +32,10 @@ type Flow struct {
 	known *knownFlow // of a worker's own handle; nil: each call reads the whole flow
 }
 
-// knownFlow is what a worker that has a claim knows of its flow, so that it reads what came
-// since and not the whole flow each time.
+// knownFlow caches the flow of a worker that has a claim, so that a call reads only new records.
 type knownFlow struct {
 	instance *flow.Instance
-	workflow *Workflow // that the flow was started with; nil: not read yet
+	workflow *Workflow // template of the flow; nil: not read yet
 }
 
 // FlowOf returns a handle on a flow, whether it exists or not.
@@ -45,10 +43,10 @@ func FlowOf(st *tally.Store, id string) *Flow {
 	return &Flow{st: st, id: id, sub: events.Session(st.Namespace(), flowSession(id))}
 }
 
-// flowSession is the id of a flow's session.
+// flowSession returns the id of a flow's session.
 func flowSession(id string) string { return events.KindFlow + "/" + id }
 
-// ID is the flow's id.
+// ID returns the flow's id.
 func (f *Flow) ID() string { return f.id }
 
 // Subject names the flow's session in the log.
@@ -56,11 +54,10 @@ func (f *Flow) Subject() events.Subject { return f.sub }
 
 func (f *Flow) run() events.RunRef { return events.RunRef{Kind: flow.RunKind, ID: f.id} }
 
-// errDone says that what was asked for has happened: an answer was lost.
+// errDone reports that the change is stored already, because the answer to an earlier attempt was lost.
 var errDone = errors.New("done already")
 
-// change appends what a function decides on the flow as it is now, and has it decide anew if
-// the flow has moved on.
+// change appends the result of decide on the present flow, and calls decide again if the flow has changed meanwhile.
 func (f *Flow) change(ctx context.Context, decide func(*FlowState) ([]log.Part, error)) (acks []log.Ack, err error) {
 	for try := 1; ; try++ {
 		s, err := f.now(ctx)
@@ -81,20 +78,20 @@ func (f *Flow) change(ctx context.Context, decide func(*FlowState) ([]log.Part, 
 	}
 }
 
-// movedOn reports whether an error says that a flow was not any more as it had been read:
-// something else has happened to it, or the same by somebody else.
+// movedOn reports whether an error means that the flow has changed since it was read, or that another process made the
+// same change.
 func movedOn(err error) bool {
 	_, conflict := errors.AsType[*log.ConflictError](err)
 	invalid, ok := errors.AsType[*events.InvalidError](err)
 	return conflict || ok && invalid.Field == "id"
 }
 
-// part returns what is appended to the flow if nothing came behind the record at s.
+// part makes an append that is refused if the flow has records after s.
 func (f *Flow) part(s *FlowState, evs ...events.Event) log.Part {
 	return log.Part{Subject: f.sub, Expect: log.At(s.Offset), Events: evs}
 }
 
-// event makes an event of the flow whose id follows from what it does.
+// event makes an event of the flow whose id follows from its contents.
 func (f *Flow) event(p events.Payload, what ...string) (events.Event, error) {
 	e, err := events.New(f.st.Source(), f.sub, p)
 	e.ID = f.eventID(what...)
@@ -105,9 +102,9 @@ func (f *Flow) eventID(what ...string) string {
 	return events.DerivedID(append([]string{"flow", f.id}, what...)...)
 }
 
-// Move moves the flow to another state, by hand. If the state that it is in does not lead
-// there, the error is *TransitionError; if a worker drives the flow, *tally.LeaseError; if the
-// state's own flow is not over, *FlowChildError; if this one is, *FlowOverError.
+// Move moves the flow to another state by hand. If the present state does not lead there, the error is
+// *TransitionError; if a worker drives the flow, *tally.LeaseError; if the state's own flow has not ended,
+// *FlowChildError; if this flow has ended, *FlowOverError.
 func (f *Flow) Move(ctx context.Context, to string) error {
 	for try := 1; ; try++ {
 		s, err := f.now(ctx)
@@ -120,14 +117,14 @@ func (f *Flow) Move(ctx context.Context, to string) error {
 	}
 }
 
-// MoveFrom is Move for whoever looked at the flow before: if it has left the step that it was in
-// the error matches log.ErrConflict. The same move made again, after log.ErrUnknown, is one.
+// MoveFrom is Move for a caller that has read the flow before. If the flow has left that step, the error matches
+// log.ErrConflict. After log.ErrUnknown, the same call again is the same move.
 func (f *Flow) MoveFrom(ctx context.Context, s *FlowState, to string) error {
 	_, err := f.move(ctx, s.position(), 0, to)
 	return err
 }
 
-// place is a step of a flow, as somebody knows it.
+// flowPosition is a step of a flow.
 type flowPosition struct {
 	step    int64
 	entered events.Offset
@@ -135,13 +132,13 @@ type flowPosition struct {
 
 func (s *FlowState) position() flowPosition { return flowPosition{s.Step, s.Entered} }
 
-// left is the error that a flow is not any more where somebody knows it to be.
+// left returns the error for a flow that has left a position.
 func (f *Flow) left(s *FlowState, at flowPosition) error {
 	return &log.ConflictError{Subject: f.sub, Want: at.entered, Have: s.Entered}
 }
 
-// move moves the flow out of a step; fence is the claim of whoever does, 0 of nobody. It
-// returns where the flow is then.
+// move moves the flow from a step to a state, and returns the new position. fence is the worker's claim, or 0 for a
+// move by hand.
 func (f *Flow) move(ctx context.Context, at flowPosition, fence events.Offset, to string) (then flowPosition, err error) {
 	next := at.step + 1
 	what := []string{flow.ProgressMoved, fmt.Sprint(next), to, fence.String()}
@@ -172,7 +169,7 @@ func (f *Flow) move(ctx context.Context, at flowPosition, fence events.Offset, t
 	return then, err
 }
 
-// allows reports whether whoever has a claim, 0: none, may say what happens to the flow.
+// allows returns an error if the holder of a claim, or with fence 0 a caller without one, may not change the flow.
 func (f *Flow) allows(s *FlowState, fence events.Offset) error {
 	switch {
 	case fence != 0 && (!s.Held || s.Run.Claim != fence) && !s.Over():
@@ -191,7 +188,7 @@ func (f *Flow) allows(s *FlowState, fence events.Offset) error {
 	return nil
 }
 
-// leads reports whether the flow can be moved to a state.
+// leads returns an error if the flow cannot move to a state now.
 func (f *Flow) leads(ctx context.Context, s *FlowState, to string) error {
 	st := s.state()
 	if st == nil || !st.Leads(to) {
@@ -200,7 +197,7 @@ func (f *Flow) leads(ctx context.Context, s *FlowState, to string) error {
 	return f.childOver(ctx, s)
 }
 
-// childOver reports, as an error, that the flow is not over that the state started.
+// childOver returns an error if the state's own flow has not ended.
 func (f *Flow) childOver(ctx context.Context, s *FlowState) error {
 	child, err := f.child(ctx, s)
 	if err == nil && child != nil && !child.Over {
@@ -209,14 +206,14 @@ func (f *Flow) childOver(ctx context.Context, s *FlowState) error {
 	return err
 }
 
-// child returns what is known of the flow that the state started, nil if it started none.
+// child returns the state of the flow that the present state started, or nil.
 func (f *Flow) child(ctx context.Context, s *FlowState) (*flow.Child, error) {
 	if s.Child == "" {
 		return nil, nil
 	}
 	i, err := FlowOf(f.st, s.Child).instance(ctx)
 	if isNotThere(err) {
-		return nil, nil // somebody else's event: tally starts it with the same append
+		return nil, nil // another program's event: tally starts the child in the same append
 	}
 	if err != nil {
 		return nil, err
@@ -224,8 +221,8 @@ func (f *Flow) child(ctx context.Context, s *FlowState) (*flow.Child, error) {
 	return &flow.Child{ID: s.Child, Over: i.Over(), Outcome: i.Outcome()}, nil
 }
 
-// End ends the flow, which is in an end of its template: completed, with a result, nil for none.
-// Elsewhere the error is *TransitionError; the others are those of Move.
+// End completes the flow, with a result or nil. If the flow is not in an end of its template, the error is
+// *TransitionError; other errors are those of Move.
 func (f *Flow) End(ctx context.Context, result events.Raw) error { return f.end(ctx, 0, result) }
 
 func (f *Flow) end(ctx context.Context, fence events.Offset, result events.Raw) error {
@@ -240,9 +237,8 @@ func (f *Flow) end(ctx context.Context, fence events.Offset, result events.Raw) 
 	})
 }
 
-// Fail ends the flow as failed, for a reason, wherever it is and whoever drives it. A flow that
-// its state started is not touched: it has lost its owner then. If the flow is over the error
-// is *FlowOverError.
+// Fail ends the flow as failed, with a reason, whatever its state and worker. A flow that its state started continues,
+// without an owner. If the flow has ended, the error is *FlowOverError.
 func (f *Flow) Fail(ctx context.Context, reason string) error { return f.fail(ctx, 0, reason) }
 
 func (f *Flow) fail(ctx context.Context, fence events.Offset, reason string) error {
@@ -254,9 +250,9 @@ func (f *Flow) fail(ctx context.Context, fence events.Offset, reason string) err
 	})
 }
 
-// flowReason is the result of a flow that did not complete.
+// flowReason returns the result of a flow that did not complete.
 func flowReason(reason string) events.Raw {
-	raw, _ := json.Marshal(map[string]string{"reason": strings.ToValidUTF8(reason, "\uFFFD")}) // text is always JSON
+	raw, _ := json.Marshal(map[string]string{"reason": strings.ToValidUTF8(reason, "\uFFFD")}) // encoding text cannot fail
 	return raw
 }
 
@@ -285,13 +281,13 @@ func (f *Flow) finish(ctx context.Context, outcome string, result events.Raw, fe
 	return err
 }
 
-// finished is the event by which the flow ends.
+// finished returns the event that ends the flow.
 func (f *Flow) finished(s *FlowState, outcome string, result events.Raw, fence events.Offset) (events.Event, error) {
 	p := &events.RunFinished{Run: f.run(), Outcome: outcome, Result: result, Fence: fence}
 	return f.event(p, "finished", outcome, string(result), fence.String())
 }
 
-// startable refuses an id that no flow can be started with.
+// startable refuses ids with which no flow can start.
 func (f *Flow) startable() error {
 	switch {
 	case !utf8.ValidString(f.id):

@@ -13,21 +13,20 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// DefaultFlowLease is how long a worker drives a flow without renewing its claim.
+// DefaultFlowLease is the default lease of a worker on a flow.
 const DefaultFlowLease = 2 * time.Minute
 
-// FlowClaim is a worker's claim on a flow: all that the worker says carries its fence. It is
-// for one goroutine.
+// FlowClaim is a worker's claim on a flow. Each of its records carries the claim's fence. It is for one goroutine.
 type FlowClaim struct {
 	*tally.Claim
 	flow *Flow
-	at   flowPosition // where the worker knows the flow to be
+	at   flowPosition // the flow's position as the worker knows it
 }
 
-// Claim has a worker drive the flow for a while, 0 for DefaultFlowLease, and longer by
-// [tally.Claim.Renew]. What is due in the flow is done first, so that the rule of its state is
-// applied if an earlier worker was lost. While another one drives it the error is
-// *tally.LeaseError. A worker that claims the flow again has a new claim, and the old one is over.
+// Claim lets a worker drive the flow for a lease, 0 for DefaultFlowLease; [tally.Claim.Renew] extends it. Claim first
+// makes the decision that is due in the flow, so that the rule of the state applies if an earlier worker was lost. If
+// another worker drives the flow, the error is *tally.LeaseError. If the worker claims the flow again, its old claim
+// ends.
 func (f *Flow) Claim(ctx context.Context, worker string, lease time.Duration) (*FlowClaim, error) {
 	if worker == "" || !utf8.ValidString(worker) {
 		return nil, &events.InvalidError{Field: "worker", Reason: fmt.Sprintf("%q names nobody", worker)}
@@ -59,8 +58,8 @@ func (f *Flow) Claim(ctx context.Context, worker string, lease time.Duration) (*
 	return c, err
 }
 
-// until is the event by which the claim lasts until a time, the zero time: by which it ends. A
-// flow of which a record cannot be read has neither.
+// until returns the event that extends the lease to a time. For the zero time it returns the event that ends the claim.
+// If a record of the flow cannot be read, it returns an error.
 func (c *FlowClaim) until(ctx context.Context, at time.Time) (events.Event, error) {
 	if _, err := c.look(ctx); err != nil {
 		return events.Event{}, err
@@ -72,7 +71,7 @@ func (c *FlowClaim) until(ctx context.Context, at time.Time) (events.Event, erro
 	return events.New(c.flow.st.Source(), c.flow.sub, p)
 }
 
-// look returns the flow's last record, if the claim is in effect.
+// look returns the flow's last record if the claim is in effect.
 func (c *FlowClaim) look(ctx context.Context) (events.Offset, error) {
 	s, err := c.flow.now(ctx)
 	if err == nil {
@@ -84,15 +83,15 @@ func (c *FlowClaim) look(ctx context.Context) (events.Offset, error) {
 	return s.Offset, nil
 }
 
-// Move moves the flow to another state, as [Flow.Move] does. The same move made again, after
-// log.ErrUnknown, is one. If another one was in fact made before, the error matches
-// log.ErrConflict, and the next call goes from where the flow is.
+// Move moves the flow to another state, as [Flow.Move] does. After log.ErrUnknown, the same call again is the same
+// move. If another move was made before, the error matches log.ErrConflict, and the next call starts from the present
+// state.
 func (c *FlowClaim) Move(ctx context.Context, to string) error {
 	then, err := c.flow.move(ctx, c.at, c.Fence, to)
 	return c.moved(ctx, then, err)
 }
 
-// moved notes where the flow is.
+// moved notes the flow's position.
 func (c *FlowClaim) moved(ctx context.Context, then flowPosition, err error) error {
 	if events.IsStored(err) {
 		c.at = then
@@ -109,14 +108,14 @@ func (c *FlowClaim) End(ctx context.Context, result events.Raw) error {
 	return c.flow.end(ctx, c.Fence, result)
 }
 
-// Fail ends the flow as failed, for a reason.
+// Fail ends the flow as failed, with a reason.
 func (c *FlowClaim) Fail(ctx context.Context, reason string) error {
 	return c.flow.fail(ctx, c.Fence, reason)
 }
 
-// Recover says that the step of the state failed, for a reason: what the state's rule says is
-// done, and the worker keeps its claim if the flow goes on. Before the state's own flow is over
-// the error is *FlowChildError; the others are those of Move.
+// Recover reports that the step failed, with a reason, and applies the rule of its state. If the flow goes on, the
+// worker keeps its claim. If the state's own flow has not ended, the error is *FlowChildError; other errors are those
+// of Move.
 func (c *FlowClaim) Recover(ctx context.Context, reason string) error {
 	var then flowPosition
 	_, err := c.flow.change(ctx, func(s *FlowState) ([]log.Part, error) {

@@ -11,14 +11,12 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// OutcomeOrphaned is the outcome of a flow, or of a changeset, that was stopped as its owner was
-// gone.
+// OutcomeOrphaned is the outcome of a flow or a changeset that was stopped because its owner is gone.
 const OutcomeOrphaned = "stopped:orphaned"
 
-// Due decides what is due in the flow at a time, by the log: the rule of its state if the lease
-// of its worker is over, or if nobody drives it and the flow that the state started did not
-// complete. A flow whose worker was lost while the state's own flow runs goes on without it, and
-// one that was lost in an end is completed.
+// Due returns what is due in the flow at a log's time. It applies the rule of the state if the worker's lease has
+// ended, or if no worker drives the flow and the state's own flow did not complete. If a worker is lost while the
+// state's own flow runs, the flow goes on without it. If it is lost in an end state, the flow is completed.
 func (f *Flow) Due(ctx context.Context, now time.Time) (Decision, error) {
 	s, err := f.now(ctx)
 	if err != nil {
@@ -39,7 +37,7 @@ func (f *Flow) Due(ctx context.Context, now time.Time) (Decision, error) {
 	return Decision{Parts: parts, Why: d.Why}, err
 }
 
-// Recover does what is due in the flow now, and says why; "" if nothing is. See Due.
+// Recover makes the decision that is due in the flow now, and returns its reason, or "". See Due.
 func (f *Flow) Recover(ctx context.Context) (why string, err error) {
 	for try := 1; ; try++ {
 		now, err := f.st.LogTime(ctx)
@@ -56,7 +54,7 @@ func (f *Flow) Recover(ctx context.Context) (why string, err error) {
 	}
 }
 
-// template is that of the flow, nil if it cannot be read.
+// template returns the flow's template, or nil if it cannot be read.
 func (s *FlowState) template() *flow.Template {
 	if s.Workflow == nil {
 		return nil
@@ -64,7 +62,7 @@ func (s *FlowState) template() *flow.Template {
 	return s.Workflow.template
 }
 
-// parts is what is appended for a decision, by the worker with a claim, 0: by nobody.
+// parts makes the append of a decision, by the worker with the fence, or by no worker if fence is 0.
 func (f *Flow) parts(ctx context.Context, s *FlowState, d flow.Decision, fence events.Offset) ([]log.Part, error) {
 	if d.Do == flow.DueEnter {
 		parts, err := f.recovered(ctx, s, d, fence)
@@ -93,7 +91,7 @@ func cannotEnter(err error) bool {
 	return invalid || deep || isNotThere(err)
 }
 
-// recovered is what is appended when a state is entered as recovery.
+// recovered makes the append by which the flow enters a state as recovery.
 func (f *Flow) recovered(ctx context.Context, s *FlowState, d flow.Decision, fence events.Offset) ([]log.Part, error) {
 	p := &events.RunProgressed{Run: f.run(), Kind: flow.ProgressRecovered, Step: s.Step + 1, Note: d.Why, Fence: fence}
 	p.State = &events.StateChange{From: s.State, To: d.To}
@@ -103,7 +101,7 @@ func (f *Flow) recovered(ctx context.Context, s *FlowState, d flow.Decision, fen
 	}
 	e.ID = f.recoveredID(s.Step+1, d.To, fence)
 	part := f.part(s)
-	if fence == 0 { // whoever drove it does so no more
+	if fence == 0 { // the worker that drove the flow loses it
 		free, err := f.freed(s, events.DerivedID(e.ID, "freed"))
 		if err != nil {
 			return nil, err
@@ -118,16 +116,16 @@ func (f *Flow) recoveredID(step int64, to string, fence events.Offset) string {
 	return f.eventID(flow.ProgressRecovered, fmt.Sprint(step), to, fence.String())
 }
 
-// freed begins the next try, with nobody to drive the flow.
+// freed begins the next attempt, without a worker.
 func (f *Flow) freed(s *FlowState, id string) (events.Event, error) {
 	e, err := events.New(f.st.Source(), f.sub, &events.RunStarted{Run: f.run(), Attempt: s.Run.Attempt + 1})
 	e.ID = id
 	return e, err
 }
 
-// Orphaned decides whether a flow is to be stopped as its owner is gone: since when, by the log,
-// the zero time if it is not, and how long the flow is left after that. The owner of a flow that
-// a state started is gone when that flow is over (FlowState.EndedAt). It does no I/O.
+// Orphaned decides whether a flow is stopped because its owner is gone. gone is the log's time when that happened, or
+// zero; window is how long the flow is left after it. The owner of a flow that a state started is gone when that flow
+// has ended (FlowState.EndedAt). Orphaned does no I/O.
 func (f *Flow) Orphaned(s *FlowState, gone time.Time, window time.Duration, now time.Time) (Decision, error) {
 	if s.Over() || s.Run.Owner == "" || gone.IsZero() {
 		return Decision{}, nil

@@ -2,7 +2,7 @@ package tavern
 
 import "fmt"
 
-// FlowOverError says that a flow has ended. Nothing was written.
+// FlowOverError reports that a flow has ended. Nothing was written.
 type FlowOverError struct {
 	Flow, Outcome string
 }
@@ -11,8 +11,8 @@ func (e *FlowOverError) Error() string {
 	return fmt.Sprintf("flow %q is over: %s", e.Flow, e.Outcome)
 }
 
-// FlowChildError says that the flow that a state started is not over, so that the state is not
-// left. Nothing was written.
+// FlowChildError reports that the flow which a state started has not ended, so the state cannot be left. Nothing was
+// written.
 type FlowChildError struct {
 	Flow, State, Child string
 }

@@ -11,27 +11,26 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// FlowOptions say what a flow is started with. The zero value works.
+// FlowOptions configure a new flow. The zero value works.
 type FlowOptions struct {
-	ID     string          // default: a new one; who may have to ask again gives it
-	Owner  string          // session that the flow belongs to, such as agent/<uuid>: without it, it is an orphan
-	Parent *events.Lineage // where it was started
+	ID     string          // default: a new one; set it to repeat a call safely
+	Owner  string          // session that owns the flow, such as agent/<uuid>; the flow is an orphan when it is gone
+	Parent *events.Lineage // the session that starts the flow
 	Input  events.Raw      // any JSON
 
 	cause string // id of the event by which another flow starts this one
 }
 
-// childMark stands in the id of a flow that a state of another one started, between that one's
-// id and the number of the step.
+// childMark separates a flow's id from the step number, in the id of a flow that a state started.
 const childMark = "#"
 
-// MaxFlowDepth bounds how deep flows are started in flows.
+// MaxFlowDepth bounds how deep flows start flows.
 const MaxFlowDepth = 16
 
-// FlowDepthError says that flows would be started in flows, deeper than MaxFlowDepth: a
-// template starts itself. Nothing was written.
+// FlowDepthError reports that flows would start flows deeper than MaxFlowDepth, as if a template starts itself. Nothing
+// was written.
 type FlowDepthError struct {
-	Flow     string // that would be too deep
+	Flow     string // the flow that would be too deep
 	Template string
 }
 
@@ -41,7 +40,7 @@ func (e *FlowDepthError) Error() string {
 
 func childID(id string, step int64) string { return fmt.Sprint(id, childMark, step) }
 
-// starting returns what starts the flow, and the flows that begin in it: a part for each.
+// starting returns the parts that start the flow and the flows that its first state starts.
 func (f *Flow) starting(ctx context.Context, template string, o FlowOptions) ([]log.Part, error) {
 	if strings.Count(f.id, childMark) > MaxFlowDepth {
 		return nil, &FlowDepthError{Flow: f.id, Template: template}
@@ -70,7 +69,7 @@ func (f *Flow) starting(ctx context.Context, template string, o FlowOptions) ([]
 	return f.entering(ctx, w, w.Initial, 1, part)
 }
 
-// createdID is the id of the event that creates the flow: another one for another start.
+// createdID returns the id of the event that creates the flow. Different options have different ids.
 func (f *Flow) createdID(template string, o FlowOptions) string {
 	parent := ""
 	if o.Parent != nil {
@@ -79,8 +78,7 @@ func (f *Flow) createdID(template string, o FlowOptions) string {
 	return f.eventID("created", template, o.Owner, parent, string(o.Input), o.cause)
 }
 
-// entering adds to a part by which the flow comes into a state what starts the state's own
-// flow.
+// entering adds the start of the state's own flow to a part by which the flow enters the state.
 func (f *Flow) entering(ctx context.Context, w *Workflow, to string, step int64, part log.Part) ([]log.Part, error) {
 	st := w.template.State(to)
 	if st.Flow == "" {
@@ -98,8 +96,7 @@ func (f *Flow) entering(ctx context.Context, w *Workflow, to string, step int64,
 	return append([]log.Part{part}, parts...), nil
 }
 
-// startedAlready is what becomes of a start that was refused: nothing, if the flow is there
-// because of an earlier one that was the same.
+// startedAlready returns the flow if the same start created it earlier, and else the refusal.
 func (f *Flow) startedAlready(ctx context.Context, template string, o FlowOptions, refusal error) (*Flow, error) {
 	if !movedOn(refusal) {
 		return nil, refusal

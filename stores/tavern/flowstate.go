@@ -13,33 +13,33 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// FlowState is a flow as it is at a record.
+// FlowState is a flow as of a record.
 type FlowState struct {
 	ID       string
 	Run      projector.Run // owner, parent, template, worker, lease, results
-	Input    events.Raw    // that it was started with
-	Workflow *Workflow     // the revision that it was started with; nil: it cannot be read any more
+	Input    events.Raw    // of the start
+	Workflow *Workflow     // the revision that the flow was started with; nil: it cannot be read
 	State    string
-	Step     int64         // number of the state in the order in which they were entered, from 1
-	Attempt  int           // which try of the step this is, from 1
+	Step     int64         // number of the state in the order of entering, from 1
+	Attempt  int           // attempt at the step, from 1
 	Entered  events.Offset // when the state was entered
-	Child    string        // id of the flow that the state started; "": none
-	Held     bool          // by Run.Worker, until Run.LeaseUntil
-	Result   events.Raw    // of its end
-	EndedAt  time.Time     // when that was recorded; zero: it is not over
+	Child    string        // id of the flow that the state started, or ""
+	Held     bool          // Run.Worker holds the flow until Run.LeaseUntil
+	Result   events.Raw    // of the end
+	EndedAt  time.Time     // when the end was recorded; zero: the flow has not ended
 	Offset   events.Offset // of the flow's last record
-	Damaged  events.Offset // the last record that cannot be read; 0: there is none
+	Damaged  events.Offset // the last record that cannot be read, or 0
 
 	instance *flow.Instance
 }
 
-// Over reports whether the flow is over.
+// Over reports whether the flow has ended.
 func (s *FlowState) Over() bool { return s.instance.Over() }
 
-// Outcome is completed, failed or stopped:<reason>; "" of a flow that is not over.
+// Outcome returns completed, failed or stopped:<reason>, or "" if the flow has not ended.
 func (s *FlowState) Outcome() string { return s.instance.Outcome() }
 
-// Allowed returns the states that the flow can be moved to, none if that is not known.
+// Allowed returns the states that the flow can move to, or nil if the template cannot be read.
 func (s *FlowState) Allowed() []string {
 	if st := s.state(); st != nil && !s.Over() {
 		return slices.Clone(st.To)
@@ -47,7 +47,7 @@ func (s *FlowState) Allowed() []string {
 	return nil
 }
 
-// state is where the flow is, nil if its template cannot be read.
+// state returns the present state of the template, or nil if the template cannot be read.
 func (s *FlowState) state() *flow.State {
 	if s.Workflow == nil {
 		return nil
@@ -55,24 +55,24 @@ func (s *FlowState) state() *flow.State {
 	return s.Workflow.template.State(s.State)
 }
 
-// What has become of a step.
+// Statuses of a step.
 const (
 	StepDone    = flow.StepDone    // the flow was there and went on
 	StepCurrent = flow.StepCurrent // the flow is there
 	StepOpen    = flow.StepOpen    // the flow can still get there
-	StepLost    = flow.StepLost    // the flow was there, recovery took it away, and no move leads back
+	StepLost    = flow.StepLost    // recovery took the flow away from there, and no move leads back
 	StepSkipped = flow.StepSkipped // the flow was never there, and no move leads there any more
 )
 
-// FlowStep is a state, which is no end, as it stands in a flow.
+// FlowStep is a state of a flow that is not an end.
 type FlowStep struct {
 	State  string
 	Status string // StepDone and so on
 	Visits int    // how often the flow was there
 }
 
-// Steps returns the steps of the flow as they stand, in the template's order; none if the
-// template cannot be read. What was done is done, whether moves lead back to it or not.
+// Steps returns the steps of the flow in the template's order, or nil if the template cannot be read. A done step stays
+// done, even if moves lead back to it.
 func (s *FlowState) Steps() []FlowStep {
 	if s.Workflow == nil {
 		return nil
@@ -84,16 +84,16 @@ func (s *FlowState) Steps() []FlowStep {
 	return list
 }
 
-// FlowVisit is one time that a flow was in a state.
+// FlowVisit is one visit of a flow to a state.
 type FlowVisit struct {
 	State    string
-	Step     int64         // in the order in which states were entered, from 1
-	At       events.Offset // where it began
+	Step     int64         // in the order of entering, from 1
+	At       events.Offset // the record with which it began
 	Recorded time.Time     // when that was recorded
-	Lost     bool          // it ended by recovery, and not by a move
+	Lost     bool          // it ended by recovery, not by a move
 }
 
-// Visits returns the states in which the flow was, the last one being where it is, oldest first.
+// Visits returns the flow's visits, oldest first. The last one is the present state.
 func (s *FlowState) Visits() []FlowVisit {
 	list := make([]FlowVisit, len(s.instance.Visits))
 	for i, v := range s.instance.Visits {
@@ -102,14 +102,13 @@ func (s *FlowState) Visits() []FlowVisit {
 	return list
 }
 
-// Incomplete returns the steps that are under way or still ahead. A flow that ended before its
-// time still has them.
+// Incomplete returns the steps that are current or still ahead. A flow that ended early still has them.
 func (s *FlowState) Incomplete() []FlowStep {
 	return slices.DeleteFunc(s.Steps(), func(step FlowStep) bool { return step.Status != StepCurrent && step.Status != StepOpen })
 }
 
-// State returns the flow as it is now. One that was not started is tally.ErrNotFound. One of which
-// records cannot be read comes with a *projector.HoleError. It reads all records of the flow.
+// State returns the flow as it is now. If the flow was not started, the error is tally.ErrNotFound. If some of its
+// records cannot be read, State returns the flow with a *projector.HoleError. It reads all records of the flow.
 func (f *Flow) State(ctx context.Context) (*FlowState, error) {
 	s, err := f.now(ctx)
 	switch {
@@ -122,11 +121,11 @@ func (f *Flow) State(ctx context.Context) (*FlowState, error) {
 	return s, err
 }
 
-// template returns a *projector.HoleError if the revision cannot be read that a flow was started with.
+// template returns a *projector.HoleError if the flow's template cannot be read because of damage.
 func (f *Flow) template(ctx context.Context, ref events.DocRef) error {
 	sub, at, err := ref.Parse(f.st.Namespace())
 	if err != nil || at == 0 {
-		return nil // as pinned says
+		return nil // pinned handles it
 	}
 	_, err = f.st.Log.Record(ctx, at)
 	if _, damaged := errors.AsType[*events.DamageError](err); !damaged {
@@ -135,7 +134,7 @@ func (f *Flow) template(ctx context.Context, ref events.DocRef) error {
 	return projector.HoleOf(sub, []events.Offset{at})
 }
 
-// now is State for a decision, which asks itself whether what is lost matters to it.
+// now is State for decisions, which check themselves whether lost records matter.
 func (f *Flow) now(ctx context.Context) (*FlowState, error) {
 	i, err := f.instance(ctx)
 	if err != nil {
@@ -152,7 +151,7 @@ func (f *Flow) now(ctx context.Context) (*FlowState, error) {
 	return s, nil
 }
 
-// instance folds the flow's records, those that are not known yet.
+// instance folds the flow's records that are new.
 func (f *Flow) instance(ctx context.Context) (*flow.Instance, error) {
 	if err := f.sub.Validate(); err != nil {
 		return nil, err
@@ -180,7 +179,7 @@ func (f *Flow) instance(ctx context.Context) (*flow.Instance, error) {
 	return i, nil
 }
 
-// workflow is pinned, but for what is known already.
+// workflow returns the flow's template, and reads it only once.
 func (f *Flow) workflow(ctx context.Context, ref events.DocRef) (*Workflow, error) {
 	if f.known == nil || f.known.workflow == nil {
 		w, err := f.pinned(ctx, ref)
@@ -192,12 +191,11 @@ func (f *Flow) workflow(ctx context.Context, ref events.DocRef) (*Workflow, erro
 	return f.known.workflow, nil
 }
 
-// pinned returns the revision of a template that a flow was started with, nil if it is there no
-// more or is no workflow.
+// pinned returns the template's revision that the flow was started with, or nil if it is missing or not a workflow.
 func (f *Flow) pinned(ctx context.Context, ref events.DocRef) (*Workflow, error) {
 	sub, at, err := ref.Parse(f.st.Namespace())
 	if err != nil || at == 0 {
-		return nil, nil // somebody else's event, or the record that says it is damaged
+		return nil, nil // another program's event, or the record is damaged
 	}
 	w, err := WorkflowsOf(f.st).ReadAt(ctx, sub.ID, at)
 	_, invalid := errors.AsType[*events.InvalidError](err)

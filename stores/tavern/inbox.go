@@ -14,13 +14,13 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/layers"
 )
 
-// User is the receiver who is the person. It is always known.
+// User is the receiver id of the person. It is always known.
 const User = layers.User
 
-// Inbox is a handle on what a receiver is sent: the session inbox/<receiver>. Its thread
-// inbox has the messages, in the order in which they came; its field cursors.inbox says up
-// to where they were seen. It is not rewound, so that a rewind of an agent leaves its mail
-// delivered. The handle is safe for concurrent use, and what it remembers only saves reads.
+// Inbox is a handle on a receiver's messages: the session inbox/<receiver>. Its thread inbox has the messages in the
+// order of arrival. Its field cursors.inbox is the offset up to which the receiver has seen them. An inbox cannot be
+// rewound, so a rewind of an agent leaves its mail delivered. The handle is safe for concurrent use, and caches only to
+// save reads.
 type Inbox struct {
 	st       *tally.Store
 	receiver string
@@ -29,25 +29,23 @@ type Inbox struct {
 	known inboxNow
 }
 
-// InboxOf returns a handle on a receiver's inbox, whether there is one or not.
+// InboxOf returns a handle on a receiver's inbox, whether it exists or not.
 //
-// A receiver is known if the session agent/<receiver> exists; its status says whether it
-// gets messages: not when it is archived or stopped. A receiver that is not an agent, such
-// as a program, is known once its inbox is there (Open), until that is archived. User is
-// known always.
+// A receiver is known if the session agent/<receiver> exists. It gets messages unless its status is archived or
+// stopped. A receiver that is not an agent, such as a program, is known from Open until Archive. User is always known.
 func InboxOf(st *tally.Store, receiver string) *Inbox { return &Inbox{st: st, receiver: receiver} }
 
-// Receiver is whose inbox it is.
+// Receiver returns the id of the inbox's receiver.
 func (in *Inbox) Receiver() string { return in.receiver }
 
-// Session is the inbox's session.
+// Session returns the inbox's session.
 func (in *Inbox) Session() *tally.Session { return in.st.Session(in.subject().ID) }
 
 func (in *Inbox) subject() events.Subject {
 	return projector.InboxSubject(in.st.Namespace(), in.receiver)
 }
 
-// Open makes the inbox of a receiver that is not an agent. One that is there is left as it is.
+// Open creates the inbox of a receiver that is not an agent. If the inbox exists, nothing is written.
 func (in *Inbox) Open(ctx context.Context, title string) error {
 	_, err := in.Session().Create(ctx, events.SessionCreated{Kind: events.KindInbox, CreatedAt: events.TimestampOf(in.st.Now()), Title: title})
 	if errors.Is(err, tally.ErrExists) {
@@ -56,8 +54,8 @@ func (in *Inbox) Open(ctx context.Context, title string) error {
 	return err
 }
 
-// Archive ends an inbox of a receiver that is not an agent: from then on nobody can send to
-// it. What is in it can be read.
+// Archive closes the inbox of a receiver that is not an agent. From then on Send refuses messages to it. Its messages
+// can still be read.
 func (in *Inbox) Archive(ctx context.Context, reason string) error {
 	return in.decide(ctx, func(now inboxNow) error {
 		if err := in.exists(now); err != nil || projector.IsGone(now.status()) {
@@ -79,21 +77,19 @@ func (in *Inbox) exists(now inboxNow) error {
 	return nil
 }
 
-// Send delivers a message: when it returns without an error, the message is durable in the
-// inbox. Senders never get in each other's way. What is returned is the message with its id
-// and offset; sent again with the same Key, or id, it is what was sent the first time.
+// Send delivers a message. When it returns without an error, the message is durable in the inbox. Concurrent senders do
+// not conflict. Send returns the message with its id and offset. If a message with the same Key or ID was sent before,
+// it returns that message.
 //
-// A message that goes past the tree of agents is told to parents, in the same append: unless
-// it goes from an agent to its parent or from a parent to its child, the parents of both get
-// a notice that names it. A parent that is gone is passed over for its own.
+// If a message passes over the tree of agents, the same append notifies parents: unless it goes from an agent to its
+// parent or from a parent to its child, the parents of both get a notice that names it. Instead of a parent that is
+// gone, the parent's parent gets the notice.
 //
-// Errors: *events.InvalidError for a message without what it needs, one with a name of more
-// than events.MaxIDLen bytes, one that says what only
-// Reply, Amend and notices do (Malfunction, Amends, About), or one larger than
-// Config.MaxValue of the store (64 MiB; a body of more than 8 MiB is kept as a blob);
-// *ReceiverError for a receiver that is not known or gone, and for a sender that awaits an
-// answer and could not get one; *MessageError if the id is another message's. If files of a tree do not show the message, which
-// is stored, it comes together with a *tally.TreeError.
+// Errors: *events.InvalidError for a message that lacks a required field, has a name longer than events.MaxIDLen bytes,
+// sets a field that only Reply, Amend and notices set (Malfunction, Amends, About), or is larger than the store's
+// Config.MaxValue (64 MiB; a body of more than 8 MiB is kept as a blob); *ReceiverError for a receiver that is unknown
+// or gone, and for a sender that expects an answer and could not get it; *MessageError if another message has the id.
+// If files of a tree do not show the message, Send returns the stored message with a *tally.TreeError.
 func (in *Inbox) Send(ctx context.Context, m Message) (Message, error) {
 	if err := m.checkSent(); err != nil {
 		return m, err
@@ -114,9 +110,8 @@ func (in *Inbox) send(ctx context.Context, m Message) (Message, error) {
 	return m, err
 }
 
-// SendParts returns what Send would append, for a caller that commits it together with
-// something else (tally.Store.AppendAll): the first part is the message, the others are
-// notices.
+// SendParts returns the parts that Send would append, for a caller that commits them together with other parts
+// (tally.Store.AppendAll). The first part is the message, the others are notices.
 func (in *Inbox) SendParts(ctx context.Context, m Message) (Message, []log.Part, error) {
 	if err := m.checkSent(); err != nil {
 		return m, nil, err
@@ -124,7 +119,7 @@ func (in *Inbox) SendParts(ctx context.Context, m Message) (Message, []log.Part,
 	return in.parts(ctx, m)
 }
 
-// parts returns the append that brings a message.
+// parts makes the append of a message.
 func (in *Inbox) parts(ctx context.Context, m Message) (Message, []log.Part, error) {
 	if m.To == "" {
 		m.To = in.receiver
@@ -158,7 +153,7 @@ func (in *Inbox) parts(ctx context.Context, m Message) (Message, []log.Part, err
 	return m, parts, nil
 }
 
-// append appends parts; one alone as such, which costs half.
+// append appends parts. A single part is a plain append, which costs half.
 func (in *Inbox) append(ctx context.Context, parts []log.Part) ([]log.Ack, error) {
 	if len(parts) > 1 {
 		return in.st.AppendAll(ctx, parts...)
@@ -167,9 +162,9 @@ func (in *Inbox) append(ctx context.Context, parts []log.Part) ([]log.Ack, error
 	return []log.Ack{ack}, err
 }
 
-// sentBefore says what an append means that failed as the log has its id, or that of a part
-// of it, or of which nobody knows: the message may be there. The same one may be sent with
-// another deadline, or when its sender has another parent, and is still the one that was sent.
+// sentBefore handles a failed append of a message that may be stored: the log has its id, or the outcome is unknown.
+// The same message may be sent again with another deadline, or with another parent of its sender, and still counts as
+// the same.
 func (in *Inbox) sentBefore(ctx context.Context, m Message, failed error) (Message, error) {
 	wrong, invalid := errors.AsType[*events.InvalidError](failed)
 	_, partial := errors.AsType[*log.PartialError](failed)
@@ -188,11 +183,10 @@ func (in *Inbox) sentBefore(ctx context.Context, m Message, failed error) (Messa
 	return m, &MessageError{Inbox: in.receiver, ID: m.ID, Have: first.Offset}
 }
 
-// Reply answers a message that this inbox got: a message to its sender, in the same thread,
-// with its correlation. answer needs a Body; Type is what the sender expects if it is not
-// said. An answer of another type is delivered, and marked as a malfunction. One answer of a
-// type is made once: again it is what was sent the first time, and with another body a
-// *MessageError.
+// Reply answers a message of this inbox: it sends a message to the sender, in the same thread, with the same
+// correlation. answer needs a Body. If Type is empty, it is the type that the sender expects. An answer of another type
+// is delivered, and marked as a malfunction. A repeated answer of one type is the first one; with another body the
+// error is *MessageError.
 func (in *Inbox) Reply(ctx context.Context, to Message, answer Message) (Message, error) {
 	r, err := in.reply(to, answer)
 	if err != nil {
@@ -201,9 +195,9 @@ func (in *Inbox) Reply(ctx context.Context, to Message, answer Message) (Message
 	return InboxOf(in.st, to.From).send(ctx, r)
 }
 
-// ReplyParts returns what Reply would append, as SendParts does: with SeenPart and the
-// caller's own work in one append, a message is answered exactly once. One append has each
-// inbox once, so a message to oneself is answered by Reply.
+// ReplyParts returns the parts that Reply would append, as SendParts does. If the caller appends them together with
+// SeenPart and its own work, each message is answered exactly once. An append may have each inbox only once, so use
+// Reply for a message to oneself.
 func (in *Inbox) ReplyParts(ctx context.Context, to Message, answer Message) (Message, []log.Part, error) {
 	r, err := in.reply(to, answer)
 	if err != nil {
@@ -232,9 +226,9 @@ func (in *Inbox) reply(to, answer Message) (Message, error) {
 	return answer, nil
 }
 
-// Amend gives a message a newer text: a message of its own that names it, so that both stay
-// and its receiver learns of it. base is the Revision that the caller knew; if there is a
-// newer one, the error is *AmendError. A message that is not in the inbox is *MessageError.
+// Amend appends a newer text of a message: another message that names it, so that both stay and the receiver learns
+// about it. base is the Revision that the caller knows. If the message has a newer one, the error is *AmendError; if
+// the inbox does not have the message, *MessageError.
 func (in *Inbox) Amend(ctx context.Context, id string, base events.Offset, body []byte) (Message, error) {
 	old, err := in.textAt(ctx, id, base)
 	if err != nil {
@@ -242,7 +236,7 @@ func (in *Inbox) Amend(ctx context.Context, id string, base events.Offset, body 
 	}
 	meta := projector.MessageMeta{From: old.From, To: old.To, Type: old.Type, Thread: old.Thread, Amends: id, Base: base}
 	meta.ID = events.DerivedID("amend", id, base.String())
-	// The id is that of whoever amends this text, so of two only the first one does.
+	// All amendments of this text have the same id, so only the first one is stored.
 	e, err := eventOf(in.st.Namespace(), eventID(meta.ID), meta, body)
 	if err != nil {
 		return Message{}, err
@@ -263,7 +257,7 @@ func (in *Inbox) Amend(ctx context.Context, id string, base events.Offset, body 
 	return old, err
 }
 
-// decide has a change decided on what the inbox is, and anew if it was changed meanwhile.
+// decide calls change with the present state of the inbox, and again if the inbox was changed meanwhile.
 func (in *Inbox) decide(ctx context.Context, change func(inboxNow) error) error {
 	for try := 1; ; try++ {
 		now, err := in.now(ctx)

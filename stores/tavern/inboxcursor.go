@@ -11,11 +11,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// inboxNow is what an inbox says of how far its receiver is, as of its last record.
+// inboxNow is the state of an inbox's fields as of its last record.
 type inboxNow struct {
-	last   events.Offset // of the inbox's records; 0: it has none
+	last   events.Offset // last record of the inbox; 0: the inbox does not exist
 	fields projector.InboxFields
-	lost   events.Offset // of the newest record behind what the fields rest on that cannot be read; 0: none
+	lost   events.Offset // newest unreadable record after the records that the fields come from, or 0
 }
 
 func (n inboxNow) cursor() events.Offset {
@@ -33,14 +33,12 @@ func (n inboxNow) handOver() projector.HandOver {
 	return *n.fields.HandOver
 }
 
-// mostBack is how many records of an inbox are read for how far its receiver is. Behind them
-// its outline is opened, if there are snapshots of it: without them it is made of all records, and
-// takes memory for each.
+// maxBack is how many records of an inbox are read back for its fields. After that the inbox's outline is read, if the
+// store has snapshots; without them an outline reads all records, and takes memory for each.
 const maxBack = 200
 
-// now reads how far the receiver is: from the end of the inbox back to where all is said, or
-// to where the handle knows it. So a receiver that keeps up costs what it has not seen, and
-// one that does not costs its senders no more than an outline; no message is kept in memory.
+// now reads the inbox's fields, from the end of the inbox back to a record with all fields, or to the state that the
+// handle knows. So the cost is the number of unseen messages, or at most an outline. No message is kept in memory.
 func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 	in.mu.Lock()
 	known := in.known
@@ -60,7 +58,7 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 				outlined.lost = now.lost
 				now = outlined
 				break
-			} // it has a record that cannot be read: those before it say what they can
+			} // a record cannot be read: use the records before it
 		}
 		if rec.Type != events.TypeSessionUpdated {
 			continue
@@ -78,8 +76,7 @@ func (in *Inbox) now(ctx context.Context) (inboxNow, error) {
 	return now, nil
 }
 
-// sure is now for an answer or a decision: how far the receiver is may stand in a record that
-// cannot be read.
+// sure is now for answers and decisions: it returns an error if an unreadable record may have other fields.
 func (in *Inbox) sure(ctx context.Context) (inboxNow, error) {
 	now, err := in.now(ctx)
 	if err == nil && now.lost > 0 {
@@ -88,7 +85,7 @@ func (in *Inbox) sure(ctx context.Context) (inboxNow, error) {
 	return now, err
 }
 
-// outlined is how far the receiver is by the outline of the inbox.
+// outlined returns the state of the inbox by its outline.
 func (in *Inbox) outlined(ctx context.Context) (inboxNow, error) {
 	o, err := in.st.Loader().Outline(ctx, in.subject(), 0)
 	if err != nil {
@@ -98,7 +95,7 @@ func (in *Inbox) outlined(ctx context.Context) (inboxNow, error) {
 	return inboxNow{last: o.Offset(), fields: projector.InboxFieldsOf(said)}, nil
 }
 
-// remember keeps what was read, to read less the next time.
+// remember keeps the state, so that the next call reads less.
 func (in *Inbox) remember(now inboxNow) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -107,15 +104,14 @@ func (in *Inbox) remember(now inboxNow) {
 	}
 }
 
-// Cursor returns the offset up to which messages were seen, 0 if none was: what Follow takes.
+// Cursor returns the offset up to which messages were seen, or 0. Pass it to Follow.
 func (in *Inbox) Cursor(ctx context.Context) (events.Offset, error) {
 	now, err := in.sure(ctx)
 	return now.cursor(), err
 }
 
-// Seen notes that all messages up to an offset were seen. The cursor only goes forward:
-// what was seen already changes nothing. An offset that the inbox has not got to is a
-// *SeenError.
+// Seen marks all messages up to an offset as seen. The cursor only moves forward; an earlier offset has no effect. If
+// the inbox has no record at or after the offset, the error is *SeenError.
 func (in *Inbox) Seen(ctx context.Context, at events.Offset) error {
 	return in.decide(ctx, func(now inboxNow) error {
 		if at <= now.cursor() {
@@ -125,7 +121,7 @@ func (in *Inbox) Seen(ctx context.Context, at events.Offset) error {
 	})
 }
 
-// move moves the cursor, if the inbox's fields are still as they were at an offset.
+// move moves the cursor, if the inbox's fields have not changed.
 func (in *Inbox) move(ctx context.Context, now inboxNow, to events.Offset) error {
 	part, err := in.seenPart(now, to)
 	if err != nil {
@@ -135,11 +131,10 @@ func (in *Inbox) move(ctx context.Context, now inboxNow, to events.Offset) error
 	return err
 }
 
-// SeenPart returns what Seen would append, for a receiver that commits it together with what
-// it made of the messages (tally.Store.AppendAll): then both are there once, or neither,
-// whatever is killed when. If another process saw messages meanwhile, the append fails with
-// an error that matches log.ErrConflict; if it had before, SeenPart does, with a *SeenError:
-// begin again at the cursor. Such a receiver takes one message after the other.
+// SeenPart returns the part that Seen would append, for a receiver that commits it together with its own work
+// (tally.Store.AppendAll): both are stored, or neither. If another process moves the cursor meanwhile, the append fails
+// with an error that matches log.ErrConflict; if it moved before, SeenPart returns *SeenError: start again at the
+// cursor. Such a receiver handles one message after the other.
 func (in *Inbox) SeenPart(ctx context.Context, at events.Offset) (log.Part, error) {
 	now, err := in.sure(ctx)
 	if err != nil {
@@ -155,9 +150,8 @@ func (in *Inbox) seenPart(now inboxNow, at events.Offset) (log.Part, error) {
 	return in.update(now, events.SessionUpdated{Set: events.Fields{{Name: "cursors", Value: cursorsAt(at)}}})
 }
 
-// Refused notes that the message at an offset was handed to its receiver, who would not take
-// it: so whoever hands it over next knows when to (HandOverDue), in this process or another.
-// What was seen meanwhile is not noted.
+// Refused records that the receiver refused the message at an offset, so that the next attempt, in any process, comes
+// at the right time (HandOverDue). If the message was seen meanwhile, the error is *SeenError.
 func (in *Inbox) Refused(ctx context.Context, at events.Offset, reason string) (projector.HandOver, error) {
 	var h projector.HandOver
 	err := in.decide(ctx, func(now inboxNow) error {
@@ -185,15 +179,14 @@ func (in *Inbox) Refused(ctx context.Context, at events.Offset, reason string) (
 	return h, err
 }
 
-// HandOver returns what came of the attempts to hand over the message that is next; the zero
-// value if none was refused.
+// HandOver returns the attempts to hand over the next message, or the zero value if no attempt was refused.
 func (in *Inbox) HandOver(ctx context.Context) (projector.HandOver, error) {
 	now, err := in.sure(ctx)
 	return now.handOver(), err
 }
 
-// update returns the append of a change of the inbox's fields that rests on what they are.
-// It says all of them again, so that readers find them near the end.
+// update makes the append of a change of the inbox's fields, on the condition that they have not changed. It repeats
+// all fields, so that readers find them near the end.
 func (in *Inbox) update(now inboxNow, p events.SessionUpdated) (log.Part, error) {
 	said := projector.InboxFieldsOf(projector.Fact{Payload: &p})
 	next := inboxNow{fields: said.Or(now.fields)}
@@ -210,7 +203,7 @@ func (in *Inbox) update(now inboxNow, p events.SessionUpdated) (log.Part, error)
 	if said.HandOver == nil {
 		value := events.Raw("null")
 		if h := next.handOver(); h.At > 0 {
-			value, _ = rawjson.Marshal(h) // which was read as JSON
+			value, _ = rawjson.Marshal(h) // encoding cannot fail: it was decoded from JSON
 		}
 		p.Set = append(p.Set, events.Field{Name: "handover", Value: value})
 	}
@@ -219,7 +212,7 @@ func (in *Inbox) update(now inboxNow, p events.SessionUpdated) (log.Part, error)
 	return log.Part{Subject: sub, Expect: log.Since(now.last, events.TypeSessionUpdated), Events: []events.Event{in.st.Stamp(e)}}, err
 }
 
-// cursorsAt is the value of the field cursors.
+// cursorsAt returns the value of the field cursors.
 func cursorsAt(at events.Offset) events.Raw {
 	return events.Raw(fmt.Sprintf(`{%q:%d}`, projector.InboxThread, uint64(at)))
 }

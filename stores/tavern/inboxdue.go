@@ -10,13 +10,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Overdue decides on a message that awaits an answer (projector.Mail.Open): when its deadline
-// has passed, by the log's time, its sender gets a malfunction instead. asOf is the offset up
-// to which the inboxes are known: if anything came to the sender's since, as the answer
-// might, the decision is void, and is to be made again on what is there.
+// Overdue decides on a message that expects an answer (projector.Mail.Open). When its deadline has passed, by the log's
+// time, its sender gets a malfunction. asOf is the offset up to which the inboxes were read. If the sender's inbox has
+// newer records, the decision has no effect, and the caller decides again.
 //
-// There is one malfunction for a message, whatever its reasons: its id follows from the
-// message alone.
+// A message has at most one malfunction, whatever the reason: its id follows from the message alone.
 func Overdue(ns string, asked projector.Letter, asOf events.Offset, now time.Time) (Decision, error) {
 	deadline, ok := asked.Deadline.Time()
 	if !ok || !asked.Awaits() {
@@ -28,9 +26,8 @@ func Overdue(ns string, asked projector.Letter, asOf events.Offset, now time.Tim
 	return malfunction(ns, asked, MalfunctionOverdue, asOf)
 }
 
-// Gone decides on a message that its receiver has neither seen nor answered, and will not, as
-// its status is archived or stopped, of which there is no way back: its sender gets a
-// malfunction. asOf is as for Overdue.
+// Gone decides on a message that its receiver has neither seen nor answered, and will not, because its status is
+// archived or stopped. The message's sender gets a malfunction. asOf is as for Overdue.
 func Gone(ns string, unread projector.Letter, status string, asOf events.Offset) (Decision, error) {
 	if !projector.IsGone(status) {
 		return Decision{}, nil
@@ -38,13 +35,12 @@ func Gone(ns string, unread projector.Letter, status string, asOf events.Offset)
 	return malfunction(ns, unread, MalfunctionGone, asOf)
 }
 
-// MaxRefusals is after how many refusals the sender of a message is told.
+// MaxRefusals is the number of refusals after which a message's sender is told.
 const MaxRefusals = 8
 
-// HandOverDue decides on the message that its receiver is to get next, of which so many
-// attempts to hand it over were refused (Inbox.Refused): Next is when to try again, which may
-// have passed. It is tried until it is seen, as those behind it wait; after MaxRefusals its
-// sender gets a malfunction. asOf is as for Overdue.
+// HandOverDue decides on the receiver's next message, after attempts to hand it over were refused (Inbox.Refused). Next
+// is when to try again, which may have passed. The message is tried until it is seen, because later messages wait for
+// it. After MaxRefusals its sender gets a malfunction. asOf is as for Overdue.
 func HandOverDue(ns string, next projector.Letter, h projector.HandOver, asOf events.Offset, now time.Time) (Decision, error) {
 	retry, ok := h.Retry()
 	if h.At != next.Offset || !ok {
@@ -61,10 +57,9 @@ func HandOverDue(ns string, next projector.Letter, h projector.HandOver, asOf ev
 	return d, nil
 }
 
-// malfunction decides to tell the sender of a message what became of it, if nothing came to
-// its inbox since an offset. Nobody is told of a notice or a malfunction, which await
-// nothing, and of a message without a sender, or with an id that no answer can name, nobody
-// can be.
+// malfunction decides to tell a message's sender why it failed, if the sender's inbox has no records after asOf.
+// Notices and malfunctions expect nothing, so their senders are not told. Without a sender, or with an id that no
+// answer can name, it returns the zero Decision.
 func malfunction(ns string, of projector.Letter, why string, asOf events.Offset) (Decision, error) {
 	if of.From == "" || of.ID == "" || len(of.ID) > events.MaxIDLen || of.Amends != "" || of.Type == TypeNotice || of.Type == TypeMalfunction ||
 		projector.InboxSubject(ns, of.From).Validate() != nil {
@@ -92,8 +87,8 @@ func malfunction(ns string, of projector.Letter, why string, asOf events.Offset)
 	return Decision{Parts: []log.Part{part}, Why: why}, nil
 }
 
-// nameOf returns a name of a message that came, "" if no message may be sent with it: it came
-// before names were bounded, or around Send.
+// nameOf returns a name of a received message, or "" if the name is too long to be sent. Older messages, or those
+// appended without Send, may have such names.
 func nameOf(name string) string {
 	if len(name) > events.MaxIDLen {
 		return ""

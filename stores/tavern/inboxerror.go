@@ -9,15 +9,14 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// ErrReceiver says that nobody gets messages under a name: see ReceiverError.
+// ErrReceiver matches every ReceiverError.
 var ErrReceiver = errors.New("no such receiver")
 
-// A ReceiverError says that nobody gets messages under a name: there is no such receiver, or
-// it is archived or stopped. Nothing was written. One that is not known matches
-// tally.ErrNotFound, and each ErrReceiver.
+// A ReceiverError reports that a receiver gets no messages: it does not exist, or is archived or stopped. Nothing was
+// written. It matches ErrReceiver, and tally.ErrNotFound if the receiver is unknown.
 type ReceiverError struct {
 	Receiver string
-	Status   string // "": it is not known
+	Status   string // "": unknown
 }
 
 func (e *ReceiverError) Error() string {
@@ -27,17 +26,17 @@ func (e *ReceiverError) Error() string {
 	return fmt.Sprintf("inbox %q: the receiver is %s", e.Receiver, e.Status)
 }
 
-// Is reports whether target is ErrReceiver, or ErrNotFound of a receiver that is not known.
+// Is reports whether target is ErrReceiver, or, for an unknown receiver, ErrNotFound.
 func (e *ReceiverError) Is(target error) bool {
 	return target == ErrReceiver || target == events.ErrNotFound && e.Status == ""
 }
 
-// A MessageError says that an inbox does not have a message, or that another message has
-// its id. It matches tally.ErrNotFound, or with Have tally.ErrExists. Nothing was written.
+// A MessageError reports that an inbox does not have a message, or that another message has its id. It matches
+// tally.ErrNotFound, or if Have is set tally.ErrExists. Nothing was written.
 type MessageError struct {
 	Inbox string
 	ID    string
-	Have  events.Offset // of the message that has the id; 0: there is none
+	Have  events.Offset // the message that has the id, or 0
 }
 
 func (e *MessageError) Error() string {
@@ -47,19 +46,18 @@ func (e *MessageError) Error() string {
 	return fmt.Sprintf("inbox %q: message %q is another one, at %v", e.Inbox, e.ID, e.Have)
 }
 
-// Is reports whether target is ErrExists if another message has the id, and ErrNotFound if
-// none has.
+// Is reports whether target is ErrExists if another message has the id, or else ErrNotFound.
 func (e *MessageError) Is(target error) bool {
 	return target == tally.ErrExists && e.Have != 0 || target == events.ErrNotFound && e.Have == 0
 }
 
-// An AmendError says that a message has a newer text than the one that was to be amended. It
-// matches log.ErrConflict. Nothing was written.
+// An AmendError reports that a message has a newer text than the amended one. It matches log.ErrConflict. Nothing was
+// written.
 type AmendError struct {
 	Inbox string
 	ID    string
-	Base  events.Offset // of the text that the caller knew
-	Have  events.Offset // of the newest one
+	Base  events.Offset // the text that the caller amended
+	Have  events.Offset // the newest text
 }
 
 func (e *AmendError) Error() string {
@@ -69,8 +67,8 @@ func (e *AmendError) Error() string {
 // Is reports whether target is log.ErrConflict.
 func (e *AmendError) Is(target error) bool { return target == log.ErrConflict }
 
-// A SeenError says that messages cannot be seen up to an offset: the cursor is there already,
-// or the inbox has nothing there yet. It matches log.ErrConflict. Nothing was written.
+// A SeenError reports that the cursor cannot move to an offset: it is there already, or the inbox has no record there.
+// It matches log.ErrConflict. Nothing was written.
 type SeenError struct {
 	Inbox  string
 	Offset events.Offset

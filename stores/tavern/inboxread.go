@@ -10,29 +10,28 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Follow yields the messages behind an offset, 0 for all, and then those that come, each
-// once and in the order in which they came, until ctx is done. It outlives lost
-// connections. A message that cannot be read is *events.DamageError in its place; other
-// errors are the last thing yielded, as of [tally.Session.Follow]. An inbox that is not
-// there yet is waited for.
+// Follow yields the messages after an offset, 0 for all, and then new ones as they arrive, each once and in order,
+// until ctx is done. It survives lost connections. For a message that cannot be read it yields *events.DamageError and
+// goes on; any other error is the last one, as with [tally.Session.Follow]. If the inbox does not exist yet, Follow
+// waits for it.
 func (in *Inbox) Follow(ctx context.Context, after events.Offset) iter.Seq2[Message, error] {
 	return in.messages(ctx, in.st.Log.Follow(ctx, in.behind(ctx, after)))
 }
 
-// behind returns the range of the inbox's records behind an offset. If the inbox has snapshots, it
-// says how many are before: then a read notices a lost one.
+// behind returns the range of the inbox's records after an offset. If the inbox has snapshots, the range has the number
+// of records before, so that the read notices a lost record.
 func (in *Inbox) behind(ctx context.Context, after events.Offset) events.Range {
 	r := events.Range{Subject: in.subject(), After: after}
 	if after == 0 || in.st.Snapshots() == nil {
 		return r
 	}
 	if o, err := in.st.Loader().Outline(ctx, r.Subject, 0); projector.Tolerate(err) == nil {
-		r.Seen, _ = o.Count(ctx, after) // 0: not known
+		r.Seen, _ = o.Count(ctx, after) // 0: unknown
 	}
 	return r
 }
 
-// messages yields the messages of records. A body that is kept as a blob is read.
+// messages yields the messages in records. It reads bodies that are kept as blobs.
 func (in *Inbox) messages(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for rec, err := range records {
@@ -58,7 +57,7 @@ func (in *Inbox) messages(ctx context.Context, records iter.Seq2[events.Record, 
 	}
 }
 
-// brought returns the messages that one record brought.
+// brought returns the messages in one record.
 func (in *Inbox) brought(ctx context.Context, rec events.Record) ([]Message, error) {
 	rec, err := projector.Resolve(ctx, in.st.Log, rec, in.st.MaxValue())
 	if err != nil {
@@ -73,20 +72,19 @@ func (in *Inbox) brought(ctx context.Context, rec events.Record) ([]Message, err
 	return list, nil
 }
 
-// Page says which messages List returns. The zero value is the first hundred.
+// Page selects the messages that List returns. The zero value is the first hundred.
 type Page struct {
-	After  events.Offset // the messages behind it; with Newest those before it, 0: from the end
-	Limit  int           // records at most; default 100. They are fewer if their bodies are large
-	Newest bool          // the newest ones, the last one first
+	After  events.Offset // messages after this offset; with Newest those before it, 0: from the end
+	Limit  int           // records at most; default 100; fewer if bodies are large
+	Newest bool          // newest first
 }
 
-// pageBytes bounds the bodies of a page: it ends with the message by which they are so many.
+// pageBytes bounds the bodies of a page. The page ends with the message that exceeds it.
 const pageBytes = 16 << 20
 
-// List returns a page of messages, and what After of the next one is, 0 if there is none.
-// What came meanwhile makes no page repeat a message or leave one out. Amended messages are
-// in it with each of their texts. If records cannot be read, the page of the others comes with a
-// *projector.HoleError.
+// List returns a page of messages, and the After of the next page, or 0. New messages make no page repeat or skip a
+// message. Each text of an amended message is in the list. If records cannot be read, List returns the other messages
+// with a *projector.HoleError.
 func (in *Inbox) List(ctx context.Context, p Page) (list []Message, next events.Offset, err error) {
 	if p.Limit <= 0 {
 		p.Limit = 100
@@ -102,7 +100,7 @@ func (in *Inbox) List(ctx context.Context, p Page) (list []Message, next events.
 			return nil, 0, err
 		}
 		if p.Limit == 0 || size >= pageBytes {
-			return list, next, projector.HoleOf(in.subject(), lost) // there is one more
+			return list, next, projector.HoleOf(in.subject(), lost) // the next page is not empty
 		}
 		p.Limit--
 		list, next = append(list, ms...), ms[0].Offset
@@ -113,12 +111,12 @@ func (in *Inbox) List(ctx context.Context, p Page) (list []Message, next events.
 	return list, 0, projector.HoleOf(in.subject(), lost)
 }
 
-// pages yields the messages of a list record by record, and an *events.DamageError in the place of
-// a record that cannot be read.
+// pages yields the messages of a list record by record. For a record that cannot be read it yields an
+// *events.DamageError.
 func (in *Inbox) pages(ctx context.Context, p Page) iter.Seq2[[]Message, error] {
 	return func(yield func([]Message, error) bool) {
 		if p.Newest && p.After == 1 {
-			return // nothing is before the first record
+			return // the log has nothing before the first record
 		}
 		var records iter.Seq2[events.Record, error]
 		if p.Newest {
@@ -141,7 +139,7 @@ func (in *Inbox) pages(ctx context.Context, p Page) iter.Seq2[[]Message, error] 
 	}
 }
 
-// Unread counts the messages that were not seen. It reads them, one after the other.
+// Unread counts the messages that were not seen. It reads all of them.
 func (in *Inbox) Unread(ctx context.Context) (n int, err error) {
 	now, err := in.sure(ctx)
 	if err != nil {
@@ -156,8 +154,8 @@ func (in *Inbox) Unread(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// Message returns a message by its id, with its newest text. It reads the inbox from its
-// end; whoever has the offset asks At. One that is not there is *MessageError.
+// Message returns a message by its id, with its newest text. It reads the inbox back from its end; At is faster if the
+// offset is known. If the inbox does not have the message, the error is *MessageError.
 func (in *Inbox) Message(ctx context.Context, id string) (Message, error) {
 	_, now, err := in.find(ctx, id)
 	return now, err
@@ -191,8 +189,7 @@ func (in *Inbox) findBefore(ctx context.Context, id string, before events.Offset
 	return first, now, &MessageError{Inbox: in.receiver, ID: id}
 }
 
-// At returns the message at an offset, as it was sent. If the inbox has none there, the error
-// is *MessageError.
+// At returns the message at an offset, as it was sent. If the inbox has no message there, the error is *MessageError.
 func (in *Inbox) At(ctx context.Context, at events.Offset) (Message, error) {
 	rec, err := in.st.Log.Record(ctx, at)
 	if errors.Is(err, events.ErrNotFound) || err == nil && rec.Subject != in.subject() {
@@ -211,8 +208,8 @@ func (in *Inbox) At(ctx context.Context, at events.Offset) (Message, error) {
 	return list[0], nil
 }
 
-// About returns the message that a notice or a malfunction of this inbox is about. It is in
-// the log before that, of a notice just before.
+// About returns the message that a notice or a malfunction of this inbox is about. The log has it earlier; for a
+// notice, just before.
 func (in *Inbox) About(ctx context.Context, m Message) (Message, error) {
 	if m.About == nil {
 		return Message{}, &MessageError{Inbox: in.receiver, ID: m.ID}
@@ -221,8 +218,8 @@ func (in *Inbox) About(ctx context.Context, m Message) (Message, error) {
 	return found, err
 }
 
-// textAt returns a message of which the record at base is a text. Such a record says which
-// message it is of, so nothing else is read unless it is a newer text.
+// textAt returns the message whose text is the record at base. The record names its message, so only the text of an
+// amended message needs another read.
 func (in *Inbox) textAt(ctx context.Context, id string, base events.Offset) (Message, error) {
 	text, err := in.At(ctx, base)
 	switch {

@@ -11,15 +11,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// correspondent is who sends or gets messages.
+// correspondent is a sender or receiver of messages.
 type correspondent struct {
 	id     string
 	known  bool
 	status string
-	parent string // id of the agent that it was made by; "": none
+	parent string // id of the agent that started it, or ""
 }
 
-// refuse returns a *ReceiverError if nobody can send to it.
+// refuse returns a *ReceiverError if the correspondent gets no messages.
 func (c correspondent) refuse() error {
 	switch {
 	case !c.known:
@@ -30,9 +30,8 @@ func (c correspondent) refuse() error {
 	return nil
 }
 
-// correspondent looks up who somebody is: an agent by its session agent/<id>, of which its
-// status and the parent of its session.created are read. Of others the inbox says whether
-// they are known, if that is asked for.
+// correspondent looks up a sender or receiver. For an agent it reads the status and the parent of the session
+// agent/<id>. Other correspondents are known if they have an inbox, which is checked only if inbox is set.
 func (in *Inbox) correspondent(ctx context.Context, id string, inbox bool) (correspondent, error) {
 	c := correspondent{id: id}
 	if id == User {
@@ -65,7 +64,7 @@ func (in *Inbox) correspondent(ctx context.Context, id string, inbox bool) (corr
 	return c, err
 }
 
-// of returns the handle on a receiver's inbox, this one if it is its own.
+// of returns the handle on a receiver's inbox.
 func (in *Inbox) of(receiver string) *Inbox {
 	if receiver == in.receiver {
 		return in
@@ -73,7 +72,7 @@ func (in *Inbox) of(receiver string) *Inbox {
 	return InboxOf(in.st, receiver)
 }
 
-// route says which parents are to be told of a message, or why it cannot be sent.
+// route returns the parents that get a notice of a message, or an error if it cannot be sent.
 func (in *Inbox) route(ctx context.Context, m Message) ([]string, error) {
 	to, err := in.correspondent(ctx, m.To, true)
 	if err == nil {
@@ -93,8 +92,8 @@ func (in *Inbox) route(ctx context.Context, m Message) ([]string, error) {
 	return in.passed(ctx, from, to)
 }
 
-// passed returns the agents that a message goes past: the next ones above its sender and its
-// receiver that still get messages, but nobody above the one of them who is above the other.
+// passed returns the agents that a message passes over: the nearest agents above its sender and above its receiver that
+// get messages. If sender or receiver is above the other, no agent above it counts.
 func (in *Inbox) passed(ctx context.Context, from, to correspondent) (told []string, err error) {
 	overSender, err := in.above(ctx, from)
 	if err != nil {
@@ -122,11 +121,10 @@ func (in *Inbox) passed(ctx context.Context, from, to correspondent) (told []str
 	return told, nil
 }
 
-// maxParents bounds how far up parents are looked for. A tree of agents is not that deep,
-// and parents that go round have an end.
+// maxParents bounds how far up parents are looked up. Trees of agents are less deep, and circles of parents end here.
 const maxParents = 32
 
-// above lists the agents above one, the nearest first, each once.
+// above lists the agents above a correspondent, the nearest first, each once.
 func (in *Inbox) above(ctx context.Context, c correspondent) (list []correspondent, err error) {
 	met := map[string]bool{c.id: true}
 	for c.parent != "" && !met[c.parent] && len(list) < maxParents {
@@ -143,9 +141,8 @@ func (in *Inbox) above(ctx context.Context, c correspondent) (list []corresponde
 	return list, nil
 }
 
-// noticeOf returns the event that tells a parent of a message. Its body says what the
-// message's meta does; About names the message, which is in the log just before the notice
-// (Inbox.About).
+// noticeOf returns the event that notifies a parent of a message. Its body repeats the message's meta. About names the
+// message, which is in the log just before the notice (Inbox.About).
 func noticeOf(ns, parent string, m projector.MessageMeta) (events.Event, error) {
 	body, err := rawjson.Marshal(struct {
 		From  string `json:"from"`

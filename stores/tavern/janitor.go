@@ -14,13 +14,13 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// ReasonExpired and ReasonOrphaned say why the janitor deleted a document.
+// ReasonExpired and ReasonOrphaned are the reasons of documents that the janitor deleted.
 const (
 	ReasonExpired  = "expired"
 	ReasonOrphaned = "orphaned"
 )
 
-// expired decides on a document whose time may be over.
+// expired decides on a document that may have expired.
 func (d *decider) expired(ctx context.Context, due daemon.Due, now time.Time) ([]Decision, error) {
 	doc, rev, err := d.document(ctx, due.Subject)
 	if err != nil || rev == nil {
@@ -33,7 +33,7 @@ func (d *decider) expired(ctx context.Context, due daemon.Due, now time.Time) ([
 	return []Decision{{Parts: []log.Part{part}, Why: ReasonExpired}}, err
 }
 
-// orphan decides on what belongs to somebody who may be gone.
+// orphan decides on a subject whose owner may be gone.
 func (d *decider) orphan(ctx context.Context, due daemon.Due, now time.Time) ([]Decision, error) {
 	if queue, id, is := projector.ItemOf(due.Subject.ID); is && due.Subject.IsSession() {
 		return d.orphanChangeset(ctx, QueueOf(d.st, queue), id, now)
@@ -77,7 +77,7 @@ func (d *decider) orphanFlow(ctx context.Context, sub events.Subject, now time.T
 	return []Decision{dec}, err
 }
 
-// orphanChangeset decides on a changeset: while somebody makes it, it is left to them.
+// orphanChangeset decides on a changeset. While a worker holds it, it stays.
 func (d *decider) orphanChangeset(ctx context.Context, q *Queue, id string, now time.Time) ([]Decision, error) {
 	i, of, err := q.open(ctx, id)
 	if err != nil || i == nil || i.Run.Kind != kindChangeset {
@@ -102,7 +102,7 @@ func (d *decider) orphanChangeset(ctx context.Context, q *Queue, id string, now 
 	return []Decision{{Parts: []log.Part{part}, Why: ReasonOrphaned}}, err
 }
 
-// document reads what a document says of itself, nothing if it is not there.
+// document reads a document's metadata, or returns nil if it does not exist.
 func (d *decider) document(ctx context.Context, sub events.Subject) (*projector.Document, *projector.Revision, error) {
 	doc, err := d.st.Loader().History(ctx, sub)
 	if errors.Is(err, tally.ErrNotFound) {
@@ -117,16 +117,15 @@ func (d *decider) document(ctx context.Context, sub events.Subject) (*projector.
 	return doc, nil, nil
 }
 
-// deleting makes the append that deletes a document, if nothing was written to it since. Its
-// revisions can be read still.
+// deleting makes the append that deletes a document, if it has not changed. Its revisions can still be read.
 func deleting(doc *projector.Document, reason string) (log.Part, error) {
 	e, err := events.New(decided, doc.Subject, &events.DocumentDeleted{Reason: reason})
 	e.ID = events.DerivedID("tavern/janitor", doc.Subject.String(), doc.Head.String(), reason)
 	return log.Part{Subject: doc.Subject, Expect: log.At(doc.Head), Events: []events.Event{e}}, err
 }
 
-// goneSince returns since when an owner is gone, by the log, who is an agent, by its id or
-// its session, or a flow, by its session; the zero time if it is not, or nobody knows it.
+// goneSince returns the log's time since when an owner is gone: an agent, by its id or session, or a flow, by its
+// session. It returns the zero time if the owner is not gone or unknown.
 func (d *decider) goneSince(ctx context.Context, owner string) (time.Time, error) {
 	if id, ok := strings.CutPrefix(owner, flowSession("")); ok {
 		s, err := FlowOf(d.st, id).now(ctx)

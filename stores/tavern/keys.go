@@ -10,26 +10,25 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Beginnings of the names under which session ids are shown.
+// Prefixes of the names under which session ids are shown.
 const (
 	projectSetting = "com.tavern.jake.session."
 	agentSetting   = "com.tavern.agent.session."
 )
 
-// PathKey is a path as the name of a key has it: each / and _ is a -. Several paths have one
-// key, so a project is known by its path; see [Personal.ProjectByKey].
+// PathKey returns a path as it appears in keys: each / and _ becomes a -. Several paths may have one key, so a project
+// is identified by its path; see [Personal.ProjectByKey].
 func PathKey(path string) string { return strings.NewReplacer("/", "-", "_", "-").Replace(path) }
 
-// ProjectKey is the name under which the session of a project is shown.
+// ProjectKey returns the name under which a project's session is shown.
 func ProjectKey(path string) string { return projectSetting + PathKey(path) }
 
-// AgentKey is the name under which the session of an agent is shown.
+// AgentKey returns the name under which an agent's session is shown.
 func AgentKey(id string) string { return agentSetting + id }
 
-// VendorKey is a path as Claude Code names the folder of a project's transcripts: links
-// resolved as far as the path exists, composed (NFC), and each character that is not one of
-// A-Z, a-z and 0-9 a -, or two of them if it takes two units of UTF-16. Folders have no
-// more than [VendorFolder] compares.
+// VendorKey returns the name that Claude Code makes from a project's path for its folder of transcripts. It resolves
+// links as far as the path exists and composes characters (NFC). Each character other than A-Z, a-z and 0-9 becomes a
+// -, or two if it takes two UTF-16 code units. Long names are cut; compare with [VendorFolder].
 func VendorKey(path string) string {
 	var b strings.Builder
 	for _, r := range norm.NFC.String(realPath(path)) {
@@ -45,11 +44,10 @@ func VendorKey(path string) string {
 	return b.String()
 }
 
-// maxVendorKey is how much of a key a folder's name has: behind a longer one's beginning
-// stand a - and a hash.
+// maxVendorKey is the length at which a folder's name is cut. After it follow a - and a hash.
 const maxVendorKey = 200
 
-// VendorFolder reports whether a folder may be that of the project of a key.
+// VendorFolder reports whether a folder may belong to the project with a key.
 func VendorFolder(folder, key string) bool {
 	if len(key) <= maxVendorKey {
 		return folder == key
@@ -57,8 +55,7 @@ func VendorFolder(folder, key string) bool {
 	return strings.HasPrefix(folder, key[:maxVendorKey]+"-")
 }
 
-// realPath resolves the links of a path as far as it exists. One that is relative is so to
-// the working directory.
+// realPath resolves the links of a path as far as it exists. A relative path is relative to the working directory.
 func realPath(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -77,13 +74,12 @@ func resolvedPath(path string) string {
 	return path
 }
 
-// samePath reports whether two paths name one folder, whatever links lead there and however
-// their characters are composed.
+// samePath reports whether two paths name one folder, after resolving links and composing characters.
 func samePath(a, b string) bool {
 	return a == b || norm.NFC.String(realPath(a)) == norm.NFC.String(realPath(b))
 }
 
-// AmbiguousError says that a key is that of several projects.
+// AmbiguousError reports that several projects have a key.
 type AmbiguousError struct {
 	Key   string
 	Paths []string // of the projects, sorted

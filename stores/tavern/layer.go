@@ -10,29 +10,27 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/layers"
 )
 
-// Layer is one of three places where things are kept apart.
+// Layer is one of three parts into which a store's subjects are divided.
 type Layer string
 
 // Layers.
 const (
-	LayerVendor   Layer = layers.Vendor   // transcripts: the vendor's, read and archived, never written
-	LayerProject  Layer = layers.Project  // what travels with the repository
-	LayerPersonal Layer = layers.Personal // of one person, on their machine
+	LayerVendor   Layer = layers.Vendor   // transcripts: read and archived, never written
+	LayerProject  Layer = layers.Project  // travels with the repository
+	LayerPersonal Layer = layers.Personal // belongs to one person, on their machine
 )
 
-// LayerOf returns the layer of what is of a kind, be it a session or a document, and does not
-// say of which it is: the project's, but for transcripts (the vendor's), and for settings,
-// secrets and prompts (personal). The inbox of the user is personal, too: on another machine
-// the user is somebody else.
+// LayerOf returns the layer of a kind of sessions or documents whose subjects do not name their own: the project's, but
+// for transcripts (the vendor's), and for settings, secrets and prompts (personal). The user's inbox is personal too,
+// because another machine has another user.
 func LayerOf(kind string) Layer { return Layer(layers.Of(kind)) }
 
-// teamKinds are kinds of documents that a team shares.
+// teamKinds are the kinds of documents that a team shares.
 var teamKinds = []string{"doc", "agent", "workflow", "overlay", "expert", "recipe", "setting", "secret", "file", "kind"}
 
-// Kinds says which layers documents are of, and that templates are held to CheckWorkflow and
-// the files of agents to CheckNode, for embedded.Options.Kinds and [tally.Config.Kinds]. With it a document of the project that
-// links to something personal is refused, whether it says its layer or not. The map is the
-// caller's.
+// Kinds returns the layers of kinds of documents, and the checks of templates (CheckWorkflow) and of agents' files
+// (CheckNode), for embedded.Options.Kinds and [tally.Config.Kinds]. With it, a document of the project may not link to
+// personal documents. The caller owns the map.
 func Kinds() map[string]tally.Kind {
 	table := make(map[string]tally.Kind, len(teamKinds))
 	for _, k := range teamKinds {
@@ -43,17 +41,17 @@ func Kinds() map[string]tally.Kind {
 	return table
 }
 
-// LayerView is a store of which only one layer is seen: an export of it has nothing of
-// another one. What a subject says of its layer counts, else its kind.
+// LayerView is a view of one layer of a store. An export of it has nothing of other layers. A subject's own layer
+// overrides that of its kind.
 type LayerView struct {
 	*tally.Store
 	Layer Layer
 }
 
-// LayerOnly returns a view of a store that has the subjects of a layer.
+// LayerOnly returns a view of a store's layer.
 func LayerOnly(st *tally.Store, l Layer) LayerView { return LayerView{st, l} }
 
-// Subjects yields the subjects of a kind in the store's namespace that are of the layer.
+// Subjects yields the subjects of a kind in the store's namespace that belong to the layer.
 func (v LayerView) Subjects(ctx context.Context, kind string) iter.Seq2[log.SubjectInfo, error] {
 	return func(yield func(log.SubjectInfo, error) bool) {
 		for info, err := range v.Store.Subjects(ctx, kind) {
@@ -68,11 +66,10 @@ func (v LayerView) Subjects(ctx context.Context, kind string) iter.Seq2[log.Subj
 	}
 }
 
-// Has reports whether a session or document is of the layer. What the namespace
-// [events.PersonalNamespace] has is personal, whatever it says. Blobs are of none: they are
-// parts of what refers to them. Nor is what the log keeps of appends to several subjects. An
-// agent is personal if its session or its node file is, and so are its inbox and its overlay
-// then.
+// Has reports whether a session or document belongs to the layer. Everything in the namespace
+// [events.PersonalNamespace] is personal. Blobs belong to no layer, because they are parts of what refers to them;
+// neither do the log's own records of appends to several subjects. An agent is personal if its session or its node file
+// is, and then so are its inbox and its overlay.
 func (v LayerView) Has(ctx context.Context, sub events.Subject) (bool, error) {
 	return layers.Has(ctx, v.Loader(), string(v.Layer), sub)
 }

@@ -14,73 +14,68 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Lifecycle is where a session is: its history on this machine, by which it can be displayed,
-// and its state at the vendor's, by which it can be resumed. Neither follows from the other.
+// Lifecycle is a handle on a session's local history, from which it can be displayed, and on the vendor's state of it,
+// by which it can be resumed. Neither follows from the other.
 //
-// The session's field binding {vendor, id, expiresAt} says which session at the vendor's it
-// is, and entries of its log what became of that: started, expired, ended, break, each an
-// event session.updated with its reason. A transcript that was imported or watched, whose id
-// is claude/<project>/<id>, is bound to that session without saying so.
+// The session's field binding {vendor, id, expiresAt} names the vendor's session. Entries of the session's log record
+// its events: started, expired, ended, break, each an event session.updated with its reason. A transcript that was
+// imported or watched, with an id claude/<project>/<id>, is bound to that session implicitly.
 type Lifecycle struct {
 	st    *tally.Store
 	sub   events.Subject
 	local Local
 }
 
-// Local says where a vendor's own file of a session is on this machine. If there is none, or
-// the vendor is another one, the error is [tally.ErrNotFound]. [Transcripts] is the one of
-// Claude Code.
+// Local returns the path of a vendor's own file of a session on this machine. If it does not exist, or another vendor
+// is asked for, the error is [tally.ErrNotFound]. [Transcripts] implements it for Claude Code.
 type Local interface {
 	File(ctx context.Context, b events.Binding) (string, error)
 }
 
-// Probe asks the vendor whether it still has a session, and resumes it. nil: it has, and it
-// goes on. A *Refusal: it has not, or does not let it go on. Any other error says nothing.
+// Probe asks the vendor to resume a session. nil: the vendor has it and resumes it. A *Refusal: the vendor does not
+// have it, or refuses. After any other error the state is unknown.
 type Probe func(ctx context.Context, b events.Binding) error
 
-// Refusal is a vendor's answer to who would resume a session.
+// Refusal is the vendor's reason for not resuming a session.
 type Refusal struct{ Reason string }
 
 func (e *Refusal) Error() string { return "refused: " + e.Reason }
 
-// LifecycleOf returns a handle on where a session is. local says where its vendor's file is;
-// nil: no vendor keeps any here.
+// LifecycleOf returns a handle on a session's life cycle. local finds the vendor's file; nil: no vendor keeps files
+// here.
 func LifecycleOf(st *tally.Store, session string, local Local) *Lifecycle {
 	return &Lifecycle{st, events.Session(st.Namespace(), session), local}
 }
 
 // Errors of [Lifecycle.Resume]. Nothing was resumed.
 type (
-	// ExpiredError says that the vendor refused: its state of the session is gone. What is
-	// here can be displayed.
+	// ExpiredError reports that the vendor refused: its state of the session is gone. The local history can be
+	// displayed.
 	ExpiredError struct {
 		Session string
 		Binding events.Binding
 		Reason  string
 	}
 
-	// NoTranscriptError says that the vendor's file of the session is not on this machine,
-	// without which it does not resume it. An archive of it is to be displayed, and does not
-	// take the file's place.
+	// NoTranscriptError reports that the vendor's file of the session is not on this machine. The vendor does not
+	// resume the session without it. An archive can be displayed, but does not replace the file.
 	NoTranscriptError struct {
 		Session  string
 		Binding  events.Binding
 		Archived bool // the store has an archive
 	}
 
-	// UnboundError says that the session is none of a vendor's.
+	// UnboundError reports that no vendor session is bound.
 	UnboundError struct{ Session string }
 
-	// GoneError says that nothing of the session is here, and nothing at the vendor's. It
-	// matches tally.ErrNotFound.
+	// GoneError reports that neither this machine nor the vendor has the session. It matches tally.ErrNotFound.
 	GoneError struct {
 		Session string
 		Binding events.Binding
 		Reason  string
 	}
 
-	// ProbeError says that the vendor could not be asked. Whether the session can be resumed
-	// is not known.
+	// ProbeError reports that the vendor could not be asked. Whether the session can be resumed is unknown.
 	ProbeError struct {
 		Session string
 		Binding events.Binding
@@ -118,25 +113,25 @@ func (e *ProbeError) Error() string {
 // Unwrap returns why the vendor could not be asked.
 func (e *ProbeError) Unwrap() error { return e.Err }
 
-// Life is what is known of where a session is.
+// Life is the known state of a session, locally and at the vendor's.
 type Life struct {
 	Session string
-	Binding events.Binding // zero: none
-	File    string         // the vendor's own, on this machine; "": there is none
-	Archive string         // the session of the store that has its turns; "": none has
+	Binding events.Binding // zero: unbound
+	File    string         // the vendor's own file on this machine, or ""
+	Archive string         // the session of the store that has the turns, or ""
 	Log     []projector.LogEntry
 
 	there bool      // the session has a record in the store
-	now   time.Time // by the log
+	now   time.Time // the log's time
 }
 
-// Displayable reports whether there is something to display, and Source from what.
+// Displayable reports whether the session can be displayed. Source returns from what.
 func (l Life) Displayable() bool { return l.File != "" || l.Archive != "" }
 
 // SourceArchive is the source of a history that the store has.
 const SourceArchive = "archive"
 
-// Source says what the history is displayed from: DirectFile, SourceArchive, or "".
+// Source returns the source for displaying the history: DirectFile, SourceArchive, or "".
 func (l Life) Source() string {
 	switch {
 	case l.File != "":
@@ -147,18 +142,18 @@ func (l Life) Source() string {
 	return ""
 }
 
-// Resumable is what is known of whether a session can be resumed. Only the vendor knows; see
+// Resumable describes whether a session can be resumed, as far as it is known. Only the vendor knows for certain; see
 // [Lifecycle.Resume].
 type Resumable struct {
-	Never       string    // why it cannot be; "": it may be
-	LastSuccess time.Time // when the vendor last had it; zero: it is not known that it ever did
-	Refused     time.Time // when the vendor refused it since; zero: it did not
+	Never       string    // why the session cannot be resumed; "": it may be
+	LastSuccess time.Time // when the vendor last had the session; zero: unknown
+	Refused     time.Time // when the vendor refused it since then, or zero
 	Reason      string    // of the refusal
-	Expires     time.Time // when it is said to end; zero: that is not known
-	Over        bool      // that has passed, by the log's time
+	Expires     time.Time // when the vendor says that it ends; zero: unknown
+	Over        bool      // Expires has passed, by the log's time
 }
 
-// String says it in words.
+// String returns a description in words.
 func (r Resumable) String() string {
 	last := "no success is known"
 	if !r.LastSuccess.IsZero() {
@@ -177,7 +172,7 @@ func (r Resumable) String() string {
 
 func shownTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Resumable says what is known, without asking anybody. An archive changes nothing of it.
+// Resumable describes the recorded state, without asking the vendor. An archive does not count.
 func (l Life) Resumable() Resumable {
 	var r Resumable
 	for _, e := range l.Log {
@@ -210,8 +205,8 @@ const (
 	lifeBreak   = "break"
 )
 
-// Life says what is known of the session. If nothing is, neither here nor in the store, the
-// error is [tally.ErrNotFound].
+// Life returns the known state of the session. If neither the store nor the machine has the session, the error is
+// [tally.ErrNotFound].
 func (l *Lifecycle) Life(ctx context.Context) (Life, error) {
 	life, err := l.look(ctx)
 	if err == nil && !life.there && !life.Displayable() {
@@ -242,7 +237,7 @@ func (l *Lifecycle) look(ctx context.Context) (Life, error) {
 	return life, err
 }
 
-// bindingOf returns the vendor's session that a session is bound to, zero if to none.
+// bindingOf returns the vendor's session that a session is bound to, or zero.
 func bindingOf(l *projector.Ledger, id string) (b events.Binding, err error) {
 	if raw, ok := l.Fields.Get("binding"); ok {
 		err = rawjson.Unmarshal(raw, &b)
@@ -256,7 +251,7 @@ func bindingOf(l *projector.Ledger, id string) (b events.Binding, err error) {
 	return b, nil
 }
 
-// hasEnded reports whether a session at the vendor's was said to be over, and not begun again.
+// hasEnded reports whether a vendor's session has ended and not started again.
 func hasEnded(l *projector.Ledger, vendorID string) (ended bool) {
 	for _, e := range l.Log {
 		if e.Session == vendorID && (e.Event == lifeStarted || e.Event == lifeEnded) {
@@ -266,8 +261,7 @@ func hasEnded(l *projector.Ledger, vendorID string) (ended bool) {
 	return ended
 }
 
-// archive returns the session of the store that has the turns: this one, or the transcript
-// that was read of the vendor's file.
+// archive returns the session of the store that has the turns: this one, or the transcript of the vendor's file.
 func (l *Lifecycle) archive(ctx context.Context, now *projector.Outline, b events.Binding) (string, error) {
 	if now.Len(events.MainThread) > 0 {
 		return l.sub.ID, nil
@@ -294,7 +288,7 @@ func (l *Lifecycle) archive(ctx context.Context, now *projector.Outline, b event
 	return "", nil
 }
 
-// Bind says which session at a vendor's this one is from now on, and that it has begun.
+// Bind binds the session to a vendor's session, and records that it has started.
 func (l *Lifecycle) Bind(ctx context.Context, b events.Binding, reason string) error {
 	raw, err := rawjson.Marshal(b)
 	if err != nil {
@@ -303,26 +297,24 @@ func (l *Lifecycle) Bind(ctx context.Context, b events.Binding, reason string) e
 	return l.note(ctx, events.Fields{{Name: "binding", Value: raw}}, lifeStarted, b.ID, reason)
 }
 
-// End says that the session at the vendor's that is bound is over: nothing is bound any more.
+// End records that the bound vendor's session has ended, and unbinds it.
 func (l *Lifecycle) End(ctx context.Context, reason string) error {
 	unbound := events.Fields{{Name: "binding", Value: events.Raw("null")}}
 	return l.noteOf(ctx, unbound, lifeEnded, reason, func(now *projector.Outline) (events.Binding, error) { return bindingOf(now.Ledger(), l.sub.ID) })
 }
 
-// Break says that what follows in the session does not know what came before: a new session
-// at the vendor's took the place of one that could not be resumed.
+// Break records that the rest of the session does not know its earlier part, because a new vendor's session replaced
+// one that could not be resumed.
 func (l *Lifecycle) Break(ctx context.Context, reason string) error {
 	return l.note(ctx, events.Fields{}, lifeBreak, "", reason)
 }
 
-// note appends an entry to the session's log. What came in between does not matter: every
-// entry is kept, in order.
+// note appends an entry to the session's log. Concurrent entries do not matter: all are kept, in order.
 func (l *Lifecycle) note(ctx context.Context, set events.Fields, event, vendorID, reason string) error {
 	return l.noteOf(ctx, set, event, reason, func(*projector.Outline) (events.Binding, error) { return events.Binding{ID: vendorID}, nil })
 }
 
-// noteOf is note of the vendor's session that a function makes out, by the session as it is
-// when the entry is appended.
+// noteOf is note about the vendor's session that a function returns for the session as of the append.
 func (l *Lifecycle) noteOf(ctx context.Context, set events.Fields, event, reason string, about func(*projector.Outline) (events.Binding, error)) error {
 	said := events.SessionLog{Event: event, At: events.TimestampOf(l.st.Now())}
 	_, err := l.st.Session(l.sub.ID).Update(ctx, []string{events.TypeSessionUpdated}, func(now *projector.Outline) ([]events.Payload, error) {
@@ -333,9 +325,9 @@ func (l *Lifecycle) noteOf(ctx context.Context, set events.Fields, event, reason
 	return err
 }
 
-// Resume has the vendor go on with the session, if it can be. The vendor's file must be here,
-// and the vendor must still have its state: what the probe hears of that is kept in the
-// session's log, a refusal with its reason, and is shown by [Life.Resumable] from then on.
+// Resume asks the vendor to resume the session. The vendor's file must be on this machine, and the vendor must still
+// have its state. Resume records the probe's result in the session's log, a refusal with its reason; [Life.Resumable]
+// shows it.
 //
 //	file here, state there: resumed
 //	file here, refused:     *ExpiredError
@@ -343,8 +335,8 @@ func (l *Lifecycle) noteOf(ctx context.Context, set events.Fields, event, reason
 //	archive only:           *NoTranscriptError; nobody is asked
 //	neither:                *GoneError, which is tally.ErrNotFound
 //
-// A session without a binding is *UnboundError; a probe that hears nothing is *ProbeError, and
-// nothing is kept of it.
+// If the session has no binding, the error is *UnboundError. If the probe fails, it is *ProbeError, and nothing is
+// recorded.
 func (l *Lifecycle) Resume(ctx context.Context, probe Probe) (Life, error) {
 	life, err := l.look(ctx)
 	if err != nil {
@@ -374,8 +366,8 @@ func (l *Lifecycle) Resume(ctx context.Context, probe Probe) (Life, error) {
 	return l.record(ctx, life, lifeExpired, refusal.Reason, &ExpiredError{l.sub.ID, b, refusal.Reason})
 }
 
-// record keeps what the vendor said in the session's log, and returns what is known then. A
-// session that the store has nothing of does not come to be by that.
+// record records the vendor's answer in the session's log, and returns the state after it. It does not create a session
+// that the store does not have.
 func (l *Lifecycle) record(ctx context.Context, life Life, event, reason string, outcome error) (Life, error) {
 	if !life.there {
 		life.Log = append(life.Log, projector.LogEntry{SessionLog: events.SessionLog{Event: event, Session: life.Binding.ID, At: events.TimestampOf(l.st.Now())}, Reason: reason})

@@ -21,61 +21,60 @@ import (
 // ItemState says what may happen to an item next.
 type ItemState string
 
-// States of items. An item whose lease is over is ready; one that was handed out too often
-// is ready until somebody notices, and then dead. One whose time is over is dead at once.
+// States of items. An item whose lease has ended is ready. An item whose attempts are used up stays ready until a
+// worker or daemon notices, and is dead then. An item that has expired is dead at once.
 const (
-	ItemReady   ItemState = "ready"   // it is handed out to the next worker
+	ItemReady   ItemState = "ready"   // the next worker gets it
 	ItemClaimed ItemState = "claimed" // a worker has it
 	ItemWaiting ItemState = "waiting" // it is not due, or comes after others
-	ItemDone    ItemState = "done"    // it was completed
+	ItemDone    ItemState = "done"    // a worker completed it
 	ItemDead    ItemState = "dead"    // it is not tried again
 )
 
-// ItemStatus is an item with what becomes of it.
+// ItemStatus is an item with its present state.
 type ItemStatus struct {
 	Item
 	State    ItemState
-	Attempts int           // made, since it was queued or queued again, without those that were given back
-	Worker   string        // who has it
-	Fence    events.Offset // of the claim in effect, 0: none
-	Until    time.Time     // when its lease is over, by the log's time
-	Waits    []string      // of After, those that are not done
-	Outcome  string        // of what ended it: completed, failed, stopped:dead, ...
-	Error    string        // of the last attempt that failed, cut to 512 bytes
-	History  []Attempt     // each attempt, oldest first: of Get, and of dead items in a list
+	Attempts int           // since the item was queued or requeued, without released claims
+	Worker   string        // the worker that holds the item
+	Fence    events.Offset // fence of the claim in effect; 0: no claim
+	Until    time.Time     // end of the lease, by the log's time
+	Waits    []string      // ids of After that are not done yet
+	Outcome  string        // how the item ended: completed, failed, stopped:dead, ...
+	Error    string        // of the last failed attempt, cut to 512 bytes
+	History  []Attempt     // all attempts, oldest first; set by Get, and in lists for dead items
 }
 
-// Try is an attempt at an item.
+// Attempt is one attempt at an item.
 type Attempt struct {
 	Number  int64
 	Worker  string
 	Fence   events.Offset
-	At      time.Time     // when it was recorded
-	Outcome string        // completed, failed, released, stopped:...; lost: its lease was over; "": under way
-	Error   string        // why it failed
-	Result  []byte        // JSON, of one that was completed
-	Stale   []StaleReport // what was said when the item was another's by then
+	At      time.Time     // when the claim was recorded
+	Outcome string        // completed, failed, released, stopped:...; lost: its lease ended; "": in progress
+	Error   string        // why the attempt failed
+	Result  []byte        // JSON, if the attempt completed the item
+	Stale   []StaleReport // reports that came after another worker had claimed the item
 }
 
-// Late is what a worker reported that had lost its item. It has no effect.
+// StaleReport is a report by a worker that had lost its item. It has no effect.
 type StaleReport struct {
 	At      events.Offset
 	Outcome string
-	Result  []byte // JSON; of a failure the cause as a string
+	Result  []byte // JSON; for a failure the cause, as a string
 }
 
 // ListQuery selects items of a queue.
 type ListQuery struct {
-	States []ItemState // none: all but done
+	States []ItemState // empty: all but done
 	Limit  int         // of the page; 0: no limit
-	After  string      // what the page before gave as its end; "": the first page
+	After  string      // the end of the previous page, as List returned it; "": the first page
 }
 
-// List lists items in the order in which they are handed out, the highest priority first,
-// of equals (and all, if the queue is serial) by the log. With done among the states that
-// is the order of the log alone, and a page reads that much of the queue. next is where the
-// next page begins, "" if nothing is left. Everybody who lists a queue as of one offset
-// gets the same list.
+// List returns items in the order in which workers get them: highest priority first, then the order of the log. A
+// serial queue ignores priorities. If States contains ItemDone, the order is that of the log alone, and a page reads
+// that part of the queue. next is the position of the next page, or "" at the end. At one offset all callers get the
+// same list.
 func (q *Queue) List(ctx context.Context, query ListQuery) (list []ItemStatus, next string, err error) {
 	qc, err := q.enter(ctx)
 	if err != nil {
@@ -102,7 +101,7 @@ func (q *Queue) List(ctx context.Context, query ListQuery) (list []ItemStatus, n
 	return list, next, cmp.Or(err, qc.hole(ctx))
 }
 
-// fill reads what a list says of an item that is not in the state.
+// fill reads the parts of a status that the cache does not have.
 func (q *Queue) fill(ctx context.Context, s *ItemStatus) error {
 	if s.Body == nil {
 		it, err := q.readItem(ctx, projector.QueueItem{ID: s.ID, At: s.Offset, Index: s.index})
@@ -119,7 +118,7 @@ func (q *Queue) fill(ctx context.Context, s *ItemStatus) error {
 	return err
 }
 
-// listPlace is where an item is in a list.
+// listPosition is the position of an item in a list.
 type listPosition struct {
 	first  int // 9 less the priority; 0 in the order of the log
 	offset events.Offset
@@ -188,7 +187,7 @@ func (qc *queueCache) listPositionOf(i *projector.QueueItem) listPosition {
 	return listPosition{9 - i.Priority, i.At, i.Index}
 }
 
-// state says what may happen to an item next. The caller holds mu.
+// state returns the item's state. The caller holds mu.
 func (qc *queueCache) state(i *projector.QueueItem) ItemState {
 	now := qc.nowLocked()
 	switch {
@@ -204,7 +203,7 @@ func (qc *queueCache) state(i *projector.QueueItem) ItemState {
 	return ItemReady
 }
 
-// status is what is known of an item here. The caller holds mu.
+// status returns the item's status, from the cache alone. The caller holds mu.
 func (qc *queueCache) status(i *projector.QueueItem) ItemStatus {
 	s := statusOf(*i)
 	s.State = qc.state(i)
@@ -235,7 +234,7 @@ func statusOf(i projector.QueueItem) ItemStatus {
 	return s
 }
 
-// listAll lists items in the order of the log, those that are done too.
+// listAll lists items in the order of the log, including items that are done.
 func (q *Queue) listAll(ctx context.Context, qc *queueCache, states []ItemState, query ListQuery) (list []ItemStatus, next string, err error) {
 	after, err := parseListPosition(query.After)
 	if err != nil {
@@ -273,7 +272,7 @@ func (q *Queue) listAll(ctx context.Context, qc *queueCache, states []ItemState,
 	return list, "", projector.HoleOf(q.sub, lost)
 }
 
-// turns yields the items that were put into the queue behind an offset, as they were then.
+// turns yields the queue's items after an offset, as they were when they were queued.
 func (q *Queue) turns(ctx context.Context, after events.Offset) func(func(*projector.QueueItem, error) bool) {
 	return func(yield func(*projector.QueueItem, error) bool) {
 		seen := make(map[string]bool)
@@ -300,8 +299,7 @@ func (q *Queue) turns(ctx context.Context, after events.Offset) func(func(*proje
 	}
 }
 
-// statusAt is the status of an item of which the turn was found: one that is not in the
-// state is done.
+// statusAt returns the status of the item that a turn queued. An item that the cache does not have is done.
 func (q *Queue) statusAt(ctx context.Context, qc *queueCache, turn *projector.QueueItem) (ItemStatus, error) {
 	qc.mu.Lock()
 	i := qc.work.Items[turn.ID]
@@ -322,7 +320,7 @@ func (q *Queue) statusAt(ctx context.Context, qc *queueCache, turn *projector.Qu
 	return statusOf(*turn), nil
 }
 
-// lifeAfter is the offset behind which the records are that say what becomes of an item.
+// lifeAfter returns the offset after which records about an item begin.
 func (q *Queue) lifeAfter(i projector.QueueItem, serial bool) events.Offset {
 	if serial {
 		return i.At
@@ -330,7 +328,7 @@ func (q *Queue) lifeAfter(i projector.QueueItem, serial bool) events.Offset {
 	return 0
 }
 
-// isDone reports whether an item is done of which only the id is known.
+// isDone reports whether the item with an id is done.
 func (q *Queue) isDone(ctx context.Context, id string, serial bool) (bool, error) {
 	i := projector.QueueItem{ID: id, Run: events.RunRef{ID: id}}
 	for rec, err := range q.st.Log.Read(ctx, events.Range{Subject: q.lifeOf(id, serial)}) {
@@ -344,14 +342,14 @@ func (q *Queue) isDone(ctx context.Context, id string, serial bool) (bool, error
 	return false, nil
 }
 
-// found is an item with what there was of its queue.
+// found is an item with its queue.
 type found struct {
 	item  projector.QueueItem
 	queue projector.Queue
 	qc    *queueCache
 }
 
-// has looks for an item on the board.
+// has looks for an item in the cache.
 func (f *found) has(id string) bool {
 	f.qc.mu.Lock()
 	defer f.qc.mu.Unlock()
@@ -363,7 +361,7 @@ func (f *found) has(id string) bool {
 	return i != nil
 }
 
-// find returns an item as it is now. One that is not there is tally.ErrNotFound.
+// find returns an item as it is now. If the queue has no such item, the error is tally.ErrNotFound.
 func (q *Queue) find(ctx context.Context, id string) (found, error) {
 	qc, err := q.enterFirst(ctx)
 	if err != nil {
@@ -383,7 +381,7 @@ func (q *Queue) find(ctx context.Context, id string) (found, error) {
 	if f.has(id) {
 		return f, nil
 	}
-	for turn, err := range q.turns(ctx, 0) { // it is done, or was never there
+	for turn, err := range q.turns(ctx, 0) { // the item is done, or never existed
 		if err != nil {
 			return f, err
 		}
@@ -395,7 +393,7 @@ func (q *Queue) find(ctx context.Context, id string) (found, error) {
 	return f, fmt.Errorf("queue %q, item %q: %w", q.id, id, tally.ErrNotFound)
 }
 
-// Get returns an item with each attempt at it. One that is not there is tally.ErrNotFound.
+// Get returns an item with all attempts at it. If the queue has no such item, the error is tally.ErrNotFound.
 func (q *Queue) Get(ctx context.Context, id string) (ItemStatus, error) {
 	f, err := q.find(ctx, id)
 	if err != nil {
@@ -412,7 +410,7 @@ func (q *Queue) Get(ctx context.Context, id string) (ItemStatus, error) {
 	return s, err
 }
 
-// tries reads the attempts at an item.
+// history reads the attempts at an item.
 func (q *Queue) history(ctx context.Context, s *ItemStatus) (list []Attempt, err error) {
 	qc, err := q.enterFirst(ctx)
 	if err != nil {
@@ -441,8 +439,7 @@ func (q *Queue) history(ctx context.Context, s *ItemStatus) (list []Attempt, err
 	return list, nil
 }
 
-// addTry adds what a record says of the attempts at an item, which was one thing before and
-// is another after it.
+// addAttempt adds a record to the attempts at an item. before and after are the item's states around the record.
 func addAttempt(list []Attempt, f projector.Fact, before, after projector.QueueItem) []Attempt {
 	last := -1
 	for n := range list {
@@ -483,7 +480,7 @@ func addAttempt(list []Attempt, f projector.Fact, before, after projector.QueueI
 	return list
 }
 
-// fenceIn is the claim that a record names.
+// fenceIn returns the fence that a record names.
 func fenceIn(f projector.Fact) events.Offset {
 	switch p := f.Payload.(type) {
 	case *events.RunProgressed:
@@ -494,7 +491,7 @@ func fenceIn(f projector.Fact) events.Offset {
 	return 0
 }
 
-// errorIn is the error that the result of a dead item names.
+// errorIn returns the error in the result of a dead item.
 func errorIn(result events.Raw) string {
 	var r struct {
 		Error string `json:"error"`
@@ -505,8 +502,7 @@ func errorIn(result events.Raw) string {
 	return r.Error
 }
 
-// ItemStateError says that an item is not in a state in which what was asked for can be
-// done. Nothing was written.
+// ItemStateError reports that an item is not in the state that a call requires. Nothing was written.
 type ItemStateError struct {
 	Queue, Item string
 	Have, Want  ItemState
@@ -516,8 +512,8 @@ func (e *ItemStateError) Error() string {
 	return fmt.Sprintf("queue %q: item %q is %s, not %s", e.Queue, e.Item, e.Have, e.Want)
 }
 
-// Requeue has a dead item tried again, from the first attempt on. What happened to it stays.
-// One that is not dead is *ItemStateError, one that is not there tally.ErrNotFound.
+// Requeue queues a dead item again, with all its attempts left. Its history stays. If the item is not dead, the error
+// is *ItemStateError; if the queue has no such item, it is tally.ErrNotFound.
 func (q *Queue) Requeue(ctx context.Context, id string) error {
 	for try := 1; ; try++ {
 		f, err := q.find(ctx, id)
@@ -541,8 +537,7 @@ func (q *Queue) Requeue(ctx context.Context, id string) error {
 	}
 }
 
-// Counts returns how many items of the queue are in each state, without those that are
-// done: these are not kept in mind, and [Queue.List] finds them.
+// Counts returns the number of items in each state but done. [Queue.List] finds items that are done.
 func (q *Queue) Counts(ctx context.Context) (map[ItemState]int, error) {
 	qc, err := q.enter(ctx)
 	if err != nil {
@@ -564,8 +559,7 @@ func (q *Queue) Counts(ctx context.Context) (map[ItemState]int, error) {
 	return counts, hole
 }
 
-// hole returns a *projector.HoleError of lost records of the queue that the view lacks with which
-// boards begin.
+// hole returns a *projector.HoleError if the catalog's view, with which caches begin, misses lost records of the queue.
 func (qc *queueCache) hole(ctx context.Context) error {
 	return qc.st.Lacks(ctx, "work", qc.queue.sub.Namespace, qc.about)
 }

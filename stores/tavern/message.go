@@ -9,14 +9,14 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Types of messages that are made here. Others are their senders' choice.
+// Types of messages that this package makes. Senders choose others.
 const (
-	TypeNotice      = "notice"      // to a parent: a message went past it; About names it
-	TypeMalfunction = "malfunction" // to a sender: About names the message that it is about
-	TypeReply       = "reply"       // of an answer, if nobody said which
+	TypeNotice      = "notice"      // to a parent: a message passed over it; About names the message
+	TypeMalfunction = "malfunction" // to a sender: a message failed; About names the message
+	TypeReply       = "reply"       // of an answer, if neither side named a type
 )
 
-// Why a message is marked as a malfunction.
+// Reasons of malfunctions.
 const (
 	MalfunctionType    = "type"    // an answer of another type than was expected
 	MalfunctionOverdue = "overdue" // no answer came in time
@@ -24,44 +24,43 @@ const (
 	MalfunctionRefused = "refused" // the receiver refused it again and again
 )
 
-// Delivery is who malfunctions come from.
+// Delivery is the sender of malfunctions.
 const Delivery = "delivery"
 
-// Message is a message: a turn of the thread inbox of its receiver's session, with the body
-// as the turn and what else is here in the entry's meta. From, To, Type and Thread are what
-// each needs; To may be left to the inbox that it is sent to.
+// Message is a message: a turn of the thread inbox of its receiver's session. The turn is the body, and the entry's
+// meta has the other fields. From, To, Type and Thread are required; Send fills in an empty To.
 type Message struct {
-	ID          string // of the message in its inbox; default: made of From and Key
-	Key         string // its sender's own id: with it, the same message sent twice is one. Not stored
-	From        string // an agent's id, User, or who else sends
+	ID          string // within its inbox; default: made from From and Key
+	Key         string // the sender's own id: a message sent twice with it is stored once. Not stored itself
+	From        string // an agent's id, User, or another sender
 	To          string
 	Type        string
-	Thread      string          // what it is about: any name
-	Body        json.RawMessage // any JSON; Text makes one of a text
-	ReplyTo     string          // id of the message that it answers
+	Thread      string          // topic: any name
+	Body        json.RawMessage // any JSON; Text makes it from a text
+	ReplyTo     string          // id of the message that this one answers
 	Correlation string
-	Expects     string    // type of the answer that is awaited
-	Deadline    time.Time // of the answer, by the log's time; zero: none
+	Expects     string    // type of the expected answer
+	Deadline    time.Time // of the answer, by the log's time, or zero
 	Class       string    // quick or deep
-	Bubble      []string  // who it went through
+	Bubble      []string  // correspondents that it went through
 	Meta        events.Fields
 
-	// What reading a message gives.
-	Offset      events.Offset // of the record that brought it: what Seen takes
-	Revision    events.Offset // of its newest text: what Amend takes
+	// Set by reads.
+	Offset      events.Offset // of the record with the message; pass it to Seen
+	Revision    events.Offset // of its newest text; pass it to Amend
 	Recorded    time.Time
-	Amends      string                // id of the message that this is a newer text of
+	Amends      string                // id of the message that this one amends
 	About       *projector.MessageRef // of a notice and a malfunction
-	Malfunction string                // why it is one, "" if it is not
-	Bytes       []byte                // body of a message that somebody appended as bytes
-	Malformed   string                // why its meta cannot be read: it has none then
+	Malfunction string                // reason of a malfunction, or ""
+	Bytes       []byte                // body of a message that another program appended as bytes
+	Malformed   string                // why its meta cannot be read; the fields are empty then
 }
 
-// Text returns the body of a message that is a text.
+// Text returns a text as the body of a message.
 func Text(s string) json.RawMessage { return rawjson.AppendString(nil, s) }
 
-// checkSent refuses what no sender says of a message, but who amends one or tells of it: it
-// would answer questions that were put to others, or be the newer text of a message of theirs.
+// checkSent refuses fields that only amendments and notices set. With them a sender could answer questions to others,
+// or amend their messages.
 func (m Message) checkSent() error {
 	for _, f := range []struct {
 		name string
@@ -74,7 +73,7 @@ func (m Message) checkSent() error {
 	return nil
 }
 
-// meta returns what of a message stands beside its body.
+// meta returns the fields of a message that are stored beside its body.
 func (m Message) meta() projector.MessageMeta {
 	meta := projector.MessageMeta{ID: m.ID, From: m.From, To: m.To, Type: m.Type, Thread: m.Thread, ReplyTo: m.ReplyTo, Correlation: m.Correlation,
 		Expects: m.Expects, Class: m.Class, Bubble: m.Bubble, Amends: m.Amends, About: m.About, Malfunction: m.Malfunction, Unknown: m.Meta}
@@ -93,11 +92,10 @@ func messageOf(l projector.Letter, e events.Entry) Message {
 	return m
 }
 
-// messageSource is the source of every message, whoever sends it: so the same one from
-// another process is the same event.
+// messageSource is the source of every message, so that the same message from another process is the same event.
 const messageSource = "urn:tally:message"
 
-// eventOf returns the event that brings a message to its receiver.
+// eventOf returns the event that delivers a message.
 func eventOf(ns, id string, meta projector.MessageMeta, body json.RawMessage) (events.Event, error) {
 	if err := meta.Validate(); err != nil {
 		return events.Event{}, err
@@ -119,9 +117,8 @@ func eventOf(ns, id string, meta projector.MessageMeta, body json.RawMessage) (e
 	return e, err
 }
 
-// eventID is the id of the event that brings a message. A UUID is its own, so that the log
-// need not look up the ids of a long inbox for a message that was made just now; an id of
-// any other form may be what no id of an event can.
+// eventID returns the id of the event that delivers a message. A UUID is its own event id, so that the log need not
+// look up a new message's id in a long inbox. An id of another form may be unusable as an event's.
 func eventID(id string) string {
 	if isUUID(id) {
 		return id
@@ -129,12 +126,12 @@ func eventID(id string) string {
 	return events.DerivedID("message", id)
 }
 
-// derivedID is the id of a message that its sender has an id of its own for.
+// derivedID returns the id of a message with the sender's own key.
 func derivedID(from, key string) string {
 	return events.DerivedID("message", from, key)
 }
 
-// isUUID reports whether an id has the form of a UUID in lower case.
+// isUUID reports whether an id is a UUID in lower case.
 func isUUID(id string) bool {
 	if len(id) != 36 {
 		return false

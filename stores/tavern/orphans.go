@@ -9,18 +9,17 @@ import (
 	"github.com/tallylog/tally/internal/daemon"
 )
 
-// CleanOrphan does now, about what belongs to somebody who is gone, what the janitor does when
-// its window is over, for whoever does not want to wait for that. It returns what was done, in
-// a few words; "" if nothing was: the owner is there, somebody was faster, or somebody works
-// on it right now.
+// CleanOrphan does at once what the janitor would do after its window about a subject whose owner is gone. It returns
+// what it did, in a few words. It returns "" if the owner exists, if another process was faster, or if a worker holds
+// the subject.
 func CleanOrphan(ctx context.Context, st *tally.Store, sub events.Subject) (string, error) {
 	now, err := st.LogTime(ctx)
 	if err != nil {
 		return "", err
 	}
 	var res daemon.Looked
-	d := &decider{st: st, name: DaemonJanitor} // without a window: what is gone is gone
-	now = now.Add(time.Millisecond)            // as times are rounded up
+	d := &decider{st: st, name: DaemonJanitor} // without a window: any owner that is gone counts
+	now = now.Add(time.Millisecond)            // because times are rounded up
 	err = d.settle(ctx, &res, round{decide: whole((*decider).orphan)}, daemon.Due{Subject: sub}, now)
 	if len(res.Made) == 0 {
 		return "", err

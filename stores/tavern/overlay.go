@@ -15,38 +15,37 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/layers"
 )
 
-// KindOverlay is the kind of the documents that an agent has in place of others.
+// KindOverlay is the kind of documents in overlays.
 const KindOverlay = layers.KindOverlay
 
-// kindDoc is the kind of the documents that overlays lie over.
+// kindDoc is the kind of documents that overlays replace.
 const kindDoc = "doc"
 
-// Attributes by which an overlay's document says what it lies over. They are tally's: a write
-// that brings them is refused.
+// Attributes of an overlay's document. They are reserved: a write that sets them is refused.
 const (
-	attributeBase    = "overlay.base"    // the revision of the path, such as @12; @0: there was none
-	attributeDeleted = "overlay.deleted" // the path is to go
+	attributeBase    = "overlay.base"    // the replaced revision of the path, such as @12; @0: the document did not exist
+	attributeDeleted = "overlay.deleted" // the path is deleted
 )
 
-// Overlay is a handle on what an agent has written over the documents of kind doc, for itself
-// until a changeset applies it: the documents overlay/<agent>/<path>, which the agent owns. It
-// is cheap, does no I/O until a method is called, and is safe for concurrent use.
+// Overlay is a handle on an agent's own versions of documents of kind doc, until a changeset applies them: the
+// documents overlay/<agent>/<path>, which the agent owns. It is cheap, does no I/O until a method is called, and is
+// safe for concurrent use.
 //
-// Each path remembers the revision that it lies over: what others write to it meanwhile is not
-// hidden from whoever applies the overlay.
+// Each path records the revision that it replaces. So a later write of others to the path is noticed when the overlay
+// is applied.
 type Overlay struct {
 	st    *tally.Store
 	agent string
 }
 
-// OverlayOf returns a handle on the overlay of an agent, by its id, in whichever case.
+// OverlayOf returns a handle on an agent's overlay. Case of the id does not matter.
 func OverlayOf(st *tally.Store, agent string) *Overlay {
 	return &Overlay{st, strings.ToLower(agent)}
 }
 
-// id is the id of the document that lies over a path.
+// id returns the id of the overlay's document for a path.
 func (o *Overlay) id(path string) (string, error) {
-	if o.agent == "" || strings.Contains(o.agent, "/") { // else a/b and its path c would be a and its path b/c
+	if o.agent == "" || strings.Contains(o.agent, "/") { // else path c of agent a/b would be path b/c of agent a
 		return "", &events.InvalidError{Field: "agent", Reason: fmt.Sprintf("%q has no overlay: want an id without a slash", o.agent)}
 	}
 	if path == "" {
@@ -55,29 +54,29 @@ func (o *Overlay) id(path string) (string, error) {
 	return o.agent + "/" + path, nil
 }
 
-// OverlayChange is what an overlay changes about a document.
+// OverlayChange is the change of one document in an overlay.
 type OverlayChange struct {
 	Path     string
 	Subject  events.Subject // document/doc/<path>
-	Base     events.Offset  // the revision that the change was made from; 0: there was no document
-	Overlay  events.Subject // document/overlay/<agent>/<path>, which has the new content
+	Base     events.Offset  // the revision that the change is based on; 0: the document did not exist
+	Overlay  events.Subject // document/overlay/<agent>/<path>, with the new content
 	Revision events.Offset  // of it
-	Deleted  bool           // the document is to go
+	Deleted  bool           // the document is deleted
 }
 
-// OverlayDiff is a change with what it is about.
+// OverlayDiff is a change with the contents.
 type OverlayDiff struct {
 	OverlayChange
-	Before *tally.Document // as it was at Base; nil: not there, or purged since
-	After  *tally.Document // as the overlay has it; nil: the document is to go
-	Have   events.Offset   // the document's revision now; 0: there is none
+	Before *tally.Document // at Base; nil: the document did not exist, or was purged
+	After  *tally.Document // in the overlay; nil: the document is deleted
+	Have   events.Offset   // the document's present revision; 0: it does not exist
 }
 
-// Conflict reports whether the document has moved on since the change was made.
+// Conflict reports whether the document has changed since the base of the change.
 func (d OverlayDiff) Conflict() bool { return d.Have != d.Base }
 
-// Read returns a document as the agent sees it: what it wrote itself, else what is there. What
-// it deleted, or nobody wrote, is tally.ErrNotFound.
+// Read returns a document as the agent sees it: its own version, or else the shared one. If the agent deleted it, or it
+// does not exist, the error is tally.ErrNotFound.
 func (o *Overlay) Read(ctx context.Context, path string) (*tally.Document, error) {
 	id, err := o.id(path)
 	if err != nil {
@@ -94,10 +93,9 @@ func (o *Overlay) Read(ctx context.Context, path string) (*tally.Document, error
 	return docs.Read(ctx, kindDoc, path)
 }
 
-// Write writes a document for the agent alone. Write.Base is the revision that Read gave: if
-// that is not what the agent sees any more, the error is *tally.DocumentConflictError. 0 is
-// whatever is there. Owner is the agent. The same again with one Write.ID, after
-// log.ErrUnknown, is one revision.
+// Write writes a document for the agent alone. Write.Base is the revision that Read returned. If the agent sees another
+// revision now, the error is *tally.DocumentConflictError. Base 0 replaces any revision. The agent is the owner. After
+// log.ErrUnknown, the same write with the same Write.ID is one revision.
 func (o *Overlay) Write(ctx context.Context, path string, w tally.Write) (projector.Revision, error) {
 	for name := range w.Attributes {
 		if name == attributeBase || name == attributeDeleted {
@@ -107,7 +105,7 @@ func (o *Overlay) Write(ctx context.Context, path string, w tally.Write) (projec
 	return o.put(ctx, path, w)
 }
 
-// Delete has a document be gone for the agent alone; base is as for Write.
+// Delete deletes a document for the agent alone; base is as for Write.
 func (o *Overlay) Delete(ctx context.Context, path string, base events.Offset) error {
 	if _, err := o.Read(ctx, path); err != nil {
 		return err
@@ -116,7 +114,7 @@ func (o *Overlay) Delete(ctx context.Context, path string, base events.Offset) e
 	return err
 }
 
-// put writes the document that lies over a path.
+// put writes the overlay's document for a path.
 func (o *Overlay) put(ctx context.Context, path string, w tally.Write) (projector.Revision, error) {
 	id, err := o.id(path)
 	if err != nil {
@@ -125,7 +123,7 @@ func (o *Overlay) put(ctx context.Context, path string, w tally.Write) (projecto
 	docs := o.st.Documents()
 	have, err := docs.Read(ctx, KindOverlay, id)
 	if err == nil && w.ID != "" && have.ID == w.ID && bytes.Equal(have.Data, w.Data) {
-		return have.Revision, nil // made already, and the answer was lost
+		return have.Revision, nil // the write is stored, and its answer was lost
 	}
 	if err == nil {
 		w = o.labelled(w, have.Meta.Attributes[attributeBase])
@@ -143,13 +141,13 @@ func (o *Overlay) put(ctx context.Context, path string, w tally.Write) (projecto
 	}
 	w.Base = 0
 	rev, err := docs.Create(ctx, KindOverlay, id, o.labelled(w, base.String()))
-	if errors.Is(err, tally.ErrExists) { // the agent wrote it twice at once
+	if errors.Is(err, tally.ErrExists) { // the agent wrote it twice at the same time
 		err = &tally.DocumentConflictError{Subject: events.Document(o.st.Namespace(), KindOverlay, id)}
 	}
 	return rev, err
 }
 
-// labelled is a write that says what it lies over.
+// labelled returns a write with the overlay's attributes.
 func (o *Overlay) labelled(w tally.Write, base string) tally.Write {
 	w.Owner, w.Attributes = o.agent, maps.Clone(w.Attributes)
 	if w.Attributes == nil {
@@ -159,8 +157,7 @@ func (o *Overlay) labelled(w tally.Write, base string) tally.Write {
 	return w
 }
 
-// base is the revision of a path that a first write lies over: that there is, which is to be
-// the one that was read, if one was.
+// base returns the revision of a path that a first write replaces. If read is not 0, it must be the present revision.
 func (o *Overlay) base(ctx context.Context, path string, read events.Offset) (events.Offset, error) {
 	doc, err := o.st.Documents().Read(ctx, kindDoc, path)
 	switch {
@@ -176,7 +173,7 @@ func (o *Overlay) base(ctx context.Context, path string, read events.Offset) (ev
 	return 0, nil
 }
 
-// Changes returns what the overlay changes, by path: what a changeset applies.
+// Changes returns the overlay's changes, sorted by path. A changeset applies them.
 func (o *Overlay) Changes(ctx context.Context) (list []OverlayChange, err error) {
 	for d, err := range o.each(ctx) {
 		if err != nil {
@@ -187,8 +184,7 @@ func (o *Overlay) Changes(ctx context.Context) (list []OverlayChange, err error)
 	return list, nil
 }
 
-// Diff yields what the overlay changes, by path, with the contents. At most those of one path
-// are in memory.
+// Diff yields the overlay's changes, sorted by path, with the contents. It holds the contents of one path at a time.
 func (o *Overlay) Diff(ctx context.Context) iter.Seq2[OverlayDiff, error] {
 	return func(yield func(OverlayDiff, error) bool) {
 		for d, err := range o.each(ctx) {
@@ -233,7 +229,7 @@ func (o *Overlay) each(ctx context.Context) iter.Seq2[OverlayDiff, error] {
 	}
 }
 
-// change is what a document of the overlay changes.
+// change returns the change that a document of the overlay makes.
 func (o *Overlay) change(ctx context.Context, sub events.Subject) (OverlayDiff, error) {
 	doc, err := o.st.Documents().Read(ctx, KindOverlay, sub.ID)
 	if err != nil {
@@ -251,7 +247,7 @@ func (o *Overlay) change(ctx context.Context, sub events.Subject) (OverlayDiff, 
 	return OverlayDiff{OverlayChange: c, After: doc}, nil
 }
 
-// compare reads what a change is about.
+// compare reads the contents of a change.
 func (o *Overlay) compare(ctx context.Context, d *OverlayDiff) error {
 	docs := o.st.Documents()
 	now, err := docs.Read(ctx, kindDoc, d.Path)
@@ -273,8 +269,8 @@ func (o *Overlay) compare(ctx context.Context, d *OverlayDiff) error {
 	return nil
 }
 
-// Drop takes paths out of the overlay, all of them if none is named: the agent sees what is
-// there again. A path that is not in it is none to drop.
+// Drop removes paths from the overlay, or all if no path is given. The agent sees the shared documents again. Drop
+// ignores paths that the overlay does not have.
 func (o *Overlay) Drop(ctx context.Context, paths ...string) error {
 	if len(paths) == 0 {
 		list, err := o.Changes(ctx)

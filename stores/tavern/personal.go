@@ -16,10 +16,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// kindSetting is the kind of the documents of the personal layer.
+// kindSetting is the kind of documents of the personal layer.
 const kindSetting = "setting"
 
-// Names of settings. What begins with reservedKeys is written by methods of its own.
+// Names of settings. Names that begin with reservedKeys have methods of their own.
 const (
 	reservedKeys      = "com.tavern."
 	agentsSetting     = "com.tavern.agents"
@@ -28,22 +28,21 @@ const (
 	modelsSetting     = "com.tavern.models"
 )
 
-// Personal is what one person keeps on their machine: ids of the vendor's sessions by
-// project and by agent, the list of agents, where windows are, how much agents may do
-// unasked, default models, and what else a program keeps by a key.
+// Personal is a handle on one person's settings on their machine: ids of the vendor's sessions by project and by agent,
+// the list of agents, positions of windows, the permission mode, default models, and any values that a program keeps by
+// key.
 //
-// Each is a document setting/<key> in the namespace [events.PersonalNamespace] of a store that
-// nobody else can reach: on a store that others can reach, each method returns an
-// *events.PersonalError, and nothing is read or written. No export of the project has them.
+// Each setting is a document setting/<key> in the namespace [events.PersonalNamespace] of a store that only this person
+// can reach. On a store that others can reach, each method returns an *events.PersonalError, and reads or writes
+// nothing. No export of the project has settings.
 //
-// What is not set is [tally.ErrNotFound].
+// If a setting is missing, the error is [tally.ErrNotFound].
 type Personal struct{ st *tally.Store }
 
-// PersonalOf returns a handle on what a person keeps in their own store, whichever namespace
-// st looks at.
+// PersonalOf returns a handle on the settings in a person's own store. The namespace of st does not matter.
 func PersonalOf(st *tally.Store) *Personal { return &Personal{st} }
 
-// documents returns the settings, if the store is this person's alone.
+// documents returns the settings, or an error if others can reach the store.
 func (p *Personal) documents() (*tally.Documents, error) {
 	if p.st.Log.Shared() {
 		return nil, &events.PersonalError{Where: "a store that others can reach"}
@@ -55,7 +54,7 @@ func (p *Personal) documents() (*tally.Documents, error) {
 	return st.Documents(), nil
 }
 
-// SettingError says that a setting is there and cannot be understood. It stays as it is.
+// SettingError reports that a setting exists and cannot be parsed. It stays as it is.
 type SettingError struct {
 	Key string
 	Err error
@@ -63,7 +62,7 @@ type SettingError struct {
 
 func (e *SettingError) Error() string { return fmt.Sprintf("setting %q: %v", e.Key, e.Err) }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns why the setting cannot be parsed.
 func (e *SettingError) Unwrap() error { return e.Err }
 
 // get reads a setting into v.
@@ -99,13 +98,13 @@ func (p *Personal) set(ctx context.Context, key string, v any) error {
 	return d.Tx(ctx, func(tx *tally.Tx) error { return tx.Save(ctx, kindSetting, key, w) })
 }
 
-// settingWrite is a setting as a document has it.
+// settingWrite returns a setting as a document.
 func settingWrite(v any) (tally.Write, error) {
 	data, err := rawjson.Marshal(v)
 	return tally.Write{Data: data, ContentType: "application/json", Layer: string(LayerPersonal)}, err
 }
 
-// remove takes a setting away. One that is not there stays so.
+// remove deletes a setting. If it does not exist, nothing is written.
 func (p *Personal) remove(ctx context.Context, key string) error {
 	d, err := p.documents()
 	if err == nil {
@@ -117,15 +116,15 @@ func (p *Personal) remove(ctx context.Context, key string) error {
 	return err
 }
 
-// Setting returns what a program keeps by a key: JSON, byte for byte.
+// Setting returns the value of a program's key: JSON, byte for byte.
 func (p *Personal) Setting(ctx context.Context, key string) (events.Raw, error) {
 	var raw events.Raw
 	err := p.get(ctx, key, &raw)
 	return raw, err
 }
 
-// SetSetting keeps a JSON value by a key. Keys that begin with "com.tavern." are those of
-// the other methods, and an *events.InvalidError.
+// SetSetting sets the JSON value of a key. A key that begins with "com.tavern." belongs to another method, and the
+// error is *events.InvalidError.
 func (p *Personal) SetSetting(ctx context.Context, key string, value events.Raw) error {
 	if err := freeKey(key); err != nil {
 		return err
@@ -136,7 +135,7 @@ func (p *Personal) SetSetting(ctx context.Context, key string, value events.Raw)
 	return p.set(ctx, key, value)
 }
 
-// ClearSetting forgets what is kept by a key, if anything is.
+// ClearSetting deletes the value of a key.
 func (p *Personal) ClearSetting(ctx context.Context, key string) error {
 	if err := freeKey(key); err != nil {
 		return err
@@ -167,10 +166,10 @@ func (p *Personal) keys(ctx context.Context, prefix string) ([]string, error) {
 	return keys, err
 }
 
-// sessionOf is what a setting says of a session.
+// sessionOf is the value of a setting with a session.
 type sessionOf struct {
 	Session string `json:"session"`
-	Path    string `json:"path,omitempty"` // of a project whose path is too long for the setting's key
+	Path    string `json:"path,omitempty"` // of the project, if it is too long for the setting's key
 }
 
 // ProjectSession is the session of a project.
@@ -179,11 +178,11 @@ type ProjectSession struct {
 	Session string // the vendor's id
 }
 
-// Key is the name under which the session is shown.
+// Key returns the name under which the session is shown.
 func (s ProjectSession) Key() string { return ProjectKey(s.Path) }
 
-// SetProjectSession keeps the id of a project's session. The project is its path, byte for
-// byte: another project whose key is the same keeps its own.
+// SetProjectSession sets the id of a project's session. The path identifies the project byte for byte: another project
+// with the same key keeps its own session.
 func (p *Personal) SetProjectSession(ctx context.Context, path, session string) error {
 	key, err := keyOfProject(path)
 	if err == nil {
@@ -206,11 +205,10 @@ func checkSessionID(id string) error {
 	return nil
 }
 
-// hashedPath is how the place of a path begins that is too long for a key.
+// hashedPath replaces a path that is too long for a key, with its hash behind it.
 const hashedPath = "sha256:"
 
-// keyOfProject is the key of a project's setting. Unlike [ProjectKey] it is of this project
-// alone.
+// keyOfProject returns the key of a project's setting. Unlike [ProjectKey], only this project has it.
 func keyOfProject(path string) (string, error) {
 	switch {
 	case path == "":
@@ -235,7 +233,7 @@ func (p *Personal) ProjectSession(ctx context.Context, path string) (string, err
 	return s.Session, err
 }
 
-// ClearProjectSession forgets a project's session.
+// ClearProjectSession deletes a project's session.
 func (p *Personal) ClearProjectSession(ctx context.Context, path string) error {
 	key, err := keyOfProject(path)
 	if err != nil {
@@ -244,7 +242,7 @@ func (p *Personal) ClearProjectSession(ctx context.Context, path string) error {
 	return p.remove(ctx, key)
 }
 
-// ProjectSessions lists the sessions of all projects, by path.
+// ProjectSessions lists the sessions of all projects, sorted by path.
 func (p *Personal) ProjectSessions(ctx context.Context) ([]ProjectSession, error) {
 	keys, err := p.keys(ctx, projectSetting)
 	if err != nil {
@@ -267,8 +265,8 @@ func (p *Personal) ProjectSessions(ctx context.Context) ([]ProjectSession, error
 	return list, nil
 }
 
-// ProjectByKey returns the project whose session is shown under a key, as [ProjectKey] makes
-// it. If several are, the error is an *AmbiguousError: ask by path.
+// ProjectByKey returns the project whose session is shown under a key, as [ProjectKey] returns it. If several projects
+// have the key, the error is *AmbiguousError: use the path.
 func (p *Personal) ProjectByKey(ctx context.Context, key string) (ProjectSession, error) {
 	all, err := p.ProjectSessions(ctx)
 	if err != nil {
@@ -288,7 +286,7 @@ func (p *Personal) ProjectByKey(ctx context.Context, key string) (ProjectSession
 	return ProjectSession{}, e
 }
 
-// SetAgentSession keeps the id of an agent's session, by the agent's id.
+// SetAgentSession sets the id of an agent's session, by the agent's id.
 func (p *Personal) SetAgentSession(ctx context.Context, agent, session string) error {
 	if err := checkSessionID(session); err != nil {
 		return err
@@ -303,12 +301,12 @@ func (p *Personal) AgentSession(ctx context.Context, agent string) (string, erro
 	return s.Session, err
 }
 
-// ClearAgentSession forgets an agent's session.
+// ClearAgentSession deletes an agent's session.
 func (p *Personal) ClearAgentSession(ctx context.Context, agent string) error {
 	return p.remove(ctx, AgentKey(agent))
 }
 
-// ClearSessions forgets the sessions of all projects and agents.
+// ClearSessions deletes the sessions of all projects and agents.
 func (p *Personal) ClearSessions(ctx context.Context) error {
 	for _, prefix := range []string{projectSetting, agentSetting} {
 		keys, err := p.keys(ctx, prefix)
@@ -324,7 +322,7 @@ func (p *Personal) ClearSessions(ctx context.Context) error {
 	return nil
 }
 
-// Window is where a window is, in points.
+// Window is the position of a window, in points.
 type Window struct {
 	X       float64       `json:"x"`
 	Y       float64       `json:"y"`
@@ -333,22 +331,22 @@ type Window struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// SetWindow keeps where a window is, by its name.
+// SetWindow sets the position of a window, by its name.
 func (p *Personal) SetWindow(ctx context.Context, name string, w Window) error {
 	return p.set(ctx, windowSetting+name, w)
 }
 
-// Window returns where a window was last.
+// Window returns the last position of a window.
 func (p *Personal) Window(ctx context.Context, name string) (Window, error) {
 	var w Window
 	err := p.get(ctx, windowSetting+name, &w)
 	return w, err
 }
 
-// PermissionModes are how much an agent may do without asking.
+// PermissionModes are the modes in which an agent may act without asking.
 var PermissionModes = []string{"normal", "acceptEdits", "plan", "bypassPermissions", "dontAsk"}
 
-// SetPermissionMode keeps one of [PermissionModes].
+// SetPermissionMode sets one of [PermissionModes].
 func (p *Personal) SetPermissionMode(ctx context.Context, mode string) error {
 	if !slices.Contains(PermissionModes, mode) {
 		return &events.InvalidError{Field: "permissionMode", Reason: fmt.Sprintf("%q: want one of %q", mode, PermissionModes)}
@@ -356,13 +354,13 @@ func (p *Personal) SetPermissionMode(ctx context.Context, mode string) error {
 	return p.set(ctx, permissionSetting, mode)
 }
 
-// PermissionMode returns how much an agent may do without asking.
+// PermissionMode returns the permission mode of agents.
 func (p *Personal) PermissionMode(ctx context.Context) (mode string, err error) {
 	err = p.get(ctx, permissionSetting, &mode)
 	return mode, err
 }
 
-// Models are what a new agent begins with.
+// Models are the default settings of new agents.
 type Models struct {
 	Model          string        `json:"modelId,omitempty"`
 	ThinkingBudget int64         `json:"thinkingBudget,omitempty"` // tokens
@@ -370,12 +368,12 @@ type Models struct {
 	Unknown        events.Fields `json:",unknown"`
 }
 
-// SetModels keeps what a new agent begins with.
+// SetModels sets the default settings of new agents.
 func (p *Personal) SetModels(ctx context.Context, m Models) error {
 	return p.set(ctx, modelsSetting, m)
 }
 
-// Models returns what a new agent begins with.
+// Models returns the default settings of new agents.
 func (p *Personal) Models(ctx context.Context) (m Models, err error) {
 	err = p.get(ctx, modelsSetting, &m)
 	return m, err

@@ -10,8 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// PersistedAgent is an entry of a person's list of agents. Members that this version does
-// not know stay.
+// PersistedAgent is an entry of a person's list of agents. Unknown members stay.
 type PersistedAgent struct {
 	ID              string        `json:"id"`
 	Name            string        `json:"name"`
@@ -20,13 +19,13 @@ type PersistedAgent struct {
 	Unknown         events.Fields `json:",unknown"`
 }
 
-// AgentChange is what changes of an entry; nil leaves a field as it is.
+// AgentChange is a change of an entry. Nil leaves a field unchanged.
 type AgentChange struct {
 	Name, SessionID, ChatDescription *string
 }
 
-// PersistedAgents is the list of agents, in the order in which they were added; empty if none
-// was. It is one document: whoever changes it changes what is there then.
+// PersistedAgents returns the list of agents, in the order in which they were added, or an empty list. The list is one
+// document; changes of it are transactions.
 func (p *Personal) PersistedAgents(ctx context.Context) ([]PersistedAgent, error) {
 	var list []PersistedAgent
 	if err := p.get(ctx, agentsSetting, &list); err != nil && !errors.Is(err, tally.ErrNotFound) {
@@ -53,7 +52,7 @@ func indexOfAgent(list []PersistedAgent, id string) int {
 
 func noAgent(id string) error { return fmt.Errorf("agent %q: %w", id, tally.ErrNotFound) }
 
-// AddAgent puts an agent at the end of the list, or in the place of the one that has its id.
+// AddAgent appends an agent to the list, or replaces the agent with the same id.
 func (p *Personal) AddAgent(ctx context.Context, a PersistedAgent) error {
 	if a.ID == "" {
 		return &events.InvalidError{Field: "id", Reason: "it is empty"}
@@ -84,7 +83,7 @@ func (p *Personal) UpdateAgent(ctx context.Context, id string, c AgentChange) er
 	})
 }
 
-// RemoveAgent takes an agent out of the list and forgets its session, both or neither.
+// RemoveAgent removes an agent from the list and deletes its session, in one transaction.
 func (p *Personal) RemoveAgent(ctx context.Context, id string) error {
 	return p.changeAgents(ctx, func(tx *tally.Tx, list []PersistedAgent) ([]PersistedAgent, error) {
 		i := indexOfAgent(list, id)
@@ -98,10 +97,10 @@ func (p *Personal) RemoveAgent(ctx context.Context, id string) error {
 	})
 }
 
-// ClearAgents empties the list. Sessions stay: ClearSessions forgets them.
+// ClearAgents empties the list. Sessions stay: ClearSessions deletes them.
 func (p *Personal) ClearAgents(ctx context.Context) error { return p.remove(ctx, agentsSetting) }
 
-// changeAgents makes a change of the list that is of what is there when it is written.
+// changeAgents changes the list in a transaction.
 func (p *Personal) changeAgents(ctx context.Context, change func(*tally.Tx, []PersistedAgent) ([]PersistedAgent, error)) error {
 	d, err := p.documents()
 	if err != nil {

@@ -16,42 +16,40 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Queue is a handle on a work queue: the session queue/<id>, of kind queue. Its items are
-// the turns of the session's thread main, in the order in which they were put in; the life
-// of each is in a session of its own, item/<queue>/<id>, which begins with the first claim.
+// Queue is a handle on a work queue: the session queue/<id>, of kind queue. Its items are the turns of the session's
+// thread main, in the order in which they were queued. The records about an item are in a session of its own,
+// item/<queue>/<id>, which begins with the first claim.
 //
-// What a store knows of a queue it learns by following the log, with one reader for all
-// handles on the queue, so that an item that is put in anywhere is handed out at once and
-// a claim does not read the queue. To lose that costs time and nothing else.
+// A store follows the log with one reader for all handles on a queue. So a worker gets a new item at once, wherever the
+// item was queued, and a claim does not read the queue. The state in memory can be rebuilt from the log at any time.
 type Queue struct {
 	st  *tally.Store
 	id  string
 	sub events.Subject
 }
 
-// QueueOf returns a handle on a queue, whether it exists or not. A queue comes to be with
-// its first item, or by [Queue.Create].
+// QueueOf returns a handle on a queue, whether the queue exists or not. The first item or [Queue.Create] creates it.
 func QueueOf(st *tally.Store, id string) *Queue {
 	return &Queue{st, id, st.Session(projector.QueueSession(id)).Subject()}
 }
 
-// ID is the queue's id.
+// ID returns the queue's id.
 func (q *Queue) ID() string { return q.id }
 
 // Subject names the queue's session in the log.
 func (q *Queue) Subject() events.Subject { return q.sub }
 
-// QueueSettings say how a queue is worked on. The zero value is the default.
+// QueueSettings are the settings of a queue. The zero value is the default.
 type QueueSettings struct {
 	Title       string
 	Owner       string
 	Lease       time.Duration // of a claim, in whole milliseconds; default 2 minutes, at most a year
-	MaxAttempts int           // of an item, then it is dead; default 5
-	Serial      bool          // one claim at a time, in the order of the log: for good, once the queue exists
-	OnEmpty     string        // what a worker is told that finds nothing to do
-	Dead        string        // what a dead item is to those that come after it: hold, the default (they wait), or pass
+	MaxAttempts int           // attempts at an item before it is dead; default 5
+	Serial      bool          // one claim at a time, in the order of the log; cannot change once the queue exists
+	OnEmpty     string        // instruction for a worker that finds nothing to do
+	Dead        string        // how a dead item affects items that come after it: hold, the default (they wait), or pass
 
-	// Revision is the queue's offset as it was when the settings were read.
+	// Revision is the queue's offset when the settings were read.
 	Revision events.Offset
 }
 
@@ -72,14 +70,13 @@ func (s QueueSettings) check() error {
 	return nil
 }
 
-// stored writes the settings over what the session has of them: members that nobody here
-// knows stay.
+// stored encodes the settings over those of the session. Unknown members stay.
 func (s QueueSettings) stored(over projector.QueueSettings) (events.Raw, error) {
 	over.Lease, over.MaxAttempts, over.Dead, over.Serial = s.Lease.Milliseconds(), s.MaxAttempts, s.Dead, s.Serial
 	return rawjson.Marshal(over)
 }
 
-// Create makes the queue, of which there is no item yet. A queue that exists is tally.ErrExists.
+// Create creates an empty queue. If the queue exists, the error is tally.ErrExists.
 func (q *Queue) Create(ctx context.Context, s QueueSettings) error {
 	if err := s.check(); err != nil {
 		return err
@@ -103,7 +100,7 @@ func (q *Queue) Create(ctx context.Context, s QueueSettings) error {
 	return err
 }
 
-// textFields are fields of a session that are texts; an empty one is no field.
+// textFields returns text fields of a session. An empty value removes the field.
 func textFields(pairs ...string) (list events.Fields, err error) {
 	for n := 0; n < len(pairs); n += 2 {
 		value := []byte("null")
@@ -117,8 +114,7 @@ func textFields(pairs ...string) (list events.Fields, err error) {
 	return list, nil
 }
 
-// Settings returns the queue's settings as they are now. A queue that does not exist is
-// tally.ErrNotFound.
+// Settings returns the queue's present settings. If the queue does not exist, the error is tally.ErrNotFound.
 func (q *Queue) Settings(ctx context.Context) (QueueSettings, error) {
 	o, err := q.st.Loader().Outline(ctx, q.sub, 0)
 	if err != nil {
@@ -139,12 +135,12 @@ func (q *Queue) settingsIn(o *projector.Outline) (QueueSettings, projector.Queue
 		Serial: p.Serial, Dead: cmp.Or(p.Dead, "hold"), Revision: o.Offset()}, p, nil
 }
 
-// QueueConflictError says that a queue's settings are not what they were when they were
-// read. It matches log.ErrConflict; nothing was written.
+// QueueConflictError reports that a queue's settings have changed since they were read. It matches log.ErrConflict;
+// nothing was written.
 type QueueConflictError struct {
 	Queue string
-	Base  events.Offset // that the change rests on
-	Have  QueueSettings // as they are now
+	Base  events.Offset // the revision that the change was based on
+	Have  QueueSettings // the present settings
 }
 
 func (e *QueueConflictError) Error() string {
@@ -154,10 +150,9 @@ func (e *QueueConflictError) Error() string {
 // Is reports whether target is log.ErrConflict.
 func (e *QueueConflictError) Is(target error) bool { return target == log.ErrConflict }
 
-// Configure gives the queue other settings, all of them. If they were changed since
-// s.Revision, the error is *QueueConflictError; Revision 0 changes whatever there is. Items
-// that are put in meanwhile are not in the way. A queue that does not exist is
-// tally.ErrNotFound, and one that is serial or not stays that.
+// Configure replaces all settings of the queue. If they have changed since s.Revision, the error is
+// *QueueConflictError; Revision 0 replaces any settings. New items do not conflict. If the queue does not exist, the
+// error is tally.ErrNotFound. Serial cannot change.
 func (q *Queue) Configure(ctx context.Context, s QueueSettings) error {
 	if err := s.check(); err != nil {
 		return err
@@ -190,7 +185,7 @@ func (q *Queue) Configure(ctx context.Context, s QueueSettings) error {
 	}
 }
 
-// maxQueueTries bounds how often something is decided anew because others were faster.
+// maxQueueTries bounds the attempts of an operation that others interrupt by faster writes.
 const maxQueueTries = 31
 
 func (s QueueSettings) update(over projector.QueueSettings) (*events.SessionUpdated, error) {
@@ -202,27 +197,27 @@ func (s QueueSettings) update(over projector.QueueSettings) (*events.SessionUpda
 	return &events.SessionUpdated{Set: append(events.Fields{{Name: "settings", Value: settings}}, set...)}, err
 }
 
-// queueSource makes what follows from facts alone, whoever states them: an item that is put
-// in twice, a result that is reported twice, the end of an item whose attempts are used up.
+// queueSource is the source of events whose ids follow from facts alone, whatever process writes them: an item that is
+// queued twice, a result that is reported twice, the end of an item whose attempts are used up.
 const queueSource = "urn:tally:queue"
 
-// Item is something to be done. In the log it is a turn of its queue.
+// Item is a piece of work. In the log it is a turn of its queue.
 type Item struct {
-	ID        string    // within the queue; "": one is made
-	Body      []byte    // any bytes, which come back as they are
-	Owner     string    // whose it is
-	DueAt     time.Time // not handed out before; zero: at once
-	ExpiresAt time.Time // not handed out from then on, but ended as expired; zero: never
+	ID        string    // within the queue; "": Enqueue makes one
+	Body      []byte    // any bytes; they are returned unchanged
+	Owner     string    // subject or person that owns the item
+	DueAt     time.Time // no worker gets the item before; zero: at once
+	ExpiresAt time.Time // from then on the item is ended as expired; zero: never
 	After     []string  // ids of items of the queue that must be done first
-	Priority  int       // 0 to 9: the highest goes first
+	Priority  int       // 0 to 9, highest first
 
-	Offset events.Offset // of its turn, once it is in the queue
-	kind   string        // of its run; "": item
-	index  int           // of its turn among those of the record
+	Offset events.Offset // of its turn, once it is queued
+	kind   string        // kind of its run; "": item
+	index  int           // of its turn within the record
 }
 
-// ItemExistsError says that another item has the id: its body, or what else is said of it,
-// differs. It matches tally.ErrExists; nothing was written.
+// ItemExistsError reports that another item, with another body or other fields, has the id. It matches tally.ErrExists;
+// nothing was written.
 type ItemExistsError struct{ Queue, ID string }
 
 func (e *ItemExistsError) Error() string {
@@ -232,10 +227,9 @@ func (e *ItemExistsError) Error() string {
 // Is reports whether target is tally.ErrExists.
 func (e *ItemExistsError) Is(target error) bool { return target == tally.ErrExists }
 
-// Enqueue puts an item into the queue, and returns it with its id and offset. It is one
-// event, whatever else happens to the queue; items without ids that are put in at the same
-// moment may share it. The same item, with an id, put in twice is one: the second call returns
-// the first one's offset. Another item with its id is *ItemExistsError.
+// Enqueue appends an item to the queue, and returns it with its id and offset. Items without ids that are queued at the
+// same moment may share one event. If an item with the caller's id is queued twice, the queue has it once, and the
+// second call returns the first offset. If another item has the id, the error is *ItemExistsError.
 func (q *Queue) Enqueue(ctx context.Context, it Item) (Item, error) {
 	if it.ID == "" {
 		return q.enqueueNew(ctx, it)
@@ -249,7 +243,7 @@ func (q *Queue) Enqueue(ctx context.Context, it Item) (Item, error) {
 	return it, q.itemError(it, err)
 }
 
-// enqueueNew puts an item in of which nobody else knows the id.
+// enqueueNew queues an item with a new id.
 func (q *Queue) enqueueNew(ctx context.Context, it Item) (Item, error) {
 	it.ID = q.st.Log.NewID()
 	entry, err := q.itemEntry(it)
@@ -266,17 +260,17 @@ func (q *Queue) itemError(it Item, err error) error {
 	return err
 }
 
-// manyItems and manyBytes bound what is put in by one append.
+// manyItems and manyBytes bound one append.
 const (
 	manyItems = 500
 	manyBytes = 4 << 20
 )
 
-// EnqueueMany puts items in, in their order, and returns them with their ids. All of them
-// are looked at before any is put in; then they go in by the hundreds, each lot all or
-// none. The same call again, with ids, puts in what is missing.
+// EnqueueMany queues items in their order, and returns them with their ids. It checks all items before it appends the
+// first. It appends lots of some hundred items, and each lot is stored wholly or not at all. If the items have ids, the
+// same call again queues those that are missing.
 func (q *Queue) EnqueueMany(ctx context.Context, items ...Item) ([]Item, error) {
-	var unshown error // files do not show all of what is stored
+	var unshown error // an error of trees: the items are stored, but files do not show all of them
 	list, evs := make([]Item, len(items)), make([]events.Event, len(items))
 	for i, it := range items {
 		var err error
@@ -300,7 +294,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, items ...Item) ([]Item, error) 
 	return list, unshown
 }
 
-// putMany puts in a lot, but for what is there already.
+// putMany appends a lot without the items that are there already.
 func (q *Queue) putMany(ctx context.Context, evs []events.Event) error {
 	for {
 		_, err := q.st.Append(ctx, q.sub, log.Any, evs...)
@@ -322,7 +316,7 @@ func (q *Queue) putMany(ctx context.Context, evs []events.Event) error {
 	}
 }
 
-// itemEvent makes the event by which an item is put in.
+// itemEvent makes the event that queues an item.
 func (q *Queue) itemEvent(it Item) (events.Event, Item, error) {
 	made := it.ID == ""
 	if made {
@@ -368,7 +362,7 @@ func (q *Queue) itemEntry(it Item) (events.Entry, error) {
 	return entry, nil
 }
 
-// spelled spells a time of an item; the zero time is not said.
+// spelled formats a time of an item. It returns "" for the zero time.
 func spelled(field string, at time.Time) (events.Timestamp, error) {
 	if at.IsZero() {
 		return "", nil
@@ -400,12 +394,12 @@ func (q *Queue) checkItem(it Item) error {
 	return nil
 }
 
-// itemSubject names the session that has the life of an item.
+// itemSubject names the session with the records about an item.
 func (q *Queue) itemSubject(id string) events.Subject {
 	return q.st.Session(projector.ItemSession(q.id, id)).Subject()
 }
 
-// turnOf returns a body as a turn: JSON, or bytes that are not, or that JSON would lose.
+// turnOf returns a body as a turn if JSON keeps it exactly, and else as bytes.
 func turnOf(body []byte) (events.Raw, []byte) {
 	if len(body) > 0 && len(rawjson.Trim(body)) == len(body) && rawjson.Check(body) == nil {
 		return body, nil
@@ -413,7 +407,7 @@ func turnOf(body []byte) (events.Raw, []byte) {
 	return nil, append([]byte{}, body...)
 }
 
-// readItem reads an item from its turn, body and all.
+// readItem reads an item, with its body, from its turn.
 func (q *Queue) readItem(ctx context.Context, i projector.QueueItem) (Item, error) {
 	rec, err := q.st.Log.Record(ctx, i.At)
 	if err == nil {
@@ -425,7 +419,7 @@ func (q *Queue) readItem(ctx context.Context, i projector.QueueItem) (Item, erro
 	return itemIn(projector.Decode(rec), i), nil
 }
 
-// itemIn returns an item of which a record has the turn.
+// itemIn returns the item whose turn is in a record.
 func itemIn(f projector.Fact, i projector.QueueItem) Item {
 	it := Item{ID: i.ID, Owner: i.Owner, After: i.After, Priority: i.Priority, Offset: i.At, kind: i.Run.Kind, index: i.Index}
 	it.DueAt, _ = i.DueAt.Time()
@@ -437,21 +431,21 @@ func itemIn(f projector.Fact, i projector.QueueItem) Item {
 			it.Body = e.Turn
 		}
 		if meta, err := events.ItemMetaOf(e.Meta); err == nil {
-			it.After = meta.After // what is done already is not in the state any more
+			it.After = meta.After // the state has only ids that are not done
 		}
 	}
 	return it
 }
 
-// QueueDecision is what a queue needs by itself at a time, whoever looks.
+// QueueDecision is the work that time has made due in a queue.
 type QueueDecision struct {
-	Ends []Decision // each ends an item that nobody has
-	Next time.Time  // when to look again: a lease is over, or an item is due; zero: when something happens
+	Ends []Decision // each ends an item that no worker holds
+	Next time.Time  // when to look again, because a lease ends or an item becomes due; zero: after the next record
 }
 
-// DecideQueue says what a queue needs by the log's time now. Parts are guarded, and the same
-// decision is the same event: two who decide at once decide it once. waits says whether an
-// item comes after one that is not done, as projector.Work.Waits does.
+// DecideQueue returns the work that is due in a queue at the log's time now. The parts are guarded, and equal decisions
+// have equal event ids, so two daemons that decide at once write one event. waits reports whether an item waits for
+// others, as projector.Work.Waits does.
 func DecideQueue(namespace string, q projector.Queue, items iter.Seq[*projector.QueueItem], waits func(*projector.QueueItem) bool, now time.Time) (d QueueDecision, err error) {
 	for i := range items {
 		if i.Ended != 0 {
@@ -479,8 +473,8 @@ func DecideQueue(namespace string, q projector.Queue, items iter.Seq[*projector.
 	return d, nil
 }
 
-// ending ends an item that nobody has and that is not to be handed out, as its time is over or
-// its attempts are used up. Of any other nothing is due.
+// ending returns the decision that ends an item: it is expired, or its attempts are used up and no worker holds it. For
+// any other item it returns the zero Decision.
 func ending(namespace string, q projector.Queue, i projector.QueueItem, now time.Time) (d Decision, err error) {
 	p := &events.RunFinished{Run: i.Run, Result: events.Raw("null"), Fence: i.Fence}
 	switch {
@@ -499,7 +493,7 @@ func ending(namespace string, q projector.Queue, i projector.QueueItem, now time
 	return d, err
 }
 
-// stopping makes the append that ends an item as it is.
+// stopping makes the append that ends an item, on the condition that the item has not changed.
 func stopping(namespace string, q projector.Queue, i projector.QueueItem, p *events.RunFinished) (log.Part, error) {
 	sub, expect := events.Session(namespace, projector.ItemSession(q.ID, i.ID)), log.At(i.Last)
 	last := i.Last
@@ -512,7 +506,7 @@ func stopping(namespace string, q projector.Queue, i projector.QueueItem, p *eve
 	return log.Part{Subject: sub, Expect: expect, Events: []events.Event{e}}, err
 }
 
-// open returns an item that is to be done, as it is now, with its queue; nil if it is not.
+// open returns an open item as it is now, with its queue, or nil.
 func (q *Queue) open(ctx context.Context, id string) (*projector.QueueItem, projector.Queue, error) {
 	qc, err := q.enter(ctx)
 	if err != nil {

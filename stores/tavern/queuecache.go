@@ -16,57 +16,56 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// board is what a process knows of a queue: the fold of what the log has of it, kept up to
-// date by following, without what is done, and in the order in which items are handed out.
-// All handles on the queue share it. The board is a hint: the log decides each claim, and a
-// worker that lost gets an error.
+// queueCache holds a queue's open items in memory, in the order in which the queue hands them out. It folds the log and
+// follows it. Items that are done are left out. All handles of a store on the queue share one cache. The cache is a
+// hint: the log decides each claim, and a worker that lost gets an error.
 type queueCache struct {
 	st    *tally.Store
 	queue *Queue
 	all   *queueCaches
-	about func(events.Subject) bool // whether records of a subject say something of the queue
+	about func(events.Subject) bool // whether a subject's records concern the queue
 	users int                       // guarded by all.mu
-	idle  *time.Timer               // likewise: closes the board if nobody uses it for a while
-	gone  chan struct{}             // closed when nothing is followed any more
+	idle  *time.Timer               // guarded by all.mu: closes the cache after idleTimeout without users
+	gone  chan struct{}             // closed when the cache no longer follows the log
 
-	reading sync.Mutex // of who reads up to the end of the log
+	reading sync.Mutex // held while the cache reads up to the end of the log
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	work      *projector.Work
-	at        events.Offset // folded up to here
-	newest    time.Time     // the log's time: of the newest record that was seen,
-	since     time.Time     // and when that was, by the clock that nobody sets
-	from      time.Time     // when the board began: by the clock that dates records, or the log's time if that is later,
-	begun     time.Time     // and by the clock that nobody sets
+	at        events.Offset // the cache has folded the log up to here
+	newest    time.Time     // the newest time seen in the log
+	since     time.Time     // when the cache saw it, by the monotonic clock
+	from      time.Time     // when the cache started: by the wall clock, or the log's time if that is later
+	begun     time.Time     // the same moment by the monotonic clock
 	entries   map[string]*cacheEntry
 	ready     entryHeap
 	timed     entryHeap
-	flight    map[string]events.Offset // items that a worker of this process claims; once it is known, the offset from which on the log says what became of them
-	bodies    map[string]Item          // small ones of what is to be done
-	room      int                      // for those, in bytes
-	ask       map[string]bool          // items that others come after and of which nothing is known
-	waiting   []chan struct{}          // workers, first come first
-	contest   int                      // how often others were faster, lately
+	flight    map[string]events.Offset // items that a worker of this process is claiming; 0, or the offset whose record says how the claim ended
+	bodies    map[string]Item          // small bodies of open items
+	room      int                      // bytes left for bodies
+	ask       map[string]bool          // items that others wait for and that the cache does not know
+	waiting   []chan struct{}          // workers, first come, first served
+	contest   int                      // how often other processes were faster lately
 	timer     *time.Timer
-	stop      context.CancelFunc // of the follow; nil: none
-	over      bool               // timers are not set any more
-	followErr error              // why it ended
+	stop      context.CancelFunc // stops following; nil before the first use
+	over      bool               // no timer is set any more
+	followErr error              // why following ended
 }
 
 const (
-	idleTimeout  = 30 * time.Second // a board that nobody uses is kept for a while
-	maxBodyBytes = 16 << 20         // bytes of bodies that a board keeps
+	idleTimeout  = 30 * time.Second // a cache without users is kept this long
+	maxBodyBytes = 16 << 20         // bytes of bodies that a cache keeps
 	maxBody      = 64 << 10
-	maxChoice    = 64            // of free items a worker chooses one, if others are faster
-	maxPassed    = 4 * maxChoice // times that an item is passed over by that
-	maxFirst     = 8 * maxChoice // items that are free with which a board begins that only hands out
+	maxChoice    = 64            // a worker chooses among so many free items if others are faster
+	maxPassed    = 4 * maxChoice // how often that choice may pass over an item
+	maxFirst     = 8 * maxChoice // free items with which a cache starts if it only hands out
 )
 
-// boards are those of a store, which closes them.
+// queueCaches are the caches of a store. The store closes them.
 type queueCaches struct {
-	running sync.WaitGroup // queueCaches that follow the log
+	running sync.WaitGroup // caches that follow the log
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	of     map[events.Subject]*queueCache
 }
@@ -75,7 +74,7 @@ func queueCachesOf(st *tally.Store) *queueCaches {
 	return tally.Kept(st, func() *queueCaches { return &queueCaches{of: make(map[events.Subject]*queueCache)} })
 }
 
-// Close returns when no board follows the log and no timer of one is set.
+// Close returns when no cache follows the log and no cache's timer is set.
 func (all *queueCaches) Close() {
 	all.mu.Lock()
 	all.closed = true
@@ -86,8 +85,8 @@ func (all *queueCaches) Close() {
 	all.running.Wait()
 }
 
-// enter returns the board of a queue as of some time after the call began, with all that is to
-// be done. leave is to be called when it is not used any more.
+// enter returns the queue's cache with all open items, as of some time after the call began. The caller calls leave
+// when it is done.
 func (q *Queue) enter(ctx context.Context) (*queueCache, error) {
 	qc, err := q.enterFirst(ctx)
 	if err != nil {
@@ -100,8 +99,8 @@ func (q *Queue) enter(ctx context.Context) (*queueCache, error) {
 	return qc, nil
 }
 
-// enterFirst is enter for whoever asks for what is handed out next, or for what there is of the
-// queue itself: of items that are free all but the first ones may be missing.
+// enterFirst is enter for callers that need only the next items or the queue's own state. All free items but the first
+// ones may be missing.
 func (q *Queue) enterFirst(ctx context.Context) (*queueCache, error) {
 	if err := q.sub.Validate(); err != nil {
 		return nil, err
@@ -133,7 +132,7 @@ func newQueueCache(q *Queue, all *queueCaches) *queueCache {
 	return qc
 }
 
-// leave says that a caller does not use the board any more.
+// leave ends a caller's use of the cache.
 func (qc *queueCache) leave() {
 	qc.all.mu.Lock()
 	defer qc.all.mu.Unlock()
@@ -147,7 +146,7 @@ func (qc *queueCache) leave() {
 	qc.idle.Reset(idleTimeout)
 }
 
-// close forgets the board if nobody uses it.
+// close forgets the cache if it has no users.
 func (qc *queueCache) close() {
 	qc.all.mu.Lock()
 	defer qc.all.mu.Unlock()
@@ -156,8 +155,7 @@ func (qc *queueCache) close() {
 	}
 }
 
-// forget takes the board from those of the store, and ends what runs for it. The caller holds
-// all.mu.
+// forget removes the cache from the store's and stops its timers and its follower. The caller holds all.mu.
 func (qc *queueCache) forget() {
 	if qc.all.of[qc.queue.sub] == qc {
 		delete(qc.all.of, qc.queue.sub)
@@ -176,7 +174,7 @@ func (qc *queueCache) forget() {
 	}
 }
 
-// start has the board follow the log, from its first use on.
+// start makes the cache follow the log. Only the first call does something.
 func (qc *queueCache) start(ctx context.Context) error {
 	qc.mu.Lock()
 	started := qc.stop != nil
@@ -208,7 +206,7 @@ func (qc *queueCache) start(ctx context.Context) error {
 	return nil
 }
 
-// catchUp folds what is durable by now.
+// catchUp folds everything that is durable now.
 func (qc *queueCache) catchUp(ctx context.Context) error {
 	qc.reading.Lock()
 	defer qc.reading.Unlock()
@@ -243,12 +241,12 @@ func (qc *queueCache) catchUp(ctx context.Context) error {
 	return qc.settleAwaited(ctx)
 }
 
-// follow folds what comes.
+// follow folds records as they arrive.
 func (qc *queueCache) follow(life context.Context, after events.Offset) {
 	r := events.Range{Namespace: qc.queue.sub.Namespace, Kind: events.KindSession, After: after}
 	err := qc.fold(life, qc.st.Log.Follow(life, r))
 	if life.Err() != nil {
-		err = nil // nobody waits for the board but after Close
+		err = nil // only callers after Close wait for the cache
 	}
 	qc.all.mu.Lock()
 	qc.forget()
@@ -259,7 +257,7 @@ func (qc *queueCache) follow(life context.Context, after events.Offset) {
 	close(qc.gone)
 }
 
-// readable yields records, those of the queue with their data. What cannot be read says nothing.
+// readable yields records, those of the queue with their data. It skips records that cannot be read.
 func (qc *queueCache) readable(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[events.Record, error] {
 	return func(yield func(events.Record, error) bool) {
 		for rec, err := range records {
@@ -273,7 +271,7 @@ func (qc *queueCache) readable(ctx context.Context, records iter.Seq2[events.Rec
 	}
 }
 
-// fold folds records as they come.
+// fold folds records as they arrive.
 func (qc *queueCache) fold(ctx context.Context, records iter.Seq2[events.Record, error]) error {
 	for rec, err := range qc.readable(ctx, records) {
 		if err != nil {
@@ -288,8 +286,7 @@ func (qc *queueCache) fold(ctx context.Context, records iter.Seq2[events.Record,
 	return nil
 }
 
-// take folds a record that follows the last one. It reports whether there is something to
-// be asked.
+// applyRecord folds the record after the last one. It reports whether the cache must ask the log about other items.
 func (qc *queueCache) applyRecord(rec events.Record) (ask bool) {
 	var f projector.Fact
 	concerns := qc.about(rec.Subject)
@@ -317,7 +314,7 @@ func (qc *queueCache) applyRecord(rec events.Record) (ask bool) {
 		qc.refile(i)
 	}
 	if _, id, ok := projector.ItemOf(rec.Subject.ID); ok && qc.work.Items[id] == nil && qc.work.IsAwaited(id) {
-		qc.ask[id] = true // one that is missing may be done now
+		qc.ask[id] = true // an item that others wait for may be done now
 	}
 	if rec.Type == events.TypeSessionCreated || rec.Type == events.TypeSessionUpdated {
 		qc.sort()
@@ -331,7 +328,7 @@ func (qc *queueCache) applyRecord(rec events.Record) (ask bool) {
 	return len(qc.ask) > 0
 }
 
-// sort places all items anew: the order may be another one. The caller holds mu.
+// sort indexes all items again, because the order may have changed. The caller holds mu.
 func (qc *queueCache) sort() {
 	qc.ready.list, qc.timed.list = nil, nil
 	for _, s := range qc.entries {
@@ -357,8 +354,7 @@ func (qc *queueCache) dropBody(id string) {
 	}
 }
 
-// saw notes the time of a record, and reports whether it is later than it was thought to
-// be. The caller holds mu.
+// advanceTime notes the time of a record. It reports whether that moved the cache's clock forward. The caller holds mu.
 func (qc *queueCache) advanceTime(recorded time.Time) bool {
 	if !qc.newest.IsZero() && !recorded.After(qc.nowLocked()) {
 		return false
@@ -369,7 +365,7 @@ func (qc *queueCache) advanceTime(recorded time.Time) bool {
 
 func (qc *queueCache) nowLocked() time.Time { return qc.newest.Add(time.Since(qc.since)) }
 
-// place puts an item where it belongs by now. The caller holds mu.
+// refile moves an item to the heap where it belongs now, or removes it. The caller holds mu.
 func (qc *queueCache) refile(i *projector.QueueItem) {
 	s := qc.entries[i.ID]
 	if s != nil {
@@ -377,7 +373,7 @@ func (qc *queueCache) refile(i *projector.QueueItem) {
 	}
 	at, taken := qc.flight[i.ID]
 	if taken && (at == 0 || at > qc.at) {
-		return // the log says soon what becomes of it
+		return // a record that the cache has not folded yet decides about the item
 	}
 	delete(qc.flight, i.ID)
 	if qc.work.Items[i.ID] != i || i.Ended != 0 {
@@ -405,8 +401,8 @@ func (qc *queueCache) refile(i *projector.QueueItem) {
 	qc.arm()
 }
 
-// settle asks the log about items that others come after and that are not queued, as far
-// as is known: they may be done. What is not will be seen when it is.
+// settleAwaited asks the log whether items are done that others wait for and that the cache does not know. An item that
+// ends later is seen when its record arrives.
 func (qc *queueCache) settleAwaited(ctx context.Context) error {
 	qc.mu.Lock()
 	ask := qc.ask
@@ -431,7 +427,7 @@ func (qc *queueCache) settleAwaited(ctx context.Context) error {
 	return nil
 }
 
-// arm sets the timer to when something is due next. The caller holds mu.
+// arm sets the timer for the next item that becomes due. The caller holds mu.
 func (qc *queueCache) arm() {
 	first := qc.timed.first()
 	if first == nil || qc.over {
@@ -445,13 +441,12 @@ func (qc *queueCache) arm() {
 	qc.timer.Reset(wait)
 }
 
-// waitFor is how long to wait for a time, at most a day: a lease may be said to be over in
-// more years than a duration has.
+// waitFor returns how long to wait until a time, at most a day. A lease may end later than a Duration can express.
 func waitFor(at, now time.Time) time.Duration {
 	return min(max(0, at.Sub(now)), 24*time.Hour) + time.Millisecond
 }
 
-// ring is when something is due.
+// onTimer runs when an item becomes due.
 func (qc *queueCache) onTimer() {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
@@ -460,18 +455,18 @@ func (qc *queueCache) onTimer() {
 	qc.wake()
 }
 
-// expire puts what is due by now where it belongs. The caller holds mu.
+// expire moves the items that are due now to where they belong. The caller holds mu.
 func (qc *queueCache) expire() {
 	now := qc.nowLocked().UnixMilli()
 	for s := qc.timed.first(); s != nil && s.due <= now; s = qc.timed.first() {
 		qc.refile(s.item)
 		if s.in == &qc.timed {
-			return // not yet, by less than a millisecond
+			return // not due yet, by less than a millisecond
 		}
 	}
 }
 
-// look reads the session of an item anew.
+// reread reads an item's session again.
 func (qc *queueCache) reread(ctx context.Context, i *projector.QueueItem, fresh projector.QueueItem) error {
 	fresh.Attempts, fresh.Series, fresh.Last, fresh.Ended, fresh.Outcome, fresh.Error = 0, 0, 0, 0, "", ""
 	fresh.Fence, fresh.Worker, fresh.Until = 0, "", 0
@@ -496,17 +491,17 @@ func (qc *queueCache) reread(ctx context.Context, i *projector.QueueItem, fresh 
 	return nil
 }
 
-// slot is an item that is ready, or will be at a time.
+// cacheEntry is an item that is ready, or will be at a known time.
 type cacheEntry struct {
 	item  *projector.QueueItem
-	due   int64      // Unix milliseconds, of one that is not ready yet
-	in    *entryHeap // where it is
-	index int        // there
+	due   int64      // Unix milliseconds, if the item is not ready yet
+	in    *entryHeap // the heap that holds the entry
+	index int        // the entry's index there
 
-	passed int // how often another one was chosen though this one was ready
+	passed int // how often workers chose another item although this one was ready
 }
 
-// slotHeap has the least of its slots first.
+// entryHeap is a heap of entries, the least first.
 type entryHeap struct {
 	list []*cacheEntry
 	less func(x, y *cacheEntry) bool
@@ -535,7 +530,7 @@ func (h *entryHeap) Pop() any {
 	return s
 }
 
-// first returns the least slot, nil if there is none.
+// first returns the least entry, or nil.
 func (h *entryHeap) first() *cacheEntry {
 	if len(h.list) == 0 {
 		return nil
@@ -543,7 +538,7 @@ func (h *entryHeap) first() *cacheEntry {
 	return h.list[0]
 }
 
-// leave takes a slot from where it is.
+// leave removes an entry from its heap.
 func (s *cacheEntry) leave() {
 	if s.in != nil {
 		heap.Remove(s.in, s.index)

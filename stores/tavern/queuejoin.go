@@ -11,27 +11,26 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Appends to one subject are stored one after the other. So items that many callers of a
-// process put into a queue at the same moment go in together, as the turns of one event, once
-// so many appends are under way: they cost one round trip, one record for each who follows the
-// log, and each caller returns when that is as safe as its own would have been. An item that
-// came with an id is an event of its own, so that it is there once, whoever puts it in.
+// The log stores appends to one subject one after the other. If maxSeparate appends to a queue are in progress, further
+// items of the process wait and go in together, as the turns of one event. They cost one round trip and one record, and
+// each caller returns when its item is durable. An item with an id of the caller's is always an event of its own, so
+// that a repeated call stores it once.
 const (
-	maxSeparate   = 4 // appends under way to a queue, from which on callers join
+	maxSeparate   = 4 // appends in progress, from which on callers join
 	maxJoined     = 64
 	maxJoinedSize = 32 << 10 // bytes of the items that go in together
 )
 
-// joins are the queues of a store to which items are appended right now.
+// joins are the queues of a store to which items are being appended.
 type joins struct {
 	running sync.WaitGroup // appends, counted under mu
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	of     map[joinKey]*join
 }
 
-// joinKey has the log, by which an append waits for trees or does not.
+// joinKey has the log too, because the log determines whether an append waits for trees.
 type joinKey struct {
 	by  *tally.Log
 	sub events.Subject
@@ -41,7 +40,7 @@ func joinsOf(st *tally.Store) *joins {
 	return tally.Kept(st, func() *joins { return &joins{of: make(map[joinKey]*join)} })
 }
 
-// Close returns when no append is under way.
+// Close returns when no append is in progress.
 func (all *joins) Close() {
 	all.mu.Lock()
 	all.closed = true
@@ -49,15 +48,15 @@ func (all *joins) Close() {
 	all.running.Wait()
 }
 
-// join is what is under way to a queue. The mu of joins guards it.
+// join is the appends in progress to one queue. The mu of joins guards it.
 type join struct {
-	separate int // appends
+	separate int // appends in progress
 	waiting  []*joiner
 }
 
-// joiner is a caller whose item waits for others' appends.
+// joiner is a caller whose item waits for other appends.
 type joiner struct {
-	ctx   context.Context // for as long as the call lasts
+	ctx   context.Context // for the duration of the call
 	entry events.Entry
 	done  chan struct{} // closed when at and err are set
 	at    events.Offset
@@ -66,14 +65,14 @@ type joiner struct {
 
 func (j *joiner) size() int { return len(j.entry.Turn) + len(j.entry.Bytes) + len(j.entry.Meta) }
 
-// put appends an item's entry, by itself or with others, and returns the record's offset.
+// put appends an item's entry, alone or with others, and returns the record's offset.
 func (q *Queue) put(ctx context.Context, entry events.Entry) (events.Offset, error) {
 	all, key := joinsOf(q.st), joinKey{q.st.Log, q.sub}
 	j := &joiner{ctx: ctx, entry: entry, done: make(chan struct{})}
 	all.mu.Lock()
 	if all.closed {
 		all.mu.Unlock()
-		return q.putEntries(ctx, entry) // which the log refuses
+		return q.putEntries(ctx, entry) // the log refuses it
 	}
 	under := all.of[key]
 	if under == nil {
@@ -93,18 +92,18 @@ func (q *Queue) put(ctx context.Context, entry events.Entry) (events.Offset, err
 	case <-j.done:
 		return j.at, j.err
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: queue %q: %v", log.ErrUnknown, q.id, ctx.Err()) // the others go on with it
+		return 0, fmt.Errorf("%w: queue %q: %v", log.ErrUnknown, q.id, ctx.Err()) // the other caller still appends the item
 	}
 }
 
-// putWaiting says that an append is over, and has those go on that waited for it.
+// putWaiting ends an append and starts the next one for the callers that waited.
 func (q *Queue) putWaiting(all *joins, key joinKey) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	under := all.of[key]
 	list := under.take()
 	if len(list) > 0 {
-		go func() { // the caller has its answer, and running counts this append in the place of its own
+		go func() { // the caller has its answer; running counts this append instead of the caller's
 			q.putTogether(list)
 			q.putWaiting(all, key)
 		}()
@@ -116,7 +115,7 @@ func (q *Queue) putWaiting(all *joins, key joinKey) {
 	}
 }
 
-// take removes those that go in together from those that wait. The caller holds the mu of joins.
+// take removes the next joiners from the waiting ones. The caller holds the mu of joins.
 func (u *join) take() (list []*joiner) {
 	n, size := 0, 0
 	for n < min(len(u.waiting), maxJoined) && size+u.waiting[n].size() <= maxJoinedSize {
@@ -127,8 +126,8 @@ func (u *join) take() (list []*joiner) {
 	return list
 }
 
-// putTogether appends the items of callers as one event. If that is refused, each is tried by
-// itself: it may be for one of them alone.
+// putTogether appends the items of several callers as one event. If the log refuses it, putTogether appends each item
+// alone, because the refusal may concern only one of them.
 func (q *Queue) putTogether(list []*joiner) {
 	entries := make([]events.Entry, len(list))
 	for i, j := range list {

@@ -13,17 +13,17 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// mayHand reports whether there is something to hand out. The caller holds mu.
+// mayHand reports whether the cache can hand out an item. The caller holds mu.
 func (qc *queueCache) mayHand() bool {
 	if qc.ready.first() == nil {
-		return qc.work.Upto != nil // there may be more
+		return qc.work.Upto != nil // the log may have more
 	}
 	open := qc.work.Items[qc.work.Queue.Open]
 	return !qc.work.Queue.Settings.Serial || len(qc.flight) == 0 && (open == nil || !open.IsHeld(qc.nowLocked()))
 }
 
-// wake lets the worker go on that waits longest, if there is something for it. It wakes
-// the next one when it has taken that. The caller holds mu.
+// wake wakes the worker that has waited longest, if it can get an item. That worker wakes the next one. The caller
+// holds mu.
 func (qc *queueCache) wake() {
 	if len(qc.waiting) > 0 && qc.mayHand() {
 		close(qc.waiting[0])
@@ -31,22 +31,22 @@ func (qc *queueCache) wake() {
 	}
 }
 
-// picked is an item that a worker may claim, with what is known of it and its queue.
+// picked is an item that a worker may claim, with its state and its queue's.
 type picked struct {
 	item  projector.QueueItem
 	queue projector.Queue
 	now   time.Time
-	from  time.Time // when a claim begins: now, or later if the store was at rest
-	body  *Item     // nil: not known
+	from  time.Time // when a claim begins: now, or later if the store was idle
+	body  *Item     // nil: not in the cache
 }
 
-// pick takes an item for a worker, which is to say then what became of it (missed, took).
-// If there is none, wait is closed when it is worth to look again.
+// pick takes an item for a worker. The worker then calls took or missed. If the cache has no item, wait is closed as
+// soon as another attempt makes sense.
 func (qc *queueCache) pick(ctx context.Context, worker string) (p picked, wait chan struct{}, err error) {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
 	qc.expire()
-	for _, most := range []int{maxFirst, 0} { // all, if the first ones are gone already
+	for _, most := range []int{maxFirst, 0} { // all items, if the first ones are gone already
 		if !qc.isShort() {
 			break
 		}
@@ -76,10 +76,9 @@ func (qc *queueCache) pick(ctx context.Context, worker string) (p picked, wait c
 	return p, nil, nil
 }
 
-// choose takes an item from those that are ready: the first one, or, while workers
-// elsewhere are often faster, one of the first by chance, but always the same one for a
-// worker. What somebody had before, or was passed over often, goes at once: chance alone may
-// leave an item for as long as others are put in. The caller holds mu.
+// choose takes a ready item. Normally that is the first one. If workers of other processes are often faster, it is one
+// of the first, by a hash of worker and item. An item that was tried before or passed over often goes first, so that it
+// does not starve. The caller holds mu.
 func (qc *queueCache) choose(worker string) *cacheEntry {
 	best := heap.Pop(&qc.ready).(*cacheEntry)
 	if qc.contest == 0 || qc.work.Queue.Settings.Serial {
@@ -111,17 +110,17 @@ func (qc *queueCache) choose(worker string) *cacheEntry {
 	return best
 }
 
-// isLate reports whether nobody is to pass over an item any more.
+// isLate reports whether no worker may pass over the item any more.
 func (s *cacheEntry) isLate() bool { return s.item.Attempts > 0 || s.passed >= maxPassed }
 
-// chance is a number for a worker and an item.
+// chance returns a pseudo-random number for a worker and an item.
 func chance(worker, item string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d:%s%s", len(worker), worker, item)
 	return h.Sum64()
 }
 
-// quit withdraws a worker that waits. If it was woken, the next one is.
+// quit withdraws a waiting worker. If the worker was woken already, quit wakes the next one.
 func (qc *queueCache) quit(wait chan struct{}) {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
@@ -134,14 +133,14 @@ func (qc *queueCache) quit(wait chan struct{}) {
 	qc.wake()
 }
 
-// pass wakes another worker in the place of a worker that was woken and gave up.
+// pass wakes another worker in place of a worker that was woken and gave up.
 func (qc *queueCache) pass() {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
 	qc.wake()
 }
 
-// took says that an item's state is that of a record which the log has by now.
+// took notes that a claim, or the end of an item, is in the log at an offset.
 func (qc *queueCache) took(id string, at events.Offset) {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
@@ -149,8 +148,7 @@ func (qc *queueCache) took(id string, at events.Offset) {
 	qc.landed(id, at)
 }
 
-// landed ends the flight of an item, at once or when the record at an offset is folded.
-// The caller holds mu.
+// landed ends the flight of an item: now, or when the cache folds the record at the offset. The caller holds mu.
 func (qc *queueCache) landed(id string, at events.Offset) {
 	if _, ok := qc.flight[id]; !ok {
 		return
@@ -165,8 +163,8 @@ func (qc *queueCache) landed(id string, at events.Offset) {
 	qc.wake()
 }
 
-// missed says that an item could not be claimed: somebody was faster, with a record at an
-// offset, or something went wrong, 0.
+// missed notes that an item could not be claimed. at is the record by which another worker was faster, or 0 after any
+// other error.
 func (qc *queueCache) missed(ctx context.Context, id string, at events.Offset) error {
 	qc.mu.Lock()
 	if at > qc.at {
@@ -184,7 +182,7 @@ func (qc *queueCache) missed(ctx context.Context, id string, at events.Offset) e
 	qc.mu.Unlock()
 	var err error
 	if i != nil && at != 0 && !serial {
-		err = qc.reread(ctx, i, base) // records that came before the item, perhaps
+		err = qc.reread(ctx, i, base) // perhaps the session has records from before the item
 	}
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
@@ -192,8 +190,7 @@ func (qc *queueCache) missed(ctx context.Context, id string, at events.Offset) e
 	return err
 }
 
-// load has the board know all that is to be done, with most 0, or the first ones again of what
-// is free, if it does not.
+// load reads all open items if most is 0, or else the first free ones. It does nothing if the cache has them.
 func (qc *queueCache) load(ctx context.Context, most int) error {
 	if !qc.lacks(most) {
 		return nil
@@ -201,7 +198,7 @@ func (qc *queueCache) load(ctx context.Context, most int) error {
 	qc.reading.Lock()
 	defer qc.reading.Unlock()
 	if !qc.lacks(most) {
-		return nil // somebody else was faster
+		return nil // another caller loaded them meanwhile
 	}
 	if err := qc.begin(ctx, most); err != nil {
 		return err
@@ -209,7 +206,7 @@ func (qc *queueCache) load(ctx context.Context, most int) error {
 	return qc.settleAwaited(ctx)
 }
 
-// lacks reports whether something is missing of all, or of the first ones.
+// lacks reports whether the cache misses some of all items, or, if most is not 0, of the first ones.
 func (qc *queueCache) lacks(most int) bool {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
@@ -219,7 +216,7 @@ func (qc *queueCache) lacks(most int) bool {
 	return qc.isShort()
 }
 
-// isShort reports whether what is handed out next may be missing. The caller holds mu.
+// isShort reports whether the next item may be missing from the cache. The caller holds mu.
 func (qc *queueCache) isShort() bool {
 	if qc.work.Upto == nil {
 		return false
@@ -228,9 +225,8 @@ func (qc *queueCache) isShort() bool {
 	return first == nil || !qc.work.IsNext(first.item)
 }
 
-// begin has the board be what the log has of the queue by now. What there was at first is what the
-// view says, if there is one: it has no more than what is to be done, and the log all that ever
-// was. The caller holds reading.
+// begin loads the queue's present state. It starts from the catalog's view of open items if there is one, and else
+// reads the queue's whole log. The caller holds reading.
 func (qc *queueCache) begin(ctx context.Context, most int) error {
 	work, at, err := qc.st.QueueView(ctx, qc.queue.id, most)
 	if ctx.Err() != nil {
@@ -258,12 +254,12 @@ func (qc *queueCache) begin(ctx context.Context, most int) error {
 			qc.mu.Unlock()
 			return nil
 		}
-		head = qc.at // others have come further meanwhile
+		head = qc.at // other callers read further meanwhile
 		qc.mu.Unlock()
 	}
 }
 
-// foldOnto folds what the log has of a queue behind an offset onto its state.
+// foldOnto folds the queue's records after an offset onto a state.
 func (qc *queueCache) foldOnto(ctx context.Context, work *projector.Work, after, upto events.Offset) error {
 	if after >= upto {
 		return nil
@@ -280,7 +276,7 @@ func (qc *queueCache) foldOnto(ctx context.Context, work *projector.Work, after,
 	return nil
 }
 
-// replace has the board know a queue as it is at an offset. The caller holds mu.
+// replace replaces the state by another one, as of an offset. The caller holds mu.
 func (qc *queueCache) replace(work *projector.Work, at events.Offset) {
 	qc.work, qc.at = work, at
 	for id, s := range qc.entries {
@@ -288,7 +284,7 @@ func (qc *queueCache) replace(work *projector.Work, at events.Offset) {
 			delete(qc.entries, id)
 		}
 	}
-	for id, it := range qc.bodies { // it may be that of a second item of the id, which says nothing
+	for id, it := range qc.bodies { // a body may belong to a second item with the same id, which the queue ignores
 		if i := work.Items[id]; i == nil || i.At != it.Offset || i.Index != it.index {
 			qc.dropBody(id)
 		}
@@ -302,7 +298,7 @@ func (qc *queueCache) replace(work *projector.Work, at events.Offset) {
 	qc.wake()
 }
 
-// first returns the offset before the queue's first record: nothing is known of it before.
+// first returns the offset before the queue's first record.
 func (qc *queueCache) first(ctx context.Context, head events.Offset) (events.Offset, error) {
 	for rec, err := range qc.st.Log.Read(ctx, events.Range{Subject: qc.queue.sub, Upto: max(head, 1), Limit: 1}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {

@@ -22,19 +22,18 @@ import (
 	"github.com/tallylog/tally/internal/disk/lines"
 )
 
-// Transcripts reads the sessions that Claude Code keeps in a folder of projects, where they
-// are: nothing is imported, no store is opened, no network is used, and nothing is ever
-// written. A folder or file that is not there is no session.
+// Transcripts reads the sessions in Claude Code's folder of projects. It imports nothing, opens no store, uses no
+// network, and never writes. A missing folder or file has no sessions.
 //
-// What a line means for the log is told by package agents/claude; here a session is what a
-// person reads of it: the messages, in the order of the file.
+// Package agents/claude defines the meaning of lines for the log. Here a session is what a person reads: the messages,
+// in the order of the file.
 type Transcripts struct{ dir string }
 
-// DirectFile is where the sessions of Transcripts come from.
+// DirectFile is the source of the sessions of Transcripts.
 const DirectFile = "direct: vendor file"
 
-// TranscriptsOf returns a reader of a folder of projects, such as ~/.claude/projects. "" is the
-// folder that Claude Code itself uses, by the environment.
+// TranscriptsOf returns a reader of a folder of projects, such as ~/.claude/projects. "" is the folder that Claude Code
+// itself uses, by the environment.
 func TranscriptsOf(dir string) *Transcripts {
 	for _, root := range (claude.Agent{}).Roots(os.Getenv) {
 		if dir != "" {
@@ -47,39 +46,38 @@ func TranscriptsOf(dir string) *Transcripts {
 	return &Transcripts{dir}
 }
 
-// StoredProject is a project that has sessions.
+// StoredProject is a project with sessions.
 type StoredProject struct {
 	Key      string    // the name of its folder
-	Path     string    // as its sessions say
-	Guessed  bool      // none says; Path is what the folder's name may mean, which is not certain
+	Path     string    // from its sessions
+	Guessed  bool      // no session names a path; Path is a guess from the folder's name
 	Sessions int       // files
-	LastAt   time.Time // when one of them was written to
+	LastAt   time.Time // when one of them was last modified
 }
 
-// StoredSession is a session as its file has it.
+// StoredSession is a session as in its file.
 type StoredSession struct {
 	ID             string
-	Project        string    // path of the project; "": the file does not say
+	Project        string    // path of the project; "": the file has none
 	Key            string    // the name of the project's folder
 	File           string    // path of the file
-	CreatedAt      time.Time // the earliest of any line; of a file without times, when it was written to
-	LastAccessedAt time.Time // the latest; likewise
+	CreatedAt      time.Time // the earliest time of a line; if no line has a time, the file's modification time
+	LastAccessedAt time.Time // the latest time; likewise
 	Summary        string    // the last one
-	GitBranch      string    // of the first message of the person
+	GitBranch      string    // of the person's first message
 	Messages       int
 	Lines          int    // of the file
-	Corrupt        int    // lines that are no JSON objects, or go on with what is none; they are left out
-	TooLong        int    // lines over MaxTranscriptLine, which are left out
+	Corrupt        int    // lines that are not JSON objects, or continue after one with something else; skipped
+	TooLong        int    // lines over MaxTranscriptLine; skipped
 	From           string // DirectFile
 
-	cwd string // that was looked at last, while the file is read
+	cwd string // the last one seen, while the file is read
 }
 
-// MaxTranscriptLine is the longest line that is read, in bytes. A longer one is passed over in
-// bounded memory.
+// MaxTranscriptLine is the longest line that is read, in bytes. Longer lines are skipped in bounded memory.
 const MaxTranscriptLine = 32 << 20
 
-// open opens the folder; nil if it is not there.
+// open opens the folder. It returns nil if the folder does not exist.
 func (t *Transcripts) open() (*os.Root, error) {
 	root, err := os.OpenRoot(t.dir)
 	if t.dir == "" || errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +86,7 @@ func (t *Transcripts) open() (*os.Root, error) {
 	return root, err
 }
 
-// pathOf returns the path of a file, by its name below the folder.
+// pathOf returns the path of a file from its name below the folder.
 func (t *Transcripts) pathOf(name string) string {
 	return filepath.Join(t.dir, filepath.FromSlash(name))
 }
@@ -100,9 +98,8 @@ type transcriptFile struct {
 	at      time.Time
 }
 
-// files lists the transcripts in the folders of projects that are wanted, by name. What is no
-// regular file, such as a link to elsewhere, is none. The error names the folders that cannot
-// be read.
+// files lists the transcripts in the wanted folders of projects, sorted by name. It skips everything but regular files,
+// such as links. The error names the folders that cannot be read.
 func (t *Transcripts) files(root *os.Root, wanted func(key string) bool) (list []transcriptFile, unread error) {
 	folders, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -132,9 +129,8 @@ func (t *Transcripts) files(root *os.Root, wanted func(key string) bool) (list [
 	return list, unread
 }
 
-// each calls do with each transcript of the folders that are wanted. A file that cannot be
-// read does not keep the others from being read: the error names all of them. One that is
-// gone meanwhile is no error.
+// each calls do with each transcript of the wanted folders. If a file cannot be read, each goes on with the others, and
+// the error names all such files. A file that was removed meanwhile is not an error.
 func (t *Transcripts) each(ctx context.Context, wanted func(key string) bool, do func(*os.Root, transcriptFile) error) error {
 	root, err := t.open()
 	if root == nil || err != nil {
@@ -153,9 +149,8 @@ func (t *Transcripts) each(ctx context.Context, wanted func(key string) bool, do
 	return all
 }
 
-// Projects lists the projects that have sessions, by folder and path. Two projects whose
-// folder is the same are two. If a file cannot be read the error says which, and the list has
-// what the others say.
+// Projects lists the projects with sessions, sorted by folder and path. Two projects with the same folder are two
+// entries. If files cannot be read, the error names them, and the list is based on the others.
 func (t *Transcripts) Projects(ctx context.Context) ([]StoredProject, error) {
 	found := make(map[[2]string]*StoredProject)
 	err := t.each(ctx, func(string) bool { return true }, func(root *os.Root, f transcriptFile) error {
@@ -175,8 +170,7 @@ func (t *Transcripts) Projects(ctx context.Context) ([]StoredProject, error) {
 	return projectsOf(found), err
 }
 
-// projectsOf makes a list of projects. Sessions that do not say where they were are those of
-// the folder's one project, if there is one.
+// projectsOf makes a list of projects. If a folder has only one project, sessions without a path belong to it.
 func projectsOf(found map[[2]string]*StoredProject) (list []StoredProject) {
 	known := make(map[string][]*StoredProject)
 	for _, p := range found {
@@ -214,11 +208,10 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// maxHead is how many lines of a file are looked at for its project.
+// maxHead is how many lines of a file are read to find its project.
 const maxHead = 200
 
-// projectIn returns the path of the project that a transcript is of, as its first lines say,
-// "" if they do not.
+// projectIn returns the path of a transcript's project, from its first lines, or "".
 func projectIn(ctx context.Context, root *os.Root, f transcriptFile) (string, error) {
 	n := 0
 	for line, err := range linesOf(ctx, root, f.name) {
@@ -240,8 +233,8 @@ func projectIn(ctx context.Context, root *os.Root, f transcriptFile) (string, er
 	return "", nil
 }
 
-// projectBy returns the path of the project that an entry says it was begun in: that whose
-// folder the file lies in. An agent may go elsewhere later.
+// projectBy returns the path of the project in which an entry was written, if the file lies in that project's folder.
+// An agent may change its directory later.
 func projectBy(key string, e transcriptEntry) string {
 	if cwd := e.Text("cwd"); cwd != "" && VendorFolder(key, VendorKey(cwd)) {
 		return cwd
@@ -249,8 +242,8 @@ func projectBy(key string, e transcriptEntry) string {
 	return ""
 }
 
-// linesOf yields the lines of a file. One that is too long is a *lines.TooLongError in its
-// place, and the rest goes on; any other error is the last one.
+// linesOf yields the lines of a file. For a line that is too long it yields a *lines.TooLongError and goes on; any
+// other error is the last one.
 func linesOf(ctx context.Context, root *os.Root, name string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		f, err := root.Open(name)
@@ -277,18 +270,17 @@ func isLong(err error) bool {
 	return long
 }
 
-// Sessions lists the sessions of a project by its path, the one that was last active first.
-// Links on the way there, and how characters are composed, do not matter; sessions of another
-// project whose folder has the same name are not among them. If a file cannot be read the
-// error says which, and the list has the others.
+// Sessions lists the sessions of a project by its path, the last active first. Links in the path and the composition of
+// characters do not matter. Sessions of another project in the same folder are left out. If files cannot be read, the
+// error names them, and the list has the others.
 func (t *Transcripts) Sessions(ctx context.Context, project string) ([]StoredSession, error) {
 	key := VendorKey(project)
 	list, err := t.sessions(ctx, func(folder string) bool { return VendorFolder(folder, key) })
 	return slices.DeleteFunc(list, func(s StoredSession) bool { return s.Project != "" && !samePath(s.Project, project) }), err
 }
 
-// SessionsIn lists the sessions in a folder of projects by its name, as Sessions does. If
-// they are of several projects, they are all in the list.
+// SessionsIn lists the sessions in a folder of projects, as Sessions does. If the folder has several projects, the list
+// has the sessions of all.
 func (t *Transcripts) SessionsIn(ctx context.Context, key string) ([]StoredSession, error) {
 	return t.sessions(ctx, func(folder string) bool { return folder == key })
 }
@@ -308,8 +300,7 @@ func (t *Transcripts) sessions(ctx context.Context, wanted func(key string) bool
 	return list, err
 }
 
-// Latest returns the session of a project that was last active. If there is none, the error
-// is [tally.ErrNotFound].
+// Latest returns a project's last active session. If the project has no session, the error is [tally.ErrNotFound].
 func (t *Transcripts) Latest(ctx context.Context, project string) (StoredSession, error) {
 	list, err := t.Sessions(ctx, project)
 	if len(list) > 0 {
@@ -318,8 +309,8 @@ func (t *Transcripts) Latest(ctx context.Context, project string) (StoredSession
 	return StoredSession{}, cmp.Or(err, fmt.Errorf("sessions of %s: %w", project, tally.ErrNotFound))
 }
 
-// Session returns a session by its id, whichever project it is of. If there is none, or
-// nothing is in it, the error is [tally.ErrNotFound].
+// Session returns a session of any project by its id. If the session does not exist or is empty, the error is
+// [tally.ErrNotFound].
 func (t *Transcripts) Session(ctx context.Context, id string) (s StoredSession, err error) {
 	there := false
 	err = t.named(ctx, id, func(root *os.Root, f transcriptFile) (err error) {
@@ -334,8 +325,8 @@ func (t *Transcripts) Session(ctx context.Context, id string) (s StoredSession, 
 	return s, err
 }
 
-// SessionOrLatest returns the session with an id, or where there is none the session of the
-// project that was last active; exact says which it is.
+// SessionOrLatest returns the session with an id. If it does not exist, SessionOrLatest returns the project's last
+// active session, with exact false.
 func (t *Transcripts) SessionOrLatest(ctx context.Context, project, id string) (s StoredSession, exact bool, err error) {
 	s, err = t.Session(ctx, id)
 	if !errors.Is(err, tally.ErrNotFound) {
@@ -345,8 +336,8 @@ func (t *Transcripts) SessionOrLatest(ctx context.Context, project, id string) (
 	return s, false, err
 }
 
-// File returns the path of the file of a vendor's session, [tally.ErrNotFound] if it is not
-// there, or Claude Code is not the vendor. It makes Transcripts a [Local].
+// File returns the path of the file of a vendor's session. If the file does not exist or the vendor is not Claude Code,
+// the error is [tally.ErrNotFound]. Transcripts is a [Local].
 func (t *Transcripts) File(ctx context.Context, b events.Binding) (name string, err error) {
 	if b.Vendor == (claude.Agent{}).Name() {
 		err = t.named(ctx, b.ID, func(_ *os.Root, f transcriptFile) error {
@@ -360,7 +351,7 @@ func (t *Transcripts) File(ctx context.Context, b events.Binding) (name string, 
 	return name, err
 }
 
-// named calls do with each transcript that has an id.
+// named calls do with each transcript with an id.
 func (t *Transcripts) named(ctx context.Context, id string, do func(*os.Root, transcriptFile) error) error {
 	return t.each(ctx, func(string) bool { return true }, func(root *os.Root, f transcriptFile) error {
 		if f.id != id {
@@ -370,7 +361,7 @@ func (t *Transcripts) named(ctx context.Context, id string, do func(*os.Root, tr
 	})
 }
 
-// read says what a transcript has. One without a message and without a summary is no session.
+// read reads a transcript's session. A file without a message and without a summary is not a session.
 func (t *Transcripts) read(ctx context.Context, root *os.Root, f transcriptFile) (s StoredSession, there bool, err error) {
 	s = StoredSession{ID: f.id, Key: f.key, File: t.pathOf(f.name), From: DirectFile}
 	for line, err := range linesOf(ctx, root, f.name) {
@@ -391,7 +382,7 @@ func (t *Transcripts) read(ctx context.Context, root *os.Root, f transcriptFile)
 	return s, s.Messages > 0 || s.Summary != "", nil
 }
 
-// add counts a line in.
+// add adds a line to the session's numbers.
 func (s *StoredSession) add(line []byte) {
 	list, corrupt := parseLine(line)
 	if corrupt {
@@ -420,8 +411,7 @@ func (s *StoredSession) add(line []byte) {
 	}
 }
 
-// Messages yields the messages of a session, in the order of its file, as it is now. What
-// lines are left out is counted in the session.
+// Messages yields the messages of a session, in the order of its file, as it is now. The session counts skipped lines.
 func (t *Transcripts) Messages(ctx context.Context, s StoredSession) iter.Seq2[StoredMessage, error] {
 	return func(yield func(StoredMessage, error) bool) {
 		name := path.Join(s.Key, s.ID+".jsonl")
@@ -463,5 +453,5 @@ func (t *Transcripts) Messages(ctx context.Context, s StoredSession) iter.Seq2[S
 	}
 }
 
-// isBlank reports whether a line has nothing in it.
+// isBlank reports whether a line is empty or white space.
 func isBlank(line []byte) bool { return len(bytes.TrimSpace(line)) == 0 }

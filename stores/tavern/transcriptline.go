@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Roles of messages. A role that is none of them is read as the person's.
+// Roles of messages. Any other role is read as the person's.
 const (
 	RoleUser      = "user"
 	RoleAssistant = "assistant"
@@ -19,36 +19,35 @@ const (
 // StoredMessage is a message of a transcript.
 type StoredMessage struct {
 	ID        string // its uuid
-	ParentID  string // of the message that it follows; "": none
+	ParentID  string // of the message that it follows, or ""
 	SessionID string
 	Role      string // one of the roles
-	Content   string // what its texts and the results of its tools say, one below the other
+	Content   string // its texts and the results of its tools, joined by line breaks
 	Blocks    []StoredBlock
-	Timestamp time.Time // of a line without one, when the file was written to
+	Timestamp time.Time // the file's modification time if the line has none
 	CWD       string
 	Version   string
-	Raw       events.Raw // the transcriptEntry, byte for byte
+	Raw       events.Raw // the entry, byte for byte
 }
 
-// StoredBlock is a part of a message. Of a type that is none of those below only Type and Raw
-// are set.
+// StoredBlock is a part of a message. If its type is not listed below, only Type and Raw are set.
 type StoredBlock struct {
 	Type    string     // text, tool_use, tool_result, or another
-	Text    string     // of a text; of a result, what its texts say, one below the other
-	ID      string     // of a tool_use, and of the tool_use that a result is of
+	Text    string     // of a text; of a result, its texts joined by line breaks
+	ID      string     // of a tool_use; of a result, that of its tool_use
 	Name    string     // of the tool of a tool_use
 	Input   events.Raw // of a tool_use
 	IsError bool       // of a result
 	Raw     events.Raw // byte for byte, pictures of a result included
 }
 
-// transcriptEntry is an object of a line.
+// transcriptEntry is a JSON object of a line.
 type transcriptEntry struct{ rawjson.Members }
 
-// role is that of the message, "" if the entry is none.
+// role returns the message's role, or "" if the entry is not a message.
 func (e transcriptEntry) role() string { return e.Object("message").Text("role") }
 
-// time is that of the transcriptEntry, zero if it says none.
+// time returns the entry's time, or zero.
 func (e transcriptEntry) time() time.Time {
 	at, ok := events.Timestamp(e.Text("timestamp")).Time()
 	if !ok || at.Year() <= 0 {
@@ -65,8 +64,8 @@ func roleOf(said string) string {
 	return RoleUser
 }
 
-// parseLine returns the objects of a line, several if two writers wrote it at once, and
-// whether there is something in it that is none.
+// parseLine returns the JSON objects of a line, and whether the line has other content. A line has several objects if
+// two processes wrote it at the same time.
 func parseLine(line []byte) (list []transcriptEntry, corrupt bool) {
 	if isBlank(line) {
 		return nil, false
@@ -86,8 +85,8 @@ func entriesOf(line []byte) []transcriptEntry {
 	return list
 }
 
-// ParseTranscriptLine yields the messages of a line: one, or none if it is no message, has no
-// uuid or cannot be read. They share the line's bytes.
+// ParseTranscriptLine yields the messages of a line. It yields nothing if the line is not a message, has no uuid or
+// cannot be parsed. The messages share the line's bytes.
 func ParseTranscriptLine(line []byte) iter.Seq[StoredMessage] {
 	return func(yield func(StoredMessage) bool) {
 		list := entriesOf(line)
@@ -135,7 +134,7 @@ func blocksOf(content events.Raw) (blocks []StoredBlock) {
 	for _, raw := range list {
 		o, err := rawjson.Object(raw)
 		if err != nil {
-			blocks = append(blocks, StoredBlock{Raw: raw}) // what it is nobody says
+			blocks = append(blocks, StoredBlock{Raw: raw}) // a part of an unknown kind
 			continue
 		}
 		blocks = append(blocks, blockOf(o, raw))
@@ -161,7 +160,7 @@ func blockOf(o rawjson.Members, raw events.Raw) StoredBlock {
 	return b
 }
 
-// resultOf is what the result of a tool says, a text or a list of parts.
+// resultOf returns the text of a tool's result, which is a string or a list of parts.
 func resultOf(content events.Raw) string {
 	if said, err := rawjson.String(content); err == nil {
 		return said

@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// TransitionError says that something cannot come from the state that it is in to another.
-// Nothing was written.
+// TransitionError reports that an object cannot move from its state to another. Nothing was written.
 type TransitionError struct {
 	What     string // such as "flow release", or "agent 8f14e45f-..."
 	From, To string
-	Allowed  []string // where it can go from there
-	Reason   string   // what is missing, where To is among them; "": it is not
+	Allowed  []string // the states that may follow From
+	Reason   string   // a missing condition, if To is allowed; or ""
 }
 
 func (e *TransitionError) Error() string {

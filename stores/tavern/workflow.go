@@ -11,21 +11,20 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// KindWorkflow is the kind of the documents that are templates of workflows.
+// KindWorkflow is the kind of documents that are templates of workflows.
 const KindWorkflow = "workflow"
 
-// Rules of recovery: what becomes of a flow when a step of it is lost.
+// Rules of recovery: how a flow continues when a step is lost.
 const (
-	RecoverRestart = flow.RuleRestart // the step is tried again, a number of times; then the flow fails
+	RecoverRestart = flow.RuleRestart // the step is tried again, a limited number of times; then the flow fails
 	RecoverFail    = flow.RuleFail    // the flow fails
-	RecoverState   = flow.RuleState   // the flow goes on in another state
+	RecoverState   = flow.RuleState   // the flow continues in another state
 )
 
-// Workflows is a handle on the templates of a store: documents workflow/<id>, in the layer of
-// the project. It is cheap, does no I/O until a method is called, and is safe for concurrent
-// use.
+// Workflows is a handle on the templates of a store: documents workflow/<id>, in the layer of the project. It is cheap,
+// does no I/O until a method is called, and is safe for concurrent use.
 //
-// A template is a JSON document that names the states of a flow and where each leads:
+// A template is a JSON document that names the states of a flow and the states that may follow each:
 //
 //	{
 //	  "initial": "build",
@@ -40,22 +39,21 @@ const (
 //	  }
 //	}
 //
-// A state with "flow" starts a flow of that template when it is entered, and is not left
-// before that is over. "recovery" says what happens when a step is lost, with its worker or
-// with the flow that it started: "restart" enters the state again, altogether 3 times or as
-// often as {"restart": n} says, and then the flow fails; "fail" is at once; {"state": name}
-// goes on there. A state that does not say has the rule of the template, and that is "fail"
-// by default. Template and states may have a "title" and a "description", and nothing else.
+// A state with "flow" starts a flow of that template when it is entered, and cannot be left before that flow ends.
+// "recovery" is the rule for a lost step, lost with its worker or with the flow that it started. "restart" enters the
+// state again, 3 attempts in total or n with {"restart": n}, and then the flow fails. "fail" fails the flow at once.
+// {"state": name} continues in that state. A state without a rule has the template's, whose default is "fail". Template
+// and states may have a "title" and a "description"; other members are refused.
 //
-// Refused is what could not work: a name that no state has, a state that nothing leads to or
-// that leads to no end, a template without an end, rules of recovery in a circle.
+// A template that cannot work is refused: a name that no state has, a state that cannot be reached or cannot reach an
+// end, a template without an end, rules of recovery in a circle.
 type Workflows struct{ st *tally.Store }
 
 // WorkflowsOf returns a handle on the templates of a store.
 func WorkflowsOf(st *tally.Store) *Workflows { return &Workflows{st} }
 
-// CheckWorkflow is what documents of the kind workflow are held to, for tally.Kind: an error
-// is an *events.InvalidError with the JSON pointer and the line of what is wrong.
+// CheckWorkflow is the check of documents of the kind workflow, for tally.Kind. An error is an *events.InvalidError
+// with the JSON pointer and the line of the fault.
 func CheckWorkflow(data []byte, _ string) error {
 	_, err := flow.Parse(data)
 	return err
@@ -79,12 +77,12 @@ type WorkflowState struct {
 	Name        string
 	Title       string
 	Description string
-	End         bool     // the flow may be ended here, and leads nowhere else
-	To          []string // states that it leads to
-	Flow        string   // template of the flow that it starts; "": none
-	Recovery    string   // RecoverRestart, RecoverFail or RecoverState; "" of an end
+	End         bool     // the flow may end here, and leads nowhere else
+	To          []string // states that may follow
+	Flow        string   // template of the flow that it starts, or ""
+	Recovery    string   // RecoverRestart, RecoverFail or RecoverState; "" for an end
 	RecoverTo   string   // with RecoverState
-	Attempts    int      // with RecoverRestart: how often the step is tried altogether
+	Attempts    int      // with RecoverRestart: attempts in total
 }
 
 func workflowOf(id string, at events.Offset, data []byte) (*Workflow, error) {
@@ -100,17 +98,17 @@ func workflowOf(id string, at events.Offset, data []byte) (*Workflow, error) {
 	return w, nil
 }
 
-// Create writes a template that is not there yet. One that is there is tally.ErrExists, and
-// one that could not work is refused: see CheckWorkflow.
+// Create writes a new template. If it exists, the error is tally.ErrExists. A template that cannot work is refused: see
+// CheckWorkflow.
 func (w *Workflows) Create(ctx context.Context, id string, data []byte) (projector.Revision, error) {
 	return w.write(data, func(write tally.Write) (projector.Revision, error) {
 		return w.st.Documents().Create(ctx, KindWorkflow, id, write)
 	})
 }
 
-// Update writes the revision that follows another, its base, as Create and Read gave it: flows
-// that run keep theirs. If the template has moved on the error is
-// *tally.DocumentConflictError, and if there is none, tally.ErrNotFound.
+// Update writes a template's next revision. base is the revision that it replaces, from Create or Read. Running flows
+// keep theirs. If the template has changed since, the error is *tally.DocumentConflictError; if it does not exist,
+// tally.ErrNotFound.
 func (w *Workflows) Update(ctx context.Context, id string, base events.Offset, data []byte) (projector.Revision, error) {
 	return w.write(data, func(write tally.Write) (projector.Revision, error) {
 		return w.st.Documents().Update(ctx, KindWorkflow, id, base, write)
@@ -125,8 +123,8 @@ func (w *Workflows) write(data []byte, put func(tally.Write) (projector.Revision
 	return put(tally.Write{Data: data, ContentType: "application/json", Title: t.Title, Layer: "project"})
 }
 
-// Read returns a template as it is now. One that is not there is tally.ErrNotFound, and one
-// that was written as a document, past the checks, may be an *events.InvalidError.
+// Read returns a template as it is now. If it does not exist, the error is tally.ErrNotFound. A template that was
+// written as a document, without checks, may be an *events.InvalidError.
 func (w *Workflows) Read(ctx context.Context, id string) (*Workflow, error) {
 	doc, err := w.st.Documents().Read(ctx, KindWorkflow, id)
 	if err != nil {
@@ -135,8 +133,8 @@ func (w *Workflows) Read(ctx context.Context, id string) (*Workflow, error) {
 	return w.parsed(id, doc.Offset, doc.Data)
 }
 
-// ReadAt returns a revision of a template, also of one that was updated or deleted since. What
-// was purged is tally.ErrNotFound.
+// ReadAt returns a revision of a template, even if the template was updated or deleted since. If it was purged, the
+// error is tally.ErrNotFound.
 func (w *Workflows) ReadAt(ctx context.Context, id string, at events.Offset) (*Workflow, error) {
 	sub := events.Document(w.st.Namespace(), KindWorkflow, id)
 	doc, err := w.st.Loader().Document(ctx, sub, at)
@@ -157,22 +155,20 @@ func (w *Workflows) parsed(id string, at events.Offset, data []byte) (*Workflow,
 	return t, nil
 }
 
-// List returns the templates whose ids begin with a prefix, by id, at most limit of them if
-// that is not 0, and where the next page begins, "" if there is none.
+// List returns the templates whose ids begin with a prefix, sorted by id, and the after of the next page, or "". If
+// limit is not 0, a page has at most limit templates.
 func (w *Workflows) List(ctx context.Context, prefix, after string, limit int) (list []projector.DocumentListed, next string, err error) {
 	return w.st.Documents().List(ctx, projector.DocumentQuery{Kind: KindWorkflow, Prefix: prefix, After: after, Limit: limit})
 }
 
-// Delete takes a template away; base is its revision, 0 for whatever there is. No flow of it
-// can be started any more, and those that run go on with theirs.
+// Delete deletes a template. base is its revision, or 0 for any. No new flow can start with it; running flows continue.
 func (w *Workflows) Delete(ctx context.Context, id string, base events.Offset, reason string) error {
 	_, err := w.st.Documents().Delete(ctx, KindWorkflow, id, base, reason)
 	return err
 }
 
-// Start starts a flow of a template, as that is now. The flow keeps this revision. A flow that
-// is there already is tally.ErrExists, but for the same start again, whose answer may have been
-// lost.
+// Start starts a flow of a template's present revision. The flow keeps this revision. If the flow exists, the error is
+// tally.ErrExists, unless the same call created it before.
 func (w *Workflows) Start(ctx context.Context, template string, o FlowOptions) (*Flow, error) {
 	if o.ID == "" {
 		o.ID = w.st.Log.NewID()
@@ -191,5 +187,5 @@ func (w *Workflows) Start(ctx context.Context, template string, o FlowOptions) (
 	return f.startedAlready(ctx, template, o, err)
 }
 
-// isNotThere reports whether an error says that something is not there.
+// isNotThere reports whether an error is tally.ErrNotFound.
 func isNotThere(err error) bool { return errors.Is(err, tally.ErrNotFound) }

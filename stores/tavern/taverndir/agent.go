@@ -18,17 +18,17 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// unit is an agent of the folder.
+// agentFolder is an agent in the imported folder.
 type agentFolder struct {
 	file    *sessiondir.File
 	node    nodefile.Node
 	id      string
-	logFile *sessiondir.File // sessions.jsonl, nil if there is none
+	logFile *sessiondir.File // sessions.jsonl, or nil
 	lines   []logEntry
 }
 
-// agent imports the agent of a node file, and returns the files that it took: none, if the
-// file is not that of an agent.
+// agent imports the agent of a node file, and returns the files that it used. It returns no files if the file is not an
+// agent's.
 func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
 	u, err := im.read(name)
 	if err != nil || u == nil {
@@ -60,8 +60,7 @@ func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
 	return files, im.Settle(ctx, name, err)
 }
 
-// another returns the agent that has a file of a part already, if it is another one than the
-// document's.
+// another returns the agent that already has a file of a partial import, if it is not the document's.
 func (im *importer) another(ctx context.Context, name string, doc events.Subject) (events.Subject, bool, error) {
 	if !im.Options.Part {
 		return events.Subject{}, false, nil
@@ -71,13 +70,13 @@ func (im *importer) another(ctx context.Context, name string, doc events.Subject
 	case err != nil && !errors.Is(err, projector.ErrNotFound):
 		return events.Subject{}, false, err
 	case p.Apart == "" && hasAt(p, doc.ID, name), p.Apart != "" && p.Apart == path.Dir(name):
-		return events.Subject{}, false, nil // it can be nobody else's
+		return events.Subject{}, false, nil // no other agent can have it
 	}
 	entry, ok, err := agentAt(ctx, im.Target, name)
 	return entry, ok && entry != agentSession(doc), err
 }
 
-// read reads the files of an agent; nil: it is none.
+// read reads the files of an agent. It returns nil if the file is not an agent's.
 func (im *importer) read(name string) (*agentFolder, error) {
 	f, err := im.Tree.File(name)
 	if err != nil {
@@ -93,14 +92,14 @@ func (im *importer) read(name string) (*agentFolder, error) {
 	f.Sum, f.Size = sessiondir.SumOf(f.Data), int64(len(f.Data))
 	u := &agentFolder{file: f}
 	if u.node, err = nodefile.Parse(f.Data); err != nil {
-		if !im.flat { // there any document may stand
+		if !im.flat { // a flat folder may have any document
 			im.Problem(name, 0, err.Error()+": kept as it is, not an agent")
 		}
 		return nil, nil
 	}
 	if statusOf(u.node.State) == "" {
 		reason := fmt.Sprintf("state: %q: want idle, working, waiting, verifying, done, error, archived or stopped:<reason>: kept as it is, not an agent", u.node.State)
-		if im.flat { // there any document may say that it is in some state
+		if im.flat { // a document of a flat folder may have any state
 			im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: reason})
 		} else {
 			im.Problem(name, 0, reason)
@@ -114,7 +113,7 @@ func (im *importer) read(name string) (*agentFolder, error) {
 	return u, im.readLog(u, path.Join(path.Dir(name), sessionsName))
 }
 
-// readLog reads the log beside a node file, if there is one.
+// readLog reads the log beside a node file, if it exists.
 func (im *importer) readLog(u *agentFolder, name string) error {
 	if im.flat {
 		return nil
@@ -135,7 +134,7 @@ func (im *importer) readLog(u *agentFolder, name string) error {
 	return nil
 }
 
-// bring brings an agent in, which is as it is in the store or not there.
+// bring imports an agent. The store has it unchanged, or not at all.
 func (im *importer) bring(ctx context.Context, u *agentFolder, doc events.Subject) error {
 	s, err := im.Load(ctx, agentPrefix+u.id)
 	if err != nil {
@@ -176,7 +175,7 @@ func (im *importer) bring(ctx context.Context, u *agentFolder, doc events.Subjec
 	return nil
 }
 
-// refusal says why an agent that the store has must not become what the folder says.
+// refusal returns why an import must not change an agent of the store.
 func (im *importer) refusal(u *agentFolder, s *projector.Session, have sessiondir.Stored) string {
 	ours := have.Meta.Attributes["marker"] == im.Marker
 	switch {
@@ -194,13 +193,13 @@ func (im *importer) refusal(u *agentFolder, s *projector.Session, have sessiondi
 	return ""
 }
 
-// continues reports whether one of two logs goes on where the other one ends.
+// continues reports whether one of two logs is a continuation of the other.
 func continues(a, b []logEntry) bool {
 	n := min(len(a), len(b))
 	return slices.Equal(a[:n], b[:n])
 }
 
-// write has session and document say what the node file says, both or none.
+// write writes a node file's contents to session and document, in one append.
 func (im *importer) write(ctx context.Context, u *agentFolder, s *projector.Session, have sessiondir.Stored) error {
 	var parts []log.Part
 	evs, err := im.session(u, s)
@@ -225,7 +224,7 @@ func (im *importer) write(ctx context.Context, u *agentFolder, s *projector.Sess
 	return err
 }
 
-// session lists the events by which the session says what the node file says.
+// session returns the events that set the session's fields to those of the node file.
 func (im *importer) session(u *agentFolder, s *projector.Session) ([]events.Event, error) {
 	name, state := strings.ToValidUTF8(u.node.Name, "\ufffd"), statusOf(u.node.State)
 	var list []events.Payload
@@ -259,7 +258,7 @@ func (im *importer) session(u *agentFolder, s *projector.Session) ([]events.Even
 	return im.stamped(s, list)
 }
 
-// stamped makes events of payloads, with ids that follow from what they say.
+// stamped makes events of payloads, with ids that follow from their contents.
 func (im *importer) stamped(s *projector.Session, list []events.Payload) ([]events.Event, error) {
 	var evs []events.Event
 	for _, p := range list {
@@ -277,12 +276,12 @@ func isTime(at events.Timestamp) bool { _, ok := at.Time(); return ok }
 func text(name, value string) events.Field {
 	raw, err := rawjson.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("taverndir: %v", err)) // it is UTF-8
+		panic(fmt.Sprintf("taverndir: %v", err)) // the text is UTF-8
 	}
 	return events.Field{Name: name, Value: raw}
 }
 
-// statusOf is the state of a node file as a session has it, "" for one that agents do not have.
+// statusOf returns a node file's state as a session's status, or "" if agents do not have the state.
 func statusOf(state string) string {
 	switch state {
 	case "idle", "working", "waiting", "verifying", "done", "error", "archived":
@@ -294,8 +293,8 @@ func statusOf(state string) string {
 	return ""
 }
 
-// writeLog adds the entries of the log that the session does not have, and keeps the file if
-// it is not spelled as the session would.
+// writeLog appends the log's entries that the session lacks. If the session would spell the file differently, writeLog
+// keeps the file.
 func (im *importer) writeLog(ctx context.Context, u *agentFolder, s *projector.Session) error {
 	if u.logFile == nil {
 		return nil

@@ -18,13 +18,13 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// head is the file that says of an inbox how much of it was seen, and of a queue what it is.
+// head is the file with an inbox's read mark or a queue's settings.
 type head struct {
 	Seen      int              `json:"seen,omitempty"` // turns
 	Title     string           `json:"title,omitempty"`
 	CreatedAt events.Timestamp `json:"createdAt,omitempty"`
 	Owner     string           `json:"owner,omitempty"`
-	OnEmpty   string           `json:"onEmpty,omitempty"` // what a worker does when there is nothing
+	OnEmpty   string           `json:"onEmpty,omitempty"` // instruction for a worker that finds nothing to do
 	Settings  events.Raw       `json:"settings,omitempty"`
 }
 
@@ -38,7 +38,7 @@ func boxOf(s *projector.Session) (box int, id string, ok bool) {
 	return 0, "", false
 }
 
-// turnsOf are the turns of a session that are files.
+// turnsOf returns the turns of a session that have files.
 func turnsOf(s *projector.Session, box int) []projector.Turn {
 	if th := s.Threads[boxes[box].thread]; th != nil {
 		return th.Turns
@@ -46,7 +46,7 @@ func turnsOf(s *projector.Session, box int) []projector.Turn {
 	return nil
 }
 
-// headOf is what a session says of itself.
+// headOf returns the head of a session.
 func headOf(s *projector.Session, box int) head {
 	l := s.Ledger
 	h := head{Title: l.Text("title"), Owner: l.Text("owner"), OnEmpty: l.Text("onEmpty"), CreatedAt: l.CreatedAt}
@@ -61,7 +61,7 @@ func headOf(s *projector.Session, box int) head {
 	return h
 }
 
-// seenOf returns the offset up to which a box was seen, 0 if nobody saw it.
+// seenOf returns the offset up to which a box was seen, or 0.
 func seenOf(l *projector.Ledger, box int) events.Offset {
 	var cursors map[string]events.Offset
 	if raw, ok := l.Fields.Get("cursors"); !ok || rawjson.Unmarshal(raw, &cursors) != nil {
@@ -70,7 +70,7 @@ func seenOf(l *projector.Ledger, box int) events.Offset {
 	return cursors[boxes[box].thread]
 }
 
-// isEmpty reports whether a head says nothing.
+// isEmpty reports whether all fields of a head are empty.
 func (h head) isEmpty() bool {
 	return h.Seen == 0 && h.Title == "" && h.CreatedAt == "" && h.Owner == "" && h.OnEmpty == "" && h.Settings == nil
 }
@@ -80,7 +80,7 @@ func (h head) content() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// boxFiles are the files of an inbox or a queue that has a folder.
+// boxFiles returns the files of an inbox or a queue.
 func boxFiles(ctx context.Context, src layouts.Source, s *projector.Session, box int, at string) ([]layouts.File, error) {
 	list, err := boxLives(ctx, src, s, box)
 	if err != nil {
@@ -108,7 +108,7 @@ func boxFiles(ctx context.Context, src layouts.Source, s *projector.Session, box
 	return files, nil
 }
 
-// boxLives returns what became of each turn of a box: of those of a queue that are items.
+// boxLives returns the history of each turn of a box that is an item of a queue.
 func boxLives(ctx context.Context, src layouts.Source, s *projector.Session, box int) ([]life, error) {
 	turns := turnsOf(s, box)
 	list := make([]life, len(turns))
@@ -126,23 +126,22 @@ func boxLives(ctx context.Context, src layouts.Source, s *projector.Session, box
 	return list, err
 }
 
-// boxUnit is an inbox or a queue of the folder.
+// boxFolder is an inbox or a queue in the imported folder.
 type boxFolder struct {
 	box   int
 	id    string
 	at    string // its folder
 	turns []events.Entry
-	lives []life // what became of each turn that is an item
+	lives []life // the history of each turn that is an item
 	head  head
 	files []*sessiondir.File
 }
 
-// boxes finds the inboxes and queues of the folder. A file that is not written as theirs are
-// is none of theirs.
+// boxes finds the inboxes and queues of the folder. Files in another spelling are left out.
 func (im *importer) boxes(files []string) ([]*boxFolder, error) {
 	byDir := make(map[string]*boxFolder)
 	var list []*boxFolder
-	for _, name := range files { // sorted, so that the turns are in their order
+	for _, name := range files { // sorted, so that the turns are in order
 		box, id, below, ok := boxAt(name)
 		if !ok || im.flat {
 			continue
@@ -169,8 +168,7 @@ func (im *importer) boxes(files []string) ([]*boxFolder, error) {
 	return slices.DeleteFunc(list, func(u *boxFolder) bool { return len(u.files) == 0 }), nil
 }
 
-// checkHead takes the head of a box from it that says what no box of these turns would: it is
-// kept as it is.
+// checkHead drops a head that cannot belong to the box's turns. Its file is kept as it is.
 func (im *importer) checkHead(u *boxFolder) {
 	name := path.Join(u.at, boxes[u.box].head)
 	at := slices.IndexFunc(u.files, func(f *sessiondir.File) bool { return f.Full == name })
@@ -181,8 +179,7 @@ func (im *importer) checkHead(u *boxFolder) {
 	im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "says what cannot be of " + boxes[u.box].kind + " " + u.id + ": kept as it is"})
 }
 
-// headFits reports whether a box with the turns can be as the head says, and its file would
-// come out again then.
+// headFits reports whether the box's turns can have this head, and an export would write the same file.
 func (u *boxFolder) headFits() bool {
 	h := u.head
 	if h.isEmpty() || h.Seen < 0 || h.Seen > len(u.turns) || string(h.Settings) == "null" {
@@ -202,11 +199,11 @@ func (u *boxFolder) created() *events.SessionCreated {
 	return &events.SessionCreated{Kind: boxes[u.box].kind, CreatedAt: h.CreatedAt, Title: h.Title, Owner: h.Owner, Settings: h.Settings}
 }
 
-// boxFile reads a file of a box, if the box would write it so.
+// boxFile reads a file of a box, if an export would write it the same.
 func (im *importer) boxFile(u *boxFolder, name, below string) (*sessiondir.File, bool, error) {
 	f, err := im.Tree.File(name)
 	if err != nil || f.Size > sessiondir.WholeLimit(im.Target)/2 || f.Mode != 0 {
-		return nil, false, nil //nolint:nilerr // it is looked at once more as a file
+		return nil, false, nil //nolint:nilerr // the importer reads it again as a plain file
 	}
 	if f.Data, err = im.Tree.Read(f, f.Size+1); err != nil {
 		return nil, false, err
@@ -215,7 +212,7 @@ func (im *importer) boxFile(u *boxFolder, name, below string) (*sessiondir.File,
 	if below == boxes[u.box].head {
 		var h head
 		if err := rawjson.Unmarshal(f.Data, &h); err != nil {
-			return f, false, nil //nolint:nilerr // it is not one
+			return f, false, nil //nolint:nilerr // not a head
 		}
 		content, err := h.content()
 		own := err == nil && bytes.Equal(content, f.Data) && name == path.Join(u.at, below) && u.isWellPlaced()
@@ -236,8 +233,7 @@ func (im *importer) boxFile(u *boxFolder, name, below string) (*sessiondir.File,
 	return f, true, nil
 }
 
-// oddMeta says which word of a turn's meta is not one of those that it can be: readers of the box
-// pass over such a turn. "" if there is none.
+// oddMeta returns which value of a turn's meta is unknown, or "". Readers of the box skip such a turn.
 func oddMeta(box int, e events.Entry) string {
 	meta, err := rawjson.Object(e.Meta)
 	if err != nil {
@@ -254,7 +250,7 @@ func oddMeta(box int, e events.Entry) string {
 	return ""
 }
 
-// isWellPlaced reports whether the folder is called as one of the box is.
+// isWellPlaced reports whether the folder has the name of the box's.
 func (u *boxFolder) isWellPlaced() bool {
 	name := flat(u.id)
 	return path.Base(u.at) == name || path.Base(u.at) == apartDir(name)
@@ -264,7 +260,7 @@ func turnOf(e events.Entry) projector.Turn {
 	return projector.Turn{Raw: e.Turn, Bytes: e.Bytes, ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta}
 }
 
-// bringBox brings an inbox or a queue in: turns behind those that it has.
+// bringBox imports an inbox or a queue. It appends turns after those that the store has.
 func (im *importer) bringBox(ctx context.Context, u *boxFolder) error {
 	id := boxes[u.box].kind + "/" + u.id
 	sub := events.Session(im.Target.Namespace(), id)
@@ -300,7 +296,7 @@ func (im *importer) bringBox(ctx context.Context, u *boxFolder) error {
 	return nil
 }
 
-// agrees reports whether what a session has is what the files say, as far as both go.
+// agrees returns an error if a session's turns differ from the files, as far as both go.
 func (u *boxFolder) agrees(s *projector.Session, had []projector.Turn) error {
 	for i := range min(len(had), len(u.turns)) {
 		_, a, err := turnFile(had[i], i+1, u.box == 0, life{})
@@ -367,7 +363,7 @@ func (im *importer) appendSeries(ctx context.Context, s *projector.Session, list
 	return err
 }
 
-// appendSeen moves the cursor of an inbox on to where the folder has it. It never moves back.
+// appendSeen moves the cursor of an inbox forward to the folder's. It never moves back.
 func (im *importer) appendSeen(ctx context.Context, u *boxFolder, s *projector.Session) error {
 	if u.head.Seen <= headOf(s, u.box).Seen {
 		return nil
@@ -387,7 +383,7 @@ func (im *importer) appendSeen(ctx context.Context, u *boxFolder, s *projector.S
 	return im.appendSeries(ctx, now, []events.Payload{&events.SessionUpdated{Set: events.Fields{{Name: "cursors", Value: value}}, Reason: "import"}})
 }
 
-// importBoxes brings inboxes and queues in, and returns the files that they took.
+// importBoxes imports inboxes and queues, and returns the files that it used.
 func (im *importer) importBoxes(ctx context.Context, files []string) ([]string, error) {
 	list, err := im.boxes(files)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	agentPrefix  = events.KindAgent + "/" // of the ids of agents' sessions
+	agentPrefix  = events.KindAgent + "/" // of ids of agents' sessions
 	agentName    = "agent.md"
 	servitorName = "servitor.md"
 )
@@ -28,7 +28,7 @@ func isMarkdown(doc *projector.Document) bool {
 	return strings.HasPrefix(doc.Last().ContentType, "text/markdown")
 }
 
-// firstOf returns the offset of a subject's first record, 0 if there is none.
+// firstOf returns the offset of a subject's first record, or 0.
 func firstOf(ctx context.Context, src layouts.Source, sub events.Subject) (events.Offset, error) {
 	first, err := src.Loader().First(ctx, sub)
 	if errors.Is(err, projector.ErrNotFound) {
@@ -37,7 +37,7 @@ func firstOf(ctx context.Context, src layouts.Source, sub events.Subject) (event
 	return first, err
 }
 
-// documentFile is the file of a document.
+// documentFile returns the file of a document.
 func documentFile(ctx context.Context, src layouts.Source, sub events.Subject, at string) (layouts.File, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if err != nil {
@@ -47,7 +47,7 @@ func documentFile(ctx context.Context, src layouts.Source, sub events.Subject, a
 		Write: func(w io.Writer) error { return sessiondir.WriteContent(ctx, src, doc, w) }}, nil
 }
 
-// modeOf is the mode of the file that a document was, or that of an ordinary one.
+// modeOf returns the mode of the imported file, or that of an ordinary one.
 func modeOf(doc *projector.Document) fs.FileMode {
 	mode, err := strconv.ParseInt(attribute(doc, "mode"), 8, 32)
 	if err != nil {
@@ -56,7 +56,7 @@ func modeOf(doc *projector.Document) fs.FileMode {
 	return layouts.FileMode(mode)
 }
 
-// agentFiles are the node file of an agent and its log, in the folder that it has.
+// agentFiles returns the node file of an agent and its log, in the agent's folder.
 func agentFiles(ctx context.Context, src layouts.Source, s *projector.Session, at string) ([]layouts.File, error) {
 	id := strings.TrimPrefix(s.Subject.ID, agentPrefix)
 	doc, err := src.Loader().Document(ctx, agentDoc(s.Subject), 0)
@@ -84,15 +84,15 @@ func agentFiles(ctx context.Context, src layouts.Source, s *projector.Session, a
 		Write: func(w io.Writer) error { _, err := w.Write(text); return err }}), nil
 }
 
-// sessionsPath is where the log of an agent is whose node file has a path.
+// sessionsPath returns the path of an agent's log from that of its node file.
 func sessionsPath(node, id string) string {
 	if dir := path.Dir(node); dir != "." {
 		return path.Join(dir, sessionsName)
 	}
-	return path.Join(agentsDir, layouts.FileName(id), sessionsName) // a flat folder has none
+	return path.Join(agentsDir, layouts.FileName(id), sessionsName) // a flat folder has no logs
 }
 
-// nodeDir is the name of the folder of a node file, as its name has it.
+// nodeDir returns the name of a node file's folder, made from the agent's name.
 func nodeDir(doc *projector.Document) string {
 	n, err := nodefile.Parse(doc.Data)
 	if err != nil {
@@ -101,8 +101,7 @@ func nodeDir(doc *projector.Document) string {
 	return slug(n.Name)
 }
 
-// sessionsOf is the log of an agent as a file, nil if there is none: what was imported, with
-// what was logged since.
+// sessionsOf returns an agent's log as a file, or nil if it has none: the imported file, with newer entries appended.
 func sessionsOf(ctx context.Context, src layouts.Source, s *projector.Session, name string) ([]byte, fs.FileMode, error) {
 	entries := entriesOf(s.Ledger)
 	doc, err := src.Loader().Document(ctx, sessiondir.DocumentOf(src.Namespace(), rootName, name, ""), 0)
@@ -123,8 +122,7 @@ func sessionsOf(ctx context.Context, src layouts.Source, s *projector.Session, n
 	return text, modeOf(doc), err
 }
 
-// isOfAnother reports whether a document that is kept is the log of another agent, one that had
-// the folder before.
+// isOfAnother reports whether a kept document is the log of another agent, which had the folder before.
 func isOfAnother(doc *projector.Document, s *projector.Session) bool {
 	links := doc.Last().Meta.Links
 	return len(links) > 0 && !slices.Contains(links, events.Link{Rel: "session", To: s.Subject.String()})

@@ -16,26 +16,26 @@ import (
 
 var _ layouts.Grower = Layout{}
 
-// grownBox is what is known of a box that grows.
+// grownBox is the state of a growing box between calls.
 type grownBox struct {
-	seen  events.Offset // up to which somebody saw it
+	seen  events.Offset // up to which it was seen
 	turns sessiondir.Grown
-	items *itemPositions // of a queue; nil: not looked for yet
+	items *itemPositions // of a queue; nil: not read yet
 }
 
-// itemPlaces says where the items of a queue are among its turns.
+// itemPositions has the positions of a queue's items among its turns.
 type itemPositions struct {
 	seed maphash.Seed
-	of   map[uint64]int // by the hash of an item's id: a turn, from 0
-	upto int            // turns that were looked at
+	of   map[uint64]int // hash of an item's id -> turn, from 0
+	upto int            // number of turns that were read
 }
 
-// mostPlaces bounds the items whose places are kept, some 20 bytes each. The files of a longer queue
-// are all made when something becomes of an item.
+// maxPositions bounds the items whose positions are kept, some 20 bytes each. If a longer queue has a change of an
+// item, all its files are written.
 const maxPositions = 1 << 16
 
-// Growth implements layouts.Grower: what comes to an inbox or a queue is a file of its own, and what
-// becomes of an item changes the file of that item alone.
+// Growth implements layouts.Grower. A new turn of an inbox or a queue is a new file, and a change of an item changes
+// that item's file alone.
 func (l Layout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, entry events.Subject, at string, since events.Offset, others []events.Subject, known any) (layouts.Growth, bool, error) {
 	box := boxKind(entry)
 	if box < 0 {
@@ -54,7 +54,7 @@ func (l Layout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, 
 	}
 	turns := g.turns.Turns
 	if err != nil || !ok || g.turns.Had == 0 || len(turns) > 0 && turns[0].Offset <= g.seen {
-		return layouts.Growth{}, false, err // it may have had no place, or its head says that more was seen
+		return layouts.Growth{}, false, err // it may have had no location, or its head has a newer read mark
 	}
 	changed, lives, ok, err := g.changed(ctx, src, entry, box, others)
 	if err != nil || !ok {
@@ -71,7 +71,7 @@ func (l Layout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, 
 	return layouts.Growth{Added: list, Known: g}, true, nil
 }
 
-// boxAdditions are the files of some turns of a box, by their numbers.
+// boxAdditions returns the files of some turns of a box, by number.
 func boxAdditions(turns map[int]projector.Turn, lives map[int]life, box int, at string) (list []layouts.Addition, err error) {
 	for _, n := range slices.Sorted(maps.Keys(turns)) {
 		name, content, err := turnFile(turns[n], n+1, box == 0, lives[n])
@@ -83,8 +83,7 @@ func boxAdditions(turns map[int]projector.Turn, lives map[int]life, box int, at 
 	return list, nil
 }
 
-// changed returns the turns of items of which something became, with that, by their numbers. It is
-// false if that is not known.
+// changed returns the turns of changed items, with their histories, by number. It returns false if they are unknown.
 func (g *grownBox) changed(ctx context.Context, src layouts.Source, entry events.Subject, box int, others []events.Subject) (map[int]projector.Turn, map[int]life, bool, error) {
 	turns, lives := make(map[int]projector.Turn), make(map[int]life)
 	if len(others) == 0 {
@@ -105,14 +104,14 @@ func (g *grownBox) changed(ctx context.Context, src layouts.Source, entry events
 			return nil, nil, false, nil
 		}
 		if !there {
-			continue // no item has the id: the file of none says it
+			continue // no item has the id, so no file changes
 		}
 		one, err := o.Turns(ctx, boxes[box].thread, n, n+1)
 		if err != nil {
 			return nil, nil, false, err
 		}
 		i, ok := itemOf(queue, one[0])
-		if !ok || i.ID != id { // two ids of one hash
+		if !ok || i.ID != id { // two ids with the same hash
 			return nil, nil, false, nil
 		}
 		all, err := livesOf(ctx, src, queue, o.Ledger(), src.Loader().Upto, []*projector.QueueItem{i})
@@ -124,7 +123,7 @@ func (g *grownBox) changed(ctx context.Context, src layouts.Source, entry events
 	return turns, lives, true, nil
 }
 
-// place finds out where the items are that were put in since that was last done.
+// locate finds the positions of items that were queued since the last call.
 func (g *grownBox) locate(ctx context.Context, o *projector.Outline, thread string) error {
 	if g.items == nil || g.items.upto > o.Len(thread) {
 		g.items = &itemPositions{seed: maphash.MakeSeed(), of: make(map[uint64]int)}
@@ -160,7 +159,7 @@ func boxGrownSince(ctx context.Context, src layouts.Source, entry events.Subject
 	return g, ok, err
 }
 
-// boxKind returns which sort of box a session is, by its id; -1: it is none.
+// boxKind returns the index of a session's box by its id, or -1.
 func boxKind(entry events.Subject) int {
 	for i, b := range boxes {
 		if entry.IsSession() && strings.HasPrefix(entry.ID, b.kind+"/") {

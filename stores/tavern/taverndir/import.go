@@ -16,14 +16,13 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// Import implements layouts.Layout. It brings a folder into a store: .tavern, the one around
-// it, or a flat one. It never writes into the folder.
+// Import implements layouts.Layout. It imports a folder into a store: .tavern, its parent, or a flat folder. It never
+// writes into the folder.
 //
-// Importing again adds what has changed and nothing else. A file of which the store has
-// another one, from elsewhere or changed since, is reported and left alone, unless o.Merge,
-// and the rest goes in. The node file of an agent that cannot be read is kept as it is, and
-// is no agent. A line of a log that is none is passed over, named and kept. An error means
-// that the import ended early; importing again goes on from there.
+// A repeated import adds only what has changed. If the store has another version of a file, imported from elsewhere or
+// changed since, Import reports it and leaves it alone, unless o.Merge is set. A node file that cannot be parsed is
+// kept as it is, without an agent. Invalid lines of a log are skipped, reported and kept. An error means that the
+// import ended early; the next import continues.
 func (l Layout) Import(ctx context.Context, target layouts.Target, name string, o layouts.ImportOptions) (layouts.Report, error) {
 	at, flat, err := l.locate(name)
 	if err != nil {
@@ -32,8 +31,7 @@ func (l Layout) Import(ctx context.Context, target layouts.Target, name string, 
 	return sessiondir.Import(ctx, target, stamp, at, o, bringer(ctx, flat))
 }
 
-// ImportFrom implements layouts.Layout. What is in the storage is .tavern, or if l says so a flat
-// folder.
+// ImportFrom implements layouts.Layout. The storage holds .tavern, or, if l.Flat is set, a flat folder.
 func (l Layout) ImportFrom(ctx context.Context, target layouts.Target, st layouts.Storage, root layouts.Root, o layouts.ImportOptions) (layouts.Report, error) {
 	root.Name = rootName
 	return sessiondir.ImportFrom(ctx, target, stamp, st, root, o, bringer(ctx, l.Flat))
@@ -48,12 +46,12 @@ func bringer(ctx context.Context, flat bool) func(*sessiondir.Intake) error {
 type importer struct {
 	*sessiondir.Intake
 	flat  bool
-	seen  map[events.Subject]string // documents, with the files that they are
-	whole map[string]bool           // files that are kept
+	seen  map[events.Subject]string // documents, with their files
+	whole map[string]bool           // files that are kept whole
 }
 
-// isLeft reports whether a file of a part is that of an agent, an inbox or a queue, which did not
-// take it: it is not kept beside it, as then there were two of that name.
+// isLeft reports whether a file of a partial import belongs to an agent, an inbox or a queue that did not use it. It is
+// not kept beside it, because an export would have two files with that name.
 func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	if !im.Options.Part {
 		return false, nil
@@ -99,10 +97,10 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// unkept drops the document of a file that was kept, and is taken now.
+// unkept drops the document of a kept file that is used now.
 func (im *importer) unkept(ctx context.Context, files ...string) error {
 	if !im.Options.Part {
-		return nil // it goes with those that are gone
+		return nil // the import drops all documents of files that are gone
 	}
 	for _, name := range files {
 		doc := sessiondir.DocumentOf(im.Target.Namespace(), rootName, name, "")
@@ -155,7 +153,7 @@ func (im *importer) run(ctx context.Context) error {
 	return im.DropRootFiles(ctx, im.whole, nil)
 }
 
-// list finds the files of a folder and of those in it, sorted.
+// list finds the files of a folder and its subfolders, sorted.
 func (im *importer) list(dir string, files *[]string) error {
 	entries, err := im.Tree.Entries(path.Join(".", dir))
 	if err != nil {
@@ -178,7 +176,7 @@ func (im *importer) list(dir string, files *[]string) error {
 	return nil
 }
 
-// mayBeAgent reports whether a file has the place of an agent's node file.
+// mayBeAgent reports whether a file has the path of an agent's node file.
 func (im *importer) mayBeAgent(name string) bool {
 	dir, base := path.Split(name)
 	if im.flat {
@@ -189,8 +187,8 @@ func (im *importer) mayBeAgent(name string) bool {
 	return single && (top == agentsDir && base == agentName || top == servitorsDir && base == servitorName)
 }
 
-// isOfKind reports whether a file in the folder of a kind can be a document of that kind. A file that
-// cannot is named. It is left alone if the store has a document in its place.
+// isOfKind reports whether a file in the folder of a kind can be a document of that kind. It reports files that cannot.
+// If the store has a document at the path, the file is left alone.
 func (im *importer) isOfKind(ctx context.Context, name string, doc events.Subject) (is, left bool, err error) {
 	reason := ""
 	switch doc.Kind {
@@ -214,7 +212,7 @@ func (im *importer) isOfKind(ctx context.Context, name string, doc events.Subjec
 	return false, false, err
 }
 
-// wrongTemplate says why a file is not the template of a workflow, "" if it is one.
+// wrongTemplate returns why a file is not the template of a workflow, or "".
 func (im *importer) wrongTemplate(name string) (string, error) {
 	f, err := im.Tree.File(name)
 	if err != nil {
@@ -234,7 +232,7 @@ func (im *importer) wrongTemplate(name string) (string, error) {
 	return "", err
 }
 
-// noteFolder names a file in a folder of which nothing is taken in.
+// noteFolder reports a file in a folder from which nothing is imported.
 func (im *importer) noteFolder(name string) {
 	top, _, _ := strings.Cut(name, "/")
 	if !im.flat && (top == "flows" || top == "changesets") {
@@ -242,7 +240,7 @@ func (im *importer) noteFolder(name string) {
 	}
 }
 
-// file imports what is not an agent's: a document, or a file that is kept whole.
+// file imports a file that is not an agent's: a document, or a file that is kept whole.
 func (im *importer) file(ctx context.Context, name string) error {
 	kind, id, ok := documentAt(name, im.flat)
 	doc := events.Document(im.Target.Namespace(), kind, id)
@@ -275,7 +273,7 @@ func (im *importer) file(ctx context.Context, name string) error {
 	im.seen[doc] = name
 	added := im.Report.Events
 	f, err := im.KeepRootFile(ctx, name, func(string, string, string) events.Subject { return doc })
-	if f != nil && ok { // it is the document, and not only kept in one
+	if f != nil && ok { // it is the document, not a kept file
 		im.Report.Files.Whole--
 		im.Report.Files.Add(layouts.Exact)
 	}

@@ -25,17 +25,16 @@ const EventSource = "urn:tally:import:tavern"
 
 var stamp = sessiondir.Stamp{Format: Format, Source: EventSource}
 
-// rootName is the folder's name, and that of the root.
+// rootName is the name of the folder and of the root.
 const rootName = ".tavern"
 
 // Layout is the layout of this package.
 type Layout struct {
-	// Flat says that any folder is one of documents, <id>.md each. Default: it is one of
-	// those that are recognised.
+	// Flat treats any folder as a flat folder of documents, <id>.md each. By default it must be recognized as one.
 	Flat bool
 
-	kinds []string // of what has files in a tree; none: all
-	layer string   // of what has files in a tree; "": any
+	kinds []string // that have files in a tree; empty: all
+	layer string   // that has files in a tree; "": any
 }
 
 var (
@@ -52,13 +51,13 @@ var (
 // Name implements layouts.Layout.
 func (Layout) Name() string { return Format }
 
-// Exports implements layouts.Chooser: agents, inboxes and queues that no import brought.
+// Exports implements layouts.Chooser: it exports agents, inboxes and queues that were not imported.
 func (Layout) Exports(kind string) bool {
 	return kind == events.KindAgent || kind == events.KindInbox || kind == events.KindQueue
 }
 
-// Sniff implements layouts.Layout: the folder .tavern or the one around it, and a folder of
-// documents of which one is an agent's.
+// Sniff implements layouts.Layout. It accepts the folder .tavern, its parent, and a folder of documents if one is an
+// agent's.
 func (l Layout) Sniff(name string) bool {
 	_, _, err := l.locate(name)
 	return err == nil
@@ -67,8 +66,7 @@ func (l Layout) Sniff(name string) bool {
 // Root implements layouts.Rooted.
 func (Layout) Root() string { return rootName }
 
-// HasFiles implements layouts.Rooted: there is a document that has a folder, or a file that
-// was kept.
+// HasFiles implements layouts.Rooted. It reports whether the store has a document with a folder, or a kept file.
 func (Layout) HasFiles(ctx context.Context, src layouts.Source) (bool, error) {
 	for _, k := range kinds {
 		for _, err := range src.Subjects(ctx, k.kind) {
@@ -83,7 +81,7 @@ func (Layout) HasFiles(ctx context.Context, src layouts.Source) (bool, error) {
 	return false, nil
 }
 
-// locate finds the folder that a path means, and whether it is a flat one.
+// locate finds the folder for a path, and whether it is a flat one.
 func (l Layout) locate(name string) (at sessiondir.Location, flat bool, err error) {
 	at, err = sessiondir.Shape{Layout: Format, Inside: rootName, IsRoot: looksLikeRoot,
 		HasSession: func(string) bool { return false }, Nothing: "holds neither .tavern nor the documents of agents"}.Find(name)
@@ -104,8 +102,7 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// looksLikeRoot reports whether a folder is called .tavern and has a folder that one has, or
-// has those of agents or servitors.
+// looksLikeRoot reports whether a folder has the name .tavern and one of its subfolders, or has agents or servitors.
 func looksLikeRoot(dir string) bool {
 	if filepath.Base(dir) == rootName {
 		for _, name := range []string{docsDir, workflowsDir, overlaysDir, agentsDir, servitorsDir, "inbox", "queues", "flows", "changesets"} {
@@ -122,18 +119,18 @@ func looksLikeRoot(dir string) bool {
 	return false
 }
 
-// escapeGlob makes a pattern of a path that stands for itself.
+// escapeGlob returns a pattern that matches exactly a path.
 func escapeGlob(name string) string {
 	if filepath.Separator == '\\' {
-		return name // a pattern cannot say it there
+		return name // patterns have no escapes there
 	}
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
 }
 
-// maxSniffed bounds the files that are read to find out what a folder is.
+// maxSniffed bounds the size of files that are read to recognize a folder.
 const maxSniffed = 1 << 20
 
-// holdsNode reports whether a folder has a document that is an agent's.
+// holdsNode reports whether a folder has an agent's document.
 func holdsNode(dir string) bool {
 	ids, err := List(dir)
 	if err != nil {
@@ -153,15 +150,15 @@ func holdsNode(dir string) bool {
 	return false
 }
 
-// List returns the ids of the documents in a folder of the oldest layout, sorted: its files
-// that end in .md, without that. Hidden ones, others, and what is in folders is left out.
+// List returns the ids of the documents in a folder of the oldest layout, sorted: the names of its .md files, without
+// the suffix. It skips hidden files, other files and subfolders.
 func List(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
-	for _, e := range entries { // sorted by their names
+	for _, e := range entries { // sorted by name
 		if id, ok := strings.CutSuffix(e.Name(), mdSuffix); ok && id != "" && e.Type().IsRegular() && !strings.HasPrefix(id, ".") {
 			ids = append(ids, id)
 		}
@@ -170,8 +167,7 @@ func List(dir string) ([]string, error) {
 	return ids, nil
 }
 
-// Subject implements layouts.Layout: the document of a file, and of an agent's files the
-// session.
+// Subject implements layouts.Layout. It returns the document of a file, or the session of an agent's file.
 func (Layout) Subject(ctx context.Context, src layouts.Source, _, name string) (events.Subject, bool) {
 	if name == "" || path.Clean(name) != name || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "../") {
 		return events.Subject{}, false
@@ -194,7 +190,7 @@ func (Layout) Subject(ctx context.Context, src layouts.Source, _, name string) (
 	return sessiondir.DocumentOf(src.Namespace(), rootName, name, ""), true
 }
 
-// attribute is what a document says of itself.
+// attribute returns a document's attribute.
 func attribute(doc *projector.Document, name string) string {
 	if last := doc.Last(); last != nil {
 		return last.Meta.Attributes[name]
@@ -202,7 +198,7 @@ func attribute(doc *projector.Document, name string) string {
 	return ""
 }
 
-// documentAt returns the kind and the id of the document that a file is.
+// documentAt returns the kind and the id of a file's document.
 func documentAt(name string, flat bool) (kind, id string, ok bool) {
 	if flat {
 		id, ok = strings.CutSuffix(name, mdSuffix)
@@ -230,8 +226,7 @@ func (l Layout) Files(ctx context.Context, src layouts.Source, s *projector.Sess
 	}
 }
 
-// RootFiles implements layouts.Layout: the documents that have a folder, and what was kept
-// whole.
+// RootFiles implements layouts.Layout: the documents with a folder, and the kept files.
 func (l Layout) RootFiles(ctx context.Context, src layouts.Source, root string) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		p, err := l.Planned(ctx, src)
@@ -249,7 +244,7 @@ func (l Layout) Planned(ctx context.Context, src layouts.Source) (layouts.Render
 	return planned{l, names}, err
 }
 
-// planned is the layout in an export: all units have their places.
+// planned is the layout in an export, with the paths of all entries.
 type planned struct {
 	Layout
 	names map[events.Subject]string

@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/frontmatter"
 )
 
-// A turn of an inbox or a queue is a file. A message that is a text, and of which nothing
-// but texts is said beside it, is that text behind front matter:
+// A turn of an inbox or a queue is a file. If a message is a text and its other fields are texts too, the file is that
+// text behind front matter:
 //
 //	---
 //	at: "2026-08-22T10:00:00Z"
@@ -27,28 +27,27 @@ import (
 //
 //	Does it boil?
 //
-// Any other turn is a JSON object with the members that the vocabulary has for it.
+// Any other turn is a JSON object with the turn's members.
 
 // boxes are the kinds of sessions whose turns are files.
 var boxes = []struct {
 	kind   string
 	dir    string
-	sub    string // below the folder of the session
+	sub    string // below the session's folder
 	thread string
-	head   string // the file that says what the session is
+	head   string // file with the session's fields
 }{
 	{events.KindInbox, "inbox", "", "inbox", "inbox.json"},
 	{events.KindQueue, "queues", "items", events.MainThread, "queue.json"},
 }
 
-// digits number the turns of a thread, from 1.
+// digits is the width of the number of a turn in a file's name, from 1.
 const digits = 12
 
-// Keys of a message whose names in a file are not those of the vocabulary.
+// spelled are keys of a message whose names in a file differ.
 var spelled = [][2]string{{"replyTo", "reply_to"}}
 
-// turnFile returns the name and the content of the file of the n-th turn, from 1, with what became
-// of it if it is an item.
+// turnFile returns the name and the content of the file of the n-th turn, from 1. li is the item's history.
 func turnFile(t projector.Turn, n int, letter bool, li life) (name string, content []byte, err error) {
 	id := t.ID
 	if id == "" {
@@ -65,8 +64,8 @@ func turnFile(t projector.Turn, n int, letter bool, li life) (name string, conte
 	return name + jsonSuffix, content, err
 }
 
-// entryJSON is a turn as a file has it. Bytes that are UTF-8 are the member text. Files that older
-// versions wrote have them in base64 too, as bytes.
+// entryJSON is a turn in a file. Bytes that are UTF-8 are in the member text. Files of older versions have them in
+// base64 too, in the member bytes.
 type entryJSON struct {
 	ID        string           `json:"id,omitempty"`
 	Timestamp events.Timestamp `json:"timestamp,omitempty"`
@@ -96,8 +95,7 @@ func (f entryJSON) content() ([]byte, error) {
 	return append(content, '\n'), err
 }
 
-// entry returns the turn and the life that a file has, and whether the file is spelled as this
-// version or an older one writes it.
+// entry returns the turn and the history in a file, and whether this or an older version would write the file the same.
 func (f entryJSON) entry(content []byte) (e events.Entry, li life, own bool) {
 	e = events.Entry{ID: f.ID, Timestamp: f.Timestamp, Run: f.Run, Meta: f.Meta, Turn: f.Turn, Bytes: f.Bytes}
 	if f.Text != nil && f.Bytes == nil {
@@ -118,7 +116,7 @@ func (f entryJSON) inBase64(content []byte) entryJSON {
 	return f
 }
 
-// letterOf writes a message as a text behind front matter, if that says all of it.
+// letterOf returns a message as a text behind front matter, or false if that would lose a field.
 func letterOf(t projector.Turn) ([]byte, bool) {
 	body, err := rawjson.String(t.Raw)
 	if err != nil || t.Run != nil || len(t.Bytes) > 0 {
@@ -155,8 +153,7 @@ func fileKey(name string) string {
 	return name
 }
 
-// order is that of the members of a message's meta, as those who send write them; others
-// come behind, as they stand in the file.
+// order is the order of members in a message's meta, as senders write them. Other members follow in the file's order.
 var order = []string{"id", "from", "to", "type", "thread", "replyTo", "correlation", "expects", "deadline", "class", "amends", "malfunction"}
 
 // readLetter reads a message that is a text behind front matter.
@@ -210,8 +207,8 @@ func isOrdered(key string) bool {
 	return false
 }
 
-// readTurn reads the file of the n-th turn of a box, and returns also the name that it should have.
-// It is false for a file that the box would not write.
+// readTurn reads the file of the n-th turn of a box, and returns also the name that an export would use. own is false
+// if an export would write another file.
 func readTurn(box int, name string, n int, content []byte) (e events.Entry, li life, want string, own bool) {
 	var err error
 	if strings.HasSuffix(name, mdSuffix) {
@@ -235,7 +232,7 @@ func readTurn(box int, name string, n int, content []byte) (e events.Entry, li l
 	return e, li, want, err == nil && own && p.Validate() == nil
 }
 
-// numberOf returns the number that the name of a turn's file begins with, 0 if it has none.
+// numberOf returns the number at the beginning of a turn's file name, or 0.
 func numberOf(name string) int {
 	if len(name) <= digits || name[digits] != '-' {
 		return 0
@@ -247,7 +244,7 @@ func numberOf(name string) int {
 	return n
 }
 
-// boxAt returns the box that a file is in, the id of its session, and its name below that.
+// boxAt returns the box of a file, the id of its session, and the file's name below that.
 func boxAt(name string) (box int, id, below string, ok bool) {
 	for i, b := range boxes {
 		rest, in := strings.CutPrefix(name, b.dir+"/")

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// States of an item that its file names. An item that nobody has worked on has no state there.
+// States of an item in its file. An item that no worker has claimed has no state there.
 const (
 	stateReady   = "ready"
 	stateClaimed = "claimed"
@@ -20,36 +20,36 @@ const (
 	stateDead    = "dead"
 )
 
-// life is the part of an item's file that says what became of the item. State and attempts follow
-// from the steps; they are there for people and for git.
+// life is the history part of an item's file. State and attempts follow from the steps; they are for readers and for
+// git.
 type life struct {
 	State    string `json:"state,omitempty"`
-	Attempts int    `json:"attempts,omitempty"` // since the item was queued, or queued again
+	Attempts int    `json:"attempts,omitempty"` // since the item was queued or requeued
 	Steps    []step `json:"history,omitempty"`
 }
 
-// step is a claim on an item with its end, or a change that no worker made: the item was queued
-// again, or it ended while nobody had it.
+// step is a claim on an item with its end, or a change without a worker: the item was requeued, or it ended while no
+// worker held it.
 type step struct {
 	Attempt  int              `json:"attempt,omitempty"` // of a claim, from 1
 	Worker   string           `json:"worker,omitempty"`
-	Until    events.Timestamp `json:"until,omitempty"`    // while the claim is in effect: the end of its lease
+	Until    events.Timestamp `json:"until,omitempty"`    // end of the lease, while the claim is in effect
 	Returned string           `json:"returned,omitempty"` // failed, released, lost or requeued: the item is free again
 	Outcome  string           `json:"outcome,omitempty"`  // completed, failed, stopped:...: the item has ended
 	Error    string           `json:"error,omitempty"`
 	Result   events.Raw       `json:"result,omitempty"` // up to maxResult bytes
 }
 
-// returnedLost says that the lease of a claim was over when another worker took the item.
+// returnedLost ends a claim whose lease had ended when another worker claimed the item.
 const returnedLost = "lost"
 
-// mostResult bounds the results that a file repeats: the log has all of them.
+// maxResult bounds the results that a file repeats. The log has all of them.
 const maxResult = 64 << 10
 
 // isOpen reports whether a claim is in effect.
 func (s step) isOpen() bool { return s.Attempt > 0 && s.Returned == "" && s.Outcome == "" }
 
-// isSame reports whether two steps are the same one, of which one may not have ended yet.
+// isSame reports whether two steps are the same one. One of them may not have ended yet.
 func (s step) isSame(o step) bool {
 	if s.isOpen() || o.isOpen() {
 		return s.Attempt == o.Attempt && s.Worker == o.Worker
@@ -57,7 +57,7 @@ func (s step) isSame(o step) bool {
 	return s.Attempt == o.Attempt && s.Worker == o.Worker && s.Returned == o.Returned && s.Outcome == o.Outcome && s.Error == o.Error && string(s.Result) == string(o.Result)
 }
 
-// started returns the event by which a claim begins.
+// started returns the event that begins a claim.
 func (s step) started(run events.RunRef) events.Payload {
 	p := &events.RunStarted{Run: run, Worker: s.Worker, Attempt: int64(s.Attempt)}
 	if until, ok := s.Until.Time(); ok {
@@ -66,8 +66,7 @@ func (s step) started(run events.RunRef) events.Payload {
 	return p
 }
 
-// ended returns the event by which a claim ends, or by which nobody's step happens; nil for a claim
-// that is in effect.
+// ended returns the event that ends a claim, or that of a step without a worker. It returns nil for a claim in effect.
 func (s step) ended(run events.RunRef, fence events.Offset) events.Payload {
 	switch {
 	case s.Outcome != "":
@@ -85,19 +84,19 @@ func orNull(raw events.Raw) events.Raw {
 	return raw
 }
 
-// lives folds what became of some items of a queue.
+// lives folds the histories of items of a queue.
 type lives struct {
 	work   *projector.Work
 	steps  map[string][]step
-	last   map[string]events.Offset // the newest record about an item
-	newest events.Offset            // of all of them
+	last   map[string]events.Offset // the newest record about each item
+	newest events.Offset            // of all items
 }
 
 func newLives(namespace string, q projector.Queue, items ...*projector.QueueItem) *lives {
 	return &lives{work: projector.RestoreWork(namespace, q, items, false), steps: make(map[string][]step), last: make(map[string]events.Offset)}
 }
 
-// of returns the life of an item.
+// of returns the history of an item.
 func (l *lives) of(id string) life {
 	i, steps := l.work.Items[id], l.steps[id]
 	if i == nil || len(steps) == 0 {
@@ -133,7 +132,7 @@ func (l *lives) apply(id string, f projector.Fact) {
 	l.note(before, *i, f)
 }
 
-// note adds to the steps of an item what a record changed.
+// note appends the change by a record to an item's steps.
 func (l *lives) note(before, after projector.QueueItem, f projector.Fact) {
 	id := after.ID
 	switch p := f.Payload.(type) {
@@ -166,7 +165,7 @@ func (l *lives) note(before, after projector.QueueItem, f projector.Fact) {
 	}
 }
 
-// farthest is the end of a lease that no timestamp can name.
+// farthest stands for the end of a lease that no timestamp can express.
 const farthest = events.Timestamp("9999-12-31T23:59:59.999Z")
 
 func leaseOf(i projector.QueueItem) events.Timestamp {
@@ -187,7 +186,7 @@ func (l *lives) end(id string, s step) {
 	*last = s
 }
 
-// refold returns the life that the steps of a file have, as a store would say it.
+// refold returns the history that the steps of a file have, as a store would write it.
 func refold(steps []step) life {
 	const id = "item"
 	item := &projector.QueueItem{ID: id, Run: events.RunRef{Kind: events.KindItem, ID: id}}
@@ -208,7 +207,7 @@ func refold(steps []step) life {
 	return l.of(id)
 }
 
-// itemOf returns the item that a turn of a queue is, and false if it is not an item.
+// itemOf returns the item that a turn of a queue holds, and false if it is not an item.
 func itemOf(queue string, t projector.Turn) (*projector.QueueItem, bool) {
 	e := events.Entry{Thread: events.MainThread, Turn: t.Raw, Bytes: t.Bytes, Run: t.Run, Meta: t.Meta}
 	list := projector.ItemsIn(projector.Fact{Record: events.Record{Event: events.Event{Subject: events.Session("", projector.QueueSession(queue))}, Offset: t.Offset},
@@ -219,8 +218,8 @@ func itemOf(queue string, t projector.Turn) (*projector.QueueItem, bool) {
 	return list[0], true
 }
 
-// itemsOf returns the items of a queue's turns: nil for a turn that is not one, or whose id an
-// earlier turn has.
+// itemsOf returns the items of a queue's turns. It has nil for a turn that is not an item, or whose id an earlier turn
+// has.
 func itemsOf(queue string, turns []projector.Turn) []*projector.QueueItem {
 	list, seen := make([]*projector.QueueItem, len(turns)), make(map[string]bool)
 	for n, t := range turns {
@@ -231,7 +230,7 @@ func itemsOf(queue string, turns []projector.Turn) []*projector.QueueItem {
 	return list
 }
 
-// livesOf reads what became of items of a queue, up to an offset.
+// livesOf reads the histories of items of a queue, up to an offset.
 func livesOf(ctx context.Context, src layouts.Source, queue string, l *projector.Ledger, upto events.Offset, items []*projector.QueueItem) (*lives, error) {
 	items = slices.DeleteFunc(slices.Clone(items), func(i *projector.QueueItem) bool { return i == nil })
 	raw, _ := l.Fields.Get("settings")
@@ -253,8 +252,8 @@ func livesOf(ctx context.Context, src layouts.Source, queue string, l *projector
 	return all, nil
 }
 
-// read folds the records of a range: those of an item's session, or, with id "", those of a serial
-// queue about its runs.
+// read folds the records of a range: those of an item's session, or, with id "", those of a serial queue about its
+// runs.
 func (l *lives) read(ctx context.Context, src layouts.Source, r events.Range, id string) error {
 	for rec, err := range src.Loader().Source.Read(ctx, r) {
 		if err == nil && rec.Type == events.TypeRunFinished {

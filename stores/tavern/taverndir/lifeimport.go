@@ -12,25 +12,24 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// atOnce bounds the items whose lives go on in one append.
+// atOnce bounds the items in one append.
 const atOnce = 64
 
-// runTypes are the types of events by which something becomes of an item.
+// runTypes are the types of events in an item's history.
 var runTypes = []string{events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished}
 
-// rest is what the store lacks of the life of an item.
+// rest is the part of an item's history that the store lacks.
 type rest struct {
 	item   projector.QueueItem // with the claim in effect
-	sub    events.Subject      // whose records say what becomes of it
-	expect log.Expect          // that nothing else was said of it
-	at     events.Offset       // that is expected
+	sub    events.Subject      // the session with the records about the item
+	expect log.Expect          // no other record about it was appended
+	at     events.Offset       // the offset in expect
 	open   *step               // the claim in effect, with its end or a longer lease
-	steps  []step              // that follow
+	steps  []step              // the following steps
 }
 
-// appendLives has the items of a queue go on to where the folder has them. Work that is done is
-// done here too: an item that somebody finished there is not handed out again. What was done here is
-// never taken back.
+// appendLives continues the items of a queue to the folder's state. An item that is completed in the folder becomes
+// completed in the store, so that no worker gets it again. Completed work of the store is never undone.
 func (im *importer) appendLives(ctx context.Context, u *boxFolder, s *projector.Session) error {
 	if !slices.ContainsFunc(u.lives, func(li life) bool { return len(li.Steps) > 0 }) {
 		return nil
@@ -69,8 +68,8 @@ func (im *importer) appendLives(ctx context.Context, u *boxFolder, s *projector.
 	return nil
 }
 
-// restOf returns what a store lacks of the steps of an item, nil if nothing. It is false if the item
-// went another way here, unless it is done there: then it is done here as well.
+// restOf returns the steps of an item that the store lacks, or nil. It returns false if the histories differ, unless
+// the folder's item is completed: then the store's item becomes completed as well.
 func (im *importer) restOf(have *lives, queue string, i *projector.QueueItem, want []step) (*rest, bool) {
 	had := have.steps[i.ID]
 	r := &rest{item: *have.work.Items[i.ID], sub: events.Session(im.Target.Namespace(), projector.ItemSession(queue, i.ID)), at: have.last[i.ID]}
@@ -90,7 +89,7 @@ func (im *importer) restOf(have *lives, queue string, i *projector.QueueItem, wa
 	return r, true
 }
 
-// goesOn returns the claim that a store has in effect, if a folder knows its end or a longer lease.
+// goesOn returns the claim in effect in the store, if the folder has its end or a longer lease.
 func goesOn(had, want step) *step {
 	if !had.isOpen() || want.isOpen() && want.Until <= had.Until {
 		return nil
@@ -98,7 +97,7 @@ func goesOn(had, want step) *step {
 	return &want
 }
 
-// finishedThere is restOf for an item that went another way in the store.
+// finishedThere is restOf for an item with another history in the store.
 func (r *rest) finishedThere(want []step) (*rest, bool) {
 	last := want[len(want)-1]
 	if r.item.IsDone() || last.Outcome != "completed" {
@@ -113,8 +112,7 @@ func (r *rest) finishedThere(want []step) (*rest, bool) {
 	return r, true
 }
 
-// next returns the events up to the next claim, of which the offset is to be known before anything
-// can be said of it. Without events nothing is left.
+// next returns the events up to the next claim, whose offset later events need. It returns none at the end.
 func (r *rest) next() (list []events.Payload) {
 	if r.open != nil {
 		switch p := r.open.ended(r.item.Run, r.item.Fence); {
@@ -141,7 +139,7 @@ func (r *rest) next() (list []events.Payload) {
 	return list
 }
 
-// part returns the next append, false if there is none.
+// part returns the next append, or false at the end.
 func (im *importer) part(r *rest) (log.Part, bool, error) {
 	list := r.next()
 	if len(list) == 0 {
@@ -158,12 +156,12 @@ func (im *importer) part(r *rest) (log.Part, bool, error) {
 	return p, true, nil
 }
 
-// appended notes where the newest append is: it may be a claim.
+// appended notes the offset of the newest append, which may be a claim.
 func (r *rest) appended(at events.Offset) {
 	r.item.Fence, r.at, r.expect = at, at, log.At(at)
 }
 
-// appendRests has items go on side by side: each append ends with their next claims.
+// appendRests continues items side by side. Each append ends with their next claims.
 func (im *importer) appendRests(ctx context.Context, list []*rest) error {
 	for {
 		var parts []log.Part
@@ -190,9 +188,8 @@ func (im *importer) appendRests(ctx context.Context, list []*rest) error {
 	}
 }
 
-// appendSerial has the items of a serial queue go on one after the other, as each claim ends the
-// claim before it: first the claim ends that is in effect here, last the item goes on that a worker
-// has there.
+// appendSerial continues the items of a serial queue one after the other, because each claim ends the previous one.
+// First the store's claim in effect ends. The item that a worker holds in the folder is last.
 func (im *importer) appendSerial(ctx context.Context, queue events.Subject, list []*rest, after events.Offset) (err error) {
 	for _, r := range list {
 		if r.sub = queue; r.open != nil {
@@ -213,7 +210,7 @@ func (im *importer) appendSerial(ctx context.Context, queue events.Subject, list
 	return nil
 }
 
-// appendInTurn has an item of a serial queue go on, behind an offset, and returns the last one.
+// appendInTurn continues an item of a serial queue after an offset, and returns the last offset.
 func (im *importer) appendInTurn(ctx context.Context, r *rest, after events.Offset) (events.Offset, error) {
 	for {
 		r.at, r.expect = after, log.Since(after, runTypes...)
@@ -230,7 +227,7 @@ func (im *importer) appendInTurn(ctx context.Context, r *rest, after events.Offs
 	}
 }
 
-// held is 1 for an item that a worker has in the end.
+// held returns 1 if a worker holds the item at the end, or else 0.
 func (r *rest) held() int {
 	if n := len(r.steps); n > 0 && r.steps[n-1].isOpen() {
 		return 1

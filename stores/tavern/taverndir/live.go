@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Entry implements layouts.Layout. An agent is its session, with its document and its log; every
-// other document, and every inbox and queue, is a unit. An item is in the files of its queue.
+// Entry implements layouts.Layout. An agent is its session, with its document and its log. Every other document, inbox
+// and queue is an entry of its own. An item belongs to the files of its queue.
 func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	entry, ok, err := l.entryOf(ctx, src, root, sub)
 	return entry, ok && l.hasKind(entry), err
@@ -41,7 +41,7 @@ func (l Layout) entryOf(ctx context.Context, src layouts.Source, root layouts.Ro
 	return events.Subject{}, false, nil
 }
 
-// unitOfFile returns the unit of a file that is kept whole: the agent whose log it is, or it.
+// entryOfFile returns the entry of a kept file: the agent whose log it is, or the file itself.
 func (l Layout) entryOfFile(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	have, err := sessiondir.Load(ctx, src, sub)
 	if err != nil {
@@ -51,7 +51,7 @@ func (l Layout) entryOfFile(ctx context.Context, src layouts.Source, root layout
 		return s, true, nil
 	}
 	if name := strings.TrimPrefix(sub.ID, rootName+"/"); !have.Exists && path.Base(name) == sessionsName {
-		return l.entryAt(ctx, src, name) // it may have been an agent's
+		return l.entryAt(ctx, src, name) // it may have been an agent's log
 	}
 	return sub, true, nil
 }
@@ -60,18 +60,18 @@ func isDocument(kind string) bool {
 	return slices.ContainsFunc(kinds, func(k struct{ kind, dir, suffix string }) bool { return k.kind == kind })
 }
 
-// isUnit reports whether a session has an id as those that have files.
+// hasOwnFiles reports whether a session's id is that of an agent, an inbox or a queue.
 func hasOwnFiles(id string) bool {
 	kind, rest, ok := strings.Cut(id, "/")
 	return ok && rest != "" && (kind == events.KindAgent || kind == boxes[0].kind || kind == boxes[1].kind)
 }
 
-// agentSession is the session of an agent that a document is.
+// agentSession returns the session of an agent's document.
 func agentSession(doc events.Subject) events.Subject {
 	return events.Session(doc.Namespace, agentPrefix+doc.ID)
 }
 
-// agentDoc is the document of the agent that a session is.
+// agentDoc returns the document of an agent's session.
 func agentDoc(session events.Subject) events.Subject {
 	return events.Document(session.Namespace, events.KindAgent, strings.TrimPrefix(session.ID, agentPrefix))
 }
@@ -83,7 +83,7 @@ func (l Layout) Location(ctx context.Context, src layouts.Source, _ layouts.Root
 	}
 	p, err := locationOf(ctx, src, entry, false)
 	if err == nil && slices.ContainsFunc(strings.Split(p.Path, "/"), isHidden) {
-		return layouts.Location{}, noLocation(entry) // what a store says of a path shall not come to be another program's settings
+		return layouts.Location{}, noLocation(entry) // a store's data must not become the settings of another program
 	}
 	return p, err
 }
@@ -92,7 +92,7 @@ func noLocation(entry events.Subject) error {
 	return fmt.Errorf("tavern: %s has no file: %w", entry, projector.ErrNotFound)
 }
 
-// placeOf is Place; in an export also of what is archived.
+// locationOf is Location. With archived it also returns the locations of archived agents, for exports.
 func locationOf(ctx context.Context, src layouts.Source, entry events.Subject, archived bool) (layouts.Location, error) {
 	switch {
 	case entry.Namespace != src.Namespace():
@@ -116,7 +116,7 @@ func locationOf(ctx context.Context, src layouts.Source, entry events.Subject, a
 	return layouts.Location{}, noLocation(entry)
 }
 
-// imported is the path that a document had in the folder that it came from, and keeps.
+// imported returns the path that a document had in the imported folder, which it keeps.
 func imported(doc *projector.Document) (string, bool) {
 	name := sessiondir.PathOf(attribute(doc, "path"))
 	return name, name != "" && attribute(doc, "root") == rootName
@@ -146,8 +146,8 @@ func locationOfSession(ctx context.Context, src layouts.Source, entry events.Sub
 	return layouts.Location{Path: path.Join(boxes[i].dir, name), Apart: path.Join(boxes[i].dir, apartDir(name)), Folder: true}, nil
 }
 
-// placeOfAgent is the folder that an agent had, or one that is called as the agent is. One that
-// came from a flat folder has the file that it had.
+// locationOfAgent returns the folder that an agent was imported from, or one with the agent's name. An agent of a flat
+// folder keeps its file.
 func locationOfAgent(ctx context.Context, src layouts.Source, entry events.Subject, l *projector.Ledger) (layouts.Location, error) {
 	doc, err := src.Loader().Document(ctx, agentDoc(entry), 0)
 	gone := errors.Is(err, projector.ErrNotFound)
@@ -173,7 +173,7 @@ func locationOfAgent(ctx context.Context, src layouts.Source, entry events.Subje
 	return layouts.Location{Path: path.Join(agentsDir, name), Apart: path.Join(agentsDir, name+"=~"+id), Folder: true, Files: []string{agentName, sessionsName}}, nil
 }
 
-// Others implements layouts.Sharer: what becomes of an item changes its file.
+// Others implements layouts.Sharer: an item's session changes the item's file.
 func (Layout) Others(entry events.Subject, name string) []events.Subject {
 	box, queue, below, ok := boxAt(name)
 	if !ok || boxes[box].kind != events.KindQueue || numberOf(below) == 0 {
@@ -188,7 +188,7 @@ func (Layout) EntryFiles(ctx context.Context, src layouts.Source, _ layouts.Root
 	return filesAt(ctx, src, entry, at, nil)
 }
 
-// filesAt yields the files of a unit at a place. s is the session as it is, or nil.
+// filesAt yields the files of an entry at a path. s is the loaded session, or nil.
 func filesAt(ctx context.Context, src layouts.Source, entry events.Subject, at string, s *projector.Session) iter.Seq2[layouts.File, error] {
 	return func(yield func(layouts.File, error) bool) {
 		files, err := entryFiles(ctx, src, entry, at, s)
@@ -228,7 +228,7 @@ func entryFiles(ctx context.Context, src layouts.Source, entry events.Subject, a
 	return agentFiles(ctx, src, s, at)
 }
 
-// EntryAt implements layouts.Layout. A file that would be of another layer is none.
+// EntryAt implements layouts.Layout. It returns false for files of other layers.
 func (l Layout) EntryAt(ctx context.Context, src layouts.Source, _ layouts.Root, name string) (events.Subject, bool, error) {
 	entry, ok, err := l.entryAt(ctx, src, name)
 	if !ok || err != nil {
@@ -237,7 +237,7 @@ func (l Layout) EntryAt(ctx context.Context, src layouts.Source, _ layouts.Root,
 	if _, isOfAgent := nodeOf(name); isOfAgent && entry.Kind == events.KindFile {
 		have, err := sessiondir.Load(ctx, src, entry)
 		if err != nil || !have.Exists {
-			return entry, err == nil && l.isKind(events.KindAgent), err // it would be of an agent
+			return entry, err == nil && l.isKind(events.KindAgent), err // it would be an agent's
 		}
 	}
 	ok, err = l.has(ctx, src, entry)
@@ -275,8 +275,8 @@ func (l Layout) entryAt(ctx context.Context, src layouts.Source, name string) (e
 	return sub, err == nil, err
 }
 
-// documentUnitAt returns the document that a file is, or would be: not one that has another
-// file.
+// documentEntryAt returns the document at a path, or the one that a new file would be. It skips documents with another
+// path.
 func (l Layout) documentEntryAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
 	for _, flat := range []bool{false, true} {
 		kind, id, ok := documentAt(name, flat)
@@ -299,12 +299,12 @@ func (l Layout) documentEntryAt(ctx context.Context, src layouts.Source, name st
 	return events.Subject{}, false, nil
 }
 
-// isFlatNode reports whether a file may be the node file of an agent in a flat folder.
+// isFlatNode reports whether a file may be an agent's node file in a flat folder.
 func isFlatNode(name string) bool {
 	return !strings.Contains(name, "/") && strings.HasSuffix(name, mdSuffix)
 }
 
-// nodeOf returns the node file of the agent that a file would be of.
+// nodeOf returns the path of the node file in the agent's folder of a file.
 func nodeOf(name string) (string, bool) {
 	dir, base := path.Split(name)
 	top, rest, _ := strings.Cut(strings.TrimSuffix(dir, "/"), "/")
@@ -315,7 +315,7 @@ func nodeOf(name string) (string, bool) {
 	return dir + own, true
 }
 
-// agentAt returns the agent that has a file: of several that are called so the first one.
+// agentAt returns the agent that has a file. If several agents have the name, it is the first one.
 func agentAt(ctx context.Context, src layouts.Source, name string) (events.Subject, bool, error) {
 	var found events.Subject
 	var since events.Offset
@@ -346,7 +346,7 @@ func agentAt(ctx context.Context, src layouts.Source, name string) (events.Subje
 	return found, since != 0, nil
 }
 
-// hasAt reports whether an agent that came from a folder has a file.
+// hasAt reports whether an imported agent has a file.
 func hasAt(p layouts.Location, id, name string) bool {
 	if p.Folder {
 		return p.Path == path.Dir(name)
@@ -354,13 +354,12 @@ func hasAt(p layouts.Location, id, name string) bool {
 	return p.Path == name || sessionsPath(p.Path, id) == name
 }
 
-// namesOf gives each unit its place, in an export also what is archived. What cannot be read has
-// none.
+// namesOf returns the paths of all entries, for an export also of archived ones. Unreadable entries have no path.
 func namesOf(ctx context.Context, src layouts.Source) (map[events.Subject]string, error) {
 	type located struct {
 		sub      events.Subject
 		location layouts.Location
-		first    events.Offset // of its records: the one with the lower one keeps its name
+		first    events.Offset // of its records: on a clash the lower one keeps its name
 	}
 	var list []located
 	var names layouts.Names
@@ -390,7 +389,7 @@ func namesOf(ctx context.Context, src layouts.Source) (map[events.Subject]string
 	return at, nil
 }
 
-// units lists what may have files.
+// allEntries lists the subjects that may have files.
 func allEntries(ctx context.Context, src layouts.Source) iter.Seq2[events.Subject, error] {
 	return func(yield func(events.Subject, error) bool) {
 		for _, kind := range []string{events.KindFile, kinds[0].kind, kinds[1].kind, kinds[2].kind, events.KindSession} {

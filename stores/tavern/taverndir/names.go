@@ -18,23 +18,22 @@ const (
 	servitorsDir = "servitors"
 )
 
-// mdSuffix is not part of an id; jsonSuffix is that of workflows.
+// mdSuffix is not part of an id. jsonSuffix is the suffix of workflows.
 const (
 	mdSuffix   = ".md"
 	jsonSuffix = ".json"
 )
 
-// kinds are those of the documents that have a folder.
+// kinds are the kinds of documents that have a folder.
 var kinds = []struct{ kind, dir, suffix string }{
 	{"doc", docsDir, mdSuffix},
 	{"workflow", workflowsDir, jsonSuffix},
 	{"overlay", overlaysDir, mdSuffix},
 }
 
-// pathOf returns the path of a document in its folder. A name that ends in the kind's suffix
-// stands for the id without it: suffixed says whether it is to have that, as it has to where
-// the id ends so itself. Two ids never have one path, and idOf finds the id of each, but for
-// those with a part that is too long for a name.
+// pathOf returns the path of a document in its folder. A name with the kind's suffix stands for the id without it. If
+// suffixed is set, or if the id itself ends in the suffix, the path gets one. Two ids never have the same path, and
+// idOf is the inverse, except for ids with a part that is too long for a file name.
 func pathOf(id, suffix string, suffixed bool) string {
 	name := pathOfID(id)
 	if suffixed || strings.HasSuffix(name, suffix) {
@@ -54,7 +53,7 @@ func pathOfID(id string) string {
 	return path.Join(parts...)
 }
 
-// flat is one name for an id that would be no path, or a hidden one.
+// flat returns a single file name for an id, which is never hidden.
 func flat(id string) string {
 	name := layouts.FileName(id)
 	if strings.HasPrefix(name, ".") {
@@ -63,14 +62,13 @@ func flat(id string) string {
 	return name
 }
 
-// apart is a path in place of one that some system takes for that of another document, of a
-// name that ends in the kind's suffix. It stands for the same id, and is no path of a folder in
-// which other ones are apart.
+// apart returns another path for a document whose name clashes on some file systems with that of another document. The
+// name ends in the kind's suffix. The path stands for the same id, and never lies in a folder that apart renames.
 func apart(name string) string {
 	parts := strings.Split(name, "/")
 	last := len(parts) - 1
 	for i, p := range parts[:last] {
-		if parts[i] = apartDir(p); parts[i] == p { // this folder has no second spelling, so the file leaves it
+		if parts[i] = apartDir(p); parts[i] == p { // this folder has no other spelling, so the file leaves it
 			return spellOut(strings.ReplaceAll(name, "/", "=2F"), 0)
 		}
 	}
@@ -81,8 +79,8 @@ func apart(name string) string {
 // apartDir is apart for the name of a folder.
 func apartDir(name string) string { return spellOut(name, 1) }
 
-// spellOut has the first character of a name, the last ones, and every one that could be why some
-// system takes it for another one stand as their bytes.
+// spellOut escapes the first and the last characters of a name, and all characters that may make some file systems
+// confuse it with another name.
 func spellOut(name string, last int) string {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {
@@ -97,7 +95,7 @@ func spellOut(name string, last int) string {
 		}
 	}
 	if b.Len() > 250 {
-		return name // what is lost is the name of the file alone
+		return name // only the file's name is lost
 	}
 	return b.String()
 }
@@ -107,7 +105,7 @@ func isEscape(s string) bool {
 	return len(s) >= 3 && s[0] == '=' && strings.IndexByte(hex, s[1]) >= 0 && strings.IndexByte(hex, s[2]) >= 0
 }
 
-// idOf returns the id that a path in the folder of a kind stands for.
+// idOf returns the id for a path in the folder of a kind.
 func idOf(name, suffix string) string {
 	if base := strings.TrimSuffix(name, suffix); base != "" && !strings.HasSuffix(base, "/") {
 		name = base
@@ -131,14 +129,14 @@ func unhex(c byte) byte {
 	return c - 'A' + 10
 }
 
-// isSkipped reports whether a file is hidden, or left by an editor beside the one it edits.
+// isSkipped reports whether a file is hidden, or left by an editor.
 func isSkipped(name string) bool {
 	return isHidden(name) || strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".swp") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
 
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// slug is the name of an agent's folder, as the original makes it of the agent's name.
+// slug returns the name of an agent's folder, made from the agent's name as in the original.
 func slug(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(strings.ToValidUTF8(name, "_")), " ", "-")
 	if name == "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/nodefile"
 )
 
-// Removal implements layouts.Layout. A document is deleted, an agent archived with its node file;
-// an inbox or a queue stays.
+// Removal implements layouts.Layout. It deletes a document, and archives an agent with its node file. Inboxes and
+// queues stay.
 func (Layout) Removal(ctx context.Context, src layouts.Source, entry events.Subject) ([]log.Part, error) {
 	switch {
 	case !entry.IsSession():
@@ -47,8 +47,8 @@ func (Layout) Removal(ctx context.Context, src layouts.Source, entry events.Subj
 	return parts, err
 }
 
-// archivedNode is the revision of a node file that says that its agent is archived, nil if there
-// is no such file, or none that is an agent's.
+// archivedNode returns the revision that sets a node file's state to archived. It returns nil if the file does not
+// exist or is not an agent's.
 func archivedNode(ctx context.Context, src layouts.Source, sub events.Subject, now time.Time) (*log.Part, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if errors.Is(err, projector.ErrNotFound) {
@@ -59,7 +59,7 @@ func archivedNode(ctx context.Context, src layouts.Source, sub events.Subject, n
 	}
 	n, err := nodefile.Parse(doc.Data)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it says nothing of the agent
+		return nil, nil //nolint:nilerr // the file is not an agent's
 	}
 	n.State = "archived"
 	if n.UpdatedAt != "" {
@@ -72,7 +72,7 @@ func archivedNode(ctx context.Context, src layouts.Source, sub events.Subject, n
 	last := doc.Last()
 	meta := last.Meta
 	meta.Base, meta.Attributes = last.Offset, maps.Clone(meta.Attributes)
-	delete(meta.Attributes, "sha256") // it is not what was imported
+	delete(meta.Attributes, "sha256") // the content is no longer the imported one
 	delete(meta.Attributes, "marker")
 	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: sub, ContentType: last.ContentType, Data: data}
 	e.ID = events.DerivedID(Format, sub.String(), doc.Head.String(), "archived")

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/layers"
 )
 
-// selectable are the kinds that have files.
+// selectable returns the kinds that have files.
 func selectable() []string {
 	list := []string{events.KindAgent, events.KindFile}
 	for _, b := range boxes {
@@ -26,12 +26,12 @@ func selectable() []string {
 	return list
 }
 
-// layerAll is what a tree says that has files for every layer.
+// layerAll selects files of every layer.
 const layerAll = "all"
 
-// Select implements layouts.Selector. The usual layer is the project's: what is personal, or a
-// vendor's, does not come into a folder that travels with a repository. There is no tree of what
-// is personal alone, as a file that is new there would be the project's.
+// Select implements layouts.Selector. The default layer is the project's: personal and vendor subjects do not go into a
+// folder that travels with a repository. A tree of the personal layer alone is refused, because new files there would
+// be the project's.
 func (l Layout) Select(only []string, layer string) (layouts.Layout, error) {
 	for _, k := range only {
 		if !slices.Contains(selectable(), k) {
@@ -50,7 +50,7 @@ func (l Layout) Select(only []string, layer string) (layouts.Layout, error) {
 	return l, nil
 }
 
-// hasKind reports whether units of a kind have files.
+// hasKind reports whether the layout has files of an entry's kind.
 func (l Layout) hasKind(entry events.Subject) bool {
 	kind := entry.Kind
 	if entry.IsSession() {
@@ -63,7 +63,7 @@ func (l Layout) isKind(kind string) bool {
 	return len(l.kinds) == 0 || slices.Contains(l.kinds, kind)
 }
 
-// has reports whether a unit, or what would be one, has files.
+// has reports whether an entry, existing or new, has files.
 func (l Layout) has(ctx context.Context, src layouts.Source, entry events.Subject) (bool, error) {
 	if !l.hasKind(entry) || l.layer == "" {
 		return l.hasKind(entry), nil

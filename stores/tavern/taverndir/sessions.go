@@ -11,16 +11,16 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// sessionsName is the file of an agent's log, one JSON object a line.
+// sessionsName is the file of an agent's log, with a JSON object per line.
 const sessionsName = "sessions.jsonl"
 
-// entry is a line of it.
+// logEntry is a line of an agent's log.
 type logEntry struct {
 	said   events.SessionLog
 	reason string
 }
 
-// line is what the original writes of an entry, in the order of its members.
+// line is an entry as the original writes it, with its order of members.
 type line struct {
 	Event     string `json:"event"`
 	SessionID string `json:"sessionId,omitempty"`
@@ -28,11 +28,11 @@ type line struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
-// words are the original's for what happened.
+// words maps the original's event names to tally's.
 var words = map[string]string{"session_started": "started", "session_expired": "expired", "session_ended": "ended", "break": "break", "other": "other"}
 
-// parseSessions reads a file of entries, in their order. As in the original a line that is
-// none is passed over; bad names it.
+// parseSessions parses a file of entries, in their order. It skips invalid lines, as the original does, and calls bad
+// for each.
 func parseSessions(text []byte, bad func(line int, reason string)) []logEntry {
 	var list []logEntry
 	n := 0
@@ -78,7 +78,7 @@ func parseEntry(text []byte) (logEntry, error) {
 	return logEntry{events.SessionLog{Event: word, Session: said[1], At: events.Timestamp(said[2])}, said[3]}, nil
 }
 
-// entriesOf are those of a session's log.
+// entriesOf returns the entries of a session's log.
 func entriesOf(l *projector.Ledger) []logEntry {
 	var list []logEntry
 	for _, e := range l.Log {
@@ -106,7 +106,7 @@ func renderSessions(list []logEntry) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// grown is a file that was kept, with what was logged since.
+// grown returns a kept file with newer entries appended.
 func grown(kept []byte, said []logEntry) ([]byte, error) {
 	had := len(parseSessions(kept, func(int, string) {}))
 	if had >= len(said) {
@@ -122,5 +122,5 @@ func grown(kept []byte, said []logEntry) ([]byte, error) {
 	return append(bytes.Clone(kept), more...), nil
 }
 
-// isStopped reports whether a state is that of an agent that does nothing any more.
+// isStopped reports whether a state is that of a stopped agent.
 func isStopped(state string) bool { return strings.HasPrefix(state, "stopped:") }

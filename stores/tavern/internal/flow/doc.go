@@ -1,4 +1,3 @@
-// Package flow says what a workflow is: the template with its states, what the records of a
-// flow make of it, and what is due when a worker is lost. All of it is pure: no store, no
-// clock.
+// Package flow implements workflows: templates with their states, instances folded from the records of a flow, and the
+// decisions that are due when a worker is lost. It is pure: no store, no clock.
 package flow

@@ -2,13 +2,13 @@ package flow
 
 import "fmt"
 
-// What may be due in a flow.
+// Kinds of decisions on a flow.
 const (
 	DueNothing = ""        // until Decision.Until, if that is not 0
-	DueEnter   = "enter"   // a state is entered as recovery: Decision.To
-	DueFail    = "fail"    // the flow fails
-	DueEnd     = "end"     // the flow is completed: it is in an end, and its worker was lost
-	DueRelease = "release" // the flow goes on without the worker that was lost
+	DueEnter   = "enter"   // enter a state as recovery: Decision.To
+	DueFail    = "fail"    // fail the flow
+	DueEnd     = "end"     // complete the flow: it is in an end, and its worker was lost
+	DueRelease = "release" // continue without the lost worker
 )
 
 // Outcomes of flows, besides "stopped:" and a reason.
@@ -17,23 +17,23 @@ const (
 	OutcomeFailed    = "failed"
 )
 
-// A Decision is what is due in a flow now.
+// A Decision is the work that is due in a flow now.
 type Decision struct {
 	Do    string // DueNothing and so on
 	To    string // of DueEnter
 	Why   string
-	Until int64 // of DueNothing: when the flow is to be looked at again, in Unix milliseconds; 0: when it has changed
+	Until int64 // of DueNothing: when to look again, in Unix milliseconds; 0: after the next record
 }
 
-// A Child is what is known of the flow that a state started.
+// A Child is the flow that a state started.
 type Child struct {
 	ID      string
 	Over    bool
-	Outcome string // of one that is over
+	Outcome string // if Over
 }
 
-// Due decides what is due in a flow at a time, in Unix milliseconds by the log. t is nil if
-// the template cannot be read, and child if the state has started no flow.
+// Due returns the decision that is due in a flow at a time, in Unix milliseconds of the log. t is nil if the template
+// cannot be read. child is nil if the state started no flow.
 func Due(i *Instance, t *Template, child *Child, now int64) Decision {
 	if i.Over() || i.Step == 0 {
 		return Decision{}
@@ -50,11 +50,10 @@ func Due(i *Instance, t *Template, child *Child, now int64) Decision {
 	return Decision{}
 }
 
-// lost decides what becomes of a flow whose worker was lost. A flow that a state started has
-// workers of its own and goes on.
+// lost decides on a flow whose worker was lost. A flow that a state started has its own workers and continues.
 func lost(i *Instance, t *Template, child *Child, why string) Decision {
 	switch {
-	case i.Damaged > i.Visit().At: // it may be anywhere by now
+	case i.Damaged > i.Visit().At: // the flow may be in another state
 		return Decision{Do: DueFail, Why: fmt.Sprintf("%s, and the flow's record %v cannot be read", why, i.Damaged)}
 	case child != nil && (!child.Over || child.Outcome == OutcomeCompleted):
 		return Decision{Do: DueRelease, Why: why}
@@ -64,7 +63,7 @@ func lost(i *Instance, t *Template, child *Child, why string) Decision {
 	return Recover(i, t, why)
 }
 
-// Recover decides by the rule of the state in which a flow is, whose step was lost.
+// Recover decides by the rule of the state in which a step was lost.
 func Recover(i *Instance, t *Template, why string) Decision {
 	var s *State
 	if t != nil {

@@ -5,19 +5,19 @@ import (
 	"strconv"
 )
 
-// A graph is a template by the numbers of its states.
+// A graph is a template with states by number.
 type graph struct {
 	t    *Template
 	to   [][]int // moves
-	from [][]int // the same backwards
-	lost []int   // where recovery leads to; -1: nowhere else
+	from [][]int // the reverse of to
+	lost []int   // where recovery leads to, or -1
 }
 
-// graph makes the graph, if all states are there that are named.
+// graph makes the graph. It returns an error if the template names a missing state.
 func (t *Template) graph() (*graph, error) {
 	n := len(t.States)
 	g := &graph{t: t, to: make([][]int, n), from: make([][]int, n), lost: make([]int, n)}
-	last := make([]int, n) // the last state that leads to this one, and one more
+	last := make([]int, n) // the last state that leads to this one, plus 1
 	for i := range t.States {
 		s := &t.States[i]
 		for k, name := range s.To {
@@ -42,7 +42,7 @@ func (t *Template) graph() (*graph, error) {
 	return g, nil
 }
 
-// target is the pointer of the k-th state that a state leads to.
+// target returns the JSON pointer of the k-th state that may follow a state.
 func target(s *State, k int) string {
 	return below(below(below("/states", s.Name), "to"), strconv.Itoa(k))
 }
@@ -73,7 +73,7 @@ func (g *graph) check() error {
 	return nil
 }
 
-// walk returns which states are reached from some.
+// walk returns the states that can be reached from given states.
 func (g *graph) walk(from []int, next func(int) []int) []bool {
 	reached := make([]bool, len(g.to))
 	for _, i := range from {
@@ -92,8 +92,7 @@ func (g *graph) walk(from []int, next func(int) []int) []bool {
 	return reached
 }
 
-// missing returns the first state that was not reached, -1 if all were, and how many more
-// there are.
+// missing returns the first state that was not reached, or -1, and a text with the number of further ones.
 func missing(reached []bool) (first int, more string) {
 	n := 0
 	first = -1
@@ -111,7 +110,7 @@ func missing(reached []bool) (first int, more string) {
 	return first, more
 }
 
-// circle returns a state whose recovery leads back to it, by recovery alone; -1 if none does.
+// circle returns a state whose recovery leads back to it by recovery alone, or -1.
 func (g *graph) circle() int {
 	round := make([]int, len(g.lost)) // in which a state was met, from 1
 	for start := range g.lost {

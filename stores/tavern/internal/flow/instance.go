@@ -7,52 +7,51 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Kinds of the progress of a flow.
+// Kinds of a flow's progress.
 const (
 	ProgressMoved     = "moved"     // into a state, also the first
-	ProgressRecovered = "recovered" // into a state, as a rule of recovery says
+	ProgressRecovered = "recovered" // into a state, by a rule of recovery
 	ProgressLease     = "lease"     // renewed or given back
 )
 
-// RunKind is the kind of a flow's run, whose id is the flow's.
+// RunKind is the kind of a flow's run. The run's id is the flow's.
 const RunKind = "workflow"
 
-// An Instance is a flow as its records tell. The zero value, with the identity of its run,
-// has not begun.
+// An Instance is a flow as folded from its records. The zero value, with the identity of its run, has not begun.
 type Instance struct {
 	Run     projector.Run
-	Input   events.Raw // that it was started with
-	Result  events.Raw // of its end; nil: it is not over, or nobody said
+	Input   events.Raw // of the start
+	Result  events.Raw // of the end; nil: the flow has not ended, or has no result
 	Visits  []Visit    // of states, oldest first
-	Step    int64      // number of the visit that lasts, from 1; 0: none
-	Attempt int        // which try of its state that is, from 1
-	Held    bool       // by the worker whose claim is Run.Claim
+	Step    int64      // number of the present visit, from 1; 0: none
+	Attempt int        // attempt at its state, from 1
+	Held    bool       // the worker with the claim Run.Claim drives the flow
 	Made    string     // id of the event that created it
-	Ended   string     // id of the event that ended it; "": it is not over
-	EndedAt time.Time  // when that was recorded
+	Ended   string     // id of the event that ended it; "": it has not ended
+	EndedAt time.Time  // when the end was recorded
 	Last    events.Offset
-	Damaged events.Offset // the last record that cannot be read; 0: there is none
+	Damaged events.Offset // the last record that cannot be read, or 0
 }
 
-// A Visit is one time in a state.
+// A Visit is one stay in a state.
 type Visit struct {
 	State    string
 	Step     int64
-	At       events.Offset // where it began
+	At       events.Offset // the record with which it began
 	Recorded time.Time     // when that was recorded
-	ID       string        // of the event by which it did
+	ID       string        // of that event
 	Lost     bool          // it ended by recovery
 }
 
-// New returns a flow of which no record was read.
+// New returns a flow without records.
 func New(id string) *Instance {
 	return &Instance{Run: projector.Run{Kind: RunKind, ID: id}}
 }
 
-// Over reports whether the flow is over.
+// Over reports whether the flow has ended.
 func (i *Instance) Over() bool { return i.Ended != "" }
 
-// Outcome is that of a flow that is over, "" of another.
+// Outcome returns the outcome of a flow that has ended, or "".
 func (i *Instance) Outcome() string {
 	if r := i.Run.Last(); r != nil {
 		return r.Outcome
@@ -60,7 +59,7 @@ func (i *Instance) Outcome() string {
 	return ""
 }
 
-// Visit returns the visit that lasts, the zero Visit if the flow has not begun.
+// Visit returns the present visit, or the zero Visit if the flow has not begun.
 func (i *Instance) Visit() Visit {
 	if len(i.Visits) == 0 {
 		return Visit{}
@@ -71,8 +70,7 @@ func (i *Instance) Visit() Visit {
 // Miss notes a record that cannot be read.
 func (i *Instance) Miss(at events.Offset) { i.Last, i.Damaged = at, at }
 
-// Apply folds the flow's next record. What is not of its run changes nothing, nor what a
-// worker says whose claim went on to another.
+// Apply folds the flow's next record. It ignores records of other runs, and records of a worker that lost its claim.
 func (i *Instance) Apply(f projector.Fact) {
 	i.Last = f.Offset
 	ref := projector.RunOf(f.Payload)
@@ -122,7 +120,7 @@ func (i *Instance) progressed(f projector.Fact, p *events.RunProgressed) {
 	i.Visits = append(i.Visits, Visit{State: p.State.To, Step: i.Step, At: f.Offset, Recorded: f.Recorded, ID: f.ID})
 }
 
-// What has become of a step.
+// Statuses of a step.
 const (
 	StepDone    = "done"    // the flow was there and went on
 	StepCurrent = "current" // the flow is there
@@ -131,15 +129,15 @@ const (
 	StepSkipped = "skipped" // the flow was never there, and no move leads there any more
 )
 
-// A Step is a state, which is no end, as it stands in a flow.
+// A Step is a state of a flow that is not an end.
 type Step struct {
 	State  string
 	Status string // StepDone and so on
 	Visits int
 }
 
-// Steps returns the steps of a template as they stand, in its order. What was done and can be
-// reached again is done.
+// Steps returns the steps of a template with their statuses, in its order. A done step stays done, even if moves lead
+// back to it.
 func (i *Instance) Steps(t *Template) []Step {
 	visits, done := make(map[string]int), make(map[string]bool)
 	for n, v := range i.Visits {

@@ -15,12 +15,11 @@ import (
 // MaxName bounds the name of a state, in bytes.
 const MaxName = 256
 
-// maxTemplateID leaves room for what else stands in the id of a subject.
+// maxTemplateID leaves room for the rest of a subject's id.
 const maxTemplateID = events.MaxIDLen
 
-// Parse reads a template. What is wrong with it is an *events.InvalidError: Field is "data"
-// and the JSON pointer of the place, Reason begins with its line. It takes time in
-// proportion to the template's size, whatever it says.
+// Parse parses a template. An error is an *events.InvalidError: Field is "data" and the JSON pointer of the fault, and
+// Reason begins with its line. Parse takes time in proportion to the template's size.
 func Parse(data []byte) (*Template, error) {
 	t, err := parse(data)
 	if err == nil {
@@ -32,7 +31,7 @@ func Parse(data []byte) (*Template, error) {
 	return t, nil
 }
 
-// A fault is what is wrong at a place.
+// A fault is an error at a position of a template.
 type fault struct {
 	at     string // JSON pointer
 	reason string
@@ -42,7 +41,7 @@ func (f *fault) Error() string { return f.at + ": " + f.reason }
 
 func wrong(at, format string, args ...any) error { return &fault{at, fmt.Sprintf(format, args...)} }
 
-// located says at which line a fault is.
+// located adds the line to a fault.
 func located(data []byte, err error) error {
 	var syntax *rawjson.SyntaxError
 	if errors.As(err, &syntax) {
@@ -54,7 +53,7 @@ func located(data []byte, err error) error {
 	}
 	at := f.at
 	from, _, err := rawjson.Locate(data, at)
-	for err != nil && at != "" { // what is missing is missing in something
+	for err != nil && at != "" { // a missing value has the position of its parent
 		at = at[:strings.LastIndexByte(at, '/')]
 		from, _, err = rawjson.Locate(data, at)
 	}
@@ -63,13 +62,13 @@ func located(data []byte, err error) error {
 
 func lineOf(data []byte, at int) int { return 1 + bytes.Count(data[:min(at, len(data))], []byte("\n")) }
 
-// printable spells out what a terminal would not show.
+// printable escapes characters that terminals do not show.
 func printable(pointer string) string {
 	quoted := strconv.Quote(pointer)
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// shown is a name in a reason, quoted, its beginning if it is long.
+// shown returns a name for a reason: quoted, and cut if it is long.
 func shown(name string) string {
 	if len(name) > MaxName {
 		return strconv.Quote(strings.ToValidUTF8(name[:MaxName], "")) + "..."
@@ -77,7 +76,7 @@ func shown(name string) string {
 	return strconv.Quote(name)
 }
 
-// below is the pointer of a member.
+// below returns the JSON pointer of a member.
 func below(at, name string) string {
 	return at + "/" + escapes.Replace(name)
 }
@@ -120,7 +119,7 @@ func parse(data []byte) (*Template, error) {
 	return t, nil
 }
 
-// object reads the members of an object.
+// object parses the members of an object.
 func object(at string, value []byte) (rawjson.Members, error) {
 	list, err := rawjson.Object(value)
 	if err != nil {
@@ -133,7 +132,7 @@ func object(at string, value []byte) (rawjson.Members, error) {
 	return list, nil
 }
 
-// reasonOf is the reason without a name of any length in it.
+// reasonOf returns a reason that contains no long name.
 func reasonOf(f *rawjson.FieldError) string {
 	if len(f.Path) > MaxName {
 		return f.Reason
@@ -141,7 +140,7 @@ func reasonOf(f *rawjson.FieldError) string {
 	return strings.TrimPrefix(f.Error(), ": ")
 }
 
-// members has a function look at each member of an object.
+// members calls look with each member of an object.
 func members(value []byte, at string, look func(name, at string, value []byte) error) error {
 	list, err := object(at, value)
 	if err != nil {
@@ -162,10 +161,10 @@ func text(at string, value []byte, to *string) (err error) {
 	return nil
 }
 
-// state reads a state. What it does not say of its recovery is as in fallback.
+// state parses a state. Recovery that it does not set is as in fallback.
 func state(name string, value []byte, fallback State) (State, error) {
 	s := State{Name: name, Recovery: fallback.Recovery, RecoverTo: fallback.RecoverTo, Attempts: fallback.Attempts}
-	if s.RecoverTo == name { // the one that all others recover in
+	if s.RecoverTo == name { // the state in which all others recover
 		s.Recovery, s.RecoverTo = RuleFail, ""
 	}
 	at := below("/states", name)
@@ -231,7 +230,7 @@ func names(at string, value []byte, to *[]string) error {
 
 const wantRecovery = `want "restart", "fail", {"restart": 5} or {"state": "name"}`
 
-// recovery reads a rule of recovery.
+// recovery parses a rule of recovery.
 func recovery(at string, value []byte, s *State) error {
 	s.Recovery, s.RecoverTo, s.Attempts = "", "", 0
 	if word, err := rawjson.String(value); err == nil {
@@ -264,12 +263,12 @@ func recovery(at string, value []byte, s *State) error {
 	return wrong(at, "%s", wantRecovery)
 }
 
-// place is the pointer of a state's recovery: its own, or the template's.
+// recoveryPointer returns the pointer of a state's recovery: its own, or the template's.
 func (t *Template) recoveryPointer(s *State) string {
 	return below(below("/states", s.Name), "recovery")
 }
 
-// check refuses a machine that cannot work.
+// check refuses templates that cannot work.
 func (t *Template) check() error {
 	switch {
 	case len(t.States) == 0:

@@ -2,18 +2,17 @@ package flow
 
 import "slices"
 
-// Rules of recovery: what becomes of a flow when a step of it is lost.
+// Rules of recovery: how a flow continues when a step is lost.
 const (
-	RuleRestart = "restart" // the state is entered again, a number of times; then the flow fails
+	RuleRestart = "restart" // the state is entered again, a limited number of times; then the flow fails
 	RuleFail    = "fail"    // the flow fails
-	RuleState   = "state"   // the flow goes on in another state
+	RuleState   = "state"   // the flow continues in another state
 )
 
-// DefaultAttempts is how often a state with the rule RuleRestart is tried altogether, if the
-// template does not say.
+// DefaultAttempts is the total number of attempts at a state with the rule RuleRestart, if the template has no number.
 const DefaultAttempts = 3
 
-// A Template is a state machine: it passed the checks of Parse.
+// A Template is a state machine that passed the checks of Parse.
 type Template struct {
 	Title       string
 	Description string
@@ -28,15 +27,15 @@ type State struct {
 	Name        string
 	Title       string
 	Description string
-	End         bool     // the flow may be ended here, and leads nowhere else
-	To          []string // states that it leads to
-	Flow        string   // template of the flow that runs in this step and is over before the state is left; "": none
-	Recovery    string   // RuleRestart, RuleFail or RuleState; "" of an end
+	End         bool     // the flow may end here, and leads nowhere else
+	To          []string // states that may follow
+	Flow        string   // template of the flow that runs in this step and must end before the state is left, or ""
+	Recovery    string   // RuleRestart, RuleFail or RuleState; "" for an end
 	RecoverTo   string   // with RuleState
-	Attempts    int      // with RuleRestart: how often the step is tried altogether
+	Attempts    int      // with RuleRestart: attempts in total
 }
 
-// State returns a state by its name, nil if there is none.
+// State returns a state by its name, or nil.
 func (t *Template) State(name string) *State {
 	if i, ok := t.index[name]; ok {
 		return &t.States[i]
@@ -44,10 +43,10 @@ func (t *Template) State(name string) *State {
 	return nil
 }
 
-// Leads reports whether a state leads to another.
+// Leads reports whether a state may follow this one.
 func (s *State) Leads(to string) bool { return slices.Contains(s.To, to) }
 
-// Reachable returns the states that moves lead to from one, itself only if they lead back.
+// Reachable returns the states that moves reach from a state. The state itself is in it only if moves lead back.
 func (t *Template) Reachable(from string) map[string]bool {
 	reached := make(map[string]bool)
 	for next := []string{from}; len(next) > 0; {

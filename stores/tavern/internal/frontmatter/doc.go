@@ -1,4 +1,4 @@
-// Package frontmatter reads and changes the block of keys that a document begins with:
+// Package frontmatter reads and changes the front matter of a document, a block of keys at its beginning:
 //
 //	---
 //	title: Kettle
@@ -7,12 +7,10 @@
 //
 //	Body
 //
-// [Parse] reads a document as the original does: its first line is ---, each line of the
-// block is split at its first colon, and a value in double quotes is taken out of them.
-// [Render] writes one as the original does. In between there is [Read], a view of the bytes
-// as they are, whose [View.Set] touches the value that it sets and nothing else.
+// [Parse] reads a document as the original does: its first line is ---, each line of the block is split at its first
+// colon, and double quotes around a value are removed. [Render] writes a document as the original does. [Read] returns
+// a view of the unchanged bytes, and [View.Set] changes one value and nothing else.
 //
-// Two things that the original stumbles over are read: a byte order mark before the first
-// line, and lines that end in CR LF. A block without a last line is none, so that all of the
-// text is body.
+// Two inputs that the original fails on are accepted: a byte order mark before the first line, and lines that end in CR
+// LF. If the block has no closing line, the document has no front matter, and all of the text is body.
 package frontmatter

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// title is the key that the original keeps apart.
+// title is the key that the original stores separately.
 const title = "title"
 
 // Document is a document as the original has it in memory.
 type Document struct {
 	Title  string
-	Titled bool              // it has a title, which may be empty
-	Fields map[string]string // front matter without the title; nil: there is none
-	Body   string            // without the white space around it, if there is front matter
+	Titled bool              // the document has a title, which may be empty
+	Fields map[string]string // front matter without the title; nil: no front matter
+	Body   string            // without surrounding white space, if there is front matter
 }
 
 // Parse reads a document as the original does.
@@ -34,9 +34,9 @@ func Parse(text []byte) Document {
 	return d
 }
 
-// Render writes a document as the original does: keys sorted, the title among them, a value
-// with a colon or a hash in quotes, an empty line, the body as it is. A document without
-// keys is its body. What could not be read back is an *Error.
+// Render writes a document as the original does: keys sorted, the title among them, values with a colon or a hash in
+// quotes, an empty line, the body as it is. A document without keys is its body. If a key or value could not be read
+// back, the error is an *Error.
 func Render(d Document) ([]byte, error) {
 	fields := make(map[string]string, len(d.Fields)+1)
 	maps.Copy(fields, d.Fields)

@@ -8,33 +8,33 @@ import (
 	"unicode/utf8"
 )
 
-// bom is what some editors put before the first line.
+// bom is the byte order mark that some editors write before the first line.
 const bom = "\ufeff"
 
 // fence is the line before and after the block.
 const fence = "---"
 
-// View is a document with the places of its front matter. It keeps the bytes it was made of.
+// View is a document with the positions of its front matter. It keeps the original bytes.
 type View struct {
 	text   []byte
 	fields []Field // in the order of the file
-	eol    string  // of the first line, "\n" if there is none
-	start  int     // behind a byte order mark
-	close  int     // where the last line of the block begins
-	body   int     // behind it
+	eol    string  // of the first line, or "\n"
+	start  int     // after a byte order mark
+	close  int     // start of the block's last line
+	body   int     // the offset after it
 	has    bool
 }
 
 // Field is a line of the block that has a colon.
 type Field struct {
-	Key   string // without the white space around it
-	Value string // as the original reads it: without the white space and the quotes around it
-	Raw   string // as it stands there, without the white space around it
+	Key   string // without surrounding white space
+	Value string // as the original reads it: without surrounding white space and quotes
+	Raw   string // as written, without surrounding white space
 
 	from, to int // of Raw in the text
 }
 
-// Read looks at a document. It never fails: what has no front matter is all body.
+// Read reads a document. It never fails: a document without front matter is all body.
 func Read(text []byte) View {
 	v := View{text: text, eol: "\n"}
 	if bytes.HasPrefix(text, []byte(bom)) {
@@ -58,11 +58,11 @@ func Read(text []byte) View {
 			v.fields = append(v.fields, fieldAt(text, at, at+colon, end))
 		}
 	}
-	v.fields = nil // the block never ends
+	v.fields = nil // the block has no closing line
 	return v
 }
 
-// lineAt returns where the line that begins at an offset ends, and where the next one begins.
+// lineAt returns the end of the line that begins at an offset, and the start of the next line.
 func lineAt(text []byte, at int) (end, next int) {
 	n := bytes.IndexByte(text[at:], '\n')
 	if n < 0 {
@@ -89,7 +89,7 @@ func fieldAt(text []byte, from, colon, end int) Field {
 // isBlank reports whether a character is white space inside a line.
 func isBlank(r rune) bool { return r == '\t' || unicode.Is(unicode.Zs, r) }
 
-// unquote returns what a value says.
+// unquote returns a value without its quotes.
 func unquote(raw string) string {
 	if !strings.HasPrefix(raw, `"`) || !strings.HasSuffix(raw, `"`) {
 		return raw
@@ -103,11 +103,11 @@ func unquote(raw string) string {
 // Has reports whether the document has front matter.
 func (v View) Has() bool { return v.has }
 
-// Fields lists the lines of the block that have a colon, in the order of the file. Of
-// several with one key the last one counts.
+// Fields lists the lines of the block that have a colon, in the order of the file. If several have the same key, the
+// last one counts.
 func (v View) Fields() []Field { return v.fields }
 
-// Field returns the line of a key that counts.
+// Field returns the line of a key: the last one with it.
 func (v View) Field(key string) (Field, bool) {
 	for _, f := range slices.Backward(v.fields) {
 		if f.Key == key {
@@ -123,16 +123,15 @@ func (v View) Get(key string) (string, bool) {
 	return f.Value, ok
 }
 
-// Body is where the text behind the block begins; without one, behind a byte order mark.
+// Body returns the offset of the text after the block, or after a byte order mark.
 func (v View) Body() int { return v.body }
 
-// EOL is how the lines of the document end: "\n", or "\r\n" if the first one does.
+// EOL returns the document's line break: "\n", or "\r\n" if the first line ends so.
 func (v View) EOL() string { return v.eol }
 
-// Set returns the document with a key that has a value. Nothing else changes: a key that is
-// there stays where it is, a new one comes last, and a value that is said already is left as
-// it is written. A document without front matter gets some. A key or value that could not be
-// read back is an *Error.
+// Set returns the document with a key set to a value. Nothing else changes. An existing key keeps its position, a new
+// one is last, and an equal value keeps its spelling. A document without front matter gets some. If the key or value
+// could not be read back, the error is an *Error.
 func (v View) Set(key, value string) ([]byte, error) {
 	if err := check(key, value); err != nil {
 		return nil, err
@@ -140,7 +139,7 @@ func (v View) Set(key, value string) ([]byte, error) {
 	return v.set(key, value, quote(value)), nil
 }
 
-// SetRaw is Set of a value that is spelled out, as [Field.Raw] is.
+// SetRaw is Set with a value in its spelling, as in [Field.Raw].
 func (v View) SetRaw(key, raw string) ([]byte, error) {
 	if err := check(key, raw); err != nil {
 		return nil, err
@@ -167,8 +166,8 @@ func splice(text []byte, from, to int, with string) []byte {
 	return slices.Concat(text[:from], []byte(with), text[to:])
 }
 
-// quote spells a value. Like the original it quotes what has a colon or a hash; and it
-// quotes what would be read as something else without.
+// quote spells a value. Like the original, it quotes values with a colon or a hash. It also quotes values that would be
+// read differently without quotes.
 func quote(value string) string {
 	if strings.ContainsAny(value, ":#") || unquote(value) != value || strings.TrimFunc(value, isBlank) != value {
 		return `"` + strings.ReplaceAll(value, `"`, `\"`) + `"`
@@ -176,7 +175,7 @@ func quote(value string) string {
 	return value
 }
 
-// An Error says why a key or its value cannot stand in front matter.
+// An Error reports why a key or its value cannot be written into front matter.
 type Error struct {
 	Key    string
 	Reason string
@@ -186,7 +185,7 @@ func (e *Error) Error() string {
 	return "front matter, key " + strings.TrimSpace(cut(e.Key)) + ": " + e.Reason
 }
 
-// cut bounds a key for the text of an error.
+// cut bounds the length of a key in an error.
 func cut(key string) string {
 	const most = 64
 	if len(key) <= most {

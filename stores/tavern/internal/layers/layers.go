@@ -1,5 +1,5 @@
-// Package layers decides of which layer a session or document is: of a project, of one person, or
-// of the vendor of an agent. Package tavern and its layout ask it.
+// Package layers determines the layer of sessions and documents: a project's, one person's, or an agent vendor's.
+// Package tavern and its layout use it.
 package layers
 
 import (
@@ -19,12 +19,12 @@ const (
 )
 
 const (
-	agentPrefix = events.KindAgent + "/" // of ids of sessions of agents
-	KindOverlay = "overlay"              // of documents
-	User        = "user"                 // whose inbox is that of the person
+	agentPrefix = events.KindAgent + "/" // of ids of agents' sessions
+	KindOverlay = "overlay"              // kind of documents
+	User        = "user"                 // receiver id of the person's inbox
 )
 
-// byKind are those of sessions and documents that do not say of which they are, by kind.
+// byKind has the layers of kinds whose sessions and documents do not name one.
 var byKind = map[string]string{
 	events.KindTranscript: Vendor,
 	events.KindPrompts:    Personal,
@@ -32,7 +32,7 @@ var byKind = map[string]string{
 	"secret":              Personal,
 }
 
-// Of returns the layer of what is of a kind and does not say of which it is.
+// Of returns the layer of a kind whose subjects do not name one.
 func Of(kind string) string {
 	if l, ok := byKind[kind]; ok {
 		return l
@@ -40,7 +40,7 @@ func Of(kind string) string {
 	return Project
 }
 
-// Has reports whether a session or document is of a layer: see tavern.LayerView.
+// Has reports whether a session or document belongs to a layer: see tavern.LayerView.
 func Has(ctx context.Context, load *projector.Loader, layer string, sub events.Subject) (bool, error) {
 	id := agentBehind(sub)
 	if agent := events.Session(sub.Namespace, agentPrefix+id); id != "" && agent.Validate() == nil {
@@ -60,7 +60,7 @@ func Has(ctx context.Context, load *projector.Loader, layer string, sub events.S
 	doc, err := load.Document(ctx, sub, 0)
 	if err != nil {
 		if errors.Is(err, events.ErrNotFound) {
-			err = nil // it is gone
+			err = nil // it was deleted
 		}
 		return false, err
 	}
@@ -70,8 +70,7 @@ func Has(ctx context.Context, load *projector.Loader, layer string, sub events.S
 	return Of(sub.Kind) == layer, nil
 }
 
-// agentBehind returns the id of the agent that something is, or that it is the inbox or the
-// overlay of; "" if it is none's.
+// agentBehind returns the id of the agent that a subject is, or whose inbox or overlay it is, or "".
 func agentBehind(sub events.Subject) string {
 	switch {
 	case sub.Kind == events.KindAgent:
@@ -90,7 +89,7 @@ func agentBehind(sub events.Subject) string {
 	return ""
 }
 
-// isPersonal reports whether an agent's session or its node file says that it is personal.
+// isPersonal reports whether an agent's session or its node file is personal.
 func isPersonal(ctx context.Context, load *projector.Loader, session, node events.Subject) (bool, error) {
 	o, err := load.Peek(ctx, session)
 	if err != nil || o.Ledger().Text("layer") == Personal {
@@ -107,8 +106,8 @@ func isPersonal(ctx context.Context, load *projector.Loader, session, node event
 	return last != nil && last.Meta.Layer == Personal, nil
 }
 
-// ofSession returns the layer of a session. A fork begins with the threads of
-// another session: it is of that one's layer, if its own is not a narrower one.
+// ofSession returns the layer of a session. A fork begins with the threads of another session, so it has that one's
+// layer unless its own is narrower.
 func ofSession(ctx context.Context, load *projector.Loader, sub events.Subject) (found string, err error) {
 	found = Project
 	for range maxForks {
@@ -136,5 +135,5 @@ func ofSession(ctx context.Context, load *projector.Loader, sub events.Subject) 
 	return found, nil
 }
 
-// maxForks bounds how far back the sessions are looked at that one is a fork of.
+// maxForks bounds how many ancestors of a fork are read.
 const maxForks = 1000

@@ -10,13 +10,13 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/frontmatter"
 )
 
-// Headers of the two sections that an agent's state owns.
+// Headers of the two sections that this package edits.
 const (
 	assignmentHeader  = "## Assignment"
 	commitmentsHeader = "## Commitments"
 )
 
-// What the lines of a commitment begin with, behind white space.
+// Prefixes of a commitment's lines, after white space.
 const (
 	assertionMark = "- Assertion:"
 	failedMark    = "- Failed:"
@@ -25,43 +25,43 @@ const (
 	bold          = "**"
 )
 
-// file is a node's file with the places of what it says.
+// file is a node file with the positions of its parts.
 type file struct {
 	text []byte
 	view frontmatter.View
 	keys keys
 	node Node
 
-	first      int // where the first section begins, or the text ends
+	first      int // start of the first section, or the end of the text
 	assignment section
-	section    section // of commitments: the last one of the name
-	items      []item  // as node.Commitments
+	section    section // of commitments: the last section with this header
+	items      []item  // in the order of node.Commitments
 }
 
-// span is a part of the text.
+// span is a range of the text.
 type span struct{ from, to int }
 
 // section is a part of the body with a header.
 type section struct {
 	there bool
-	head  int  // where the line behind the header begins
-	body  span // without the white space around it; empty: at head
+	head  int  // start of the line after the header
+	body  span // without surrounding white space; empty: at head
 }
 
-// item is what stands of a commitment.
+// item is the text of a commitment.
 type item struct {
-	status    span // empty: where a sign would stand
+	status    span // empty: where a sign would be
 	text      span // the description
 	assertion span
-	failed    []span // lines, each with those that belong to it
-	lines     []span // all that are the commitment's
-	written   string // id
-	bound     int    // where the line behind its assertion begins
-	end       int    // where the line behind its last one begins
+	failed    []span // lines, each with its continuation lines
+	lines     []span // all lines of the commitment
+	written   string // its id
+	bound     int    // start of the line after its assertion
+	end       int    // start of the line after its last one
 	whole     bool   // it has a description and an assertion
 }
 
-// line is a line of the text: it ends before its line break, and the next one begins behind.
+// line is a line of the text. to is before its line break, next is after it.
 type line struct{ from, to, next int }
 
 // lines yields the lines from an offset on.
@@ -119,7 +119,7 @@ func (f *file) readBody() {
 	f.derive()
 }
 
-// extend has a section go on to a line that says something.
+// extend extends a section to a line that is not blank.
 func (s *section) extend(text []byte, l line) {
 	said := text[l.from:l.to]
 	if s.body.from == s.body.to {
@@ -128,17 +128,17 @@ func (s *section) extend(text []byte, l line) {
 	s.body.to = l.from + len(bytes.TrimRightFunc(said, unicode.IsSpace))
 }
 
-// items reads commitments.
+// items parses commitments.
 type items struct {
 	now      *item
 	c        Commitment
-	inFailed bool // the line before was one of a failure
+	inFailed bool // the previous line belongs to a failure
 }
 
-// close ends a commitment. One without description or assertion is none.
+// close ends a commitment. Without a description and an assertion it is dropped.
 func (r *items) close(f *file) {
 	if r.now != nil && r.now.whole && r.now.bound > 0 {
-		r.c.Failure = clean(r.c.Failure) // as whoever says it again does
+		r.c.Failure = clean(r.c.Failure) // as Edit spells it
 		f.items, f.node.Commitments = append(f.items, *r.now), append(f.node.Commitments, r.c)
 	}
 	*r = items{}
@@ -170,12 +170,12 @@ func (r *items) line(f *file, l line) {
 	}
 }
 
-// own has a line be the commitment's.
+// own adds a line to the commitment's.
 func (it *item) own(l line) {
 	it.lines, it.end = append(it.lines, span{l.from, l.next}), l.next
 }
 
-// asserts reads what stands between the first and the last backtick of a line.
+// asserts reads the text between the first and the last backtick of a line.
 func (r *items) asserts(f *file, l line) {
 	said := f.text[l.from:l.to]
 	from, to := bytes.IndexByte(said, '`'), bytes.LastIndexByte(said, '`')
@@ -210,14 +210,14 @@ func (r *items) begin(f *file, l line) {
 	}
 }
 
-// Words that a servitor's file has for what it may do and how much it thinks.
+// Values of a servitor file's session_mode and effort_level.
 var (
 	modes   = []string{"", "normal", "acceptEdits", "plan", "bypassPermissions", "dontAsk"}
 	efforts = []string{"", "low", "medium", "high", "max"}
 )
 
-// Odd lists what the file of an agent says that no agent can be: a word for its mode or its effort,
-// and the sign of a commitment, which is read as pending. Parse passes over it, and the file keeps it.
+// Odd lists values in an agent's file that Parse ignores: an unknown mode or effort, and an unknown sign of a
+// commitment, which is read as pending. The file keeps them.
 func Odd(text []byte) (list []string) {
 	f, err := read(text)
 	if err != nil {

@@ -22,15 +22,13 @@
 //	  - Failed: exit status 2
 //	    | one line more of what was said
 //
-// [Parse] says what it means, [Edit] makes it mean something else. An edit replaces what
-// differs, token by token: keys of the front matter, the text of the assignment, the lines
-// of a commitment. Whatever else somebody typed stays, byte for byte.
+// [Parse] returns the file's contents, [Edit] changes them. An edit replaces only the differing parts: keys of the
+// front matter, the text of the assignment, the lines of a commitment. All other bytes stay.
 //
-// The original writes no id of a commitment and makes a new one at each load. Here it
-// follows from the agent, the description and the assertion as long as they are what they
-// were; where it does not follow, it is written down, in a line that the original's reader
-// passes over. Further lines of a failure are such lines too.
+// The original writes no ids of commitments, and makes new ones at each load. Here an id follows from the agent, the
+// description and the assertion of the commitment. If the text changes and the id stays, Edit writes the id into a line
+// that the original's reader ignores. Further lines of a failure are ignored by it as well.
 //
-// A file of the later version, a servitor's, is read as well: its keys are name, id,
-// assignment, created_at, updated_at, and it has no state of its own unless one is set.
+// The file of the later version, a servitor's, is read as well. Its keys are name, id, assignment, created_at and
+// updated_at, and it has no state unless one is set.
 package nodefile

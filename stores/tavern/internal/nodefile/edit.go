@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/frontmatter"
 )
 
-// New returns a file that says what a node is, as the original writes it, with the ids of
-// the commitments. What cannot be written so that it is read back is an *Error.
+// New returns the file of a node, as the original writes it, with the ids of the commitments. If a value could not be
+// read back, the error is an *Error.
 func New(n Node) ([]byte, error) {
 	d := frontmatter.Document{Title: n.Name, Titled: true, Fields: map[string]string{"id": n.ID, "state": n.State}}
 	if n.CreatedAt != "" {
@@ -30,7 +30,7 @@ func New(n Node) ([]byte, error) {
 	return Edit(text, n)
 }
 
-// splices are changes of a text, by their places, which do not overlap.
+// splices are replacements of ranges of a text. The ranges do not overlap.
 type splices []splice
 
 type splice struct {
@@ -40,7 +40,7 @@ type splice struct {
 
 func (s *splices) add(at span, with string) { *s = append(*s, splice{at, with}) }
 
-// apply makes the changes. Those at one place stand in the order in which they were added.
+// apply makes the replacements. Those at one offset are written in the order in which they were added.
 func (s splices) apply(text []byte) []byte {
 	if len(s) == 0 {
 		return text
@@ -91,7 +91,7 @@ func setKey(text []byte, key, value string, servitor bool) (out []byte, err erro
 	return out, asError(err)
 }
 
-// asError says of a key that cannot be written that it is a field that cannot.
+// asError returns an error about a key as an *Error about a field.
 func asError(err error) error {
 	if e, ok := err.(*frontmatter.Error); ok {
 		return &Error{e.Key, e.Reason}
@@ -127,7 +127,7 @@ func (f *file) editAssignment(want string) ([]byte, error) {
 	return s.apply(f.text), nil
 }
 
-// gap is what parts a section from what stands before it.
+// gap returns the text between a section and the text before it.
 func (f *file) gap(at int) string {
 	if at == 0 || at == f.view.Body() && !f.view.Has() {
 		return ""
@@ -135,7 +135,7 @@ func (f *file) gap(at int) string {
 	return f.newline(at) + f.view.EOL()
 }
 
-// newline ends the line before an offset, if that does not end.
+// newline returns a line break if the line before an offset has none.
 func (f *file) newline(at int) string {
 	if at == 0 || f.text[at-1] == '\n' {
 		return ""
@@ -143,8 +143,7 @@ func (f *file) newline(at int) string {
 	return f.view.EOL()
 }
 
-// editCommitments changes the commitments to those that are wanted: some of those there are,
-// in their order, and new ones.
+// editCommitments changes the commitments to the wanted ones: some of the present ones, in their order, and new ones.
 func (f *file) editCommitments(want []Commitment) ([]byte, error) {
 	s, there := splices{}, make(map[string]bool)
 	byID := make(map[string]Commitment, len(want))
@@ -181,7 +180,7 @@ func (f *file) editCommitments(want []Commitment) ([]byte, error) {
 	return s.apply(f.text), nil
 }
 
-// place is where new commitments go, and what comes before them.
+// insertionPoint returns the offset for new commitments, and the text before them.
 func (f *file) insertionPoint() (at int, before string) {
 	eol := f.view.EOL()
 	if !f.section.there {
@@ -208,7 +207,7 @@ func (f *file) insertionPoint() (at int, before string) {
 	return at, f.newline(at) + eol
 }
 
-// editItem changes what differs of a commitment.
+// editItem replaces the parts of a commitment that differ.
 func (f *file) editItem(s *splices, it item, have, want Commitment) error {
 	if err := check(want); err != nil {
 		return err
@@ -242,7 +241,7 @@ func (f *file) editItem(s *splices, it item, have, want Commitment) error {
 	return nil
 }
 
-// spell returns the lines of a new commitment, but for its id.
+// spell returns the lines of a new commitment, without its id.
 func (f *file) spell(c Commitment) (string, error) {
 	if err := check(c); err != nil {
 		return "", err
@@ -255,7 +254,7 @@ func (f *file) spell(c Commitment) (string, error) {
 
 func idLine(id string) string { return "  " + idMark + " " + id }
 
-// failure returns the lines that say why a commitment failed.
+// failure returns the lines with the cause of a failed commitment.
 func (f *file) failure(text string) string {
 	if text == "" {
 		return ""
@@ -275,7 +274,7 @@ func (f *file) failure(text string) string {
 	return said
 }
 
-// check refuses what cannot be written.
+// check refuses a commitment that cannot be written.
 func check(c Commitment) error {
 	_, known := signOf(c.Status)
 	switch {
@@ -291,7 +290,7 @@ func check(c Commitment) error {
 	return nil
 }
 
-// writeIDs writes down the ids that do not follow from what the file says.
+// writeIDs writes the ids that do not follow from the file.
 func (f *file) writeIDs(want []Commitment) []byte {
 	s := splices{}
 	for i, c := range f.node.Commitments {
@@ -304,8 +303,8 @@ func (f *file) writeIDs(want []Commitment) []byte {
 	return s.apply(f.text)
 }
 
-// clean returns a text such as a file holds it: no white space around it, nor at the end of
-// a line, and lines that end in \n.
+// clean returns a text as the file stores it: without surrounding white space and white space at line ends, with lines
+// that end in \n.
 func clean(text string) string {
 	text = strings.TrimSpace(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text))
 	if !strings.Contains(text, "\n") {
@@ -318,7 +317,7 @@ func clean(text string) string {
 	return strings.Join(list, "\n")
 }
 
-// same reports whether two nodes say the same.
+// same reports whether two nodes are equal.
 func same(a, b Node) bool {
 	if len(a.Commitments)+len(b.Commitments) == 0 {
 		a.Commitments, b.Commitments = nil, nil

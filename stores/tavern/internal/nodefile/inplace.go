@@ -2,11 +2,10 @@ package nodefile
 
 import "slices"
 
-// Edit returns the file with what a node says now. What it said already stays as it is
-// written, and so does all that is not the node's; a file that says it all is returned as it
-// is. Commitments are told by their ids: those that are left out go, and new ones come last.
-// What cannot be written so that it is read back is an *Error, as is a file that is not the
-// node's.
+// Edit returns the file with the contents of a node. Equal parts keep their spelling, and so does all text outside of
+// the node; if nothing differs, the file is returned unchanged. Commitments are matched by id: missing ones are
+// removed, and new ones are appended. If a value could not be read back, or the file belongs to another node, the error
+// is an *Error.
 func Edit(text []byte, want Node) ([]byte, error) {
 	want.Commitments = slices.Clone(want.Commitments)
 	for i := range want.Commitments {

@@ -10,12 +10,12 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/frontmatter"
 )
 
-// Node is what the file of an agent says.
+// Node is the contents of an agent's file.
 type Node struct {
-	ID         string // a UUID, as it is spelled there
+	ID         string // a UUID, in the file's spelling
 	Name       string
 	State      string
-	CreatedAt  string // "": not said
+	CreatedAt  string // "": not set
 	UpdatedAt  string
 	Assignment string // lines end in \n
 	Servitor   bool   // it is a servitor's file
@@ -23,8 +23,7 @@ type Node struct {
 	Commitments []Commitment
 }
 
-// Commitment is something that an agent promises, with the command that shows whether it
-// is so.
+// Commitment is a promise of an agent, with the command that shows whether it is kept.
 type Commitment struct {
 	ID          string
 	Description string // one line
@@ -41,11 +40,10 @@ const (
 	Failed    = "failed"
 )
 
-// idle is the state of an agent whose file says none.
+// idle is the state of an agent whose file has none.
 const idle = "idle"
 
-// signs are what the statuses are in the file, in the order in which the original looks for
-// them.
+// signs are the statuses as in the file, in the order in which the original tries them.
 var signs = []struct{ status, sign string }{{Pending, "⏳"}, {Verifying, "🔄"}, {Passed, "✅"}, {Failed, "❌"}}
 
 func signOf(status string) (string, bool) {
@@ -56,7 +54,7 @@ func signOf(status string) (string, bool) {
 	return signs[i].sign, true
 }
 
-// An Error says what the file of an agent lacks, or what cannot be written into it.
+// An Error reports what an agent's file lacks, or what cannot be written into it.
 type Error struct {
 	Field  string // id, title, state, assignment, commitment ...
 	Reason string
@@ -64,7 +62,7 @@ type Error struct {
 
 func (e *Error) Error() string { return "agent node: " + e.Field + ": " + e.Reason }
 
-// keys are the names that a file has for what it says.
+// keys are the names of keys in a file.
 type keys struct{ name, created, updated string }
 
 var (
@@ -72,14 +70,14 @@ var (
 	servitorKeys = keys{"name", "created_at", "updated_at"}
 )
 
-// Parse reads the file of an agent. One without an id that is a UUID, a title or a state is
-// an *Error with that field.
+// Parse parses an agent's file. If the id is not a UUID, or the title or state is missing, the error is an *Error with
+// that field.
 func Parse(text []byte) (Node, error) {
 	f, err := read(text)
 	return f.node, err
 }
 
-// read reads the file of an agent with the places of what it says.
+// read parses an agent's file with the positions of its parts.
 func read(text []byte) (file, error) {
 	f := file{text: text, view: frontmatter.Read(text)}
 	if err := f.readKeys(); err != nil {
@@ -121,7 +119,7 @@ func (f *file) readKeys() error {
 	return nil
 }
 
-// get returns the value of a key, "" if it is not there.
+// get returns the value of a key, or "".
 func (f *file) get(key string) string {
 	field, _ := f.view.Field(key)
 	if f.node.Servitor {
@@ -130,7 +128,7 @@ func (f *file) get(key string) string {
 	return field.Value
 }
 
-// unescape reads a value as the later version spells it.
+// unescape decodes a value in the later version's spelling.
 func unescape(raw string) string {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return raw
@@ -146,9 +144,9 @@ func escape(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
 }
 
-// derive gives ids to commitments that have none written down, or that of another one.
+// derive assigns ids to commitments that have no written id, or that of an earlier one.
 func (f *file) derive() {
-	agent := uuid.MustParse(f.node.ID) // readKeys has looked at it
+	agent := uuid.MustParse(f.node.ID) // readKeys has checked it
 	taken := make(map[string]bool)
 	for i := range f.items {
 		if id := f.items[i].written; id != "" && !taken[id] {
