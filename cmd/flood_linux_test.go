@@ -300,7 +300,7 @@ func floodOwner(t *testing.T, ctx context.Context) {
 			for ack := range a.acks {
 				a.acked = append(a.acked, ack.Offset)
 			}
-			if err := <-a.ended; err != nil && !strings.Contains(a.errw.String(), "as many connections as it may have") {
+			if err := <-a.ended; err != nil && !strings.Contains(a.errw.String(), "has reached its limit of connections") {
 				t.Errorf("%s ends with %v:\n%s", a.who, err, a.errw)
 			}
 		})

@@ -334,7 +334,7 @@ func TestKillOwnerUnderSends(t *testing.T) {
 		var out, errw bytes.Buffer
 		c.Stdin, c.Stdout, c.Stderr = stdin, &out, &errw
 		if err := c.Run(); err != nil {
-			t.Errorf("%s: %v\n%s", verb, err, errw.String())
+			t.Errorf("%s %s: %v\n%s", noun, verb, err, errw.String())
 		}
 		for _, l := range jsonLines[itemLine](t, &out) {
 			ids = append(ids, l.ID)

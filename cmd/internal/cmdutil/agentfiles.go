@@ -12,21 +12,20 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// AgentFiles are files of an agent: all in a folder of its sessions, or some of them.
+// AgentFiles are all files in a folder of an agent's sessions, or some of them.
 type AgentFiles struct {
 	Agent agents.Agent
-	Root  string          // the folder to which names are relative, absolute
-	Below string          // of them, only this one, or those in this folder, with slashes; "": all
-	Names map[string]bool // of them, only these; nil: all
+	Root  string          // absolute path of the folder; names are relative to it
+	Below string          // only this file, or the files in this folder, with slashes; "": all
+	Names map[string]bool // only these files; nil: all
 }
 
-// Has reports whether a file is among them, by its name below the root.
+// Has reports whether a file, by its name below the root, is one of them.
 func (f AgentFiles) Has(name string) bool {
 	return (f.Below == "" || name == f.Below || strings.HasPrefix(name, f.Below+"/")) && (f.Names == nil || f.Names[name])
 }
 
-// Only is the agent with no other files than these. Files that are named are wanted, however
-// they are called.
+// Only returns an agent that wants these files only. It wants the files in Names whatever their names look like.
 func (f AgentFiles) Only() agents.Agent { return only{f.Agent, f} }
 
 type only struct {
@@ -47,11 +46,10 @@ func (o only) File(name string, first []byte) (agents.File, bool) {
 	return agents.Named(o.Agent, name, first)
 }
 
-// FindAgentFiles says whose files a folder or file holds: that in which an agent keeps its
-// sessions, one above or below it, or a copy of such. An agent's own folder is known by its
-// place, any other by its lines, whatever it is called. With among, only files of those
-// agents are meant, and the lines of a file are not looked at. It is false if there are none,
-// or if they are of several folders of sessions.
+// FindAgentFiles returns the agent files that a path holds. The path may be a folder of an agent's sessions, a folder
+// above or below it, a copy of one, or a file. It recognises an agent's own folder by its path and any other by the
+// lines of its files. With among, it looks for files of these agents only, without reading lines. It returns false if
+// there are no files, or if they belong to several folders of sessions.
 func FindAgentFiles(path string, env func(string) string, among ...agents.Agent) (AgentFiles, bool) {
 	found := SurveyAgentFiles(path, env, among...)
 	if len(found.Files) != 1 {
@@ -62,16 +60,16 @@ func FindAgentFiles(path string, env func(string) string, among ...agents.Agent)
 	return f, true
 }
 
-// AgentSurvey is what a folder or file holds of agents.
+// AgentSurvey lists the agent files in a folder, or the one file.
 type AgentSurvey struct {
-	Files  []AgentFiles // of each agent and folder of sessions
-	Others []string     // files in which lines may stand, and which no agent is known by; absolute
-	Links  []string     // folders that are links, and are not followed; absolute
-	IsCut  bool         // there is more than is looked at
+	Files  []AgentFiles // for each agent and folder of sessions
+	Others []string     // absolute paths of files with lines of an unknown agent
+	Links  []string     // absolute paths of folders that are links and are not followed
+	IsCut  bool         // some files were not looked at
 }
 
-// SurveyAgentFiles says whose files a folder or file holds, of several agents too. Other
-// arguments are those of FindAgentFiles.
+// SurveyAgentFiles returns the agent files that a path holds, also of several agents. The other arguments are those of
+// FindAgentFiles.
 func SurveyAgentFiles(path string, env func(string) string, among ...agents.Agent) AgentSurvey {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -101,7 +99,7 @@ func SurveyAgentFiles(path string, env func(string) string, among ...agents.Agen
 	return s.AgentSurvey
 }
 
-// inRootOf reports whether a path is an agent's own root, or in it, or directly around it.
+// inRootOf reports whether a path is an agent's own root, is in it, or is its parent.
 func inRootOf(a agents.Agent, path string, env func(string) string) (AgentFiles, bool) {
 	for _, root := range a.Roots(env) {
 		root = filepath.FromSlash(root)
@@ -118,11 +116,11 @@ func inRootOf(a agents.Agent, path string, env func(string) string) (AgentFiles,
 	return AgentFiles{}, false
 }
 
-// isOwn reports whether a folder above a root may be an agent's own, such as .claude, and
-// not the home folder of a person.
+// isOwn reports whether a folder above a root can belong to an agent, such as .claude, and not to a person, such as a
+// home folder.
 func isOwn(folder string) bool { return strings.HasPrefix(folder, ".") && folder != ".config" }
 
-// nameBelow returns the name of a path below a folder, with slashes; "" is the folder.
+// nameBelow returns the name of a path relative to a folder, with slashes; "" for the folder itself.
 func nameBelow(folder, path string) (string, bool) {
 	name, err := filepath.Rel(folder, path)
 	if err != nil || name == ".." || strings.HasPrefix(name, ".."+string(filepath.Separator)) {
@@ -134,7 +132,7 @@ func nameBelow(folder, path string) (string, bool) {
 	return filepath.ToSlash(name), true
 }
 
-// survey is an AgentSurvey while it is made.
+// survey is an AgentSurvey in progress.
 type survey struct {
 	AgentSurvey
 	among []agents.Agent
@@ -142,8 +140,8 @@ type survey struct {
 	files int
 }
 
-// own takes a folder in which an agent keeps its sessions here, one above or below it, or a
-// file in it, and reports whether it is one. What else an agent keeps beside is no stranger.
+// own takes the files of a path that is an agent's own folder, is above or below it, or is in it, and reports whether
+// there are any. Other files that the agent keeps there are not reported as unknown.
 func (s *survey) own(path string, isFolder bool) bool {
 	isOwn := false
 	for _, a := range s.among {
@@ -160,8 +158,8 @@ func (s *survey) own(path string, isFolder bool) bool {
 	return isOwn
 }
 
-// file says whose a file is. One that was chosen is of the agent that was named with it,
-// whatever it is called, unless its lines are another's.
+// file adds a file to its agent. A file that the user chose together with an agent belongs to that agent, unless its
+// lines are those of another one.
 func (s *survey) file(path string, isChosen bool) {
 	owner := ownerOf(path, s.among)
 	if isChosen && len(s.among) == 1 && owner == nil && ownerOf(path, recognisers()) == nil {
@@ -172,7 +170,7 @@ func (s *survey) file(path string, isChosen bool) {
 	}
 }
 
-// recognisers are the agents whose files are known by their lines.
+// recognisers returns the agents that recognise their files by the lines.
 func recognisers() (list []agents.Agent) {
 	for _, a := range Agents {
 		if _, ok := a.(agents.Recogniser); ok {
@@ -182,7 +180,7 @@ func recognisers() (list []agents.Agent) {
 	return list
 }
 
-// add adds a file of an agent, found in a folder or as what was looked for.
+// add adds a file of an agent that was found in a folder, or named by the user.
 func (s *survey) add(a agents.Agent, path, in string) {
 	name, _ := a.Below(filepath.ToSlash(path))
 	if name == "" {
@@ -200,8 +198,7 @@ func (s *survey) add(a agents.Agent, path, in string) {
 	s.Files = append(s.Files, f)
 }
 
-// ownerOf returns the agent whose a file is: the one that recognises its lines, else one that
-// calls a file so as nobody else does; nil: none.
+// ownerOf returns the agent that recognises the lines of a file, else the one agent that uses such file names, or nil.
 func ownerOf(path string, among []agents.Agent) agents.Agent {
 	for _, most := range []int64{lookBytes / 16, lookBytes} {
 		text := beginning(path, most)
@@ -223,10 +220,10 @@ func ownerOf(path string, among []agents.Agent) agents.Agent {
 	return nil
 }
 
-// generic is the agent that gives its files names as others do too.
+// generic is the agent whose file names others use too.
 const generic = "claude"
 
-// rootAbove is what stands before a name in a path.
+// rootAbove returns the part of a path before a name.
 func rootAbove(path, name string) string {
 	for range strings.Count(name, "/") + 1 {
 		path = filepath.Dir(path)
@@ -234,15 +231,14 @@ func rootAbove(path, name string) string {
 	return path
 }
 
-// How much of a folder is looked at to see whose it is.
+// Limits for looking at the files of a folder.
 const (
 	lookFolders = 5_000
 	lookFiles   = 20_000
 	lookBytes   = 1 << 20
 )
 
-// folder says whose the files in a folder are. What looks like lines of an agent that is not
-// known is among the others.
+// folder adds the files of a folder to their agents. Files that look like lines of an unknown agent go to the others.
 func (s *survey) folder(dir string) {
 	folders := []string{dir}
 	for n := 0; n < len(folders); n++ {
@@ -281,7 +277,7 @@ func (s *survey) fileIn(dir, path string) {
 	}
 }
 
-// LinkReason says that a link to a folder is not followed, and how to have its files.
+// LinkReason explains that a link to a folder is not followed, and how to import its files.
 func LinkReason(link string) string {
 	to, err := filepath.EvalSymlinks(link)
 	if err != nil {
@@ -290,8 +286,8 @@ func LinkReason(link string) string {
 	return fmt.Sprintf("is a link to %[1]s and is not followed: import %[1]s, or follow it with [[watch]] in config.toml, root = %[1]q", to)
 }
 
-// takeNamed takes those of the others for an agent's that it may have called so: nothing in
-// the folder says more, and the agent was chosen.
+// takeNamed moves files from the others to an agent that uses such file names. The user has chosen the agent, and the
+// folder has no better evidence.
 func (s *survey) takeNamed(a agents.Agent, dir string) {
 	s.Others = slices.DeleteFunc(s.Others, func(path string) bool {
 		_, ok := a.Below(filepath.ToSlash(path))
@@ -314,7 +310,7 @@ func isLinkedFolder(path string, e fs.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// LinksIn lists the links to folders below a folder of sessions, some of them at most.
+// LinksIn lists links to folders below a folder of sessions, up to a limit.
 func LinksIn(dir string) (list []string) {
 	n := 0
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -324,12 +320,12 @@ func LinksIn(dir string) (list []string) {
 		if err == nil && isLinkedFolder(path, e) {
 			list = append(list, path)
 		}
-		return nil // what cannot be looked at, the reader of the files says
+		return nil // the reader of the files reports unreadable folders
 	})
 	return list
 }
 
-// beginning returns what a file begins with, nil if it cannot be read or is compressed.
+// beginning returns the first bytes of a file, nil if it is unreadable or compressed.
 func beginning(path string, most int64) []byte {
 	if strings.HasSuffix(path, ".zst") {
 		return nil

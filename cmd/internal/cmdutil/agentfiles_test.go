@@ -44,8 +44,8 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// What an agent keeps is found from its own folder, from above and below it, and in a copy;
-// and nothing is taken for it that is not.
+// The files of an agent are found from its own folder, from folders above and below it, and in a copy. Other files are
+// not taken for them.
 func TestFindAgentFiles(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -62,7 +62,7 @@ func TestFindAgentFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("home/.claude/projects/-pier/s.jsonl", "{}\n") // the place says enough
+	write("home/.claude/projects/-pier/s.jsonl", "{}\n") // the path is enough
 	write("home/.claude/todos/x.json", "{}")
 	write("home/.codex/sessions/2026/01/02/"+rollout, "{}\n")
 	write("home/.pi/agent/sessions/--p--/"+piFile, "{}\n")
@@ -92,7 +92,7 @@ func TestFindAgentFiles(t *testing.T) {
 		"mixed":                               {},
 		"home":                                {},
 		"home/.claude/todos":                  {},
-		"home/.claude/projects/-pier/x.jsonl": {}, // is not there
+		"home/.claude/projects/-pier/x.jsonl": {}, // the file does not exist
 		"other":                               {},
 		"other/chats/x.jsonl":                 {},
 		"other/conversations/c":               {},
@@ -112,8 +112,8 @@ func TestFindAgentFiles(t *testing.T) {
 	}
 }
 
-// A file is an agent's by its lines, whatever it is called and wherever it lies; a file of no
-// agent that is known is named, and taken for no agent's.
+// A file belongs to the agent of its lines, whatever its name and folder. A file of an unknown agent is reported as
+// unknown.
 func TestRecognised(t *testing.T) {
 	const (
 		meta     = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"019b7c5e-0000-7000-8000-0000000000c1"}}` + "\n"

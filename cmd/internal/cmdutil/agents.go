@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/stream"
 )
 
-// known lists every agent whose sessions can be followed, with what the help of import says of its
-// files. The agents that most people have come first. Every other list of agents follows from it.
+// known lists the agents whose sessions can be followed, with a description of their files for the help of import, the
+// most used agents first. All other lists of agents are made from it.
 var known = []struct {
 	agents.Agent
 	in string
@@ -26,7 +26,7 @@ var known = []struct {
 	{stream.Agent{}, "what tally exec recorded of other commands: *.codex.jsonl, *.lines ..."},
 }
 
-// Agents holds the agents of known, in the same order.
+// Agents has the agents of known, in the same order.
 var Agents = func() (list []agents.Agent) {
 	for _, k := range known {
 		list = append(list, k.Agent)
@@ -34,7 +34,7 @@ var Agents = func() (list []agents.Agent) {
 	return list
 }()
 
-// AgentNamed returns the agent with a name, or whose files have a format of that name.
+// AgentNamed returns the agent with a name, or the agent whose file format has that name.
 func AgentNamed(name string) (agents.Agent, bool) {
 	i := slices.IndexFunc(Agents, func(a agents.Agent) bool { return a.Name() == name || a.Format() == name })
 	if i < 0 {

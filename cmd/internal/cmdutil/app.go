@@ -1,5 +1,5 @@
-// Package cmdutil is what all verbs share: the common flags, how
-// a store is opened, how a session is named.
+// Package cmdutil has the parts that all commands share: the common flags, opening a store, naming sessions and
+// documents, help texts, completion, and output.
 package cmdutil
 
 import (
@@ -42,10 +42,10 @@ type App struct {
 	call     config.Overrides
 	logLevel string
 	noPager  bool
-	pager    *pager        // while one is in use
-	full     *fullness     // what was reported of a full disk
-	lost     *lostRecords  // what the command met of them
-	answers  *bufio.Reader // In, once something was asked
+	pager    *pager        // set while output goes through a pager
+	full     *fullness     // reports about a full disk
+	lost     *lostRecords  // lost records that the command has met
+	answers  *bufio.Reader // In, after the first question
 }
 
 // Main runs a command's tree and returns the exit code.
@@ -82,7 +82,7 @@ func Run(ctx context.Context, root func(*App) *cobra.Command, args []string, in 
 	return cli.Cause(ctx, err)
 }
 
-// Again runs the program with other arguments, within this run.
+// Again runs the program with other arguments as part of this run.
 func (a *App) Again(ctx context.Context, args []string, out, errw io.Writer) error {
 	return Run(ctx, a.root, args, strings.NewReader(""), out, errw)
 }
@@ -101,10 +101,10 @@ func (a *App) flags(cmd *cobra.Command) {
 	f.StringVar(&a.logLevel, "log-level", "warn", "debug, info, warn or error; the log goes to stderr")
 }
 
-// Style is how results are coloured.
+// Style returns the colours of the output.
 func (a *App) Style() cli.Style { return cli.NewStyle(a.Out, a.Color, os.Getenv) }
 
-// Config resolves the configuration as the working directory sees it.
+// Config resolves the configuration for the working directory.
 func (a *App) Config() (config.Config, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *App) Config() (config.Config, error) {
 	return config.Resolve(dir, a.call, os.Getenv)
 }
 
-// Logger writes to stderr.
+// Logger returns a logger that writes to standard error.
 func (a *App) Logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
@@ -130,21 +130,19 @@ func (a *App) Open(ctx context.Context) (*tally.Store, error) {
 	return a.open(ctx, embedded.Options{})
 }
 
-// OpenExisting opens the store for a command that begins nothing: a local store that is not
-// there is empty, and stays so.
+// OpenExisting opens the store for a command that creates nothing. A missing local store counts as empty and is not
+// created.
 func (a *App) OpenExisting(ctx context.Context) (*tally.Store, error) {
 	return a.open(ctx, embedded.Options{Existing: true})
 }
 
-// Own opens the local store as its owner, and waits until nobody else is. The
-// observer, if not nil, is that of its log; the server listens as it is told to. The daemons
-// run until the store is closed.
+// Own opens the local store as its owner, and waits until no other process owns it. The observer may be nil. The
+// daemons run until the store is closed.
 func (a *App) Own(ctx context.Context, seen log.Observer, l *embedded.Listen, daemons func(*tally.Store) ([]daemon.Daemon, error)) (*tally.Store, error) {
 	return a.open(ctx, embedded.Options{Own: true, Observer: seen, Listen: l, Daemons: daemons})
 }
 
-// open opens the store that the configuration names, with the options that a
-// command decides.
+// open opens the store that the configuration names, with options of the command.
 func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error) {
 	lg, err := a.Logger()
 	if err != nil {
@@ -157,7 +155,7 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	}
 	o.Kinds, o.Trees = kinds(), LiveLayout
 	if o.Existing {
-		a.remarkNone()
+		a.warnMissing()
 	}
 	st, err := embedded.Open(ctx, o)
 	if owned, ok := errors.AsType[*embedded.OwnedError](err); ok && !errors.Is(err, log.ErrNewer) {
@@ -166,18 +164,18 @@ func (a *App) open(ctx context.Context, o embedded.Options) (*tally.Store, error
 	return st, err
 }
 
-// called has the options that the call decides.
+// called adds the options of the command line.
 func (a *App) called(o embedded.Options) embedded.Options {
 	o.Store, o.Namespace, o.URL, o.Context, o.MinDurability = a.call.Store, a.call.Namespace, a.call.URL, a.call.Context, a.call.MinDurability
 	return o
 }
 
-// CheckSettings returns the error that Own would return because of the configuration.
+// CheckSettings returns the error that Own would return for the configuration.
 func (a *App) CheckSettings() error {
 	return a.called(embedded.Options{Own: true, Trees: LiveLayout}).Check()
 }
 
-// kinds says what documents are held to that the commands write.
+// kinds returns the rules for documents that the commands write, by kind.
 func kinds() map[string]tally.Kind {
 	table := tavern.Kinds()
 	secret := table[sealed.Kind]
@@ -186,30 +184,29 @@ func kinds() map[string]tally.Kind {
 	return table
 }
 
-// unanswered is the error of a store whose owner does not answer.
+// unanswered returns the error for a store whose owner does not answer.
 func unanswered(e *embedded.OwnedError) error {
 	err := fmt.Errorf("process %d owns the store in %s and does not answer", e.PID, e.Dir)
-	hint := fmt.Sprintf("It starts, stops or stands still (ps -p %d): wait for it, or end it. Nothing is taken from a process that lives.", e.PID)
+	hint := fmt.Sprintf("It may be starting, stopping or suspended (ps -p %d): wait for it, or end it. A store is never taken from a live process.", e.PID)
 	switch {
 	case e.Err != nil:
-		err = fmt.Errorf("another process owns the store in %s, and where it serves it is not known: %w", e.Dir, e.Err)
-		hint = "End that process: the next owner writes owner.json anew."
+		err = fmt.Errorf("another process owns the store in %s, and its address is unknown: %w", e.Dir, e.Err)
+		hint = "End that process: the next owner writes a new owner.json."
 	case e.Crowded:
-		err = fmt.Errorf("process %d owns the store in %s and has as many connections as it may have", e.PID, e.Dir)
+		err = fmt.Errorf("process %d owns the store in %s and has reached its limit of connections", e.PID, e.Dir)
 		hint = "End some of the processes that use the store, or start its owner with a higher limit of open files (ulimit -n)."
 	case e.PID == 0:
-		err = fmt.Errorf("another process owns the store in %s, and does not serve it yet, or no more", e.Dir)
+		err = fmt.Errorf("another process owns the store in %s, and is starting or stopping", e.Dir)
 		hint = "Wait for it to start or to stop."
 	}
 	return &cli.CodeError{Code: cli.Unreachable, Err: err, Hint: hint}
 }
 
-// remarkNone says that there is no store where one was named, to who may have made a slip
-// in its name.
-func (a *App) remarkNone() {
+// warnMissing prints that the named store does not exist or is empty: the name may be misspelled.
+func (a *App) warnMissing() {
 	c, err := a.Config()
 	if err != nil || c.Backend != config.Local {
-		return // what is wrong with it, opening says
+		return // open reports the error
 	}
 	switch place, err := embedded.Look(c.Store); {
 	case err != nil:
@@ -220,19 +217,19 @@ func (a *App) remarkNone() {
 	}
 }
 
-// WithStore opens the store, runs f and closes it. An error of closing counts: it
-// may mean that something is not on disk.
+// WithStore opens the store, calls f and closes the store. It returns an error of closing too, since data may then not
+// be on disk.
 func (a *App) WithStore(ctx context.Context, f func(*tally.Store) error) error {
 	return a.with(ctx, embedded.Options{}, f)
 }
 
-// WithExisting is WithStore with what OpenExisting opens.
+// WithExisting is WithStore for a store that OpenExisting opens.
 func (a *App) WithExisting(ctx context.Context, f func(*tally.Store) error) error {
 	return a.with(ctx, embedded.Options{Existing: true}, f)
 }
 
-// WithStillStore is WithExisting for a command that looks at snapshots and views:
-// nobody mends them meanwhile, unless another process owns the store.
+// WithStillStore is WithExisting for a command that reads snapshots and views as they are: this process does not repair
+// them meanwhile.
 func (a *App) WithStillStore(ctx context.Context, f func(*tally.Store) error) error {
 	return a.with(ctx, embedded.Options{Existing: true, Still: true}, f)
 }
@@ -246,12 +243,11 @@ func (a *App) with(ctx context.Context, o embedded.Options, f func(*tally.Store)
 	return errors.Join(err, st.Close())
 }
 
-// Last names the session that was last active: the first one that tally ls lists.
+// Last names the latest active session, which tally ls lists first.
 const Last = "last"
 
-// Session finds the session that an argument names: its id, the id without its
-// kind's prefix, a unique beginning of either, or "last" for the one that was
-// last active.
+// Session returns the session that an argument names: by its id, the id without the prefix of its kind, or a unique
+// beginning of either. "last" names the latest active session.
 func (a *App) Session(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
 	if arg == Last {
 		return a.lastSession(ctx, st)
@@ -259,12 +255,12 @@ func (a *App) Session(ctx context.Context, st *tally.Store, arg string) (*tally.
 	return SessionNamed(ctx, st, arg)
 }
 
-// SessionNamed is Session where "last" is a name as any other.
+// SessionNamed is Session without the special meaning of "last".
 func SessionNamed(ctx context.Context, st *tally.Store, arg string) (*tally.Session, error) {
 	if isWhole(ctx, st, arg) {
 		return st.Session(arg), nil
 	}
-	arg = strings.TrimSuffix(arg, "…") // as a list on a terminal has cut it
+	arg = strings.TrimSuffix(arg, "…") // a list on a terminal cuts ids so
 	var failed error
 	found := Meant(arg, func(yield func(string) bool) {
 		for info, err := range st.Subjects(ctx, events.KindSession) {
@@ -284,8 +280,8 @@ func SessionNamed(ctx context.Context, st *tally.Store, arg string) (*tally.Sess
 	return st.Session(found[0]), nil
 }
 
-// Meant returns those of ids that a name may mean: the one that it is, else those that it is
-// without their kind's prefix, else those of which either begins so.
+// Meant returns the ids that a name can mean: the equal id, else the ids equal without the prefix of their kind, else
+// the ids that begin with the name, with or without that prefix.
 func Meant(name string, ids iter.Seq[string]) []string {
 	var exact, short, begin []string
 	for id := range ids {
@@ -308,14 +304,13 @@ func Meant(name string, ids iter.Seq[string]) []string {
 	return begin
 }
 
-// NoSession is the error of a name that means no session.
+// NoSession returns the error for a name that matches no session.
 func NoSession(name, namespace string) error {
 	return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no session %q in namespace %s", name, namespace), Hint: "tally ls lists the sessions."}
 }
 
-// isWhole reports whether an argument is the whole id of a session and cannot stand for
-// another one. So a user who knows the id does not wait for a list of all sessions. What
-// this does not find may be there nevertheless: its last record cannot be read.
+// isWhole reports whether an argument is the complete id of a session and cannot name another one. It saves a list of
+// all sessions. A session with an unreadable last record is not found here.
 func isWhole(ctx context.Context, st *tally.Store, arg string) bool {
 	if id, err := events.UnescapeID(arg); err == nil && id != arg {
 		return false // it may be the escaped form of another id
@@ -324,14 +319,14 @@ func isWhole(ctx context.Context, st *tally.Store, arg string) bool {
 	return err == nil
 }
 
-// some lists sessions, one a line with its title, so many at most.
+// some lists at most 10 sessions with their titles, one on each line.
 func some(ctx context.Context, st *tally.Store, ids []string) string {
 	const most = 10
 	rest := len(ids) - most
 	lines := make([]string, 0, most+1)
 	for _, id := range ids[:min(len(ids), most)] {
 		line := cli.ID(id)
-		if o, err := st.Session(id).Outline(ctx); projector.Tolerate(err) == nil { // else it is named without
+		if o, err := st.Session(id).Outline(ctx); projector.Tolerate(err) == nil { // a damaged session is listed without its title
 			line = strings.TrimSpace(line + "  " + render.Cut(o.Ledger().Text("title"), 60))
 		}
 		lines = append(lines, line)
@@ -342,7 +337,7 @@ func some(ctx context.Context, st *tally.Store, ids []string) string {
 	return strings.Join(lines, "\n  ")
 }
 
-// lastSession returns the first session that tally ls lists.
+// lastSession returns the latest active session, which tally ls lists first.
 func (a *App) lastSession(ctx context.Context, st *tally.Store) (*tally.Session, error) {
 	var page catalog.Page
 	err := a.withViewsOf(ctx, st, "catalog", func(dir string) error {
@@ -363,13 +358,13 @@ func (a *App) lastSession(ctx context.Context, st *tally.Store) (*tally.Session,
 	return st.Session(page.Sessions[0].ID), nil
 }
 
-// Confirm asks on a terminal; without one, and without yes, it refuses.
+// Confirm asks for confirmation on a terminal. Without a terminal it returns an error, unless yes is set.
 func (a *App) Confirm(yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	if !cli.IsTerminal(a.In) {
-		return &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this asks before it writes, and there is no terminal to ask on"), Hint: "Add -y to go on without being asked, or --dry-run to look only."}
+		return &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this command asks for confirmation, and standard input is not a terminal"), Hint: "Add -y to confirm, or --dry-run to see the effect."}
 	}
 	if answer := strings.ToLower(a.Ask(question + " [y/N]")); answer != "y" && answer != "yes" {
 		return &cli.CodeError{Code: cli.Failed, Err: errors.New("nothing was written")}
@@ -377,18 +372,18 @@ func (a *App) Confirm(yes bool, question string) error {
 	return nil
 }
 
-// Ask returns the line that is typed in answer to a question, "" if none is.
+// Ask prints a question and returns the typed line, "" at the end of input.
 func (a *App) Ask(question string) string {
 	fmt.Fprint(a.Err, question+" ")
 	if a.answers == nil {
 		a.answers = bufio.NewReader(a.In)
 	}
-	answer, _ := a.answers.ReadString('\n') // the end of the input is not an answer
+	answer, _ := a.answers.ReadString('\n') // the end of the input is an empty answer
 	return strings.TrimSpace(answer)
 }
 
-// WarnDamaged names the records of a session that could not be read. The command
-// then ends with the code for damage.
+// WarnDamaged prints the offsets of unreadable records of a session, and returns the exit code for damage if there are
+// any.
 func (a *App) WarnDamaged(s *projector.Session) error {
 	if len(s.Damaged) == 0 {
 		return nil

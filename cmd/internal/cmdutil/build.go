@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Build says which source a program was built from.
+// Build describes the source of a program.
 type Build struct {
-	Version  string // of the module that was installed; devel of a checkout
-	Commit   string // "" if the build did not see one
+	Version  string // of the installed module; devel for a checkout
+	Commit   string // "" if unknown
 	Date     string // of the commit
-	Modified bool   // there were changes that were not committed
+	Modified bool   // with uncommitted changes
 }
 
-// BuildOf returns what this program was built from.
+// BuildOf returns the source of this program.
 func BuildOf() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -34,7 +34,7 @@ func buildOf(info *debug.BuildInfo) Build {
 			b.Modified = s.Value == "true"
 		}
 	}
-	// In a checkout without a tag on its commit, Go makes a version up of commit and time.
+	// For a checkout without a tag on its commit, Go makes a version from the commit and its time.
 	if b.Version == "" || b.Version == "(devel)" || b.Commit != "" && strings.Contains(b.Version, b.Commit[:min(12, len(b.Commit))]) {
 		b.Version = "devel"
 	}
@@ -42,8 +42,7 @@ func buildOf(info *debug.BuildInfo) Build {
 	return b
 }
 
-// String is one line: v1.2.3, or devel, commit 0123456789ab of 2026-08-22T10:00:00Z, with
-// changes.
+// String formats a build on one line: v1.2.3, or devel, commit 0123456789ab of 2026-08-22T10:00:00Z, with changes.
 func (b Build) String() string {
 	text := b.Version
 	if b.Commit != "" {

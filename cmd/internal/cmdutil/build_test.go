@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What go install and go build say of a program, as Go writes it into one.
+// Build reads the versions that go install and go build write into a program.
 func TestBuild(t *testing.T) {
 	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123456789abcdef01234567"}, {Key: "vcs.time", Value: "2026-08-22T10:00:00Z"}, {Key: "vcs.modified", Value: "false"}}
 	changed := append(append([]debug.BuildSetting{}, vcs[:2]...), debug.BuildSetting{Key: "vcs.modified", Value: "true"})

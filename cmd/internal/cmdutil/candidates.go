@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// sessions offers ids that begin as what is typed does, and what is behind the first slash
-// of ids: the names of imported sessions.
+// sessions offers the ids that begin with the typed text, and the names of imported sessions, which follow the first
+// slash of an id.
 func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, namespace, ok := c.views(ctx)
 	if !ok {
@@ -43,14 +43,14 @@ func sessions(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return words
 }
 
-// ids offers whole ids, as they are: where an id is not looked for, but taken as it stands.
+// ids offers complete ids, for commands that take an id without searching for it.
 func ids(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, namespace, ok := c.views(ctx)
 	if !ok {
 		return words
 	}
 	defer v.Catalog.Close()
-	list, _ := v.Catalog.Beginning(ctx, namespace, c.typed, offered) // after an error nothing is known
+	list, _ := v.Catalog.Beginning(ctx, namespace, c.typed, offered) // after an error it offers nothing
 	for _, s := range list {
 		if word, _ := spelled(s.ID); word == s.ID && word != Last {
 			c.addSession(s, word)
@@ -59,16 +59,16 @@ func ids(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return words
 }
 
-// agentIDs, flowIDs and queues offer ids: what is behind the slash of those of their sessions.
+// agentIDs, flowIDs and queues offer the ids of agents, flows and queues.
 var agentIDs, flowIDs, queues = idsOf(events.KindAgent), idsOf(events.KindFlow), idsOf(events.KindQueue)
 
-// receivers offers who gets messages: the user, agents, and whoever has an inbox.
+// receivers offers the receivers of messages: the user, agents, and programs with an inbox.
 func receivers(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	c.add("user", "the person")
 	return idsOf(events.KindAgent, events.KindInbox)(ctx, c)
 }
 
-// idsOf offers what is behind the slash of the ids of sessions that begin with one of kinds.
+// idsOf offers the ids of agents, flows and the like: the part after the slash in the ids of their sessions.
 func idsOf(kinds ...string) source {
 	return func(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		v, namespace, ok := c.views(ctx)
@@ -77,7 +77,7 @@ func idsOf(kinds ...string) source {
 		}
 		defer v.Catalog.Close()
 		for _, kind := range kinds {
-			list, _ := v.Catalog.Beginning(ctx, namespace, kind+"/"+c.typed, offered) // after an error nothing is known
+			list, _ := v.Catalog.Beginning(ctx, namespace, kind+"/"+c.typed, offered) // after an error it offers nothing
 			for _, s := range list {
 				id := strings.TrimPrefix(s.ID, kind+"/")
 				if word, ok := spelled(id); ok && word == id {
@@ -89,13 +89,13 @@ func idsOf(kinds ...string) source {
 	}
 }
 
-// named offers what is behind the first slash of ids, where that is one session alone.
+// named offers the parts of session ids after the first slash, if one session alone has this part.
 func (c *completer) named(ctx context.Context, r catalog.Reader, namespace string) {
 	ctx, stop := context.WithTimeout(ctx, rootsWithin)
 	defer stop()
 	roots, err := r.Roots(ctx, namespace, offered)
 	if err != nil {
-		return // there are too many sessions to look for that
+		return // too many sessions to look at
 	}
 	tails := make(map[string]int)
 	var found []catalog.Session
@@ -128,14 +128,13 @@ func (c *completer) addSession(s catalog.Session, name string) {
 	}
 }
 
-// isWord reports whether a text can be offered as it is: one line, which is trimmed, for each.
+// isWord reports whether a text can be offered unchanged: it is one trimmed line without control characters.
 func isWord(text string) bool {
 	return plain.Printable(text) == text && strings.TrimSpace(text) == text && !strings.ContainsAny(text, "\n\t")
 }
 
-// spelled returns an id as a command takes it and a line can hold it: escaped, if it has
-// control characters, or would be taken for the escaped form of another one. It is false
-// for what is taken for a flag.
+// spelled returns an id as a command takes it. Ids with control characters, and ids that look like the escaped form of
+// another id, are escaped. The result is false if the id looks like a flag.
 func spelled(id string) (string, bool) {
 	other, err := events.UnescapeID(id)
 	if !isWord(id) || err == nil && other != id {
@@ -144,7 +143,7 @@ func spelled(id string) (string, bool) {
 	return id, !strings.HasPrefix(id, "-")
 }
 
-// unescaped returns the beginning of the id of which the escaped form was begun to type.
+// unescaped returns the beginning of an id whose escaped form was typed.
 func unescaped(typed string) (string, bool) {
 	if i := strings.LastIndexByte(typed, '='); i >= 0 && i > len(typed)-3 {
 		typed = typed[:i]
@@ -153,7 +152,7 @@ func unescaped(typed string) (string, bool) {
 	return id, err == nil && strings.Contains(typed, "=")
 }
 
-// session is the session that --session or else the first argument names.
+// session returns the session that --session names, else the first argument.
 func (c *completer) session(ctx context.Context) (v Views, s catalog.Session, ok bool) {
 	name := ""
 	if f := c.cmd.Flags().Lookup("session"); f != nil {
@@ -175,7 +174,7 @@ func (c *completer) session(ctx context.Context) (v Views, s catalog.Session, ok
 	return v, s, ok
 }
 
-// runs offers the runs of the session; those of one id that are of several kinds by both.
+// runs offers the runs of the session. If several kinds have runs of one id, it offers KIND/ID.
 func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, s, ok := c.session(ctx)
 	if !ok {
@@ -202,7 +201,7 @@ func runs(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return words
 }
 
-// types offers the types of events, and what the session's programs call what happened.
+// types offers the types of events, and the names of events that programs recorded in runs of the session.
 func types(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	if v, s, ok := c.session(ctx); ok {
 		defer v.Catalog.Close()
@@ -224,12 +223,12 @@ func namespaces(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return c.texts(ctx, func(r catalog.Reader, _ string) ([]string, error) { return r.Namespaces(ctx, offered) })
 }
 
-// models offers the models that cost something.
+// models offers the models that have costs.
 func models(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return c.texts(ctx, func(r catalog.Reader, namespace string) ([]string, error) { return r.Models(ctx, namespace) })
 }
 
-// used offers what sessions have in a field.
+// used offers the values of a field in the sessions of the store.
 func used(f catalog.Field) source {
 	return func(ctx context.Context, c *completer) cobra.ShellCompDirective {
 		return c.texts(ctx, func(r catalog.Reader, namespace string) ([]string, error) { return r.Used(ctx, namespace, f) })
@@ -254,7 +253,7 @@ func (c *completer) texts(ctx context.Context, read func(r catalog.Reader, names
 	return words
 }
 
-// documents offers kinds, and then the ids that begin as what is typed does.
+// documents offers documents as KIND/ID, with the typed beginning.
 func documents(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	v, namespace, ok := c.views(ctx)
 	if !ok {
@@ -278,13 +277,13 @@ func documents(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return words
 }
 
-// spelledAfter is spelled of an id behind its kind, where nothing is taken for a flag.
+// spelledAfter is spelled for an id after its kind, where nothing looks like a flag.
 func spelledAfter(id string) (string, bool) {
 	word, _ := spelled(id)
 	return word, isWord(word)
 }
 
-// linkable offers what a link may lead to.
+// linkable offers the targets of a link: documents and session/ID.
 func linkable(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	typed, isSession := strings.CutPrefix(c.typed, "session/")
 	if !isSession {
@@ -298,7 +297,7 @@ func linkable(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	return words
 }
 
-// links offers what stands behind REL= in a link.
+// links offers the targets after REL= in a link.
 func links(ctx context.Context, c *completer) cobra.ShellCompDirective {
 	rel, to, ok := strings.Cut(c.typed, "=")
 	if !ok {

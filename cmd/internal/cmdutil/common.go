@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// DiskUse sums the files below a directory; what vanishes meanwhile does not count.
+// DiskUse returns the sum of the sizes of the files below a directory. Files that are removed meanwhile do not count.
 func DiskUse(dir string) int64 {
 	var n int64
 	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
@@ -26,7 +26,7 @@ func DiskUse(dir string) int64 {
 	return n
 }
 
-// Examples formats three real examples for --help.
+// Examples formats command lines for the examples of a help text.
 func Examples(lines ...string) string {
 	text := ""
 	for i, line := range lines {
@@ -38,7 +38,7 @@ func Examples(lines ...string) string {
 	return text
 }
 
-// Program is how to run tally: the way this one was run.
+// Program returns the words that run this program: tally, or go run with its folder.
 func Program() string {
 	if exe, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(exe), "/go-build") {
 		return "go run ./cmd/tally"
@@ -46,7 +46,7 @@ func Program() string {
 	return "tally"
 }
 
-// StoreFlags repeats the flags that name the store, for commands to try next.
+// StoreFlags returns the flags of this call that name the store, for command lines in hints.
 func (a *App) StoreFlags() string {
 	text := ""
 	for _, f := range []struct{ name, value string }{{"store", a.call.Store}, {"server", a.call.URL}, {"context", a.call.Context}, {"namespace", a.call.Namespace}} {
@@ -58,7 +58,7 @@ func (a *App) StoreFlags() string {
 	return text
 }
 
-// Table prints a table as wide as the output is, its head bold.
+// Table prints a table with a bold head, as wide as the output.
 func (a *App) Table(t render.Table) error {
 	style, paint := a.Style(), t.Paint
 	t.Paint = func(row, column int, cell string) string {
@@ -78,14 +78,13 @@ func (a *App) Table(t render.Table) error {
 	return nil
 }
 
-// Say prints a sentence as wide as the output is.
+// Say prints a sentence, wrapped at the width of the output.
 func (a *App) Say(format string, args ...any) error {
 	_, err := fmt.Fprintln(a.Out, strings.Join(render.Wrap(fmt.Sprintf(format, args...), cli.Width(a.Out)), "\n"))
 	return err
 }
 
-// ListTurns prints turns on a line each as wide as the output is, a sign before each, and
-// how many there are.
+// ListTurns prints the number of turns, and each turn on a line after a sign. Of many turns it prints the first 10.
 func (a *App) ListTurns(what, sign string, turns []projector.TurnAt) {
 	const most = 10
 	style, width := a.Style(), cli.Width(a.Out)

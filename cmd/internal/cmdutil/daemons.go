@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// DaemonsOf returns what makes the daemons of a store, those that are named, by what a
-// configuration says.
+// DaemonsOf returns a function that creates the named daemons for a store, with the settings of a configuration.
 func DaemonsOf(c config.Daemons, names []string) func(*tally.Store) ([]daemon.Daemon, error) {
 	return func(st *tally.Store) ([]daemon.Daemon, error) {
 		if len(names) == 0 {
@@ -24,15 +23,15 @@ func DaemonsOf(c config.Daemons, names []string) func(*tally.Store) ([]daemon.Da
 	}
 }
 
-// DaemonStatus is what a daemon does, as it is printed.
+// DaemonStatus is the printed status of a daemon.
 type DaemonStatus struct {
-	PID     int    `json:"pid,omitempty"` // none: of this process
+	PID     int    `json:"pid,omitempty"` // 0: this process
 	Daemon  string `json:"daemon"`
 	Waits   string `json:"waits,omitempty"`
-	Next    string `json:"next,omitempty"`    // when it looks again, by the log's time
+	Next    string `json:"next,omitempty"`    // time of the next look, by the log's time
 	Subject string `json:"subject,omitempty"` // of its last decision
 	What    string `json:"what,omitempty"`
-	At      string `json:"at,omitempty"` // when it was made
+	At      string `json:"at,omitempty"` // time of the last decision
 	Made    int    `json:"made"`
 	Refused int    `json:"refused"`
 	Errors  int    `json:"errors"`
@@ -40,7 +39,7 @@ type DaemonStatus struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// DaemonStatusOf is what is printed of a daemon.
+// DaemonStatusOf returns the printed status of a daemon.
 func DaemonStatusOf(d embedded.DaemonStatus) DaemonStatus {
 	at := func(t time.Time) string {
 		if t.IsZero() {
@@ -66,7 +65,7 @@ func DaemonsAt(c config.Config) ([]DaemonStatus, error) {
 	return list, err
 }
 
-// String says what a daemon waits for, and what it decided last.
+// String returns the state of a daemon and its last decision as a sentence.
 func (d DaemonStatus) String() string {
 	text := fmt.Sprintf("process %d, waits for %s", d.PID, d.Waits)
 	if d.Next != "" {

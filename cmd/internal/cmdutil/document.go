@@ -13,15 +13,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// DocumentNames says how documents are named, for help texts.
+// DocumentNames explains how documents are named, for help texts.
 const DocumentNames = `A document is KIND/ID: the kind ends at the first slash, the id is all that follows.
 It may be any bytes, and is taken as it is typed or as a list spells it.`
 
-// NameOf spells a document, or a session, as commands take it.
+// NameOf formats the name of a document or a session as commands take it.
 func NameOf(sub events.Subject) string { return sub.Kind + "/" + cli.ID(sub.ID) }
 
-// Document finds the document that an argument names: to the letter, or by the escaped form
-// of its id if there is one under that alone.
+// Document returns the document with the name of an argument. If there is no such document, and the argument is the
+// escaped form of an existing id, it returns that document.
 func Document(ctx context.Context, st *tally.Store, arg string) (events.Subject, error) {
 	doc, err := documentNamed(st.Namespace(), arg)
 	if err != nil {
@@ -41,17 +41,17 @@ func Document(ctx context.Context, st *tally.Store, arg string) (events.Subject,
 	return other, nil
 }
 
-// documentNamed reads KIND/ID.
+// documentNamed parses KIND/ID.
 func documentNamed(namespace, arg string) (events.Subject, error) {
 	kind, id, ok := strings.Cut(arg, "/")
 	if !ok {
-		return events.Subject{}, cli.Usagef("%q names no document: want KIND/ID, such as doc/notes.md", arg)
+		return events.Subject{}, cli.Usagef("%q is not the name of a document: want KIND/ID, such as doc/notes.md", arg)
 	}
 	doc := events.Document(namespace, kind, id)
 	return doc, doc.Validate()
 }
 
-// isWritten reports whether anything was ever appended to a subject.
+// isWritten reports whether a subject has records.
 func isWritten(ctx context.Context, st *tally.Store, sub events.Subject) (bool, error) {
 	_, err := st.Log.Last(ctx, sub)
 	switch {
@@ -63,9 +63,9 @@ func isWritten(ctx context.Context, st *tally.Store, sub events.Subject) (bool, 
 	return err == nil, err
 }
 
-// DocumentAt finds the document that an argument names, and the position that is asked for:
-// that of a flag, or what follows the id, @REV, @TIME or #N. An id may end like that itself:
-// what was ever written under the whole of it is meant.
+// DocumentAt returns the document that an argument names, and a position: the flag's value, or the suffix @REV, @TIME
+// or #N of the argument. If a document with the whole argument as its name was ever written, the suffix is a part of
+// its id.
 func DocumentAt(ctx context.Context, st *tally.Store, arg, at string) (doc events.Subject, position string, err error) {
 	if doc, err = Document(ctx, st, arg); err != nil || at != "" {
 		return doc, at, err
@@ -86,7 +86,7 @@ func DocumentAt(ctx context.Context, st *tally.Store, arg, at string) (doc event
 	return doc, "", nil
 }
 
-// Linkable reads what a link leads to: KIND/ID, session/ID, or a subject as log prints it.
+// Linkable parses the target of a link: KIND/ID, session/ID, or a subject as tally log prints it.
 func Linkable(ctx context.Context, st *tally.Store, arg string) (events.Subject, error) {
 	if strings.HasPrefix(arg, "document/") || strings.HasPrefix(arg, "session/") {
 		return events.ParseSubject(st.Namespace(), arg)
@@ -94,7 +94,7 @@ func Linkable(ctx context.Context, st *tally.Store, arg string) (events.Subject,
 	return Document(ctx, st, arg)
 }
 
-// DocumentError says what to do about an error of a document.
+// DocumentError adds an exit code and a hint to an error about a document.
 func (a *App) DocumentError(ctx context.Context, st *tally.Store, doc events.Subject, err error) error {
 	name, program := NameOf(doc), Program()
 	if moved, ok := errors.AsType[*tally.DocumentConflictError](err); ok {
@@ -106,9 +106,9 @@ func (a *App) DocumentError(ctx context.Context, st *tally.Store, doc events.Sub
 	case !errors.Is(err, events.ErrNotFound) || cli.Is[*projector.PositionError](err):
 		return err
 	}
-	missing := &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no document %s in namespace %s", name, st.Namespace()), Hint: program + " docs ls lists the documents."}
+	missing := &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no document %s in namespace %s", name, st.Namespace()), Hint: program + " doc ls lists the documents."}
 	if list, err := st.Documents().History(ctx, doc.Kind, doc.ID, 0, 1); projector.Tolerate(err) == nil && len(list) > 0 {
-		missing.Err = fmt.Errorf("the document %s is not there any more: it was deleted or has expired", name)
+		missing.Err = fmt.Errorf("the document %s was deleted or has expired", name)
 		missing.Hint = fmt.Sprintf("%s doc log%s %s shows what it was.", program, a.StoreFlags(), Quoted(name))
 		if to, _, err := list[0].RenamedTo.Parse(st.Namespace()); err == nil && list[0].RenamedTo != "" {
 			missing.Err = fmt.Errorf("the document %s was renamed: it is %s", name, NameOf(to))
@@ -117,7 +117,7 @@ func (a *App) DocumentError(ctx context.Context, st *tally.Store, doc events.Sub
 	return missing
 }
 
-// movedHint says where a document is now that a write was not based on.
+// movedHint returns a hint with the present revision of a document that has changed since the base.
 func movedHint(e *tally.DocumentConflictError, name, program, flags string) string {
 	if e.Have == 0 {
 		return "There is no such document now: --create writes it."
@@ -132,7 +132,7 @@ func movedHint(e *tally.DocumentConflictError, name, program, flags string) stri
 	return fmt.Sprintf("%s: %s doc diff%s %s %v %v shows what changed. Merge that and give --base %v.", hint, program, flags, Quoted(name), e.Base, e.Have, e.Have)
 }
 
-// Quoted spells a word as a shell takes it.
+// Quoted returns a word in shell quotes, if it needs any.
 func Quoted(word string) string {
 	if word != "" && !strings.ContainsAny(word, " '\"$&;|*?()<>\\`#~!{}[]\t\n") {
 		return word
@@ -140,7 +140,7 @@ func Quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Base reads the offset of a revision, "" as none.
+// Base parses the offset of a revision. An empty text is offset 0.
 func Base(flag, text string) (events.Offset, error) {
 	if text == "" {
 		return 0, nil
@@ -152,8 +152,8 @@ func Base(flag, text string) (events.Offset, error) {
 	return at, nil
 }
 
-// Until reads a time to come, "" as none: an RFC 3339 time or its beginning, or how long
-// from now, such as 90m, 24h, 7d or 2w.
+// Until parses a time in the future: an RFC 3339 time or a beginning of it, or a duration from now, such as 90m, 24h,
+// 7d or 2w. An empty text is the zero time.
 func Until(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -164,5 +164,5 @@ func Until(flag, text string, now time.Time) (time.Time, error) {
 	if at, ok := ago(strings.ToLower(strings.TrimSpace(text)), now); ok && !strings.HasPrefix(text, "-") {
 		return now.Add(now.Sub(at)), nil
 	}
-	return time.Time{}, cli.Usagef("--%s %q: want how long from now, such as 90m, 24h or 7d, or a time such as 2026-08-22T10:00Z", flag, text)
+	return time.Time{}, cli.Usagef("--%s %q: want a duration from now, such as 90m, 24h or 7d, or a time such as 2026-08-22T10:00Z", flag, text)
 }

@@ -7,11 +7,10 @@ import (
 	"github.com/tallylog/tally/internal/render"
 )
 
-// beside is a line that says something in its second column, such as a flag of a help.
+// beside matches a line with text in a second column, such as a flag in a help text.
 var beside = regexp.MustCompile(`^( +\S.*?  +)\S`)
 
-// fit lays a help out anew where it is wider than the terminal: paragraphs flow, and what
-// stands in a second column goes on in it.
+// fit wraps a help text that is wider than the terminal: paragraphs flow, and text in a second column stays in it.
 func fit(text string, width int) string {
 	var b strings.Builder
 	var paragraph []string
@@ -36,7 +35,7 @@ func fit(text string, width int) string {
 	return b.String()
 }
 
-// flowed returns the lines of a paragraph: as they are, if they fit.
+// flowed returns the lines of a paragraph, unchanged if they fit.
 func flowed(lines []string, width int) []string {
 	for _, line := range lines {
 		if len(line) > width {
@@ -46,7 +45,7 @@ func flowed(lines []string, width int) []string {
 	return lines
 }
 
-// hung returns a line that is indented in lines that are as wide as they may be.
+// hung wraps an indented line.
 func hung(line string, width int) []string {
 	if len(line) <= width {
 		return []string{line}
@@ -55,7 +54,7 @@ func hung(line string, width int) []string {
 	head, rest, hang := line[:indent], line[indent:], indent+4
 	if m := beside.FindStringSubmatch(line); m != nil {
 		head, rest = m[1], line[len(m[1]):]
-		if hang = len(head); hang > width/2 { // too little room beside it
+		if hang = len(head); hang > width/2 { // too little room in the second column
 			return append(hung(strings.TrimRight(head, " "), width), hung(strings.Repeat(" ", indent+4)+rest, width)...)
 		}
 	}

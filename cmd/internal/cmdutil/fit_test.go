@@ -16,7 +16,7 @@ Flags:
   -h, --help        help for show
 `
 
-// What fits is left as it is; what does not keeps its words, its order and its columns.
+// A help text that fits is unchanged. Otherwise it keeps its words, their order and its columns.
 func TestFit(t *testing.T) {
 	if got := fit(help, 80); got != help {
 		t.Errorf("at 80 columns\n%s", got)

@@ -17,19 +17,18 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// fullness reports a full disk in one line. Each part of a store that writes finds the disk
-// full by itself, and each would log that.
+// fullness reports a full disk in one line. Each writing part of a store meets the full disk, and would log it.
 type fullness struct {
 	errw io.Writer
 
 	mu   sync.Mutex // guards said
-	said time.Time  // when the line was written last; zero: never
+	said time.Time  // time of the last report; zero: never
 }
 
-// fullAgain is how long after the line another one is written, for a process that goes on.
+// fullAgain is the time after which the report is repeated, for a process that goes on.
 const fullAgain = time.Minute
 
-// say writes the line, unless it was written lately.
+// say writes the report, unless it was written within fullAgain.
 func (f *fullness) say(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,7 +43,7 @@ func (f *fullness) say(err error) {
 	fmt.Fprintf(f.errw, "the disk of the store is full%s: appends are refused until there is room, and reads go on, from the log where a view is behind\n", free)
 }
 
-// wasSaid reports whether the line was written.
+// wasSaid reports whether the report was written.
 func (f *fullness) wasSaid() bool {
 	if f == nil {
 		return false
@@ -58,7 +57,7 @@ func isFull(err error) bool {
 	return errors.Is(err, log.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// A quiet handler hands records on, but for those about a full disk.
+// A quietHandler drops records about a full disk.
 type quietHandler struct {
 	slog.Handler
 	full *fullness
@@ -90,7 +89,7 @@ func (h quietHandler) WithGroup(name string) slog.Handler {
 	return quietHandler{h.Handler.WithGroup(name), h.full}
 }
 
-// Refused returns why the store that a configuration names takes no appends, nil if it does.
+// Refused returns the reason for which the store of a configuration refuses appends, nil if it accepts them.
 func Refused(c config.Config) error {
 	if c.Backend != config.Local {
 		return nil

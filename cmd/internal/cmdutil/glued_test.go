@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/internal/agents/message"
 )
 
-// A program that was killed leaves half a line, and the next one writes its line behind it:
-// that line is read, and shown, of every agent.
+// If a program is killed in the middle of a line, the next program appends its line to the rest. Readers of all agents
+// still read and show the second line.
 func TestGlued(t *testing.T) {
 	type example struct{ agent, name, first, said string }
 	cases := []example{

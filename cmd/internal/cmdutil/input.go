@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// Input opens the file that an argument names, standard input for a dash, or if there is no
-// argument. It is to be closed.
+// Input opens the file that the first argument names. Without an argument, or with a dash, it returns standard input.
+// The caller closes it.
 func (a *App) Input(args []string) (io.ReadCloser, error) {
 	if len(args) == 0 || args[0] == "-" {
 		return io.NopCloser(a.In), nil
@@ -18,8 +18,7 @@ func (a *App) Input(args []string) (io.ReadCloser, error) {
 	return os.Open(args[0])
 }
 
-// Content reads all of the file that an argument names, or of standard input, up to what a
-// record may hold.
+// Content reads the whole input that Input opens, up to the maximum size of a record.
 func (a *App) Content(args []string) ([]byte, error) {
 	in, err := a.Input(args)
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 // Layout is a layout of files that import reads and export writes.
 type Layout struct {
 	layouts.Layout
-	Redacted layouts.Renderer // writes what may be shared, and nothing else; nil: there is none
-	Named    layouts.Layout   // takes more than Layout does, where --format names it; nil: there is none
+	Redacted layouts.Renderer // writes only what may be shared; nil if there is no such renderer
+	Named    layouts.Layout   // with --format, reads more than Layout does; nil if there is no such layout
 
-	In, Out string // what there is, for the help of import and of export
-	Sign    string // by what it is recognised, to say where it is not
+	In, Out string // description of the files, for the help of import and export
+	Sign    string // marks by which import recognises the files
 }
 
-// Layouts are all there are, those first that recognise the most. What reads or writes
-// files by the name of a layout takes it from here.
+// Layouts lists all layouts of files, in the order in which import tries them. Import, export and trees take layouts
+// from here.
 var Layouts = []Layout{
 	{
 		Layout: tallydir.Layout{},
@@ -69,13 +69,13 @@ func LayoutNamed(name string) (Layout, bool) {
 	return Layouts[i], true
 }
 
-// LiveLayout returns the layout of a name, as embedded.Options.Trees asks for it.
+// LiveLayout returns the layout of a name, in the form of embedded.Options.Trees.
 func LiveLayout(name string) (layouts.Layout, bool) {
 	l, ok := LayoutNamed(name)
 	return l.Layout, ok
 }
 
-// LayoutNames lists the layouts of which something is so; all for nil.
+// LayoutNames lists the names of the layouts for which is returns true; all if is is nil.
 func LayoutNames(is func(Layout) bool) []string {
 	var names []string
 	for _, l := range Layouts {
@@ -86,7 +86,7 @@ func LayoutNames(is func(Layout) bool) []string {
 	return names
 }
 
-// Or joins words as a sentence does: a, b or c.
+// Or joins words for a sentence: a, b or c.
 func Or(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -95,7 +95,7 @@ func Or(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// DescribeLayouts lists the layouts for a help text, with what is said of each.
+// DescribeLayouts lists the layouts with a description of each, for a help text.
 func DescribeLayouts(say func(Layout) string) string {
 	var pairs []string
 	for _, l := range Layouts {
@@ -104,7 +104,7 @@ func DescribeLayouts(say func(Layout) string) string {
 	return describe(pairs...)
 }
 
-// describe lays names out with what is said of each, as a help text has it.
+// describe formats names with a description of each, for a help text.
 func describe(pairs ...string) string {
 	const indent, wide = 15, 82
 	var b strings.Builder

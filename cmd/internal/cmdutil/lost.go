@@ -14,12 +14,12 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// lostRecords are the lost records that a command met in the subjects that it read. Whatever the
-// command makes of them, its answer rests on a subject with a hole, and it says so.
+// lostRecords has the lost records of the subjects that a command read. An answer that rests on such a subject may be
+// incomplete, so the command reports them.
 type lostRecords struct {
 	mu  sync.Mutex // guards at
 	at  []events.Offset
-	err error // the first one
+	err error // the first error
 }
 
 func (l *lostRecords) note(damage *events.DamageError) {
@@ -33,8 +33,8 @@ func (l *lostRecords) note(damage *events.DamageError) {
 	}
 }
 
-// answer returns how a command ends that ended with an error, or with none: if it met lost records
-// and did not end with that already, the records are named and the code is that of damage.
+// answer returns the error that ends a command. If the command met lost records, it prints them, and the exit code is
+// that of damage.
 func (l *lostRecords) answer(errw io.Writer, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,12 +51,12 @@ func (l *lostRecords) answer(errw io.Writer, err error) error {
 	return err
 }
 
-// lostText reports records that are lost.
+// lostText formats a report of lost records.
 func lostText(at []events.Offset) string {
 	return fmt.Sprintf("%s cannot be read, and what rests on it may be incomplete: %s", plain.Count(len(at), "record"), offsetsText(at))
 }
 
-// offsetsText names offsets, a few of many.
+// offsetsText formats offsets, the first ones of many.
 func offsetsText(at []events.Offset) string {
 	const most = 8
 	at = slices.SortedFunc(slices.Values(at), func(a, b events.Offset) int { return cmp.Compare(a, b) })

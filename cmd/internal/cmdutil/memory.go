@@ -9,21 +9,19 @@ import (
 )
 
 const (
-	// memoryLimit is how much memory a command takes before it collects garbage more
-	// often, unless GOMEMLIMIT says otherwise. Most of what it would take is garbage, and
-	// what the server has read of the log and keeps for a moment. What SQLite takes comes
-	// on top.
+	// memoryLimit is the amount of Go memory beyond which the garbage collector runs more often, unless GOMEMLIMIT sets
+	// another. Most of it is garbage, and blocks of the log that the server keeps for a moment. SQLite's memory is not
+	// included.
 	memoryLimit = 168 << 20
 
-	// memoryRoom is what is left of the limit beyond what is held: so many bytes, and half of
-	// what is held, if that is more.
+	// memoryRoom is the least room between the live memory and the limit. The room is also at least half of the live
+	// memory.
 	memoryRoom = 64 << 20
 )
 
-// limitMemory bounds memory. The bound follows what is held: the server has each subject of a
-// store in memory, a tree each of its files, and with a limit that is near to what is held,
-// garbage would be collected all the time, and with it what the server has read and is about
-// to give.
+// limitMemory bounds memory. The bound grows with the live memory, since the server holds each subject of a store and a
+// tree holds each of its files. With a bound close to the live memory, the collector would run all the time and drop
+// the blocks that the server is about to send.
 func limitMemory() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -35,14 +33,14 @@ func limitMemory() {
 		metrics.Read(held)
 		live := int64(held[0].Value.Uint64())
 		next := max(memoryLimit, live+max(memoryRoom, live/2))
-		if max(next-limit, limit-next) > limit/16 { // setting it stops everything for a moment
+		if max(next-limit, limit-next) > limit/16 { // setting the limit stops all goroutines for a moment
 			limit = next
 			debug.SetMemoryLimit(limit)
 		}
 	})
 }
 
-// afterCollections calls a function after each collection of garbage, one call at a time.
+// afterCollections calls a function after each garbage collection, one call at a time.
 func afterCollections(do func()) {
 	type garbage struct{ do func() }
 	var collected func(*garbage)
@@ -53,20 +51,17 @@ func afterCollections(do func()) {
 	runtime.SetFinalizer(&garbage{do}, collected)
 }
 
-// CollectLess has garbage collected a third as often, within the same bound of memory,
-// unless GOGC says otherwise: for a command that takes appends from many, or many at
-// once. Each append leaves behind what it consists of while hardly anything is held, and
-// to collect that was a tenth of what appending costs, and a sixth of an import.
+// CollectLess makes garbage collections a third as frequent within the same memory limit, unless GOGC is set. It is for
+// commands with many appends: an append leaves garbage and little live memory. Collecting it cost a tenth of the time
+// of appends, and a sixth of an import.
 func CollectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
 	}
 }
 
-// WorkBesideSyncs has Go run on one thread more than there are processors, unless
-// GOMAXPROCS says otherwise: for a command that has work of its own while it waits for
-// the disk. A thread in a sync keeps its place for milliseconds before another one gets
-// it, and the processor would be idle meanwhile.
+// WorkBesideSyncs runs Go on one thread more than there are processors, unless GOMAXPROCS is set. It is for commands
+// that compute while they wait for the disk: a thread in a sync blocks its processor for milliseconds.
 func WorkBesideSyncs() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		oneMore()

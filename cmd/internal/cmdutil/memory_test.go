@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// The bound of memory leaves room beyond what is held, however much that comes to be, and comes
-// back when it is not held any more.
+// The memory limit leaves room beyond the live memory, also when that grows, and falls with it.
 func TestMemoryLimitFollowsWhatIsHeld(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))

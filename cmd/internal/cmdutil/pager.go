@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 )
 
-// pagerCommand returns how to run the user's pager: TALLY_PAGER, PAGER, or less. It is nil
-// if there is to be none, or none is there.
+// pagerCommand returns the command line of the user's pager: TALLY_PAGER, PAGER, or less. It returns nil if paging is
+// switched off or the pager is not installed.
 func pagerCommand(lookup func(string) (string, bool)) []string {
 	text := "less"
 	if term, _ := lookup("TERM"); term == "dumb" {
@@ -37,26 +37,25 @@ func pagerCommand(lookup func(string) (string, bool)) []string {
 	return command
 }
 
-// mostHeld is how much a pager that shows the beginning is waited for. So the store is
-// closed while the user reads, unless there is very much to read.
-const mostHeld = 64 << 20
+// maxHeld is the amount of output that is kept in memory while the pager shows the beginning. The command can then
+// close the store while the user reads.
+const maxHeld = 64 << 20
 
-// pager writes to a terminal, and once that is full to a program that shows a screen at a
-// time.
+// pager writes to a terminal. When a screen is full, it starts a program that shows a screen at a time.
 type pager struct {
 	terminal *os.File
 	command  []string
-	room     int // lines that are left on the terminal
+	room     int // lines left on the terminal
 	done     chan struct{}
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	moved  *sync.Cond
 	held   bytes.Buffer // not written yet
-	begun  bool         // something was printed
+	begun  bool         // there was output
 	paging bool         // the program runs
-	plain  bool         // it could not be run
+	plain  bool         // the program could not be started
 	closed bool
-	err    error // of writing
+	err    error // error of a write
 }
 
 func newPager(terminal *os.File, command []string, height int) *pager {
@@ -68,11 +67,11 @@ func newPager(terminal *os.File, command []string, height int) *pager {
 // Terminal implements cli.Screen.
 func (p *pager) Terminal() *os.File { return p.terminal }
 
-// Write implements io.Writer. If the user has left the program, that is EPIPE.
+// Write implements io.Writer. If the user has left the program, it returns EPIPE.
 func (p *pager) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.paging && p.held.Len() > mostHeld && p.err == nil {
+	for p.paging && p.held.Len() > maxHeld && p.err == nil {
 		p.moved.Wait()
 	}
 	switch {
@@ -109,13 +108,13 @@ func (p *pager) start() error {
 		_, err := p.held.WriteTo(p.terminal)
 		return err
 	}
-	signal.Ignore(os.Interrupt) // it is the pager's now, which goes on
+	signal.Ignore(os.Interrupt) // an interrupt is for the pager, which continues
 	p.paging = true
 	go p.feed(c, pipe)
 	return nil
 }
 
-// feed gives the program what is held, until there will be no more, and waits for it.
+// feed writes the held output to the program until Close, and waits for the program's end.
 func (p *pager) feed(c *exec.Cmd, pipe io.WriteCloser) {
 	defer close(p.done)
 	for {
@@ -139,10 +138,10 @@ func (p *pager) feed(c *exec.Cmd, pipe io.WriteCloser) {
 		}
 	}
 	pipe.Close()
-	_ = c.Wait() // how it ended is the user's affair
+	_ = c.Wait() // the exit code of the pager does not matter
 }
 
-// Close prints what is held, or waits until the user leaves the program.
+// Close prints the held output, or waits until the user leaves the program.
 func (p *pager) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -159,8 +158,8 @@ func (p *pager) Close() error {
 	return err
 }
 
-// remarks are what goes to standard error where that is the terminal too: behind the
-// results that were printed before, so that they do not cross the pager's screen.
+// remarks is standard error on the same terminal. Its text is written after the results before it, so that the two do
+// not mix on the pager's screen.
 type remarks struct {
 	pager *pager
 	to    io.Writer

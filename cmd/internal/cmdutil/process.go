@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Alive reports whether there is such a process on this machine.
+// Alive reports whether a process of this machine has the id.
 func Alive(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil || runtime.GOOS == "windows" {

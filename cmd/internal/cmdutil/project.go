@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// ViewNames returns the views that arguments name: all if there are none.
+// ViewNames returns the arguments, or the names of all views if there are none.
 func ViewNames(args []string) []string {
 	if len(args) > 0 {
 		return slices.Clone(args)
@@ -28,7 +28,7 @@ func ViewNames(args []string) []string {
 	return names
 }
 
-// viewNamed returns one of the views.
+// viewNamed returns the view with a name.
 func viewNamed(name string) (catalog.View, error) {
 	list := embedded.Views()
 	i := slices.IndexFunc(list, func(v catalog.View) bool { return v.Name == name })
@@ -38,13 +38,13 @@ func viewNamed(name string) (catalog.View, error) {
 	return list[i], nil
 }
 
-// keptView is a view that this command writes.
+// keptView is a view that this command updates.
 type keptView struct {
 	*projector.Runner
 	io.Closer
 }
 
-// openViews returns views of a directory that are to be written.
+// openViews opens views of a directory for writing.
 func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView, error) {
 	lg, err := a.Logger()
 	if err != nil {
@@ -62,8 +62,7 @@ func (a *App) openViews(st *tally.Store, dir string, names []string) ([]keptView
 	return list, nil
 }
 
-// projectOnce brings a view up to date that nobody keeps; a process that keeps it is
-// waited for.
+// projectOnce updates a view that no process keeps. If a process keeps it, projectOnce waits for that process.
 func (a *App) projectOnce(ctx context.Context, st *tally.Store, view string) error {
 	at, err := st.Log.Durable(ctx)
 	if err != nil {
@@ -85,7 +84,7 @@ func (a *App) projectOnce(ctx context.Context, st *tally.Store, view string) err
 	return a.catchUp(ctx, st, st.ViewsDir(), []string{view})
 }
 
-// catchUp brings views to where the log ends now.
+// catchUp updates views up to the present end of the log.
 func (a *App) catchUp(ctx context.Context, st *tally.Store, dir string, names []string) error {
 	views, err := a.openViews(st, dir, names)
 	if err != nil {
@@ -105,8 +104,7 @@ func (a *App) catchUp(ctx context.Context, st *tally.Store, dir string, names []
 	return nil
 }
 
-// Follow brings views up to date that are kept by the process that owns the store,
-// this one or another.
+// Follow waits until views are up to date that the owner of the store keeps, in this or another process.
 func (a *App) Follow(ctx context.Context, st *tally.Store, names []string) error {
 	for _, name := range ViewNames(names) {
 		if err := a.upToDate(ctx, st, name); err != nil {
@@ -116,8 +114,8 @@ func (a *App) Follow(ctx context.Context, st *tally.Store, names []string) error
 	return nil
 }
 
-// Project keeps views until ctx is done; once, until they show where the log ends
-// now. If another process keeps them, it waits for its turn.
+// Project keeps views up to date until ctx is done; with once, up to the present end of the log. If another process
+// keeps them, it waits for its turn.
 func (a *App) Project(ctx context.Context, st *tally.Store, dir string, names []string, once bool) error {
 	names = ViewNames(names)
 	kept, err := a.turn(ctx, dir)
@@ -131,8 +129,8 @@ func (a *App) Project(ctx context.Context, st *tally.Store, dir string, names []
 	return a.keep(ctx, st, dir, names)
 }
 
-// turnStep is how often a process that waits for its turn looks: a part of the time
-// in which it takes over from one that died.
+// turnStep is the interval in which a waiting process looks whether the views are free. It is a fraction of the time
+// after which it takes over from a dead process.
 const turnStep = 100 * time.Millisecond
 
 // turn waits until no other process keeps the views.

@@ -16,9 +16,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Rebuild builds a view anew beside the one that is read, and puts it in its
-// place. It goes on with what a process that was killed has begun. It returns where
-// the view is then.
+// Rebuild builds a view in a new file beside the present one, and replaces it. It continues after a process that was
+// killed. It returns the offset of the view.
 func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events.Offset, error) {
 	lg, err := a.Logger()
 	if err != nil {
@@ -38,7 +37,7 @@ func (a *App) Rebuild(ctx context.Context, st *tally.Store, name string) (events
 	defer done()
 	switch err := e.Check(ctx); {
 	case errors.Is(err, catalog.ErrNoView):
-		return a.renew(ctx, st, v, progress) // there is nothing to read meanwhile
+		return a.renew(ctx, st, v, progress) // there is no readable view to keep meanwhile
 	case err != nil:
 		return 0, err
 	}
@@ -60,7 +59,7 @@ func (a *App) renew(ctx context.Context, st *tally.Store, view catalog.View, pro
 	return v.Cursor().Offset, errors.Join(err, v.Close())
 }
 
-// Retry folds anew what the views left aside, and returns what is in them again.
+// Retry folds the records again that the views had set aside, and returns those that are in the views now.
 func (a *App) Retry(ctx context.Context, st *tally.Store, names []string) ([]projector.Quarantine, error) {
 	views, err := a.openViews(st, st.ViewsDir(), names)
 	if err != nil {
@@ -77,8 +76,8 @@ func (a *App) Retry(ctx context.Context, st *tally.Store, names []string) ([]pro
 	return mended, nil
 }
 
-// pace shows how far views are, and how long the rest will take at this rate. The
-// functions it returns are told of each step, and of the end.
+// pace prints the progress of views and the remaining time. The returned functions are called for each step and at the
+// end.
 func (a *App) pace(ctx context.Context, st *tally.Store, what string) (step func(projector.Cursor), done func(), err error) {
 	head, err := st.Log.Head(ctx)
 	if err != nil {
@@ -88,14 +87,14 @@ func (a *App) pace(ctx context.Context, st *tally.Store, what string) (step func
 	begun, first, last := time.Now(), events.Offset(0), events.Offset(0)
 	step = func(c projector.Cursor) {
 		if last = c.Offset; first == 0 {
-			first, begun = c.Offset, time.Now() // what is behind it may be of an earlier run
+			first, begun = c.Offset, time.Now() // an earlier run may have folded the records before it
 		}
 		p.At(int64(c.Offset), int64(max(head, c.Offset)), plain.Count(int(c.Offset), "record")+left(begun, first, c.Offset, head))
 	}
 	return step, func() { p.Done(int64(last), plain.Count(int(last), "record")) }, nil
 }
 
-// left says how long the rest takes, once that can be told.
+// left returns the remaining time, "" if it is unknown.
 func left(begun time.Time, first, at, head events.Offset) string {
 	took := time.Since(begun)
 	if at <= first || at >= head || took < time.Second {
@@ -105,7 +104,7 @@ func left(begun time.Time, first, at, head events.Offset) string {
 	return fmt.Sprintf(", about %s left", rest.Round(time.Second))
 }
 
-// VerifyViews folds the log from zero and compares the views with that.
+// VerifyViews folds the log from the beginning and compares the views with the result.
 func (a *App) VerifyViews(ctx context.Context, st *tally.Store) ([]projector.Finding, error) {
 	steps := make(map[string]func(projector.Cursor))
 	for _, name := range ViewNames(nil) {

@@ -11,11 +11,11 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// paged marks a command whose result is paged.
+// paged marks a command with a paged result.
 const paged = "tally-paged"
 
-// Paged has the results of commands shown by a pager where they are longer than a
-// terminal, unless they follow what is appended.
+// Paged shows the results of commands in a pager if they are longer than the terminal. With --follow they are not
+// paged.
 func Paged(list ...*cobra.Command) []*cobra.Command {
 	for _, c := range list {
 		if c.Annotations == nil {
@@ -26,8 +26,7 @@ func Paged(list ...*cobra.Command) []*cobra.Command {
 	return list
 }
 
-// toScreen decides how the output of a command gets on a terminal: JSON with escapes for
-// what moves a cursor or hides text, text by way of a pager if it is long.
+// toScreen prepares output for a terminal: JSON with escapes for control characters, and long text in a pager.
 func (a *App) toScreen(c *cobra.Command) {
 	follow, _ := c.Flags().GetBool("follow")
 	switch {
@@ -39,8 +38,7 @@ func (a *App) toScreen(c *cobra.Command) {
 	}
 }
 
-// page has a pager show what is printed from now on, once that is longer than the
-// terminal.
+// page starts a pager for the output that follows, which shows it if it is longer than the terminal.
 func (a *App) page() {
 	command := pagerCommand(os.LookupEnv)
 	if command == nil || a.pager != nil {
@@ -53,7 +51,7 @@ func (a *App) page() {
 	}
 }
 
-// help has the help of every command paged, and as wide as the terminal.
+// help shows every help text in a pager and as wide as the terminal.
 func (a *App) help(root *cobra.Command) {
 	show := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
@@ -73,8 +71,7 @@ func (a *App) help(root *cobra.Command) {
 	})
 }
 
-// Bytes is where bytes go that are given as they were stored. A terminal gets what it can
-// print of them.
+// Bytes returns a writer for stored bytes. On a terminal it replaces characters that cannot be printed.
 func (a *App) Bytes() io.Writer {
 	if cli.IsTerminal(a.Out) {
 		return filter{a.Out, plain.Printable}
@@ -82,7 +79,7 @@ func (a *App) Bytes() io.Writer {
 	return a.Out
 }
 
-// Shown is what Bytes has a terminal, or a pipe, get of a whole content.
+// Shown returns a stored text as Bytes would write it.
 func (a *App) Shown(content string) string {
 	if cli.IsTerminal(a.Out) {
 		return plain.Printable(content)
@@ -90,7 +87,7 @@ func (a *App) Shown(content string) string {
 	return content
 }
 
-// filter changes what is written, of which each piece is whole characters.
+// filter changes the text of each write. A write has whole characters.
 type filter struct {
 	to     io.Writer
 	change func(string) string

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// TreeStatus is what is known of a tree, as it is printed.
+// TreeStatus is the printed status of a tree.
 type TreeStatus struct {
 	embedded.TreeStatus
 	Mode       string  `json:"mode"`
@@ -21,7 +21,7 @@ type TreeStatus struct {
 	LagSeconds float64 `json:"lagSeconds"`
 }
 
-// TreesAt says how the trees are that the configuration names.
+// TreesAt returns the status of the trees that the configuration names.
 func TreesAt(ctx context.Context, c config.Config) ([]TreeStatus, error) {
 	list := []TreeStatus{}
 	if c.Backend == config.Memory {
@@ -41,7 +41,7 @@ func TreesAt(ctx context.Context, c config.Config) ([]TreeStatus, error) {
 	return list, nil
 }
 
-// String says it for people.
+// String returns the status as a sentence.
 func (t TreeStatus) String() string {
 	text := fmt.Sprintf("%s in %s, as of %v", plain.Count(t.Files, "file"), plain.Printable(t.Place), t.Shown)
 	if t.LagEvents > 0 {
@@ -75,7 +75,7 @@ func (t TreeStatus) String() string {
 	return strings.TrimSuffix(text, ", ")
 }
 
-// Asks reports whether a tree stands still until somebody says what is to become of it.
+// Asks reports whether a tree waits for a decision about a mass change.
 func Asks(list []TreeStatus) bool {
 	for _, t := range list {
 		if t.Asking != "" {
@@ -85,7 +85,7 @@ func Asks(list []TreeStatus) bool {
 	return false
 }
 
-// TreeNamed returns the tree of a name, "" if there is one only.
+// TreeNamed returns the tree with a name. The empty name means the only tree.
 func TreeNamed(c config.Config, name string) (config.Tree, error) {
 	var names []string
 	for _, t := range c.Trees {

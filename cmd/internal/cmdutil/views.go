@@ -16,15 +16,14 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Views are the files of the views, to read.
+// Views are open views.
 type Views struct {
 	Dir     string
 	Catalog catalog.Reader
-	durable events.Offset // that the store is known to hold; 0: not known
+	durable events.Offset // lower bound of the store's last offset; 0: unknown
 }
 
-// AsOf returns up to where an answer goes that is read from several views: as far as all of
-// them do.
+// AsOf returns the offset up to which an answer from several views is complete: the least of theirs.
 func (v Views) AsOf(ctx context.Context, standings ...func(context.Context) (catalog.Standing, error)) (least projector.Cursor, err error) {
 	for i, standing := range standings {
 		s, err := standing(ctx)
@@ -40,15 +39,12 @@ func (v Views) AsOf(ctx context.Context, standings ...func(context.Context) (cat
 	return least, nil
 }
 
-// patient is how long the process that keeps the views is waited for, if it is not
-// this one.
+// patient is the time limit for waiting until another process has updated its views.
 const patient = 5 * time.Second
 
-// WithViews calls f with the views as they are after everything that is
-// acknowledged now. A local store that nobody owns is opened for that only if one of the
-// needed views does not show all of it; a store that cannot be opened is shown as far as
-// the views go. On a full disk the views stand still, and if they cannot be read the log is
-// folded, elsewhere.
+// WithViews calls f with views that show all records acknowledged before the call. A local store without an owner is
+// opened only if a needed view is behind. If the store cannot be opened, f gets the views as they are. On a full disk
+// the views are not updated; if they cannot be read, they are built from the log in another directory.
 func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Config, Views) error) error {
 	c, err := a.Config()
 	if err != nil {
@@ -64,7 +60,7 @@ func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Confi
 				return a.folded(ctx, st, func(dir string) error { return a.withFiles(ctx, c, dir, nil, 0, f) })
 			})
 		}
-		a.remarkLost(place.Lost)
+		a.warnLost(place.Lost)
 		if pid, _ := embedded.OwnerOf(c.Store); pid == 0 {
 			return a.withRest(ctx, c, place, needs, f)
 		}
@@ -72,14 +68,14 @@ func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Confi
 	return a.withOpen(ctx, c, needs, f)
 }
 
-// withOpen calls f with the views of a store that is opened, or attached to.
+// withOpen calls f with the views of a store that it opens or attaches to.
 func (a *App) withOpen(ctx context.Context, c config.Config, needs []string, f func(config.Config, Views) error) error {
 	return a.WithStore(ctx, func(st *tally.Store) error {
 		return a.shown(ctx, st, needs, func(dir string) error { return a.withFiles(ctx, c, dir, st.Log.Unreadable(), 0, f) })
 	})
 }
 
-// withRest calls f with the views of a local store that nobody owns.
+// withRest calls f with the views of a local store that has no owner.
 func (a *App) withRest(ctx context.Context, c config.Config, place embedded.Place, needs []string, f func(config.Config, Views) error) error {
 	current, err := showsAll(ctx, place, needs)
 	if current {
@@ -103,8 +99,8 @@ func (a *App) withRest(ctx context.Context, c config.Config, place embedded.Plac
 	return behind
 }
 
-// showsAll reports whether each needed view of a store that nobody owns shows all that the
-// store is known to hold.
+// showsAll reports whether the needed views of a store without an owner show all records that the store is known to
+// hold.
 func showsAll(ctx context.Context, place embedded.Place, needs []string) (bool, error) {
 	for _, need := range needs {
 		standing, err := catalog.StandingOf(ctx, place.Dir, need)
@@ -115,10 +111,8 @@ func showsAll(ctx context.Context, place embedded.Place, needs []string) (bool, 
 	return true, nil
 }
 
-// WithWork calls f with the view of what is to be done in a store that is open, as it is
-// after everything that is acknowledged now: whoever lists a few of many need not read the
-// log for it. Every store that a command opens has views, in its directory or in the user's
-// cache; for one that is not there, and one whose views cannot be read, they are folded anew.
+// WithWork calls f with the view of open work in an open store. The view shows all records acknowledged before the
+// call, so lists need not read the log. If the view is missing or unreadable, it is built from the log.
 func (a *App) WithWork(ctx context.Context, st *tally.Store, f func(catalog.WorkReader) error) error {
 	return a.withViewsOf(ctx, st, "work", func(dir string) error {
 		r, err := catalog.OpenWork(ctx, dir)
@@ -126,15 +120,14 @@ func (a *App) WithWork(ctx context.Context, st *tally.Store, f func(catalog.Work
 			return err
 		}
 		defer r.Close()
-		if err := projector.Tolerate(st.Lacks(ctx, "work", st.Namespace(), nil)); err != nil { // the command names it at its end
+		if err := projector.Tolerate(st.Lacks(ctx, "work", st.Namespace(), nil)); err != nil { // the command reports the lost records at its end
 			return err
 		}
 		return f(r)
 	})
 }
 
-// withViewsOf calls read with a directory of views of a store that is open, of which the one
-// that is needed is up to date.
+// withViewsOf calls read with the directory of views of an open store, after the needed view is up to date.
 func (a *App) withViewsOf(ctx context.Context, st *tally.Store, need string, read func(dir string) error) error {
 	c, err := a.Config()
 	if err != nil {
@@ -148,8 +141,8 @@ func (a *App) withViewsOf(ctx context.Context, st *tally.Store, need string, rea
 	return a.shown(ctx, st, []string{need}, read)
 }
 
-// shown calls read with the directory of the views once those that are needed are up to date.
-// If they cannot be read, the log is folded, elsewhere.
+// shown calls read with the directory of the views, after the needed ones are up to date. If they cannot be read, they
+// are built from the log in another directory.
 func (a *App) shown(ctx context.Context, st *tally.Store, needs []string, read func(dir string) error) error {
 	var full error
 	for _, need := range needs {
@@ -168,8 +161,8 @@ func (a *App) shown(ctx context.Context, st *tally.Store, needs []string, read f
 	return err
 }
 
-// remarkLost prints how many records the store has lost, and which. Lists do not show gaps.
-func (a *App) remarkLost(lost []log.Hole) {
+// warnLost prints how many records the store has lost, and their offsets. Lists do not show gaps.
+func (a *App) warnLost(lost []log.Hole) {
 	if n := len(lost); n > 0 {
 		at := make([]events.Offset, n)
 		for i, h := range lost {
@@ -179,8 +172,7 @@ func (a *App) remarkLost(lost []log.Hole) {
 	}
 }
 
-// noteLost has the command end with the code of damage, as what it shows was made without the
-// records of its namespace that are lost.
+// noteLost makes the command end with the exit code for damage if records of its namespace are lost.
 func (a *App) noteLost(namespace string, lost []log.Hole) {
 	for _, h := range lost {
 		sub, err := events.ParseNATS(h.Subject)
@@ -190,7 +182,7 @@ func (a *App) noteLost(namespace string, lost []log.Hole) {
 	}
 }
 
-// folded calls read with the directory of views that are made of the log and thrown away.
+// folded calls read with a directory of views that are built from the log and removed afterwards.
 func (a *App) folded(ctx context.Context, st *tally.Store, read func(dir string) error) error {
 	lg, err := a.Logger()
 	if err != nil {
@@ -213,20 +205,20 @@ func (a *App) withFiles(ctx context.Context, c config.Config, dir string, lost [
 	return f(c, Views{dir, r, durable})
 }
 
-// upToDate returns when a view shows what is acknowledged now. A process that
-// keeps it is waited for; where none does, this one brings it up to date.
+// upToDate waits until a view shows all records acknowledged before the call. If no process keeps the view, this one
+// updates it.
 func (a *App) upToDate(ctx context.Context, st *tally.Store, view string) error {
 	if len(st.Runners()) > 0 {
 		return a.watch(ctx, st, view)
 	}
-	_, err := st.Shows(ctx, view) // if not in time, what is there is shown, with how far it goes
+	_, err := st.Shows(ctx, view) // after the time limit, the view is shown with its offset
 	if errors.Is(err, projector.ErrNotFound) {
 		return a.projectOnce(ctx, st, view)
 	}
 	return err
 }
 
-// watch waits for a view that this process keeps, and shows how far it is.
+// watch waits for a view that this process keeps, and prints its progress.
 func (a *App) watch(ctx context.Context, st *tally.Store, view string) error {
 	at, err := st.Log.Durable(ctx)
 	if err != nil {
@@ -252,8 +244,7 @@ func (a *App) watch(ctx context.Context, st *tally.Store, view string) error {
 	}
 }
 
-// AsOf says how far a view goes, and if the store is known to hold more, how to
-// see it.
+// AsOf prints the offset of a view, and if the store holds more, the command that updates it.
 func (a *App) AsOf(c projector.Cursor) {
 	if c.Head > c.Offset {
 		fmt.Fprintf(a.Err, "as of %v; the store holds events up to %v: tally daemon views --once%s shows them\n", c.Offset, c.Head, a.StoreFlags())

@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// An answer from the views of a store that no process owns is as of all that the store holds, also
-// if the owner ended before the views had caught up.
+// An answer from the views of a store without an owner covers the whole store, also if the owner ended before its views
+// had caught up.
 func TestViewsShowAll(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"} {

@@ -8,11 +8,11 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 )
 
-// Times says what When reads, for a help text.
+// Times describes the times that When accepts, for help texts.
 const Times = "a time such as 2026-08-22 or 2026-08-22T10:00Z, today, yesterday, monday, or how long ago: 90m, 36h, 7d, 2w, \"3 days ago\""
 
-// When reads a time of a filter, "" as none: an RFC 3339 time or its beginning, a day by its
-// name, or how long ago it was. Days begin at midnight UTC, as times are shown.
+// When parses the time of a filter: an RFC 3339 time or a beginning of it, the name of a day, or how long ago it was.
+// An empty text is the zero time. Days begin at midnight UTC, in which times are printed.
 func When(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -30,7 +30,7 @@ func When(flag, text string, now time.Time) (time.Time, error) {
 	return time.Time{}, cli.Usagef("--%s %q: want %s", flag, text, Times)
 }
 
-// instant reads an RFC 3339 time or its beginning.
+// instant parses an RFC 3339 time or a beginning of it.
 func instant(text string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
 		if at, err := time.Parse(layout, text); err == nil {
@@ -40,8 +40,7 @@ func instant(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// dayOf returns the midnight at which a day began that a word names: of weekdays, the last
-// one, which may be today.
+// dayOf returns the beginning of a day that a word names. A weekday is the last such day, possibly today.
 func dayOf(word string, now time.Time) (time.Time, bool) {
 	today := now.Truncate(24 * time.Hour)
 	switch word {
@@ -58,13 +57,13 @@ func dayOf(word string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// units are how long ago something may be, by their first letter or in full.
+// units are the units of durations, by their first letter or in full.
 var units = []struct {
 	letter, name string
 	is           time.Duration
 }{{"s", "second", time.Second}, {"m", "minute", time.Minute}, {"h", "hour", time.Hour}, {"d", "day", 24 * time.Hour}, {"w", "week", 7 * 24 * time.Hour}}
 
-// ago reads 36h, 1h30m, 7d, 2w, -10m and "2 weeks ago".
+// ago parses 36h, 1h30m, 7d, 2w, -10m and "2 weeks ago".
 func ago(words string, now time.Time) (time.Time, bool) {
 	plain := strings.TrimPrefix(words, "-")
 	if d, err := time.ParseDuration(plain); err == nil && d >= 0 {

@@ -41,7 +41,7 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-// Whatever is typed is a time or an error, and how long ago is never in the future.
+// Every input is a time or an error, and a duration ago is never in the future.
 func FuzzWhen(f *testing.F) {
 	for _, text := range []string{"7d", "2 weeks ago", "-10m", "yesterday", "1e9w", "2026-08-22T10:00Z"} {
 		f.Add(text)

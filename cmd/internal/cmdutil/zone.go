@@ -6,20 +6,20 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	_ "time/tzdata" // a name of a zone means the same on every machine
+	_ "time/tzdata" // names of zones mean the same on every machine
 
 	"github.com/spf13/cobra"
 
 	"github.com/tallylog/tally/cmd/internal/cli"
 )
 
-// Zone is a time zone, with the name under which it is printed.
+// Zone is a time zone with its printed name.
 type Zone struct {
 	*time.Location
 	Name string
 }
 
-// ZoneOf returns the zone that a flag names: local is that of this machine, and so is "".
+// ZoneOf returns the zone that a flag names. local and "" are the zone of this machine.
 func ZoneOf(name string) (Zone, error) {
 	if name == "" || name == "local" {
 		return localZone(os.Getenv), nil
@@ -31,7 +31,7 @@ func ZoneOf(name string) (Zone, error) {
 	return Zone{loc, name}, nil
 }
 
-// CompleteZone offers the usual words for the flag --tz of a command.
+// CompleteZone offers common zones for the flag --tz of a command.
 func CompleteZone(cmd *cobra.Command) {
 	offer := cobra.FixedCompletions([]string{"local", "UTC"}, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc("tz", offer); err != nil {
@@ -39,7 +39,7 @@ func CompleteZone(cmd *cobra.Command) {
 	}
 }
 
-// localZone is the zone of this machine. TZ names it, else the link that most systems keep.
+// localZone returns the zone of this machine: from TZ, else from the link that most systems keep.
 func localZone(getenv func(string) string) Zone {
 	name := strings.TrimPrefix(getenv("TZ"), ":")
 	if name == "" {
@@ -56,7 +56,7 @@ func localZone(getenv func(string) string) Zone {
 	return Zone{time.Local, fmt.Sprintf("%s (UTC%+03d:%02d)", abbreviation, seconds/3600, max(seconds, -seconds)/60%60)}
 }
 
-// utcNamed spells the names of UTC alike.
+// utcNamed replaces the other names of UTC.
 func utcNamed(name string) string {
 	switch name {
 	case "Etc/UTC", "Etc/Universal", "Etc/Zulu", "Zulu", "Universal", "UCT", "Etc/UCT":
@@ -65,5 +65,5 @@ func utcNamed(name string) string {
 	return name
 }
 
-// Day is the day of a time in the zone, such as 2026-03-01.
+// Day returns the day of a time in the zone, such as 2026-03-01.
 func (z Zone) Day(at time.Time) string { return at.In(z.Location).Format(time.DateOnly) }

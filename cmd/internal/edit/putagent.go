@@ -51,7 +51,7 @@ func (p *putter) writeAgent(ctx context.Context, st *tally.Store, doc events.Sub
 func agentRefusal(err error, doc events.Subject) error {
 	switch {
 	case errors.Is(err, tally.ErrNotFound):
-		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no agent %q in namespace %s", doc.ID, doc.Namespace), Hint: cmdutil.Program() + " agents lists the agents."}
+		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no agent %q in namespace %s", doc.ID, doc.Namespace), Hint: cmdutil.Program() + " agent ls lists the agents."}
 	case cli.Is[*tavern.TransitionError](err):
 		return &cli.CodeError{Code: cli.Conflict, Err: err, Hint: "Nothing was written."}
 	case cli.Is[*tavern.NodeError](err):
