@@ -13,7 +13,7 @@ import (
 type fold struct {
 	file  agents.File
 	tree  *tree
-	about about
+	info  sessionInfo
 	run   run
 	costs costs
 	begun bool // the session's beginning was reported
@@ -158,7 +158,7 @@ func (f *fold) told(at agents.Span, e *entry, n noted) facts {
 		out.before = append(out.before, f.beginning(e))
 	}
 	if f.ofSession() {
-		out.after = append(out.after, f.about.update(f, e, n)...)
+		out.after = append(out.after, f.info.update(f, e, n)...)
 	}
 	if n.goes != nil {
 		out.before = append(out.before, agents.Fact{Key: "rewind", Position: n.goes, Payload: &events.SessionRewound{Reason: "source", Raw: links(e)}})

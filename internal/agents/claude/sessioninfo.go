@@ -12,8 +12,8 @@ import (
 // lines that were interpreted once are not interpreted again.
 const parser = 1
 
-// about has the session's known properties.
-type about struct {
+// sessionInfo has the session's known properties.
+type sessionInfo struct {
 	cwd, version, forked string
 	models               agents.Models
 	title, tag, name     string
@@ -29,15 +29,15 @@ func (f *fold) beginning(e *entry) agents.Fact {
 	fact := agents.Fact{Key: "session", Payload: p}
 	if e != nil {
 		p.CreatedAt = e.spelled
-		f.about.cwd, f.about.version = e.Text("cwd"), e.Text("version")
-		p.CWD, p.Project = f.about.cwd, agents.Project("", f.about.cwd)
+		f.info.cwd, f.info.version = e.Text("cwd"), e.Text("version")
+		p.CWD, p.Project = f.info.cwd, agents.Project("", f.info.cwd)
 		if from := f.forkOf(e); from != "" && f.ofSession() {
-			f.about.forked = from
+			f.info.forked = from
 			p.Fork = &events.Fork{Session: f.sessionBeside(from)}
 			fact.Position = &agents.Position{Session: p.Fork.Session, Stem: from}
 		}
 	}
-	p.Settings = settings(f.about.version)
+	p.Settings = settings(f.info.version)
 	return fact
 }
 
@@ -65,26 +65,26 @@ func (f *fold) sessionBeside(id string) string {
 }
 
 // update returns the properties that an entry changes.
-func (a *about) update(f *fold, e *entry, n noted) []agents.Fact {
+func (i *sessionInfo) update(f *fold, e *entry, n noted) []agents.Fact {
 	var set events.Fields
 	add := func(name string, value json.RawMessage) { set = append(set, events.Field{Name: name, Value: value}) }
-	if cwd := e.Text("cwd"); cwd != "" && a.cwd == "" {
-		a.cwd = cwd
+	if cwd := e.Text("cwd"); cwd != "" && i.cwd == "" {
+		i.cwd = cwd
 		add("cwd", text(cwd))
 		add("project", text(agents.Project("", cwd)))
 	}
-	if v := e.Text("version"); v != "" && v != a.version {
-		a.version = v
+	if v := e.Text("version"); v != "" && v != i.version {
+		i.version = v
 		add("settings", settings(v))
 	}
-	if from := f.forkOf(e); from != "" && a.forked == "" {
-		a.forked = from
+	if from := f.forkOf(e); from != "" && i.forked == "" {
+		i.forked = from
 		add("forkedFrom", text(f.sessionBeside(from)))
 	}
-	if model := e.message.Text("model"); n.thread == agents.Main && model != "" && isModel(model) && a.models.Add(model) {
-		add("models", agents.Spell(a.models))
+	if model := e.message.Text("model"); n.thread == agents.Main && model != "" && isModel(model) && i.models.Add(model) {
+		add("models", agents.Spell(i.models))
 	}
-	a.call(f, e, add)
+	i.call(f, e, add)
 	if set == nil {
 		return nil
 	}
@@ -95,39 +95,39 @@ func (a *about) update(f *fold, e *entry, n noted) []agents.Fact {
 func isModel(name string) bool { return !strings.HasPrefix(name, "<") }
 
 // call adds the name of the session.
-func (a *about) call(f *fold, e *entry, add func(string, json.RawMessage)) {
+func (i *sessionInfo) call(f *fold, e *entry, add func(string, json.RawMessage)) {
 	switch e.kind {
 	case "summary":
-		a.summarize(f, e, add)
+		i.summarize(f, e, add)
 	case "ai-title":
-		a.entitle(2, e.word(), add)
+		i.entitle(2, e.word(), add)
 	case "custom-title":
-		a.entitle(3, e.word(), add)
+		i.entitle(3, e.word(), add)
 	case "tag":
-		changed(&a.tag, e.word(), "tag", add)
+		changed(&i.tag, e.word(), "tag", add)
 	case "agent-name":
-		changed(&a.name, e.word(), "agentName", add)
+		changed(&i.name, e.word(), "agentName", add)
 	}
 }
 
 // summarize takes a summary of the conversation up to an entry. There are several, also of other conversations. The
 // summary counts whose entry is the last one in this file.
-func (a *about) summarize(f *fold, e *entry, add func(string, json.RawMessage)) {
+func (i *sessionInfo) summarize(f *fold, e *entry, add func(string, json.RawMessage)) {
 	leaf := f.tree.end(e.Text("leafUuid"))
-	if leaf < a.leaf { // -1: the entry is not in the file
+	if leaf < i.leaf { // -1: the entry is not in the file
 		return
 	}
-	a.leaf = leaf
-	a.entitle(1, e.word(), add)
+	i.leaf = leaf
+	i.entitle(1, e.word(), add)
 }
 
 // entitle sets the title, unless a better one is known.
-func (a *about) entitle(rank int, title string, add func(string, json.RawMessage)) {
-	if title == "" || rank < a.rank {
+func (i *sessionInfo) entitle(rank int, title string, add func(string, json.RawMessage)) {
+	if title == "" || rank < i.rank {
 		return
 	}
-	a.rank = rank
-	changed(&a.title, title, "title", add)
+	i.rank = rank
+	changed(&i.title, title, "title", add)
 }
 
 // changed adds a field if its value changed; null for a removed one.
