@@ -26,6 +26,9 @@ type version struct {
 func newVersion(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of tally, and how it syncs events to disk", Args: cobra.NoArgs,
+		Long: `Print the version of tally, of Go and of the embedded nats-server, and the system call
+by which acknowledged events reach the disk in the store's directory.`,
+		Example: cmdutil.Examples("tally version", "tally version -o json"),
 		RunE: func(*cobra.Command, []string) error {
 			c, err := a.Config()
 			dir := c.Store

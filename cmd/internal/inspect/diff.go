@@ -21,6 +21,9 @@ func newDiff(a *cmdutil.App) *cobra.Command {
 	var stat, exitCode bool
 	cmd := &cobra.Command{
 		Use: "diff SESSION A B", Short: "Compare the turns at two positions of a session", Args: cobra.ExactArgs(3),
+		Long: `Compare the turns at two positions of a session: list turns that are only in A, and turns
+that are only in B. Positions are such as @12, #3, ~1, head or a time; see tally help
+positions.`,
 		Example: cmdutil.Examples("tally diff last ~2 head", "tally diff travel '#3' '#9' --stat", "tally diff travel @10 head --exit-code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
