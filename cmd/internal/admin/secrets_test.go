@@ -112,8 +112,8 @@ func TestRotateCutShort(t *testing.T) {
 	}); !errors.Is(err, over) {
 		t.Fatal(err)
 	}
-	check := newSecretsChecked(both)
-	if err := eachSecret(t.Context(), st, check.add); err != nil || check.Open != 6 || check.Keys[0].Documents != 2 || check.Keys[1].Documents != 4 {
+	check, err := checkSecrets(t.Context(), st, both)
+	if err != nil || check.Open != 6 || check.Keys[0].Documents != 2 || check.Keys[1].Documents != 4 {
 		t.Fatalf("%+v, %v", check, err)
 	}
 	for _, want := range []int{2, 0} {
