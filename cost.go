@@ -95,7 +95,7 @@ func CostsOf(head *projector.Session) (Costs, error) {
 	var spent, branch costSums
 	for _, c := range head.Ledger.Costs {
 		err := spent.add(c)
-		if err == nil && head.History.IsLive(c.Place()) {
+		if err == nil && head.History.IsLive(c.CountsAt()) {
 			err = branch.add(c)
 		}
 		if err != nil {

@@ -66,7 +66,7 @@ var writers = []struct{ file, why string }{
 	{"internal/catalog/listed.go", "a scratch folder"},
 	{"internal/catalog/lock.go", "the folder of views"},
 	{"internal/catalog/verify.go", "a scratch folder"},
-	{"projector/keeper.go", "a view's cursor"},
+	{"projector/snapshotter.go", "a view's cursor"},
 	{"snapshot/files.go", "snapshots, by a subject whose id is escaped"},
 	{"stores/ailoop/file.go", "a file that the caller names, also through a link, as in the original"},
 	{"internal/testkit/layouttest/*.go", "for tests"},

@@ -91,7 +91,7 @@ func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 func (st *Store) project(life context.Context) {
 	c := st.config
 	if c.Snapshots != nil {
-		k := &projector.Keeper{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Host.Policy, Cursor: c.Host.Cursor, Pace: projector.Patient, Logger: c.Logger, MaxValue: c.MaxValue}
+		k := &projector.Snapshotter{Log: st.Log, Snapshots: c.Snapshots, Policy: c.Host.Policy, Cursor: c.Host.Cursor, Pace: projector.Patient, Logger: c.Logger, MaxValue: c.MaxValue}
 		st.running.Go(func() {
 			if err := k.Run(life); err != nil {
 				c.Logger.Warn("snapshots are not written any more", "err", err)

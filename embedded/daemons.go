@@ -112,7 +112,7 @@ func sayDaemons(dir string, l *daemon.Loop, changed <-chan struct{}) (done func(
 				return
 			}
 			list := l.Status()
-			if slices.ContainsFunc(list, func(s daemon.Status) bool { return !s.Looked }) {
+			if slices.ContainsFunc(list, func(s daemon.Status) bool { return !s.Ran }) {
 				continue
 			}
 			if os.MkdirAll(filepath.Dir(path), 0o700) == nil {

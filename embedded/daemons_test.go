@@ -21,7 +21,7 @@ type lookout struct{ looks chan int }
 
 func (d *lookout) Name() string { return "lookout" }
 
-func (d *lookout) Look(ctx context.Context, _ daemon.Work, _ time.Time) (res daemon.Looked, err error) {
+func (d *lookout) Decide(ctx context.Context, _ daemon.Work, _ time.Time) (res daemon.Result, err error) {
 	select {
 	case d.looks <- 1:
 	case <-ctx.Done():

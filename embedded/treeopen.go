@@ -51,7 +51,7 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 	c := tree.Config{Name: k.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable,
 		Part: strings.Join(append(slices.Clone(k.Kinds), "layer="+k.Layer, "imported"), " "), Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
 	if ts.dir != "" {
-		c.Book = filepath.Join(ts.dir, k.FileName()+".db")
+		c.Manifest = filepath.Join(ts.dir, k.FileName()+".db")
 	}
 	t, err := tree.New(c)
 	if err != nil {

@@ -53,7 +53,7 @@ func (t *Timeline) Rest() []byte {
 		b = appendInts(appendText(b, sum), int(t.named.sizes[sum]))
 	}
 	b = appendInts(b, int(t.named.again))
-	b = appendPlaces(appendPlaces(b, t.late), t.rewinds)
+	b = appendRefNumbers(appendRefNumbers(b, t.late), t.rewinds)
 	return t.appendRecords(b, t.Blocks()*BlockRecords, t.Len())
 }
 
@@ -95,7 +95,7 @@ func DecodeTimeline(sub events.Subject, blocks [][]byte, rest []byte) (*Timeline
 	t.readRecords(d)
 	d.end()
 	t.readPoints(d, points)
-	t.late, t.rewinds = t.places(d, late), t.places(d, rewinds)
+	t.late, t.rewinds = t.recordRefs(d, late), t.recordRefs(d, rewinds)
 	err := d.err
 	if err == nil {
 		err = t.remember()
@@ -158,17 +158,17 @@ func (t *Timeline) readPoints(d *decoder, points [][2]int) {
 	}
 }
 
-// places returns records by their numbers, which ascend.
-func (t *Timeline) places(d *decoder, list []int) []place {
-	var places []place
+// recordRefs returns records by their numbers, which ascend.
+func (t *Timeline) recordRefs(d *decoder, list []int) []recordRef {
+	var recordRefs []recordRef
 	for i, n := range list {
 		if d.err != nil || n < 0 || n >= t.Len() || i > 0 && n <= list[i-1] {
 			d.fail("late records or rewinds do not ascend")
 			return nil
 		}
-		places = append(places, place{n, t.offsets[n]})
+		recordRefs = append(recordRefs, recordRef{n, t.offsets[n]})
 	}
-	return places
+	return recordRefs
 }
 
 // remember counts what is not stored: the lengths after the last record, and a
@@ -201,7 +201,7 @@ func (l lengths) sum() int {
 	return n
 }
 
-func appendPlaces(b []byte, list []place) []byte {
+func appendRefNumbers(b []byte, list []recordRef) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for _, p := range list {
 		b = appendInts(b, p.number)

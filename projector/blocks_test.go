@@ -134,8 +134,8 @@ func FuzzDecodeTimeline(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was read is written as what cannot be: %v", err)
 		}
-		if again, least := inBlocks(back); !slices.EqualFunc(again, blocks, bytes.Equal) || !bytes.Equal(least, rest) {
-			t.Fatalf("written as %x %x, then as %x %x", blocks, rest, again, least)
+		if again, left := inBlocks(back); !slices.EqualFunc(again, blocks, bytes.Equal) || !bytes.Equal(left, rest) {
+			t.Fatalf("written as %x %x, then as %x %x", blocks, rest, again, left)
 		}
 		next, err := events.New("urn:test", s1, &events.TurnAppended{Entries: []events.Entry{{Thread: "t1", Turn: events.Raw("1")}}})
 		if err == nil && h.Last() < events.MaxOffset {

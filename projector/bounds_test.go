@@ -253,13 +253,13 @@ const (
 // hostile writes a log around every check of an append. Each event refers to as much as it
 // can of what is there.
 type hostile struct {
-	t        teller
+	t        checker
 	log      testkit.Records
 	sessions []string
 }
 
-// teller is the test that a hostile is part of.
-type teller interface {
+// checker is the test that a hostile is part of.
+type checker interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
 	Context() context.Context
@@ -400,14 +400,14 @@ func (h *hostile) bytes(id string, seen map[string]bool) (n int) {
 func (h *hostile) holds() {
 	ctx := h.t.Context()
 	for _, id := range h.sessions {
-		sub, most := events.Session("", id), perByte*h.bytes(id, make(map[string]bool))+atLeast
+		sub, limit := events.Session("", id), perByte*h.bytes(id, make(map[string]bool))+atLeast
 		for what, n := range map[string]int{
 			"the outline":   retained(func() (any, error) { return h.loader().Outline(ctx, sub, 0) }),
 			"the session":   retained(func() (any, error) { return h.loader().Session(ctx, sub, 0) }),
 			"the snapshots": storedSize(ctx, h.log, sub),
 		} {
-			if n > most {
-				h.t.Fatalf("%s of %s takes %d bytes, at most %d are in proportion to its records", what, id, n, most)
+			if n > limit {
+				h.t.Fatalf("%s of %s takes %d bytes, at most %d are in proportion to its records", what, id, n, limit)
 			}
 		}
 	}

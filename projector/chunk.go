@@ -28,14 +28,14 @@ var standardSizes = sizes{records: 256, bytes: 1 << 20, fan: 16}
 type chunk struct {
 	first   int // number of the first record, among the session's own
 	offsets []events.Offset
-	effects []placedEffect
+	effects []recordEffect
 	turns   map[string]*brought
 	costs   []Cost
 	bytes   int64 // of the records' data
 }
 
-// placedEffect is an effect of a record, which is numbered from the chunk's first.
-type placedEffect struct {
+// recordEffect is an effect of a record, which is numbered from the chunk's first.
+type recordEffect struct {
 	record int
 	effect
 }
@@ -57,7 +57,7 @@ func (c *chunk) add(f Fact, next map[string]int) {
 	}
 	effects := effectsOf(f.Payload)
 	for _, e := range effects {
-		c.effects = append(c.effects, placedEffect{record, e})
+		c.effects = append(c.effects, recordEffect{record, e})
 	}
 	switch p := f.Payload.(type) {
 	case *events.TurnAppended:
@@ -162,7 +162,7 @@ func (st chunkState) chunk() (*chunk, error) {
 			break
 		}
 		record = x.record
-		c.effects = append(c.effects, placedEffect{record, effect{st.Names[x.thread], x.set, x.n}})
+		c.effects = append(c.effects, recordEffect{record, effect{st.Names[x.thread], x.set, x.n}})
 	}
 	if d.err != nil {
 		return nil, d.err

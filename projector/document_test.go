@@ -170,8 +170,8 @@ func TestBlob(t *testing.T) {
 					src.at = append(src.at, st.write(doc, "x"))
 				default:
 					p := events.Part{SHA256: sum}
-					place, data, _ := strings.Cut(part, ":")
-					if _, err := fmt.Sscanf(place, "%d/%d", &p.Index, &p.Count); err != nil {
+					position, data, _ := strings.Cut(part, ":")
+					if _, err := fmt.Sscanf(position, "%d/%d", &p.Index, &p.Count); err != nil {
 						t.Fatal(err)
 					}
 					st.write(doc, data, events.DocMeta{Part: &p}.String())

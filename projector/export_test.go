@@ -22,14 +22,14 @@ func (l *Loader) SetChunkBytes(n int64) *Loader {
 }
 
 // SetChunks makes chunks of so many records, and indexes of so many chunks.
-func (k *Keeper) SetChunks(records, fan int) *Keeper {
+func (k *Snapshotter) SetChunks(records, fan int) *Snapshotter {
 	k.sizes = sizes{records: records, bytes: standardSizes.bytes, fan: fan}
 	return k
 }
 
 // SetMost bounds the sessions of which the keeper knows that they changed.
-func (k *Keeper) SetMost(n int) *Keeper {
-	k.most = n
+func (k *Snapshotter) SetMost(n int) *Snapshotter {
+	k.limit = n
 	return k
 }
 

@@ -450,7 +450,7 @@ func TestUnknownVoidAndCost(t *testing.T) {
 			return r.Subject == sub && (void || !events.IsKnown(r.Type)) && r.Offset != s.History.First()
 		})
 		sum, counting := new(big.Rat), make(map[string]*big.Rat) // of each response the amount that counts
-		most := make(map[string]int64)
+		highest := make(map[string]int64)
 		for _, r := range log.Of(sub) {
 			c, err := events.DecodeAs[events.CostAccrued](r.Event)
 			if err != nil {
@@ -459,8 +459,8 @@ func TestUnknownVoidAndCost(t *testing.T) {
 			usd, _ := c.USD.Rat()
 			if c.Response == "" {
 				sum.Add(sum, usd)
-			} else if c.Tokens.Output >= most[c.Response] {
-				most[c.Response], counting[c.Response] = c.Tokens.Output, usd
+			} else if c.Tokens.Output >= highest[c.Response] {
+				highest[c.Response], counting[c.Response] = c.Tokens.Output, usd
 			}
 		}
 		for _, usd := range counting {

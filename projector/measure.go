@@ -76,8 +76,8 @@ func (t *Timeline) measure(n int, p events.Payload) string {
 // had is the number of turns of a thread after the last record.
 func (t *Timeline) had(name string) int { return max(t.lengths.of(t.number(name)), 0) }
 
-// mostTurns is events.MaxTurns, but in tests.
-var mostTurns = events.MaxTurns
+// maxTurns is events.MaxTurns, but in tests.
+var maxTurns = events.MaxTurns
 
 // cannotApply says why a thread event is impossible after the last record; "" if
 // it is possible.
@@ -105,7 +105,7 @@ func (t *Timeline) cannotAppend(p *events.TurnAppended) string {
 		more[p.Entries[i].Thread]++
 	}
 	for _, name := range sortedKeys(more) {
-		if n := t.had(name) + more[name]; n > mostTurns {
+		if n := t.had(name) + more[name]; n > maxTurns {
 			return tooLong(name, n)
 		}
 	}
@@ -125,7 +125,7 @@ func (t *Timeline) cannotReplace(p *events.ThreadReplaced) string {
 				return fmt.Sprintf("keeps turns up to %d of thread %q, which has %d", it.Keep[1], name, had)
 			}
 		}
-		if n := lengthOf(p.Threads[name]); n > mostTurns {
+		if n := lengthOf(p.Threads[name]); n > maxTurns {
 			return tooLong(name, n)
 		}
 	}
@@ -142,7 +142,7 @@ func cannotPin(name string, n int, pins map[int]bool) string {
 }
 
 func tooLong(name string, n int) string {
-	return fmt.Sprintf("thread %q would have %d turns, at most %d are allowed", name, n, mostTurns)
+	return fmt.Sprintf("thread %q would have %d turns, at most %d are allowed", name, n, maxTurns)
 }
 
 // lengthOf is the number of turns of a replacement.

@@ -61,18 +61,18 @@ func Changes(from, to Threads) (leaves, returns []TurnAt) {
 
 // missingIn lists the turns of have that are not in the other threads.
 func missingIn(other, have Threads) []TurnAt {
-	type place struct {
+	type turnRef struct {
 		offset events.Offset
 		index  int
 	}
 	var list []TurnAt
 	for _, name := range have.Names() {
-		there := make(map[place]bool)
+		there := make(map[turnRef]bool)
 		for _, t := range other.Turns(name) {
-			there[place{t.Offset, t.Index}] = true
+			there[turnRef{t.Offset, t.Index}] = true
 		}
 		for i, t := range have.Turns(name) {
-			if !there[place{t.Offset, t.Index}] {
+			if !there[turnRef{t.Offset, t.Index}] {
 				list = append(list, TurnAt{name, i + 1, t})
 			}
 		}

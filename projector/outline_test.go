@@ -204,14 +204,14 @@ func TestSnapshotFarBackWritesNoChunks(t *testing.T) {
 func TestSnapshotsTakeLittleMemory(t *testing.T) {
 	testkit.NotUnderRace(t)
 	var puts int
-	var most uint64
+	var peak uint64
 	st := &metered{Store: snapshot.NewFiles(t.TempDir())}
 	st.onPut = func() {
 		if puts++; puts%100 == 0 {
 			var m runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&m)
-			most = max(most, m.HeapAlloc)
+			peak = max(peak, m.HeapAlloc)
 		}
 	}
 	var before runtime.MemStats
@@ -225,7 +225,7 @@ func TestSnapshotsTakeLittleMemory(t *testing.T) {
 	if _, err := l.Keep(t.Context(), long, 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	if used := int64(most) - int64(before.HeapAlloc); puts < records/333 || used > 8<<20 {
+	if used := int64(peak) - int64(before.HeapAlloc); puts < records/333 || used > 8<<20 {
 		t.Errorf("%d bytes are held to store %d chunks of %d bytes", used, puts, st.written.Load())
 	}
 }

@@ -210,7 +210,7 @@ func TestNobodyWaitsForALargeSeries(t *testing.T) {
 // While many records come a view takes those of a fiftieth of a second at a time, and at a
 // thousand a second each as it comes, or nearly.
 func TestViewTakesManyAtATime(t *testing.T) {
-	for _, x := range []struct{ perSecond, least, most int }{{1000, 300, 1000}, {5000, 40, 150}} {
+	for _, x := range []struct{ perSecond, low, high int }{{1000, 300, 1000}, {5000, 40, 150}} {
 		onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 			v := &shelf{}
 			stop := running(t, &projector.Runner{Log: l, View: v})
@@ -219,8 +219,8 @@ func TestViewTakesManyAtATime(t *testing.T) {
 				put(t, l, s1, fmt.Sprint(n))
 				time.Sleep(time.Second / time.Duration(x.perSecond))
 			}
-			if n := v.committed(); n < x.least || n > x.most {
-				t.Errorf("%d commits for a second of %d records, want %d to %d", n, x.perSecond, x.least, x.most)
+			if n := v.committed(); n < x.low || n > x.high {
+				t.Errorf("%d commits for a second of %d records, want %d to %d", n, x.perSecond, x.low, x.high)
 			}
 			time.Sleep(2 * quiet)
 			if have := v.count(); have != x.perSecond {

@@ -68,7 +68,7 @@ func (p *pager) hold(l *page, err error) (*page, error) {
 // A long timeline that lets go of its stored blocks has so many of them in memory at the
 // most, and so many right after it did.
 const (
-	mostBlocks  = 4
+	maxBlocks   = 4
 	fewerBlocks = 1
 )
 
@@ -78,7 +78,7 @@ const (
 func (t *Timeline) Shorten(read func(n int) ([]byte, error)) {
 	t.offsets, t.deltas = fitted(t.offsets), fitted(t.deltas)
 	there := t.base / BlockRecords
-	if t.Blocks()-there <= mostBlocks {
+	if t.Blocks()-there <= maxBlocks {
 		return
 	}
 	s := &blocks{of: t}

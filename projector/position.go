@@ -300,9 +300,9 @@ func end(turns []Turn) events.Offset {
 
 // list names the threads, the first of them if there are many.
 func (r resolver) list() string {
-	const most = 8
-	if more := len(r.names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(r.names[:most], ", "), more)
+	const limit = 8
+	if more := len(r.names) - limit; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(r.names[:limit], ", "), more)
 	}
 	return strings.Join(r.names, ", ")
 }

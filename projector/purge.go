@@ -57,8 +57,8 @@ type veil struct {
 // one document are found.
 const lookCost = 256
 
-// mostPurges bounds how many documents a veil knows at a time, about 150 bytes each.
-const mostPurges = 1 << 14
+// maxPurges bounds how many documents a veil knows at a time, about 150 bytes each.
+const maxPurges = 1 << 14
 
 func (l *Loader) veil() *veil {
 	return &veil{Loader: l, purges: make(map[events.Subject]events.Offset)}
@@ -94,7 +94,7 @@ func (v *veil) purgeOf(ctx context.Context, rec events.Record) (events.Offset, e
 	if err != nil || v.all {
 		return at, err
 	}
-	if len(v.purges) >= mostPurges {
+	if len(v.purges) >= maxPurges {
 		clear(v.purges)
 	}
 	v.purges[rec.Subject] = at

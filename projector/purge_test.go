@@ -100,8 +100,8 @@ func TestShownOfManyDocuments(t *testing.T) {
 			t.Fatalf("%s %v: %q, purged %v", rec.Subject, rec.Offset, text, rec.Purged)
 		}
 	}
-	if most := 2 * len(st.records); src.read > most {
-		t.Errorf("%d records are read beside the %d shown, want at most %d", src.read, len(st.records), most)
+	if limit := 2 * len(st.records); src.read > limit {
+		t.Errorf("%d records are read beside the %d shown, want at most %d", src.read, len(st.records), limit)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestUnreferenced(t *testing.T) {
 }
 
 // The keeper takes away what readers have stored of a document when that is purged.
-func TestKeeperForgetsPurged(t *testing.T) {
+func TestSnapshotterForgetsPurged(t *testing.T) {
 	onBench(t, func(b *bench) {
 		t := b.t
 		stop := b.keep(projector.Policy{})

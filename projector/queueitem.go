@@ -116,11 +116,11 @@ func (i *QueueItem) LastError(now time.Time) string {
 
 // cutText cuts a text to what is kept of it.
 func cutText(s string) string {
-	const most = 512
-	if len(s) <= most {
+	const limit = 512
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "")
+	return strings.ToValidUTF8(s[:limit], "")
 }
 
 // free ends the claim in effect.
@@ -172,8 +172,8 @@ func (i *QueueItem) Decides(s QueueSettings) (at time.Time) {
 	return time.Time{}
 }
 
-// ComparePlace orders items of one queue by the log.
-func (i *QueueItem) ComparePlace(o *QueueItem) int {
+// CompareOrder orders items of one queue by the log.
+func (i *QueueItem) CompareOrder(o *QueueItem) int {
 	return cmp.Or(cmp.Compare(i.At, o.At), cmp.Compare(i.Index, o.Index))
 }
 
@@ -183,7 +183,7 @@ func (q *Queue) CompareTurn(a, b *QueueItem) int {
 	if !q.Settings.Serial && a.Priority != b.Priority {
 		return cmp.Compare(b.Priority, a.Priority)
 	}
-	return a.ComparePlace(b)
+	return a.CompareOrder(b)
 }
 
 // ItemsIn returns the items that a record of a queue's session brings, as they are then.

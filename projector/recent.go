@@ -17,8 +17,8 @@ func (t *Timeline) Lengths() map[string]int {
 	return all
 }
 
-// Placed says which record brought a turn.
-type Placed struct {
+// TurnOffset says which record brought a turn.
+type TurnOffset struct {
 	Thread string
 	Number int // in the thread, from 1
 	Offset events.Offset
@@ -27,8 +27,8 @@ type Placed struct {
 // Newest returns the turns in effect that stand last in the log, the last one first, at
 // most so many. They end at the newest turn that was moved within its thread: what a
 // replacement kept or brought is left out, with all that is older in that thread.
-func (t *Timeline) Newest(most int) ([]Placed, error) {
-	left, list := slices.Clone(t.lengths), []Placed(nil)
+func (t *Timeline) Newest(limit int) ([]TurnOffset, error) {
+	left, list := slices.Clone(t.lengths), []TurnOffset(nil)
 	for c := t.chain(t.Len() - 1); c != nil; c = c.prev {
 		for to := c.to; to >= c.from; {
 			p, err := t.page(to)
@@ -37,8 +37,8 @@ func (t *Timeline) Newest(most int) ([]Placed, error) {
 			}
 			from := max(c.from, p.first)
 			for _, d := range slices.Backward(between(p.deltas, from, to)) {
-				if list = t.placed(list, left, d, p.offsets[d.record-p.first]); len(list) >= most {
-					return list[:most], nil
+				if list = t.addTurns(list, left, d, p.offsets[d.record-p.first]); len(list) >= limit {
+					return list[:limit], nil
 				}
 			}
 			to = from - 1
@@ -47,8 +47,8 @@ func (t *Timeline) Newest(most int) ([]Placed, error) {
 	return list, nil
 }
 
-// placed adds the turns that a record brought to a thread, of which so many are left.
-func (t *Timeline) placed(list []Placed, left lengths, d delta, at events.Offset) []Placed {
+// addTurns adds the turns that a record brought to a thread, of which so many are left.
+func (t *Timeline) addTurns(list []TurnOffset, left lengths, d delta, at events.Offset) []TurnOffset {
 	switch {
 	case d.thread == everyThread:
 		clear(left)
@@ -61,7 +61,7 @@ func (t *Timeline) placed(list []Placed, left lengths, d delta, at events.Offset
 		if left[d.thread] <= 0 {
 			return list
 		}
-		list = append(list, Placed{t.names[d.thread], left[d.thread], at})
+		list = append(list, TurnOffset{t.names[d.thread], left[d.thread], at})
 		left[d.thread]--
 	}
 	return list

@@ -59,7 +59,7 @@ func TestOneCostCountsForAResponse(t *testing.T) {
 			if c.Run != nil {
 				run = c.Run.ID
 			}
-			lines = append(lines, fmt.Sprintf("%v at %v: %s of %s for %q", c.Offset, c.Place(), c.USD, c.Model, run))
+			lines = append(lines, fmt.Sprintf("%v at %v: %s of %s for %q", c.Offset, c.CountsAt(), c.USD, c.Model, run))
 		}
 		return lines
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 // firstRevisions returns the offsets of the newest revisions, so many at most.
-func firstRevisions(t *testing.T, l *projector.Loader, most int) (list []events.Offset) {
+func firstRevisions(t *testing.T, l *projector.Loader, limit int) (list []events.Offset) {
 	t.Helper()
 	for rev, err := range l.Revisions(t.Context(), recipe, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if list = append(list, rev.Offset); len(list) == most {
+		if list = append(list, rev.Offset); len(list) == limit {
 			break
 		}
 	}
@@ -46,16 +46,16 @@ func TestHistoryCostsWhatIsAsked(t *testing.T) {
 	if got := firstRevisions(t, l(), 20); len(got) != 20 || got[0] != 10_000 || got[19] != 9_981 {
 		t.Errorf("the newest revisions are %v", got)
 	}
-	if most := 10_000%256 + 1; src.read > most || store.puts != 39 {
-		t.Errorf("%d records are read, want at most %d; %d chunks are written", src.read, most, store.puts)
+	if limit := 10_000%256 + 1; src.read > limit || store.puts != 39 {
+		t.Errorf("%d records are read, want at most %d; %d chunks are written", src.read, limit, store.puts)
 	}
 	src.read = 0
 	d, err := l().Document(t.Context(), recipe, 77)
 	if err != nil || string(d.Data) != fmt.Sprintf("%04096d", 76) || d.Last().Number != 77 {
 		t.Errorf("at 77: %v, %v", d.Last(), err)
 	}
-	if most := 10_000%256 + 2; src.read > most {
-		t.Errorf("%d records are read, want at most %d", src.read, most)
+	if limit := 10_000%256 + 2; src.read > limit {
+		t.Errorf("%d records are read, want at most %d", src.read, limit)
 	}
 	if got := firstRevisions(t, l(), 0); len(got) != 10_000 || got[9_999] != 1 {
 		t.Errorf("%d revisions", len(got))

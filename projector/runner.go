@@ -123,7 +123,7 @@ type Runner struct {
 }
 
 const (
-	longest = 5 * time.Second      // between two tries of a view that fails
+	maxWait = 5 * time.Second      // between two tries of a view that fails
 	window  = 2 * time.Millisecond // in which records that come one by one are gathered for a commit
 )
 
@@ -141,7 +141,7 @@ func (r *Runner) withDefaults() {
 func (r *Runner) Run(ctx context.Context) {
 	r.withDefaults()
 	r.Pace.rest(ctx, r.Log, r.hurried()) // a program that opens a log mostly has something to append, and goes first
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, longest) {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, maxWait) {
 		before := r.Cursor()
 		err := r.follow(ctx)
 		if ctx.Err() != nil {
@@ -355,7 +355,7 @@ func (r *Runner) moveTo(c Cursor) {
 func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, progress func(Cursor)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	q := &queue{most: r.Ahead, facts: make(chan decoded, 64), room: make(chan struct{}, 1)}
+	q := &queue{limit: r.Ahead, facts: make(chan decoded, 64), room: make(chan struct{}, 1)}
 	go r.decode(ctx, read(ctx, events.Range{After: r.Cursor().Offset, Upto: r.Upto}), q)
 	defer q.drain()
 	defer stop()
@@ -575,7 +575,7 @@ type decoded struct {
 // queue holds facts between decoding and folding, and no more bytes of them than
 // allowed, unless it is a single one.
 type queue struct {
-	most  int64
+	limit int64
 	bytes atomic.Int64
 	facts chan decoded
 	room  chan struct{} // somebody took something
@@ -584,7 +584,7 @@ type queue struct {
 // put waits for room. It is false if ctx ended first.
 func (q *queue) put(ctx context.Context, d decoded) bool {
 	size := int64(len(d.fact.Data))
-	for q.bytes.Load() > 0 && q.bytes.Load()+size > q.most {
+	for q.bytes.Load() > 0 && q.bytes.Load()+size > q.limit {
 		select {
 		case <-q.room:
 		case <-ctx.Done():

@@ -128,8 +128,8 @@ func CostOf(f Fact, p *events.CostAccrued) Cost {
 // Day is the day of the cost, such as 2026-03-01.
 func (c Cost) Day() string { return string(c.Time)[:len("2006-01-02")] }
 
-// Place is where in the session the cost counts.
-func (c Cost) Place() events.Offset { return cmp.Or(c.First, c.Offset) }
+// CountsAt is where in the session the cost counts.
+func (c Cost) CountsAt() events.Offset { return cmp.Or(c.First, c.Offset) }
 
 // Supersedes reports whether this one of two costs with one response counts: that with the
 // most output tokens, of equals the last.

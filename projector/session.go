@@ -48,7 +48,7 @@ func (s *Session) Withdrawn(made events.Offset) bool { return !s.History.IsLive(
 func (s *Session) OnBranch() Total {
 	var t Totals[struct{}]
 	for _, c := range s.Ledger.Costs {
-		if s.History.IsLive(c.Place()) {
+		if s.History.IsLive(c.CountsAt()) {
 			t.Add(struct{}{}, c)
 		}
 	}

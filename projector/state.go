@@ -195,7 +195,7 @@ type tableState struct {
 func (s *state) encode() ([]byte, error) {
 	h := s.history
 	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
-		Late: appendPlaced(nil, h.late), Rewinds: appendPlaced(nil, h.rewinds), Threads: s.strands.state(),
+		Late: appendRefs(nil, h.late), Rewinds: appendRefs(nil, h.rewinds), Threads: s.strands.state(),
 		Ledger: s.ledger, Open: s.own().open.state(), Named: h.named.sizes, Again: h.named.again}
 	if st.Names == nil {
 		st.Names = []string{}
@@ -220,7 +220,7 @@ func (s *state) encode() ([]byte, error) {
 	return data, nil
 }
 
-func appendPlaced(b []byte, list []place) []byte {
+func appendRefs(b []byte, list []recordRef) []byte {
 	for _, p := range list {
 		b = appendInts(b, p.number, int(p.at))
 	}
@@ -360,8 +360,8 @@ func (s *state) readHistory(st headState) error {
 		return errors.New("there is no first point")
 	}
 	var err error
-	if h.late, err = readPlaced(st.Late, n); err == nil {
-		h.rewinds, err = readPlaced(st.Rewinds, n)
+	if h.late, err = readRefs(st.Late, n); err == nil {
+		h.rewinds, err = readRefs(st.Rewinds, n)
 	}
 	if err != nil {
 		return err
@@ -370,11 +370,11 @@ func (s *state) readHistory(st headState) error {
 	return nil
 }
 
-// readPlaced reads what appendPlaced wrote; the numbers are below n.
-func readPlaced(b []byte, n int) ([]place, error) {
-	var list []place
+// readRefs reads what appendPlaced wrote; the numbers are below n.
+func readRefs(b []byte, n int) ([]recordRef, error) {
+	var list []recordRef
 	for d := (&decoder{b: b}); d.more(); {
-		p := place{d.int(), events.Offset(d.int())}
+		p := recordRef{d.int(), events.Offset(d.int())}
 		if d.err != nil {
 			return nil, d.err
 		}
@@ -414,7 +414,7 @@ func (s *state) readLedger(headState) error {
 	if l == nil || l.Kind == "" || slices.Contains(l.Runs, nil) || slices.Contains(l.Checkpoints, nil) {
 		return errors.New("a part is missing")
 	}
-	if !slices.EqualFunc(s.history.rewinds, l.Rewinds, func(p place, r Rewind) bool { return p.at == r.Offset }) {
+	if !slices.EqualFunc(s.history.rewinds, l.Rewinds, func(p recordRef, r Rewind) bool { return p.at == r.Offset }) {
 		return errors.New("history and ledger have other rewinds")
 	}
 	l.index()

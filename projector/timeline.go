@@ -41,8 +41,8 @@ type Timeline struct {
 	marks    []mark         // lengths at some records, so that a rewind need not count from the start
 	nextMark int            // the first record that may have the next mark
 	named    named          // data of own records
-	late     []place        // the late records
-	rewinds  []place        // the rewinds that had an effect
+	late     []recordRef    // the late records
+	rewinds  []recordRef    // the rewinds that had an effect
 }
 
 // ends are the offsets of records that are asked for all the time.
@@ -51,7 +51,7 @@ type ends struct {
 }
 
 // place is a record by its number and its offset.
-type place struct {
+type recordRef struct {
 	number int
 	at     events.Offset
 }
@@ -237,7 +237,7 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 	n := t.Len()
 	if late {
 		t.skip(f)
-		t.late = append(t.late, place{n, f.Offset})
+		t.late = append(t.late, recordRef{n, f.Offset})
 		return Verdict{Late: true}, nil
 	}
 	if reason := t.measure(n, f.Payload); reason != "" {
@@ -285,7 +285,7 @@ func (t *Timeline) rewind(f Fact, to events.Offset) error {
 	n := t.Len()
 	t.enter(f.Offset)
 	t.points = append(t.points, point{number: n, prefix: list, open: n + 1})
-	t.rewinds, t.lengths = append(t.rewinds, place{n, f.Offset}), lengths
+	t.rewinds, t.lengths = append(t.rewinds, recordRef{n, f.Offset}), lengths
 	return nil
 }
 
@@ -295,7 +295,7 @@ func (t *Timeline) cannotRewind(f Fact, p *events.SessionRewound) string {
 		return fmt.Sprintf("a rewind to %v, which is not below itself", p.To)
 	case p.To < t.ends.first || t.Len() == 0:
 		return fmt.Sprintf("a rewind to %v, before the session's first record", p.To)
-	case p.Undoes != 0 && !slices.ContainsFunc(t.rewinds, func(r place) bool { return r.at == p.Undoes }):
+	case p.Undoes != 0 && !slices.ContainsFunc(t.rewinds, func(r recordRef) bool { return r.at == p.Undoes }):
 		return fmt.Sprintf("takes back %v, which is no rewind of this session", p.Undoes)
 	}
 	return ""

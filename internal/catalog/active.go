@@ -42,8 +42,8 @@ type Usage struct {
 	again bool
 }
 
-// Place is where in its session it counts.
-func (u Usage) Place() events.Offset { return cmp.Or(u.First, u.Offset) }
+// CountsAt is where in its session it counts.
+func (u Usage) CountsAt() events.Offset { return cmp.Or(u.First, u.Offset) }
 
 // Copy is a cost that is left out, as it is a copy: it names a response that another
 // session paid for first.

@@ -132,9 +132,9 @@ func (a *activity) cost(f projector.Fact, p *events.CostAccrued) int64 {
 
 // isCount reports whether a turn, which nobody has checked, can mean what it says.
 func isCount(t events.Tokens) bool {
-	const most = 1 << 53
+	const limit = 1 << 53
 	for _, n := range []int64{t.Input, t.Output, t.Reasoning, t.CacheRead, t.CacheWrite} {
-		if n < 0 || n > most {
+		if n < 0 || n > limit {
 			return false
 		}
 	}

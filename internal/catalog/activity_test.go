@@ -236,14 +236,14 @@ func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 	of := make(map[string][]string)
 	for u, err := range a.Usages(t.Context(), "default", nil) {
 		must(t, err)
-		line := fmt.Sprint(u.Session, u.Offset, u.Place(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens)
+		line := fmt.Sprint(u.Session, u.Offset, u.CountsAt(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens)
 		usages, of[u.Session] = append(usages, line), append(of[u.Session], line)
 	}
 	some := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "none"}), rapid.ID).Draw(t, "some")
 	var got, want []string
 	for u, err := range a.UsagesOf(t.Context(), "default", nil, some...) {
 		must(t, err)
-		got = append(got, fmt.Sprint(u.Session, u.Offset, u.Place(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens))
+		got = append(got, fmt.Sprint(u.Session, u.Offset, u.CountsAt(), u.Source, u.Day, u.Model, u.Response, u.Run, u.USD, u.Tokens))
 	}
 	for _, id := range some {
 		want = append(want, of[id]...)

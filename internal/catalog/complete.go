@@ -51,14 +51,14 @@ const window = 2000
 // first, at most so many. If there are more, the first and the last of all in the order
 // of ids are among them: so what all that are returned begin with is what all that there
 // are begin with. Of thousands, those are the newest that were written to of late.
-func (r Reader) Beginning(ctx context.Context, namespace, text string, most int) ([]Session, error) {
+func (r Reader) Beginning(ctx context.Context, namespace, text string, limit int) ([]Session, error) {
 	end := after(text)
 	list, err := r.sessions(ctx, fmt.Sprintf(`SELECT session FROM (
 			SELECT * FROM (SELECT session, head_offset FROM sessions WHERE namespace=?1 AND id>=?2 AND id<?3 ORDER BY id LIMIT %[1]d)
 			UNION SELECT session, head_offset FROM (SELECT session, id, head_offset FROM sessions WHERE namespace=?1 ORDER BY head_offset DESC LIMIT %[1]d)
 				WHERE id>=?2 AND id<?3)
-		ORDER BY head_offset DESC LIMIT ?4`, window), namespace, text, end, most)
-	if err != nil || len(list) < most {
+		ORDER BY head_offset DESC LIMIT ?4`, window), namespace, text, end, limit)
+	if err != nil || len(list) < limit {
 		return list, err
 	}
 	ends, err := r.sessions(ctx, `SELECT session FROM sessions WHERE namespace=?1 AND id IN (
@@ -86,12 +86,12 @@ func after(text string) any {
 }
 
 // Roots returns what stands before the first slash of ids, with the slash, at most so many.
-func (r Reader) Roots(ctx context.Context, namespace string, most int) ([]string, error) {
+func (r Reader) Roots(ctx context.Context, namespace string, limit int) ([]string, error) {
 	return r.texts(ctx, `WITH RECURSIVE n(root) AS (
 		SELECT (SELECT substr(id, 1, instr(id, '/')) FROM sessions WHERE namespace=?1 AND instr(id, '/')>0 ORDER BY id LIMIT 1)
 		UNION ALL SELECT (SELECT substr(id, 1, instr(id, '/')) FROM sessions
 			WHERE namespace=?1 AND id>=substr(n.root, 1, length(n.root)-1)||'0' AND instr(id, '/')>0 ORDER BY id LIMIT 1) FROM n WHERE n.root IS NOT NULL
-	) SELECT root FROM n WHERE root IS NOT NULL LIMIT ?2`, namespace, most) // 0 stands behind the slash
+	) SELECT root FROM n WHERE root IS NOT NULL LIMIT ?2`, namespace, limit) // 0 stands behind the slash
 }
 
 // sessions returns the rows whose keys a statement returns, in the order of their heads.
@@ -178,33 +178,33 @@ type RunRow struct {
 }
 
 // Runs returns runs of a session, the one made last first, at most so many.
-func (r Reader) Runs(ctx context.Context, namespace, id string, most int) ([]RunRow, error) {
+func (r Reader) Runs(ctx context.Context, namespace, id string, limit int) ([]RunRow, error) {
 	rows, err := r.db.QueryContext(ctx, `SELECT kind, id, state, outcome FROM runs
-		WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?) ORDER BY offset DESC LIMIT ?`, namespace, id, most)
+		WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?) ORDER BY offset DESC LIMIT ?`, namespace, id, limit)
 	list, err := collect(rows, err, func(run *RunRow) []any { return []any{&run.Kind, &run.ID, &run.State, &run.Outcome} })
 	return list, r.wrap(err)
 }
 
 // Steps returns the numbers of the steps of a run in which something happened, the last one
 // first, at most so many.
-func (r Reader) Steps(ctx context.Context, namespace, id string, run events.RunRef, most int) ([]string, error) {
+func (r Reader) Steps(ctx context.Context, namespace, id string, run events.RunRef, limit int) ([]string, error) {
 	return r.texts(ctx, `SELECT DISTINCT step FROM progress WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?)
-		AND run_kind=? AND run_id=? AND kind NOT IN (?, ?) ORDER BY step DESC LIMIT ?`, namespace, id, run.Kind, run.ID, projector.ProgressStarted, projector.ProgressFinished, most)
+		AND run_kind=? AND run_id=? AND kind NOT IN (?, ?) ORDER BY step DESC LIMIT ?`, namespace, id, run.Kind, run.ID, projector.ProgressStarted, projector.ProgressFinished, limit)
 }
 
 // Happened returns what the programs of a session call that which happened in its runs, in
 // order, at most so many.
-func (r Reader) Happened(ctx context.Context, namespace, id string, most int) ([]string, error) {
+func (r Reader) Happened(ctx context.Context, namespace, id string, limit int) ([]string, error) {
 	return r.texts(ctx, `SELECT DISTINCT name FROM progress WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?)
-		AND name<>'' ORDER BY name LIMIT ?`, namespace, id, most)
+		AND name<>'' ORDER BY name LIMIT ?`, namespace, id, limit)
 }
 
 // Namespaces returns the namespaces that have sessions, in order, at most so many.
-func (r Reader) Namespaces(ctx context.Context, most int) ([]string, error) {
+func (r Reader) Namespaces(ctx context.Context, limit int) ([]string, error) {
 	return r.texts(ctx, `WITH RECURSIVE n(name) AS (
 		SELECT min(namespace) FROM sessions
 		UNION ALL SELECT (SELECT min(namespace) FROM sessions WHERE namespace>n.name) FROM n WHERE n.name IS NOT NULL
-	) SELECT name FROM n WHERE name IS NOT NULL LIMIT ?`, most)
+	) SELECT name FROM n WHERE name IS NOT NULL LIMIT ?`, limit)
 }
 
 // Field is what sessions are told apart by.
@@ -246,7 +246,7 @@ type Spoken struct {
 // SpokenIn returns turns of a session up to an offset, in effect or not, the last one first,
 // as the search view in a directory has them: at most so many, and only those that are
 // not far from the offset in the log.
-func SpokenIn(ctx context.Context, dir, namespace, session string, upto events.Offset, most int) ([]Spoken, error) {
+func SpokenIn(ctx context.Context, dir, namespace, session string, upto events.Offset, limit int) ([]Spoken, error) {
 	r, err := glance(ctx, searchForm, filepath.Join(dir, SearchFileName))
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func SpokenIn(ctx context.Context, dir, namespace, session string, upto events.O
 		return nil, r.wrap(err)
 	}
 	rows, err := r.db.QueryContext(ctx, fmt.Sprintf(`SELECT offset, thread, number, roles, substr(text, 1, 200) FROM (
-		SELECT * FROM turns WHERE rowid<=? ORDER BY rowid DESC LIMIT %d) WHERE namespace=? AND session=? LIMIT ?`, window/4), last, namespace, session, most)
+		SELECT * FROM turns WHERE rowid<=? ORDER BY rowid DESC LIMIT %d) WHERE namespace=? AND session=? LIMIT ?`, window/4), last, namespace, session, limit)
 	list, err := collect(rows, err, func(t *Spoken) []any { return []any{offset(&t.Offset), &t.Thread, &t.Number, &t.Roles, &t.Text} })
 	return list, r.wrap(err)
 }

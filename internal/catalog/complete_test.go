@@ -71,9 +71,9 @@ func idsOf(list []Session) []string {
 func TestBeginning(t *testing.T) {
 	r := glanced(t, begun(t, "order", "order-2", "b%", "b_x", "O", "\xff\xffz", "\xff", "é", "orde", "order-1"))
 	for _, c := range []struct {
-		text string
-		most int
-		want []string
+		text  string
+		limit int
+		want  []string
 	}{
 		{"order", 9, []string{"order-1", "order-2", "order"}},
 		{"order-2", 9, []string{"order-2"}},
@@ -87,9 +87,9 @@ func TestBeginning(t *testing.T) {
 		{"o", 1, []string{"order-1", "orde", "order-2"}},       // so that only "orde" is taken for common
 		{"", 20, []string{"order-1", "orde", "é", "\xff", "\xff\xffz", "O", "b_x", "b%", "order-2", "order"}},
 	} {
-		got, err := r.Beginning(t.Context(), "n", c.text, c.most)
+		got, err := r.Beginning(t.Context(), "n", c.text, c.limit)
 		if err != nil || !slices.Equal(idsOf(got), c.want) {
-			t.Errorf("%q, at most %d: %q, want %q, %v", c.text, c.most, idsOf(got), c.want, err)
+			t.Errorf("%q, at most %d: %q, want %q, %v", c.text, c.limit, idsOf(got), c.want, err)
 		}
 	}
 	if got, err := r.Beginning(t.Context(), "other", "", 9); len(got) > 0 || err != nil {
@@ -178,10 +178,10 @@ func TestTimelineOfCatalog(t *testing.T) {
 	if l := got.Lengths(); fmt.Sprint(l) != fmt.Sprint(count) {
 		t.Errorf("lengths %v, want %v", l, count)
 	}
-	for _, most := range []int{0, 1, 40, 1 << 20} {
-		newest, err := got.Newest(most)
-		if want := turns[:min(most, len(turns))]; err != nil || !slices.Equal(newest, want) {
-			t.Errorf("at most %d: %v, %v\nwant %v", most, newest, err, want)
+	for _, limit := range []int{0, 1, 40, 1 << 20} {
+		newest, err := got.Newest(limit)
+		if want := turns[:min(limit, len(turns))]; err != nil || !slices.Equal(newest, want) {
+			t.Errorf("at most %d: %v, %v\nwant %v", limit, newest, err, want)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 		f.close()
 	}
 	removed := false
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		quarantined, err := f.load(ctx)
 		reason := ""
 		switch other, ok := errors.AsType[*versionError](err); {
@@ -134,7 +134,7 @@ func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 			reason = other.Error()
 		case isDamage(err), isUnsealed(err):
 			reason = err.Error()
-		case isCode(err, cannotOpen) && try < maxOpens:
+		case isCode(err, cannotOpen) && attempt < maxOpens:
 			continue // it was there a moment ago: somebody else has set it aside, too
 		}
 		if reason == "" || removed {

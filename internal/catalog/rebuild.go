@@ -42,12 +42,12 @@ const maxReplaces = 100
 // of the first. A reader sees one or the other.
 func Rebuild(ctx context.Context, r *projector.Runner, e Edition, progress func(projector.Cursor)) error {
 	r.View = e
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		err := r.CatchUp(ctx, progress)
 		if err == nil {
 			err = e.Replace(ctx)
 		}
-		if !errors.Is(err, ErrBehind) || try == maxReplaces {
+		if !errors.Is(err, ErrBehind) || attempt == maxReplaces {
 			return err
 		}
 	}

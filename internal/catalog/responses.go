@@ -132,7 +132,7 @@ func (c *Catalog) storeResponse(ctx context.Context, key responseKey, came []pai
 	if before != nil && c.isGone(key.namespace, before.session) {
 		before = nil // its sums begin with nothing, so nothing is taken from them
 	}
-	if before != nil && after != nil && before.Offset == after.Offset && before.Place() == after.Place() {
+	if before != nil && after != nil && before.Offset == after.Offset && before.CountsAt() == after.CountsAt() {
 		return nil
 	}
 	if before != nil {

@@ -20,8 +20,8 @@ const (
 	sealSuffix  = ".sum"
 	sealVersion = 1
 
-	// mostSealed bounds the files that have a checksum: one of this size takes about 20 ms to read.
-	mostSealed = 64 << 20
+	// maxSealed bounds the files that have a checksum: one of this size takes about 20 ms to read.
+	maxSealed = 64 << 20
 )
 
 // seal is what stands beside a file.
@@ -52,7 +52,7 @@ func sealOf(path string) (seal, bool, error) {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil || info.Size() > mostSealed {
+	if err != nil || info.Size() > maxSealed {
 		return seal{}, false, err
 	}
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))

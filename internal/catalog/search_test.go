@@ -53,12 +53,12 @@ func record(t testing.TB, sub events.Subject, at events.Offset, p events.Payload
 
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
-		text string
-		most int
-		want string
+		text  string
+		limit int
+		want  string
 	}{{"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aé", 2, "a"}, {"é", 1, ""}} {
-		if got := projector.Cut(c.text, c.most); got != c.want {
-			t.Errorf("Cut(%q, %d) is %q", c.text, c.most, got)
+		if got := projector.Cut(c.text, c.limit); got != c.want {
+			t.Errorf("Cut(%q, %d) is %q", c.text, c.limit, got)
 		}
 	}
 }

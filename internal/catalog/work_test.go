@@ -226,8 +226,8 @@ func (m *workModel) state(q *projector.Work, i *projector.QueueItem) string {
 func mustRestore(t *rapid.T, r WorkReader, m *workModel, upto events.Offset) {
 	t.Helper()
 	for id, q := range m.queues {
-		most := rapid.IntRange(0, 3).Draw(t, "most")
-		have, at, err := r.Queue(t.Context(), m.ns, id, most)
+		limit := rapid.IntRange(0, 3).Draw(t, "most")
+		have, at, err := r.Queue(t.Context(), m.ns, id, limit)
 		must(t, err)
 		if at != upto {
 			t.Fatalf("queue %s is as of %v, want %v", id, at, upto)
@@ -243,7 +243,7 @@ func mustRestore(t *rapid.T, r WorkReader, m *workModel, upto events.Offset) {
 			}
 		}
 		for item, want := range open {
-			if have.Items[item] == nil && mayMiss(q, have, want, most) {
+			if have.Items[item] == nil && mayMiss(q, have, want, limit) {
 				continue
 			}
 			left := *want
@@ -260,7 +260,7 @@ func mustRestore(t *rapid.T, r WorkReader, m *workModel, upto events.Offset) {
 
 // mayMiss reports whether an item is none of those that have to be here: it is free, nothing but
 // its turn is to be known of it, and as many have theirs before it as were asked for.
-func mayMiss(q, have *projector.Work, i *projector.QueueItem, most int) bool {
+func mayMiss(q, have *projector.Work, i *projector.QueueItem, limit int) bool {
 	for _, o := range q.Items {
 		if slices.Contains(o.After, i.ID) {
 			return false
@@ -272,7 +272,7 @@ func mayMiss(q, have *projector.Work, i *projector.QueueItem, most int) bool {
 			before++
 		}
 	}
-	return most > 0 && before >= most && i.Fence == 0 && i.Ended == 0 && i.DueAt == "" && len(i.After) == 0 && have.Upto != nil && !have.IsNext(i)
+	return limit > 0 && before >= limit && i.Fence == 0 && i.Ended == 0 && i.DueAt == "" && len(i.After) == 0 && have.Upto != nil && !have.IsNext(i)
 }
 
 func isOver(until events.Timestamp, now time.Time) bool {
@@ -284,7 +284,7 @@ func mustListItems(t *rapid.T, r WorkReader, m *workModel, q *projector.Work, st
 	t.Helper()
 	for _, state := range []string{"", StateReady, StateClaimed, StateWaiting, StateDone, StateDead} {
 		var want []ItemListed
-		for _, i := range slices.SortedFunc(maps.Values(q.Items), (*projector.QueueItem).ComparePlace) {
+		for _, i := range slices.SortedFunc(maps.Values(q.Items), (*projector.QueueItem).CompareOrder) {
 			if s := states[i.ID]; s == state || state == "" && s != StateDone {
 				want = append(want, ItemListed{*i, s})
 			}

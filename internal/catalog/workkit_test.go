@@ -46,7 +46,7 @@ type workDrawer struct {
 }
 
 // n draws a number from 0 to most.
-func (g *workDrawer) n(most int) int { return g.rand.IntN(most + 1) }
+func (g *workDrawer) n(limit int) int { return g.rand.IntN(limit + 1) }
 
 func (g *workDrawer) of(list ...string) string { return list[g.rand.IntN(len(list))] }
 
@@ -544,7 +544,7 @@ func itemLooks(q *projector.Work, i *projector.QueueItem) (list []time.Time) {
 	if at, ok := i.ExpiresAt.Time(); ok {
 		list = append(list, at)
 	}
-	if most := q.Queue.Settings.MaxAttempts; i.Attempts >= 5 || most > 0 && i.Attempts >= most {
+	if limit := q.Queue.Settings.MaxAttempts; i.Attempts >= 5 || limit > 0 && i.Attempts >= limit {
 		at, ok := i.DueAt.Time()
 		if !ok {
 			at = time.UnixMilli(0)

@@ -251,7 +251,7 @@ func stands(i *projector.QueueItem) (state string, due int64) {
 // the last one that is in it. With most, which is not 0, it may lack items that are free and of
 // which nothing else is to be known, but not the first ones, so many of them: see
 // projector.Work.Upto. None of the queue may have been left aside, or the error is ErrNoView.
-func (r WorkReader) Queue(ctx context.Context, namespace, id string, most int) (*projector.Work, events.Offset, error) {
+func (r WorkReader) Queue(ctx context.Context, namespace, id string, limit int) (*projector.Work, events.Offset, error) {
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // all of it as of one offset
 	if err != nil {
 		return nil, 0, r.wrap(err)
@@ -277,10 +277,10 @@ func (r WorkReader) Queue(ctx context.Context, namespace, id string, most int) (
 		return nil, 0, r.wrap(err)
 	}
 	o := openItems{ctx: ctx, tx: tx, namespace: namespace, queue: id}
-	if most == 0 || q.Settings.Serial {
+	if limit == 0 || q.Settings.Serial {
 		err = o.all()
 	} else {
-		err = o.first(most)
+		err = o.first(limit)
 	}
 	if err != nil {
 		return nil, 0, r.wrap(err)
@@ -331,7 +331,7 @@ const (
 )
 
 // first reads the first ones of those that are free and no more than that, and all others.
-func (o *openItems) first(most int) error {
+func (o *openItems) first(limit int) error {
 	done, err := o.done()
 	if err != nil {
 		return err
@@ -346,8 +346,8 @@ func (o *openItems) first(most int) error {
 			return err
 		}
 	}
-	n, err := o.read(done, "SELECT i.data"+itemsOf+" AND i.state='free' AND i.due=0 AND NOT "+itemWaits+" ORDER BY i.rank, i.offset, i.number LIMIT ?3", most)
-	if err == nil && n == most {
+	n, err := o.read(done, "SELECT i.data"+itemsOf+" AND i.state='free' AND i.due=0 AND NOT "+itemWaits+" ORDER BY i.rank, i.offset, i.number LIMIT ?3", limit)
+	if err == nil && n == limit {
 		o.upto = o.list[len(o.list)-1]
 	}
 	return err

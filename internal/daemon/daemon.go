@@ -25,14 +25,14 @@ type Work interface {
 type Daemon interface {
 	Name() string
 
-	// Look makes the decisions that are due by the log's time now. What work lists is where
+	// Decide makes the decisions that are due by the log's time now. What work lists is where
 	// to look: what is so is read from the log, and what is appended rests on that. With an
 	// error, which may come behind decisions that were made, it is asked again later.
-	Look(ctx context.Context, work Work, now time.Time) (Looked, error)
+	Decide(ctx context.Context, work Work, now time.Time) (Result, error)
 }
 
-// Looked is what came of a look.
-type Looked struct {
+// Result is what came of a look.
+type Result struct {
 	Made    []Decision
 	Refused int       // decisions that were void when they were to be appended: somebody was faster
 	Failed  int       // subjects on which nothing could be decided
@@ -48,7 +48,7 @@ type Decision struct {
 
 // Soonest has the next look be at a time, unless it is to be earlier. The zero time changes
 // nothing.
-func (l *Looked) Soonest(at time.Time) {
+func (l *Result) Soonest(at time.Time) {
 	if !at.IsZero() && (l.Next.IsZero() || at.Before(l.Next)) {
 		l.Next = at
 	}
@@ -61,7 +61,7 @@ const page = 64
 // and notes when the next one is. One on which nothing is to be decided may stay listed, and
 // does not hide those behind it; one that fails does not either, and is noted. The error is
 // that of work, or of a ctx that is done.
-func (l *Looked) Each(ctx context.Context, work Work, what string, now time.Time, window time.Duration, do func(Due) error) error {
+func (l *Result) Each(ctx context.Context, work Work, what string, now time.Time, window time.Duration, do func(Due) error) error {
 	seen := make(map[Due]bool)
 	for limit := page; ; limit *= 2 {
 		list, err := work.Due(ctx, what, never, limit)

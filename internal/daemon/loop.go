@@ -38,14 +38,14 @@ type Options struct {
 // call of Run; Status is safe for concurrent use.
 type Loop struct {
 	o    Options
-	list []*tended
+	list []*worker
 
 	mu   sync.Mutex // guards what follows, and the status of each daemon
 	skew skew
 }
 
-// tended is a daemon with what is known of it.
-type tended struct {
+// worker is a daemon with what is known of it.
+type worker struct {
 	Daemon
 	wake   chan struct{} // something was recorded; holds one
 	errors int           // one after the other
@@ -55,7 +55,7 @@ type tended struct {
 // Status is what a daemon is doing.
 type Status struct {
 	Name    string
-	Looked  bool      // it has looked, so that the rest says something
+	Ran     bool      // it has looked, so that the rest says something
 	Next    time.Time // when it looks again, by the log's time; zero: when something is recorded
 	Last    Decision  // its last decision
 	LastAt  time.Time // when that was made, by the log's time; zero: it made none
@@ -87,7 +87,7 @@ func New(o Options) *Loop {
 	}
 	l := &Loop{o: o}
 	for _, d := range o.Daemons {
-		l.list = append(l.list, &tended{Daemon: d, wake: make(chan struct{}, 1), status: Status{Name: d.Name()}})
+		l.list = append(l.list, &worker{Daemon: d, wake: make(chan struct{}, 1), status: Status{Name: d.Name()}})
 	}
 	return l
 }
@@ -108,18 +108,18 @@ func (l *Loop) Status() []Status {
 // again, each time a little later. The error is that with which Follow ended: without records
 // nobody knows what is due.
 func (l *Loop) Run(ctx context.Context) error {
-	if err := l.shown(ctx); err != nil {
-		return fmt.Errorf("tend: %w", err)
+	if err := l.awaitWork(ctx); err != nil {
+		return fmt.Errorf("daemon: %w", err)
 	}
 	after, err := l.o.Work.Cursor(ctx)
 	if err != nil {
-		return fmt.Errorf("tend: %w", err)
+		return fmt.Errorf("daemon: %w", err)
 	}
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
 	for _, d := range l.list {
-		running.Go(func() { l.tend(inner, d) })
+		running.Go(func() { l.work(inner, d) })
 	}
 	err = l.follow(inner, after)
 	stop()
@@ -130,8 +130,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	return err
 }
 
-// shown waits until Work shows what is recorded by now.
-func (l *Loop) shown(ctx context.Context) error {
+// awaitWork waits until Work shows what is recorded by now.
+func (l *Loop) awaitWork(ctx context.Context) error {
 	if l.o.Shown == nil {
 		return nil
 	}
@@ -159,12 +159,12 @@ func (l *Loop) follow(ctx context.Context, after events.Offset) error {
 	if last == nil {
 		last = errors.New("the records ended")
 	}
-	return fmt.Errorf("tend: %w", last)
+	return fmt.Errorf("daemon: %w", last)
 }
 
 // isDue reports whether a daemon is to look by a time of the log: that may have gone ahead of
 // the time that the daemon sleeps for.
-func (l *Loop) isDue(d *tended, now time.Time) bool {
+func (l *Loop) isDue(d *worker, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !d.status.Next.IsZero() && !now.Before(d.status.Next)
@@ -182,10 +182,10 @@ const (
 // forever waits for a record.
 const forever = -1
 
-// tend has a daemon look whenever it is to.
-func (l *Loop) tend(ctx context.Context, d *tended) {
+// work has a daemon look whenever it is to.
+func (l *Loop) work(ctx context.Context, d *worker) {
 	for {
-		wait, wake := l.look(ctx, d)
+		wait, wake := l.step(ctx, d)
 		if wait != forever {
 			wait = max(wait-gap, 0)
 		}
@@ -212,7 +212,7 @@ func sleep(ctx context.Context, while time.Duration, wake <-chan struct{}) bool 
 }
 
 // look has a daemon look once. It returns how long it may sleep then, and what wakes it.
-func (l *Loop) look(ctx context.Context, d *tended) (wait time.Duration, wake <-chan struct{}) {
+func (l *Loop) step(ctx context.Context, d *worker) (wait time.Duration, wake <-chan struct{}) {
 	now, res, err := l.once(ctx, d)
 	if ctx.Err() != nil {
 		return forever, nil
@@ -241,24 +241,24 @@ func (l *Loop) look(ctx context.Context, d *tended) (wait time.Duration, wake <-
 }
 
 // once has a daemon look, at what was recorded up to now.
-func (l *Loop) once(ctx context.Context, d *tended) (now time.Time, res Looked, err error) {
-	if err := l.shown(ctx); err != nil {
+func (l *Loop) once(ctx context.Context, d *worker) (now time.Time, res Result, err error) {
+	if err := l.awaitWork(ctx); err != nil {
 		return now, res, err
 	}
 	if now, err = l.o.Now(ctx); err != nil {
 		return now, res, err
 	}
 	l.compare(now)
-	res, err = d.Look(ctx, l.o.Work, now)
+	res, err = d.Decide(ctx, l.o.Work, now)
 	return now, res, err
 }
 
 // note has the status of a daemon say what came of a look.
-func (l *Loop) note(d *tended, now time.Time, res Looked) {
+func (l *Loop) note(d *worker, now time.Time, res Result) {
 	l.mu.Lock()
 	was := d.status
 	s := &d.status
-	s.Looked, s.Next, s.Error = true, res.Next, ""
+	s.Ran, s.Next, s.Error = true, res.Next, ""
 	s.Made, s.Refused, s.Errors = s.Made+len(res.Made), s.Refused+res.Refused, s.Errors+res.Failed
 	if n := len(res.Made); n > 0 {
 		s.Last, s.LastAt = res.Made[n-1], now
@@ -290,7 +290,7 @@ func (l *Loop) Once(ctx context.Context) error {
 			}
 			l.note(d, now, res)
 			if err != nil {
-				return fmt.Errorf("tend: %s: %w", d.Name(), err)
+				return fmt.Errorf("daemon: %s: %w", d.Name(), err)
 			}
 			again = len(res.Made) > 0
 		}

@@ -74,15 +74,15 @@ func (l list) Cursor(context.Context) (events.Offset, error) { return 0, nil }
 
 // scripted is a daemon that notes when it looked, and does what it is told.
 type scripted struct {
-	looks []time.Duration // since begin
-	do    func(n int, now time.Time) (daemon.Looked, error)
+	calls []time.Duration // since begin
+	do    func(n int, now time.Time) (daemon.Result, error)
 }
 
 func (d *scripted) Name() string { return "scripted" }
 
-func (d *scripted) Look(_ context.Context, _ daemon.Work, now time.Time) (daemon.Looked, error) {
-	d.looks = append(d.looks, now.Sub(begin))
-	return d.do(len(d.looks), now)
+func (d *scripted) Decide(_ context.Context, _ daemon.Work, now time.Time) (daemon.Result, error) {
+	d.calls = append(d.calls, now.Sub(begin))
+	return d.do(len(d.calls), now)
 }
 
 // run runs a loop in the background until the test has done what it does.
@@ -99,8 +99,8 @@ func run(t *testing.T, o daemon.Options, do func(l *daemon.Loop)) (err error) {
 
 func (d *scripted) want(t *testing.T, want ...time.Duration) {
 	t.Helper()
-	if !slices.Equal(d.looks, want) {
-		t.Errorf("it looked at %v, want %v", d.looks, want)
+	if !slices.Equal(d.calls, want) {
+		t.Errorf("it looked at %v, want %v", d.calls, want)
 	}
 }
 
@@ -114,7 +114,7 @@ func sleep(t *testing.T, d time.Duration) {
 func TestLoopSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		d := &scripted{do: func(n int, now time.Time) (res daemon.Looked, err error) {
+		d := &scripted{do: func(n int, now time.Time) (res daemon.Result, err error) {
 			if n == 1 {
 				res.Next = now.Add(time.Hour)
 			}
@@ -146,13 +146,13 @@ func TestLoopSleeps(t *testing.T) {
 func TestLoopBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		d := &scripted{do: func(n int, _ time.Time) (res daemon.Looked, err error) {
+		d := &scripted{do: func(n int, _ time.Time) (res daemon.Result, err error) {
 			if n < 5 {
 				err = errors.New("the disk is full")
 			}
 			return res, err
 		}}
-		one := &scripted{do: func(n int, _ time.Time) (res daemon.Looked, err error) {
+		one := &scripted{do: func(n int, _ time.Time) (res daemon.Result, err error) {
 			if n < 4 {
 				res.Failed, res.Err = 1, errors.New("one is damaged")
 			}
@@ -172,11 +172,11 @@ func TestLoopBacksOff(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
-		if len(d.looks) != 6 || d.looks[4].Round(time.Second) != 15*time.Second {
-			t.Errorf("it looked at %v", d.looks)
+		if len(d.calls) != 6 || d.calls[4].Round(time.Second) != 15*time.Second {
+			t.Errorf("it looked at %v", d.calls)
 		}
-		if len(one.looks) != 4 || one.looks[1] != 500*time.Millisecond || changed.Load() == 0 || changed.Load() > 12 {
-			t.Errorf("the other looked at %v; %d changes", one.looks, changed.Load())
+		if len(one.calls) != 4 || one.calls[1] != 500*time.Millisecond || changed.Load() == 0 || changed.Load() > 12 {
+			t.Errorf("the other looked at %v; %d changes", one.calls, changed.Load())
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestLoopBacksOff(t *testing.T) {
 func TestLoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		d := &scripted{do: func(int, time.Time) (res daemon.Looked, err error) { return res, nil }}
+		d := &scripted{do: func(int, time.Time) (res daemon.Result, err error) { return res, nil }}
 		err := run(t, daemon.Options{Daemons: []daemon.Daemon{d}, Work: list{}, Now: w.now, Follow: w.follow}, func(*daemon.Loop) { close(w.appended) })
 		if err == nil || !strings.Contains(err.Error(), "it is closed") {
 			t.Error(err)
@@ -197,7 +197,7 @@ func TestLoopEnds(t *testing.T) {
 func TestLoopWaitsForTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		d := &scripted{do: func(int, time.Time) (res daemon.Looked, err error) { return res, nil }}
+		d := &scripted{do: func(int, time.Time) (res daemon.Result, err error) { return res, nil }}
 		o := daemon.Options{Daemons: []daemon.Daemon{d}, Work: list{}, Now: w.now, Follow: w.follow}
 		o.Shown = func(context.Context) error {
 			time.Sleep(3 * time.Second)
@@ -217,7 +217,7 @@ func TestLoopWaitsForTheView(t *testing.T) {
 func TestLoopSleepsBesideConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		d := &scripted{do: func(n int, now time.Time) (res daemon.Looked, err error) {
+		d := &scripted{do: func(n int, now time.Time) (res daemon.Result, err error) {
 			if n == 1 {
 				res.Next = now.Add(time.Hour)
 			}
@@ -256,7 +256,7 @@ func TestLoopClock(t *testing.T) {
 				due := begin.Add(time.Hour - night)
 				d := &scripted{}
 				decided := 0
-				d.do = func(_ int, now time.Time) (res daemon.Looked, err error) {
+				d.do = func(_ int, now time.Time) (res daemon.Result, err error) {
 					if decided == 0 {
 						res.Soonest(due)
 					}
@@ -304,7 +304,7 @@ func TestEachGoesPastTheUndecided(t *testing.T) {
 	for i := range 300 {
 		work = append(work, daemon.Due{What: projector.DueFlow, Subject: events.Session("", string(rune('a'+i))), At: begin.Add(time.Duration(i) * time.Second)})
 	}
-	var res daemon.Looked
+	var res daemon.Result
 	seen := 0
 	err := res.Each(t.Context(), work, projector.DueFlow, begin.Add(time.Minute+200*time.Second), time.Minute, func(d daemon.Due) error {
 		if seen++; seen == 2 {

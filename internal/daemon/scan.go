@@ -102,7 +102,7 @@ func (s *Scan) catchUp(ctx context.Context) error {
 	}
 	for sub := range changed {
 		if err == nil {
-			err = s.in(sub.Namespace).look(ctx, sub)
+			err = s.in(sub.Namespace).refresh(ctx, sub)
 		}
 	}
 	if s.at = head; err != nil {
@@ -238,8 +238,8 @@ func (s *space) queue(f projector.Fact) {
 	s.queues[id].Apply(f)
 }
 
-// look notes what a session or document says of itself, as it is now.
-func (s *space) look(ctx context.Context, sub events.Subject) error {
+// refresh notes what a session or document says of itself, as it is now.
+func (s *space) refresh(ctx context.Context, sub events.Subject) error {
 	delete(s.due, sub)
 	delete(s.owners, sub)
 	if !sub.IsSession() {

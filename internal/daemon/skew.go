@@ -8,9 +8,9 @@ import (
 // skew is how the clock of the machine stands to the log's time. Nothing is decided by it: it
 // is for somebody to be told.
 type skew struct {
-	known   bool
-	least   time.Duration // that the clock was ahead, since the loop began
-	warning string
+	known    bool
+	minAhead time.Duration // that the clock was ahead, since the loop began
+	warning  string
 }
 
 // allowed is how far clocks may be apart before somebody is told.
@@ -23,14 +23,14 @@ func (s *skew) note(clock, now time.Time) {
 	ahead := clock.Round(0).Sub(now)
 	switch {
 	case !s.known:
-		s.known, s.least = true, max(ahead, 0)
+		s.known, s.minAhead = true, max(ahead, 0)
 	case ahead >= 0:
-		s.least = min(s.least, ahead)
+		s.minAhead = min(s.minAhead, ahead)
 	}
 	switch {
 	case ahead < -allowed:
 		s.warning = fmt.Sprintf("the clock is %v behind the log's time, by which things are due", (-ahead).Round(time.Second))
-	case ahead > s.least+allowed:
+	case ahead > s.minAhead+allowed:
 		s.warning = fmt.Sprintf("the clock went ahead and is %v before the log's time, by which things are due", ahead.Round(time.Second))
 	default:
 		s.warning = ""

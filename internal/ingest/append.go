@@ -205,14 +205,14 @@ func (in *Ingester) unshown(err error) error {
 
 // patiently asks the log for something until it answers, or says why it never will.
 func (in *Ingester) patiently(ctx context.Context, ask func() error) error {
-	for try := 0; ; try++ {
+	for attempt := 0; ; attempt++ {
 		err := ask()
 		if err == nil || !isWait(err) || ctx.Err() != nil {
 			in.blocked(nil)
 			return err
 		}
 		in.blocked(err)
-		pause(ctx, try)
+		pause(ctx, attempt)
 	}
 }
 

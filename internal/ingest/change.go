@@ -369,17 +369,17 @@ func (in *Ingester) hush(ctx context.Context, key fileKey, is agents.File) error
 	if err != nil {
 		return err
 	}
-	for try := 0; ; try++ {
+	for attempt := 0; ; attempt++ {
 		err := in.ask(ctx, in.sources[key.root].Agent, is)
 		switch {
 		case err == nil:
 			in.release(key)
 			in.isSettled(key)
 			return nil
-		case ctx.Err() != nil || !isRace(err) || try == maxTries:
+		case ctx.Err() != nil || !isRace(err) || attempt == maxTries:
 			return err
 		}
-		pause(ctx, try)
+		pause(ctx, attempt)
 	}
 }
 

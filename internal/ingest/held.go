@@ -145,7 +145,7 @@ func (in *Ingester) urge(key fileKey) {
 		in.release(key)
 		return
 	}
-	in.crew.urge(is.Session, func(ctx context.Context) error { return in.hush(ctx, key, is) })
+	in.workers.urge(is.Session, func(ctx context.Context) error { return in.hush(ctx, key, is) })
 }
 
 func (in *Ingester) forgetDue(key fileKey) {

@@ -116,7 +116,7 @@ type Ingester struct {
 	tailer  *tail.Tailer
 	sources map[string]Source
 	pool    pool
-	crew    *crew
+	workers *workers
 
 	mu      sync.Mutex // guards all below
 	files   map[fileKey]agents.File

@@ -192,11 +192,11 @@ func TestChanges(t *testing.T) {
 				for range rapid.IntRange(1, 3).Draw(rt, "changes") {
 					_, other := talk.play(rt)
 					lines := strings.SplitAfter(content, "\n")
-					least := 0
+					minimum := 0
 					if talk.agent == ofGemini { // its first line says which session it is: another one is another session's
-						least = 1
+						minimum = 1
 					}
-					at := rapid.IntRange(least, len(lines)-1).Draw(rt, "line")
+					at := rapid.IntRange(minimum, len(lines)-1).Draw(rt, "line")
 					switch rapid.IntRange(0, 3).Draw(rt, "change") {
 					case 0: // shorter
 						content = strings.Join(lines[:max(1, at)], "")

@@ -201,8 +201,8 @@ func (w *writer) fresh(f *file, l *line, rest []line) error {
 	}
 	id := f.lastID
 	if m.ID != "" && len(m.ID) <= events.MaxIDLen && clean(m.ID) == m.ID {
-		if at, ok := w.s.unplaced[sumOf(m.ID)]; ok { // somebody else had it from the agent itself
-			delete(w.s.unplaced, sumOf(m.ID))
+		if at, ok := w.s.withoutFile[sumOf(m.ID)]; ok { // somebody else had it from the agent itself
+			delete(w.s.withoutFile, sumOf(m.ID))
 			f.lines = append(f.lines, w.place(l, at))
 			f.follow = nil
 			return nil

@@ -112,12 +112,12 @@ func (r *rig) open() *log.Log {
 // run brings in what is there.
 func (r *rig) run() {
 	r.t.Helper()
-	if err := r.try(context.Background()); err != nil {
+	if err := r.attempt(context.Background()); err != nil {
 		r.t.Fatalf("%v", err)
 	}
 }
 
-func (r *rig) try(ctx context.Context) error {
+func (r *rig) attempt(ctx context.Context) error {
 	r.t.Helper()
 	l := r.open()
 	defer l.Close()
@@ -160,7 +160,7 @@ func (r *rig) stopped(upto int, stored bool, state int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r.store.upto, r.store.stored, r.store.stop = upto, stored, cancel
-	err := r.try(ctx)
+	err := r.attempt(ctx)
 	r.store.stop = nil
 	if err != nil && !errors.Is(err, context.Canceled) {
 		r.t.Fatalf("%v", err)

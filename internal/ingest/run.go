@@ -19,13 +19,13 @@ import (
 // with Once, until everything is durable: then it returns nil. It may be called once.
 func (in *Ingester) Run(ctx context.Context) error {
 	working, cancel := context.WithCancelCause(ctx)
-	in.crew = newCrew(working, cancel)
+	in.workers = newWorkers(working, cancel)
 	err := in.follow(working)
 	if ctx.Err() != nil || err == nil || errors.Is(err, tail.ErrClosed) || errors.Is(err, ErrStuck) {
-		in.crew.rest()
+		in.workers.rest()
 	}
 	cancel(cmp.Or(err, context.Canceled))
-	in.crew.rest()
+	in.workers.rest()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -66,7 +66,7 @@ func (in *Ingester) next(ctx context.Context, tried time.Time) (*tail.Batch, err
 	switch {
 	case len(in.waiting) > 0:
 		wait = max(0, patience-time.Since(tried))
-	case len(in.held) > 0 || in.o.Once && len(in.stuck) > 0 || in.crew.isBusy(): // what is done may be held
+	case len(in.held) > 0 || in.o.Once && len(in.stuck) > 0 || in.workers.isBusy(): // what is done may be held
 		wait = patience
 	}
 	now := in.o.now()
@@ -83,10 +83,10 @@ func (in *Ingester) next(ctx context.Context, tried time.Time) (*tail.Batch, err
 func (in *Ingester) take(b *tail.Batch) {
 	is, ok := in.fileOf(b.File, b)
 	if !ok {
-		in.crew.put(b.File.Root+"/"+b.File.Rel, func(ctx context.Context) error { return in.deal(ctx, b) })
+		in.workers.put(b.File.Root+"/"+b.File.Rel, func(ctx context.Context) error { return in.deal(ctx, b) })
 		return
 	}
-	in.crew.put(is.Session, func(ctx context.Context) error {
+	in.workers.put(is.Session, func(ctx context.Context) error {
 		list, err := in.admit(ctx, b, is)
 		if err != nil {
 			return err
@@ -158,7 +158,7 @@ func isFirst(b *tail.Batch) bool {
 // settle deals with a batch and acknowledges it, as often as somebody else's appends make
 // that necessary.
 func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error {
-	for try := 0; ; try++ {
+	for attempt := 0; ; attempt++ {
 		err := in.do(ctx, b, force)
 		switch {
 		case err == nil:
@@ -173,7 +173,7 @@ func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error
 			in.blocked(err)
 		case !isRace(err):
 			return err
-		case try > maxTries:
+		case attempt > maxTries:
 			in.mu.Lock()
 			in.stuck[keyOf(b.File)] = true
 			in.mu.Unlock()
@@ -181,7 +181,7 @@ func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error
 			in.report(Problem{Root: b.File.Root, File: b.File.Rel, Reason: err.Error() + ": not read on"})
 			return nil
 		}
-		pause(ctx, try)
+		pause(ctx, attempt)
 	}
 }
 
@@ -231,7 +231,7 @@ func (in *Ingester) do(ctx context.Context, b *tail.Batch, force bool) error {
 // whether everything is done.
 func (in *Ingester) idle(ctx context.Context, isIdle, isOver bool) (over bool, err error) {
 	if isIdle {
-		if in.crew.rest() && !isOver {
+		if in.workers.rest() && !isOver {
 			return false, nil // what was done may let more be read
 		}
 	}
@@ -245,7 +245,7 @@ func (in *Ingester) idle(ctx context.Context, isIdle, isOver bool) (over bool, e
 	}
 	if n == 0 && (isOver || in.o.Once && isIdle && isStuck) {
 		told := in.hushAll()
-		in.crew.rest()
+		in.workers.rest()
 		if ctx.Err() != nil || !isOver && told > 0 { // more may be read now
 			return false, nil
 		}
@@ -283,13 +283,13 @@ func (in *Ingester) retryAll(isIdle bool) {
 			return
 		}
 		in.retry(list, false)
-		in.crew.rest()
-		if in.crew.ctx.Err() != nil {
+		in.workers.rest()
+		if in.workers.ctx.Err() != nil {
 			return
 		}
 		if left := in.waitingFiles(); len(left) == len(list) {
 			in.retry(left[:1], true)
-			in.crew.rest()
+			in.workers.rest()
 		}
 	}
 }
@@ -344,7 +344,7 @@ const (
 func (in *Ingester) retry(list []tail.File, force bool) {
 	for _, f := range list {
 		is, _ := in.fileOf(f, nil)
-		in.crew.urge(is.Session, func(ctx context.Context) error { return in.unwait(ctx, keyOf(f), force) })
+		in.workers.urge(is.Session, func(ctx context.Context) error { return in.unwait(ctx, keyOf(f), force) })
 	}
 }
 
@@ -381,8 +381,8 @@ func (in *Ingester) unwait(ctx context.Context, key fileKey, force bool) error {
 }
 
 // pause waits before another try, longer each time, and not everybody as long.
-func pause(ctx context.Context, try int) {
-	d := 5 * time.Millisecond << min(try, 10)
+func pause(ctx context.Context, attempt int) {
+	d := 5 * time.Millisecond << min(attempt, 10)
 	t := time.NewTimer(d/2 + rand.N(d))
 	defer t.Stop()
 	select {

@@ -34,7 +34,7 @@ type session struct {
 	gone        bool
 	title       string // as what follows from lines says last
 	ids         map[sum]struct{}
-	unplaced    map[sum]events.Offset // lines that did not come from a file
+	withoutFile map[sum]events.Offset // lines that did not come from a file
 	files       map[string]*file      // by stem
 	others      []string              // sessions in which lines of its files stand
 	owners      map[string]bool       // sessions whose files have lines that stand here
@@ -70,7 +70,7 @@ type following struct {
 }
 
 func newSession(agent agents.Agent, sub events.Subject) *session {
-	return &session{sub: sub, agent: agent, ids: make(map[sum]struct{}), unplaced: make(map[sum]events.Offset), files: make(map[string]*file),
+	return &session{sub: sub, agent: agent, ids: make(map[sum]struct{}), withoutFile: make(map[sum]events.Offset), files: make(map[string]*file),
 		owners: make(map[string]bool)}
 }
 
@@ -268,7 +268,7 @@ func (s *session) noteOther(rec events.Record, fed bool) {
 func (s *session) noteLine(rec events.Record, fed bool) {
 	name, at, ok := parse(rec.Extensions[extLine])
 	if !ok {
-		s.unplaced[sumOf(rec.ID)] = rec.Offset
+		s.withoutFile[sumOf(rec.ID)] = rec.Offset
 		return
 	}
 	if owner := rec.Extensions[extOwner]; owner != "" && rec.Subject.ID == s.sub.ID {

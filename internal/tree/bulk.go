@@ -174,19 +174,19 @@ func (t *Tree) Accept(ctx context.Context) error {
 		return err
 	}
 	if t.asking != nil {
-		t.lookThrough(ctx) // what came since it asked is a part of it
+		t.rescan(ctx) // what came since it asked is a part of it
 	}
 	t.asking = nil
-	err := t.takeAll(ctx)
+	err := t.importAll(ctx)
 	t.stir()
 	return err
 }
 
-// takeAll takes in every edit there is, however many. The caller holds mu.
-func (t *Tree) takeAll(ctx context.Context) error {
+// importAll takes in every edit there is, however many. The caller holds mu.
+func (t *Tree) importAll(ctx context.Context) error {
 	for len(t.edits) > 0 {
 		list := maps.Clone(t.edits)
-		if err := t.take(ctx, list); err != nil {
+		if err := t.importEdits(ctx, list); err != nil {
 			return err
 		}
 		done := false
@@ -226,7 +226,7 @@ func (t *Tree) Restore(ctx context.Context) error {
 		}
 		e.dropped = true
 		if have := t.files[p]; have != nil {
-			t.showAgain(have.unit)
+			t.writeAgain(have.unit)
 			if e.gone {
 				t.set(p, nil) // and not taken away by somebody who meant it
 			}
@@ -278,7 +278,7 @@ func (t *Tree) discard(ctx context.Context, e *edit) error {
 // mend shows again what is to be shown again. The caller holds mu.
 func (t *Tree) mend(ctx context.Context, head events.Offset) error {
 	list := slices.Collect(maps.Keys(t.redo))
-	if err := t.show(ctx, list, nil, head); err != nil {
+	if err := t.writeOut(ctx, list, nil, head); err != nil {
 		return err
 	}
 	return t.save(ctx)

@@ -37,7 +37,7 @@ func TestLawsOnDisk(t *testing.T) {
 var onDisk bool
 
 // place is where a world's files are, and who edits them.
-func (w *world) place(t testing.TB, fold bool) (storagetest.Whole, user) {
+func (w *world) assignPaths(t testing.TB, fold bool) (storagetest.Whole, user) {
 	if !onDisk || fold {
 		m := storagetest.NewMem(storagetest.MemOptions{Fold: fold, Now: func() time.Time { return w.now }})
 		return m, m.Foreign()

@@ -62,14 +62,14 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	}
 	t.out[old] = d
 	t.changed.displaced(old)
-	if err := t.look(ctx, d); err != nil {
+	if err := t.recheck(ctx, d); err != nil {
 		t.c.Logger.Warn("what somebody wrote to a file is kept beside it until it can be stored", "tree", t.c.Name, "path", old, "err", err)
 	}
 	t.stir()
 }
 
 // look keeps what a displaced file has, unless that is known. The caller holds mu.
-func (t *Tree) look(ctx context.Context, d *displaced) error {
+func (t *Tree) recheck(ctx context.Context, d *displaced) error {
 	sum, err := t.sumOf(ctx, d.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.due = time.Time{}
@@ -93,7 +93,7 @@ func (t *Tree) drop(ctx context.Context, now time.Time) {
 			continue
 		}
 		known := len(d.sums)
-		if err := t.look(ctx, d); err != nil || len(d.sums) != known {
+		if err := t.recheck(ctx, d); err != nil || len(d.sums) != known {
 			if err != nil {
 				t.skipped[p] = err.Error()
 				d.wait = min(max(2*d.wait, linger), auditEvery)

@@ -19,15 +19,15 @@ type hashed struct {
 	hash hash.Hash // that has had what it is the sum of
 }
 
-// mostHashes bounds the files, and the units, of which that is known: some 250 bytes each.
-const mostHashes = 4096
+// maxHashes bounds the files, and the units, of which that is known: some 250 bytes each.
+const maxHashes = 4096
 
 // keepHash notes how a log was hashed that was written. The caller holds mu.
 func (t *Tree) keepHash(w want) {
 	if _, grows := t.c.Layout.(layouts.Grower); !grows || w.hash == nil || !isLog(w.Path) {
 		return
 	}
-	if len(t.hashes) >= mostHashes {
+	if len(t.hashes) >= maxHashes {
 		clear(t.hashes) // each is rendered once more
 	}
 	t.hashes[w.Path] = hashed{w.sum, w.hash}
@@ -41,7 +41,7 @@ type known struct {
 
 // keepKnown notes what is known of a unit. The caller holds mu.
 func (t *Tree) keepKnown(sub events.Subject, k known) {
-	if len(t.knowns) >= mostHashes {
+	if len(t.knowns) >= maxHashes {
 		clear(t.knowns)
 	}
 	t.knowns[sub] = k

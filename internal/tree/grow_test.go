@@ -42,7 +42,7 @@ func TestGrowth(t *testing.T) {
 			return storagetest.None
 		})
 		c := Config{Name: "law", Layout: counted{l.layout().(layouts.Grower), made}, Root: l.root(), Storage: storage, Target: w.st, Head: w.st.Log.Durable}
-		w.tree = newTree(c, w.book)
+		w.tree = newTree(c, w.manifest)
 		w.runner = &projector.Runner{Log: w.st.Log, View: w.tree}
 		return w, func() string {
 			*made, calls = 0, nil

@@ -15,9 +15,9 @@ import (
 //     texts are kept as conflicts meanwhile, which are closed when they are taken in, or when
 //     somebody decides to drop them. A text that was overwritten while the tree asked stays listed.
 
-// mostKept bounds how many new files are kept for one question: a whole archive may have been
+// maxKept bounds how many new files are kept for one question: a whole archive may have been
 // unpacked. Those beyond it are in the log when they are overwritten.
-const mostKept = 1000
+const maxKept = 1000
 
 // isLoss reports whether an edit takes a text away: the file is gone, or was emptied. The caller
 // holds mu.
@@ -51,7 +51,7 @@ func (t *Tree) holdTexts(ctx context.Context, now time.Time) (next time.Time) {
 		return time.Time{}
 	}
 	if t.asking != nil && !t.asking.many && !t.isMany(len(list)+len(t.lately(now))) {
-		return t.takeSettled(ctx, now, list)
+		return t.importSettled(ctx, now, list)
 	}
 	kept := 0
 	for p, e := range t.edits {
@@ -66,7 +66,7 @@ func (t *Tree) holdTexts(ctx context.Context, now time.Time) (next time.Time) {
 			continue
 		}
 		if have := t.files[p]; have == nil {
-			if kept++; kept > mostKept && e.data != nil {
+			if kept++; kept > maxKept && e.data != nil {
 				continue
 			}
 		} else if have.sum == e.sum {
@@ -124,7 +124,7 @@ func (t *Tree) leaveOpen(e *edit) {
 	if t.units[sub] == nil {
 		return // its record was not read yet
 	}
-	t.showAgain(sub)
+	t.writeAgain(sub)
 	t.again = t.c.Now()
 	t.stir()
 }
@@ -163,7 +163,7 @@ func (t *Tree) payOwed(ctx context.Context, now time.Time) (next time.Time) {
 // or the file is again as it was, as a conflict.
 func (t *Tree) payOne(ctx context.Context, e *edit) error {
 	if t.asking == nil && !e.isBack && e.data != nil {
-		err := t.takeText(ctx, e)
+		err := t.importText(ctx, e)
 		if err == nil {
 			t.release(ctx, e)
 		}
@@ -181,9 +181,9 @@ func (t *Tree) payOne(ctx context.Context, e *edit) error {
 	return nil
 }
 
-// takeText takes in a text that its file has no longer. If the log moves on each time, the text is
+// importText takes in a text that its file has no longer. If the log moves on each time, the text is
 // kept as a conflict.
-func (t *Tree) takeText(ctx context.Context, e *edit) error {
+func (t *Tree) importText(ctx context.Context, e *edit) error {
 	for range 5 {
 		head, err := t.c.Head(ctx)
 		if err != nil {
@@ -193,7 +193,7 @@ func (t *Tree) takeText(ctx context.Context, e *edit) error {
 		if err != nil || len(units) == 0 {
 			return err
 		}
-		if err = t.takeUnit(ctx, units[0]); !errors.Is(err, errMoved) {
+		if err = t.importUnit(ctx, units[0]); !errors.Is(err, errMoved) {
 			return err
 		}
 	}

@@ -150,7 +150,7 @@ func (w *world) wanted() map[string]string {
 			list, subs[u] = append(list, u), sub
 		}
 	}
-	place(list)
+	assignPaths(list)
 	files := make(map[string]string)
 	for _, u := range list {
 		for f, err := range w.land.layout().EntryFiles(ctx, w.st, w.land.root(), subs[u], u.path) {
@@ -165,37 +165,37 @@ func (w *world) wanted() map[string]string {
 
 // world is a store, a tree, and somebody who edits its files.
 type world struct {
-	t       testing.TB
-	random  *rand.Rand
-	now     time.Time
-	st      *tally.Store
-	storage storagetest.Whole
-	over    func() // removes what is on a disk
-	user    user
-	book    *memoryBook
-	tree    *Tree // nil: it is not running
-	runner  *projector.Runner
-	texts   int
-	written map[string]*standing // by path: what somebody wrote there last
-	safe    map[string]string    // texts that must not be lost, and why
-	changes int                  // that somebody made
-	trace   []string
-	struck  map[string]int // kills, by their points
-	kill    string
-	meddle  string // the point at which somebody writes to a file
-	untold  bool   // the tree was not told of that
-	land    land
-	latest  map[string]events.Offset // by path: the newest revision that the file showed since somebody wrote to it
-	revised map[string]events.Offset // by path and text: the revision of a document that has it
-	wild    bool                     // something may have failed, or was killed
-	faults  int
-	limit   int  // of changes that are taken in without a question; 0: none
-	losses  int  // of the book
-	grown   int  // files that were appended to without being rendered
-	faulty  bool // the storage fails now and then
-	touched bool // somebody wrote to a file
-	fold    bool
-	large   bool // most files are larger than the tree keeps in memory
+	t        testing.TB
+	random   *rand.Rand
+	now      time.Time
+	st       *tally.Store
+	storage  storagetest.Whole
+	over     func() // removes what is on a disk
+	user     user
+	manifest *memoryManifest
+	tree     *Tree // nil: it is not running
+	runner   *projector.Runner
+	texts    int
+	written  map[string]*standing // by path: what somebody wrote there last
+	safe     map[string]string    // texts that must not be lost, and why
+	changes  int                  // that somebody made
+	trace    []string
+	struck   map[string]int // kills, by their points
+	kill     string
+	meddle   string // the point at which somebody writes to a file
+	untold   bool   // the tree was not told of that
+	land     land
+	latest   map[string]events.Offset // by path: the newest revision that the file showed since somebody wrote to it
+	revised  map[string]events.Offset // by path and text: the revision of a document that has it
+	wild     bool                     // something may have failed, or was killed
+	faults   int
+	limit    int  // of changes that are taken in without a question; 0: none
+	losses   int  // of the book
+	grown    int  // files that were appended to without being rendered
+	faulty   bool // the storage fails now and then
+	touched  bool // somebody wrote to a file
+	fold     bool
+	large    bool // most files are larger than the tree keeps in memory
 }
 
 // standing is a text that somebody wrote to a file.
@@ -206,7 +206,7 @@ type standing struct {
 }
 
 func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
-	w := &world{t: t, land: l, random: random, now: time.Unix(1_700_000_000, 0), st: openStore(t), book: &memoryBook{}, fold: fold,
+	w := &world{t: t, land: l, random: random, now: time.Unix(1_700_000_000, 0), st: openStore(t), manifest: &memoryManifest{}, fold: fold,
 		written: make(map[string]*standing), safe: make(map[string]string), latest: make(map[string]events.Offset), revised: make(map[string]events.Offset)}
 	reached = func(p string) {
 		if w.kill == p {
@@ -220,7 +220,7 @@ func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 		}
 	}
 	growth = w.growth
-	w.storage, w.user = w.place(t, fold)
+	w.storage, w.user = w.assignPaths(t, fold)
 	return w
 }
 
@@ -309,7 +309,7 @@ func (w *world) fault(c storagetest.Call) storagetest.Fault {
 
 func (w *world) start() {
 	c := Config{Name: "law", Layout: w.land.layout(), Root: w.land.root(), Storage: storagetest.NewFaultyWhole(w.storage, w.fault), Target: w.st, Head: w.st.Log.Durable, BulkLimit: cmp.Or(w.limit, -1), Now: func() time.Time { return w.now }}
-	w.tree = newTree(c, w.book)
+	w.tree = newTree(c, w.manifest)
 	if w.large {
 		w.tree.heldRendered = 40
 		if _, alone := w.land.(plainLand); alone || !w.faulty { // a layout that reads it elsewhere cannot be killed there
@@ -585,7 +585,7 @@ func (w *world) lose() {
 	if w.tree != nil {
 		w.tree = nil
 	}
-	w.book = &memoryBook{}
+	w.manifest = &memoryManifest{}
 	w.start()
 }
 

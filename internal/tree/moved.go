@@ -52,15 +52,15 @@ func (t *Tree) arrive(ctx context.Context) error {
 	}
 	t.asking = nil
 	t.watchAnew()
-	t.lookThrough(ctx)
+	t.rescan(ctx)
 	for _, e := range t.edits {
 		e.asked = true // by the question about the folder
 	}
 	return nil
 }
 
-// lookThrough finds every edit there is now, settled or not. The caller holds mu.
-func (t *Tree) lookThrough(ctx context.Context) {
+// rescan finds every edit there is now, settled or not. The caller holds mu.
+func (t *Tree) rescan(ctx context.Context) {
 	for _, f := range t.files {
 		f.version = ""
 	}

@@ -80,7 +80,7 @@ func (n *names) change(p string, do func(*claim)) {
 
 // place chooses the path of each unit: those that can have no other one keep theirs, then
 // those are asked first that began first.
-func place(list []*unit) {
+func assignPaths(list []*unit) {
 	slices.SortStableFunc(list, func(a, b *unit) int {
 		if x, y := a.apart == "", b.apart == ""; x != y {
 			if x {

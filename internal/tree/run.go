@@ -141,7 +141,7 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 			t.asking = nil // everything is again as it was
 		}
 		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
-			next = sooner(next, t.takeSettled(ctx, now, maps.Clone(t.edits)))
+			next = sooner(next, t.importSettled(ctx, now, maps.Clone(t.edits)))
 		}
 		next = sooner(next, t.holdTexts(ctx, now)) // what was not taken in
 	}
@@ -187,9 +187,9 @@ func (t *Tree) knowsLog() bool {
 	return t.met || t.c.Way == In || t.cursor.Offset >= t.start
 }
 
-// takeSettled takes in edits. What fails is tried again.
-func (t *Tree) takeSettled(ctx context.Context, now time.Time, list map[string]*edit) (next time.Time) {
-	err := t.take(ctx, list)
+// importSettled takes in edits. What fails is tried again.
+func (t *Tree) importSettled(ctx context.Context, now time.Time, list map[string]*edit) (next time.Time) {
+	err := t.importEdits(ctx, list)
 	for p, e := range list {
 		if _, left := t.edits[p]; !left {
 			t.release(ctx, e)
@@ -218,7 +218,7 @@ func (t *Tree) Pull(ctx context.Context) error {
 	if t.isAway() {
 		return t.asking
 	}
-	t.lookThrough(ctx)
+	t.rescan(ctx)
 	if !t.knowsLog() {
 		return errors.New("tree " + t.c.Name + ": it has not been brought up to the log yet")
 	}
@@ -229,5 +229,5 @@ func (t *Tree) Pull(ctx context.Context) error {
 		t.holdTexts(ctx, t.c.Now())
 		return t.asking
 	}
-	return t.takeAll(ctx)
+	return t.importAll(ctx)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// bookVersion is that of the tables: a file of another one is made anew.
-const bookVersion = 2
+// manifestVersion is that of the tables: a file of another one is made anew.
+const manifestVersion = 2
 
-const bookSchema = `
+const manifestSchema = `
 CREATE TABLE IF NOT EXISTS tree(
 	version INTEGER NOT NULL, part TEXT NOT NULL, met INTEGER NOT NULL, clean INTEGER NOT NULL, offset INTEGER NOT NULL, event TEXT NOT NULL, recorded TEXT NOT NULL, head INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS files(
@@ -35,20 +35,20 @@ CREATE TABLE IF NOT EXISTS displaced(
 	path BLOB PRIMARY KEY, origin BLOB NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sums TEXT NOT NULL) WITHOUT ROWID;
 `
 
-// sqliteBook is a book in a file. What is about to be written is durable before it is: after a
+// sqliteManifest is a book in a file. What is about to be written is durable before it is: after a
 // power cut the tree knows it. The rest may be lost, and is found out again.
-type sqliteBook struct {
+type sqliteManifest struct {
 	path      string
 	namespace string
 	db        *sql.DB // of one connection
 	full      bool    // it syncs each commit
 }
 
-func openBook(path, namespace string, lg *slog.Logger) (book, error) {
+func openManifest(path, namespace string, lg *slog.Logger) (manifest, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	b := &sqliteBook{path: path, namespace: namespace}
+	b := &sqliteManifest{path: path, namespace: namespace}
 	err := b.open()
 	if err == nil {
 		return b, nil
@@ -57,7 +57,7 @@ func openBook(path, namespace string, lg *slog.Logger) (book, error) {
 	return b, b.reset(context.Background())
 }
 
-func (b *sqliteBook) open() (err error) {
+func (b *sqliteManifest) open() (err error) {
 	name := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(b.path)) +
 		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=cache_size(-4000)"
 	if b.db, err = sql.Open("sqlite", name); err != nil {
@@ -65,13 +65,13 @@ func (b *sqliteBook) open() (err error) {
 	}
 	b.db.SetMaxOpenConns(1)
 	var version int
-	if _, err = b.db.Exec(bookSchema); err == nil {
+	if _, err = b.db.Exec(manifestSchema); err == nil {
 		if err = b.db.QueryRow("SELECT version FROM tree").Scan(&version); errors.Is(err, sql.ErrNoRows) {
-			_, err = b.db.Exec("INSERT INTO tree VALUES(?, '', 0, 0, 0, '', '', 0)", bookVersion)
-			version = bookVersion
+			_, err = b.db.Exec("INSERT INTO tree VALUES(?, '', 0, 0, 0, '', '', 0)", manifestVersion)
+			version = manifestVersion
 		}
 	}
-	if err == nil && version != bookVersion {
+	if err == nil && version != manifestVersion {
 		err = fmt.Errorf("it is of version %d", version)
 	}
 	if err != nil {
@@ -80,9 +80,9 @@ func (b *sqliteBook) open() (err error) {
 	return err
 }
 
-func (b *sqliteBook) close() error { return b.db.Close() }
+func (b *sqliteManifest) close() error { return b.db.Close() }
 
-func (b *sqliteBook) reset(context.Context) error {
+func (b *sqliteManifest) reset(context.Context) error {
 	_ = b.db.Close() // what is in it is not wanted
 	b.full = false
 	for _, end := range []string{"", "-wal", "-shm"} {
@@ -93,7 +93,7 @@ func (b *sqliteBook) reset(context.Context) error {
 	return b.open()
 }
 
-func (b *sqliteBook) load(ctx context.Context) (state, error) {
+func (b *sqliteManifest) load(ctx context.Context) (state, error) {
 	s, err := b.read(ctx)
 	if err == nil || ctx.Err() != nil {
 		return s, err
@@ -101,7 +101,7 @@ func (b *sqliteBook) load(ctx context.Context) (state, error) {
 	return newState(), b.reset(ctx) // it is damaged
 }
 
-func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
+func (b *sqliteManifest) read(ctx context.Context) (s state, err error) {
 	s = newState()
 	var recorded string
 	if err = b.db.QueryRowContext(ctx, "SELECT part, met, clean, offset, event, recorded, head FROM tree").
@@ -153,7 +153,7 @@ func (b *sqliteBook) read(ctx context.Context) (s state, err error) {
 	return s, err
 }
 
-func (b *sqliteBook) each(ctx context.Context, query string, do func(scan func(...any) error) error) error {
+func (b *sqliteManifest) each(ctx context.Context, query string, do func(scan func(...any) error) error) error {
 	rows, err := b.db.QueryContext(ctx, query)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (b *sqliteBook) each(ctx context.Context, query string, do func(scan func(.
 	return rows.Err()
 }
 
-func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) {
+func (b *sqliteManifest) save(ctx context.Context, s *state, c changes) (err error) {
 	if err := b.sync(ctx, c.announces(s)); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (b *sqliteBook) save(ctx context.Context, s *state, c changes) (err error) 
 }
 
 // sync has the commits that follow be synced, or not.
-func (b *sqliteBook) sync(ctx context.Context, full bool) error {
+func (b *sqliteManifest) sync(ctx context.Context, full bool) error {
 	if b.full == full {
 		return nil
 	}

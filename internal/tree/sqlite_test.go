@@ -15,10 +15,10 @@ import (
 
 // What a book says is what was saved, names of any bytes included; what was changed and not
 // saved it does not say. A file that is none, or damaged, is a book without anything.
-func TestBook(t *testing.T) {
+func TestManifest(t *testing.T) {
 	ctx := context.Background()
 	name := filepath.Join(t.TempDir(), "a%b?c#", "book.db")
-	open := func() book { return need(openBook(name, "ns", slog.New(slog.DiscardHandler))) }
+	open := func() manifest { return need(openManifest(name, "ns", slog.New(slog.DiscardHandler))) }
 	sub := events.Document("ns", "doc", "\xff/x")
 	s := newState()
 	s.cursor = projector.Cursor{Offset: 7, EventID: "e", Recorded: time.Unix(1_700_000_000, 5).UTC(), Head: 9}
@@ -57,7 +57,7 @@ func TestBook(t *testing.T) {
 			if content != nil {
 				must(t, os.WriteFile(name, content, 0o600))
 			} else {
-				b := open().(*sqliteBook)
+				b := open().(*sqliteManifest)
 				need(b.db.Exec("UPDATE tree SET version=99"))
 				must(t, b.close())
 			}

@@ -28,7 +28,7 @@ func (t *Tree) recover(ctx context.Context) error {
 				t.set(p, &file{unit: meant.unit, at: meant.at, sum: sum, size: e.Size, mode: e.Mode, version: e.Version})
 			}
 		}
-		t.showAgain(meant.unit)
+		t.writeAgain(meant.unit)
 	}
 	for p := range t.intents {
 		delete(t.intents, p)

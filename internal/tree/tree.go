@@ -32,7 +32,7 @@ type Config struct {
 	Head    func(ctx context.Context) (events.Offset, error)
 
 	Part      string           // of what Layout has files for: when it is another one, everything is placed anew
-	Book      string           // file of what the tree remembers, which may be lost; "": in memory
+	Manifest  string           // file of what the tree remembers, which may be lost; "": in memory
 	Way       Way              // default Both
 	BulkLimit int              // changes at once beyond which it asks; default 50, negative: it never does
 	Ignore    []string         // patterns of names, or of paths, that are not looked at; see path.Match
@@ -54,9 +54,9 @@ func (c *Config) withDefaults() {
 // Tree is a view over the log in files, and the way back. It is a projector.View, to be run by
 // a projector.Runner with Room; Run is the other half. It is safe for concurrent use.
 type Tree struct {
-	c    Config
-	book book
-	wake chan struct{} // has one when there is something new for Run
+	c        Config
+	manifest manifest
+	wake     chan struct{} // has one when there is something new for Run
 
 	heldRendered, heldEdit int64 // sizes; less in tests
 
@@ -101,19 +101,19 @@ func New(c Config) (*Tree, error) {
 	if c.Target.Namespace() == events.PersonalNamespace {
 		return nil, &events.PersonalError{Where: "a tree"}
 	}
-	var b book = &memoryBook{}
-	if c.Book != "" {
+	var b manifest = &memoryManifest{}
+	if c.Manifest != "" {
 		var err error
-		if b, err = openBook(c.Book, c.Target.Namespace(), c.Logger); err != nil {
+		if b, err = openManifest(c.Manifest, c.Target.Namespace(), c.Logger); err != nil {
 			return nil, err
 		}
 	}
 	return newTree(c, b), nil
 }
 
-func newTree(c Config, b book) *Tree {
+func newTree(c Config, b manifest) *Tree {
 	c.withDefaults()
-	t := &Tree{c: c, book: b, wake: make(chan struct{}, 1), heldRendered: heldRendered, heldEdit: heldEdit}
+	t := &Tree{c: c, manifest: b, wake: make(chan struct{}, 1), heldRendered: heldRendered, heldEdit: heldEdit}
 	t.clear()
 	return t
 }
@@ -140,7 +140,7 @@ func (t *Tree) Close() error {
 		t.changed.clean = true
 		err = t.save(context.Background())
 	}
-	return errors.Join(err, t.book.close())
+	return errors.Join(err, t.manifest.close())
 }
 
 // Error says that a file of a tree could not be written. What it should show is in the log.

@@ -40,7 +40,7 @@ func (t *Tree) load(ctx context.Context) error {
 	if t.loaded {
 		return nil
 	}
-	s, err := t.book.load(ctx)
+	s, err := t.manifest.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (t *Tree) load(ctx context.Context) error {
 	}
 	t.state, t.loaded = s, true
 	if s.part != t.c.Part {
-		if err := t.placeAnew(ctx); err != nil {
+		if err := t.reassignPaths(ctx); err != nil {
 			t.clear()
 			return err
 		}
@@ -60,7 +60,7 @@ func (t *Tree) load(ctx context.Context) error {
 	for sub, u := range t.units {
 		t.names.add(u, 1)
 		if sub.Kind == KindConflict && u.path == "" { // kept for a question that was not answered before the process ended
-			t.showAgain(sub)
+			t.writeAgain(sub)
 			t.again = t.c.Now()
 		}
 	}
@@ -71,13 +71,13 @@ func (t *Tree) load(ctx context.Context) error {
 	return err
 }
 
-// placeAnew has every unit be looked for in the log, and its files go if it has none any more:
+// reassignPaths has every unit be looked for in the log, and its files go if it has none any more:
 // the tree shows another part of it than before. The caller holds mu.
-func (t *Tree) placeAnew(ctx context.Context) error {
+func (t *Tree) reassignPaths(ctx context.Context) error {
 	t.part, t.cursor = t.c.Part, projector.Cursor{}
 	t.changed.cursor = &t.cursor
 	for sub := range t.units {
-		t.showAgain(sub)
+		t.writeAgain(sub)
 	}
 	return t.save(ctx)
 }
@@ -112,15 +112,15 @@ type touched struct {
 	whole  bool             // what the records change is not known by their subjects
 }
 
-// mostOthers bounds the other subjects that are named.
-const mostOthers = 64
+// maxOthers bounds the other subjects that are named.
+const maxOthers = 64
 
 // with is it with a record more.
 func (d touched) with(of, unit events.Subject, isNew bool) touched {
 	switch {
 	case d.whole || of == unit && !isNew || slices.Contains(d.others, of):
 		return d
-	case isNew || len(d.others) == mostOthers:
+	case isNew || len(d.others) == maxOthers:
 		return touched{whole: true}
 	}
 	return touched{others: append(d.others, of)}
@@ -155,7 +155,7 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 		// Of files that are there and that the tree does not remember, some may be as the log has
 		// it later on: none is written before it is known what they are to be.
 		for sub := range t.dirty {
-			t.showAgain(sub)
+			t.writeAgain(sub)
 		}
 	} else if err := t.catchUp(ctx, c.Offset); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (t *Tree) catchUp(ctx context.Context, at events.Offset) error {
 	}
 	for part := range slices.Chunk(t.sorted(list), atOnce) {
 		grown, rest := t.grown(ctx, part, at)
-		if err := t.show(ctx, rest, grown, at); err != nil {
+		if err := t.writeOut(ctx, rest, grown, at); err != nil {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (t *Tree) Reset(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clear()
-	if err := t.book.reset(ctx); err != nil {
+	if err := t.manifest.reset(ctx); err != nil {
 		return err
 	}
 	return t.load(ctx)

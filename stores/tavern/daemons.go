@@ -115,8 +115,8 @@ func whole(decide func(*decider, context.Context, daemon.Due, time.Time) ([]Deci
 // Name implements [daemon.Daemon].
 func (d *decider) Name() string { return d.name }
 
-// Look implements [daemon.Daemon].
-func (d *decider) Look(ctx context.Context, work daemon.Work, now time.Time) (res daemon.Looked, err error) {
+// Decide implements [daemon.Daemon].
+func (d *decider) Decide(ctx context.Context, work daemon.Work, now time.Time) (res daemon.Result, err error) {
 	for _, r := range d.rounds {
 		do := func(due daemon.Due) error { return d.settle(ctx, &res, r, due, now) }
 		if err := res.Each(ctx, work, r.what, now, r.window, do); err != nil {
@@ -139,7 +139,7 @@ func (d *decider) in(namespace string) (*decider, error) {
 }
 
 // settle decides on a subject until nothing is due there.
-func (d *decider) settle(ctx context.Context, res *daemon.Looked, r round, due daemon.Due, now time.Time) error {
+func (d *decider) settle(ctx context.Context, res *daemon.Result, r round, due daemon.Due, now time.Time) error {
 	d, err := d.in(due.Subject.Namespace)
 	if err != nil {
 		return err

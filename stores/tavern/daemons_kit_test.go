@@ -56,10 +56,10 @@ func daemonsOf(st *tally.Store, names ...string) []daemon.Daemon {
 func daemonDecides(t testing.TB, work daemon.Work, now time.Time, daemons ...daemon.Daemon) (made []daemon.Decision, next time.Time) {
 	t.Helper()
 	for again := true; again; {
-		var all daemon.Looked
+		var all daemon.Result
 		again = false
 		for _, d := range daemons {
-			res, err := d.Look(t.Context(), work, now)
+			res, err := d.Decide(t.Context(), work, now)
 			must(t, errors.Join(err, res.Err))
 			made, again = append(made, res.Made...), again || len(res.Made) > 0
 			all.Soonest(res.Next)

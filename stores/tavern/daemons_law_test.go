@@ -237,7 +237,7 @@ func (w *daemonWorld) settle(t *testing.T, kills *daemonKills) {
 			defer w.meet.leave()
 			work := daemonScan(w.st) // nothing is known but what is in the log
 			for _, d := range daemonsOf(w.st) {
-				res, err := d.Look(ctx, work, now)
+				res, err := d.Decide(ctx, work, now)
 				if err = errors.Join(err, res.Err); err != nil && ctx.Err() == nil && !errors.Is(err, log.ErrUnknown) {
 					t.Error(err)
 				}
@@ -257,7 +257,7 @@ func (w *daemonWorld) settle(t *testing.T, kills *daemonKills) {
 	for tries, quiet := 0, false; !quiet; tries++ {
 		quiet = true
 		for _, d := range daemonsOf(w.st) {
-			res, err := d.Look(t.Context(), w.work, now)
+			res, err := d.Decide(t.Context(), w.work, now)
 			if err = errors.Join(err, res.Err); err != nil && !errors.Is(err, log.ErrUnknown) || tries > 100 {
 				t.Fatal(err, res)
 			}

@@ -137,7 +137,7 @@ func TestDaemonsTellOfMany(t *testing.T) {
 	_, err := work.Cursor(ctx)
 	must(t, err)
 	before := reads.n.Load()
-	res, err := daemonsOf(st, "delivery")[0].Look(ctx, work, need(st.LogTime(ctx)))
+	res, err := daemonsOf(st, "delivery")[0].Decide(ctx, work, need(st.LogTime(ctx)))
 	must(t, errors.Join(err, res.Err))
 	if len(res.Made) != n || res.Refused > 0 {
 		t.Errorf("%d decisions, %d void", len(res.Made), res.Refused)

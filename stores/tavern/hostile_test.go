@@ -154,7 +154,7 @@ func TestHostileEvents(t *testing.T) {
 		for _, now := range []time.Time{need(st.LogTime(ctx)), time.Now().AddDate(1, 0, 0), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
 			for _, d := range daemonsOf(st) {
 				for range 3 {
-					if res, err := d.Look(ctx, work, now); err != nil || res.Err != nil {
+					if res, err := d.Decide(ctx, work, now); err != nil || res.Err != nil {
 						t.Errorf("%s at %v: %v", d.Name(), now, errors.Join(err, res.Err))
 					}
 				}

@@ -201,7 +201,7 @@ func lineDaemons(t *testing.T, st *tally.Store) {
 		looking.Go(func() {
 			for range 3 {
 				for _, d := range daemons {
-					res, err := d.Look(ctx, work, far)
+					res, err := d.Decide(ctx, work, far)
 					if err = errors.Join(err, res.Err); err != nil && !errors.Is(err, log.ErrConflict) && !errors.Is(err, context.Canceled) {
 						t.Error(err)
 					}

@@ -17,7 +17,7 @@ func CleanOrphan(ctx context.Context, st *tally.Store, sub events.Subject) (stri
 	if err != nil {
 		return "", err
 	}
-	var res daemon.Looked
+	var res daemon.Result
 	d := &decider{st: st, name: DaemonJanitor} // without a window: any owner that is gone counts
 	now = now.Add(time.Millisecond)            // because times are rounded up
 	err = d.settle(ctx, &res, round{decide: whole((*decider).orphan)}, daemon.Due{Subject: sub}, now)

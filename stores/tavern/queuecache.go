@@ -127,7 +127,7 @@ func newQueueCache(q *Queue, all *queueCaches) *queueCache {
 	qc.about = qc.work.Concerns
 	qc.ready.less = func(x, y *cacheEntry) bool { return qc.work.Queue.CompareTurn(x.item, y.item) < 0 }
 	qc.timed.less = func(x, y *cacheEntry) bool {
-		return cmp.Or(cmp.Compare(x.due, y.due), x.item.ComparePlace(y.item)) < 0
+		return cmp.Or(cmp.Compare(x.due, y.due), x.item.CompareOrder(y.item)) < 0
 	}
 	return qc
 }

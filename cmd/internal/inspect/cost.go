@@ -293,7 +293,7 @@ func (t *tab) views(ctx context.Context, c config.Config, v cmdutil.Views) error
 		if err != nil {
 			return err
 		}
-		if t.add(u); t.one != nil && u.Source != catalog.InTurn && t.one.History.IsLive(u.Place()) {
+		if t.add(u); t.one != nil && u.Source != catalog.InTurn && t.one.History.IsLive(u.CountsAt()) {
 			t.whole.Add(onBranch, u)
 		}
 	}

@@ -143,11 +143,11 @@ func readFixed(dst, s []byte, i, digits int) ([]byte, int) {
 
 // readDigits reads a character whose number begins at i, has at most so many digits
 // and ends with a word.
-func readDigits(dst, s []byte, i int, base rune, most int, last string) ([]byte, int) {
+func readDigits(dst, s []byte, i int, base rune, limit int, last string) ([]byte, int) {
 	if i >= len(s) {
 		return dst, 0
 	}
-	r, n := number(s[i:min(len(s), i+most)], base)
+	r, n := number(s[i:min(len(s), i+limit)], base)
 	if n == 0 || !hasPrefix(s[i+n:], last) {
 		return dst, 0
 	}

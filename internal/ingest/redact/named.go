@@ -20,12 +20,12 @@ func namedPassword(t *reader, i int) match { return byName(t, i, passwordWords, 
 func namedSecret(t *reader, i int) match   { return byName(t, i, secretWords, 16) }
 
 // byName takes the value of a name that ends with one of the words at i.
-func byName(t *reader, i int, words []string, least int) (m match) {
+func byName(t *reader, i int, words []string, minLen int) (m match) {
 	for _, w := range words {
 		if commonFold(t.text[i:], w) < len(w) {
 			continue
 		}
-		if one := t.valueOf(i, i+len(w), least); one.ok {
+		if one := t.valueOf(i, i+len(w), minLen); one.ok {
 			return one
 		} else if one.deeper {
 			m.deeper = true
@@ -35,7 +35,7 @@ func byName(t *reader, i int, words []string, least int) (m match) {
 }
 
 // valueOf takes the value of the name whose last word is text[word:end].
-func (t *reader) valueOf(word, end, least int) (m match) {
+func (t *reader) valueOf(word, end, minLen int) (m match) {
 	at, quote, option := t.assigned(word, end)
 	if at < 0 {
 		return match{deeper: end < len(t.text) && escapes[t.text[end]]}
@@ -45,10 +45,10 @@ func (t *reader) valueOf(word, end, least int) (m match) {
 	}
 	to := t.valueEnd(at, quote)
 	m = match{from: at, to: to, deeper: to < len(t.text) && escapes[t.text[to]]}
-	if value := t.text[at:to]; to-at >= least && to-at <= longestValue {
+	if value := t.text[at:to]; to-at >= minLen && to-at <= maxValueLen {
 		inCode := quote == 0 && (option || !shouted(t.text[word:end]) && !lineOfYAML(t.text, word))
 		t.steps += len(value)
-		m.ok = !expression(t.text, to, quote) && secret(value, least > 8 || inCode) && !(inCode && identifier(value))
+		m.ok = !expression(t.text, to, quote) && secret(value, minLen > 8 || inCode) && !(inCode && identifier(value))
 	}
 	return m
 }
@@ -198,8 +198,8 @@ func otherwise(text []byte, word int) bool {
 	})
 }
 
-// longestValue bounds what is looked at.
-const longestValue = 512
+// maxValueLen bounds what is looked at.
+const maxValueLen = 512
 
 var bareValue = part{class: classOf("^\\s\"'`,;&|<>(){}\\[\\]\\\\"), max: math.MaxInt, id: base64url.id + 1}
 
@@ -212,9 +212,9 @@ func (t *reader) valueEnd(at int, quote byte) int {
 		}
 		return end
 	}
-	most := min(len(t.text), at+longestValue+1)
+	limit := min(len(t.text), at+maxValueLen+1)
 	end := at
-	for end < most && t.text[end] != quote && t.text[end] != '\n' {
+	for end < limit && t.text[end] != quote && t.text[end] != '\n' {
 		if t.text[end] == '\\' {
 			end++
 		}

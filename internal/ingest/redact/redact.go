@@ -144,7 +144,7 @@ func (r *Redactor) find(line []byte) (spans []span, steps int) {
 // whole line, such as a header whose name and value are two strings, it keeps what
 // stands inside of one.
 func (f *finder) strings(line []byte) {
-	f.look(plainView(line), false)
+	f.detect(plainView(line), false)
 	whole := f.spans
 	f.spans = nil
 	sortSpans(whole)

@@ -31,15 +31,15 @@ type rule struct {
 	says                []string // its shapes for people
 	words               []string // one occurs wherever it is found
 	shapes              []shape
-	look                func(t *reader, i int) match // a word stands at i, in whatever case
+	detect              func(t *reader, i int) match // a word stands at i, in whatever case
 	search              func(text []byte) [][2]int
 	random              func(secret []byte) bool // nil: any that has the shape
 }
 
 // match looks at a place of a text at which one of the words stands.
 func (r *rule) match(t *reader, i int) (m match) {
-	if r.look != nil {
-		return r.look(t, i)
+	if r.detect != nil {
+		return r.detect(t, i)
 	}
 	for n := range r.shapes {
 		s := &r.shapes[n]
@@ -73,9 +73,9 @@ func tokens(name, finds, origin string, random func([]byte) bool, shapes ...stri
 	return r
 }
 
-// places makes a rule of a func.
-func places(name, finds, origin string, look func(*reader, int) match, says string, words ...string) *rule {
-	return &rule{name: name, finds: finds, origin: origin, says: []string{says}, words: words, look: look}
+// detector makes a rule of a func.
+func detector(name, finds, origin string, detect func(*reader, int) match, says string, words ...string) *rule {
+	return &rule{name: name, finds: finds, origin: origin, says: []string{says}, words: words, detect: detect}
 }
 
 // expand writes a shape that has <a|b> as one with a and one with b, and for people
@@ -163,7 +163,7 @@ func services() []*rule {
 			`<AKIA|ASIA|ABIA|ACCA>[A-Z0-9]{16}`),
 		tokens("aws-secret-key", "AWS: secret keys by their name", "https://docs.aws.amazon.com/cli/latest/userguide/cli-configure-files.html", mixed,
 			`(?i:<secret_access_key|secretaccesskey|secret-access-key|aws_secret_key>)`+gap+`([A-Za-z0-9/+]{40})`),
-		places("aws-secret-key", "AWS: secret keys behind the id of an access key", "the same", besideAccessKey,
+		detector("aws-secret-key", "AWS: secret keys behind the id of an access key", "the same", besideAccessKey,
 			"40 of `A-Za-z0-9/+` that stand alone, in upper and lower case with digits, up to 100 bytes behind the id", "AKIA", "ASIA"),
 		tokens("aws-session-token", "AWS: session tokens by their name", "the same", mixed,
 			`(?i:<session_token|sessiontoken|security_token|x-amz-security-token>)`+gap+`([A-Za-z0-9/+=]{100,})`),
@@ -219,9 +219,9 @@ func services() []*rule {
 func general() []*rule {
 	const value = `([A-Za-z0-9._~+/=-]{16,})`
 	return []*rule{
-		places("private-key", "private keys in PEM, OpenSSH's and PGP's too", "https://www.rfc-editor.org/rfc/rfc7468", privateKey,
+		detector("private-key", "private keys in PEM, OpenSSH's and PGP's too", "https://www.rfc-editor.org/rfc/rfc7468", privateKey,
 			"from `-----BEGIN ... PRIVATE KEY-----` (or `... BLOCK-----`) through its END, or, if that is missing, to the end of what is base64", "-----begin "),
-		places("jwt", "JSON Web Tokens", "https://www.rfc-editor.org/rfc/rfc7519", jsonWebToken,
+		detector("jwt", "JSON Web Tokens", "https://www.rfc-editor.org/rfc/rfc7519", jsonWebToken,
 			"three or five parts of base64url with dots between; the first is a JSON object that has `alg`", "eyJ"),
 		tokens("authorization", "headers with a bearer token", "https://www.rfc-editor.org/rfc/rfc6750", mixed,
 			`(?i:authorization)`+gap+`(?i:<bearer|token|bot|apikey>)[ +]{1,2}`+value),
@@ -229,14 +229,14 @@ func general() []*rule {
 			`(?i:authorization)`+gap+`(?i:basic)[ +]{1,2}([A-Za-z0-9+/]{6,}={0,2})`),
 		tokens("api-key-header", "headers with a key", "https://swagger.io/docs/specification/v3_0/authentication/api-keys/", mixed,
 			`(?i:<x-api-key|x-goog-api-key|x-auth-token|x-vault-token|private-token>)`+gap+value),
-		places("url-password", "the password of `scheme://user:password@host`", "https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1", urlPassword,
+		detector("url-password", "the password of `scheme://user:password@host`", "https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1", urlPassword,
 			"up to 256 bytes between `://user:` and `@`; not what a program puts there (`$`, `{`, `%s`, `<`) nor a word that says what belongs there (`password`)", "://"),
 		tokens("url-parameter", "tokens in the query of a URL", "https://www.rfc-editor.org/rfc/rfc6750#section-2.3", mixed,
 			`[?&;#](?i:<access_token|refresh_token|id_token|auth_token|client_secret|api_key|apikey|token>)=([A-Za-z0-9._~%+/-]{16,})`,
 			`[?&;#](?i:<X-Amz-Signature|X-Amz-Security-Token|X-Goog-Signature|signature|sig>)=([A-Za-z0-9._~%+/=-]{40,})`),
-		places("password", "passwords by their name", "the section on names", namedPassword,
+		detector("password", "passwords by their name", "the section on names", namedPassword,
 			"8 to 512 bytes, set to a name that ends with `password`, `passwd`, `passphrase`, `pwd` or `_pass`", passwordWords...),
-		places("secret", "tokens, keys and secrets by their name", "the section on names", namedSecret,
+		detector("secret", "tokens, keys and secrets by their name", "the section on names", namedSecret,
 			"16 to 512 bytes, set to a name that ends with `token`, `secret`, `api_key`, `secret_key`, `access_key`, `private_key` and the like", secretWords...),
 	}
 }

@@ -118,7 +118,7 @@ const (
 func (f *finder) text(v view) {
 	var others []view
 	for {
-		deeper := f.look(v, true)
+		deeper := f.detect(v, true)
 		if !deeper {
 			break
 		}
@@ -141,7 +141,7 @@ func (f *finder) others(list []view) {
 				continue
 			}
 			v, other := list[i].decoded(s)
-			if other && !slices.ContainsFunc(list, func(have view) bool { return bytes.Equal(have.text, v.text) }) && f.look(v, true) {
+			if other && !slices.ContainsFunc(list, func(have view) bool { return bytes.Equal(have.text, v.text) }) && f.detect(v, true) {
 				list = append(list, v)
 			}
 		}
@@ -150,7 +150,7 @@ func (f *finder) others(list []view) {
 
 // look looks for secrets in a text as it stands and without its terminal sequences,
 // and reports whether it may say more once it is unescaped.
-func (f *finder) look(v view, search bool) (deeper bool) {
+func (f *finder) detect(v view, search bool) (deeper bool) {
 	got := f.scan(v.text, nil, search)
 	if !got.deeper {
 		f.keep(v, got.spans)

@@ -63,11 +63,11 @@ func partsOf(parts []part, re *syntax.Regexp, secret bool) []part {
 	case syntax.OpCharClass:
 		parts = append(parts, part{class: newClass(re), min: 1, max: 1, secret: secret})
 	case syntax.OpRepeat:
-		most := re.Max
-		if most < 0 {
-			most = math.MaxInt
+		maxCount := re.Max
+		if maxCount < 0 {
+			maxCount = math.MaxInt
 		}
-		parts = append(parts, part{class: newClass(re.Sub[0]), min: re.Min, max: most, secret: secret})
+		parts = append(parts, part{class: newClass(re.Sub[0]), min: re.Min, max: maxCount, secret: secret})
 	case syntax.OpQuest:
 		parts = append(parts, part{class: newClass(re.Sub[0]), max: 1, secret: secret})
 	default:

@@ -70,7 +70,7 @@ func TestTerminalSequences(t *testing.T) {
 			mark := "[redacted:" + s.rule + "]"
 			half := len(s.secret) / 2
 			for name, q := range all {
-				places := map[string][2]string{
+				variants := map[string][2]string{
 					"before":       {s.before + q + s.secret + s.after, s.before + q + mark + s.after},
 					"glued before": {"Xy" + q + s.before + s.secret + s.after, "Xy" + q + s.before + mark + s.after},
 					"after":        {s.before + s.secret + q + s.after, s.before + mark + q + s.after},
@@ -79,9 +79,9 @@ func TestTerminalSequences(t *testing.T) {
 					"inside twice": {s.before + s.secret[:half] + q + s.secret[half:half+2] + q + s.secret[half+2:] + s.after, s.before + mark + s.after},
 				}
 				if s.after == "" {
-					places["glued after"] = [2]string{s.before + s.secret + q + "then", s.before + mark + q + "then"}
+					variants["glued after"] = [2]string{s.before + s.secret + q + "then", s.before + mark + q + "then"}
 				}
-				for place, p := range places {
+				for place, p := range variants {
 					for form, line := range lines {
 						if n++; n%8 != 0 && !testkit.Soak() {
 							continue // maps are in another order each time

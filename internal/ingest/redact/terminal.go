@@ -170,9 +170,9 @@ func oneOf(s []byte, words []string) int {
 // controls returns the length of the rest of a control sequence: parameters,
 // intermediate bytes, and the final one.
 func controls(s []byte) int {
-	const most = 64
+	const limit = 64
 	n := 0
-	for n < len(s) && n < most {
+	for n < len(s) && n < limit {
 		if '0' <= s[n] && s[n] <= '?' {
 			n++
 		} else if m := oneOf(s[n:], semicolons); m > 0 {
@@ -181,7 +181,7 @@ func controls(s []byte) int {
 			break
 		}
 	}
-	for n < len(s) && n < most && ' ' <= s[n] && s[n] <= '/' {
+	for n < len(s) && n < limit && ' ' <= s[n] && s[n] <= '/' {
 		n++
 	}
 	if n < len(s) && '@' <= s[n] && s[n] <= '~' {
@@ -193,8 +193,8 @@ func controls(s []byte) int {
 // message returns the length of the rest of a text for the terminal with its end, 0
 // if it has none on its line.
 func message(s []byte) int {
-	const most = 4096
-	s = s[:min(len(s), most)]
+	const limit = 4096
+	s = s[:min(len(s), limit)]
 	if n := bytes.IndexByte(s, '\n'); n >= 0 {
 		s = s[:n]
 	}

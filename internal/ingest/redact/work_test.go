@@ -9,10 +9,10 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// mostWork is how many bytes may be looked at for each byte of a line: some passes
+// maxWork is how many bytes may be looked at for each byte of a line: some passes
 // over a text, over what it says without terminal sequences, and over what each
 // unescaping makes of it.
-const mostWork = 300
+const maxWork = 300
 
 // The work per byte is bounded, whatever the words of the rules stand in: of each
 // word, alone and with what may follow it, again and again.
@@ -39,20 +39,20 @@ func TestWorkPerByte(t *testing.T) {
 		}
 		units = append(units, "a", "\\u0041", `\\\\`, `{"a":`, "[redacted:x]", "]", "\x1b]0;", "\x1b]", `\e]`, "\x1bP", strings.Join(redact.Words(), ""), strings.Join(redact.Words(), "="),
 			"password=\"", "password=\\\"", "token:", "api_key=api_key", "x-api-key=", "authorization: bearer x", "%2525", "&amp;", "=3D")
-		size, most, of := 1<<14, 0, ""
+		size, highest, of := 1<<14, 0, ""
 		if testkit.Soak() {
 			size = 1 << 16
 		}
 		for _, unit := range units {
 			work := workOf(r, unit, size)
-			if work > most {
-				most, of = work, unit
+			if work > highest {
+				highest, of = work, unit
 			}
-			if work > mostWork {
+			if work > maxWork {
 				t.Errorf("%.80q: %d bytes are looked at for each byte", unit, work)
 			}
 		}
-		t.Logf("at most %d bytes for each of %.80q", most, of)
+		t.Logf("at most %d bytes for each of %.80q", highest, of)
 	})
 }
 

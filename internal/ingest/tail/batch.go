@@ -102,7 +102,7 @@ func (t *Tailer) acknowledged(f *file) {
 		case Gone:
 			f.goneAcked = true
 		case Moved:
-			f.goneAcked, f.at = false, place{b.File.Root, b.File.Rel}
+			f.goneAcked, f.at = false, location{b.File.Root, b.File.Rel}
 		}
 		if b.turn == f.turn && (b.Kind == Lines || b.Last) {
 			f.acked, f.ackedTurn = b.to, b.turn

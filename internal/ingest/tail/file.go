@@ -120,9 +120,9 @@ type file struct {
 	gone      bool // Gone was delivered
 	goneAcked bool
 	problem   bool
-	tries     int   // in a row that it could not be read
-	at        place // what is acknowledged of where it is
-	saved     place // where the state has it
+	tries     int      // in a row that it could not be read
+	at        location // what is acknowledged of where it is
+	saved     location // where the state has it
 	live      bool
 	queue     *queue // in which it is
 	parked    bool   // it waits for acknowledgements
@@ -147,7 +147,7 @@ func stemOf(rel string) (stem string, packed bool) {
 }
 
 func (t *Tailer) newFile(k key) *file {
-	f := &file{at: place{k.root.id, k.rel}}
+	f := &file{at: location{k.root.id, k.rel}}
 	t.name(f, k)
 	return f
 }
@@ -230,7 +230,7 @@ func (t *Tailer) alike(stem string) (list []*file) {
 }
 
 // place puts a file into its folder.
-func (t *Tailer) place(f *file, d *folder) {
+func (t *Tailer) location(f *file, d *folder) {
 	delete(t.lost, f.key)
 	delete(t.absent, f)
 	f.folder, f.missing = d, time.Time{}

@@ -107,7 +107,7 @@ func seenOf(info fs.FileInfo) seen {
 // back puts a file where it was before.
 func (t *Tailer) back(f *file, d *folder, info fs.FileInfo) {
 	wasGone := f.gone
-	t.place(f, d)
+	t.location(f, d)
 	t.unindexNode(f)
 	isFirst := !f.isKnown
 	f.isKnown, f.gone = true, false
@@ -172,7 +172,7 @@ func (t *Tailer) askResume(f *file) {
 func (t *Tailer) meetNew(d *folder, k key, info fs.FileInfo) {
 	f := t.newFile(k)
 	f.isKnown, f.now = true, seenOf(info)
-	t.place(f, d)
+	t.location(f, d)
 	t.recent(f, info)
 	t.index(f)
 	t.askResume(f)

@@ -100,12 +100,12 @@ func (t *Tailer) move(f *file, d *folder, k key, info fs.FileInfo) {
 	f.isKnown, f.gone = true, false
 	before := f.now
 	f.now = seenOf(info)
-	t.place(f, d)
+	t.location(f, d)
 	t.index(f)
 	if f.isTold {
 		t.tell(f, &Batch{Kind: Moved, File: f.File(), From: from})
 	} else {
-		f.at = place{f.root.id, f.rel}
+		f.at = location{f.root.id, f.rel}
 	}
 	f.changed, f.scanned, f.settled = t.o.Now(), 0, false
 	f.compare = f.compare || before != f.now

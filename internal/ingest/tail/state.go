@@ -52,9 +52,9 @@ type record struct {
 const remembered = 30 * 24 * time.Hour
 
 // place names a file in the state.
-type place struct{ root, path string }
+type location struct{ root, path string }
 
-func (r *record) place() place { return place{r.Root, string(r.Path)} }
+func (r *record) location() location { return location{r.Root, string(r.Path)} }
 
 // A journal is the state as it is written.
 type journal struct {
@@ -82,8 +82,8 @@ func decode(line []byte, v any) bool {
 
 // readJournal reads the state. Without one, or without its first line, it has no records
 // and the key that is given.
-func readJournal(path string, key [32]byte) (map[place]record, [32]byte, error) {
-	records := make(map[place]record)
+func readJournal(path string, key [32]byte) (map[location]record, [32]byte, error) {
+	records := make(map[location]record)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return records, key, nil
@@ -105,16 +105,16 @@ func readJournal(path string, key [32]byte) (map[place]record, [32]byte, error) 
 		switch {
 		case !decode(line, &r):
 		case r.Left:
-			delete(records, r.place())
+			delete(records, r.location())
 		default:
-			records[r.place()] = r
+			records[r.location()] = r
 		}
 	}
 	return records, key, nil
 }
 
 // writeJournal writes the state anew and opens it for what follows.
-func writeJournal(path string, key [32]byte, records map[place]record) (*journal, error) {
+func writeJournal(path string, key [32]byte, records map[location]record) (*journal, error) {
 	all, err := encode(header{1, key[:]})
 	for _, r := range records {
 		line, lineErr := encode(r)
@@ -167,7 +167,7 @@ func (t *Tailer) restore(r record) {
 		copy(f.mark.Head[:], r.Head)
 		copy(f.mark.Tail[:], r.Tail)
 		copy(f.mark.Chain[:], r.Chain)
-		f.acked, f.isTold, f.saved, f.note = f.mark, true, r.place(), r.Note
+		f.acked, f.isTold, f.saved, f.note = f.mark, true, r.location(), r.Note
 		if r.Gone != 0 {
 			f.gone, f.goneAcked, f.missing = true, true, time.Unix(r.Gone, 0)
 		}
@@ -226,10 +226,10 @@ func (t *Tailer) save() error {
 	}
 	var list []record
 	for f := range t.dirty {
-		if f.ackedTurn != f.turn || f.rewriting || f.acked.Offset == 0 && f.saved == (place{}) {
+		if f.ackedTurn != f.turn || f.rewriting || f.acked.Offset == 0 && f.saved == (location{}) {
 			continue // what the state has still says that it was rewritten
 		}
-		if f.saved != f.at && f.saved != (place{}) {
+		if f.saved != f.at && f.saved != (location{}) {
 			list = append(list, record{Root: f.saved.root, Path: []byte(f.saved.path), Left: true})
 		}
 		list = append(list, f.record())
@@ -259,9 +259,9 @@ func (t *Tailer) write(list []record) error {
 	}
 	for _, r := range list {
 		if r.Left {
-			delete(records, r.place())
+			delete(records, r.location())
 		} else {
-			records[r.place()] = r
+			records[r.location()] = r
 		}
 	}
 	for at, r := range records {

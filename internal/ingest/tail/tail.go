@@ -52,7 +52,7 @@ type Options struct {
 	// of their places, as far as they were not begun. A file waits until all that is there was
 	// looked at, and those before it were read to their ends, or cannot be read. nil, no group,
 	// or no place, which is the first: a file waits for none.
-	Order func(root, rel string) (group, place string)
+	Order func(root, rel string) (group, location string)
 	// Follows reports whether a file may be another one under a new name, if it has its
 	// content; head returns what it begins with. nil: it may.
 	Follows func(from, to File, head func() []byte) bool

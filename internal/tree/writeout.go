@@ -41,13 +41,13 @@ const (
 
 // show has the files of units be as the log says as of an offset, those of others by what they
 // grew. What cannot be written is stuck, and tried again. The caller holds mu.
-func (t *Tree) show(ctx context.Context, list []events.Subject, grown map[events.Subject][]want, at events.Offset) error {
+func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[events.Subject][]want, at events.Offset) error {
 	ctx = context.WithoutCancel(ctx) // half of it would be done again
 	if err := t.ascertain(ctx); err != nil {
 		return err
 	}
 	for next := list; len(next) > 0; {
-		t.placed(ctx, next, at)
+		t.locate(ctx, next, at)
 		next = nil
 		for sub := range t.moved {
 			if !slices.Contains(list, sub) {
@@ -91,7 +91,7 @@ func (t *Tree) show(ctx context.Context, list []events.Subject, grown map[events
 	}
 	if err := t.change(ctx, wants, gone); err != nil {
 		for _, sub := range list {
-			t.showAgain(sub)
+			t.writeAgain(sub)
 		}
 		return err
 	}
@@ -173,7 +173,7 @@ func (t *Tree) isStuck(sub events.Subject, p string, err error) {
 		t.c.Logger.Warn("a file of the tree cannot be written, and is tried again", "tree", t.c.Name, "path", p, "err", err)
 	}
 	t.stuck[sub] = &Error{t.c.Name, p, err}
-	t.showAgain(sub)
+	t.writeAgain(sub)
 	t.unsure = true
 	if t.again.IsZero() {
 		t.wait = min(max(2*t.wait, retryFirst), retryMost)
@@ -182,8 +182,8 @@ func (t *Tree) isStuck(sub events.Subject, p string, err error) {
 	t.stir()
 }
 
-// showAgain has a unit be shown again, also if the process ends before. The caller holds mu.
-func (t *Tree) showAgain(sub events.Subject) {
+// writeAgain has a unit be shown again, also if the process ends before. The caller holds mu.
+func (t *Tree) writeAgain(sub events.Subject) {
 	t.redo[sub] = true
 	if u := t.units[sub]; u != nil {
 		u.at = 0
@@ -208,9 +208,9 @@ const (
 	retryMost  = 10 * time.Second
 )
 
-// placed finds out where units are to have their files. Others may have to make room, or can
+// locate finds out where units are to have their files. Others may have to make room, or can
 // have back what they want: those are moved. The caller holds mu.
-func (t *Tree) placed(ctx context.Context, list []events.Subject, at events.Offset) {
+func (t *Tree) locate(ctx context.Context, list []events.Subject, at events.Offset) {
 	src := t.as(at)
 	contested := t.names.contested > 0
 	for _, sub := range list {
@@ -252,7 +252,7 @@ func (t *Tree) choose() {
 			all, subs[u], before[u] = append(all, u), sub, u.path
 		}
 	}
-	place(all)
+	assignPaths(all)
 	for _, u := range all {
 		if u.path != before[u] {
 			t.moved[subs[u]] = true

@@ -14,9 +14,9 @@ const (
 // job is something to be done for a session.
 type job func(ctx context.Context) error
 
-// crew does jobs: those of one session in their order, those of several at once. The log
+// workers does jobs: those of one session in their order, those of several at once. The log
 // makes one wait for the disk of the appends that come together.
-type crew struct {
+type workers struct {
 	ctx  context.Context
 	fail func(error) // is told of the first error, and ends ctx
 
@@ -29,14 +29,14 @@ type crew struct {
 	busy    bool // something was done since somebody asked
 }
 
-func newCrew(ctx context.Context, fail func(error)) *crew {
-	c := &crew{ctx: ctx, fail: fail, queues: make(map[string][]job)}
+func newWorkers(ctx context.Context, fail func(error)) *workers {
+	c := &workers{ctx: ctx, fail: fail, queues: make(map[string][]job)}
 	c.changed.L = &c.mu
 	return c
 }
 
 // put has a job done. If too many wait, it waits with them.
-func (c *crew) put(session string, do job) {
+func (c *workers) put(session string, do job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.queued >= maxQueued {
@@ -47,13 +47,13 @@ func (c *crew) put(session string, do job) {
 
 // urge has a job done before those of other sessions, and does not wait: a job may ask for
 // others.
-func (c *crew) urge(session string, do job) {
+func (c *workers) urge(session string, do job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(session, do, true)
 }
 
-func (c *crew) add(session string, do job, isUrgent bool) {
+func (c *workers) add(session string, do job, isUrgent bool) {
 	list, known := c.queues[session]
 	c.queues[session] = append(list, do)
 	c.queued++
@@ -72,7 +72,7 @@ func (c *crew) add(session string, do job, isUrgent bool) {
 }
 
 // work does a job of each session that is ready in turn, until there is none.
-func (c *crew) work() {
+func (c *workers) work() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.ready) > 0 {
@@ -95,7 +95,7 @@ func (c *crew) work() {
 	c.changed.Broadcast()
 }
 
-func (c *crew) do(do job) {
+func (c *workers) do(do job) {
 	if c.ctx.Err() != nil {
 		return
 	}
@@ -105,7 +105,7 @@ func (c *crew) do(do job) {
 }
 
 // rest waits until all is done, and reports whether anything was since it was asked last.
-func (c *crew) rest() (wasBusy bool) {
+func (c *workers) rest() (wasBusy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.workers > 0 || c.queued > 0 {
@@ -116,7 +116,7 @@ func (c *crew) rest() (wasBusy bool) {
 }
 
 // isBusy reports whether something is to be done.
-func (c *crew) isBusy() bool {
+func (c *workers) isBusy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queued > 0

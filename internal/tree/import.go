@@ -17,7 +17,7 @@ import (
 )
 
 // take takes in what somebody wrote: unit by unit, each whole. The caller holds mu.
-func (t *Tree) take(ctx context.Context, list map[string]*edit) error {
+func (t *Tree) importEdits(ctx context.Context, list map[string]*edit) error {
 	head, err := t.c.Head(ctx)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (t *Tree) take(ctx context.Context, list map[string]*edit) error {
 	}
 	t.renamed(units)
 	for _, u := range units {
-		err := t.takeUnit(ctx, u)
+		err := t.importUnit(ctx, u)
 		if errors.Is(err, errMoved) {
 			for _, e := range u.edits { // decided again, with what came
 				t.note(e.path, t.c.Now())
@@ -45,8 +45,8 @@ func (t *Tree) take(ctx context.Context, list map[string]*edit) error {
 	return nil
 }
 
-// taking are the edits of one unit.
-type taking struct {
+// unitEdits are the edits of one unit.
+type unitEdits struct {
 	unit  events.Subject
 	edits []*edit
 	to    events.Subject // that all of its files went to under other names
@@ -54,8 +54,8 @@ type taking struct {
 
 // grouped groups edits by their units: first those that have new files, so that what goes away
 // there comes to stand elsewhere before.
-func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.Offset) ([]*taking, error) {
-	groups := make(map[events.Subject]*taking)
+func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.Offset) ([]*unitEdits, error) {
+	groups := make(map[events.Subject]*unitEdits)
 	for _, p := range slices.Sorted(maps.Keys(list)) {
 		e := list[p]
 		if have := t.files[p]; have != nil {
@@ -78,13 +78,13 @@ func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.O
 		}
 		g := groups[e.unit]
 		if g == nil {
-			g = &taking{unit: e.unit}
+			g = &unitEdits{unit: e.unit}
 			groups[e.unit] = g
 		}
 		g.edits = append(g.edits, e)
 	}
 	units := slices.Collect(maps.Values(groups))
-	slices.SortFunc(units, func(a, b *taking) int {
+	slices.SortFunc(units, func(a, b *unitEdits) int {
 		if x, y := a.isRemoval(), b.isRemoval(); x != y {
 			if x {
 				return 1
@@ -96,7 +96,7 @@ func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.O
 	return units, nil
 }
 
-func (g *taking) isRemoval() bool {
+func (g *unitEdits) isRemoval() bool {
 	return !slices.ContainsFunc(g.edits, func(e *edit) bool { return !e.gone })
 }
 
@@ -109,7 +109,7 @@ type birth struct {
 
 // renamed finds documents whose file is gone and came to stand under another name a moment ago.
 // The caller holds mu.
-func (t *Tree) renamed(units []*taking) {
+func (t *Tree) renamed(units []*unitEdits) {
 	now := t.c.Now()
 	t.born = slices.DeleteFunc(t.born, func(b birth) bool { return now.Sub(b.at) > 2*settleGone })
 	for _, g := range units {
@@ -133,9 +133,9 @@ func (t *Tree) renamed(units []*taking) {
 	}
 }
 
-// takeUnit takes in what somebody wrote to the files of a unit, as far as the log did not
+// importUnit takes in what somebody wrote to the files of a unit, as far as the log did not
 // change the same file. The caller holds mu.
-func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
+func (t *Tree) importUnit(ctx context.Context, g *unitEdits) error {
 	head, err := t.c.Head(ctx)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
 	if err != nil {
 		return err
 	}
-	var takes, gone []*edit
+	var changed, gone []*edit
 	for _, e := range g.edits {
 		have, is := t.files[e.path], shown[e.path]
 		isOurs := have != nil && have.unit == g.unit
@@ -171,29 +171,29 @@ func (t *Tree) takeUnit(ctx context.Context, g *taking) error {
 				return err
 			}
 		case is.Path == "" && (have == nil || !isOurs), is.Path != "" && isOurs && is.sum == have.sum:
-			takes = append(takes, e)
+			changed = append(changed, e)
 		default:
 			if err := t.refuse(ctx, e, g.unit, "the log changed it too"); err != nil {
 				return err
 			}
 		}
 	}
-	t.showAgain(g.unit)
-	if len(gone) > 0 && len(takes) == 0 && len(gone) == len(t.filesOf(g.unit)) {
+	t.writeAgain(g.unit)
+	if len(gone) > 0 && len(changed) == 0 && len(gone) == len(t.filesOf(g.unit)) {
 		return t.removed(ctx, g, gone, head)
 	}
 	for _, e := range gone {
 		t.set(e.path, nil) // the unit is there: its file is written again
 	}
-	if len(takes) > 0 {
-		if err := t.bring(ctx, g.unit, takes, shown, head); err != nil {
+	if len(changed) > 0 {
+		if err := t.bring(ctx, g.unit, changed, shown, head); err != nil {
 			return err
 		}
 	}
 	if head, err = t.c.Head(ctx); err != nil {
 		return err
 	}
-	return t.shownAnew(ctx, g.unit, head)
+	return t.rewriteFiles(ctx, g.unit, head)
 }
 
 // know has a unit be among those that the tree knows of. The caller holds mu.
@@ -219,7 +219,7 @@ func (t *Tree) know(ctx context.Context, sub events.Subject) error {
 
 // current renders a unit as of an offset, with its place found out anew.
 func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset) (map[string]want, error) {
-	t.placed(ctx, []events.Subject{sub}, at)
+	t.locate(ctx, []events.Subject{sub}, at)
 	list, err := t.render(ctx, sub, at)
 	if err != nil {
 		return nil, err
@@ -231,13 +231,13 @@ func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset
 	return files, nil
 }
 
-// shownAnew writes the files of a unit as they are now. A unit that came to nothing is forgotten.
-func (t *Tree) shownAnew(ctx context.Context, sub events.Subject, at events.Offset) error {
+// rewriteFiles writes the files of a unit as they are now. A unit that came to nothing is forgotten.
+func (t *Tree) rewriteFiles(ctx context.Context, sub events.Subject, at events.Offset) error {
 	if t.c.Way == In {
 		delete(t.redo, sub)
 		return t.save(ctx)
 	}
-	if err := t.show(ctx, []events.Subject{sub}, nil, at); err != nil {
+	if err := t.writeOut(ctx, []events.Subject{sub}, nil, at); err != nil {
 		return err
 	}
 	return t.save(ctx)
@@ -288,15 +288,15 @@ func (t *Tree) reader(ctx context.Context, e *edit) func() (io.ReadCloser, error
 }
 
 // bring has the layout take in what somebody wrote to files that the log left alone.
-func (t *Tree) bring(ctx context.Context, sub events.Subject, takes []*edit, shown map[string]want, head events.Offset) error {
+func (t *Tree) bring(ctx context.Context, sub events.Subject, changed []*edit, shown map[string]want, head events.Offset) error {
 	if sub.Kind == KindConflict {
-		return t.rewrite(ctx, sub, takes[0], head)
+		return t.rewrite(ctx, sub, changed[0], head)
 	}
 	part := &part{under: t.c.Storage, files: make(map[string]piece)}
 	for p, w := range shown {
 		part.files[p] = piece{mode: w.Mode, size: w.size, write: w.content}
 	}
-	for _, e := range takes {
+	for _, e := range changed {
 		part.files[e.path] = piece{mode: e.mode, size: e.size, modTime: e.modTime, read: t.reader(ctx, e)}
 	}
 	reached("way back: before append")
@@ -315,7 +315,7 @@ func (t *Tree) bring(ctx context.Context, sub events.Subject, takes []*edit, sho
 	if err != nil {
 		return err
 	}
-	for _, e := range takes {
+	for _, e := range changed {
 		if is := now[e.path]; is.Path != "" && is.sum == e.sum || is.Path == "" && has(now, e.sum) {
 			t.adopt(e, sub, head)
 			continue
@@ -392,7 +392,7 @@ func (t *Tree) rewrite(ctx context.Context, doc events.Subject, e *edit, head ev
 }
 
 // removed removes a unit whose files are all gone.
-func (t *Tree) removed(ctx context.Context, g *taking, gone []*edit, head events.Offset) error {
+func (t *Tree) removed(ctx context.Context, g *unitEdits, gone []*edit, head events.Offset) error {
 	src := t.as(head)
 	var parts []log.Part
 	var err error
@@ -427,7 +427,7 @@ func (t *Tree) removed(ctx context.Context, g *taking, gone []*edit, head events
 	if head, err = t.c.Head(ctx); err != nil {
 		return err
 	}
-	return t.shownAnew(ctx, g.unit, head)
+	return t.rewriteFiles(ctx, g.unit, head)
 }
 
 // renamedTo has the deletion of a document say what it is now.

@@ -109,7 +109,7 @@ func (c *changes) announces(s *state) bool {
 }
 
 // book keeps a state. It may be lost at any time: a tree then reads its files.
-type book interface {
+type manifest interface {
 	// load returns the state, empty if there is none that can be read.
 	load(ctx context.Context) (state, error)
 	// save stores what has changed, all or nothing. It is not clean then unless c says so.
@@ -124,7 +124,7 @@ func (t *Tree) save(ctx context.Context) error {
 	if t.changed.isEmpty() {
 		return nil
 	}
-	if err := t.book.save(context.WithoutCancel(ctx), &t.state, t.changed); err != nil {
+	if err := t.manifest.save(context.WithoutCancel(ctx), &t.state, t.changed); err != nil {
 		return err
 	}
 	t.changed = changes{}
@@ -225,13 +225,13 @@ func (t *Tree) filesOf(sub events.Subject) []string {
 	return p.sorted()
 }
 
-// memoryBook is a book that ends with the process.
-type memoryBook struct {
+// memoryManifest is a book that ends with the process.
+type memoryManifest struct {
 	state
 	there bool
 }
 
-func (b *memoryBook) load(context.Context) (state, error) {
+func (b *memoryManifest) load(context.Context) (state, error) {
 	s := newState()
 	if !b.there {
 		return s, nil
@@ -253,7 +253,7 @@ func (b *memoryBook) load(context.Context) (state, error) {
 	return s, nil
 }
 
-func (b *memoryBook) save(_ context.Context, s *state, c changes) error {
+func (b *memoryManifest) save(_ context.Context, s *state, c changes) error {
 	if !b.there {
 		b.state, b.there = newState(), true
 	}
@@ -295,9 +295,9 @@ func (b *memoryBook) save(_ context.Context, s *state, c changes) error {
 	return nil
 }
 
-func (b *memoryBook) reset(context.Context) error {
+func (b *memoryManifest) reset(context.Context) error {
 	b.state, b.there = state{}, false
 	return nil
 }
 
-func (b *memoryBook) close() error { return nil }
+func (b *memoryManifest) close() error { return nil }

@@ -50,11 +50,11 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Keeper is the projector of snapshots: it follows the log and writes the state
+// Snapshotter is the projector of snapshots: it follows the log and writes the state
 // of a session whenever the policy says so, at each target of a rewind or fork,
 // and when it stops. What is stored of documents their readers write; when one is purged
 // the keeper removes it.
-type Keeper struct {
+type Snapshotter struct {
 	Log       Follower
 	Snapshots snapshot.Store
 	Policy    Policy
@@ -73,7 +73,7 @@ type Keeper struct {
 	quarantined map[events.Subject]bool
 	heads       map[events.Subject]int64 // bytes of the heads written last, if they are large
 	sizes       sizes
-	most        int // of changed; default mostChanged
+	limit       int // of changed; default mostChanged
 }
 
 // change counts what came to a session since its last snapshot.
@@ -92,7 +92,7 @@ type change struct {
 // Run keeps snapshots until ctx is done. Then it catches up with the log for
 // Policy.Leave at most, writes what changed, and returns nil. Any other end is
 // an error.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Snapshotter) Run(ctx context.Context) error {
 	k.Policy = k.Policy.withDefaults()
 	k.Logger = cmp.Or(k.Logger, slog.New(slog.DiscardHandler))
 	if k.Now == nil {
@@ -115,7 +115,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // follow takes records as they come, and writes between them what is of age.
-func (k *Keeper) follow(ctx context.Context) error {
+func (k *Snapshotter) follow(ctx context.Context) error {
 	for {
 		for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
 			if err := k.take(ctx, rec, err); err != nil {
@@ -130,7 +130,7 @@ func (k *Keeper) follow(ctx context.Context) error {
 
 // await returns when there are records to be read, and writes what is of age until
 // then.
-func (k *Keeper) await(ctx context.Context) error {
+func (k *Snapshotter) await(ctx context.Context) error {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	came := make(chan error, 1)
@@ -149,7 +149,7 @@ func (k *Keeper) await(ctx context.Context) error {
 }
 
 // untilAged is how long nothing comes of age.
-func (k *Keeper) untilAged() time.Duration {
+func (k *Snapshotter) untilAged() time.Duration {
 	if k.aged.IsZero() {
 		return math.MaxInt64
 	}
@@ -157,14 +157,14 @@ func (k *Keeper) untilAged() time.Duration {
 }
 
 // ages notes that something comes of age that was changed at a time.
-func (k *Keeper) ages(at time.Time) {
+func (k *Snapshotter) ages(at time.Time) {
 	if of := at.Add(k.Policy.Age); k.Policy.Age >= 0 && (k.aged.IsZero() || of.Before(k.aged)) {
 		k.aged = of
 	}
 }
 
 // take counts one record and writes what is due.
-func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
+func (k *Snapshotter) take(ctx context.Context, rec events.Record, err error) error {
 	if events.IsDamage(err) {
 		return nil // the cursor stays at a record that can be recognised
 	}
@@ -173,7 +173,7 @@ func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
 	}
 	k.count(rec)
 	k.forgetPurged(ctx, rec)
-	if len(k.changed) > cmp.Or(k.most, mostChanged) {
+	if len(k.changed) > cmp.Or(k.limit, maxChanged) {
 		k.overlook()
 	}
 	k.keepTargets(ctx, rec)
@@ -183,13 +183,13 @@ func (k *Keeper) take(ctx context.Context, rec events.Record, err error) error {
 	return nil
 }
 
-// mostChanged bounds the sessions of which a keeper knows that they changed; about 150
+// maxChanged bounds the sessions of which a keeper knows that they changed; about 150
 // bytes each.
-const mostChanged = 1 << 16
+const maxChanged = 1 << 16
 
 // overlook forgets an eighth of the sessions that changed, those that did not for the
-// longest. What a load of one of them folds is less than what a head is due after.
-func (k *Keeper) overlook() {
+// maxWait. What a load of one of them folds is less than what a head is due after.
+func (k *Snapshotter) overlook() {
 	last := make([]events.Offset, 0, len(k.changed))
 	for _, c := range k.changed {
 		last = append(last, max(c.last, c.kept))
@@ -200,7 +200,7 @@ func (k *Keeper) overlook() {
 }
 
 // due reports whether so much of a session is new that its head is written.
-func (k *Keeper) due(sub events.Subject) bool {
+func (k *Snapshotter) due(sub events.Subject) bool {
 	c := k.changed[sub]
 	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) && k.worthwhile(sub, largeWhenBusy)
 }
@@ -209,7 +209,7 @@ func (k *Keeper) due(sub events.Subject) bool {
 // written, if that has large bytes or more. A head has no turns but the newest. It is
 // large where the ledger is, or where turns were pinned and replaced one by one; and
 // then the records that it would spare a load are fewer bytes than it has itself.
-func (k *Keeper) worthwhile(sub events.Subject, large int64) bool {
+func (k *Snapshotter) worthwhile(sub events.Subject, large int64) bool {
 	size := k.heads[sub]
 	return size < large || k.changed[sub].bytes >= size/4
 }
@@ -224,7 +224,7 @@ const (
 
 func due(n, limit int64) bool { return limit > 0 && n >= limit }
 
-func (k *Keeper) count(rec events.Record) {
+func (k *Snapshotter) count(rec events.Record) {
 	k.reached, k.reachedID, k.news = rec.Offset, rec.ID, true
 	if !rec.Subject.IsSession() || strings.HasPrefix(rec.Subject.ID, events.KindItem+"/") {
 		return // the life of an item is a few records, and nobody goes on with it once that is over
@@ -248,7 +248,7 @@ func (k *Keeper) count(rec events.Record) {
 
 // keepTargets writes the states that a rewind and a fork go back to: somebody is
 // about to look at them.
-func (k *Keeper) keepTargets(ctx context.Context, rec events.Record) {
+func (k *Snapshotter) keepTargets(ctx context.Context, rec events.Record) {
 	if rec.Type != events.TypeSessionRewound && rec.Type != events.TypeSessionCreated {
 		return
 	}
@@ -265,7 +265,7 @@ func (k *Keeper) keepTargets(ctx context.Context, rec events.Record) {
 }
 
 // forgetPurged removes what readers have stored of a document that is purged.
-func (k *Keeper) forgetPurged(ctx context.Context, rec events.Record) {
+func (k *Snapshotter) forgetPurged(ctx context.Context, rec events.Record) {
 	if !rec.Subject.IsSession() && isPurge(rec) {
 		k.loader.forgetRevisions(ctx, rec.Subject, rec.Offset)
 	}
@@ -273,7 +273,7 @@ func (k *Keeper) forgetPurged(ctx context.Context, rec events.Record) {
 
 // writeAged writes what is of age. The next time is not at once, so that what comes of age
 // within a moment is looked for once. What is not worthwhile waits for another record.
-func (k *Keeper) writeAged(ctx context.Context) {
+func (k *Snapshotter) writeAged(ctx context.Context) {
 	now := k.Now()
 	k.aged = time.Time{}
 	for sub, c := range k.changed {
@@ -291,7 +291,7 @@ func (k *Keeper) writeAged(ctx context.Context) {
 }
 
 // write stores the session's state at head and forgets what changed.
-func (k *Keeper) write(ctx context.Context, sub events.Subject) {
+func (k *Snapshotter) write(ctx context.Context, sub events.Subject) {
 	k.news = true
 	switch at, settled := k.writeAt(ctx, sub, 0, ""); {
 	case at > k.reached:
@@ -304,7 +304,7 @@ func (k *Keeper) write(ctx context.Context, sub events.Subject) {
 // writeAt stores one state. It returns its offset, 0 if none was stored, and whether
 // the subject is settled. A session that cannot be folded is quarantined: named
 // once, and left alone from then on.
-func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offset, kept string) (events.Offset, bool) {
+func (k *Snapshotter) writeAt(ctx context.Context, sub events.Subject, at events.Offset, kept string) (events.Offset, bool) {
 	if k.quarantined[sub] {
 		return 0, true
 	}
@@ -338,7 +338,7 @@ func (k *Keeper) writeAt(ctx context.Context, sub events.Subject, at events.Offs
 
 // put stores a head and takes older ones away. What is kept for a reason
 // keeps its reason.
-func (k *Keeper) put(ctx context.Context, snap snapshot.Snapshot) error {
+func (k *Snapshotter) put(ctx context.Context, snap snapshot.Snapshot) error {
 	metas, err := k.Snapshots.List(ctx, snap.Subject, SessionFold)
 	if err != nil {
 		return &storeError{err}
@@ -379,7 +379,7 @@ func Prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int)
 // in the cursor how far it got. What there is no time for, and what an earlier keeper
 // left, is written when it is of age or changes again: a process that only looks at
 // something is not to write for others.
-func (k *Keeper) leave(ctx context.Context) error {
+func (k *Snapshotter) leave(ctx context.Context) error {
 	for rec, err := range events.Readable(k.Log.Read(ctx, events.Range{After: k.reached})) {
 		if err != nil {
 			break
@@ -420,7 +420,7 @@ type changedRecord struct {
 	Last    uint64 `json:"last"`
 }
 
-func (k *Keeper) save() error {
+func (k *Snapshotter) save() error {
 	if k.Cursor == "" || !k.news {
 		return nil
 	}
@@ -444,7 +444,7 @@ func (k *Keeper) save() error {
 
 // resume goes on where the last keeper stopped. A cursor that cannot be read, or
 // is of another log, is as good as none: the log is counted from its beginning.
-func (k *Keeper) resume(ctx context.Context) error {
+func (k *Snapshotter) resume(ctx context.Context) error {
 	if k.Cursor == "" {
 		head, err := k.Log.Head(ctx)
 		k.reached = head

@@ -219,7 +219,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 	if meant, ok := t.intents[p]; ok && e.sum == meant.sum { // nobody said that it was put there
 		have = &file{unit: meant.unit, at: meant.at, sum: e.sum, size: e.size, mode: e.mode, version: e.version}
 		t.set(p, have)
-		t.showAgain(meant.unit) // it may have been meant to be something else since
+		t.writeAgain(meant.unit) // it may have been meant to be something else since
 		if t.again.IsZero() {
 			t.again = t.c.Now()
 		}

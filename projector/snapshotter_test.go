@@ -65,7 +65,7 @@ func onBench(t *testing.T, run func(*bench)) {
 // keep starts a keeper; stop ends it as a process that leaves does.
 func (b *bench) keep(p projector.Policy) (stop func()) {
 	b.t.Helper()
-	k := &projector.Keeper{Log: b.log, Snapshots: b.store, Policy: p, Cursor: filepath.Join(b.dir, "state", "cursor"), Logger: b.warn.logger(), Now: b.now}
+	k := &projector.Snapshotter{Log: b.log, Snapshots: b.store, Policy: p, Cursor: filepath.Join(b.dir, "state", "cursor"), Logger: b.warn.logger(), Now: b.now}
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
@@ -115,7 +115,7 @@ func (b *bench) must(sub events.Subject, want ...int) {
 
 var off = projector.Policy{Records: -1, Bytes: -1, Age: -1}
 
-func TestKeeperCountsRecords(t *testing.T) {
+func TestSnapshotterCountsRecords(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 3, Keep: 2})
 		b.turns(s1, 2)
@@ -139,7 +139,7 @@ func TestKeeperCountsRecords(t *testing.T) {
 }
 
 // What becomes of an item is a few records, which nobody goes on with: it has no snapshots.
-func TestKeeperLeavesItemsAlone(t *testing.T) {
+func TestSnapshotterLeavesItemsAlone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2})
 		item := events.Session("", "item/q/1")
@@ -154,9 +154,9 @@ func TestKeeperLeavesItemsAlone(t *testing.T) {
 
 // A keeper forgets which sessions changed, those first that did not for the longest,
 // before it knows of too many. What comes to one of those is counted as to any other.
-func TestKeeperForgetsSessions(t *testing.T) {
+func TestSnapshotterForgetsSessions(t *testing.T) {
 	onBench(t, func(b *bench) {
-		k := (&projector.Keeper{Log: b.log, Snapshots: b.store, Policy: projector.Policy{Records: 3}, Logger: b.warn.logger()}).SetMost(16)
+		k := (&projector.Snapshotter{Log: b.log, Snapshots: b.store, Policy: projector.Policy{Records: 3}, Logger: b.warn.logger()}).SetMost(16)
 		ctx, cancel := context.WithCancel(b.t.Context())
 		done := make(chan error, 1)
 		go func() { done <- k.Run(ctx) }()
@@ -183,7 +183,7 @@ func TestKeeperForgetsSessions(t *testing.T) {
 	})
 }
 
-func TestKeeperCountsBytes(t *testing.T) {
+func TestSnapshotterCountsBytes(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: -1, Bytes: 1000, Age: -1})
 		b.turns(s1, 3)
@@ -194,7 +194,7 @@ func TestKeeperCountsBytes(t *testing.T) {
 	})
 }
 
-func TestKeeperLooksAtAges(t *testing.T) {
+func TestSnapshotterLooksAtAges(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Age: time.Minute})
 		b.turns(s1, 1)
@@ -217,7 +217,7 @@ func TestKeeperLooksAtAges(t *testing.T) {
 
 // A keeper of sessions that rest does not look at them before one is of age, and then at
 // those that come of age within a moment together.
-func TestKeeperRests(t *testing.T) {
+func TestSnapshotterRests(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var looks atomic.Int64
 		b.now = func() time.Time { looks.Add(1); return time.Now() }
@@ -245,7 +245,7 @@ func TestKeeperRests(t *testing.T) {
 }
 
 // With everything switched off nothing is written before the end.
-func TestKeeperSwitchedOff(t *testing.T) {
+func TestSnapshotterSwitchedOff(t *testing.T) {
 	onBench(t, func(b *bench) {
 		p := off
 		p.Leave = -1
@@ -258,7 +258,7 @@ func TestKeeperSwitchedOff(t *testing.T) {
 }
 
 // The states that a rewind and a fork go back to are kept, whatever comes later.
-func TestKeeperKeepsTargets(t *testing.T) {
+func TestSnapshotterKeepsTargets(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2, Keep: 1})
 		b.add(s1, created())
@@ -284,7 +284,7 @@ func TestKeeperKeepsTargets(t *testing.T) {
 
 // A fork of the head and then a stop: the reason to keep the state outlives that
 // the same state is written again.
-func TestKeeperKeepsReasons(t *testing.T) {
+func TestSnapshotterKeepsReasons(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Keep: 1})
 		b.turns(s1, 3)
@@ -296,7 +296,7 @@ func TestKeeperKeepsReasons(t *testing.T) {
 }
 
 // An impossible rewind has no target.
-func TestKeeperIgnoresVoidMoves(t *testing.T) {
+func TestSnapshotterIgnoresVoidMoves(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(off)
 		b.turns(s1, 2)
@@ -309,9 +309,9 @@ func TestKeeperIgnoresVoidMoves(t *testing.T) {
 
 // Those that leave write what they can in time; what came after the last look is
 // counted too, targets included.
-func TestKeeperLeaves(t *testing.T) {
+func TestSnapshotterLeaves(t *testing.T) {
 	onBench(t, func(b *bench) {
-		k := &projector.Keeper{Log: b.log, Snapshots: b.store, Cursor: filepath.Join(b.dir, "cursor")}
+		k := &projector.Snapshotter{Log: b.log, Snapshots: b.store, Cursor: filepath.Join(b.dir, "cursor")}
 		b.turns(s1, 3)
 		b.add(s1, &events.SessionRewound{To: 2})
 		b.turns(s2, 1)
@@ -326,7 +326,7 @@ func TestKeeperLeaves(t *testing.T) {
 }
 
 // Each keeper goes on where the last one stopped, and knows what that had counted.
-func TestKeeperResumes(t *testing.T) {
+func TestSnapshotterResumes(t *testing.T) {
 	onBench(t, func(b *bench) {
 		p := projector.Policy{Records: 5, Leave: -1} // no time for anything but the cursor
 		stop := b.keep(p)
@@ -353,7 +353,7 @@ func TestKeeperResumes(t *testing.T) {
 
 // A keeper that is told to stop looks at nothing that an earlier one left: a process that
 // shows one of many sessions ends at once.
-func TestKeeperLeavesOthersAlone(t *testing.T) {
+func TestSnapshotterLeavesOthersAlone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Leave: -1})
 		sub := func(i int) events.Subject { return events.Session("", fmt.Sprint("many-", i)) }
@@ -387,7 +387,7 @@ func TestKeeperLeavesOthersAlone(t *testing.T) {
 
 // A cursor that was not written, cannot be read, or is of another log costs
 // counting again, and not a snapshot for each part of it.
-func TestKeeperWithoutCursor(t *testing.T) {
+func TestSnapshotterWithoutCursor(t *testing.T) {
 	for name, c := range map[string]struct {
 		cursor string
 		warns  int
@@ -428,10 +428,10 @@ func TestKeeperWithoutCursor(t *testing.T) {
 }
 
 // Without a file for its cursor a keeper begins at the head.
-func TestKeeperAtHead(t *testing.T) {
+func TestSnapshotterAtHead(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.turns(s1, 5)
-		k := &projector.Keeper{Log: b.log, Snapshots: b.store, Policy: projector.Policy{Records: 2, Leave: -1}}
+		k := &projector.Snapshotter{Log: b.log, Snapshots: b.store, Policy: projector.Policy{Records: 2, Leave: -1}}
 		ctx, cancel := context.WithCancel(b.t.Context())
 		done := make(chan error, 1)
 		go func() { done <- k.Run(ctx) }()
@@ -449,7 +449,7 @@ func TestKeeperAtHead(t *testing.T) {
 
 // A session that cannot be folded is named once; the others go on, and so does the
 // cursor.
-func TestKeeperQuarantines(t *testing.T) {
+func TestSnapshotterQuarantines(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.turns(s1, 1)
 		b.mem.Damage(1)
@@ -474,7 +474,7 @@ func TestKeeperQuarantines(t *testing.T) {
 }
 
 // A store that cannot be written for a while is said so, and used again.
-func TestKeeperOutlivesFullStore(t *testing.T) {
+func TestSnapshotterOutlivesFullStore(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2})
 		b.store.err = errors.New("no space left")
@@ -490,7 +490,7 @@ func TestKeeperOutlivesFullStore(t *testing.T) {
 }
 
 // A head that is large by its ledger is not written for a few records, but at the end.
-func TestKeeperSparesLargeHeads(t *testing.T) {
+func TestSnapshotterSparesLargeHeads(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2})
 		title := events.Raw(`"` + strings.Repeat("x", 300<<10) + `"`)
@@ -509,9 +509,9 @@ func TestKeeperSparesLargeHeads(t *testing.T) {
 }
 
 // The end of the log is an error of the run, and leaves nothing behind.
-func TestKeeperOfClosedLog(t *testing.T) {
+func TestSnapshotterOfClosedLog(t *testing.T) {
 	onBench(t, func(b *bench) {
-		k := &projector.Keeper{Log: b.log, Snapshots: b.store}
+		k := &projector.Snapshotter{Log: b.log, Snapshots: b.store}
 		done := make(chan error, 1)
 		go func() { done <- k.Run(b.t.Context()) }()
 		synctest.Wait()
@@ -527,7 +527,7 @@ func TestKeeperOfClosedLog(t *testing.T) {
 // Twice the turns are at most twice the bytes written, but for the indexes that each
 // head lists (see TestSnapshotsAreLinear), and for the record that the log may be ahead
 // of the keeper by when a head is written. However long the session, it has a snapshot.
-func TestKeeperWritesInProportion(t *testing.T) {
+func TestSnapshotterWritesInProportion(t *testing.T) {
 	testkit.NotUnderRace(t)
 	written := func(turns int) int64 {
 		var records testkit.Records
@@ -543,7 +543,7 @@ func TestKeeperWritesInProportion(t *testing.T) {
 		}
 		st := &metered{Store: &snapshot.Mem{}}
 		ctx, stop := context.WithCancel(t.Context())
-		k := &projector.Keeper{Log: &endless{Records: records, done: stop}, Snapshots: st, Cursor: filepath.Join(t.TempDir(), "cursor"), Policy: projector.Policy{Records: 10}}
+		k := &projector.Snapshotter{Log: &endless{Records: records, done: stop}, Snapshots: st, Cursor: filepath.Join(t.TempDir(), "cursor"), Policy: projector.Policy{Records: 10}}
 		if err := k.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
