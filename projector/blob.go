@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// BlobError says why content that is kept by reference cannot be returned.
+// BlobError reports why content stored by reference cannot be returned.
 type BlobError struct {
 	Subject events.Subject
 	Reason  string
@@ -18,15 +18,14 @@ type BlobError struct {
 
 func (e *BlobError) Error() string { return e.Subject.Name() + ": " + e.Reason }
 
-// Blob reads content that is kept by reference: the document blob/<sha256>, in
-// one part or several. limit bounds its size in bytes. Content that is missing,
-// incomplete, too large or purged is a *BlobError.
+// Blob reads content stored by reference: the document blob/<sha256>, in one part or several. limit is the maximum size
+// in bytes. If the content is missing, incomplete, too large or purged, Blob returns a *BlobError.
 func Blob(ctx context.Context, src Source, ns, sum string, limit int64) ([]byte, error) {
 	doc := events.Document(ns, events.KindBlob, sum)
 	b := assembly{sum: sum, limit: limit, parts: make(map[writer]*parts)}
 	for rec, err := range src.Read(ctx, events.Range{Subject: doc}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
-			b.reason = damage.Error() // it need not be a part that is missed
+			b.reason = damage.Error() // the damaged record may hold no part of this blob
 			continue
 		}
 		if err != nil {
@@ -43,15 +42,15 @@ func Blob(ctx context.Context, src Source, ns, sum string, limit int64) ([]byte,
 	return nil, &BlobError{doc, "it is not complete"}
 }
 
-// assembly puts the parts of a blob together. What one writer wrote belongs
-// together: somebody else's parts, right or wrong, change nothing of it.
+// assembly joins the parts of a blob. It joins only parts of the same writer. Parts of other writers, right or wrong,
+// do not affect them.
 type assembly struct {
 	sum      string
 	limit    int64
 	parts    map[writer]*parts
 	whole    []byte
 	complete bool
-	reason   string // why it is not, as far as known
+	reason   string // why it is incomplete, if known
 }
 
 type writer struct {
@@ -64,7 +63,7 @@ type parts struct {
 	size    int64
 }
 
-// take adds a record of the document. A purge takes away what was before it.
+// take adds a record of the document. A purge discards all parts before it.
 func (b *assembly) take(rec events.Record) {
 	switch p := Decode(rec).Payload.(type) {
 	case *events.DocumentDeleted:
@@ -112,10 +111,9 @@ func (b *assembly) assemble(w *parts, count int) {
 	clear(b.parts)
 }
 
-// Resolve returns the record with its data, fetched if it carries a dataref to a
-// blob of tally instead. Any other record comes back as it is. Content that
-// cannot be had is a *events.DamageError of the record; an error of reading is
-// neither.
+// Resolve returns the record with its data. If the record has a dataref to a tally blob instead of data, Resolve reads
+// the blob. It returns any other record unchanged. If the content is unavailable, the error is a *events.DamageError of
+// the record. Errors of the read itself have other types.
 func Resolve(ctx context.Context, src Source, rec events.Record, limit int64) (events.Record, error) {
 	ref, ok := rec.Extensions[events.ExtDataRef]
 	if !ok || len(rec.Data) > 0 {
@@ -123,7 +121,7 @@ func Resolve(ctx context.Context, src Source, rec events.Record, limit int64) (e
 	}
 	sum, ok := events.ParseBlobRef(ref)
 	if !ok {
-		return rec, nil // somebody else's reference
+		return rec, nil // a reference of another program
 	}
 	data, err := Blob(ctx, src, rec.Subject.Namespace, sum, limit)
 	if missing, ok := errors.AsType[*BlobError](err); ok {

@@ -9,11 +9,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// blobs resolves the records of one read, and keeps for a moment which blobs it read: records
-// that name one blob share its bytes, and it is not read for each of them. The zero value is
-// ready to use.
+// blobs resolves the records of one read. It caches recently read blobs for a moment, so records that name the same
+// blob share its bytes and it is read once. The zero value is ready to use.
 type blobs struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	recent []blob     // oldest first
 }
 
@@ -22,11 +21,11 @@ type blob struct {
 	data    []byte
 }
 
-// keepBlobs is how long a blob is kept. A read that waits for new records holds no memory, and
-// shows no content that was purged meanwhile.
+// keepBlobs is how long a blob stays cached. The limit frees the memory of a read that waits for new records, and hides
+// content that was purged meanwhile.
 const keepBlobs = time.Second
 
-// resolve is Resolve. At most limit bytes are kept, and the data are not to be altered.
+// resolve is like Resolve, with the cache. The cache holds at most limit bytes. The caller must not change the data.
 func (b *blobs) resolve(ctx context.Context, src Source, rec events.Record, limit int64) (events.Record, error) {
 	sum := nameOf(rec)
 	if sum == "" || len(rec.Data) > 0 {

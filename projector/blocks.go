@@ -8,23 +8,22 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A timeline is written in blocks of BlockRecords records, which nothing that comes
-// later changes, and a rest, which is small. So what is written of one that
-// grows is in proportion to what it has grown by.
+// A timeline is stored as blocks of BlockRecords records and a small rest. Later records never change a block. So the
+// bytes written for a growing timeline are proportional to its growth.
 
 // BlockRecords is the number of records of a block.
 const BlockRecords = markEvery
 
-// Blocks is the number of blocks that are full.
+// Blocks returns the number of full blocks.
 func (t *Timeline) Blocks() int { return t.Len() / BlockRecords }
 
-// Block encodes a full block that is in memory, by number from 0.
+// Block encodes a full block that is in memory. Blocks are numbered from 0.
 func (t *Timeline) Block(n int) []byte {
 	return t.appendRecords(nil, n*BlockRecords, (n+1)*BlockRecords)
 }
 
-// BlockEnd returns the offset of the last record of a block, and how many turns were
-// in effect right after it, over all threads.
+// BlockEnd returns the offset of the last record of a block, and the number of turns in effect right after it, over all
+// threads.
 func (t *Timeline) BlockEnd(n int) (at events.Offset, turns int, err error) {
 	last := (n+1)*BlockRecords - 1
 	if at, err = t.offset(last); err != nil {
@@ -57,8 +56,8 @@ func (t *Timeline) Rest() []byte {
 	return t.appendRecords(b, t.Blocks()*BlockRecords, t.Len())
 }
 
-// last is the last record of the prefix, -1 if that is empty. A prefix is always
-// the list after some earlier record: its last one says which.
+// last returns the last record of the prefix, or -1 if the prefix is empty. A prefix is always the list after some
+// earlier record, so its last record identifies it.
 func (p point) last() int {
 	if p.prefix == nil {
 		return -1
@@ -66,8 +65,8 @@ func (p point) last() int {
 	return p.prefix.to
 }
 
-// appendRecords encodes the records from one number up to another: how many, their
-// offsets, and what they did to the lengths of threads.
+// appendRecords encodes the records from a number up to another: their count, their offsets, and their changes to the
+// lengths of threads.
 func (t *Timeline) appendRecords(b []byte, from, to int) []byte {
 	b = binary.AppendUvarint(b, uint64(to-from))
 	b = appendOffsets(b, t.offsets[from-t.base:to-t.base])
@@ -79,7 +78,7 @@ func (t *Timeline) appendRecords(b []byte, from, to int) []byte {
 	return b
 }
 
-// DecodeTimeline reads what Block, for each block in order, and Rest wrote.
+// DecodeTimeline decodes the output of Block, for each block in order, and of Rest.
 func DecodeTimeline(sub events.Subject, blocks [][]byte, rest []byte) (*Timeline, error) {
 	t := NewTimeline(sub)
 	d := &decoder{b: rest}
@@ -131,7 +130,7 @@ func (t *Timeline) readNamed(d *decoder) {
 	t.named.again = int64(d.int())
 }
 
-// readRecords reads the records after those that there are.
+// readRecords decodes records and appends them to the timeline.
 func (t *Timeline) readRecords(d *decoder) {
 	p := d.page(t.Len(), len(t.names))
 	if len(p.offsets) > 0 && p.offsets[0] <= t.ends.last {
@@ -158,7 +157,7 @@ func (t *Timeline) readPoints(d *decoder, points [][2]int) {
 	}
 }
 
-// recordRefs returns records by their numbers, which ascend.
+// recordRefs returns the records with these numbers. The numbers must ascend.
 func (t *Timeline) recordRefs(d *decoder, list []int) []recordRef {
 	var recordRefs []recordRef
 	for i, n := range list {
@@ -171,8 +170,8 @@ func (t *Timeline) recordRefs(d *decoder, list []int) []recordRef {
 	return recordRefs
 }
 
-// remember counts what is not stored: the lengths after the last record, and a
-// mark from which later rewinds count.
+// remember computes values that are not stored: the lengths after the last record, and a mark where later rewinds start
+// to count.
 func (t *Timeline) remember() (err error) {
 	t.lengths, err = t.lengthsAt(t.Len() - 1)
 	if last := t.lastLive(t.Len() - 1); last >= 0 {
@@ -181,7 +180,7 @@ func (t *Timeline) remember() (err error) {
 	return err
 }
 
-// Footprint is about how many bytes of memory the timeline takes.
+// Footprint returns the approximate memory use of the timeline, in bytes.
 func (t *Timeline) Footprint() int {
 	n := 8*cap(t.offsets) + 32*cap(t.deltas) + 64*len(t.points) + 64*len(t.marks)
 	if t.older == nil {

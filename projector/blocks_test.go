@@ -26,7 +26,7 @@ func longTimeline(t testing.TB, seed uint64, n int) (*projector.Timeline, []proj
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.IntN(10) == 0 { // its producer may have seen what is not in effect any more
+		if r.IntN(10) == 0 { // its producer may have read records that are no longer in effect
 			e = e.WithExtension(events.ExtSeen, events.Offset(1+r.Uint64N(uint64(at))).Padded())
 		}
 		f := projector.Decode(events.Record{Event: e, Offset: at})
@@ -59,8 +59,7 @@ func inBlocks(h *projector.Timeline) (blocks [][]byte, rest []byte) {
 	return blocks, h.Rest()
 }
 
-// A history read back from its blocks goes on as the one that was written, and
-// blocks that were written once stay as they are.
+// A history that is read back from its blocks continues like the original, and written blocks never change.
 func TestBlocksRoundTrip(t *testing.T) {
 	for seed := range uint64(20) {
 		n := int(400 + 100*seed)
@@ -90,7 +89,7 @@ func TestBlocksRoundTrip(t *testing.T) {
 	}
 }
 
-// What is cut off or altered is an error or another history, never a panic.
+// Truncated or altered blocks produce an error or another history, never a panic.
 func TestBlocksOfAnything(t *testing.T) {
 	h, _ := longTimeline(t, 1, 700)
 	blocks, rest := inBlocks(h)
@@ -107,8 +106,8 @@ func TestBlocksOfAnything(t *testing.T) {
 	}
 }
 
-// Whatever the catalog's file holds of a history: it is an error, or a history that can be
-// looked at and gone on with, and that is written and read again as the same.
+// Any content of the catalog's file decodes to an error, or to a history that can be read and extended, and that
+// survives encoding and decoding.
 func FuzzDecodeTimeline(f *testing.F) {
 	for seed, n := range []int{0, 1, 40, projector.BlockRecords, projector.BlockRecords + 60} {
 		h, _ := longTimeline(f, uint64(seed), n)

@@ -14,15 +14,14 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// A fold depends on the records alone: not on where its snapshots were taken, nor on how
-// often. What is stored at an offset is the same after any cuts before it.
+// A fold depends on the records alone, not on the places or the number of its snapshots. The snapshot at an offset is
+// the same after any cuts before it.
 func TestBorders(t *testing.T) {
 	t.Run("B-21 random cuts", func(t *testing.T) { rapid.Check(t, cutAtRandom) })
 	t.Run("B-21 forks and rewinds at every record", func(t *testing.T) { rapid.Check(t, forkEverywhere) })
 }
 
-// cutAtRandom takes snapshots at random offsets, and then one that a fold from the first
-// record makes too.
+// cutAtRandom takes snapshots at random offsets, then one that is compared with a fold from the first record.
 func cutAtRandom(t *rapid.T) {
 	b := drawBorders(t, testkit.History().Draw(t, "log"))
 	for range rapid.IntRange(1, 8).Draw(t, "cuts") {
@@ -31,8 +30,8 @@ func cutAtRandom(t *rapid.T) {
 	b.holds(t, drawRecord(t, b.log))
 }
 
-// forkEverywhere forks a session at each of its records, rewinds it and a fork across the
-// borders of its chunks, and cuts between any two of these.
+// forkEverywhere forks a session at each of its records, rewinds it and a fork across chunk borders, and takes
+// snapshots between these steps.
 func forkEverywhere(t *rapid.T) {
 	b := drawBorders(t, nil)
 	for n := range rapid.IntRange(2, 12).Draw(t, "records") {
@@ -56,7 +55,7 @@ func forkEverywhere(t *rapid.T) {
 	}
 }
 
-// borders is a log whose chunks are small in both ways, and what is stored of it.
+// borders is a log with its snapshots. Its chunks are bounded both in records and in bytes.
 type borders struct {
 	log          testkit.Records
 	store        snapshot.Mem
@@ -69,7 +68,7 @@ func drawBorders(t *rapid.T, log testkit.Records) *borders {
 		size: rapid.Int64Range(1, 600).Draw(t, "bytes of a chunk")}
 }
 
-// drawn is a turn of very different size, or a change of the threads.
+// drawn returns a turn of very different size, or a change of the threads.
 func (b *borders) drawn(t *rapid.T, n int) events.Payload {
 	switch rapid.IntRange(0, 5).Draw(t, "what") {
 	case 0:
@@ -81,7 +80,7 @@ func (b *borders) drawn(t *rapid.T, n int) events.Payload {
 	return &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(fmt.Sprintf("%q", text))}}}
 }
 
-// add appends an event, and takes a snapshot of some session behind it at times.
+// add appends an event, and sometimes takes a snapshot of a session.
 func (b *borders) add(t *rapid.T, id string, p events.Payload) {
 	e, err := events.New("urn:test", events.Session("", id), p)
 	if err != nil {
@@ -105,8 +104,7 @@ func (b *borders) cut(t *rapid.T, rec events.Record) {
 	}
 }
 
-// holds takes a snapshot at a record and compares it, and all that it refers to, with a
-// fold that began with nothing.
+// holds takes a snapshot at a record and compares it, and all its parts, with a fold from the first record.
 func (b *borders) holds(t *rapid.T, rec events.Record) {
 	b.cut(t, rec)
 	fresh := new(snapshot.Mem)

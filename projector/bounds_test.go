@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// Whatever events refer to one another, what a fold holds, what is stored of it, and what is
-// put together of a record stay in proportion to the bytes of the records.
+// In any log of events that refer to each other, three sizes stay proportional to the bytes of the records: the memory
+// of a fold, its snapshots, and a record with all references resolved.
 func TestBounds(t *testing.T) {
 	t.Run("B-01 memory of a fold", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -47,7 +47,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// fourEvents keeps all turns a thousand times, three times over.
+// fourEvents keeps all turns a thousand times, in three events.
 func fourEvents(h *hostile) {
 	h.create()
 	h.add("s0", tenTurns())
@@ -56,7 +56,7 @@ func fourEvents(h *hostile) {
 	}
 }
 
-// doubling keeps all turns twice, forty times over.
+// doubling keeps all turns twice, in forty events.
 func doubling(h *hostile) {
 	h.create()
 	h.add("s0", tenTurns())
@@ -68,7 +68,7 @@ func doubling(h *hostile) {
 	}
 }
 
-// stacked rewinds so that each time the lowest entry of a large stack is used up.
+// stacked rewinds so that each rewind uses up the lowest entry of a large stack.
 func stacked(h *hostile) {
 	h.create()
 	for range 2000 {
@@ -82,7 +82,7 @@ func stacked(h *hostile) {
 	}
 }
 
-// pinning cuts a thread into as many spans as it can, time and again.
+// pinning cuts a thread into as many spans as possible, repeatedly.
 func pinning(h *hostile) {
 	h.create()
 	for range 300 {
@@ -97,7 +97,7 @@ func pinning(h *hostile) {
 	}
 }
 
-// manyThreads has small records behind a record of many threads.
+// manyThreads adds small records after a record of many threads.
 func manyThreads(h *hostile) {
 	h.create()
 	p := &events.TurnAppended{}
@@ -157,7 +157,7 @@ func keeping(keeps ...[2]int) *events.ThreadReplaced {
 	return &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": r}, Others: "keep", Reason: "save"}
 }
 
-// Data that are named again have an effect up to a bound of bytes, whichever chunk they are in.
+// Data that are named repeatedly have an effect up to a bound of bytes, in any chunk.
 func TestBoundsOfBlobs(t *testing.T) {
 	t.Run("B-01 one blob many times", func(t *testing.T) {
 		h := &hostile{t: t}
@@ -199,7 +199,7 @@ func TestBoundsOfBlobs(t *testing.T) {
 		for m := range store.All(t.Context()) {
 			metas = append(metas, m)
 		}
-		for _, m := range metas { // each chunk is made from the log again
+		for _, m := range metas { // each chunk is rebuilt from the log
 			if m.Fold != projector.ChunkFold {
 				continue
 			}
@@ -244,21 +244,20 @@ func (h *hostile) name(id, ref string, n int) {
 }
 
 const (
-	perByte  = 24       // bytes of memory, or of snapshots, for a byte of the records
-	atLeast  = 64 << 10 // that a fold takes however short it is
-	maxWhole = 64 << 10 // of a value that is put together
-	enough   = 1 << 17  // turns of a thread, beyond which a bomb has gone off
+	perByte  = 24       // bytes of memory, or of snapshots, per byte of the records
+	atLeast  = 64 << 10 // minimum memory of a fold
+	maxWhole = 64 << 10 // of a resolved value
+	enough   = 1 << 17  // turns of a thread; more mean that an expansion attack worked
 )
 
-// hostile writes a log around every check of an append. Each event refers to as much as it
-// can of what is there.
+// hostile writes to a log without the checks of an append. Its events refer to as many earlier ones as possible.
 type hostile struct {
 	t        checker
 	log      testkit.Records
 	sessions []string
 }
 
-// checker is the test that a hostile is part of.
+// checker is the test that uses a hostile.
 type checker interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
@@ -319,7 +318,7 @@ func (h *hostile) turns(id string) {
 	h.add(id, p)
 }
 
-// replace keeps stretches of a thread that may be the same, overlap, or stand in any order.
+// replace keeps stretches of a thread. They may be equal, overlap, and have any order.
 func (h *hostile) replace(id string) {
 	n := h.length(id)
 	r := events.Replacement{Items: []events.Item{}}
@@ -354,7 +353,7 @@ func (h *hostile) list(id string, times int) {
 	h.add(id, &events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw(`{"m":[]}`), Lists: events.Lists{"/m": pieces}})
 }
 
-// add appends an event without a look at it.
+// add appends an event without checks.
 func (h *hostile) add(id string, p events.Payload) {
 	data, err := rawjson.Marshal(p)
 	if err != nil {
@@ -369,7 +368,7 @@ func (h *hostile) loader() *projector.Loader {
 	return &projector.Loader{Source: h.log, MaxValue: maxWhole}
 }
 
-// length is the number of turns of the main thread. A bomb that has gone off ends the case.
+// length returns the number of turns of the main thread. If an expansion attack worked, it ends the test.
 func (h *hostile) length(id string) int {
 	o, err := h.loader().Peek(h.t.Context(), events.Session("", id))
 	if err != nil {
@@ -382,7 +381,7 @@ func (h *hostile) length(id string) int {
 	return 0
 }
 
-// bytes are those of a session's records, and of the sessions that it descends from.
+// bytes returns the size of a session's records and of its ancestors' records.
 func (h *hostile) bytes(id string, seen map[string]bool) (n int) {
 	if seen[id] {
 		return 0
@@ -418,7 +417,7 @@ func (h *hostile) holds() {
 	}
 }
 
-// retained is how much memory is in use for what a function returns.
+// retained returns the memory in use for the result of load.
 func retained(load func() (any, error)) int {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -433,7 +432,7 @@ func retained(load func() (any, error)) int {
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
-// storedSize is how many bytes a snapshot of a session takes with all that it refers to.
+// storedSize returns the bytes of a snapshot of a session with all its parts.
 func storedSize(ctx context.Context, log testkit.Records, sub events.Subject) (n int) {
 	var store snapshot.Mem
 	l := (&projector.Loader{Source: log, Snapshots: &store}).SetChunks(16, 4)

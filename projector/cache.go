@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// cacheBytes bounds what a loader keeps of decoded chunks, by their stored size.
+// cacheBytes bounds the decoded chunks in a loader's cache, by their stored size.
 const cacheBytes = 8 << 20
 
-// cache keeps what was read of snapshots last, by hash. The zero value is ready to
-// use. What it returns is not altered by anybody.
+// cache keeps recently read parts of snapshots, by hash. The zero value is ready to use. Callers must not change the
+// values that it returns.
 type cache struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	byHash map[string]*list.Element
 	recent list.List // of *cached, newest first
 	bytes  int

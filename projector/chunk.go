@@ -8,23 +8,21 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Snapshots of a session are a head and chunks. A chunk holds what a fixed range of
-// the session's own records brought, live or not: their offsets, the turns, the
-// costs, and what they did to the lengths of threads. All of it stands in the
-// records alone. So a chunk never changes, is the same for every branch of the
-// session, and can be made again from the log if it is lost.
+// Snapshots of a session consist of a head and chunks. A chunk holds the content of a fixed range of the session's own
+// records, live or not: their offsets, turns and costs, and their changes to the lengths of threads. All of it follows
+// from these records alone. So a chunk never changes and is the same for every branch of the session. If a chunk is
+// lost, it can be rebuilt from the log.
 
-// sizes say where chunks end. They belong to the fold's version: other sizes give
-// other chunks.
+// sizes determine where chunks end. They belong to the fold's version: other sizes produce other chunks.
 type sizes struct {
-	records int   // of a chunk
-	bytes   int64 // of its records' data, after which it ends early
+	records int   // records of a chunk
+	bytes   int64 // data of the records, in bytes; a chunk that reaches it ends early
 	fan     int   // chunks, or indexes, of an index
 }
 
 var standardSizes = sizes{records: 256, bytes: 1 << 20, fan: 16}
 
-// chunk is what a range of a session's own records brought.
+// chunk is the content of a range of a session's own records.
 type chunk struct {
 	first   int // number of the first record, among the session's own
 	offsets []events.Offset
@@ -34,20 +32,20 @@ type chunk struct {
 	bytes   int64 // of the records' data
 }
 
-// recordEffect is an effect of a record, which is numbered from the chunk's first.
+// recordEffect is an effect of a record. The record is numbered from the chunk's first record.
 type recordEffect struct {
 	record int
 	effect
 }
 
-// brought are turns of one thread. They are numbered over everything that the
-// session's own records ever brought to it.
+// brought holds turns of one thread. Their numbers count all turns that the session's own records ever added to the
+// thread.
 type brought struct {
 	First int    `json:"first"`
 	Turns []Turn `json:"turns"`
 }
 
-// add takes the next record. next has the number of the next turn of each thread.
+// add folds the next record. next maps each thread to the number of its next turn.
 func (c *chunk) add(f Fact, next map[string]int) {
 	record := len(c.offsets)
 	c.offsets = append(c.offsets, f.Offset)
@@ -91,8 +89,7 @@ func (c *chunk) bringing(name string, next map[string]int) *[]Turn {
 	return &b.Turns
 }
 
-// numbered returns the number of the first turn that the chunk brought to each thread, and
-// how many they are.
+// numbered returns, for each thread, the number of the first turn in the chunk and the number of turns.
 func (c *chunk) numbered() map[string][2]int {
 	if len(c.turns) == 0 {
 		return nil
@@ -104,8 +101,7 @@ func (c *chunk) numbered() map[string][2]int {
 	return m
 }
 
-// firstOf returns the number of the first turn that the record at an offset, or a
-// later one, brought to a thread.
+// firstOf returns the number of the first turn that the record at an offset, or a later record, added to a thread.
 func (c *chunk) firstOf(name string, at events.Offset) int {
 	b := c.turns[name]
 	if b == nil {
@@ -116,11 +112,11 @@ func (c *chunk) firstOf(name string, at events.Offset) int {
 
 func (c *chunk) full(s sizes) bool { return len(c.offsets) >= s.records || c.bytes >= s.bytes }
 
-// end is the number of the record after the last.
+// end returns the number after the last record.
 func (c *chunk) end() int { return c.first + len(c.offsets) }
 
-// chunkState is the stored form of a chunk: lists of numbers as integers of variable
-// length, differences where they ascend.
+// chunkState is the stored form of a chunk. Lists of numbers are stored as varints. Ascending numbers are stored as
+// differences.
 type chunkState struct {
 	First   int                 `json:"first"`
 	Bytes   int64               `json:"bytes,omitempty"`
@@ -178,7 +174,7 @@ func (st chunkState) chunk() (*chunk, error) {
 	return c, nil
 }
 
-// encode writes the chunk. Equal records give equal bytes.
+// encode encodes the chunk. Equal records produce equal bytes.
 func (c *chunk) encode() ([]byte, error) {
 	data, err := rawjson.Marshal(c.state())
 	if err != nil {

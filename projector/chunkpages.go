@@ -7,14 +7,14 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// chunkPages are the pages of a state's timeline: what its chunks have.
+// chunkPages reads the pages of a state's timeline from the chunks.
 type chunkPages struct {
-	ctx context.Context // of the one load that this is made for
+	ctx context.Context // of the one load that uses this value
 	l   *Loader
 	s   *state
 }
 
-// segments are all of the timeline's records that are in chunks, in order.
+// segments lists all records of the timeline that are in chunks, in order.
 func (c *chunkPages) segments() []segment {
 	own := c.s.ownSegment()
 	own.to = c.s.history.base - own.first - 1
@@ -44,7 +44,7 @@ func (c *chunkPages) reaching(at events.Offset) (*page, error) {
 	return new(page), nil
 }
 
-// page returns what a segment has of the chunk that matches, as records of the timeline.
+// page returns the part of a segment that the matching chunk holds, as records of the timeline.
 func (c *chunkPages) page(seg segment, match func(*entry) bool) (*page, error) {
 	t := c.s.sources[seg.source]
 	e, err := t.find(c.ctx, c.l, match)
@@ -68,9 +68,8 @@ func (c *chunkPages) page(seg segment, match func(*entry) bool) (*page, error) {
 	return p, nil
 }
 
-// deltasOf returns the deltas of the records of a chunk from one number in its source
-// up to another, as records of this history, where their numbers are higher by
-// shift. Those of records that never were live are left out.
+// deltasOf returns the deltas of a chunk's records between two numbers of its source. The result numbers records of
+// this history, which are higher by shift. Records that never were live are left out.
 func (t *Timeline) deltasOf(c *chunk, from, to, shift int) []delta {
 	var list []delta
 	for _, e := range c.effects {

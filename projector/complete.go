@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// complete returns the session with all of its turns, offsets and costs in memory. Each
-// chunk is read once.
+// complete returns the session with all of its turns, offsets and costs in memory. It reads each chunk once.
 func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	s, h := ld.s, ld.s.history
 	ledger, whole := *s.ledger, *h
@@ -33,7 +32,7 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 			fill.take(seg.source, c)
 		}
 		err := t.chunks(ctx, ld.Loader, seg.from, seg.to, func(e *entry) error {
-			c, _, err := ld.readChunk(ctx, t.subject, e) // the session is its owner's to alter
+			c, _, err := ld.readChunk(ctx, t.subject, e) // not the cache: the caller may change the session
 			if err != nil {
 				return err
 			}
@@ -52,20 +51,20 @@ func (ld *loading) complete(ctx context.Context) (*Session, error) {
 	return out, out.History.remember()
 }
 
-// filling puts the turns of chunks where strands refer to them.
+// filling copies the turns of chunks to where strands refer to them.
 type filling struct {
 	threads Threads
 	wanted  map[turnsOf][]wanted
 	missing int // turns
 }
 
-// turnsOf names the turns that a source brought to a thread.
+// turnsOf identifies the turns that a source added to a thread.
 type turnsOf struct {
 	source int
 	thread string
 }
 
-// wanted is a span with its place in a thread.
+// wanted is a span with its index in a thread.
 type wanted struct {
 	span
 	at   int
@@ -87,7 +86,7 @@ func newFilling(s *state, threads Threads) *filling {
 	return f
 }
 
-// take copies what a chunk of a source has of the wanted turns.
+// take copies the wanted turns that a chunk of a source holds.
 func (f *filling) take(source int, c *chunk) {
 	for name, b := range c.turns {
 		for _, w := range f.wanted[turnsOf{source, name}] {
@@ -105,7 +104,7 @@ func (f *filling) take(source int, c *chunk) {
 
 func (f *filling) full() bool { return f.missing == 0 }
 
-// of returns a turn as it is pinned.
+// of returns a turn with its pin applied.
 func (p pinning) of(t Turn) Turn {
 	if p != asBrought {
 		t.Pinned = p == pinned

@@ -8,8 +8,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// decoder reads numbers and texts off a slice. After the first error everything
-// reads as zero.
+// decoder reads numbers and texts from a slice. After the first error, all reads return zero.
 type decoder struct {
 	b   []byte
 	err error
@@ -25,7 +24,7 @@ func (d *decoder) fail(format string, args ...any) {
 // more reports whether there is more to read.
 func (d *decoder) more() bool { return len(d.b) > 0 }
 
-// end returns the first error. What is left is one.
+// end returns the first error. Remaining bytes are an error too.
 func (d *decoder) end() error {
 	if d.more() {
 		d.fail("%d bytes too many", len(d.b))
@@ -53,7 +52,7 @@ func (d *decoder) int() int {
 	return int(v)
 }
 
-// offset reads an offset by how far it is behind another one.
+// offset reads an offset, which is stored as its distance from another offset.
 func (d *decoder) offset(after events.Offset) events.Offset {
 	more := events.Offset(d.uint())
 	if more == 0 || more > events.MaxOffset-after {
@@ -63,8 +62,8 @@ func (d *decoder) offset(after events.Offset) events.Offset {
 	return after + more
 }
 
-// delta reads what a record did to a thread. Records, by number, begin at first and end
-// before end; there are so many threads.
+// delta reads a change of a record to a thread. Record numbers lie in first <= n < end; threads is the number of
+// threads.
 func (d *decoder) delta(first, end, threads int) delta {
 	x := delta{first + d.int(), d.int(), d.int() == 1, d.int()}
 	if d.err == nil && (x.record < first || x.record >= end || x.thread < 0 && !x.everywhere() || x.thread >= threads) {
@@ -73,8 +72,8 @@ func (d *decoder) delta(first, end, threads int) delta {
 	return x
 }
 
-// page reads what appendRecords wrote of the records from a number on, which have
-// effects on so many threads.
+// page reads the output of appendRecords. first is the number of the first record; threads is the number of threads
+// that the records can change.
 func (d *decoder) page(first, threads int) *page {
 	p, at := &page{first: first}, events.Offset(0)
 	for range d.count() {
@@ -90,7 +89,7 @@ func (d *decoder) page(first, threads int) *page {
 	return p
 }
 
-// count reads the length of a list, each element of which takes a byte or more.
+// count reads the length of a list. Each element of the list takes at least a byte.
 func (d *decoder) count() int {
 	n := d.uint()
 	if n > uint64(len(d.b)) {
@@ -107,7 +106,7 @@ func (d *decoder) text() string {
 	return s
 }
 
-// list reads how many numbers there are, and those.
+// list reads a count and so many numbers.
 func (d *decoder) list() []int {
 	var list []int
 	for range d.count() {
@@ -135,7 +134,7 @@ func appendInts(b []byte, list ...int) []byte {
 	return b
 }
 
-// appendOffsets encodes ascending offsets by their differences.
+// appendOffsets encodes ascending offsets as differences.
 func appendOffsets(b []byte, list []events.Offset) []byte {
 	prev := events.Offset(0)
 	for _, at := range list {
@@ -145,7 +144,7 @@ func appendOffsets(b []byte, list []events.Offset) []byte {
 	return b
 }
 
-// appendDelta encodes a delta, whose record is counted from another.
+// appendDelta encodes a delta. Its record is stored relative to from.
 func appendDelta(b []byte, from int, d delta) []byte {
 	set := 0
 	if d.set {

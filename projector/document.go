@@ -10,40 +10,40 @@ import (
 // Document is a document at a position.
 type Document struct {
 	Subject   events.Subject
-	Revisions []Revision    // those that were asked for, oldest first
+	Revisions []Revision    // the requested revisions, oldest first
 	Data      []byte        // of the newest of them; nil if the document is deleted
-	Head      events.Offset // its last record, whatever that is: what a writer expects
-	Expired   bool          // the newest revision says that it is not there any more
+	Head      events.Offset // offset of its last record of any type: a writer expects it
+	Expired   bool          // the newest revision has expired
 	Damaged   []events.Offset
 	Void      []Void
 }
 
 // Revision is one write or deletion of a document.
 type Revision struct {
-	Number      int              `json:"number,omitempty"` // from 1; of those since a purge, if there was one. 0: not counted
+	Number      int              `json:"number,omitempty"` // from 1, counted since the last purge; 0: not counted
 	Offset      events.Offset    `json:"offset"`
 	ID          string           `json:"id"` // of the event
 	Time        events.Timestamp `json:"time"`
 	ContentType string           `json:"contentType,omitempty"`
-	Size        int              `json:"size"`           // of the data, in bytes; 0 as long as they are kept by reference and not read
-	Blob        string           `json:"blob,omitempty"` // SHA-256 of data that are kept by reference
+	Size        int              `json:"size"`           // of the data, in bytes; 0 if the data are stored by reference and were not read
+	Blob        string           `json:"blob,omitempty"` // SHA-256 of data that are stored by reference
 	Meta        events.DocMeta   `json:"meta"`
 	Deleted     bool             `json:"deleted,omitempty"`
 	Reason      string           `json:"reason,omitempty"`    // of a deletion
-	RenamedTo   events.DocRef    `json:"renamedTo,omitempty"` // of a deletion: what the document is now
+	RenamedTo   events.DocRef    `json:"renamedTo,omitempty"` // of a deletion: the new name of the document
 }
 
-// IsPurge reports whether the revision takes away all those before it.
+// IsPurge reports whether the revision removes all revisions before it.
 func (r *Revision) IsPurge() bool { return r.Deleted && r.Reason == events.ReasonPurged }
 
-// expired reports whether the revision says that it is not there any more at a time. One
-// that names no time, or none that can be read, never expires.
+// expired reports whether the revision has expired at a time. If the revision has no readable expiry time, it never
+// expires.
 func (r *Revision) expired(at time.Time) bool {
 	until, ok := r.Meta.ExpiresAt.Time()
 	return ok && !until.After(at)
 }
 
-// Last returns the newest revision, nil if there is none.
+// Last returns the newest revision, or nil.
 func (d *Document) Last() *Revision {
 	if len(d.Revisions) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (d *Document) Last() *Revision {
 	return &d.Revisions[len(d.Revisions)-1]
 }
 
-// Exists reports whether the document is there at its position.
+// Exists reports whether the document exists at its position.
 func (d *Document) Exists() bool {
 	return len(d.Revisions) > 0 && !d.Last().Deleted && !d.Expired
 }
@@ -89,7 +89,7 @@ func (d *Document) Apply(rec events.Record) {
 			d.Revisions, d.Damaged, d.Void = nil, nil, nil
 		}
 	default:
-		return // some other vocabulary's fact
+		return // an event of another vocabulary
 	}
 	d.Revisions = append(d.Revisions, rev)
 }

@@ -36,7 +36,7 @@ func TestDocument(t *testing.T) {
 	st.write(recipe, "")                                                               // @3
 	st.write(recipe, "void", "{")                                                      // @4
 	st.add(recipe, &events.DocumentDeleted{Reason: "done"})                            // @5
-	st.add(recipe, &events.DocumentDeleted{Reason: "again"})                           // @6, void
+	st.add(recipe, &events.DocumentDeleted{Reason: "again"})                           // @6, rejected
 	st.event(events.Event{Source: "urn:test", Type: "com.example.x", Subject: recipe}) // @7
 	st.write(recipe, "two")                                                            // @8
 	l := &projector.Loader{Source: st.records}
@@ -75,8 +75,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// What was purged is not readable at any position, whatever was written or deleted
-// after it; what was written after it is.
+// Purged content is unreadable at every position, regardless of later writes and deletions. Content written after the
+// purge is readable.
 func TestDocumentPurged(t *testing.T) {
 	st := &story{t: t}
 	l := func() *projector.Loader { return &projector.Loader{Source: st.records} }
@@ -120,13 +120,13 @@ func sumOf(content string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Parts of a blob, as i/n:text, with the writer in front if it is another.
+// Parts of a blob, as i/n:text. Another writer is named in front.
 func TestBlob(t *testing.T) {
 	const content = "onetwothree"
 	for name, c := range map[string]struct {
 		parts  []string
 		limit  int64
-		reason string // "" if it can be read
+		reason string // "": it can be read
 	}{
 		"whole":                    {parts: []string{"0/1:onetwothree"}},
 		"in parts":                 {parts: []string{"0/3:one", "1/3:two", "2/3:three"}},
@@ -197,8 +197,7 @@ func TestBlob(t *testing.T) {
 	}
 }
 
-// A turn that is kept by reference is shown as it was given; one whose bytes are
-// gone is damage of its record and of nothing else.
+// A turn stored by reference is returned as it was written. If its bytes are missing, only its own record is damaged.
 func TestReferences(t *testing.T) {
 	payload, err := events.Encode(aTurn("a large turn"))
 	if err != nil {
@@ -213,7 +212,7 @@ func TestReferences(t *testing.T) {
 	}
 	ref(sumOf(string(payload)))
 	ref(sumOf("missing"))
-	st.event(events.Event{Source: "urn:test", Type: "com.example.x", Subject: s1}.WithExtension(events.ExtDataRef, "https://example.com/x")) // somebody else's
+	st.event(events.Event{Source: "urn:test", Type: "com.example.x", Subject: s1}.WithExtension(events.ExtDataRef, "https://example.com/x")) // not tally's
 	st.add(s1, aTurn("last"))
 	l := &projector.Loader{Source: st.records}
 	s := mustSession(t, l, s1, 0)
@@ -245,7 +244,7 @@ func (i interrupted) Read(ctx context.Context, r events.Range) iter.Seq2[events.
 	return func(yield func(events.Record, error) bool) { yield(events.Record{}, i.err) }
 }
 
-// A blob that cannot be read now is no damage: the load fails.
+// A blob that cannot be read at the moment is not damage: the load fails.
 func TestReferenceUnavailable(t *testing.T) {
 	st := &story{t: t}
 	sum := sumOf("x")

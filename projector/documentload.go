@@ -11,28 +11,28 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// lastReader is a source that finds the last record of a subject without reading those
-// before it: ErrNotFound if there is none, a *events.DamageError if it cannot be read.
+// lastReader is a source that finds the last record of a subject without reading the records before it. If the subject
+// has no record, Last returns ErrNotFound. If the record cannot be read, it returns a *events.DamageError.
 type lastReader interface {
 	Last(ctx context.Context, sub events.Subject) (events.Record, error)
 }
 
-// loser is a source that knows of lost records: one behind an offset may have been the
-// last of a subject.
+// loser is a source that tracks lost records. LostBehind reports whether a record of the subject behind an offset may
+// be lost.
 type loser interface {
 	LostBehind(sub events.Subject, at events.Offset) bool
 }
 
-// header is a source that says where the log ends.
+// header is a source that returns the last offset of the log.
 type header interface {
 	Head(ctx context.Context) (events.Offset, error)
 }
 
-// Document loads a document as of an offset, 0 for now: the revision there, with its data.
-// The newest costs one record, however many there are. A document that was never written,
-// is deleted or expired there, or is purged by now is ErrNotFound; it is returned
-// nevertheless, with its Head and the deletion, if there is one. A revision that cannot be read
-// is named in Damaged. If the newest one is, the one before it comes with a *HoleError.
+// Document loads a document as of an offset, 0 for now, with the data of the revision there. Reading the newest
+// revision costs one record, regardless of the number of revisions. If the document was never written, is deleted or
+// expired there, or has been purged since, Document returns ErrNotFound. It still returns the document, with its Head
+// and the deletion, if any. Damaged names each revision that cannot be read. If the newest revision cannot be read,
+// Document returns the one before it with a *HoleError.
 func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Offset) (*Document, error) {
 	var d *Document
 	var err error
@@ -47,7 +47,7 @@ func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Off
 		if d, err = l.documentAt(ctx, doc, at); err == nil && l.Upto != 0 && d.Head > l.Upto {
 			d.Head = 0
 			if last := d.Last(); last != nil {
-				d.Head = last.Offset // nothing behind Upto is known, nor what came to stand there
+				d.Head = last.Offset // records behind Upto, and a revision written there, are out of view
 			}
 		}
 	}
@@ -70,8 +70,8 @@ func (l *Loader) Document(ctx context.Context, doc events.Subject, at events.Off
 	return d, cmp.Or(d.newestLost(), err)
 }
 
-// newestLost returns a *HoleError if records behind the newest revision that can be read cannot be
-// read: one of them may be the newest.
+// newestLost returns a *HoleError if records behind the newest readable revision cannot be read. One of them may be the
+// newest revision.
 func (d *Document) newestLost() error {
 	var behind events.Offset
 	if last := d.Last(); last != nil {
@@ -80,9 +80,8 @@ func (d *Document) newestLost() error {
 	return HoleOf(d.Subject, slices.DeleteFunc(slices.Clone(d.Damaged), func(at events.Offset) bool { return at <= behind }))
 }
 
-// newestOf returns what a document is now, if its last record alone says so: if it is a
-// valid write, or a purge. Any other deletion may be void, and anything else is no
-// revision: then the result is nil.
+// newestOf returns the current state of a document, if its last record alone determines it: a valid write or a purge.
+// Any other deletion may be rejected, and other records are no revisions. In these cases newestOf returns nil.
 func (l *Loader) newestOf(ctx context.Context, doc events.Subject) (*Document, error) {
 	src, ok := l.Source.(lastReader)
 	if !ok {
@@ -110,13 +109,13 @@ func (l *Loader) newestOf(ctx context.Context, doc events.Subject) (*Document, e
 	}
 	d := &Document{Subject: doc, Head: rec.Offset}
 	d.Apply(rec)
-	if d.Last() == nil { // nor is a deletion by itself
+	if d.Last() == nil { // a deletion alone makes no revision either
 		return nil, nil
 	}
 	return d, nil
 }
 
-// documentAt returns the revision at an offset, or the newest before it that can be read.
+// documentAt returns the revision at an offset, or the newest readable one before it.
 func (l *Loader) documentAt(ctx context.Context, doc events.Subject, at events.Offset) (*Document, error) {
 	r, err := l.revisionsOf(ctx, doc)
 	if err != nil {
@@ -144,8 +143,7 @@ func (l *Loader) documentAt(ctx context.Context, doc events.Subject, at events.O
 	return d, errors.Join(err, failed)
 }
 
-// readRevision has a document be as one of its revisions says. It is false if that cannot
-// be read.
+// readRevision sets the document to one of its revisions. It returns false if the revision cannot be read.
 func (l *Loader) readRevision(ctx context.Context, d *Document, rev Revision) (bool, error) {
 	if rev.Deleted {
 		d.Revisions = []Revision{rev}
@@ -167,13 +165,11 @@ func (l *Loader) readRevision(ctx context.Context, d *Document, rev Revision) (b
 	return true, nil
 }
 
-// unreadable is how many records in a row are passed over, that cannot be read, to find
-// the time of the log.
+// unreadable is the number of consecutive unreadable records that the search for the log's time skips.
 const unreadable = 64
 
-// timeAt is the time of the log at an offset, 0 for now: when the newest record up to
-// there was recorded. The one at last is there. A source that does not say where it ends
-// is taken to end there.
+// timeAt returns the log's time at an offset, 0 for now: when the newest record up to there was recorded. The record at
+// last exists. If the source has no Head method, timeAt treats last as the end of the log.
 func (l *Loader) timeAt(ctx context.Context, at, last events.Offset) (time.Time, error) {
 	if at == 0 && l.Now != nil {
 		return l.Now(ctx)
@@ -196,7 +192,7 @@ func (l *Loader) timeAt(ctx context.Context, at, last events.Offset) (time.Time,
 	}
 	rec, err := l.Source.Record(ctx, last)
 	if events.IsDamage(err) {
-		return time.Time{}, nil // nobody knows
+		return time.Time{}, nil // unknown
 	}
 	return rec.Recorded, err
 }

@@ -18,12 +18,11 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// tail is a log in memory that finds the last record of a subject at once, and counts
-// what is read of it.
+// tail is a log in memory that finds the last record of a subject at once, and counts its reads.
 type tail struct {
 	testkit.Records
 	read int
-	lost events.Offset // of anybody's
+	lost events.Offset // of any subject
 }
 
 func (s *tail) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
@@ -57,7 +56,7 @@ func (s *tail) Head(context.Context) (events.Offset, error) {
 
 func (s *tail) LostBehind(_ events.Subject, at events.Offset) bool { return s.lost > at }
 
-// longDocument is a log of a document of so many revisions of 4 KiB.
+// longDocument returns the log of a document with the given number of revisions of 4 KiB.
 func longDocument(t testing.TB, revisions int) testkit.Records {
 	st := &story{t: t}
 	for i := range revisions {
@@ -66,8 +65,7 @@ func longDocument(t testing.TB, revisions int) testkit.Records {
 	return st.records
 }
 
-// The newest content of a document of 10,000 revisions is one record, as that of a
-// document of one.
+// Reading the newest content of a document costs one record, with 10,000 revisions as with one.
 func TestNewestIsOneRecord(t *testing.T) {
 	for _, n := range []int{1, 10_000} {
 		src := &tail{Records: longDocument(t, n)}
@@ -81,8 +79,7 @@ func TestNewestIsOneRecord(t *testing.T) {
 	}
 }
 
-// What the last record is of a document of ten thousand decides how it is found, and not
-// what is found.
+// The type of the last record decides how the newest revision is found, but not which one is found.
 func TestNewestBehindOthers(t *testing.T) {
 	base := longDocument(t, 600)
 	content := func(n int) string { return fmt.Sprintf("%04096d", n) }
@@ -106,7 +103,7 @@ func TestNewestBehindOthers(t *testing.T) {
 			st := &story{t: t, records: slices.Clone(base)}
 			c.add(st)
 			l := &projector.Loader{Source: &tail{Records: st.records}, Snapshots: new(snapshot.Mem)}
-			for range 2 { // folded, and with what is stored
+			for range 2 { // first folded, then with stored chunks
 				d, err := l.Document(t.Context(), recipe, 0)
 				if d == nil || d.Head != c.head || d.Last().Reason != c.reason || string(d.Data) != c.want || errors.Is(err, projector.ErrNotFound) != (c.want == "") {
 					t.Fatalf("%+v, %v", d, err)
@@ -124,8 +121,8 @@ func TestNewestBehindOthers(t *testing.T) {
 	}
 }
 
-// Random documents are what a map of their revisions says, whatever is stored of them: at
-// every position, with every number, also after a purge.
+// Random documents agree with a map of their revisions, with any stored chunks: at every position, with every number,
+// also after a purge.
 func TestDocumentsAgreeWithModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := testkit.Documents().Draw(t, "log")
@@ -148,7 +145,7 @@ func mustAgree(t *rapid.T, l *projector.Loader, model testkit.DocumentModel, rec
 	for sub, want := range model {
 		d, err := l.Document(t.Context(), sub, 0)
 		if sub.Kind == events.KindBlob {
-			continue // whose content is that of its id, or none
+			continue // its content is determined by its id, or missing
 		}
 		if want.Readable(now.Recorded) != (err == nil) || err != nil && !errors.Is(err, projector.ErrNotFound) || d.Head != want.Last {
 			t.Fatalf("%s: head %v, %v, want %+v", sub, d.Head, err, want)
@@ -178,7 +175,7 @@ func mustAgree(t *rapid.T, l *projector.Loader, model testkit.DocumentModel, rec
 	}
 }
 
-// mustAgreeAt holds a document to the model as of an offset.
+// mustAgreeAt compares a document with the model as of an offset.
 func mustAgreeAt(t *rapid.T, l *projector.Loader, sub events.Subject, want *testkit.ModelDocument, at events.Offset, records testkit.Records) {
 	t.Helper()
 	d, err := l.Document(t.Context(), sub, at)

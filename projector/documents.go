@@ -11,29 +11,28 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// DocumentQuery selects documents, as they are now. The zero value of a field asks for
-// nothing: the zero query is every document of the namespace that exists.
+// DocumentQuery selects documents in their current state. A zero field selects nothing in particular: the zero query
+// returns every existing document of the namespace.
 //
-// A page begins behind the last document of the one before, whatever was written
-// meanwhile: by kind and id, a document that is there all the time is in exactly one
-// page. With Newest none is in two, and what is written after the first page was read is
-// in none.
+// A page begins behind the last document of the previous page, regardless of writes in between. In the order by kind
+// and id, a document that exists the whole time is in exactly one page. With Newest, no document is in two pages, and
+// documents written after the first page was read are in no page.
 type DocumentQuery struct {
-	Namespace string // "": the namespace of whoever is asked
+	Namespace string // "": the namespace of the store or view that answers
 	Kind      string // "": every kind but blob
 	Prefix    string // of the id
 	Owner     string
 	Layer     string
-	Link      string // subject, such as document/doc/a, that a link of the document leads to, under this name or one it was renamed from
+	Link      string // subject, such as document/doc/a, that a link of the document leads to, by this name or a former name
 	Rel       string // of that link
-	Deleted   bool   // also those that were deleted or are expired
-	Newest    bool   // by DocumentListed.Last, the highest first; else by kind and id
+	Deleted   bool   // include deleted and expired documents
+	Newest    bool   // order by DocumentListed.Last, highest first; else by kind and id
 	Limit     int    // of the page; 0: no limit
-	After     string // what the page before gave as its end; "": the first page
+	After     string // the end that the previous page returned; "": the first page
 }
 
-// Begin returns what the page begins behind: a document, or with Newest an offset; zero for
-// the first page. An After that is not of such a list is an *events.InvalidError.
+// Begin returns the last entry before the page: a document, or with Newest an offset. It returns zero values for the
+// first page. If After is not from such a list, Begin returns an *events.InvalidError.
 func (q DocumentQuery) Begin() (doc events.Subject, at events.Offset, err error) {
 	switch isOffset := strings.HasPrefix(q.After, "@"); {
 	case q.After == "":
@@ -50,8 +49,8 @@ func (q DocumentQuery) Begin() (doc events.Subject, at events.Offset, err error)
 	return doc, at, err
 }
 
-// Page makes a page of what was found, which is by kind and id unless the query is for the
-// newest, and returns where the next one begins, "" if nothing is left for it.
+// Page makes a page of the found documents. These are sorted by kind and id, unless the query has Newest. next is where
+// the next page begins, or "" for the last page.
 func (q DocumentQuery) Page(found []DocumentListed) (list []DocumentListed, next string) {
 	if q.Newest {
 		slices.SortFunc(found, func(a, b DocumentListed) int { return cmp.Compare(b.Last, a.Last) })
@@ -66,24 +65,23 @@ func (q DocumentQuery) Page(found []DocumentListed) (list []DocumentListed, next
 	return found[:q.Limit], last.Subject.String()
 }
 
-// DocumentListed is a document as a list has it.
+// DocumentListed is an entry of a document list.
 type DocumentListed struct {
 	Subject     events.Subject
-	Title       string // title, owner and layer are kept of one that was deleted, until it is purged
+	Title       string // title, owner and layer of a deleted document remain until it is purged
 	ContentType string
 	Bytes       int64  // of the newest revision
-	SHA256      string // of them, hex
+	SHA256      string // of the newest revision, hex
 	Owner       string
 	Layer       string
-	Revisions   int // that are readable: since it was purged, if ever
+	Revisions   int // number of readable revisions, since the last purge
 	Deleted     bool
 	Reason      string        // of the deletion
-	RenamedTo   events.DocRef // of one that was deleted so
+	RenamedTo   events.DocRef // new name, if a rename deleted the document
 	ExpiresAt   time.Time     // zero: never
-	First, Last events.Offset // of its records, since it was purged, if ever; Last is what a writer expects
+	First, Last events.Offset // of its records, since the last purge; a writer expects Last
 	UpdatedAt   time.Time     // of the newest revision, by its producer's clock
 }
 
-// MaxRenames is how many renames, one after the other, are followed from one name of a
-// document to another.
+// MaxRenames is the maximum number of consecutive renames that a lookup follows.
 const MaxRenames = 32

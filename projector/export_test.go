@@ -9,36 +9,36 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// SetChunks makes chunks of so many records, and indexes of so many chunks.
+// SetChunks sets the number of records of a chunk, and of chunks of an index.
 func (l *Loader) SetChunks(records, fan int) *Loader {
 	l.sizes = sizes{records: records, bytes: standardSizes.bytes, fan: fan}
 	return l
 }
 
-// SetChunkBytes ends a chunk once its records have so many bytes of data.
+// SetChunkBytes sets the bytes of data after which a chunk ends.
 func (l *Loader) SetChunkBytes(n int64) *Loader {
 	l.sizes.bytes = n
 	return l
 }
 
-// SetChunks makes chunks of so many records, and indexes of so many chunks.
+// SetChunks sets the number of records of a chunk, and of chunks of an index.
 func (k *Snapshotter) SetChunks(records, fan int) *Snapshotter {
 	k.sizes = sizes{records: records, bytes: standardSizes.bytes, fan: fan}
 	return k
 }
 
-// SetMost bounds the sessions of which the keeper knows that they changed.
+// SetMost sets the maximum number of tracked changed sessions.
 func (k *Snapshotter) SetMost(n int) *Snapshotter {
 	k.limit = n
 	return k
 }
 
-// Head stores the chunks of a session as of an offset, and gives the head.
+// Head stores the chunks of a session as of an offset, and returns the head.
 func (l *Loader) Head(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Snapshot, error) {
 	return l.head(ctx, sub, at, kept, l.put)
 }
 
-// DecodeHead reads a head. The function that it gives folds on and writes it again.
+// DecodeHead decodes a head. The function that it returns folds a record onto it and encodes the result.
 func (l *Loader) DecodeHead(data []byte) (again func(events.Record) ([]byte, error), err error) {
 	s, err := decodeState(data, standardSizes)
 	if err != nil {
@@ -56,7 +56,7 @@ func (l *Loader) DecodeHead(data []byte) (again func(events.Record) ([]byte, err
 	}, nil
 }
 
-// Encode writes all of a session: equal sessions give equal bytes.
+// Encode encodes a whole session: equal sessions produce equal bytes.
 func (s *Session) Encode() ([]byte, error) {
 	var h []byte
 	for n := range s.History.Blocks() {
@@ -78,7 +78,7 @@ func (s *Session) Encode() ([]byte, error) {
 	}{s.Subject.NATS(), h, lengths, s.History.Live(s.Offset()), s.History.Late(), s.Threads, s.Ledger})
 }
 
-// SetCheckAgain replaces the bound of data that are named again, for one test.
+// SetCheckAgain replaces the bound for data that are named again, for one test.
 func SetCheckAgain(t interface{ Cleanup(func()) }, check func(sum string, again, distinct int64) error) {
 	old := checkAgain
 	checkAgain = check

@@ -11,14 +11,14 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Fact is a record with its payload decoded, once for all folds.
+// Fact is a record with its decoded payload. All folds share it.
 type Fact struct {
 	events.Record
 	Payload events.Payload // nil for unknown types and documents
-	Invalid error          // why a known type's payload has no effect: somebody published around Append
+	Invalid error          // why a payload of a known type has no effect: another program published it without Append
 }
 
-// Decode reads the payload of a record.
+// Decode decodes the payload of a record.
 func Decode(rec events.Record) Fact {
 	f := Fact{Record: rec}
 	if f.Invalid = misplaced(rec.Event); f.Invalid == nil {
@@ -27,7 +27,7 @@ func Decode(rec events.Record) Fact {
 	return f
 }
 
-// misplaced refuses what belongs to the other sort of subject.
+// misplaced refuses document events in sessions and session events in documents.
 func misplaced(e events.Event) error {
 	if !events.IsKnown(e.Type) {
 		return nil
@@ -39,15 +39,14 @@ func misplaced(e events.Event) error {
 	return nil
 }
 
-// Happened is the time of a record by its producer's clock, or by the log's if the
-// producer did not say. All are spelled alike, so they compare as text.
+// Happened returns the time of a record by its producer's clock. If the producer sent no time, it is the log's time.
+// All timestamps have the same format, so their texts compare in order of time.
 func (f Fact) Happened() events.Timestamp {
 	return events.TimestampOf(cmp.Or(f.Time, f.Recorded))
 }
 
-// isTimed reports whether a record has a time of its own. The line of an agent's file that
-// says none has that of the lines around it, or that of its import if there are none; so has
-// what follows from such a line.
+// isTimed reports whether a record has a time of its own. If a line of an agent's file has no time, its record has the
+// time of the lines around it, or of its import. Records derived from such a line do the same.
 func (f Fact) isTimed() bool {
 	switch {
 	case strings.HasPrefix(f.Source, events.DerivedSource):
@@ -59,23 +58,22 @@ func (f Fact) isTimed() bool {
 	return !ok || slices.ContainsFunc(p.Entries, func(e events.Entry) bool { return e.Timestamp != "" })
 }
 
-// Latest is the latest time of records up to this one, given that of those before it, and
-// whether it is a guess: the times of records that have none of their own count only where no
-// record has.
+// Latest returns the latest time of the records up to this one. before is the latest time of the records before it, and
+// isGuess whether that was a guess. Times of records without a time of their own count only if no record has its own
+// time.
 func (f Fact) Latest(before events.Timestamp, isGuess bool) (at events.Timestamp, isGuessed bool) {
 	switch isTimed := f.isTimed(); {
 	case before == "" || isGuess && isTimed:
 		return f.Happened(), !isTimed
 	case isGuess == !isTimed:
-		return max(before, f.Happened()), isGuess // spelled alike, so they compare as text
+		return max(before, f.Happened()), isGuess // same format, so the texts compare in order of time
 	}
 	return before, isGuess
 }
 
-// Impossible returns the fact with Invalid set if it can have no effect at its
-// place, as far as that follows from the kind that its session has there, and from two
-// of its offsets: that of the session.created that counts, and the last one before it; 0
-// if there is none.
+// Impossible returns the fact, with Invalid set if it cannot have an effect at its position. It decides only what
+// follows from the session's kind there and two offsets: the effective session.created, and the last record before this
+// one. Either is 0 if it does not exist.
 func (f Fact) Impossible(kind string, created, before events.Offset) Fact {
 	if f.Invalid != nil {
 		return f
@@ -102,10 +100,9 @@ func (f Fact) Impossible(kind string, created, before events.Offset) Fact {
 	return f
 }
 
-// CanBeVoid reports whether a valid event may have no effect at its place, which its
-// session then says (Ledger.Void). Of data by reference that is known only once they are put
-// in place. The bound of data that are named again is left out: an append refuses what is
-// beyond it.
+// CanBeVoid reports whether a valid event may be rejected at its position. The session then lists it in its ledger.
+// Data by reference must be resolved first to decide it. CanBeVoid ignores the size bound of data that are named again,
+// because an append refuses data above it.
 func CanBeVoid(e events.Event) bool {
 	if len(e.Data) == 0 && nameOf(events.Record{Event: e}) != "" {
 		return true
@@ -122,8 +119,8 @@ func CanBeVoid(e events.Event) bool {
 	return false
 }
 
-// ForkOf returns the fork that the first record of a timeline declares, nil if the
-// fact is not that, or declares none or an impossible one.
+// ForkOf returns the fork that the first record of a timeline declares. It returns nil if the fact is not the first
+// record, declares no fork, or declares an impossible one.
 func (f Fact) ForkOf(t *Timeline) *events.Fork {
 	p, ok := f.Payload.(*events.SessionCreated)
 	if !ok || p.Fork == nil || t.Len() > 0 || p.Fork.Offset >= f.Offset {
@@ -132,7 +129,7 @@ func (f Fact) ForkOf(t *Timeline) *events.Fork {
 	return p.Fork
 }
 
-// Brings returns the turns that a record brings to threads, whatever becomes of them.
+// Brings returns the turns that a record adds to threads, live or not.
 func (f Fact) Brings() Threads {
 	brought := make(Threads)
 	switch p := f.Payload.(type) {

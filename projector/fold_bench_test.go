@@ -33,8 +33,7 @@ func BenchmarkFold(b *testing.B) {
 	b.ReportMetric(float64(b.N*len(recs))/b.Elapsed().Seconds(), "records/s")
 }
 
-// BenchmarkFoldCheckpoints folds a job's checkpoints and runs: what each costs must not grow
-// with how many there are.
+// BenchmarkFoldCheckpoints folds a job's checkpoints and runs. The cost of each must not grow with their number.
 func BenchmarkFoldCheckpoints(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

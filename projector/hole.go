@@ -8,12 +8,12 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A HoleError says that records of a session or document cannot be read. It comes together with
-// what was made of the others: who shows that names the records, and who decides by it refuses.
-// It unwraps to the *events.DamageError of the first of them.
+// A HoleError reports that records of a session or document cannot be read. The function that returns it also returns
+// the result of the readable records. A caller that displays the result names the damaged records; a caller that
+// decides by it refuses. HoleError unwraps to the *events.DamageError of the first record.
 type HoleError struct {
 	Subject events.Subject
-	Damaged []events.Offset // in their order, at least one
+	Damaged []events.Offset // in log order, at least one
 }
 
 func (e *HoleError) Error() string {
@@ -26,7 +26,7 @@ func (e *HoleError) Error() string {
 // Unwrap returns the damage of the first record.
 func (e *HoleError) Unwrap() error { return &events.DamageError{Offset: e.Damaged[0]} }
 
-// HoleOf returns the error of a subject of which records cannot be read, nil if there are none.
+// HoleOf returns the error for a subject with damaged records, or nil if the list is empty.
 func HoleOf(sub events.Subject, damaged []events.Offset) error {
 	if len(damaged) == 0 {
 		return nil
@@ -36,9 +36,8 @@ func HoleOf(sub events.Subject, damaged []events.Offset) error {
 	return &HoleError{sub, slices.Compact(list)}
 }
 
-// Refuse returns a *HoleError in a form that Tolerate does not take for one: there is nothing beside
-// it to go on with. It unwraps to the *events.DamageError of the first record; any other error stays
-// as it is.
+// Refuse turns a *HoleError into an error that Tolerate does not accept: no usable result comes with it. The new error
+// unwraps to the *events.DamageError of the first record. Refuse returns other errors unchanged.
 func Refuse(err error) error {
 	if hole, is := errors.AsType[*HoleError](err); is {
 		return &refused{hole}
@@ -52,8 +51,8 @@ func (e *refused) Error() string { return e.hole.Error() }
 
 func (e *refused) Unwrap() error { return e.hole.Unwrap() }
 
-// Tolerate returns nil for a *HoleError, for a caller that goes on with what could be read and
-// names the damaged records itself; any other error as it is.
+// Tolerate returns nil for a *HoleError. It is for callers that use the readable records and name the damaged ones
+// themselves. Tolerate returns other errors unchanged.
 func Tolerate(err error) error {
 	if _, is := errors.AsType[*HoleError](err); is {
 		return nil

@@ -9,40 +9,39 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// InboxThread is the thread of an inbox that has its messages, and the name of the cursor
-// that says which of them were seen.
+// InboxThread is the thread of an inbox that holds its messages. It is also the name of the inbox's read cursor.
 const InboxThread = "inbox"
 
 const inboxPrefix = events.KindInbox + "/"
 
-// InboxSubject names the session that is a receiver's inbox.
+// InboxSubject returns the session that is a receiver's inbox.
 func InboxSubject(ns, receiver string) events.Subject {
 	return events.Session(ns, inboxPrefix+receiver)
 }
 
-// ReceiverOf returns whose inbox a session is, and whether it is one.
+// ReceiverOf returns the receiver of an inbox. It returns false if the session is not an inbox.
 func ReceiverOf(sub events.Subject) (string, bool) {
 	receiver, ok := strings.CutPrefix(sub.ID, inboxPrefix)
 	return receiver, ok && sub.IsSession() && receiver != ""
 }
 
-// Letter is a message as it lies in an inbox, without its body: that is the turn of entry
-// Index of the record. An event of somebody else may bring several, which have one offset.
+// Letter is a message in an inbox, without its body. The body is the turn of entry Index of the record. An event of
+// another program may bring several messages, which then share an offset.
 type Letter struct {
-	Receiver string        // whose inbox it is in
+	Receiver string        // the owner of the inbox
 	Offset   events.Offset // of the record that brought it
 	Index    int           // among the entries of the record
 	Recorded time.Time
 	Bytes    int // of the body
 	MessageMeta
-	Malformed string // why its meta cannot be read: it has none then
+	Malformed string // why its meta cannot be read; the meta is then empty
 }
 
-// Ref names the message.
+// Ref returns the reference of the message.
 func (l Letter) Ref() MessageRef { return MessageRef{Inbox: l.Receiver, ID: l.ID} }
 
-// LettersOf returns the messages that a record brings to an inbox. What was delivered stays
-// so: nothing that happens to the thread later takes one back.
+// LettersOf returns the messages that a record delivers to an inbox. Delivery is final: later changes to the thread do
+// not retract a message.
 func LettersOf(f Fact) []Letter {
 	receiver, ok := ReceiverOf(f.Subject)
 	p, turns := f.Payload.(*events.TurnAppended)
@@ -64,8 +63,8 @@ func LettersOf(f Fact) []Letter {
 	return list
 }
 
-// HandOver is what came of the attempts to hand a message to its receiver: the field
-// handover of an inbox. It is over when the cursor has passed the message.
+// HandOver is the state of the attempts to hand a message to its receiver. It is the inbox field "handover". It ends
+// when the cursor has passed the message.
 type HandOver struct {
 	At       events.Offset    `json:"at"`       // of the message
 	Refusals int              `json:"refusals"` // so far
@@ -74,14 +73,15 @@ type HandOver struct {
 	Unknown  events.Fields    `json:",unknown"`
 }
 
-// Attempts to hand a message over are that far apart, from the first one that was refused on.
+// Delays between the attempts to hand a message over, after the first refusal. They double from firstRetry to
+// lastRetry.
 const (
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// Retry is when the message is to be handed over again, by the log's time; false if nothing
-// was refused yet, or nobody can say when.
+// Retry returns the time of the next attempt, by the log's time. It returns false if no attempt was refused yet, or the
+// time of the refusal is unknown.
 func (h HandOver) Retry() (time.Time, bool) {
 	last, ok := h.Last.Time()
 	if h.Refusals <= 0 || !ok {
@@ -93,16 +93,15 @@ func (h HandOver) Retry() (time.Time, bool) {
 	return last.Add(min(firstRetry<<(h.Refusals-1), lastRetry)), true
 }
 
-// InboxFields are the fields of an inbox that say how far its receiver is. A pointer is nil
-// where nothing is said.
+// InboxFields holds the fields of an inbox that describe the receiver's progress. A nil pointer means that the record
+// does not set the field.
 type InboxFields struct {
-	Cursor   *events.Offset // of the last record that was seen
-	Status   *string        // archived, or a status like that of an agent
+	Cursor   *events.Offset // offset of the last record that was read
+	Status   *string        // archived, or a status of the same form as an agent's
 	HandOver *HandOver
 }
 
-// InboxFieldsOf returns what a record says of them. A field that is taken away, or of
-// another form, is said to be empty.
+// InboxFieldsOf returns the fields that a record sets. A removed or malformed field counts as set to empty.
 func InboxFieldsOf(f Fact) (said InboxFields) {
 	p, ok := f.Payload.(*events.SessionUpdated)
 	if !ok || f.Invalid != nil {
@@ -110,7 +109,7 @@ func InboxFieldsOf(f Fact) (said InboxFields) {
 	}
 	if raw, ok := p.Set.Get("cursors"); ok {
 		cursors := make(map[string]events.Offset)
-		_ = rawjson.Unmarshal(raw, &cursors) // null: none
+		_ = rawjson.Unmarshal(raw, &cursors) // null: no cursors
 		at := cursors[InboxThread]
 		said.Cursor = &at
 	}
@@ -127,7 +126,7 @@ func InboxFieldsOf(f Fact) (said InboxFields) {
 	return said
 }
 
-// Or returns the fields with what is not said taken from older ones.
+// Or returns the fields, with unset ones taken from older.
 func (i InboxFields) Or(older InboxFields) InboxFields {
 	if i.Cursor == nil {
 		i.Cursor = older.Cursor
@@ -141,20 +140,20 @@ func (i InboxFields) Or(older InboxFields) InboxFields {
 	return i
 }
 
-// IsWhole reports whether all of them are said.
+// IsWhole reports whether all fields are set.
 func (i InboxFields) IsWhole() bool { return i.Cursor != nil && i.Status != nil && i.HandOver != nil }
 
-// IsGone reports whether a status is that of a receiver who gets no messages any more:
-// archived, or stopped for whatever reason. Who is done can be asked again.
+// IsGone reports whether a receiver with this status gets no more messages: it is archived, or stopped for any reason.
+// A receiver whose status is "done" can still be asked.
 func IsGone(status string) bool {
 	return status == "archived" || strings.HasPrefix(status, "stopped:")
 }
 
-// Inbox is the fold of an inbox: its messages without their bodies, and how far its
-// receiver is. The zero value is an inbox without records.
+// Inbox is the fold of an inbox: its messages without their bodies, and the receiver's progress. The zero value is an
+// inbox without records.
 type Inbox struct {
 	Last    events.Offset // of its records
-	Letters []Letter      // in the order in which they came
+	Letters []Letter      // in order of delivery
 	Fields  InboxFields
 }
 
@@ -165,7 +164,7 @@ func (in *Inbox) Apply(f Fact) {
 	in.Fields = InboxFieldsOf(f).Or(in.Fields)
 }
 
-// Cursor is the offset up to which messages were seen, 0 if none was.
+// Cursor returns the offset up to which messages were read, or 0.
 func (in *Inbox) Cursor() events.Offset {
 	if in.Fields.Cursor == nil {
 		return 0
@@ -173,7 +172,7 @@ func (in *Inbox) Cursor() events.Offset {
 	return *in.Fields.Cursor
 }
 
-// Status is the inbox's status, "" if it has none.
+// Status returns the inbox's status, or "".
 func (in *Inbox) Status() string {
 	if in.Fields.Status == nil {
 		return ""
@@ -181,7 +180,7 @@ func (in *Inbox) Status() string {
 	return *in.Fields.Status
 }
 
-// Unread lists the messages that were not seen.
+// Unread lists the messages behind the cursor.
 func (in *Inbox) Unread() []Letter {
 	i, _ := slices.BinarySearchFunc(in.Letters, in.Cursor()+1, func(l Letter, at events.Offset) int {
 		if l.Offset < at {
@@ -192,20 +191,19 @@ func (in *Inbox) Unread() []Letter {
 	return in.Letters[i:]
 }
 
-// question is what an answer is known by: who asked whom, and the message's id.
+// question identifies a question by asker, receiver and message id. An answer refers to it.
 type question struct{ asker, asked, id string }
 
-// Mail is the fold of all inboxes of a namespace: the inboxes, and the messages that still
-// await an answer. The zero value is without records. It is the definition of what a view
-// keeps in tables, and keeps every letter: a view of many inboxes takes the functions that
-// it stands on.
+// Mail is the fold of all inboxes of a namespace, with the messages that still await an answer. The zero value has no
+// records. Mail defines the content of the tables of a view. It keeps every letter in memory, so a view of many inboxes
+// uses the functions below Mail instead.
 type Mail struct {
-	At      events.Offset // of the last record that was folded
+	At      events.Offset // offset of the last folded record
 	Inboxes map[string]*Inbox
 	open    map[question]Letter
 }
 
-// Apply folds the next record, of whatever subject of the namespace.
+// Apply folds the next record of any subject of the namespace.
 func (m *Mail) Apply(f Fact) {
 	m.At = f.Offset
 	receiver, ok := ReceiverOf(f.Subject)

@@ -31,7 +31,7 @@ func inboxSet(name, value string) *events.SessionUpdated {
 	return &events.SessionUpdated{Set: events.Fields{{Name: name, Value: events.Raw(value)}}}
 }
 
-// What is open, unread and seen follows from the records.
+// The records determine the open, unread and read messages.
 func TestMail(t *testing.T) {
 	const q = `{"id":"q","from":"a","to":"b","type":"question","thread":"t","expects":"answer"}`
 	for name, c := range map[string]struct {
@@ -80,7 +80,7 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// Whatever the meta of a turn is, it is read whole or refused, and what is not known is kept.
+// The meta of a turn is either decoded completely or refused. Unknown members are kept.
 func FuzzMessageMeta(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":"q","from":"a","to":"b","type":"question","thread":"t","expects":"answer","deadline":"2026-01-01T00:00:00Z","bubble":["x","\u202e\n"],"x-color":{"r" : 1.0}}`,
@@ -112,7 +112,7 @@ func FuzzMessageMeta(f *testing.F) {
 	})
 }
 
-// A name of a message is at most as long as an id: a command gets it in its environment.
+// A name of a message is at most as long as an id: a command receives it in its environment.
 func TestNamesOfMessages(t *testing.T) {
 	for field, set := range map[string]func(*projector.MessageMeta, string){
 		"id":          func(m *projector.MessageMeta, s string) { m.ID = s },

@@ -7,36 +7,35 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// MessageMeta is what the meta of a turn in an inbox says of the message; the turn itself
-// is the body. What the vocabulary does not know is kept.
+// MessageMeta is the meta of a turn in an inbox. The turn itself is the body of the message. Unknown members are kept.
 type MessageMeta struct {
-	ID          string           `json:"id"` // that the inbox knows the message by
+	ID          string           `json:"id"` // unique within the inbox
 	From        string           `json:"from"`
 	To          string           `json:"to"`
 	Type        string           `json:"type"`
-	Thread      string           `json:"thread"`                // what it is about: a name that its sender chose
+	Thread      string           `json:"thread"`                // topic, a name chosen by the sender
 	ReplyTo     string           `json:"replyTo,omitempty"`     // id of the message that it answers
-	Correlation string           `json:"correlation,omitempty"` // what an answer is to repeat
-	Expects     string           `json:"expects,omitempty"`     // type of the answer that is awaited
+	Correlation string           `json:"correlation,omitempty"` // an answer repeats it
+	Expects     string           `json:"expects,omitempty"`     // type of the expected answer
 	Deadline    events.Timestamp `json:"deadline,omitempty"`    // of the answer, by the log's time
 	Class       string           `json:"class,omitempty"`       // quick or deep, of a question
-	Bubble      []string         `json:"bubble,omitempty"`      // who it went through, the first one first
-	Amends      string           `json:"amends,omitempty"`      // id of the message that this is a newer text of
-	Base        events.Offset    `json:"base,omitempty"`        // of the text that it takes the place of
+	Bubble      []string         `json:"bubble,omitempty"`      // agents that forwarded it, first one first
+	Amends      string           `json:"amends,omitempty"`      // id of the message that this text replaces
+	Base        events.Offset    `json:"base,omitempty"`        // offset of the replaced text
 	About       *MessageRef      `json:"about,omitempty"`       // the message that a notice or a malfunction is about
-	Malfunction string           `json:"malfunction,omitempty"` // why it is one
+	Malfunction string           `json:"malfunction,omitempty"` // the reason, if the message reports a malfunction
 	Unknown     events.Fields    `json:",unknown"`
 }
 
-// MessageRef names a message: ids are those of one inbox.
+// MessageRef identifies a message. Ids are unique within an inbox.
 type MessageRef struct {
 	Inbox   string        `json:"inbox"` // its receiver
 	ID      string        `json:"id"`
 	Unknown events.Fields `json:",unknown"`
 }
 
-// ParseMessageMeta reads the meta of a turn. What is missing is not an error: Validate
-// says what a message needs to be sent.
+// ParseMessageMeta decodes the meta of a turn. Missing members are not an error; Validate checks them before a message
+// is sent.
 func ParseMessageMeta(raw events.Raw) (MessageMeta, error) {
 	var m MessageMeta
 	if len(raw) == 0 {
@@ -51,7 +50,7 @@ func ParseMessageMeta(raw events.Raw) (MessageMeta, error) {
 	return m, nil
 }
 
-// Encode writes what ParseMessageMeta reads.
+// Encode encodes the meta for ParseMessageMeta.
 func (m MessageMeta) Encode() (events.Raw, error) {
 	raw, err := rawjson.Marshal(m)
 	if err != nil {
@@ -60,9 +59,9 @@ func (m MessageMeta) Encode() (events.Raw, error) {
 	return raw, nil
 }
 
-// Validate returns an *events.InvalidError for what must not be sent: without id, from, to,
-// type or thread, with a name of more than events.MaxIDLen bytes, of another class than
-// quick and deep, or with a field of its own by the name of one of these.
+// Validate returns an *events.InvalidError for a message that must not be sent. A message needs id, from, to, type and
+// thread, names of at most events.MaxIDLen bytes, and no class but quick or deep. An unknown member must not have the
+// name of a known one.
 func (m MessageMeta) Validate() error {
 	if err := m.checkNames(); err != nil {
 		return err
@@ -77,14 +76,13 @@ func (m MessageMeta) Validate() error {
 	}
 	raw, err := m.Encode()
 	if err == nil {
-		_, err = ParseMessageMeta(raw) // also a field that is there twice
+		_, err = ParseMessageMeta(raw) // also detects duplicate members
 	}
 	return err
 }
 
-// checkNames refuses names that are too long for those who handle the message: a command
-// gets them in its environment. From and To are parts of the ids of inboxes, which are
-// bounded as such.
+// checkNames refuses names that are too long for the programs that handle the message: a command receives them in its
+// environment. From and To are parts of inbox ids and bounded there.
 func (m MessageMeta) checkNames() error {
 	names := []struct{ name, value string }{{"id", m.ID}, {"type", m.Type}, {"thread", m.Thread},
 		{"replyTo", m.ReplyTo}, {"correlation", m.Correlation}, {"expects", m.Expects}, {"amends", m.Amends}, {"malfunction", m.Malfunction}}
@@ -105,8 +103,8 @@ func (m MessageMeta) checkNames() error {
 // Awaits reports whether the sender awaits an answer.
 func (m MessageMeta) Awaits() bool { return m.Amends == "" && (m.Expects != "" || m.Deadline != "") }
 
-// Answers returns who answered which message of the receiver's, "" if it answers none. A
-// malfunction stands for the answer that did not come.
+// Answers returns the asker's partner and the id of the question that the message answers, or "" if it answers none of
+// the receiver's questions. A malfunction counts as the answer of the receiver that it is about.
 func (m MessageMeta) Answers() (from, id string) {
 	switch {
 	case m.ReplyTo == "" || m.Amends != "":

@@ -46,8 +46,7 @@ func mustLoad(t *rapid.T, l *projector.Loader, sub events.Subject, at events.Off
 	return s
 }
 
-// The live list, the late and void records and the threads are what the
-// definitions say, at every position.
+// The live list, the stale and rejected records and the threads agree with the model at every position.
 func TestSessionFollowsTheDefinitions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
@@ -84,15 +83,14 @@ func (m *modelSession) ownFirst() events.Offset {
 	return m.history[m.inherited-1].Offset
 }
 
-// Loading with any snapshots equals loading with none, whatever becomes of the heads
-// and chunks in between.
+// A load with any snapshots equals a load without, even if heads and chunks are altered in between.
 func TestSnapshotsChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
 		store := &rotting{}
 		records, fan := rapid.IntRange(1, 5).Draw(t, "records of a chunk"), rapid.IntRange(2, 3).Draw(t, "chunks of an index")
 		size := rapid.Int64Range(1, 500).Draw(t, "bytes of a chunk")
-		loader := func() *projector.Loader { // what one has cached, another has to read
+		loader := func() *projector.Loader { // each loader has a cache of its own
 			return (&projector.Loader{Source: log, Snapshots: store}).SetChunks(records, fan).SetChunkBytes(size)
 		}
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
@@ -109,8 +107,8 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 	})
 }
 
-// Verification finds nothing where nothing is wrong, whatever order the snapshots were
-// made in, and something where anything was altered. A rebuild mends it.
+// Verify reports nothing for sound snapshots, in any order of creation, and reports every alteration. Rebuild repairs
+// it.
 func TestVerifyFindsWhatIsSpoilt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
@@ -159,7 +157,7 @@ func mustEqualLoads(t *rapid.T, log testkit.Records, helped *projector.Loader, r
 	}
 }
 
-// rotting is a store in which what is kept can be altered, as on a disk.
+// rotting is a store whose content can be altered, as on a disk.
 type rotting struct {
 	snapshot.Mem
 	altered map[string][]byte // by name
@@ -182,9 +180,8 @@ func (r *rotting) Put(ctx context.Context, s snapshot.Snapshot) error {
 	return r.Mem.Put(ctx, s)
 }
 
-// spoil takes away, cuts or alters something of what is stored. What is altered may
-// have a right hash, as what a log that is no more has left behind: only the head
-// knows that it is another chunk. It says what became of what, "" if nothing did.
+// spoil removes, cuts or alters a stored part. The altered part may have a valid hash, like a leftover of a former log:
+// then only the head shows that it is another chunk. spoil describes the change, "" if it made none.
 func spoil(t *rapid.T, st *rotting) (m snapshot.Meta, what string) {
 	var list []snapshot.Meta
 	for m := range st.All(t.Context()) {
@@ -251,8 +248,8 @@ func rewinding(t *rapid.T, log testkit.Records, sub events.Subject, p *events.Se
 	return append(slices.Clip(log), events.Record{Event: e, Offset: at})
 }
 
-// The threads after rewind(T) are those at T; n undos give the states back in
-// reverse order, n redos bring the rewinds back.
+// After rewind(T) the threads equal those at T. n undos restore the states in reverse order, and n redos restore the
+// rewinds.
 func TestRewindUndoRedo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
@@ -291,7 +288,7 @@ func TestRewindUndoRedo(t *testing.T) {
 				t.Fatalf("redo %d does not bring the state back", i)
 			}
 		}
-		// A rewind in between shuts the way to redo, not to undo.
+		// A rewind in between prevents redo, but not undo.
 		p, err := head().Undo()
 		log = rewinding(t, log, sub, p, err)
 		before := hash()
@@ -308,8 +305,7 @@ func TestRewindUndoRedo(t *testing.T) {
 	})
 }
 
-// The threads of a fork are its parent's at the fork point, whatever the parent
-// did later.
+// The threads of a fork equal its parent's at the fork point, regardless of the parent's later records.
 func TestForkEqualsParent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
@@ -383,7 +379,7 @@ func TestRewindStack(t *testing.T) {
 	})
 }
 
-// The stack before a rewind is what it was when the session was loaded there.
+// StackBefore returns the stack that a load of the session at that point returns.
 func TestStackBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
@@ -432,12 +428,12 @@ func stackMove(t *rapid.T, log testkit.Records, sub events.Subject) events.Recor
 	return events.Record{Event: e, Offset: at}
 }
 
-// Unknown and void events change nothing that anybody can see of the threads, and
-// cost is the sum of its events that are not superseded, whatever was rewound.
+// Unknown and rejected events do not change the threads. The cost is the sum of the events that are not superseded,
+// rewound or not.
 func TestUnknownVoidAndCost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
-		for i := range log { // to have seen an event is to depend on it, whatever it is
+		for i := range log { // a record that names a basis depends on that record
 			log[i].Extensions = nil
 		}
 		sub := drawSession(t, log)
@@ -449,7 +445,7 @@ func TestUnknownVoidAndCost(t *testing.T) {
 			}
 			return r.Subject == sub && (void || !events.IsKnown(r.Type)) && r.Offset != s.History.First()
 		})
-		sum, counting := new(big.Rat), make(map[string]*big.Rat) // of each response the amount that counts
+		sum, counting := new(big.Rat), make(map[string]*big.Rat) // the effective amount of each response
 		highest := make(map[string]int64)
 		for _, r := range log.Of(sub) {
 			c, err := events.DecodeAs[events.CostAccrued](r.Event)
@@ -469,8 +465,8 @@ func TestUnknownVoidAndCost(t *testing.T) {
 		if got, _ := s.Ledger.Spent().USD.Rat(); got.Cmp(sum) != 0 {
 			t.Fatalf("spent %v, the events say %v", got, sum)
 		}
-		// A rewind or a producer may name a removed record's offset; then the last
-		// record before it is meant, which is live in the same list.
+		// If a rewind or a producer names the offset of a removed record, the last record before it counts. It is live
+		// in the same list.
 		clean := mustLoad(t, &projector.Loader{Source: without}, sub, 0)
 		if s.Threads.Hash() != clean.Threads.Hash() {
 			t.Fatal("unknown or void events changed the threads")

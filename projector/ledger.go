@@ -8,17 +8,16 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Ledger is what is folded over all records of a session, live or not. Money
-// spent stays spent, runs keep their results, and nothing that a person typed
-// disappears. Large raw values (results of runs, responses of checkpoints) are
-// not copied: the record at the offset has them.
+// Ledger is the fold of all records of a session, live or not. Money spent stays spent, runs keep their results, and
+// text that a person typed is never dropped. The ledger does not copy large raw values (results of runs, responses of
+// checkpoints); the record at the offset has them.
 type Ledger struct {
-	Kind      string                       `json:"kind"` // as session.created says, else as the id does (events.KindOf)
+	Kind      string                       `json:"kind"` // from session.created, else derived from the id (events.KindOf)
 	CreatedAt events.Timestamp             `json:"createdAt,omitempty"`
-	Created   events.Offset                `json:"created,omitempty"` // offset of the session.created that counts
+	Created   events.Offset                `json:"created,omitempty"` // offset of the effective session.created
 	Parent    *events.Lineage              `json:"parent,omitempty"`
 	Fork      *events.Fork                 `json:"fork,omitempty"`
-	Fields    events.Fields                `json:"fields,omitempty"` // title, status, models ...: what was set last
+	Fields    events.Fields                `json:"fields,omitempty"` // title, status, models ...: the last values set
 	Raw       map[string]events.Offset     `json:"raw,omitempty"`    // event type -> the last record that carries the imported file
 	Formats   map[string]events.FileFormat `json:"formats,omitempty"`
 	Log       []LogEntry                   `json:"log,omitempty"`
@@ -28,21 +27,20 @@ type Ledger struct {
 	Stack       []StackEntry  `json:"stack,omitempty"`       // of rewind checkpoints, oldest first
 	Moves       []StackMove   `json:"moves,omitempty"`       // of the stack, oldest first
 	Rewinds     []Rewind      `json:"rewinds,omitempty"`
-	Costs       []Cost        `json:"costs,omitempty"`      // that count, by place
-	Superseded  []Cost        `json:"superseded,omitempty"` // that do not, as another one with their response counts; in the order of the log
+	Costs       []Cost        `json:"costs,omitempty"`      // effective costs, ordered by Cost.CountsAt
+	Superseded  []Cost        `json:"superseded,omitempty"` // superseded by another cost with the same response; in log order
 
 	Void    []Void          `json:"void,omitempty"`
 	Late    []events.Offset `json:"late,omitempty"`
-	Unknown []Foreign       `json:"unknown,omitempty"` // types of somebody else's vocabulary, counted
+	Unknown []Foreign       `json:"unknown,omitempty"` // types of other vocabularies, with counts
 
 	Records int              `json:"records"`
-	LastID  string           `json:"lastId,omitempty"` // id of the last record, by which a snapshot is recognised
-	LastAt  events.Timestamp `json:"lastAt,omitempty"` // the latest time of any record that has one of its own, in UTC with milliseconds
+	LastID  string           `json:"lastId,omitempty"` // id of the last record; a snapshot is recognised by it
+	LastAt  events.Timestamp `json:"lastAt,omitempty"` // the latest time of any record with a time of its own, in UTC with milliseconds
 
-	LastGuessed bool `json:"lastGuessed,omitempty"` // no record has: LastAt is that of an import
+	LastGuessed bool `json:"lastGuessed,omitempty"` // no record has its own time: LastAt is that of an import
 
-	// What a run, a checkpoint and a response are looked up by. A ledger that somebody
-	// else made has none of them.
+	// Indexes of runs, checkpoints and responses. They are nil in a ledger that was not made by index.
 	runs        map[events.RunRef]*Run
 	checkpoints map[checkpointRef]*Checkpoint
 	responses   map[paidFor]*response
@@ -55,29 +53,28 @@ type LogEntry struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Run is one execution with an outcome. It exists from the first event that
-// names it.
+// Run is one execution with an outcome. It begins with the first event that names it.
 type Run struct {
 	Kind         string           `json:"kind"`
 	ID           string           `json:"id"`
-	At           events.Offset    `json:"at"`                // the event that made it
-	Created      events.Offset    `json:"created,omitempty"` // its run.created, if there was one
+	At           events.Offset    `json:"at"`                // the first event that names it
+	Created      events.Offset    `json:"created,omitempty"` // its run.created, if any
 	CreatedAt    events.Timestamp `json:"createdAt,omitempty"`
 	Models       []string         `json:"models,omitempty"`
 	Owner        string           `json:"owner,omitempty"`
 	Parent       *events.Lineage  `json:"parent,omitempty"`
 	Template     events.DocRef    `json:"template,omitempty"`
-	Setting      events.Offset    `json:"setting,omitempty"` // the record that has its setting
+	Setting      events.Offset    `json:"setting,omitempty"` // the record with its setting
 	After        []events.RunRef  `json:"after,omitempty"`   // runs that must be finished first
-	DueAt        events.Timestamp `json:"dueAt,omitempty"`   // not before
+	DueAt        events.Timestamp `json:"dueAt,omitempty"`   // earliest start
 	State        string           `json:"state,omitempty"`
 	Starts       int              `json:"starts,omitempty"`
 	Claim        events.Offset    `json:"claim,omitempty"` // its newest run.started
 	Worker       string           `json:"worker,omitempty"`
 	Attempt      int64            `json:"attempt,omitempty"`
-	LeaseUntil   int64            `json:"leaseUntil,omitempty"` // Unix milliseconds; 0: none, or released
-	Fenced       []events.Offset  `json:"fenced,omitempty"`     // what was said after the claim that it belongs to went on to another: without effect
-	Progress     int              `json:"progress,omitempty"`   // number of run.progressed
+	LeaseUntil   int64            `json:"leaseUntil,omitempty"` // Unix milliseconds; 0: no lease, or released
+	Fenced       []events.Offset  `json:"fenced,omitempty"`     // events of a claim after another claim had replaced it: without effect
+	Progress     int              `json:"progress,omitempty"`   // number of run.progressed events
 	Results      []Result         `json:"results,omitempty"`    // versions, oldest first
 	Note         string           `json:"note,omitempty"`
 	Selected     string           `json:"selected,omitempty"`
@@ -90,7 +87,7 @@ type Run struct {
 // Ref is the run's identity.
 func (r *Run) Ref() events.RunRef { return events.RunRef{Kind: r.Kind, ID: r.ID} }
 
-// Last returns the newest result, nil if the run has none.
+// Last returns the newest result, or nil.
 func (r *Run) Last() *Result {
 	if len(r.Results) == 0 {
 		return nil
@@ -98,8 +95,7 @@ func (r *Run) Last() *Result {
 	return &r.Results[len(r.Results)-1]
 }
 
-// Result is one version of a run's outcome. The record at Offset has the raw
-// result.
+// Result is one version of a run's outcome. The record at Offset has the raw result.
 type Result struct {
 	Offset     events.Offset    `json:"offset"`
 	Outcome    string           `json:"outcome"`
@@ -109,12 +105,12 @@ type Result struct {
 	Judged     *events.Judged   `json:"judged,omitempty"`
 }
 
-// Checkpoint is a point that somebody may want to go back to.
+// Checkpoint is a point to which the session can return.
 type Checkpoint struct {
 	ID      string          `json:"id"`
 	Kind    string          `json:"kind"`
 	At      events.Offset   `json:"at"`       // the point
-	Made    events.Offset   `json:"made"`     // the event that made it
+	Made    events.Offset   `json:"made"`     // the event that created it
 	Saved   []events.Offset `json:"versions"` // all versions, oldest first
 	Run     *events.RunRef  `json:"run,omitempty"`
 	Step    int64           `json:"step,omitempty"`
@@ -124,7 +120,7 @@ type Checkpoint struct {
 	Cleared bool            `json:"cleared,omitempty"`
 }
 
-// StackEntry is a rewind checkpoint that can still be used.
+// StackEntry is a rewind checkpoint that is still usable.
 type StackEntry struct {
 	ID string        `json:"id"`
 	At events.Offset `json:"at"`
@@ -138,14 +134,14 @@ type Rewind struct {
 	Checkpoint string        `json:"checkpoint,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
 	Before     events.Offset `json:"before"`          // the session's last offset before it
-	Moves      int           `json:"moves,omitempty"` // of the rewind stack before it (Ledger.StackBefore)
+	Moves      int           `json:"moves,omitempty"` // length of the rewind stack's moves before it (Ledger.StackBefore)
 }
 
 // Cost is one cost.accrued.
 type Cost struct {
 	Offset events.Offset `json:"offset"`
-	// First is the first cost with the same response, if that is another one: this one
-	// counts at its place, for its run. 0 otherwise.
+	// First is the offset of the first cost with the same response, if that is another cost. This cost then counts at
+	// First, for the run of First. Otherwise First is 0.
 	First    events.Offset    `json:"first,omitempty"`
 	Time     events.Timestamp `json:"time"`
 	Model    string           `json:"model"`
@@ -158,7 +154,7 @@ type Cost struct {
 	Source   string           `json:"source"`
 }
 
-// Void is a record without effect.
+// Void is a rejected record.
 type Void struct {
 	Offset events.Offset `json:"offset"`
 	Type   string        `json:"type"`
@@ -177,7 +173,7 @@ func newLedger(sub events.Subject) *Ledger {
 	return l
 }
 
-// index makes what runs, checkpoints and responses are looked up by.
+// index builds the indexes of runs, checkpoints and responses.
 func (l *Ledger) index() {
 	l.runs, l.checkpoints = make(map[events.RunRef]*Run, len(l.Runs)), make(map[checkpointRef]*Checkpoint, len(l.Checkpoints))
 	for _, r := range l.Runs {
@@ -189,8 +185,7 @@ func (l *Ledger) index() {
 	l.responses = make(map[paidFor]*response)
 }
 
-// apply folds one record onto the ledger. before is the session's last offset
-// before it. What History found void stays void.
+// apply folds one record. before is the session's last offset before it. Records that History rejected stay rejected.
 func (l *Ledger) apply(f Fact, v Verdict, before events.Offset) {
 	l.Records++
 	l.LastID = f.ID
@@ -238,7 +233,7 @@ func (l *Ledger) fold(f Fact, before events.Offset) {
 func (l *Ledger) created(f Fact, p *events.SessionCreated) {
 	l.Created, l.Kind, l.CreatedAt, l.Parent, l.Fork = f.Offset, p.Kind, p.CreatedAt, p.Parent, p.Fork
 	for _, field := range createdFields(p) {
-		if _, set := l.Fields.Get(field.Name); !set { // an update that came first is newer knowledge
+		if _, set := l.Fields.Get(field.Name); !set { // an earlier update has newer values
 			l.set(field)
 		}
 	}
@@ -246,8 +241,8 @@ func (l *Ledger) created(f Fact, p *events.SessionCreated) {
 	l.addFormats(p.Formats)
 }
 
-// createdFields returns the fields of session.created that session.updated can
-// change, under the names that it uses.
+// createdFields returns the fields of session.created that session.updated can change, under the names that
+// session.updated uses.
 func createdFields(p *events.SessionCreated) events.Fields {
 	var list events.Fields
 	add := func(name string, v any, present bool) {
@@ -256,7 +251,7 @@ func createdFields(p *events.SessionCreated) events.Fields {
 		}
 		raw, err := rawjson.Marshal(v)
 		if err != nil {
-			panic(fmt.Sprintf("projector: %s: %v", name, err)) // a validated payload can be written
+			panic(fmt.Sprintf("projector: %s: %v", name, err)) // a validated payload can be encoded
 		}
 		list = append(list, events.Field{Name: name, Value: raw})
 	}
@@ -326,7 +321,7 @@ func (l *Ledger) countForeign(typ string) {
 	l.Unknown = append(l.Unknown, Foreign{typ, 1})
 }
 
-// Text returns a string field, "" if it is not set.
+// Text returns a string field, or "" if it is not set.
 func (l *Ledger) Text(name string) string {
 	raw, ok := l.Fields.Get(name)
 	if !ok {
@@ -339,7 +334,7 @@ func (l *Ledger) Text(name string) string {
 	return text
 }
 
-// Origin says where the session was imported from, nil if it was not.
+// Origin returns the origin of an imported session, or nil.
 func (l *Ledger) Origin() *events.Origin {
 	raw, ok := l.Fields.Get("origin")
 	if !ok {

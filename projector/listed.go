@@ -8,17 +8,17 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// SessionQuery selects sessions for a list. Fields that are zero select all.
+// SessionQuery selects sessions for a list. A zero field selects all.
 type SessionQuery struct {
-	Namespace string // "": the namespace of whoever is asked
+	Namespace string // "": the namespace of the store or view that answers
 	Kind      string
-	Stored    bool // only those with a record that has them as their maker stored them
-	Newest    bool // those that began last first, by their makers' clocks; those of one time, and else all, by their ids
+	Stored    bool // only sessions with a record of their original file
+	Newest    bool // newest start first, by the producers' clocks; ties, and lists without Newest, are ordered by id
 	Limit     int
-	Settings  bool // with the settings of their runs, which else are left out
+	Settings  bool // include the settings of their runs
 }
 
-// Page makes of all sessions, by their ids, those that a query selects.
+// Page returns the selected sessions. all must be sorted by id.
 func (q SessionQuery) Page(all []Listed) (list []Listed) {
 	for _, s := range all {
 		if s.Kind == "" || q.Kind != "" && s.Kind != q.Kind || q.Stored && s.Raw == 0 {
@@ -38,24 +38,24 @@ func (q SessionQuery) Page(all []Listed) (list []Listed) {
 	return list
 }
 
-// Listed is a session as a list has it.
+// Listed is an entry of a session list.
 type Listed struct {
 	ID       string
 	Kind     string
-	Began    events.Timestamp // as it says; "": it does not
-	Results  map[string]int   // runs with a result, by their kind
-	Raw      events.Offset    // the newest record that has the session as its maker stored it; 0: none
-	Settings []RunSetting     // of its runs that have one
+	Began    events.Timestamp // by the session's own data; "": unknown
+	Results  map[string]int   // number of runs with a result, by kind
+	Raw      events.Offset    // the newest record with the session's original file; 0: none
+	Settings []RunSetting     // of the runs that have a setting
 }
 
-// RunSetting is the setting of a run as a list has it.
+// RunSetting is an entry of a list of run settings.
 type RunSetting struct {
 	Run       events.RunRef
-	Offset    events.Offset    // of the record that has it
-	TouchedAt events.Timestamp // when it was changed last; "": never
+	Offset    events.Offset    // of the record that holds it
+	TouchedAt events.Timestamp // time of the last change; "": never changed
 }
 
-// Listed folds a session for a list. One without a record that can be read has no kind.
+// Listed folds a session for a list. If the session has no readable record, its kind is "".
 func (l *Loader) Listed(ctx context.Context, sub events.Subject) (Listed, error) {
 	o, err := l.Peek(ctx, sub)
 	if err = Tolerate(err); err != nil || o.Ledger().Records == 0 {
@@ -73,13 +73,12 @@ func (l *Loader) Listed(ctx context.Context, sub events.Subject) (Listed, error)
 	return list, nil
 }
 
-// began is when the session began, as it says: its field startedAt, else when it was
-// created.
+// began returns the start of the session: its field startedAt, else its creation time.
 func (l *Ledger) began() events.Timestamp {
 	return cmp.Or(events.Timestamp(l.Text("startedAt")), l.CreatedAt)
 }
 
-// Settings lists the settings of the session's runs, by the identities of these.
+// Settings lists the settings of the session's runs, ordered by run kind and id.
 func (l *Ledger) Settings() (list []RunSetting) {
 	for _, r := range l.Runs {
 		if r.Setting != 0 {

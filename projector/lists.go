@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// cannotList says why the lists of an event cannot be put together after the last record;
-// "" if they can.
+// cannotList returns why the lists of an event cannot be assembled after the last record, or "".
 func (t *Timeline) cannotList(p events.Payload) string {
 	lists := events.ListsOf(p)
 	for _, pointer := range sortedKeys(lists) {
@@ -23,10 +22,9 @@ func (t *Timeline) cannotList(p events.Payload) string {
 	return ""
 }
 
-// Whole returns a record with all that stands elsewhere put in its place: data that are
-// kept by reference, and the arrays of its raw value that are turns of its session
-// (events.Lists). Without either it is the record as it is. What cannot be had is a
-// *events.DamageError of the record.
+// Whole returns a record with all references resolved: data stored by reference, and arrays of its raw value that are
+// turns of its session (events.Lists). A record without references is returned unchanged. If content is unavailable,
+// the error is a *events.DamageError of the record.
 func (l *Loader) Whole(ctx context.Context, rec events.Record) (events.Record, error) {
 	rec, err := Resolve(ctx, l.Source, rec, l.maxValue())
 	if err != nil || rec.Type == events.TypeTurnAppended {
@@ -57,8 +55,8 @@ func (l *Loader) Whole(ctx context.Context, rec events.Record) (events.Record, e
 	return rec, nil
 }
 
-// Unfilled returns the error of events.Lists.Fill for the record at an offset. If the record
-// itself is at fault, as when its value is too large, that is a *events.DamageError.
+// Unfilled converts the error of events.Lists.Fill for the record at an offset. If the record itself is at fault, for
+// example because its value is too large, the result is a *events.DamageError.
 func Unfilled(at events.Offset, err error) error {
 	if own, ok := errors.AsType[*events.InvalidError](err); ok {
 		return &events.DamageError{Offset: at, Err: errors.New(own.Field + ": " + own.Reason)}
@@ -66,7 +64,7 @@ func Unfilled(at events.Offset, err error) error {
 	return err
 }
 
-// rawOf returns the raw value that lists are about, and the name of its member.
+// rawOf returns the raw value that contains the lists, and the name of its member.
 func rawOf(p events.Payload) (name string, raw events.Raw) {
 	switch p := p.(type) {
 	case *events.RunStarted:

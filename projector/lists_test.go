@@ -21,7 +21,7 @@ func turnsOf(thread string, raws ...string) *events.TurnAppended {
 	return p
 }
 
-// whole reads the raw value of a record, with its lists put together.
+// whole returns the raw value of a record with its lists resolved.
 func whole(t testing.TB, log testkit.Records, at events.Offset) (string, error) {
 	l := &projector.Loader{Source: log}
 	rec, err := log.Record(t.Context(), at)
@@ -51,7 +51,7 @@ func TestWhole(t *testing.T) {
 	for i, p := range []events.Payload{
 		turnsOf("m", `{"a": 1}`, `"b"`, `3.0`), turnsOf("n", `[]`),
 		&events.RunStarted{Run: run, Raw: events.Raw(`{ "messages":[], "x": {"messages":[]} }`), Lists: events.Lists{"/messages": {{Thread: "m", To: 2}, {Thread: "n", To: 1}, {Thread: "m", From: 2, To: 3}}, "/x/messages": {}}},
-		&events.SessionRewound{To: 1}, // what comes later changes nothing of what stands there
+		&events.SessionRewound{To: 1}, // later records do not change the result
 		turnsOf("m", `"d"`),
 		&events.RunProgressed{Run: run, Kind: "x", Raw: events.Raw(`[]`), Lists: events.Lists{"": {{Thread: "m", From: 3, To: 4}}}},
 		&events.CheckpointSaved{ID: "c", Kind: "step", Raw: events.Raw(`{"a":[[]]}`), Lists: events.Lists{"/a/0": {{Thread: "m", To: 1}}}},
@@ -76,12 +76,12 @@ func TestWhole(t *testing.T) {
 			t.Errorf("%v: %v, want %s", at, err, want)
 		}
 	}
-	// What cannot be put together has no effect, and is listed.
+	// Lists that cannot be resolved have no effect and are listed as rejected.
 	s := mustFold(t, *log, s1)
 	if v := s.Ledger.Void; len(v) != 1 || v[0].Offset != 9 || v[0].Reason != `lists turns up to 1 of thread "n", which has 0` || len(s.Ledger.Run(run).Results) != 1 {
 		t.Errorf("void: %+v", v)
 	}
-	// A fork's inherited records are whole too.
+	// The inherited records of a fork are complete too.
 	mustAddTo(t, log, s2, 20, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 8}})
 	mustAddTo(t, log, s2, 21, &events.RunStarted{Run: run, Raw: events.Raw(`[]`), Lists: events.Lists{"": {{Thread: "m", From: 3, To: 4}}}})
 	if got, err := whole(t, *log, 21); err != nil || got != `["d"]` {
@@ -89,9 +89,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// Whatever raw value a producer has: stored as turns and lists it comes out byte for byte.
-// A thread that only grew began alike after every record that had it; one that was moved,
-// cut or replaced did not.
+// A thread that only grew is a prefix of itself at every record that had it. A thread that was moved, cut or replaced
+// is not.
 func TestOnlyGrew(t *testing.T) {
 	first, more := turnsOf("m", `1`, `2`, `3`), turnsOf("m", `4`)
 	for name, c := range map[string]struct {

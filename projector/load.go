@@ -14,9 +14,8 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// Source is the log as folds see it. Read yields records in the order of their
-// offsets, and a *events.DamageError in the place of one that cannot be read;
-// any other error ends the read. Record reads one, whatever its subject.
+// Source is the log that folds read. Read yields records in offset order, and a *events.DamageError instead of a record
+// that cannot be read. Any other error ends the read. Record reads one record of any subject.
 type Source interface {
 	Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error]
 	Record(ctx context.Context, at events.Offset) (events.Record, error)
@@ -24,12 +23,11 @@ type Source interface {
 
 // firsts is a Source that finds the first record of a subject without reading it.
 type firsts interface {
-	// First returns its offset, ErrNotFound if there is none that can be read.
+	// First returns the offset, or ErrNotFound if no record can be read.
 	First(ctx context.Context, sub events.Subject) (events.Offset, error)
 }
 
-// First returns the offset of the first record of a subject that can be read, ErrNotFound if
-// there is none.
+// First returns the offset of the first readable record of a subject, or ErrNotFound.
 func (l *Loader) First(ctx context.Context, sub events.Subject) (events.Offset, error) {
 	if s, ok := l.Source.(firsts); ok {
 		return s.First(ctx, sub)
@@ -42,32 +40,31 @@ func (l *Loader) First(ctx context.Context, sub events.Subject) (events.Offset, 
 	return 0, ErrNotFound
 }
 
-// ErrNotFound says that there is no such session, document or position.
+// ErrNotFound reports a missing session, document or position.
 var ErrNotFound = events.ErrNotFound
 
-// Loader loads sessions and documents from a log, with the help of snapshots.
-// It is safe for concurrent use, and not to be copied.
+// Loader loads sessions and documents from a log, with the help of snapshots. It is safe for concurrent use. Do not
+// copy it.
 type Loader struct {
 	Source    Source
 	Snapshots snapshot.Store // nil: fold from the first record
 	Logger    *slog.Logger   // default: discard
-	MaxValue  int64          // largest value kept by reference, in bytes; default events.MaxValue
+	MaxValue  int64          // largest value stored by reference, in bytes; default events.MaxValue
 
-	// Upto is where the log ends for Session, Outline and Document: they load what was as of that
-	// offset where nothing earlier is asked for. 0: where it ends.
+	// Upto is the end of the log for Session, Outline and Document. If the caller asks for a later state or the current
+	// one, they load the state as of Upto. 0: no bound.
 	Upto events.Offset
 
-	// Now returns the log's time, by which documents expire. Default: when the newest record was
-	// recorded.
+	// Now returns the log's time, which decides when documents expire. Default: the time of the newest record.
 	Now func(context.Context) (time.Time, error)
 
-	// ReadOnly uses the snapshots and leaves them as they are. Default: what is unsound is
-	// removed, and mended if the log has it.
+	// ReadOnly leaves the snapshots unchanged. By default, the loader removes damaged parts and rebuilds them from the
+	// log if possible.
 	ReadOnly bool
 
 	cache  cache
 	sizes  sizes // zero: standardSizes
-	afresh bool  // fold from the first record, whatever heads there are
+	afresh bool  // ignore snapshots and fold from the first record
 }
 
 func (l *Loader) chunkSizes() sizes { return cmp.Or(l.sizes, standardSizes) }
@@ -78,7 +75,7 @@ func (l *Loader) logger() *slog.Logger {
 
 func (l *Loader) maxValue() int64 { return cmp.Or(l.MaxValue, events.MaxValue) }
 
-// bounded is the offset that is loaded where one is asked for.
+// bounded returns the offset to load for a requested one.
 func (l *Loader) bounded(at events.Offset) events.Offset {
 	if l.Upto != 0 && (at == 0 || at > l.Upto) {
 		return l.Upto
@@ -101,9 +98,9 @@ func (l *Loader) read(ctx context.Context, r events.Range) iter.Seq2[events.Reco
 	}
 }
 
-// Session loads a session as of an offset: with what happened up to there and
-// nothing later. 0 is the head. A session without a record up to there is
-// ErrNotFound. One of which records cannot be read comes with a *HoleError.
+// Session loads a session as of an offset: all records up to there, and no later ones. 0 is the head. If the session
+// has no record up to there, Session returns ErrNotFound. If records cannot be read, it returns the session with a
+// *HoleError.
 func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offset) (s *Session, err error) {
 	err = l.load(ctx, sub, l.bounded(at), nil, func(ld *loading) error {
 		s, err = ld.complete(ctx)
@@ -115,8 +112,8 @@ func (l *Loader) Session(ctx context.Context, sub events.Subject, at events.Offs
 	return s, err
 }
 
-// Fold folds what happened to a new session and is at hand, without a log and without
-// snapshots. None of the facts may fork the session or move its head.
+// Fold folds the facts of a new session, without a log or snapshots. The facts must not fork the session or move its
+// head.
 func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, err error) {
 	ld := &loading{Loader: new(Loader), sub: sub}
 	ld.begin(ctx)
@@ -134,13 +131,13 @@ func Fold(ctx context.Context, sub events.Subject, facts []Fact) (s *Session, er
 	return ld.complete(ctx)
 }
 
-// begin makes the state of a session without records.
+// begin creates the state of a session without records.
 func (ld *loading) begin(ctx context.Context) {
 	ld.s = newState(ld.sub, ld.chunkSizes())
 	ld.s.history.older = &pager{pages: &chunkPages{ctx, ld.Loader, ld.s}}
 }
 
-// head loads a session, stores its chunks, and returns the head that refers to them.
+// head loads a session, stores its chunks and returns the head that refers to them.
 func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset, kept string, into sink) (snap snapshot.Snapshot, err error) {
 	err = l.load(ctx, sub, at, into, func(ld *loading) error {
 		if len(ld.s.damaged) == 0 {
@@ -154,10 +151,9 @@ func (l *Loader) head(ctx context.Context, sub events.Subject, at events.Offset,
 	return snap, err
 }
 
-// Keep stores the session as of an offset, 0 for its head, as a snapshot: the chunks
-// that are not stored yet, then the head. kept says why pruning is to leave it alone.
-// A session with damaged records is an error, as its snapshot would hide them. The
-// loader must have snapshots.
+// Keep stores the session as of an offset, 0 for its head, as a snapshot: first the missing chunks, then the head. kept
+// is the reason to exempt it from pruning. If the session has damaged records, Keep returns an error, because the
+// snapshot would hide them. The loader must have snapshots.
 func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset, kept string) (snapshot.Meta, error) {
 	st := storing{l: l}
 	snap, err := l.head(ctx, sub, at, kept, st.put)
@@ -167,21 +163,20 @@ func (l *Loader) Keep(ctx context.Context, sub events.Subject, at events.Offset,
 	return snap.Meta, err
 }
 
-// storing stores what one load returns. Chunks that are there already are not written
-// again, as when the target of a rewind is folded from the first record. If one of
-// them is damaged, a reader of it finds out.
+// storing stores the parts of one load. It does not rewrite chunks that exist, for example when the target of a rewind
+// is folded from the first record. If an existing chunk is damaged, its next reader detects that.
 type storing struct {
 	l      *Loader
-	chunks map[events.Subject]int // that the load gave
-	there  map[part]string        // their hashes
+	chunks map[events.Subject]int // number of chunks that the load produced
+	there  map[part]string        // hashes of the stored parts
 }
 
-// looksUp is the number of chunks from which on a load looks up which are there: that
-// takes a while too, and those who keep up with a session have none or one.
+// looksUp is the number of chunks after which a load checks which chunks exist. The check takes time, and a load that
+// follows a session has at most one chunk.
 const looksUp = 3
 
 func (st *storing) put(ctx context.Context, s snapshot.Snapshot) error {
-	if s.Fold != ChunkFold { // an index that turns out to be damaged cannot be made again by itself
+	if s.Fold != ChunkFold { // a damaged index cannot be rebuilt alone, so it is always written
 		return st.l.put(ctx, s)
 	}
 	if st.chunks == nil {
@@ -212,23 +207,21 @@ func (l *Loader) put(ctx context.Context, s snapshot.Snapshot) error {
 	return nil
 }
 
-// storeError says that a snapshot cannot be written: it is not the session's fault.
+// storeError reports that a snapshot cannot be written. The session is not at fault.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return e.err.Error() }
 
 func (e *storeError) Unwrap() error { return e.err }
 
-// load folds a session as of an offset and hands it over. What is found lost of a
-// snapshot while it is used ends that snapshot, and the load begins anew without it.
-// With a sink, chunks are stored as soon as they are full, so that a session of any
-// length takes little memory.
+// load folds a session as of an offset and passes it to use. If a part of a snapshot turns out to be lost, load starts
+// again without that snapshot. With a sink, it stores chunks as soon as they are full, so a session of any length needs
+// little memory.
 func (l *Loader) load(ctx context.Context, sub events.Subject, at events.Offset, into sink, use func(*loading) error) error {
 	return l.loadWithout(ctx, sub, at, into, nil, use)
 }
 
-// loadWithout is load without some heads: they refer to what is lost, and a store may
-// fail to remove them.
+// loadWithout is load without the useless heads. These refer to lost parts, and the store may fail to remove them.
 func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.Offset, into sink, useless []part, use func(*loading) error) error {
 	for attempt := 0; ; attempt++ {
 		ld := &loading{Loader: l, sub: sub, at: at, sink: into, useless: useless}
@@ -240,7 +233,7 @@ func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.
 			ld.keepFork(ctx)
 			return nil
 		}
-		if gone, ok := errors.AsType[*lostError](err); ok && (len(ld.used) > 0 || attempt < 3) { // without a head, what was just stored is lost
+		if gone, ok := errors.AsType[*lostError](err); ok && (len(ld.used) > 0 || attempt < 3) { // without a head, the lost part was stored by this load
 			for _, m := range ld.used {
 				l.discarded(ctx, m, gone)
 				useless = append(useless, partOf(m))
@@ -254,8 +247,8 @@ func (l *Loader) loadWithout(ctx context.Context, sub events.Subject, at events.
 	}
 }
 
-// keepFork stores a snapshot of a fork that has none when it is looked at for the first
-// time: what it inherits need not be found out again.
+// keepFork stores a snapshot of a fork at its first load, so that later loads need not resolve its inherited records
+// again.
 func (ld *loading) keepFork(ctx context.Context) {
 	if !ld.newFork || ld.sink != nil || ld.ReadOnly || ld.Snapshots == nil || len(ld.s.damaged) > 0 {
 		return
@@ -265,7 +258,7 @@ func (ld *loading) keepFork(ctx context.Context) {
 	}
 }
 
-// errNoRecord ends the load of a session without any.
+// errNoRecord ends the load of a session without records.
 var errNoRecord = errors.New("no record")
 
 // loading is one load of one session.
@@ -275,11 +268,11 @@ type loading struct {
 	at   events.Offset // 0: head
 	sink sink          // nil: nothing is stored
 	s    *state
-	used []snapshot.Meta // heads that s was made with, those of the sessions it descends from included
+	used []snapshot.Meta // heads that s was made from, including those of its ancestors
 
-	useless []part // heads that are not to be used
-	heads   int    // that there are of the session
-	newFork bool   // it is a fork without any
+	useless []part // heads that must not be used
+	heads   int    // number of heads of the session
+	newFork bool   // the session is a fork without heads
 }
 
 func (ld *loading) session(ctx context.Context) error {
@@ -296,7 +289,7 @@ func (ld *loading) session(ctx context.Context) error {
 	return ld.resolve(ctx)
 }
 
-// rest folds the records after those that the state has.
+// rest folds the records after the state's last one.
 func (ld *loading) rest(ctx context.Context) (err error) {
 	s := ld.s
 	for rec, err := range ld.read(ctx, events.Range{Subject: ld.sub, After: s.offset(), Seen: s.history.Len() - s.history.inherited(), Upto: ld.at}) {
@@ -325,8 +318,7 @@ func (ld *loading) rest(ctx context.Context) (err error) {
 	return nil
 }
 
-// inherit begins a fork, born at an offset, with what its parent was at the fork
-// offset.
+// inherit starts a fork, born at an offset, with the state of its parent at the fork offset.
 func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Offset) error {
 	sub, at, err := ld.origin(ctx, events.Session(ld.sub.Namespace, fork.Session), fork.Offset, born)
 	if err == nil {
@@ -337,15 +329,14 @@ func (ld *loading) inherit(ctx context.Context, fork events.Fork, born events.Of
 		})
 	}
 	if errors.Is(err, ErrNotFound) {
-		return nil // a fork of nothing inherits nothing
+		return nil // a fork of a missing session inherits nothing
 	}
 	return err
 }
 
-// origin returns the session, and the offset in it, that a session consisted of at
-// an offset: itself there, or before its first record what it had inherited up to
-// there. A session that begins at born or later is ErrNotFound: it was not there
-// when somebody forked it at born, and so no session descends from itself.
+// origin returns the session and offset that hold a session's state at an offset. Before its first record a fork
+// consists of inherited records, so origin returns an ancestor. If the session begins at born or later, origin returns
+// ErrNotFound: the session did not exist when the fork was made. So no session descends from itself.
 func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born events.Offset) (from events.Subject, there events.Offset, err error) {
 	from, there = sub, at
 	for rec, err := range ld.Source.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
@@ -372,9 +363,8 @@ func (ld *loading) origin(ctx context.Context, sub events.Subject, at, born even
 	return from, there, nil
 }
 
-// resolve brings the threads up to the live list, if the head moved: from the newest
-// mark of a chunk, else from the newest snapshot whose list is a prefix of the live
-// one, else from the first record.
+// resolve updates the threads to the live list after the head moved. It starts from the newest usable mark of a chunk,
+// else from the newest snapshot whose list is a prefix of the live one, else from the first record.
 func (ld *loading) resolve(ctx context.Context) (err error) {
 	s := ld.s
 	if !s.behind {
@@ -400,8 +390,8 @@ func (ld *loading) resolve(ctx context.Context) (err error) {
 	return nil
 }
 
-// marked returns the threads at the newest mark in a list, and what of the list comes
-// after it; nil if there is none.
+// marked returns the threads at the newest mark in a list, and the rest of the list after the mark. Without a mark it
+// returns nil.
 func (ld *loading) marked(ctx context.Context, list []segment) (strands, []segment, error) {
 	for i, seg := range slices.Backward(list) {
 		t := ld.s.sources[seg.source]
@@ -424,11 +414,11 @@ func (ld *loading) marked(ctx context.Context, list []segment) (strands, []segme
 	return nil, nil, nil
 }
 
-// prefix returns the threads of the newest snapshot whose live list is a prefix of
-// this one, and what of the list comes after it. Without any, it is all of it.
+// prefix returns the threads of the newest snapshot whose live list is a prefix of this one, and the rest of the list.
+// Without such a snapshot the rest is the whole list.
 func (ld *loading) prefix(ctx context.Context, list []segment) (strands, []segment, error) {
 	h := ld.s.history
-	var failed error // to look whether a snapshot is usable
+	var failed error // error of the check whether a snapshot is usable
 	usable := func(m snapshot.Meta) bool {
 		if len(m.Live) == 0 || failed != nil {
 			return false
@@ -474,7 +464,7 @@ func (ld *loading) replay(ctx context.Context, threads strands, seg segment) err
 		if from > to {
 			return nil
 		}
-		for rec, err := range events.Readable(ld.read(ctx, events.Range{Subject: t.subject, After: c.offsets[from] - 1, Upto: c.offsets[to]})) { // counted when the history was read
+		for rec, err := range events.Readable(ld.read(ctx, events.Range{Subject: t.subject, After: c.offsets[from] - 1, Upto: c.offsets[to]})) { // damage was counted with the history
 			if err != nil {
 				return err
 			}
@@ -500,8 +490,7 @@ func (ld *loading) replay(ctx context.Context, threads strands, seg segment) err
 	return again(t.open)
 }
 
-// newest returns the newest sound snapshot that the caller accepts, nil if there is
-// none. What is not sound is named once and removed.
+// newest returns the newest sound snapshot that accept allows, or nil. It logs and removes damaged ones.
 func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) *state {
 	if ld.Snapshots == nil || ld.afresh {
 		return nil
@@ -532,7 +521,7 @@ func (ld *loading) newest(ctx context.Context, accept func(snapshot.Meta) bool) 
 	return nil
 }
 
-// removeChunks removes the session's chunks that another version of the fold has made.
+// removeChunks removes the session's chunks of another version of the fold.
 func (ld *loading) removeChunks(ctx context.Context, version int) {
 	for level, more := 0, true; more; level++ {
 		list, err := ld.Snapshots.List(ctx, ld.sub, foldOf(level))
@@ -549,7 +538,7 @@ func (ld *loading) removeChunks(ctx context.Context, version int) {
 	}
 }
 
-// verified reads a snapshot and holds it against the log.
+// verified reads a snapshot and compares it with the log.
 func (ld *loading) verified(ctx context.Context, m snapshot.Meta) (*state, error) {
 	if m.Version != SessionFoldVersion {
 		return nil, fmt.Errorf("made by version %d of the fold, this is %d", m.Version, SessionFoldVersion)
@@ -581,8 +570,8 @@ func (ld *loading) verified(ctx context.Context, m snapshot.Meta) (*state, error
 	return s, nil
 }
 
-// InheritedThreads returns the threads of a fork as of an offset below its own
-// first record: those of the session whose record the last inherited one is.
+// InheritedThreads returns the threads of a fork as of an offset below its own first record. They are the threads of
+// the session that holds the last inherited record.
 func (l *Loader) InheritedThreads(ctx context.Context, s *Session, at events.Offset) (Threads, error) {
 	n := sure(s.History.numberAt(at))
 	if n < 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// tale is a session with a rewind behind some turns, and another one.
+// tale returns a session with a rewind behind some turns, and another session.
 func tale(t testing.TB) testkit.Records {
 	st := &story{t: t}
 	st.add(s1, created())
@@ -29,8 +29,7 @@ func tale(t testing.TB) testkit.Records {
 	return st.records
 }
 
-// Each reason not to trust a snapshot: it is removed with one warning, and the
-// load is right.
+// Each reason to distrust a snapshot: the load removes it with one warning, and returns the right result.
 func TestSnapshotDiscarded(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*snapshot.Snapshot)
@@ -71,12 +70,12 @@ func TestSnapshotDiscarded(t *testing.T) {
 			l := &projector.Loader{Source: log, Snapshots: store, Logger: w.logger()}
 			at := events.Offset(0)
 			if snap.Offset == 5 || snap.Offset == 4 {
-				at = 5 // the rewind later would make the snapshot unusable anyhow
+				at = 5 // a later rewind would make the snapshot unusable anyway
 			}
 			if name == "record damaged" {
 				at = 0
 			}
-			for range 2 { // the second load has nothing to complain about
+			for range 2 { // the second load logs nothing
 				want := mustSession(t, &projector.Loader{Source: log}, s1, at)
 				if got := mustSession(t, l, s1, at); !bytes.Equal(encoded(t, got), encoded(t, want)) {
 					t.Errorf("loaded\n%s\nwant\n%s", encoded(t, got), encoded(t, want))
@@ -101,12 +100,12 @@ func encoded(t *testing.T, s *projector.Session) []byte {
 	return data
 }
 
-// snapshotPath is where a snapshot of s1, or a part of one, stands.
+// snapshotPath returns the path of a snapshot of s1 or of a part of it.
 func snapshotPath(files *snapshot.Files, fold string, at events.Offset) string {
 	return filepath.Join(files.Dir(), "default", "session", "s1", fmt.Sprintf("%s.%d.%s", fold, projector.SessionFoldVersion, at.Padded()))
 }
 
-// A byte changed in a file is found by its hash.
+// The hash detects a changed byte in a file.
 func TestSnapshotFileChanged(t *testing.T) {
 	log, w := tale(t), &warnings{}
 	files := snapshot.NewFiles(t.TempDir())
@@ -135,7 +134,7 @@ func TestSnapshotFileChanged(t *testing.T) {
 	}
 }
 
-// Of several snapshots the newest sound one is used, and the others stay.
+// Of several snapshots the newest sound one is used, and the others remain.
 func TestSnapshotNextBest(t *testing.T) {
 	log, w, store := tale(t), &warnings{}, &snapshot.Mem{}
 	var heads []snapshot.Snapshot
@@ -160,7 +159,7 @@ func TestSnapshotNextBest(t *testing.T) {
 	}
 }
 
-// A head whose parts bring turns that do not follow each other is refused.
+// A head whose parts have non-consecutive turns is refused.
 func TestHeadThatDoesNotAddUp(t *testing.T) {
 	l := (&projector.Loader{Source: tale(t), Snapshots: &snapshot.Mem{}}).SetChunks(2, 2)
 	head, err := l.Head(t.Context(), s1, 5, "")
@@ -182,7 +181,7 @@ func TestHeadThatDoesNotAddUp(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, decoding gives a head that can be used, or an error.
+// Decoding any bytes returns a usable head or an error.
 func FuzzDecodeHead(f *testing.F) {
 	log := tale(f)
 	for at := range events.Offset(7) {
@@ -204,7 +203,7 @@ func FuzzDecodeHead(f *testing.F) {
 			}
 			more, err := again(events.Record{Event: e, Offset: 1<<52 + events.Offset(i)})
 			if err != nil {
-				return // what it refers to is not there
+				return // its parts are missing
 			}
 			if _, err := l.DecodeHead(more); err != nil {
 				t.Fatalf("%s\nis read, and written as\n%s\nwhich is not: %v", data, more, err)
@@ -213,8 +212,7 @@ func FuzzDecodeHead(f *testing.F) {
 	})
 }
 
-// Records that cannot be read are named, the load goes on, and no snapshot hides
-// them.
+// Unreadable records are named, the load continues, and no snapshot hides them.
 func TestDamagedRecords(t *testing.T) {
 	log := damaged{tale(t), []events.Offset{2, 3, 7}}
 	s := mustSession(t, &projector.Loader{Source: log}, s1, 0)
@@ -232,7 +230,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// A session of which nothing can be read is there, and has no positions.
+// A session without readable records exists, and has no positions.
 func TestAllDamaged(t *testing.T) {
 	log := damaged{tale(t), []events.Offset{3}}
 	l := &projector.Loader{Source: log}
@@ -250,7 +248,7 @@ func TestAllDamaged(t *testing.T) {
 	}
 }
 
-// What a damaged parent's record would have brought is named in the fork too.
+// The fork of a session with a damaged record names that record too.
 func TestForkOfDamaged(t *testing.T) {
 	st := &story{t: t, records: tale(t)}
 	fork := events.Session("", "fork")
@@ -261,8 +259,8 @@ func TestForkOfDamaged(t *testing.T) {
 	}
 }
 
-// The first look at a fork stores a snapshot of its own, which refers to its parent's
-// chunks. The second has nothing to store, and those who may only read do not.
+// The first load of a fork stores a snapshot, which refers to its parent's chunks. The second load stores nothing, and
+// a read-only loader never does.
 func TestForkIsKeptWhenFirstLoaded(t *testing.T) {
 	st := &story{t: t, records: tale(t)}
 	fork := events.Session("", "fork")
@@ -280,15 +278,14 @@ func TestForkIsKeptWhenFirstLoaded(t *testing.T) {
 		t.Errorf("after the first load there are %v", got)
 	}
 	puts := store.puts
-	st.records = st.records[len(st.records)-2:] // the snapshot knows the rest
+	st.records = st.records[len(st.records)-2:] // the snapshot covers the rest
 	if s := load(false); store.puts != puts || len(s.Threads.Turns("main")) != 4 {
 		t.Errorf("%d more puts, turns %v", store.puts-puts, s.Threads.Turns("main"))
 	}
 }
 
-// Whatever becomes of a chunk: it is removed with one warning and made again, the load
-// is right, and the next one has nothing to complain about. An index cannot be made
-// again; it takes the heads along that refer to it.
+// A damaged or missing chunk is removed with one warning and rebuilt. The load returns the right result, and the next
+// load logs nothing. An index cannot be rebuilt, so the heads that refer to it are removed too.
 func TestChunkDiscarded(t *testing.T) {
 	st := &story{t: t}
 	for i := range 20 {
@@ -357,7 +354,7 @@ func TestChunkDiscarded(t *testing.T) {
 	}
 }
 
-// A head of another version takes the chunks of that version along.
+// Removing a head of another version also removes the chunks of that version.
 func TestOldChunksRemoved(t *testing.T) {
 	log, store := tale(t), &snapshot.Mem{}
 	if _, err := (&projector.Loader{Source: log, Snapshots: store}).SetChunks(2, 2).Keep(t.Context(), s1, 5, ""); err != nil {

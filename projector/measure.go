@@ -9,15 +9,14 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// effect is what a record does to the length of a thread, as far as that stands in
-// the record alone.
+// effect is a record's change to the length of a thread, as far as the record alone determines it.
 type effect struct {
-	thread string // events.AllThreads: every one there is
-	set    bool   // to n, else n more
+	thread string // events.AllThreads: all existing threads
+	set    bool   // set the length to n, else add n
 	n      int
 }
 
-// effectsOf lists what a payload does to the lengths of threads, in order.
+// effectsOf lists the changes of a payload to the lengths of threads, in order.
 func effectsOf(p events.Payload) []effect {
 	var list []effect
 	switch p := p.(type) {
@@ -58,9 +57,8 @@ func grown(list []effect, name string, by int) []effect {
 	return append(list, effect{name, false, by})
 }
 
-// measure records what a live record does to the threads' lengths. Whether a
-// thread event is possible at its place depends on them alone; the reason why it
-// is not is returned, and then nothing was changed.
+// measure applies a live record's changes to the threads' lengths. These lengths alone decide whether a thread event is
+// possible. If it is not, measure returns the reason and changes nothing.
 func (t *Timeline) measure(n int, p events.Payload) string {
 	if reason := t.cannotApply(p); reason != "" {
 		return reason
@@ -73,14 +71,13 @@ func (t *Timeline) measure(n int, p events.Payload) string {
 	return ""
 }
 
-// had is the number of turns of a thread after the last record.
+// had returns the number of turns of a thread after the last record.
 func (t *Timeline) had(name string) int { return max(t.lengths.of(t.number(name)), 0) }
 
-// maxTurns is events.MaxTurns, but in tests.
+// maxTurns is events.MaxTurns. Tests lower it.
 var maxTurns = events.MaxTurns
 
-// cannotApply says why a thread event is impossible after the last record; "" if
-// it is possible.
+// cannotApply returns why a thread event is impossible after the last record, or "".
 func (t *Timeline) cannotApply(p events.Payload) string {
 	switch p := p.(type) {
 	case *events.TurnAppended:
@@ -145,7 +142,7 @@ func tooLong(name string, n int) string {
 	return fmt.Sprintf("thread %q would have %d turns, at most %d are allowed", name, n, maxTurns)
 }
 
-// lengthOf is the number of turns of a replacement.
+// lengthOf returns the number of turns of a replacement.
 func lengthOf(r events.Replacement) int {
 	n := 0
 	for _, it := range r.Items {
@@ -159,13 +156,13 @@ func lengthOf(r events.Replacement) int {
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	if len(m) == 0 { // as it is nearly always, for every turn
+	if len(m) == 0 { // the common case, for every turn
 		return nil
 	}
 	return slices.Sorted(maps.Keys(m))
 }
 
-// threadOf returns the number of a thread's name, everyThread for that of all.
+// threadOf returns the number of a thread's name. events.AllThreads has the number everyThread.
 func (t *Timeline) threadOf(name string) int {
 	if name == events.AllThreads {
 		return everyThread
@@ -181,10 +178,10 @@ func (t *Timeline) threadOf(name string) int {
 	return i
 }
 
-// fewNames is the number of threads up to which looking through their names is fastest.
+// fewNames is the number of threads up to which a linear search by name is fastest.
 const fewNames = 16
 
-// number returns the number of a thread, -1 if there is no such thread.
+// number returns the number of a thread, or -1.
 func (t *Timeline) number(name string) int {
 	if len(t.names) <= fewNames {
 		return slices.Index(t.names, name)
@@ -218,7 +215,7 @@ func (d delta) next(n int) int {
 	return max(n, 0) + d.n
 }
 
-// apply changes l in place, or a longer copy of it.
+// apply changes l in place, or a longer copy of it, and returns the result.
 func (d delta) apply(l lengths) lengths {
 	if d.thread == everyThread {
 		for i := range l {
@@ -233,8 +230,7 @@ func (d delta) apply(l lengths) lengths {
 	return l
 }
 
-// lengthsAt counts the lengths of the threads in the list after record n, from
-// the newest mark in that list.
+// lengthsAt computes the lengths of the threads in the list after record n, starting from the newest mark in that list.
 func (t *Timeline) lengthsAt(n int) (lengths, error) {
 	var l lengths
 	after := -1
@@ -258,8 +254,8 @@ func (t *Timeline) lengthsAt(n int) (lengths, error) {
 	return l, nil
 }
 
-// olderLengths counts the lengths of the threads in the part of a list that is
-// below the base, from the newest mark in it.
+// olderLengths computes the lengths of the threads in the part of a list below the base, starting from the newest mark
+// in it.
 func (t *Timeline) olderLengths(list []stretch) (l lengths, err error) {
 	var parts [][]delta // newest first
 	for _, s := range slices.Backward(list) {
@@ -282,7 +278,7 @@ func (t *Timeline) olderLengths(list []stretch) (l lengths, err error) {
 	return l, nil
 }
 
-// after returns the lengths after some deltas. It may change l.
+// after returns the lengths after deltas. It may change l.
 func (l lengths) after(deltas []delta) lengths {
 	for _, d := range deltas {
 		l = d.apply(l)
@@ -290,14 +286,13 @@ func (l lengths) after(deltas []delta) lengths {
 	return l
 }
 
-// between returns the deltas of the records from one number to another, both
-// inclusive.
+// between returns the deltas of the records between two numbers, both inclusive.
 func between(deltas []delta, from, to int) []delta {
 	i, j := firstDelta(deltas, from), firstDelta(deltas, to+1)
 	return deltas[i:max(i, j)]
 }
 
-// firstDelta returns the place of the first delta of a record or a later one.
+// firstDelta returns the index of the first delta of a record or a later one.
 func firstDelta(deltas []delta, record int) int {
 	at, _ := slices.BinarySearchFunc(deltas, record, func(d delta, record int) int { return d.record - record })
 	return at

@@ -13,9 +13,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// The model follows the definitions word by word and shares no code with the
-// product: lists of records are copied, threads are folded from the first turn
-// every time.
+// The model follows the definitions literally and shares no code with the product. It copies lists of records, and
+// folds threads from the first turn every time.
 
 type modelTurn struct {
 	offset events.Offset
@@ -44,7 +43,7 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 	rewinds := make(map[events.Offset]bool)
 	for _, rec := range log.Of(events.Session("", id)) {
 		if at != 0 && rec.Offset > at {
-			if parent := m.parent(log, rec); parent != nil { // before its own first record, a fork is what it inherited up to there
+			if parent := m.parent(log, rec); parent != nil { // before its own first record, a fork consists of inherited records
 				m.inherit(parent)
 				k := m.last(at, len(m.history))
 				m.history, m.live = m.history[:k], m.live[:k+1]
@@ -92,8 +91,8 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 	return m
 }
 
-// parent returns what the session begins with if this first record of it is a
-// possible fork of a session that began before it.
+// parent returns the inherited state, if the session's first record is a possible fork of a session that began before
+// it.
 func (m *modelSession) parent(log testkit.Records, rec events.Record) *modelSession {
 	c, err := events.DecodeAs[events.SessionCreated](rec.Event)
 	if err != nil || len(m.history) > 0 || c.Fork == nil || c.Fork.Offset >= rec.Offset {
@@ -105,7 +104,7 @@ func (m *modelSession) parent(log testkit.Records, rec events.Record) *modelSess
 	return modelOf(log, c.Fork.Session, c.Fork.Offset)
 }
 
-// impossible says whether the ledger finds no place for a record.
+// impossible reports whether the ledger rejects a record.
 func (m *modelSession) impossible(rec events.Record, p events.Payload, first bool) bool {
 	switch p := p.(type) {
 	case *events.SessionCreated:
@@ -119,7 +118,7 @@ func (m *modelSession) impossible(rec events.Record, p events.Payload, first boo
 	return false
 }
 
-// have says whether threads have what an event lists of them.
+// have reports whether the threads contain the turns that an event lists.
 func (t modelThreads) have(p events.Payload) bool {
 	var lists events.Lists
 	switch p := p.(type) {
@@ -148,7 +147,7 @@ func (m *modelSession) inherit(parent *modelSession) {
 	m.inherited = len(m.history)
 }
 
-// skip leaves a void record out.
+// skip records a rejected record.
 func (m *modelSession) skip(rec events.Record) {
 	m.void[rec.Offset] = true
 	m.live = append(m.live, m.live[len(m.live)-1])
@@ -176,8 +175,7 @@ func (m *modelSession) threads(live []int) modelThreads {
 	return t
 }
 
-// apply folds one record and reports whether it is possible; if not, nothing
-// changes.
+// apply folds one record and reports whether it is possible. If it is not, nothing changes.
 func (t modelThreads) apply(rec events.Record) bool {
 	after := make(modelThreads)
 	for name, turns := range t {
@@ -247,7 +245,7 @@ func (t modelThreads) pin(name string, pins map[int]bool) bool {
 	return true
 }
 
-// modelView returns the product's threads in the model's form.
+// modelView converts the product's threads to the model's form.
 func modelView(threads projector.Threads) modelThreads {
 	t := make(modelThreads)
 	for name, th := range threads {
@@ -259,9 +257,9 @@ func modelView(threads projector.Threads) modelThreads {
 	return t
 }
 
-// positions of a session, 0 for none
+// positions of a session; 0: none
 
-// counted returns the name of the thread that a position counts in, "" for all.
+// counted returns the thread that a position counts in, or "" for all.
 func (m *modelSession) counted(thread string) (string, bool) {
 	threads := m.threads(m.head())
 	if thread != "" {
@@ -285,8 +283,7 @@ func (m *modelSession) turn(thread string, n int) events.Offset {
 	return turns[n-1].offset
 }
 
-// without takes the last turns away one by one, then looks for the last record in effect
-// before all of them.
+// without removes the last turns one by one, then returns the last record in effect before all of them.
 func (m *modelSession) without(thread string, n int) events.Offset {
 	if n == 0 {
 		return m.history[len(m.history)-1].Offset
@@ -319,8 +316,7 @@ func (m *modelSession) without(thread string, n int) events.Offset {
 	return before
 }
 
-// asOf tries all prefixes for the longest in which no change of the threads, and nothing
-// after the last of them, is later.
+// asOf returns the longest prefix in which no change of the threads, and no record after the last change, is later.
 func (m *modelSession) asOf(until time.Time) events.Offset {
 	for k := len(m.history); k > 0; k-- {
 		ok, behind := true, true
@@ -338,7 +334,7 @@ func (m *modelSession) asOf(until time.Time) events.Offset {
 	return 0
 }
 
-// shownAt is the latest time that the turns of a record say, else the event's.
+// shownAt returns the latest time of a record's turns, else the event's time.
 func shownAt(rec events.Record) (latest time.Time) {
 	type said struct{ Timestamp time.Time }
 	var data struct {

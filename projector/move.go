@@ -8,13 +8,13 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Nothing to take back.
+// Errors of Undo and Redo.
 var (
 	ErrNothingToUndo = errors.New("there is no rewind to undo")
 	ErrNothingToRedo = errors.New("there is no undo to redo")
 )
 
-// Rewind returns the event that moves the head of s, loaded at head, to an offset.
+// Rewind returns the event that moves the head of s to an offset. s must be loaded at its head.
 func (s *Session) Rewind(to events.Offset, reason string) (*events.SessionRewound, error) {
 	target := s.History.At(to)
 	if target == 0 {
@@ -23,14 +23,14 @@ func (s *Session) Rewind(to events.Offset, reason string) (*events.SessionRewoun
 	return &events.SessionRewound{To: target, Reason: reason}, nil
 }
 
-// Undo returns the event that takes back the newest rewind that is neither an undo
-// nor taken back already, or ErrNothingToUndo.
+// Undo returns the event that takes back the newest rewind, or ErrNothingToUndo. Undos and rewinds that were taken back
+// are skipped.
 func (s *Session) Undo() (*events.SessionRewound, error) {
 	return s.takeBack(s.Ledger.undoable(), ErrNothingToUndo)
 }
 
-// Redo returns the event that takes back the newest undo, or ErrNothingToRedo if
-// there is none or another rewind came after it.
+// Redo returns the event that takes back the newest undo. If there is no undo, or another rewind came after it, Redo
+// returns ErrNothingToRedo.
 func (s *Session) Redo() (*events.SessionRewound, error) {
 	return s.takeBack(s.Ledger.redoable(), ErrNothingToRedo)
 }
@@ -42,19 +42,18 @@ func (s *Session) takeBack(r *Rewind, nothing error) (*events.SessionRewound, er
 	return &events.SessionRewound{To: s.History.before(r.Offset), Undoes: r.Offset}, nil
 }
 
-// MoveTypes are the types whose events invalidate a decision to move the head:
-// cost and progress do not get in its way.
+// MoveTypes are the types whose events invalidate a decision to move the head. Costs and progress do not.
 func MoveTypes() []string { return append(events.ThreadTypes(), events.TypeSessionRewound) }
 
-// TurnAt is a turn at its place in a thread.
+// TurnAt is a turn with its thread and number.
 type TurnAt struct {
 	Thread string `json:"thread"`
 	Number int    `json:"number"` // from 1
 	Turn
 }
 
-// Changes lists what a move from one state of the threads to another takes out
-// of effect and what it brings back.
+// Changes compares two states of the threads. It lists the turns that a move from one to the other takes out of effect,
+// and the turns that it brings back.
 func Changes(from, to Threads) (leaves, returns []TurnAt) {
 	return missingIn(to, from), missingIn(from, to)
 }
@@ -80,9 +79,9 @@ func missingIn(other, have Threads) []TurnAt {
 	return list
 }
 
-// Gone lists the turns of a session's history that are not in its threads:
-// rewound, late, truncated or replaced. A turn of a void record never was one. If records cannot be
-// read that the session was made with, the others come with a *HoleError.
+// Gone lists the turns of a session's history that are not in its threads: rewound, stale, truncated or replaced. Turns
+// of rejected records do not count. If records that the session was made from cannot be read, Gone returns the other
+// turns with a *HoleError.
 func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 	void := make(map[events.Offset]bool)
 	for _, v := range s.Ledger.Void {

@@ -6,25 +6,25 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// named are the large data that a session's own records name by reference. Inherited records
-// are not counted: so a chunk, which holds own records alone, can be made from the log again.
+// named counts the large data that a session's own records name by reference. Inherited records do not count. So a
+// chunk, which holds own records only, can be rebuilt from the log.
 type named struct {
 	sizes    map[string]int64 // in bytes, by the blob's hash
 	distinct int64            // sum of the sizes
-	again    int64            // bytes of the data that were named already, each time
+	again    int64            // bytes of data that were named before, counted each time
 }
 
-// checkAgain is events.CheckAgain; tests have smaller bounds.
+// checkAgain is events.CheckAgain. Tests use smaller bounds.
 var checkAgain = events.CheckAgain
 
-// nameOf returns the hash of the blob that a record names as its data, "" if it names none.
+// nameOf returns the hash of the blob that a record names as its data, or "".
 func nameOf(rec events.Record) string {
 	sum, _ := events.ParseBlobRef(rec.Extensions[events.ExtDataRef])
 	return sum
 }
 
-// bounded counts the next record. The fact has no effect if its session has named too many
-// bytes again: a reference of 300 bytes would else stand for megabytes any number of times.
+// bounded counts the next record. If the session has named too many bytes repeatedly, it marks the fact invalid.
+// Otherwise references of 300 bytes could stand for megabytes any number of times.
 func (n *named) bounded(f Fact) Fact {
 	sum, size := nameOf(f.Record), int64(len(f.Data))
 	if sum == "" || size <= events.MaxFreeData {
@@ -50,7 +50,7 @@ func (n *named) add(sum string, size int64) {
 	n.distinct += size
 }
 
-// namedBefore counts over the records of a session before an offset.
+// namedBefore counts the records of a session before an offset.
 func (l *Loader) namedBefore(ctx context.Context, sub events.Subject, at events.Offset) (*named, error) {
 	n := new(named)
 	if at <= 1 {

@@ -9,17 +9,16 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// Outline is a session at a position whose turns are read when they are asked for.
-// To open one and to read the last turns of a session costs the same whatever its
-// length, if its snapshots are up to date. It is safe for concurrent use.
+// Outline is a session at a position that reads turns on request. If the session's snapshots are up to date, the cost
+// to open it and to read its last turns does not depend on its length. It is safe for concurrent use.
 type Outline struct {
 	l    *Loader
 	s    *state
-	used []snapshot.Meta // heads that s was made with
+	used []snapshot.Meta // heads that s was made from
 }
 
-// Outline opens a session as of an offset, 0 for the head. A session without a record
-// up to there is ErrNotFound. One of which records cannot be read comes with a *HoleError.
+// Outline opens a session as of an offset, 0 for the head. If the session has no record up to there, Outline returns
+// ErrNotFound. If records cannot be read, it returns the outline with a *HoleError.
 func (l *Loader) Outline(ctx context.Context, sub events.Subject, at events.Offset) (o *Outline, err error) {
 	err = l.load(ctx, sub, l.bounded(at), nil, func(ld *loading) error {
 		o = &Outline{l, ld.s, ld.used}
@@ -31,7 +30,7 @@ func (l *Loader) Outline(ctx context.Context, sub events.Subject, at events.Offs
 	return o, err
 }
 
-// Peek opens a session as it is now. One without records is there, and empty.
+// Peek opens a session in its current state. A session without records is empty, not an error.
 func (l *Loader) Peek(ctx context.Context, sub events.Subject) (*Outline, error) {
 	o, err := l.Outline(ctx, sub, 0)
 	if errors.Is(err, ErrNotFound) {
@@ -40,8 +39,8 @@ func (l *Loader) Peek(ctx context.Context, sub events.Subject) (*Outline, error)
 	return o, err
 }
 
-// Session reads the session with all of its turns and costs. What it shares with the
-// outline is not to be altered.
+// Session reads the session with all of its turns and costs. The caller must not change what it shares with the
+// outline, such as the ledger's slices.
 func (o *Outline) Session(ctx context.Context) (s *Session, err error) {
 	err = o.with(ctx, func(st *state) error {
 		s, err = (&loading{Loader: o.l, sub: st.subject, s: st}).complete(ctx)
@@ -50,7 +49,7 @@ func (o *Outline) Session(ctx context.Context) (s *Session, err error) {
 	return s, err
 }
 
-// At returns the last record at or below an offset, 0 if there is none.
+// At returns the last record at or below an offset, or 0.
 func (o *Outline) At(ctx context.Context, at events.Offset) (there events.Offset, err error) {
 	err = o.with(ctx, func(s *state) error {
 		there, err = o.history(ctx, s).At(at)
@@ -59,7 +58,7 @@ func (o *Outline) At(ctx context.Context, at events.Offset) (there events.Offset
 	return there, err
 }
 
-// Before returns the last record below an offset, 0 if there is none.
+// Before returns the last record below an offset, or 0.
 func (o *Outline) Before(ctx context.Context, at events.Offset) (events.Offset, error) {
 	if at == 0 {
 		return 0, nil
@@ -67,8 +66,8 @@ func (o *Outline) Before(ctx context.Context, at events.Offset) (events.Offset, 
 	return o.At(ctx, at-1)
 }
 
-// Count returns how many of the session's own records are at or below an offset, the lost ones that
-// the outline knows included: events.Range takes it as Seen.
+// Count returns the number of the session's own records at or below an offset. It includes lost records that the
+// outline knows. events.Range takes the result as the number of records before the range.
 func (o *Outline) Count(ctx context.Context, at events.Offset) (n int, err error) {
 	err = o.with(ctx, func(s *state) error {
 		h := o.history(ctx, s)
@@ -93,36 +92,36 @@ func (o *Outline) IsLive(ctx context.Context, at events.Offset) (live bool, err 
 	return live, err
 }
 
-// history returns a timeline that reads what is stored of it with the caller's context.
+// history returns a timeline that reads stored records with the caller's context.
 func (o *Outline) history(ctx context.Context, s *state) *Timeline {
 	t := *s.history
-	t.numbers = nil // which a copy may make while others read
+	t.numbers = nil // the copy may build its own while other goroutines read
 	t.older = &pager{pages: &chunkPages{ctx, o.l, s}}
 	return &t
 }
 
-// Subject names the session.
+// Subject returns the session's subject.
 func (o *Outline) Subject() events.Subject { return o.s.subject }
 
-// Offset is the offset of the session's last record, 0 if none can be read.
+// Offset returns the offset of the session's last record, or 0 if no record can be read.
 func (o *Outline) Offset() events.Offset { return o.s.offset() }
 
-// First is the offset of the session's own first record, 0 if none can be read.
+// First returns the offset of the session's own first record, or 0 if no record can be read.
 func (o *Outline) First() events.Offset { return o.s.history.First() }
 
-// Late lists the records whose producer had seen what was rewound meanwhile.
+// Late lists the stale records: their producers had read records that were rewound meanwhile.
 func (o *Outline) Late() []events.Offset { return o.s.history.Late() }
 
-// Damaged lists the records that could not be read and so are not folded.
+// Damaged lists the records that could not be read. They are not folded.
 func (o *Outline) Damaged() []events.Offset { return slices.Clone(o.s.damaged) }
 
-// Ledger is the session's ledger without its costs. It is not to be altered.
+// Ledger returns the session's ledger without its costs. The caller must not change it.
 func (o *Outline) Ledger() *Ledger { return o.s.ledger }
 
 // Names lists the threads: main first, the others in byte order.
 func (o *Outline) Names() []string { return sortedNames(o.s.strands) }
 
-// Len is the number of turns of a thread, 0 if there is none.
+// Len returns the number of turns of a thread, 0 if it does not exist.
 func (o *Outline) Len(thread string) int {
 	if th := o.s.strands[thread]; th != nil {
 		return th.len()
@@ -130,9 +129,8 @@ func (o *Outline) Len(thread string) int {
 	return 0
 }
 
-// OnlyGrew reports whether a thread is all that it was ever brought, in that order: then it
-// began like this after every earlier record that had it. Of what was inherited that is not
-// known, and reported false.
+// OnlyGrew reports whether a thread consists of all turns that were ever added to it, in that order. Then every earlier
+// state of the thread is a prefix of it. For a session with inherited records, OnlyGrew returns false.
 func (o *Outline) OnlyGrew(thread string) bool {
 	th, own := o.s.strands[thread], o.s.own()
 	if th == nil || len(o.s.sources) > 1 {
@@ -148,7 +146,7 @@ func (o *Outline) OnlyGrew(thread string) bool {
 	return n == own.next[thread]
 }
 
-// Meta is what is said of a thread as a whole, nil if nothing is.
+// Meta returns the metadata of a thread, or nil.
 func (o *Outline) Meta(thread string) events.Raw {
 	if th := o.s.strands[thread]; th != nil {
 		return th.meta
@@ -161,8 +159,8 @@ func (o *Outline) Last(ctx context.Context, thread string, n int) ([]Turn, error
 	return o.Turns(ctx, thread, o.Len(thread)-n, o.Len(thread))
 }
 
-// Turns reads the turns of a thread from one number, counted from 0, up to another:
-// those of them that there are. What is lost of the snapshots is read from the log.
+// Turns reads the turns of a thread with from <= number < to, counted from 0. Numbers outside the thread are ignored.
+// If a part of the snapshots is lost, Turns reads the log instead.
 func (o *Outline) Turns(ctx context.Context, thread string, from, to int) ([]Turn, error) {
 	var turns []Turn
 	err := o.with(ctx, func(s *state) (err error) {
@@ -172,8 +170,8 @@ func (o *Outline) Turns(ctx context.Context, thread string, from, to int) ([]Tur
 	return turns, err
 }
 
-// with reads from the state. If a part of the snapshots is lost, it does so again from
-// one that was folded without them.
+// with calls read with the state. If a part of the snapshots is lost, it folds a state without them and calls read
+// again.
 func (o *Outline) with(ctx context.Context, read func(*state) error) error {
 	err := read(o.s)
 	gone, ok := errors.AsType[*lostError](err)
@@ -188,7 +186,7 @@ func (o *Outline) with(ctx context.Context, read func(*state) error) error {
 	return o.l.loadWithout(ctx, o.s.subject, o.Offset(), nil, useless, func(ld *loading) error { return read(ld.s) })
 }
 
-// turns reads turns of a thread from the chunks that have them.
+// turns reads turns of a thread from the chunks that hold them.
 func (s *state) turns(ctx context.Context, l *Loader, thread string, from, to int) ([]Turn, error) {
 	th := s.strands[thread]
 	if th == nil || from >= to {
@@ -211,7 +209,7 @@ func (s *state) turns(ctx context.Context, l *Loader, thread string, from, to in
 	return list, nil
 }
 
-// bringing returns the turns of the chunk that brought turn n of a thread.
+// bringing returns the turns of the chunk that holds turn n of a thread.
 func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (*brought, error) {
 	if b := t.open.turns[thread]; b != nil && n >= b.First {
 		if n >= b.First+len(b.Turns) {
@@ -230,8 +228,7 @@ func (t *table) bringing(ctx context.Context, l *Loader, thread string, n int) (
 	return c.turns[thread], nil
 }
 
-// Resolve returns the offset that a position names, as Loader.Resolve does. A time, or
-// the id of an event, is looked for in all records.
+// Resolve returns the offset of a position, like Loader.Resolve. For a time or an event id it searches all records.
 func (o *Outline) Resolve(ctx context.Context, p Position) (at events.Offset, err error) {
 	switch p.kind {
 	case atTime, atAgo, atEvent:
@@ -241,7 +238,7 @@ func (o *Outline) Resolve(ctx context.Context, p Position) (at events.Offset, er
 		}
 		return o.l.Resolve(ctx, s, p)
 	}
-	var missing *PositionError // the answer, not a fault of the load
+	var missing *PositionError // a valid answer, not a failed load
 	err = o.with(ctx, func(s *state) (err error) {
 		at, err = resolver{s.subject, o.history(ctx, s), sortedNames(s.strands), o.Len, func(thread string, from, to int) ([]Turn, error) {
 			return s.turns(ctx, o.l, thread, from, to)

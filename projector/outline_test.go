@@ -20,12 +20,12 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// longLog is the log of one session with so many records, made as they are read: turns
-// of about 400 bytes, and a cost after every fourth.
+// longLog is the log of one session that generates its records on demand: turns of about 400 bytes, and a cost after
+// every fourth turn.
 type longLog struct {
 	records int
-	read    *atomic.Int64 // records so far
-	back    events.Offset // the last record is a rewind to there; 0: it is not
+	read    *atomic.Int64 // number of records read
+	back    events.Offset // target of the rewind that is the last record; 0: the last record is no rewind
 }
 
 var long = events.Session("", "long")
@@ -72,7 +72,7 @@ func (l longLog) Record(_ context.Context, at events.Offset) (events.Record, err
 	return l.at(int(at)), nil
 }
 
-// metered counts the bytes that are read from a store and written to it.
+// metered counts the bytes read from and written to a store.
 type metered struct {
 	snapshot.Store
 	read, written atomic.Int64
@@ -93,7 +93,7 @@ func (m *metered) Put(ctx context.Context, s snapshot.Snapshot) error {
 	return m.Store.Put(ctx, s)
 }
 
-// longStore keeps a snapshot of a long session that lacks its last records.
+// longStore stores a snapshot of a long session without its last records.
 func longStore(tb testing.TB, records, behind int) (longLog, *metered) {
 	tb.Helper()
 	st := &metered{Store: snapshot.NewFiles(tb.TempDir())}
@@ -104,7 +104,7 @@ func longStore(tb testing.TB, records, behind int) (longLog, *metered) {
 	return longLog{records: records, read: new(atomic.Int64)}, st
 }
 
-// lastTurns opens the session as another process would, and reads its last 50 turns.
+// lastTurns opens the session like another process, and reads its last 50 turns.
 func lastTurns(tb testing.TB, src longLog, st snapshot.Store) {
 	tb.Helper()
 	o, err := (&projector.Loader{Source: src, Snapshots: st}).Outline(tb.Context(), long, 0)
@@ -127,12 +127,12 @@ func lastTurns(tb testing.TB, src longLog, st snapshot.Store) {
 	}
 }
 
-// What the last turns cost to read does not depend on how many came before.
+// The cost to read the last turns does not depend on the number of earlier turns.
 func TestLastTurnsReadLittle(t *testing.T) {
 	testkit.NotUnderRace(t)
 	cost := func(records int) (read, allocated int64) {
 		src, st := longStore(t, records, 150)
-		lastTurns(t, src, st) // what is made once in a process
+		lastTurns(t, src, st) // warms up the process-wide caches
 		st.read.Store(0)
 		src.read.Store(0)
 		var before, after runtime.MemStats
@@ -159,8 +159,7 @@ func TestLastTurnsReadLittle(t *testing.T) {
 	}
 }
 
-// A snapshot after another one reads what is new, and so does the look at a session
-// that was rewound to its middle.
+// A snapshot after another one reads only new records. So does the load of a session that was rewound to its middle.
 func TestSnapshotsReadWhatIsNew(t *testing.T) {
 	testkit.NotUnderRace(t)
 	src, st := longStore(t, 50_200, 200)
@@ -186,7 +185,7 @@ func TestSnapshotsReadWhatIsNew(t *testing.T) {
 	}
 }
 
-// A head far back, as a rewind there asks for, writes itself only: the chunks are there.
+// A head for a rewind far back writes only itself, because its chunks exist.
 func TestSnapshotFarBackWritesNoChunks(t *testing.T) {
 	src, st := longStore(t, 20_000, 0)
 	st.written.Store(0)
@@ -230,15 +229,14 @@ func TestSnapshotsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// Twice the turns are at most twice the bytes. The slack is for the indexes: a head
-// lists up to 15 entries of each of their levels, whose number grows with the logarithm
-// of the session's length.
+// Twice the turns take at most twice the bytes. The tolerance is for the indexes: a head lists up to 15 entries of each
+// index level, and the number of levels grows with the logarithm of the session's length.
 func TestSnapshotsAreLinear(t *testing.T) {
 	testkit.NotUnderRace(t)
 	written := func(records int) int64 {
 		st := &metered{Store: &snapshot.Mem{}}
 		l := &projector.Loader{Source: longLog{records: records, read: new(atomic.Int64)}, Snapshots: st}
-		for at := 200; at <= records; at += 200 { // as the keeper does
+		for at := 200; at <= records; at += 200 { // as the snapshotter does
 			if _, err := l.Keep(t.Context(), long, events.Offset(at), ""); err != nil {
 				t.Fatal(err)
 			}
@@ -267,8 +265,7 @@ func BenchmarkLastTurns(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/op")
 }
 
-// Whatever is read of an outline is what the whole session has there, with snapshots
-// that rot and without.
+// All reads of an outline equal those of the whole session, with altered snapshots and without snapshots.
 func TestOutlineEqualsSession(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
@@ -318,8 +315,7 @@ func TestOutlineEqualsSession(t *testing.T) {
 	})
 }
 
-// That there is no such position is no fault of a load, also when a part of the snapshots
-// turns out to be lost on the way to say so.
+// A missing position is not an error of the load, even if a part of the snapshots turns out to be lost meanwhile.
 func TestOutlineMissingPosition(t *testing.T) {
 	st := &story{t: t}
 	st.add(s1, aTurn("a"))
@@ -352,7 +348,7 @@ func TestOutlineMissingPosition(t *testing.T) {
 	}
 }
 
-// A session that is not there has no outline, and threads that are not there no turns.
+// A missing session has no outline, and a missing thread has no turns.
 func TestOutlineOfNothing(t *testing.T) {
 	l := &projector.Loader{Source: tale(t)}
 	if _, err := l.Outline(t.Context(), events.Session("", "nobody"), 0); !errors.Is(err, projector.ErrNotFound) {

@@ -10,36 +10,36 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Pace is how a view leaves the machine to those who append: once there is something to
-// read it rests until nothing was appended for a moment, and for so long at the most;
-// then it reads what has come, all at once. Whoever waits for the view ends the rest.
+// Pace lets a view leave the machine to producers. When there is something to read, the view first rests until the log
+// was quiet for a moment, but at most for the Pace. Then it reads all new records at once. A reader that waits for the
+// view ends the rest.
 //
-// With the zero Pace a view reads each record as it comes, and rests only while a large
-// series is appended (see bulk), or shortly if thousands of records come in a second.
+// With the zero Pace, a view reads each record as it arrives. It rests only while a large series is appended (see
+// bulk), or briefly if thousands of records arrive in a second.
 type Pace time.Duration
 
-// Patient is for views that may be a little behind.
+// Patient is the pace of views that may lag a little.
 const Patient = Pace(time.Second)
 
 const (
-	aside = Pace(100 * time.Millisecond) // of every view while a large series is appended
-	short = Pace(20 * time.Millisecond)  // of every view while many records come
-	quiet = 50 * time.Millisecond        // without another record, after which no view rests
+	aside = Pace(100 * time.Millisecond) // pace of every view while a large series is appended
+	short = Pace(20 * time.Millisecond)  // pace of every view while many records arrive
+	quiet = 50 * time.Millisecond        // after this time without a record, no view rests
 
 	many      = 2000                   // records a second
-	manyCount = 100 * time.Millisecond // over so long at least
+	manyCount = 100 * time.Millisecond // measured over at least this time
 
-	manyCostly = 200 // records a second, of a view that is costly
-	costlyRest = 8   // times as long as it took such a view to show what came, it rests then
+	manyCostly = 200 // records a second, for a costly view
+	costlyRest = 8   // a costly view rests for this many times its last working time
 )
 
-// bulk is a Follower that knows whether large series are being appended to the log by this
-// process: an import, which wants the whole machine for a moment.
+// bulk is a Follower that reports whether this process is appending a large series of records, such as an import. An
+// import gets the whole machine for a moment.
 type bulk interface {
 	Bulk() bool
 }
 
-// now is the pace at this moment.
+// now returns the current pace.
 func (p Pace) now(l Follower) Pace {
 	r, isRapid := l.(*rapids)
 	if isRapid {
@@ -54,21 +54,20 @@ func (p Pace) now(l Follower) Pace {
 	return p
 }
 
-// rapids is a log of which a view says how far it has come. If that is far in little time,
-// the view had better read many records at once: subjects change several times between two
-// commits then, and are stored once. It is safe for concurrent use.
+// rapids wraps a log and measures how fast a view advances. If many records arrive, the view should read many at once:
+// subjects that change several times between two commits are then stored once. It is safe for concurrent use.
 type rapids struct {
 	Follower
 	costly bool // see Runner
 
 	mu    sync.Mutex
-	took  time.Duration // to show what came
-	last  events.Offset // where the view was
-	at    time.Time     // at this time
-	until time.Time     // so long there are taken to be many
+	took  time.Duration // duration of the last update
+	last  events.Offset // position of the view
+	at    time.Time     // when the view was at last
+	until time.Time     // many records are assumed to arrive until then
 }
 
-// came says that the view has come to an offset.
+// came notes that the view has reached an offset.
 func (r *rapids) came(to events.Offset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,14 +85,14 @@ func (r *rapids) came(to events.Offset) {
 	r.last, r.at = to, time.Now()
 }
 
-// shown says how long it took the view to show what had come.
+// shown notes how long the view took to apply new records.
 func (r *rapids) shown(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.took = took
 }
 
-// toll is how long a costly view rests while many records come.
+// toll returns how long a costly view rests while many records arrive.
 func (r *rapids) toll() Pace {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,10 +108,10 @@ func (r *rapids) many() bool {
 	return time.Now().Before(r.until)
 }
 
-// reading is Read or Follow.
+// reading is the Read or the Follow method of a log.
 type reading func(context.Context, events.Range) iter.Seq2[events.Record, error]
 
-// follow is Follow up to the first record before which the view is to rest.
+// follow is Follow, but ends before the first record that the view should rest for.
 func (p Pace) follow(l Follower) reading {
 	return func(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 		return func(yield func(events.Record, error) bool) {
@@ -140,8 +139,8 @@ func (p Pace) await(ctx context.Context, l Follower, after events.Offset) error 
 	return ctx.Err()
 }
 
-// rest returns when the view has rested, hurried is closed, or ctx is done. A log whose
-// head is not to be had is not rested for.
+// rest returns when the view has rested, hurried is closed, or ctx is done. If the log's head cannot be read, rest
+// returns at once.
 func (p Pace) rest(ctx context.Context, l Follower, hurried <-chan struct{}) {
 	ctx, stop := context.WithTimeout(ctx, time.Duration(p.now(l)))
 	defer stop()

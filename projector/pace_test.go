@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// quiet is for how long nothing is appended to a log at which a view goes on.
+// quiet is the time without a record after which a view continues.
 const quiet = 50 * time.Millisecond
 
 func TestPatientViewRestsUntilTheLogIsQuiet(t *testing.T) {
@@ -61,8 +61,7 @@ func TestPatientViewRestsNoLongerThanItMay(t *testing.T) {
 	})
 }
 
-// A view whose log is never quiet before its first look begins all the same, and a
-// program that opens a log and appends goes first.
+// A view starts even if its log is never quiet before. A program that opens a log and appends has priority.
 func TestPatientViewLetsOthersBegin(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		put(t, l, s1, "a")
@@ -95,7 +94,7 @@ func TestWaiterEndsTheRest(t *testing.T) {
 		v.has(t, "a", "b")
 		put(t, l, s1, "c")
 		synctest.Wait()
-		v.has(t, "a", "b") // nobody waits any more
+		v.has(t, "a", "b") // no reader waits any more
 	})
 }
 
@@ -138,11 +137,11 @@ func lastOffset(t *testing.T, l *log.Log) events.Offset {
 	return head
 }
 
-// bulky is a log to which a large series is appended when the test says so.
+// bulky is a log with a simulated large series of appends.
 type bulky struct {
 	*log.Log
 	now     atomic.Bool
-	follows atomic.Int32 // how often it was followed
+	follows atomic.Int32 // number of calls
 }
 
 func (b *bulky) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
@@ -152,8 +151,7 @@ func (b *bulky) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Rec
 
 func (b *bulky) Bulk() bool { return b.now.Load() }
 
-// While a large series is appended every view stands aside, for a tenth of a second at
-// the most.
+// While a large series is appended, every view pauses, for at most a tenth of a second.
 func TestViewStandsAsideForALargeSeries(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		v, b := &shelf{}, &bulky{Log: l}
@@ -207,8 +205,8 @@ func TestNobodyWaitsForALargeSeries(t *testing.T) {
 	})
 }
 
-// While many records come a view takes those of a fiftieth of a second at a time, and at a
-// thousand a second each as it comes, or nearly.
+// While many records arrive, a view reads them in groups of a fiftieth of a second. At a thousand a second it reads
+// almost every record at once.
 func TestViewTakesManyAtATime(t *testing.T) {
 	for _, x := range []struct{ perSecond, low, high int }{{1000, 300, 1000}, {5000, 40, 150}} {
 		onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {

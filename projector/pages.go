@@ -8,39 +8,36 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// page is a run of a timeline's records: those in memory, or some below its base that
-// are stored together.
+// page is a run of a timeline's records: the records in memory, or records below its base that are stored together.
 type page struct {
-	first   int             // number of the first one
+	first   int             // number of the first record
 	offsets []events.Offset // ascending
-	deltas  []delta         // what the records did to the lengths of threads
-	mark    *mark           // at one of the records, if there is any
+	deltas  []delta         // changes to the lengths of threads
+	mark    *mark           // at one of the records, or nil
 }
 
-// end is the number of the record after the last.
+// end returns the number after the last record.
 func (p *page) end() int { return p.first + len(p.offsets) }
 
-// numberAt returns the last record at or below an offset, the one before the page if
-// its records are all above.
+// numberAt returns the last record at or below an offset. If all records of the page are above it, the result is the
+// record before the page.
 func (p *page) numberAt(at events.Offset) int {
 	return p.first + sort.Search(len(p.offsets), func(i int) bool { return p.offsets[i] > at }) - 1
 }
 
-// pager looks up the records of a timeline below its base. It holds the page that was
-// read last.
+// pager looks up the records of a timeline below its base. It keeps the page that it read last.
 type pager struct {
 	pages
 	last *page
 }
 
-// pages are where the records below a base are stored. Both methods return one page
-// with all that is stored of it, or an error that names the session and the page.
+// pages reads the stored records below a base. Both methods return a complete stored page, or an error that names the
+// session and the page.
 type pages interface {
-	// having reads the page that has a record.
+	// having reads the page with record n.
 	having(n int) (*page, error)
-	// reaching reads the page that tells which record is the last one at or below an
-	// offset: it has that record, or begins right behind it. It has no records if there
-	// is none.
+	// reaching reads the page that determines the last record at or below an offset. The page holds that record, or
+	// begins right behind it. If there is no page, the result is empty.
 	reaching(at events.Offset) (*page, error)
 }
 
@@ -65,16 +62,15 @@ func (p *pager) hold(l *page, err error) (*page, error) {
 	return l, err
 }
 
-// A long timeline that lets go of its stored blocks has so many of them in memory at the
-// most, and so many right after it did.
+// A long timeline that drops stored blocks from memory keeps at most maxBlocks of them, and fewerBlocks right after it
+// dropped some.
 const (
 	maxBlocks   = 4
 	fewerBlocks = 1
 )
 
-// Shorten gives up memory that the timeline does not need, and lets go of full blocks if
-// there are many in memory. All of them are stored, and read returns one, by number,
-// when a later record looks back at it: a rewind, a late record, a fork.
+// Shorten frees memory that the timeline does not need, and drops full blocks if many are in memory. All blocks must be
+// stored. read returns a block by number, for a later record that refers to it: a rewind, a stale record, a fork.
 func (t *Timeline) Shorten(read func(n int) ([]byte, error)) {
 	t.offsets, t.deltas = fitted(t.offsets), fitted(t.deltas)
 	there := t.base / BlockRecords
@@ -92,8 +88,7 @@ func (t *Timeline) Shorten(read func(n int) ([]byte, error)) {
 	t.forget(len(s.ends) * BlockRecords)
 }
 
-// fitted returns a list without much room behind it: most sessions end before they fill
-// that, and there are many.
+// fitted returns the list with little spare capacity. Most sessions end before they fill it, and there are many.
 func fitted[E any](list []E) []E {
 	if room := cap(list) - len(list); room <= 8 || room <= len(list)/4 {
 		return list
@@ -101,7 +96,7 @@ func fitted[E any](list []E) []E {
 	return append(make([]E, 0, len(list)+4), list...)
 }
 
-// forget lets go of the records below a number, which are stored.
+// forget drops the records below a number. They must be stored.
 func (t *Timeline) forget(base int) {
 	if base <= t.base {
 		return
@@ -112,16 +107,15 @@ func (t *Timeline) forget(base int) {
 	t.base = base
 }
 
-// blocks are the pages of a timeline that was shortened. In memory they have what says
-// which block a record is in.
+// blocks reads the pages of a shortened timeline. It keeps an index in memory that maps records to blocks.
 type blocks struct {
 	of    *Timeline
 	read  func(n int) ([]byte, error)
 	ends  []events.Offset // of each block's last record
-	marks []*mark         // one in each block, nil if there is none
+	marks []*mark         // one for each block, or nil
 }
 
-// take remembers what is needed of the next block before it is let go.
+// take keeps the index data of the next block before it is dropped.
 func (s *blocks) take(n int) {
 	t, first, end := s.of, n*BlockRecords, (n+1)*BlockRecords
 	s.ends = append(s.ends, t.offsets[end-1-t.base])

@@ -13,13 +13,12 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// kept is a timeline that lets go of its full blocks now and then, and reads them back
-// by way of fault.
+// kept is a timeline that drops its full blocks from memory now and then, and reads them back through fault.
 type kept struct {
 	*projector.Timeline
 	stored [][]byte
 	reads  int
-	fault  func() error // nil: there is none
+	fault  func() error // nil: no faults
 }
 
 func newKept() *kept { return &kept{Timeline: projector.NewTimeline(s1)} }
@@ -39,7 +38,7 @@ func (k *kept) shorten() {
 	})
 }
 
-// equals says whether it was written as another timeline was.
+// equals compares the stored form with that of another timeline.
 func (k *kept) equals(t *testing.T, want *projector.Timeline) {
 	t.Helper()
 	k.shorten()
@@ -54,7 +53,7 @@ func (k *kept) equals(t *testing.T, want *projector.Timeline) {
 	}
 }
 
-// looksBack is everything that a timeline says of an offset.
+// looksBack returns all answers of a timeline about an offset.
 func looksBack(h *projector.Timeline, at events.Offset) (string, error) {
 	there, err := h.At(at)
 	before, err2 := h.Before(at)
@@ -65,10 +64,10 @@ func looksBack(h *projector.Timeline, at events.Offset) (string, error) {
 	return fmt.Sprint(there, before, isLive, live, last, turns), errors.Join(err, err2, err3, err4, err5, err6)
 }
 
-// A timeline that lets go of its stored blocks goes on as the one that does not: late
-// records, rewinds and forks look back at what it let go of.
+// A timeline that drops stored blocks behaves like one that does not: stale records, rewinds and forks refer to dropped
+// blocks.
 func TestShortenedTimeline(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // the test has no concurrency
 	for seed := range uint64(10) {
 		want, facts := longTimeline(t, seed, 5000)
 		got := newKept()
@@ -100,7 +99,7 @@ func TestShortenedTimeline(t *testing.T) {
 	}
 }
 
-// forkOf is what a fork begins with.
+// forkOf returns the initial state of a fork.
 func forkOf(t *testing.T, parent *projector.Timeline, at events.Offset) string {
 	t.Helper()
 	fork := projector.NewTimeline(events.Session("", "fork"))
@@ -111,9 +110,8 @@ func forkOf(t *testing.T, parent *projector.Timeline, at events.Offset) string {
 	return fmt.Sprint(blocks, rest, fork.Turns())
 }
 
-// A block that cannot be read while a record is added, a fork begins or somebody looks
-// back is an error, and nothing has changed: done again it does what it does where
-// nothing ever fails.
+// If a block cannot be read during an addition, a fork or a look-up, the call returns an error and changes nothing. A
+// repeated call has the same result as on a timeline without faults.
 func TestTimelineWithAFailingReader(t *testing.T) {
 	testkit.NotUnderRace(t)
 	for seed := range uint64(testkit.Times(10)) {
@@ -136,7 +134,7 @@ func TestTimelineWithAFailingReader(t *testing.T) {
 		}
 		for i, f := range facts {
 			again(func() error {
-				length, turns, rest := got.Len(), got.Turns(), got.Rest() // in which are the late ones
+				length, turns, rest := got.Len(), got.Turns(), got.Rest() // Rest contains the stale records
 				_, err := got.Add(f)
 				if err != nil && (got.Len() != length || got.Turns() != turns || !bytes.Equal(got.Rest(), rest)) {
 					t.Fatalf("seed %d: record %v has changed something and failed", seed, f.Offset)
@@ -175,7 +173,7 @@ func TestTimelineWithAFailingReader(t *testing.T) {
 	}
 }
 
-// What is not the block that was stored is an error of who asks.
+// A block other than the stored one is an error of the call that reads it.
 func TestTimelineWithWrongBlocks(t *testing.T) {
 	for name, read := range map[string]func(h [][]byte, n int) []byte{
 		"another": func(stored [][]byte, n int) []byte { return stored[n+1] },

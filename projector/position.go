@@ -24,24 +24,23 @@ import (
 //	-10m         as it was so many hours, minutes or seconds before the latest of its times
 //	e:0198c2     after the event with this id, or a unique beginning of 6 characters or more
 //
-// #12 and ~3 without a thread are of main. In a session without main they are of its only
-// thread. If it has several, ~3 leaves out the last 3 turns of the log, whatever their
-// threads, and #12 is not found: the error names the threads.
+// #12 and ~3 without a thread refer to main. In a session without main they refer to its only thread. If it has several
+// threads, ~3 leaves out the last 3 turns of the log, regardless of their threads, and #12 is an error that names the
+// threads.
 //
-// A time is one that is shown, see [Fact.Shown], and covers what is left out of it: 10:04
-// is the whole minute, 2026-08-22 the whole day; without a zone it is UTC. The order of
-// the log counts more than clocks do. What was then ends before the first change of the
-// threads, rewinds included, that is later. So nothing later is ever in it, and what
-// arrived after something later comes in with that. Other records do not hold up the
-// turns after them: many a session is said to be created later than its first turn. Those
-// after the last change are in it as long as they are not later themselves.
+// Times are in the format that commands print, see [Fact.Shown]. Omitted parts mean the whole span: 10:04 is the whole
+// minute, 2026-08-22 the whole day. A time without a zone is UTC. The order of the log takes precedence over clocks.
+// The state at a time ends before the first change of the threads, rewinds included, that is later than the time. So it
+// never contains a later change, and a record that arrived after a later change is left out with it. Other records do
+// not hold back the turns after them: many sessions have a creation time later than their first turn. Records after the
+// last change belong to the state unless they are later themselves.
 type Position struct {
 	text   string
 	kind   positionKind
 	offset events.Offset
 	thread string
 	n      int
-	time   time.Time // the end of what was written: the last nanosecond of 10:04
+	time   time.Time // end of the written span: the last nanosecond of 10:04
 	ago    time.Duration
 	id     string
 }
@@ -67,14 +66,14 @@ func (p Position) String() string {
 	return p.text
 }
 
-// IsHead reports whether the position is where the session now is.
+// IsHead reports whether the position is the head.
 func (p Position) IsHead() bool { return p.kind == atHead }
 
-// IsOffset reports whether the position is an offset, which names the same record whatever is
-// known of those before it.
+// IsOffset reports whether the position is an offset. An offset names the same record even if earlier records cannot be
+// read.
 func (p Position) IsOffset() bool { return p.kind == atOffset }
 
-// ParsePosition reads a position; "" is the head.
+// ParsePosition parses a position. "" is the head.
 func ParsePosition(text string) (Position, error) {
 	p := Position{text: text}
 	switch {
@@ -109,8 +108,7 @@ func ParsePosition(text string) (Position, error) {
 	return parseTurn(p)
 }
 
-// parseTurn reads [thread]#n and [thread]~n. A thread's name may hold either sign,
-// so the last one counts.
+// parseTurn parses [thread]#n and [thread]~n. A thread's name may contain both signs, so the last sign counts.
 func parseTurn(p Position) (Position, error) {
 	i := strings.LastIndexAny(p.text, "#~")
 	if i < 0 {
@@ -131,7 +129,7 @@ func badPosition(text, reason string) error {
 	return &events.InvalidError{Field: "position", Reason: fmt.Sprintf("%q: %s", text, reason)}
 }
 
-// PositionError says that a session has no such position. It matches ErrNotFound.
+// PositionError reports that a session has no such position. It matches ErrNotFound.
 type PositionError struct {
 	Subject  events.Subject
 	Position string
@@ -145,8 +143,8 @@ func (e *PositionError) Error() string {
 // Is makes a PositionError match ErrNotFound.
 func (e *PositionError) Is(target error) bool { return target == ErrNotFound }
 
-// Resolve returns the offset that a position of a session, loaded at head, names:
-// always that of one of its records or of what it inherited. start is 0.
+// Resolve returns the offset of a position in a session that was loaded at its head. The offset is that of a record of
+// the session or of an inherited one. For start it is 0.
 func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Offset, error) {
 	switch p.kind {
 	case atTime, atAgo:
@@ -158,8 +156,7 @@ func (l *Loader) Resolve(ctx context.Context, s *Session, p Position) (events.Of
 		func(thread string, from, to int) ([]Turn, error) { return s.Threads.Turns(thread)[from:to], nil }}.resolve(p)
 }
 
-// resolver finds the positions that need no more than a session's history and some of
-// its turns.
+// resolver finds the positions that depend only on a session's history and some of its turns.
 type resolver struct {
 	subject events.Subject
 	history *Timeline
@@ -213,7 +210,7 @@ func (r resolver) turn(p Position) (events.Offset, error) {
 	return turns[0].Offset, nil
 }
 
-// without returns the last live record before the first of the turns to be left out.
+// without returns the last live record before the first of the turns that a position leaves out.
 func (r resolver) without(p Position) (events.Offset, error) {
 	thread := r.thread(p)
 	var turns []Turn
@@ -228,7 +225,7 @@ func (r resolver) without(p Position) (events.Offset, error) {
 		return 0, err
 	}
 	first := turns[0].Offset
-	for _, t := range turns { // turns that were kept may stand in another order
+	for _, t := range turns { // kept turns may be in another order
 		first = min(first, t.Offset)
 	}
 	if at, err := r.history.liveBefore(first); at != 0 || err != nil {
@@ -237,8 +234,8 @@ func (r resolver) without(p Position) (events.Offset, error) {
 	return 0, r.missing(p, "there is no record before these turns")
 }
 
-// thread returns the thread that a position counts in, "" if it names none and there are
-// several without main.
+// thread returns the thread of a position. It returns "" if the position names none and the session has several threads
+// without main.
 func (r resolver) thread(p Position) string {
 	switch {
 	case p.thread != "":
@@ -251,7 +248,7 @@ func (r resolver) thread(p Position) string {
 	return ""
 }
 
-// enough refuses a thread that has fewer turns than a position counts.
+// enough returns an error if a thread has fewer turns than a position counts.
 func (r resolver) enough(p Position, thread string) error {
 	n := r.length(thread)
 	switch {
@@ -265,8 +262,7 @@ func (r resolver) enough(p Position, thread string) error {
 	return r.missing(p, "thread %s has %d turns", thread, n)
 }
 
-// newest returns the last turns of the session: time and again, of the last turns of all
-// threads, the one that stands last in the log.
+// newest returns the last turns of the session over all threads, ordered by the log.
 func (r resolver) newest(p Position) ([]Turn, error) {
 	tails := make([][]Turn, len(r.names))
 	total := 0
@@ -290,7 +286,7 @@ func (r resolver) newest(p Position) ([]Turn, error) {
 	return list, nil
 }
 
-// end is the offset of the last of some turns, 0 if there are none.
+// end returns the offset of the last turn, or 0.
 func end(turns []Turn) events.Offset {
 	if len(turns) == 0 {
 		return 0
@@ -298,7 +294,7 @@ func end(turns []Turn) events.Offset {
 	return turns[len(turns)-1].Offset
 }
 
-// list names the threads, the first of them if there are many.
+// list returns the names of the threads, shortened if there are many.
 func (r resolver) list() string {
 	const limit = 8
 	if more := len(r.names) - limit; more > 0 {
@@ -324,7 +320,7 @@ func (l *Loader) eventNamed(ctx context.Context, s *Session, p Position) (events
 		}
 	}
 	switch {
-	case lost != nil: // it may be the one
+	case lost != nil: // the lost record may be the wanted one
 		return 0, lost
 	case len(matches) == 0:
 		return 0, &PositionError{s.Subject, p.String(), "no event has such an id"}
@@ -334,9 +330,9 @@ func (l *Loader) eventNamed(ctx context.Context, s *Session, p Position) (events
 	return 0, &PositionError{s.Subject, p.String(), fmt.Sprintf("%d events have ids that begin so", len(matches))}
 }
 
-// Records yields the records of a session's history: those of the live list that
-// a fork inherited, then its own. In the place of one that cannot be read there is an
-// *events.DamageError, and the loop goes on; those that History lacks are left out.
+// Records yields the records of a session's history: the inherited live records of a fork, then its own records.
+// Instead of a record that cannot be read, it yields a *events.DamageError and goes on. Records that History does not
+// contain are left out.
 func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Record, error) bool) {
 	return func(yield func(events.Record, error) bool) {
 		h := s.History
@@ -355,16 +351,15 @@ func (l *Loader) Records(ctx context.Context, s *Session) func(func(events.Recor
 	}
 }
 
-// recordsAt yields the records of a subject at offsets that are known to be its own, in their order.
-// In the place of one that the source does not return there is an *events.DamageError: a read
-// behind an offset need not notice that a record is lost.
+// recordsAt yields the records of a subject at known offsets, in order. Instead of a record that the source does not
+// return, it yields a *events.DamageError: a range read may not notice that a record is lost.
 func recordsAt(ctx context.Context, src Source, sub events.Subject, offsets []events.Offset) iter.Seq2[events.Record, error] {
 	return func(yield func(events.Record, error) bool) {
 		if len(offsets) == 0 {
 			return
 		}
 		left := offsets
-		upto := func(at events.Offset) bool { // yields what did not come before an offset
+		upto := func(at events.Offset) bool { // yields the missing records before an offset
 			for len(left) > 0 && left[0] < at {
 				next := left[0]
 				if left = left[1:]; !yield(src.Record(ctx, next)) {
@@ -375,7 +370,7 @@ func recordsAt(ctx context.Context, src Source, sub events.Subject, offsets []ev
 		}
 		for rec, err := range src.Read(ctx, events.Range{Subject: sub, After: offsets[0] - 1, Upto: offsets[len(offsets)-1]}) {
 			switch {
-			case events.IsDamage(err): // that of an offset which is known is yielded in its place
+			case events.IsDamage(err): // the damage of a known offset is yielded at its offset
 			case err != nil:
 				yield(rec, err)
 				return

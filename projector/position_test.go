@@ -34,8 +34,8 @@ func TestParsePosition(t *testing.T) {
 	}
 }
 
-// FuzzParsePosition: what is parsed can be resolved in any session, to a record of
-// it or to the beginning, or is not found.
+// FuzzParsePosition: every parsed position resolves in any session to one of its records, to the beginning, or to
+// ErrNotFound.
 func FuzzParsePosition(f *testing.F) {
 	for _, text := range []string{"", "start", "@5", "#2", "main~1", "gpt#1", "2026-01-01T00:00:04Z", "2026-01-01 00:00:04.5", "2026-01-01", "-2s", "e:event-4", "-", "e:eventx"} {
 		f.Add(text)
@@ -128,8 +128,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// said appends turns of main that say their times, by an event whose producer's clock says
-// another.
+// said appends turns of main with their own times. The producer's clock of the event shows another time.
 func (st *story) said(clock string, times ...string) {
 	p := &events.TurnAppended{}
 	for _, at := range times {
@@ -167,8 +166,8 @@ func mustResolve(t *testing.T, st *story, list map[string]string) {
 	}
 }
 
-// A time is that of the turns: a session that is said to be created after them, as in what
-// the original of evals wrote, and what became of a run meanwhile do not get in its way.
+// A time refers to the turns. A later creation time of the session, as in files of the original evals store, and the
+// events of runs do not affect it.
 func TestResolveTimeOfTurns(t *testing.T) {
 	st := &story{t: t}
 	st.clocked("15:17:31", created())                                                                             // @1
@@ -180,26 +179,26 @@ func TestResolveTimeOfTurns(t *testing.T) {
 	st.clocked("18:00:00", &events.CostAccrued{Model: "m", Purpose: "run", Source: "reported"})                   // @7
 	mustResolve(t, st, map[string]string{
 		"2026-08-22T14:45": "@2", "2026-08-22T14:45:56": "its records are all later",
-		"2026-08-22T14:45:57": "@2", "2026-08-22T14:45:57.2": "@2", "2026-08-22T14:45:57.25": "@2", "2026-08-22T14:45:57.24": "its records are all later", // as it is shown, however exactly
-		"2026-08-22T14:46:09": "@2", "2026-08-22T14:46:28": "@3", "2026-08-22 14:46:28": "@3", // both turns of an event or none
+		"2026-08-22T14:45:57": "@2", "2026-08-22T14:45:57.2": "@2", "2026-08-22T14:45:57.25": "@2", "2026-08-22T14:45:57.24": "its records are all later", // as printed, at any precision
+		"2026-08-22T14:46:09": "@2", "2026-08-22T14:46:28": "@3", "2026-08-22 14:46:28": "@3", // both turns of an event or neither
 		"2026-08-22T14:46:57Z": "@6", "2026-08-22T16:46:57+02:00": "@6", "2026-08-22T17:59": "@6", "2026-08-22T18:00": "@7",
 		"-0s": "@6", "-28s": "@3", "-59s": "@2", "-2m": "its records are all later",
 	})
 }
 
-// What arrives late comes in with what was there before it: nothing that is later than
-// the time is shown, and the turns of the time are not hidden by a rewind that came after.
+// A late arrival is grouped with the record before it. The state at a time shows nothing later, and a rewind that came
+// afterwards does not hide its turns.
 func TestResolveTimeOfLateTurns(t *testing.T) {
 	st := &story{t: t}
 	st.said("10:00:00", "10:00:00Z")                      // @1
 	st.said("10:05:00", "10:05:00Z")                      // @2
-	st.said("10:06:00", "10:02:00Z")                      // @3, on its way for long
+	st.said("10:06:00", "10:02:00Z")                      // @3, arrived late
 	st.clocked("10:10:00", &events.SessionRewound{To: 1}) // @4
 	st.said("10:08:00", "10:08:00Z")                      // @5
 	mustResolve(t, st, map[string]string{"2026-08-22T10:00": "@1", "2026-08-22T10:02": "@1", "2026-08-22T10:04": "@1", "2026-08-22T10:05": "@3", "2026-08-22T10:08": "@3", "2026-08-22T10:10": "@5", "-0s": "@5", "-1s": "@3"})
 }
 
-// A turn whose value is lost says no time: its event's counts.
+// A turn whose value is lost has no time, so the time of its event counts.
 func TestResolveTimeOfLostTurn(t *testing.T) {
 	st := &story{t: t}
 	st.said("10:00:00", "09:00:00Z")
@@ -216,8 +215,8 @@ func TestResolveTimeOfLostTurn(t *testing.T) {
 	}
 }
 
-// Without main, positions are those of the only thread; of several, ~n takes the turns
-// that came last, and #n says what there is.
+// Without main, positions refer to the only thread. With several threads, ~n removes the last turns of the log, and the
+// error for #n names the threads.
 func TestResolveWithoutMain(t *testing.T) {
 	entry := func(thread string) *events.TurnAppended {
 		return &events.TurnAppended{Entries: []events.Entry{{Thread: thread, Turn: events.Raw(`"x"`)}}}
@@ -237,11 +236,11 @@ func TestResolveWithoutMain(t *testing.T) {
 		st.add(s1, entry(fmt.Sprintf("b%d", i)))
 	}
 	mustResolve(t, st, map[string]string{"main~1": "it has no thread main, only agent-0, agent-1, b0, b1, b2, b3, b4, b5 and 3 more", "~9": "@5", "~10": "@4"})
-	st.add(s1, entry("main")) // from now on they are of main
+	st.add(s1, entry("main")) // from now on positions refer to main
 	mustResolve(t, st, map[string]string{"#1": "@15", "~1": "@14", "~2": "thread main has 1 turns"})
 }
 
-// Positions of turns and of times are what a model says that follows their definition.
+// Positions of turns and times agree with the model of their definition.
 func TestResolveFollowsTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := testkit.History().Draw(t, "log")
@@ -277,11 +276,11 @@ func TestResolveWholeID(t *testing.T) {
 	}
 }
 
-// The time of a record whose producer did not say is the log's.
+// If the producer sent no time, the log's time counts.
 func TestResolveTimeOfLog(t *testing.T) {
 	st := &story{t: t}
 	for range 5 {
-		st.add(s1, aTurn("x")) // recorded a second after the other
+		st.add(s1, aTurn("x")) // recorded a second after the previous one
 	}
 	l := &projector.Loader{Source: st.records}
 	for text, want := range map[string]events.Offset{"-2s": 3, "2026-01-01T00:00:04Z": 4} {
@@ -291,8 +290,7 @@ func TestResolveTimeOfLog(t *testing.T) {
 	}
 }
 
-// ~n is never where one of the turns that are to be left out is in effect, also
-// when a compaction kept turns in another order.
+// At ~n, none of the left-out turns is in effect, even if a compaction kept turns in another order.
 func TestResolveWithoutKeptTurns(t *testing.T) {
 	st := &story{t: t}
 	st.add(s1, created())
@@ -328,9 +326,9 @@ func TestResolveWithoutKeptTurns(t *testing.T) {
 	}
 }
 
-// The positions of a fork are its parent's too, as far as it inherited them.
+// In a fork, positions of inherited records are valid too.
 func TestResolveInFork(t *testing.T) {
-	st := &story{t: t, records: tale(t)} // of s1: 1, 2, 4, then 5 which was rewound by 6, and 7
+	st := &story{t: t, records: tale(t)} // of s1: 1, 2, 4, then 5, which 6 rewound, and 7
 	fork := events.Session("", "fork")
 	st.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 7}}) // @8
 	st.add(s1, aTurn("later"))

@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// timeLayouts are the spellings of a time, and the span that each of them names. The
-// finer one of a second follows from its digits.
+// timeLayouts are the formats of a time, with the span that each covers. The digits of a fraction of a second shorten
+// the span further.
 var timeLayouts = []struct {
 	layout string
 	span   time.Duration
@@ -23,8 +23,8 @@ var timeLayouts = []struct {
 	{"2006-01-02", 24 * time.Hour},
 }
 
-// parseTime returns the last nanosecond of the time that is written, which may have a
-// space between date and time, as log shows it.
+// parseTime returns the last nanosecond of the written time. Date and time may be separated by a space, as in the
+// output of "log".
 func parseTime(text string) (time.Time, bool) {
 	const date = len("2006-01-02")
 	if len(text) > date && text[date] == ' ' {
@@ -41,7 +41,7 @@ func parseTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// digits counts those of the fraction of a second.
+// digits counts the digits of the fraction of a second.
 func digits(text string) int {
 	i := strings.IndexAny(text, ".,")
 	if i < 0 {
@@ -51,8 +51,8 @@ func digits(text string) int {
 	return len(fraction) - len(strings.TrimLeft(fraction, "0123456789"))
 }
 
-// Shown is the time of a record as people are shown it: the latest that its turns say;
-// else that of the event by its producer's clock; else the log's.
+// Shown returns the time of a record that commands print: the latest time of its turns, else the event's time by its
+// producer's clock, else the log's time.
 func (f Fact) Shown() time.Time {
 	var latest time.Time
 	for _, th := range f.Brings() {
@@ -69,10 +69,10 @@ func (f Fact) Shown() time.Time {
 type moment struct {
 	offset  events.Offset
 	at      time.Time
-	changes bool // it is of a type that changes threads
+	changes bool // its type changes threads
 }
 
-// asOf returns the last record of a session as it was at a time.
+// asOf returns the last record of a session at a time.
 func (l *Loader) asOf(ctx context.Context, s *Session, p Position) (events.Offset, error) {
 	list, err := l.moments(ctx, s)
 	if err != nil {
@@ -104,7 +104,7 @@ func before(list []moment, until time.Time) int {
 	return n
 }
 
-// latest is the latest time of what changed the threads; if nothing did, of any record.
+// latest returns the latest time of a change of the threads; without changes, of any record.
 func latest(list []moment) (at time.Time) {
 	changed := slices.ContainsFunc(list, func(m moment) bool { return m.changes })
 	for _, m := range list {
@@ -124,7 +124,7 @@ func (l *Loader) moments(ctx context.Context, s *Session) ([]moment, error) {
 		changes := err == nil && slices.Contains(types, rec.Type)
 		if changes {
 			if rec, err = kept.resolve(ctx, l.Source, rec, l.maxValue()); events.IsDamage(err) {
-				err = nil // its turns cannot be read: they say no time
+				err = nil // its turns cannot be read and contribute no time
 			}
 		}
 		if err != nil {

@@ -5,39 +5,36 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// What happens in a run and has no kind of its own.
+// Kinds of progress that have no kind of their own in the event.
 const (
 	ProgressStarted  = "started"
 	ProgressFinished = "finished"
 )
 
-// Progress is something that happened in a run: that it was started, a progress of it, that
-// it was finished.
+// Progress is an event of a run: its start, a progress report, or its finish.
 type Progress struct {
 	Run    events.RunRef
 	Offset events.Offset
-	Kind   string           // ProgressStarted, ProgressFinished, or the kind that a progress says
-	Step   int64            // that a progress says; 0 otherwise
+	Kind   string           // ProgressStarted, ProgressFinished, or the kind of a progress event
+	Step   int64            // from a progress event; else 0
 	At     events.Timestamp // by its producer's clock
-	Bytes  int64            // of its raw value or result; 0: it has none
-	Name   string           // what that calls itself: its member type, if it is a text; at most MaxName bytes
+	Bytes  int64            // size of its raw value or result; 0: none
+	Name   string           // the text member type of the raw value or result, at most maxName bytes
 }
 
 // maxName bounds the name of a progress, in bytes.
 const maxName = 200
 
-// ProgressQuery selects what happened in the runs of a session. Fields that are zero select
-// all.
+// ProgressQuery selects events in the runs of a session. A zero field selects all.
 type ProgressQuery struct {
-	Namespace string // "": the namespace of whoever is asked
+	Namespace string // "": the namespace of the store or view that answers
 	Session   string
 	Run       events.RunRef // with a kind alone: all runs of that kind
 	After     events.Offset
 	Limit     int
 }
 
-// ProgressOf returns what a fact says of its run, and whether it is something that happens
-// in one.
+// ProgressOf returns the progress that a fact reports. It returns false for facts that are not events of a run.
 func ProgressOf(f Fact) (Progress, bool) {
 	run := RunOf(f.Payload)
 	if run == nil {
@@ -55,7 +52,7 @@ func ProgressOf(f Fact) (Progress, bool) {
 	default:
 		return p, false
 	}
-	members, _ := rawjson.Object(raw) // what is not an object has no name
+	members, _ := rawjson.Object(raw) // a value that is not an object has no name
 	p.Bytes, p.Name = int64(len(raw)), Cut(members.Text("type"), maxName)
 	return p, true
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Shown is a record as a reader may see it.
+// Shown is a record as readers may see it.
 type Shown struct {
 	events.Record
-	Purged bool // it is of a document that was purged later: its data and what it says of them are left out
+	Purged bool // its document was purged later: data and description are left out
 }
 
-// Record reads a record as a reader may see it: with data that are kept by reference,
-// without what was purged, and of a unit only which events it is of. Its errors are those of
-// the source, and a *events.DamageError for data that are not there.
+// Record reads a record as readers may see it: data stored by reference are resolved, purged data are left out, and a
+// batch record lists only the names of its events. It returns the errors of the source, and a *events.DamageError for
+// missing data.
 func (l *Loader) Record(ctx context.Context, at events.Offset) (Shown, error) {
 	rec, err := l.Source.Record(ctx, at)
 	if err != nil {
@@ -28,7 +28,7 @@ func (l *Loader) Record(ctx context.Context, at events.Offset) (Shown, error) {
 	return l.veil().show(ctx, rec)
 }
 
-// Shown yields records as a reader may see them, as Record does. They come in the order of the log.
+// Shown yields records in the form that Record returns. The input must be in log order.
 func (l *Loader) Shown(ctx context.Context, records iter.Seq2[events.Record, error]) iter.Seq2[Shown, error] {
 	return func(yield func(Shown, error) bool) {
 		v := l.veil()
@@ -44,20 +44,20 @@ func (l *Loader) Shown(ctx context.Context, records iter.Seq2[events.Record, err
 	}
 }
 
-// veil knows what was purged, of the documents that it was asked about.
+// veil caches the purges of the documents that it was asked about.
 type veil struct {
 	*Loader
 	kept   blobs
-	purges map[events.Subject]events.Offset // the last purge, 0 if there is none
-	looked int                              // documents of which the records were read to find out
-	all    bool                             // purges has every document that was purged
+	purges map[events.Subject]events.Offset // the last purge; 0: none
+	looked int                              // number of documents whose records were read to find their purge
+	all    bool                             // purges is complete
 }
 
-// lookCost is about how many records of the whole log are read in the time in which those of
-// one document are found.
+// lookCost is the approximate number of records of a whole-log read that take as long as finding the records of one
+// document.
 const lookCost = 256
 
-// maxPurges bounds how many documents a veil knows at a time, about 150 bytes each.
+// maxPurges bounds the documents in a veil, at about 150 bytes each.
 const maxPurges = 1 << 14
 
 func (l *Loader) veil() *veil {
@@ -81,8 +81,7 @@ func (v *veil) show(ctx context.Context, rec events.Record) (s Shown, err error)
 	return s, err
 }
 
-// purgeOf returns the last purge of a record's document. One that is yet to come takes
-// away records that were shown before it.
+// purgeOf returns the last purge of a record's document. A purge also hides records that were shown before it.
 func (v *veil) purgeOf(ctx context.Context, rec events.Record) (events.Offset, error) {
 	if at, known := v.purges[rec.Subject]; known || v.all {
 		return at, nil
@@ -101,8 +100,7 @@ func (v *veil) purgeOf(ctx context.Context, rec events.Record) (events.Offset, e
 	return at, nil
 }
 
-// readAll reads the whole log for purges, once that is less than was spent on documents
-// one by one.
+// readAll reads the whole log for purges, once that costs less than the look-ups of single documents so far.
 func (v *veil) readAll(ctx context.Context) error {
 	src, ok := v.Source.(header)
 	if !ok {
@@ -129,8 +127,8 @@ func (v *veil) readAll(ctx context.Context) error {
 	return nil
 }
 
-// lastPurge returns the last purge of a document behind a record of it, 0 if there is none. Mostly
-// that record is the last one, or the purge is.
+// lastPurge returns the last purge of a document behind one of its records, or 0. In most cases that record is the
+// document's last one, or the purge is.
 func (v *veil) lastPurge(ctx context.Context, doc events.Subject, after events.Offset) (events.Offset, error) {
 	if src, ok := v.Source.(lastReader); ok {
 		last, err := src.Last(ctx, doc)
@@ -159,7 +157,7 @@ func isPurge(rec events.Record) bool {
 	return ok && p.Reason == events.ReasonPurged
 }
 
-// stripped returns a record of a document without its content and what describes that.
+// stripped returns a record of a document without its content and the description of the content.
 func stripped(rec events.Record) events.Record {
 	rec.Data, rec.ContentType, rec.DataSchema = nil, "", ""
 	rec.Extensions = maps.Clone(rec.Extensions)
@@ -168,8 +166,8 @@ func stripped(rec events.Record) events.Record {
 	return rec
 }
 
-// unitNames returns the record of a unit with nothing of its events but subjects, types
-// and ids: each of them is in the log itself, and may be purged there.
+// unitNames returns a batch record with only the subjects, types and ids of its events. Each event is in the log
+// itself, where it may be purged.
 func unitNames(rec events.Record) events.Record {
 	type name struct {
 		Subject string `json:"subject,omitempty"`
@@ -197,21 +195,20 @@ func unitNames(rec events.Record) events.Record {
 	rec.ContentType = events.ContentTypeJSON
 	var err error
 	if rec.Data, err = rawjson.Marshal(names); err != nil {
-		rec.Data = nil // a name that is not text
+		rec.Data = nil // a name is not valid text
 	}
 	return rec
 }
 
-// PiecesType is the media type of a document that lists, as datarefs, the pieces of a file
-// beyond the size of a value.
+// PiecesType is the media type of a document that lists, as datarefs, the pieces of a file that exceeds the size limit
+// of a value.
 const PiecesType = "application/vnd.tally.pieces+json"
 
-// Unreferenced returns the blobs, by their SHA-256, that a document refers to in any of its
-// revisions, purged ones too, and that nobody else in its namespace does: those that are to
-// be purged with it. What was purged itself refers to nothing. To find
-// out it reads the namespace, if there is any blob at all to ask about.
+// Unreferenced returns the blobs, by SHA-256, that any revision of a document refers to, including purged ones, and
+// that no other document of its namespace refers to. A purge of the document purges them too. Purged documents refer to
+// nothing. If the document refers to blobs, Unreferenced reads the whole namespace.
 func (l *Loader) Unreferenced(ctx context.Context, doc events.Subject) ([]string, error) {
-	asked := make(map[string]map[events.Subject]bool) // who refers to each
+	asked := make(map[string]map[events.Subject]bool) // documents that refer to each blob
 	err := l.eachResolved(ctx, events.Range{Subject: doc}, func(rec events.Record) {
 		for _, sum := range blobsOf(rec) {
 			asked[sum] = make(map[events.Subject]bool)
@@ -239,8 +236,8 @@ func (l *Loader) Unreferenced(ctx context.Context, doc events.Subject) ([]string
 	return slices.Sorted(maps.Keys(asked)), err
 }
 
-// eachResolved calls visit with the records of a range. One that cannot be read refers to
-// nothing that anybody could read; one whose data are gone is taken as it is.
+// eachResolved calls visit with the records of a range. It skips records that cannot be read: nobody can follow their
+// references. A record with missing data is passed without them.
 func (l *Loader) eachResolved(ctx context.Context, r events.Range, visit func(events.Record)) error {
 	for rec, err := range l.Source.Read(ctx, r) {
 		if err == nil {
@@ -262,7 +259,7 @@ func (l *Loader) eachResolved(ctx context.Context, r events.Range, visit func(ev
 	return nil
 }
 
-// blobsOf returns the blobs that a revision of a document consists of, or links to.
+// blobsOf returns the blobs that a revision of a document consists of or links to.
 func blobsOf(rec events.Record) (sums []string) {
 	if sum, ok := events.ParseBlobRef(rec.Extensions[events.ExtDataRef]); ok {
 		sums = append(sums, sum)
@@ -280,8 +277,8 @@ func blobsOf(rec events.Record) (sums []string) {
 	return sums
 }
 
-// sumsIn yields whatever in a record may be the SHA-256 of a blob, however the reference to it is
-// spelled: better too many than one too few.
+// sumsIn yields every text in a record that may be the SHA-256 of a blob, in any form of reference. False positives
+// only keep a blob; a miss would purge it.
 func sumsIn(rec events.Record) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, text := range [][]byte{rec.Data, []byte(rec.Extensions[events.ExtDataRef]), []byte(rec.Extensions[events.ExtDoc])} {
@@ -307,7 +304,7 @@ func sumsOf(text []byte) iter.Seq[string] {
 			if to-from == size && !yield(string(text[from:to])) {
 				return
 			}
-			from = to // which is none, if there is anything
+			from = to // an empty run still advances by one
 		}
 	}
 }

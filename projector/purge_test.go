@@ -16,7 +16,7 @@ func (st *story) purge(doc events.Subject) {
 	st.add(doc, &events.DocumentDeleted{Reason: events.ReasonPurged})
 }
 
-// shownOf spells what a reader of everything sees.
+// shownOf lists the records as a reader of the whole log sees them.
 func shownOf(t *testing.T, l *projector.Loader, records testkit.Records) (list []string) {
 	t.Helper()
 	for rec, err := range l.Shown(t.Context(), records.Read(t.Context(), events.Range{})) {
@@ -36,8 +36,7 @@ func shownOf(t *testing.T, l *projector.Loader, records testkit.Records) (list [
 	return list
 }
 
-// A reader sees nothing of what was purged later, whatever was written since, and of a
-// unit no more than names.
+// A reader sees no content that was purged later, regardless of newer writes. Of a batch it sees only names.
 func TestShown(t *testing.T) {
 	st := &story{t: t}
 	content := strings.Repeat("large", 10)
@@ -75,7 +74,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// To show very many documents reads the log twice, and not each document.
+// Showing very many documents reads the log twice, instead of each document.
 func TestShownOfManyDocuments(t *testing.T) {
 	const count = 2000
 	st := &story{t: t}
@@ -105,7 +104,7 @@ func TestShownOfManyDocuments(t *testing.T) {
 	}
 }
 
-// A blob goes with the last who refers to it, and with nobody else.
+// A blob is purged with the last document that refers to it, and not before.
 func TestUnreferenced(t *testing.T) {
 	sums := make(map[string]string)
 	for _, name := range []string{"own", "turn", "checkpoint", "document", "piece", "linked", "purged", "once"} {
@@ -128,7 +127,7 @@ func TestUnreferenced(t *testing.T) {
 	large(s1, "com.example.x", "turn")
 	st.add(s1, &events.CheckpointSaved{ID: "c", Kind: "rewind", At: 1, Files: []events.SavedFile{{Path: "f", Blob: events.DocRef(`document/blob/` + sums["checkpoint"])}}})
 	large(other, events.TypeDocumentWritten, "document")
-	st.add(other, &events.DocumentDeleted{Reason: "done"}) // it can still be read as of before
+	st.add(other, &events.DocumentDeleted{Reason: "done"}) // it is still readable at an earlier position
 	large(gone, events.TypeDocumentWritten, "purged")
 	st.purge(gone)
 	st.event(events.Event{Source: "urn:test", Type: events.TypeUnitAppended, Subject: events.Document("", events.KindUnit, "u"), Data: []byte(sums["own"])})
@@ -153,7 +152,7 @@ func TestUnreferenced(t *testing.T) {
 	}
 }
 
-// The keeper takes away what readers have stored of a document when that is purged.
+// When a document is purged, the snapshotter removes its stored chunks.
 func TestSnapshotterForgetsPurged(t *testing.T) {
 	onBench(t, func(b *bench) {
 		t := b.t
@@ -179,7 +178,7 @@ func TestSnapshotterForgetsPurged(t *testing.T) {
 	})
 }
 
-// Verify finds stored revisions that are not those of the log, or were purged.
+// Verify finds stored revisions that do not match the log, or were purged.
 func TestVerifyRevisions(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, store *snapshot.Mem, st *story)

@@ -8,20 +8,20 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// A queue is the session queue/<id>. Each turn of its thread main that has an
-// [events.ItemMeta] is an item; the first turn with an id counts. What happens to an item
-// is in the session item/<queue>/<id>, or in that of the queue if it is serial.
+// A queue is the session queue/<id>. Each turn of its thread main with an [events.ItemMeta] is an item; the first turn
+// with an id counts. The later events of an item are in the session item/<queue>/<id>, or, in a serial queue, in the
+// queue's session.
 
-// QueueSession returns the id of the session that is a queue.
+// QueueSession returns the id of a queue's session.
 func QueueSession(queue string) string { return events.KindQueue + "/" + queue }
 
-// ItemSession returns the id of the session that has the life of an item. The queue's id
-// is escaped there, so that two items never have one session.
+// ItemSession returns the id of the session with the events of an item. It escapes the queue's id, so two items never
+// share a session.
 func ItemSession(queue, item string) string {
 	return events.KindItem + "/" + events.EscapeID(queue) + "/" + item
 }
 
-// ItemOf returns the item that a session has the life of, and whether it has one.
+// ItemOf returns the item of an item session. It returns false for other sessions.
 func ItemOf(session string) (queue, item string, ok bool) {
 	rest, ok := strings.CutPrefix(session, events.KindItem+"/")
 	escaped, item, cut := strings.Cut(rest, "/")
@@ -32,26 +32,26 @@ func ItemOf(session string) (queue, item string, ok bool) {
 	return queue, item, true
 }
 
-// QueueSettings are a queue's field settings. The zero value is the default.
+// QueueSettings is the value of a queue's field settings. The zero value holds the defaults.
 type QueueSettings struct {
-	Lease       int64  `json:"lease,omitempty"`       // of a claim, in milliseconds; 0: two minutes
-	MaxAttempts int    `json:"maxAttempts,omitempty"` // of an item, then it is dead; 0: 5
-	Serial      bool   `json:"serial,omitempty"`      // one claim at a time, in the order of the log; as it was created
-	Dead        string `json:"dead,omitempty"`        // what a dead item is to those that come after it: hold (default, they wait) or pass
+	Lease       int64  `json:"lease,omitempty"`       // duration of a claim, in milliseconds; 0: two minutes
+	MaxAttempts int    `json:"maxAttempts,omitempty"` // attempts before an item is dead; 0: 5
+	Serial      bool   `json:"serial,omitempty"`      // one claim at a time, in log order; fixed when the queue is created
+	Dead        string `json:"dead,omitempty"`        // effect of a dead item on the items after it: hold (default, they wait) or pass
 
 	Unknown events.Fields `json:",unknown"`
 }
 
-// PassDead lets items that come after a dead one go on as if it were done.
+// PassDead is the value of Dead that lets items after a dead item go on as if it were done.
 const PassDead = "pass"
 
-// What a queue without settings does.
+// Defaults of QueueSettings.
 const (
 	defaultLease       = 2 * time.Minute
 	defaultMaxAttempts = 5
 )
 
-// LeaseTime is how long a claim is its worker's, unless it is renewed.
+// LeaseTime returns the duration of a claim without renewal.
 func (s QueueSettings) LeaseTime() time.Duration {
 	if s.Lease <= 0 || s.Lease > int64(maxLease/time.Millisecond) {
 		return defaultLease
@@ -59,10 +59,10 @@ func (s QueueSettings) LeaseTime() time.Duration {
 	return time.Duration(s.Lease) * time.Millisecond
 }
 
-// maxLease bounds a lease: a longer one is not meant.
+// maxLease bounds a lease. A longer one is taken for a mistake.
 const maxLease = 366 * 24 * time.Hour
 
-// Attempts is how often an item is tried.
+// Attempts returns the maximum number of attempts of an item.
 func (s QueueSettings) Attempts() int {
 	if s.MaxAttempts <= 0 {
 		return defaultMaxAttempts
@@ -70,22 +70,22 @@ func (s QueueSettings) Attempts() int {
 	return s.MaxAttempts
 }
 
-// Queue is what the records of a queue's session say of the queue itself.
+// Queue is the fold of a queue's session, without its items.
 type Queue struct {
 	ID       string        `json:"id"`
-	Created  events.Offset `json:"created,omitempty"`  // its session.created, 0 if there is none
+	Created  events.Offset `json:"created,omitempty"`  // its session.created; 0: none
 	Revision events.Offset `json:"revision,omitempty"` // the newest record about its settings
 	Settings QueueSettings `json:"settings"`
-	OnEmpty  string        `json:"onEmpty,omitempty"` // what a worker is told that finds nothing to do
+	OnEmpty  string        `json:"onEmpty,omitempty"` // message for a worker that finds no item
 	Title    string        `json:"title,omitempty"`
 	Owner    string        `json:"owner,omitempty"`
 	Last     events.Offset `json:"last,omitempty"`    // its newest record
-	LastRun  events.Offset `json:"lastRun,omitempty"` // the newest one about a run
-	Open     string        `json:"open,omitempty"`    // of a serial queue: the item of its newest claim, until that is given up
-	Void     int           `json:"void,omitempty"`    // turns of thread main that are not items, or not new ones
+	LastRun  events.Offset `json:"lastRun,omitempty"` // its newest record of a run
+	Open     string        `json:"open,omitempty"`    // of a serial queue: the item of the newest claim, until the claim ends
+	Void     int           `json:"void,omitempty"`    // turns of thread main that are not valid new items
 }
 
-// apply folds what a record of the queue's session says of the queue itself.
+// apply folds a record of the queue's session.
 func (q *Queue) apply(f Fact) {
 	q.Last = f.Offset
 	if f.Impossible(events.KindQueue, q.Created, 0).Invalid != nil {
@@ -96,7 +96,7 @@ func (q *Queue) apply(f Fact) {
 		q.Created, q.Revision = f.Offset, f.Offset
 		first := q.Settings
 		q.Settings = QueueSettingsOf(p.Settings)
-		if first.Lease+int64(first.MaxAttempts) != 0 || first.Dead != "" { // an update that came first is newer knowledge
+		if first.Lease+int64(first.MaxAttempts) != 0 || first.Dead != "" { // an earlier update has newer values
 			first.Serial = q.Settings.Serial
 			q.Settings = first
 		}
@@ -118,7 +118,7 @@ func orOldText(old, now string) string {
 
 func (q *Queue) updated(p *events.SessionUpdated) {
 	if raw, ok := p.Set.Get("settings"); ok {
-		serial := q.Settings.Serial // claims are where they are
+		serial := q.Settings.Serial // claims do not move to other sessions
 		q.Settings = QueueSettingsOf(raw)
 		q.Settings.Serial = serial
 	}
@@ -132,7 +132,7 @@ func (q *Queue) updated(p *events.SessionUpdated) {
 	}
 }
 
-// QueueSettingsOf reads the field settings of a queue. What is not that says nothing.
+// QueueSettingsOf decodes the field settings of a queue. Invalid settings count as empty.
 func QueueSettingsOf(raw events.Raw) QueueSettings {
 	var s QueueSettings
 	if len(raw) == 0 || rawjson.Unmarshal(raw, &s) != nil {

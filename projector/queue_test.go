@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Names of items and queues, whatever they are, lead to sessions that differ.
+// Different names of items and queues always have different sessions.
 func TestItemSessions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[ab/=2F.é]{1,5}`)
@@ -35,7 +35,7 @@ func TestItemSessions(t *testing.T) {
 	}
 }
 
-// queueScript draws the records of a queue and its items, as honest workers and others write them.
+// queueScript draws the records of a queue and its items, by well-behaved and other workers.
 type queueScript struct {
 	t      *rapid.T
 	facts  []projector.Fact
@@ -112,13 +112,13 @@ func drawQueue(t *rapid.T) *queueScript {
 	for range rapid.IntRange(1, 30).Draw(t, "steps") {
 		s.step()
 	}
-	s.enqueue("a") // is there already
+	s.enqueue("a") // exists already
 	return s
 }
 
-// accepted says by the records alone which finish of an item counts: the first that names
-// the newest claim there is of it (in a serial queue: of all), not given up, or stops what
-// nobody has; after one that is not completed, requeued begins anew.
+// accepted computes from the records alone which finish of an item counts. It is the first that names the newest claim
+// of the item (in a serial queue: of any item) that was not given up, or that stops an unclaimed item. After a finish
+// other than completed, a requeue starts over.
 func (s *queueScript) accepted(id string) (ended events.Offset, outcome string) {
 	holder, mine := events.Offset(0), false
 	for _, f := range s.facts {
@@ -151,7 +151,7 @@ func (s *queueScript) accepted(id string) (ended events.Offset, outcome string) 
 	return ended, outcome
 }
 
-// open reports whether an item is not ended before an offset, so that it can be claimed there.
+// open reports whether an item can be claimed at an offset, because it has not ended before.
 func (s *queueScript) open(id string, before events.Offset) bool {
 	cut := &queueScript{facts: s.facts[:before-1], serial: s.serial}
 	ended, _ := cut.accepted(id)
@@ -168,8 +168,8 @@ func foldQueue(facts []projector.Fact, brief bool) *projector.Work {
 	return w
 }
 
-// Of an item exactly one finish counts; what is kept of what is to be done is the same
-// whether what is done is dropped or not; and a state that was stored goes on as it was.
+// Exactly one finish counts per item. The open items are the same whether finished ones are dropped or kept. A restored
+// state continues like the original.
 func TestQueueFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -182,7 +182,7 @@ func TestQueueFold(t *testing.T) {
 			if i.Attempts < 0 || i.Fence != 0 && (i.Ended != 0 || !slices.Contains(s.claims, i.Fence)) {
 				t.Errorf("%+v", i)
 			}
-			// The last one put in again is another one's business: it was dropped if it was done.
+			// The last requeue refers to another item, which was dropped if it was done.
 			if id == "a" {
 				continue
 			}

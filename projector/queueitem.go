@@ -9,51 +9,50 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Kinds of run.progressed by which a worker, or who looks after a queue, says what becomes
-// of an item. Each but ItemRenewed has leaseUntil 0.
+// Kinds of run.progressed with which a worker, or the queue's daemon, changes the state of an item. All but ItemRenewed
+// have leaseUntil 0.
 const (
-	ItemRenewed  = "renewed"  // the worker goes on
-	ItemReleased = "released" // it gives the item back, and the attempt does not count
-	ItemFailed   = "failed"   // it failed, and the item is to be tried again
-	ItemRequeued = "requeued" // a dead item begins anew
+	ItemRenewed  = "renewed"  // the worker continues
+	ItemReleased = "released" // the worker returns the item; the attempt does not count
+	ItemFailed   = "failed"   // the attempt failed, and the item is to be retried
+	ItemRequeued = "requeued" // a dead item starts over
 )
 
-// Outcomes of items that no worker reported.
+// Outcomes that no worker reported.
 const (
-	OutcomeDead    = "stopped:dead"    // its attempts are used up
-	OutcomeExpired = "stopped:expired" // its time was over before anybody had it
+	OutcomeDead    = "stopped:dead"    // all attempts are used up
+	OutcomeExpired = "stopped:expired" // it expired before a worker finished it
 )
 
-// QueueItem is what is known of an item of a queue, without its body.
+// QueueItem is the state of an item of a queue, without its body.
 //
-// At any time at most one claim is in effect, the newest: its offset is the fence that its
-// worker names in all that it says of the item. What has another fence came too late and
-// changes nothing; the first run.finished that does not is the item's, for ever, unless it
-// is dead and queued again.
+// At most one claim is in effect at a time, the newest. Its offset is the fence that its worker names in all events
+// about the item. Events with another fence are too late and have no effect. The first effective run.finished is final,
+// unless the item is dead and queued again.
 type QueueItem struct {
 	ID        string           `json:"id"`
 	Run       events.RunRef    `json:"run"`
-	At        events.Offset    `json:"at"`              // the record that has its turn
-	Index     int              `json:"index,omitempty"` // of the turn among those of the record
+	At        events.Offset    `json:"at"`              // the record with its turn
+	Index     int              `json:"index,omitempty"` // index of the turn within the record
 	Owner     string           `json:"owner,omitempty"`
 	DueAt     events.Timestamp `json:"dueAt,omitempty"`
 	ExpiresAt events.Timestamp `json:"expiresAt,omitempty"`
 	After     []string         `json:"after,omitempty"`
 	Priority  int              `json:"priority,omitempty"`
 
-	Attempts int           `json:"attempts,omitempty"` // of this series, without those given back
-	Series   int           `json:"series,omitempty"`   // how often it was queued again
+	Attempts int           `json:"attempts,omitempty"` // in this series, without returned attempts
+	Series   int           `json:"series,omitempty"`   // number of times it was queued again
 	Fence    events.Offset `json:"fence,omitempty"`    // the claim in effect; 0: none
-	Worker   string        `json:"worker,omitempty"`   // whose it is
-	Until    int64         `json:"until,omitempty"`    // Unix milliseconds by the log's time
-	Last     events.Offset `json:"last,omitempty"`     // newest record of its own session; 0: there is none
-	Ended    events.Offset `json:"ended,omitempty"`    // the run.finished that counts; 0: none
-	Outcome  string        `json:"outcome,omitempty"`  // of that
-	Error    string        `json:"error,omitempty"`    // why the last attempt that failed did, cut to 512 bytes
+	Worker   string        `json:"worker,omitempty"`   // holder of the claim
+	Until    int64         `json:"until,omitempty"`    // end of the lease: Unix milliseconds by the log's time
+	Last     events.Offset `json:"last,omitempty"`     // newest record of its own session; 0: none
+	Ended    events.Offset `json:"ended,omitempty"`    // the effective run.finished; 0: none
+	Outcome  string        `json:"outcome,omitempty"`  // of the effective run.finished
+	Error    string        `json:"error,omitempty"`    // reason of the last failed attempt, cut to 512 bytes
 }
 
-// Apply folds the next record of the session in which the item's claims are. What is about
-// another run, or void, changes nothing. An item whose Run has no kind takes any.
+// Apply folds the next record of the session that holds the item's claims. Records of another run and rejected records
+// have no effect. If Run has no kind, Apply accepts any kind.
 func (i *QueueItem) Apply(f Fact) {
 	ref := RunOf(f.Payload)
 	if f.Invalid != nil || ref == nil || ref.ID != i.Run.ID || i.Run.Kind != "" && ref.Kind != i.Run.Kind {
@@ -69,7 +68,7 @@ func (i *QueueItem) Apply(f Fact) {
 	case *events.RunProgressed:
 		i.progressed(p)
 	case *events.RunFinished:
-		stopped := i.Fence == 0 && strings.HasPrefix(p.Outcome, "stopped:") // of what nobody has
+		stopped := i.Fence == 0 && strings.HasPrefix(p.Outcome, "stopped:") // of an item without a claim
 		if i.Ended == 0 && p.Fence == i.Fence && (i.Fence != 0 || stopped) {
 			i.Ended, i.Outcome = f.Offset, p.Outcome
 			i.free()
@@ -97,15 +96,15 @@ func (i *QueueItem) progressed(p *events.RunProgressed) {
 	}
 }
 
-// lost notes that an attempt ended without a word, if there is one.
+// lost notes that the current attempt, if any, ended without a report.
 func (i *QueueItem) lost() {
 	if i.Fence != 0 {
 		i.Error = cutText("the lease of " + i.Worker + " was over")
 	}
 }
 
-// LastError says why the newest attempt that is over did not finish the item, "" if there
-// is none, or nobody said.
+// LastError returns why the newest ended attempt did not finish the item. It returns "" if no attempt ended or no
+// reason was reported.
 func (i *QueueItem) LastError(now time.Time) string {
 	last := *i
 	if !i.IsHeld(now) {
@@ -114,7 +113,7 @@ func (i *QueueItem) LastError(now time.Time) string {
 	return last.Error
 }
 
-// cutText cuts a text to what is kept of it.
+// cutText cuts a text to the length that is stored.
 func cutText(s string) string {
 	const limit = 512
 	if len(s) <= limit {
@@ -126,18 +125,16 @@ func cutText(s string) string {
 // free ends the claim in effect.
 func (i *QueueItem) free() { i.Fence, i.Worker, i.Until = 0, "", 0 }
 
-// IsDone reports whether the item was completed.
+// IsDone reports whether the item completed.
 func (i *QueueItem) IsDone() bool { return i.Outcome == "completed" }
 
-// IsDead reports whether the item ended in another way: it is not tried again unless
-// somebody queues it again.
+// IsDead reports whether the item ended without completing. It is not tried again unless a user requeues it.
 func (i *QueueItem) IsDead() bool { return i.Ended != 0 && !i.IsDone() }
 
-// IsHeld reports whether a claim is in effect whose lease is not over at a time.
+// IsHeld reports whether a claim is in effect and its lease has not ended at a time.
 func (i *QueueItem) IsHeld(now time.Time) bool { return i.Fence != 0 && i.Until > now.UnixMilli() }
 
-// Due is when the item may be claimed at the earliest, as far as that is a matter of time:
-// when its lease is over, or when it is due. Zero: now.
+// Due returns the earliest time of the next claim: the end of the lease, or the item's start time. Zero: now.
 func (i *QueueItem) Due() time.Time {
 	if i.Fence != 0 {
 		return time.UnixMilli(i.Until)
@@ -146,14 +143,14 @@ func (i *QueueItem) Due() time.Time {
 	return due
 }
 
-// IsExpired reports whether the time of an item is over that nobody has.
+// IsExpired reports whether the item expired while no worker held it.
 func (i *QueueItem) IsExpired(now time.Time) bool {
 	at, ok := i.ExpiresAt.Time()
 	return ok && !at.After(now) && i.Ended == 0 && !i.IsHeld(now)
 }
 
-// Decides is when the item is to be looked at by who looks after the queue, whether a worker
-// asks for it or not: a lease is over, its attempts are used up, or its time is. Zero: never.
+// Decides returns when the queue's daemon must decide on the item, even if no worker asks for it: at the end of a
+// lease, when all attempts are used up, or when the item expires. Zero: never.
 func (i *QueueItem) Decides(s QueueSettings) (at time.Time) {
 	expires, ok := i.ExpiresAt.Time()
 	switch {
@@ -163,7 +160,7 @@ func (i *QueueItem) Decides(s QueueSettings) (at time.Time) {
 	case i.Attempts >= s.Attempts() && (!ok || i.Due().Before(expires)):
 		due, epoch := i.Due(), time.UnixMilli(0)
 		if due.Before(epoch) {
-			return epoch // it is due, and zero is never
+			return epoch // due; the zero time would mean never
 		}
 		return due
 	case ok:
@@ -172,13 +169,13 @@ func (i *QueueItem) Decides(s QueueSettings) (at time.Time) {
 	return time.Time{}
 }
 
-// CompareOrder orders items of one queue by the log.
+// CompareOrder orders items of one queue by their position in the log.
 func (i *QueueItem) CompareOrder(o *QueueItem) int {
 	return cmp.Or(cmp.Compare(i.At, o.At), cmp.Compare(i.Index, o.Index))
 }
 
-// CompareTurn orders the items of a queue in the way in which they are handed out: those of
-// the highest priority first, of equals by the log. In a serial queue priorities say nothing.
+// CompareTurn orders the items of a queue as they are handed out: highest priority first, equal priorities in log
+// order. A serial queue ignores priorities.
 func (q *Queue) CompareTurn(a, b *QueueItem) int {
 	if !q.Settings.Serial && a.Priority != b.Priority {
 		return cmp.Compare(b.Priority, a.Priority)
@@ -186,14 +183,14 @@ func (q *Queue) CompareTurn(a, b *QueueItem) int {
 	return a.CompareOrder(b)
 }
 
-// ItemsIn returns the items that a record of a queue's session brings, as they are then.
+// ItemsIn returns the new items in a record of a queue's session.
 func ItemsIn(f Fact) []*QueueItem {
 	list, _ := itemsOf(f)
 	return list
 }
 
-// itemsOf returns the items that a record of a queue's session brings, and how many turns
-// of its thread main are not items.
+// itemsOf returns the new items in a record of a queue's session, and the number of turns of its thread main that are
+// not items.
 func itemsOf(f Fact) (list []*QueueItem, void int) {
 	p, ok := f.Payload.(*events.TurnAppended)
 	if !ok || f.Invalid != nil {
@@ -204,7 +201,7 @@ func itemsOf(f Fact) (list []*QueueItem, void int) {
 			continue
 		}
 		meta, err := events.ItemMetaOf(e.Meta)
-		if err != nil || len(ItemSession(strings.TrimPrefix(f.Subject.ID, QueueSession("")), meta.ID)) > events.MaxIDLen { // nobody could claim it
+		if err != nil || len(ItemSession(strings.TrimPrefix(f.Subject.ID, QueueSession("")), meta.ID)) > events.MaxIDLen { // no worker could claim it
 			void++
 			continue
 		}

@@ -7,23 +7,22 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Work is the state of a queue: a fold over the records of its session and of those of its
-// items, in the order of the log.
+// Work is the state of a queue: a fold of the records of its session and of its items' sessions, in log order.
 type Work struct {
 	Queue Queue
 	Items map[string]*QueueItem // by id
 
-	// Brief has items that are done dropped, so that what is kept is bounded by what is to
-	// be done. A dropped id is not known any more: see Unsettled.
+	// Brief drops items that are done, so memory is bounded by the open items. A dropped id is unknown afterwards: see
+	// Unsettled.
 	Brief bool
 
-	// Upto, if it is not nil, says that items are missing that are free: those whose turn is
-	// after that of this one, as far as they were put in up to the offset Known.
+	// If Upto is not nil, some free items are missing: items in the order after Upto that were queued up to the offset
+	// Known.
 	Upto  *QueueItem
 	Known events.Offset
 
 	namespace, session, items string
-	after                     map[string][]string // item -> those that name it
+	after                     map[string][]string // item -> items that wait for it
 }
 
 // NewWork returns the state of a queue before its first record.
@@ -32,7 +31,7 @@ func NewWork(namespace, queue string, brief bool) *Work {
 		namespace: namespace, session: QueueSession(queue), items: ItemSession(queue, ""), after: make(map[string][]string)}
 }
 
-// RestoreWork returns the state of a queue as it was, with the items that it had.
+// RestoreWork returns the state of a queue from its stored form and items.
 func RestoreWork(namespace string, q Queue, items []*QueueItem, brief bool) *Work {
 	w := NewWork(namespace, q.ID, brief)
 	w.Queue = q
@@ -45,13 +44,13 @@ func RestoreWork(namespace string, q Queue, items []*QueueItem, brief bool) *Wor
 	return w
 }
 
-// Concerns reports whether records of a subject say something of the queue or its items.
+// Concerns reports whether records of a subject can change the queue or its items.
 func (w *Work) Concerns(sub events.Subject) bool {
 	return sub.IsSession() && sub.Namespace == w.namespace && (sub.ID == w.session || strings.HasPrefix(sub.ID, w.items))
 }
 
-// Apply folds the next record that concerns the queue. It returns the items that are not as
-// they were: new, changed, done, or free of one that they came after.
+// Apply folds the next record that concerns the queue. It returns the affected items: new, changed, done, or no longer
+// waiting for another item.
 func (w *Work) Apply(f Fact) (touched []*QueueItem) {
 	if f.Subject.ID == w.session {
 		w.Queue.apply(f)
@@ -72,7 +71,7 @@ func (w *Work) Apply(f Fact) (touched []*QueueItem) {
 	return w.change(i, f)
 }
 
-// add adds the items that a record brings.
+// add adds the items of a record.
 func (w *Work) add(f Fact) (touched []*QueueItem) {
 	list, void := itemsOf(f)
 	w.Queue.Void += void
@@ -90,7 +89,7 @@ func (w *Work) add(f Fact) (touched []*QueueItem) {
 	return touched
 }
 
-// serial folds a record about a run of a serial queue: a claim ends the one before it.
+// serial folds a record of a run in a serial queue. A claim ends the claim before it.
 func (w *Work) serial(f Fact) (touched []*QueueItem) {
 	ref := RunOf(f.Payload)
 	if ref == nil || w.Items[ref.ID] == nil {
@@ -112,8 +111,7 @@ func (w *Work) serial(f Fact) (touched []*QueueItem) {
 	return touched
 }
 
-// change folds a record onto an item. What it does to others is theirs: those that come
-// after it.
+// change folds a record onto an item. It returns the item and the items that wait for it, if their state changes.
 func (w *Work) change(i *QueueItem, f Fact) []*QueueItem {
 	before := *i
 	i.Apply(f)
@@ -131,10 +129,10 @@ func (w *Work) change(i *QueueItem, f Fact) []*QueueItem {
 	return touched
 }
 
-// Settle says that an item is done: none waits for it any more.
+// Settle notes that an item is done, so that no item waits for it any more.
 func (w *Work) Settle(id string) (touched []*QueueItem) {
 	if !w.Brief {
-		return nil // Waits looks at the item itself
+		return nil // Waits checks the item itself
 	}
 	for _, waiting := range w.after[id] {
 		if i := w.Items[waiting]; i != nil {
@@ -149,17 +147,17 @@ func (w *Work) Settle(id string) (touched []*QueueItem) {
 	return touched
 }
 
-// IsAwaited reports whether an item comes after one that has an id.
+// IsAwaited reports whether an item waits for the item with this id.
 func (w *Work) IsAwaited(id string) bool { return len(w.after[id]) > 0 }
 
-// IsNext reports whether an item is the one to be handed out next if it is the first of those
-// that are here and ready: none that is missing goes before it, or has its id. A queue that has
-// become serial has another order than that by which items are missing.
+// IsNext reports whether an item can be handed out next, given that it is the first of the present and ready items. No
+// missing item may precede it or share its id. If the queue has become serial, its order differs from the order that
+// Upto refers to, so IsNext returns false.
 func (w *Work) IsNext(i *QueueItem) bool {
 	return w.Upto == nil || i.At <= w.Known && !w.Queue.Settings.Serial && w.Queue.CompareTurn(i, w.Upto) <= 0
 }
 
-// Waits lists the items that one comes after and that are not done yet.
+// Waits lists the unfinished items that an item waits for.
 func (w *Work) Waits(i *QueueItem) (list []string) {
 	for _, id := range i.After {
 		other := w.Items[id]
@@ -171,8 +169,8 @@ func (w *Work) Waits(i *QueueItem) (list []string) {
 	return list
 }
 
-// Unsettled lists those that an item comes after and of which nothing is known: they are
-// not queued yet, or done and dropped. If one is done, Settle is to be called for it.
+// Unsettled lists the ids that an item waits for and that are not present: not queued yet, or done and dropped. If an
+// id is done, the caller must call Settle for it.
 func (w *Work) Unsettled(i *QueueItem) (list []string) {
 	for _, id := range i.After {
 		if w.Items[id] == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Lengths returns the threads that are in effect, with how many turns each has.
+// Lengths returns the number of turns of each thread in effect.
 func (t *Timeline) Lengths() map[string]int {
 	all := make(map[string]int)
 	for i, name := range t.names {
@@ -17,16 +17,15 @@ func (t *Timeline) Lengths() map[string]int {
 	return all
 }
 
-// TurnOffset says which record brought a turn.
+// TurnOffset names a turn and the record that added it.
 type TurnOffset struct {
 	Thread string
 	Number int // in the thread, from 1
 	Offset events.Offset
 }
 
-// Newest returns the turns in effect that stand last in the log, the last one first, at
-// most so many. They end at the newest turn that was moved within its thread: what a
-// replacement kept or brought is left out, with all that is older in that thread.
+// Newest returns the last turns in effect, in log order from the last one, at most limit. A replacement of a thread
+// ends the search in that thread: its kept and new turns, and all older ones, are left out.
 func (t *Timeline) Newest(limit int) ([]TurnOffset, error) {
 	left, list := slices.Clone(t.lengths), []TurnOffset(nil)
 	for c := t.chain(t.Len() - 1); c != nil; c = c.prev {
@@ -47,7 +46,7 @@ func (t *Timeline) Newest(limit int) ([]TurnOffset, error) {
 	return list, nil
 }
 
-// addTurns adds the turns that a record brought to a thread, of which so many are left.
+// addTurns adds the turns that a record added to a thread. left is the number of turns of each thread not listed yet.
 func (t *Timeline) addTurns(list []TurnOffset, left lengths, d delta, at events.Offset) []TurnOffset {
 	switch {
 	case d.thread == everyThread:

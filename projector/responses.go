@@ -7,17 +7,17 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// paidFor names a response of a model.
+// paidFor identifies a response of a model.
 type paidFor struct{ response, model string }
 
-// response is what a ledger knows of the costs with one response.
+// response is the state of the costs with one response.
 type response struct {
-	at    int  // where in Costs the one stands that counts
+	at    int  // index in Costs of the effective one
 	first Cost // by offset
-	best  Cost // as its own event says it
+	best  Cost // as its own event reports it
 }
 
-// counting is the cost that counts, where and for whom it does.
+// counting returns the effective cost, with the offset and run that it counts for.
 func (r *response) counting() Cost {
 	c := r.best
 	if c.Offset != r.first.Offset {
@@ -26,8 +26,8 @@ func (r *response) counting() Cost {
 	return c
 }
 
-// spend takes the next cost. Of those with one response of a model one counts, in the place
-// of the first; the others are superseded. An id that may be drawn twice joins none.
+// spend folds the next cost. Of the costs with one response of a model, one is effective and counts at the offset of
+// the first; the others are superseded. Costs whose response id is not unique are not joined.
 func (l *Ledger) spend(c Cost) {
 	key := paidFor{c.Response, c.Model}
 	r := l.responses[key]
@@ -47,7 +47,7 @@ func (l *Ledger) spend(c Cost) {
 	l.Superseded = slices.Insert(l.Superseded, i, beaten)
 }
 
-// forgetCosts leaves the costs to who has them elsewhere.
+// forgetCosts drops the costs, for a caller that stores them elsewhere.
 func (l *Ledger) forgetCosts() {
 	l.Costs, l.Superseded = nil, nil
 	clear(l.responses)

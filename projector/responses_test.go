@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// costLog writes costs into a session, one a record from @1.
+// costLog writes costs into a session, one per record from @1.
 func costLog(t testing.TB, costs ...events.CostAccrued) (testkit.Records, events.Subject) {
 	sub := events.Session("", "s")
 	var log testkit.Records
@@ -29,7 +29,7 @@ func costLog(t testing.TB, costs ...events.CostAccrued) (testkit.Records, events
 	return log, sub
 }
 
-// Ids of responses that cannot be drawn twice.
+// Ids of responses that are unique by construction.
 const (
 	idR = "msg_01XFDUDYJgAACzvnptvVoYEL"
 	idQ = "0f3a1f6e-5d7b-4a53-9c1e-2b7f6f0b9a11"
@@ -43,8 +43,8 @@ func paidFor(model, response string, usd events.Amount, output int64, run string
 	return c
 }
 
-// Of the costs with one response the one with the most output counts, of equals the last,
-// for the run of the first. The others are listed as their events say them.
+// Of the costs with one response, the one with the most output counts, of equals the last, for the run of the first.
+// The others are listed as their events report them.
 func TestOneCostCountsForAResponse(t *testing.T) {
 	log, sub := costLog(t,
 		paidFor("m", idR, "1", 5, "first"), paidFor("m", "", "10", 5, ""), paidFor("m", idR, "2", 9, "second"),
@@ -76,8 +76,7 @@ func TestOneCostCountsForAResponse(t *testing.T) {
 	}
 }
 
-// B-11: an id that may be drawn twice joins no costs, and an id of two models joins only
-// those of each.
+// B-11: an id that may not be unique joins no costs, and an id of two models joins only the costs of each model.
 func TestDrawnIDsJoinNothing(t *testing.T) {
 	log, sub := costLog(t, paidFor("m", "chatcmpl-7", "1", 5, "a"), paidFor("m", "chatcmpl-7", "1", 5, "a"), paidFor("m", idR, "1", 5, ""), paidFor("n", idR, "1", 5, ""))
 	s, err := (&projector.Loader{Source: log}).Session(t.Context(), sub, 0)
@@ -89,7 +88,7 @@ func TestDrawnIDsJoinNothing(t *testing.T) {
 	}
 }
 
-// A response counts where its first cost was: a rewind behind that leaves it on the branch.
+// A response counts at its first cost: a rewind behind that leaves it on the branch.
 func TestResponseCountsAtItsFirstCost(t *testing.T) {
 	log, sub := costLog(t, paidFor("m", idR, "1", 1, ""), paidFor("m", idQ, "1", 1, ""), paidFor("m", idR, "7", 2, ""))
 	e, err := events.New("urn:test", sub, &events.SessionRewound{To: 1})
@@ -106,8 +105,8 @@ func TestResponseCountsAtItsFirstCost(t *testing.T) {
 	}
 }
 
-// What a session cost does not depend on the order in which the costs of a response came,
-// nor on snapshots, nor on whether records are folded one by one.
+// The cost of a session does not depend on the order of the costs of a response, on snapshots, or on folding records
+// one by one.
 func TestOrderOfCostsDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 30).Draw(rt, "costs")

@@ -8,10 +8,9 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Revision returns which of the revisions of a document, oldest first, a position names, as
-// for a session: #3 is the third, ~2 is two before the newest. A time is that of the
-// revisions, and what was then ends before the first one that is later. A position that
-// names none is a *PositionError.
+// Revision returns the index of the revision that a position names. list is oldest first. As in a session, #3 is the
+// third revision and ~2 is two before the newest. A time selects by the times of the revisions: the state at that time
+// ends before the first later revision. If no revision matches, the error is a *PositionError.
 func (p Position) Revision(doc events.Subject, list []Revision) (int, error) {
 	missing := func(format string, args ...any) (int, error) {
 		return 0, &PositionError{doc, p.String(), fmt.Sprintf(format, args...)}
@@ -48,8 +47,8 @@ func (p Position) Revision(doc events.Subject, list []Revision) (int, error) {
 	return n - 1, nil
 }
 
-// revisionThen returns the last revision before the first that is later than a time. One
-// that has expired then is none.
+// revisionThen returns the last revision before the first that is later than a time. An expired revision does not
+// count.
 func (p Position) revisionThen(list []Revision, missing func(string, ...any) (int, error)) (int, error) {
 	until := p.time
 	if p.kind == atAgo {
@@ -76,8 +75,7 @@ func (p Position) revisionThen(list []Revision, missing func(string, ...any) (in
 	return n - 1, nil
 }
 
-// revisionNamed returns the revision whose event has an id, or is the only one whose id
-// begins so.
+// revisionNamed returns the revision whose event has an id. The beginning of the id suffices if it is unique.
 func (p Position) revisionNamed(list []Revision, missing func(string, ...any) (int, error)) (int, error) {
 	match, count := 0, 0
 	for i, rev := range list {

@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Which revision a position names: of a document whose third was written by a clock that is
-// behind, and whose last expires.
+// Revision selects by position, in a document whose third revision has an earlier time and whose last one expires.
 func TestPositionOfRevision(t *testing.T) {
 	var list []projector.Revision
 	for i, minute := range []int{0, 10, 5, 20} {
@@ -20,7 +19,7 @@ func TestPositionOfRevision(t *testing.T) {
 	for position, want := range map[string]int{
 		"": 4, "head": 4, "@10": 1, "@19": 1, "@20": 2, "@99": 4, "#1": 1, "#4": 4, "~0": 4, "~3": 1, "e:event-2": 3,
 		"2026-01-01T10:00Z": 1, "2026-01-01T10:05Z": 1, "2026-01-01T10:10Z": 3, "2026-01-01T10:20Z": 4, "2026-01-01T11:59:58Z": 4, "-10m": 3, "-20m": 1,
-		// none
+		// no revision
 		"start": 0, "@9": 0, "#5": 0, "~4": 0, "e:event-": 0, "e:nobody": 0, "2025": 0, "2025-12-31": 0, "2026-01-01T12:00Z": 0, "-30m": 0, "main#1": 0,
 	} {
 		p, err := projector.ParsePosition(position)

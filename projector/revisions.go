@@ -13,49 +13,47 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// DocumentFold names the chunks of a document's revisions, as snapshots do. Those of
-// another version are discarded.
+// DocumentFold names the chunks of a document's revisions in snapshots. Chunks of another version are discarded.
 const (
 	DocumentFold        = "revisions"
 	documentFoldVersion = 1
 )
 
-// revisionChunk is what 256 records of a document brought, without their data. It is
-// written once, by the first reader who has to fold that many, and refers to the one
-// before it. A purge begins anew: the chunks before it are removed.
+// revisionChunk holds 256 records of a document, without their data. The first reader that folds so many records writes
+// it, once. It refers to the chunk before it. A purge removes all chunks before it.
 type revisionChunk struct {
-	After     events.Offset `json:"after"`  // the last record of the chunk before; 0: this is the first
-	Before    int           `json:"before"` // revisions before these
-	Purge     events.Offset `json:"purge"`  // that all of them come after; 0: none
-	Exists    bool          `json:"exists"` // behind the last record
+	After     events.Offset `json:"after"`  // the last record of the previous chunk; 0: this is the first
+	Before    int           `json:"before"` // number of earlier revisions
+	Purge     events.Offset `json:"purge"`  // the purge before all of them; 0: none
+	Exists    bool          `json:"exists"` // the document exists after the last record
 	Revisions []Revision    `json:"revisions"`
 	Void      []Void        `json:"void,omitempty"`
 }
 
-// revisions are the revisions of a document while they are looked at, the newest first.
+// revisions reads the revisions of a document, newest first.
 type revisions struct {
 	*Loader
 	sub    events.Subject
-	older  []snapshot.Meta // chunks that are stored and not read yet, the newest first
-	chunks []revisionChunk // that were folded now, or read, the oldest first
-	into   sink            // takes chunks that get full; nil: nobody
+	older  []snapshot.Meta // stored chunks that were not read yet, newest first
+	chunks []revisionChunk // folded or read chunks, oldest first
+	into   sink            // stores full chunks; nil: they are not stored
 
-	open    Document      // what came behind the chunks
-	after   events.Offset // the last record of those
-	before  int           // revisions up to there
-	records int           // that open is made of
-	head    events.Offset // the last record, whatever became of it
-	purge   events.Offset // that all of them come after, or begin with
+	open    Document      // the records behind the chunks
+	after   events.Offset // last record of the chunks
+	before  int           // number of revisions up to there
+	records int           // number of records in open
+	head    events.Offset // the last record, valid or not
+	purge   events.Offset // the purge before all of them, or their first
 }
 
-// reopen begins what comes behind a chunk. What the chunk leaves is a revision without
-// an offset: the next record depends on whether the document is there.
+// reopen starts a new fold behind a chunk. A revision without offset represents the chunk: the effect of the next
+// record depends on whether the document exists.
 func (r *revisions) reopen(after events.Offset, before int, exists bool) {
 	r.open = Document{Subject: r.sub, Revisions: []Revision{{Deleted: !exists}}}
 	r.after, r.before, r.records = after, before, 0
 }
 
-// own returns the revisions of a document that it got by records.
+// own returns the revisions that come from records, without the one that represents a chunk.
 func (r *revisions) own() []Revision {
 	if len(r.open.Revisions) > 0 && r.open.Revisions[0].Offset == 0 {
 		return r.open.Revisions[1:]
@@ -63,13 +61,13 @@ func (r *revisions) own() []Revision {
 	return r.open.Revisions
 }
 
-// fold adds a record, whose data may be kept by reference.
+// fold adds a record. Its data may be stored by reference.
 func (r *revisions) fold(ctx context.Context, rec events.Record) error {
 	r.open.Apply(rec)
 	r.open.Data, r.head = nil, rec.Offset
 	if last := r.open.Last(); last != nil && last.Offset == rec.Offset && last.IsPurge() {
 		r.older, r.chunks, r.after, r.before, r.records, r.purge = nil, nil, 0, 0, 0, rec.Offset
-		r.open.Damaged = nil // what was before is hidden
+		r.open.Damaged = nil // the purge hides everything before it
 	}
 	r.records++
 	if r.records < r.chunkSizes().records || len(r.open.Damaged) > 0 {
@@ -89,7 +87,7 @@ func (r *revisions) fold(ctx context.Context, rec events.Record) error {
 	return r.into(ctx, snapshot.Snapshot{Meta: m, Data: data})
 }
 
-// rest folds the records behind what there is, up to one, 0 for the last.
+// rest folds the records behind the known ones, up to an offset, 0 for the last.
 func (r *revisions) rest(ctx context.Context, upto events.Offset) error {
 	for rec, err := range r.Source.Read(ctx, events.Range{Subject: r.sub, After: r.after, Upto: upto}) {
 		if err == nil && rec.Type != events.TypeDocumentWritten {
@@ -109,7 +107,7 @@ func (r *revisions) rest(ctx context.Context, upto events.Offset) error {
 	return nil
 }
 
-// revisionsOf folds what is not stored of a document.
+// revisionsOf folds the records of a document that are not in stored chunks.
 func (l *Loader) revisionsOf(ctx context.Context, sub events.Subject) (*revisions, error) {
 	r := &revisions{Loader: l, sub: sub}
 	r.reopen(0, 0, false)
@@ -129,7 +127,7 @@ func (l *Loader) revisionsOf(ctx context.Context, sub events.Subject) (*revision
 	return r, nil
 }
 
-// forgetRevisions removes what is stored of a document from before a purge.
+// forgetRevisions removes the stored chunks of a document from before a purge.
 func (l *Loader) forgetRevisions(ctx context.Context, sub events.Subject, purged events.Offset) {
 	if l.Snapshots == nil || l.ReadOnly || l.afresh {
 		return
@@ -146,7 +144,7 @@ func (l *Loader) forgetRevisions(ctx context.Context, sub events.Subject, purged
 	}
 }
 
-// store keeps a chunk. One that cannot be written costs the next reader time.
+// store stores a chunk. If the write fails, the next reader folds the records again.
 func (r *revisions) store(ctx context.Context, s snapshot.Snapshot) error {
 	if err := r.put(ctx, s); err != nil {
 		r.logger().Warn("snapshot cannot be written", "subject", s.Subject, "err", err)
@@ -154,7 +152,7 @@ func (r *revisions) store(ctx context.Context, s snapshot.Snapshot) error {
 	return nil
 }
 
-// begin takes over what is stored, if the newest chunk is sound and of this log.
+// begin loads the newest stored chunk, if it is sound and belongs to this log.
 func (r *revisions) begin(ctx context.Context) {
 	list, err := r.Snapshots.List(ctx, r.sub, DocumentFold)
 	if err != nil {
@@ -204,7 +202,7 @@ func (r *revisions) read(ctx context.Context, m snapshot.Meta) (c revisionChunk,
 	return c, err
 }
 
-// discard removes chunks of which one is unsound: they are made again.
+// discard removes a damaged chunk and the ones with it. They are rebuilt later.
 func (r *revisions) discard(ctx context.Context, list []snapshot.Meta, reason error) {
 	r.discarded(ctx, list[0], reason)
 	for _, m := range list[1:] {
@@ -212,8 +210,7 @@ func (r *revisions) discard(ctx context.Context, list []snapshot.Meta, reason er
 	}
 }
 
-// backward calls visit with what there is up to an offset, 0 for all, the newest first,
-// until that returns false.
+// backward calls visit with the revisions up to an offset, 0 for all, newest chunk first, until visit returns false.
 func (r *revisions) backward(ctx context.Context, upto events.Offset, visit func(revisionChunk) bool) error {
 	if !visit(revisionChunk{Before: r.before, Revisions: r.own(), Void: r.open.Void}) {
 		return nil
@@ -238,8 +235,7 @@ func (c revisionChunk) numbered(i int) Revision {
 	return rev
 }
 
-// further takes the chunks before those that were looked at: the next one, or if that is
-// not sound, all of them, folded.
+// further loads the chunks before the visited ones: the next chunk, or, if it is damaged, all of them from the log.
 func (r *revisions) further(ctx context.Context, upto events.Offset) error {
 	next := r.chunks[0].After
 	r.chunks = nil
@@ -248,7 +244,7 @@ func (r *revisions) further(ctx context.Context, upto events.Offset) error {
 	}
 	for upto != 0 && len(r.older) > 1 && r.older[1].Offset >= upto {
 		r.older = r.older[1:]
-		next = r.older[0].Offset // what came behind it is not asked for
+		next = r.older[0].Offset // records behind it were not requested
 	}
 	var c revisionChunk
 	err := errors.New("it is missing")
@@ -278,10 +274,9 @@ func (r *revisions) further(ctx context.Context, upto events.Offset) error {
 	return nil
 }
 
-// Revisions yields the revisions of a document up to an offset, 0 for all, the newest
-// first and without data: what is asked for is what is read. A purge is the last one, as
-// what was before it is hidden. A document without records has none. In the place of a record that
-// cannot be read there is an *events.DamageError, and the loop goes on.
+// Revisions yields the revisions of a document up to an offset, 0 for all, newest first and without data. It reads only
+// as far as the caller iterates. A purge is the last one, because it hides all before it. A document without records
+// has no revisions. Instead of a record that cannot be read, Revisions yields a *events.DamageError and goes on.
 func (l *Loader) Revisions(ctx context.Context, doc events.Subject, upto events.Offset) iter.Seq2[Revision, error] {
 	return func(yield func(Revision, error) bool) {
 		r, err := l.revisionsOf(ctx, doc)
@@ -290,7 +285,7 @@ func (l *Loader) Revisions(ctx context.Context, doc events.Subject, upto events.
 			return
 		}
 		more, last := true, cmp.Or(upto, events.MaxOffset)
-		lost := func(down events.Offset) bool { // yields what is lost from last down to an offset
+		lost := func(down events.Offset) bool { // yields lost records from last down to an offset
 			for _, at := range slices.Backward(slices.Sorted(slices.Values(r.open.Damaged))) {
 				if at > down && at <= last && more {
 					more = yield(Revision{}, &events.DamageError{Offset: at})
@@ -318,8 +313,8 @@ func (l *Loader) Revisions(ctx context.Context, doc events.Subject, upto events.
 	}
 }
 
-// History returns all revisions of a document since it was purged, if ever, without data,
-// and what is void or damaged of it. A document without records is ErrNotFound.
+// History returns all revisions of a document since the last purge, without data, and its rejected and damaged records.
+// A document without records is ErrNotFound.
 func (l *Loader) History(ctx context.Context, doc events.Subject) (*Document, error) {
 	r, err := l.revisionsOf(ctx, doc)
 	if err != nil {

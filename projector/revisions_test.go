@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// firstRevisions returns the offsets of the newest revisions, so many at most.
+// firstRevisions returns the offsets of the newest revisions, at most limit.
 func firstRevisions(t *testing.T, l *projector.Loader, limit int) (list []events.Offset) {
 	t.Helper()
 	for rev, err := range l.Revisions(t.Context(), recipe, 0) {
@@ -33,8 +33,8 @@ func chunksOf(t *testing.T, st snapshot.Store) []snapshot.Meta {
 	return list
 }
 
-// The first who looks at a long history reads all of it, and keeps that; from then on a
-// look costs what is new and what is asked for.
+// The first reader of a long history reads all of it, and stores the chunks. Later reads cost only new and requested
+// records.
 func TestHistoryCostsWhatIsAsked(t *testing.T) {
 	src, store := &tail{Records: longDocument(t, 10_000)}, &counted{}
 	l := func() *projector.Loader { return &projector.Loader{Source: src, Snapshots: store} }
@@ -62,8 +62,8 @@ func TestHistoryCostsWhatIsAsked(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the stored chunks, the history is that of the log; what is not sound
-// is made again, unless the loader only reads.
+// With any damage to the stored chunks, the history equals that of the log. Damaged chunks are rebuilt, unless the
+// loader is read-only.
 func TestUnsoundChunks(t *testing.T) {
 	records := longDocument(t, 1100)
 	for name, spoil := range map[string]func(st *snapshot.Mem, list []snapshot.Meta){
@@ -126,8 +126,8 @@ func rewrite(t *testing.T, st *snapshot.Mem, m snapshot.Meta, change func(*snaps
 	spoilt(t, st.Put(t.Context(), s))
 }
 
-// A purge leaves nothing of what was before it in the stored chunks: also if it is met by
-// one who folds everything, and if the keeper sees it before any reader.
+// A purge leaves nothing of the earlier revisions in the stored chunks, also if a full fold meets it first, or the
+// snapshotter reads it before any reader.
 func TestPurgeForgetsRevisions(t *testing.T) {
 	st := &story{t: t, records: longDocument(t, 300)}
 	st.write(recipe, "x", events.DocMeta{Title: "a secret"}.String())

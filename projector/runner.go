@@ -15,116 +15,112 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Cursor is how far a view has got: a place in the log, and the event there. A log
-// that has another event at that place is another log.
+// Cursor is the progress of a view: an offset of the log, and the event there. If a log has another event at that
+// offset, it is another log.
 type Cursor struct {
 	Offset   events.Offset
 	EventID  string
 	Recorded time.Time // of the event
 
-	// Head is where the log ended when it was last looked at: a reader of the view
-	// without the log knows by it whether there is more.
+	// Head is the end of the log when it was last read. A reader of the view without the log compares it with Offset to
+	// see whether the view is behind.
 	Head events.Offset
 }
 
-// Quarantine is a subject that a view could not fold: it stays in the view as it
-// was before the record at Offset, until it is tried again.
+// Quarantine is a subject that a view could not fold. It stays in the view in its state before the record at Offset,
+// until a retry.
 type Quarantine struct {
 	Subject events.Subject
 	Offset  events.Offset
 	Reason  string
 }
 
-// View is a fold over many subjects that is kept somewhere. A Runner brings it up
-// to date; it makes one call at a time.
+// View is a stored fold of many subjects. A Runner updates it, one call at a time.
 type View interface {
-	// Name says which view it is, for people.
+	// Name returns the name of the view, for messages.
 	Name() string
-	// Begin forgets what was applied and not committed, and returns what is stored. What
-	// is stored and cannot be used is gone afterwards, and the cursor is zero.
+	// Begin discards uncommitted changes and returns the stored progress. If the stored view is unusable, Begin removes
+	// it and returns a zero cursor.
 	Begin(ctx context.Context) (Cursor, []Quarantine, error)
-	// Apply folds the next record. A *FoldError, or a panic, is of the record's
-	// subject alone; any other error is of the view.
+	// Apply folds the next record. A *FoldError, or a panic, affects only the record's subject; any other error affects
+	// the view.
 	Apply(ctx context.Context, f Fact) error
-	// Quarantine takes back what was applied of a subject since the last commit. The
-	// next commit stores the fact.
+	// Quarantine reverts the uncommitted changes of a subject. The next commit stores the quarantine.
 	Quarantine(q Quarantine)
-	// Held is about how many bytes of memory what was applied takes until it is
-	// committed.
+	// Held returns the approximate memory of the uncommitted changes, in bytes.
 	Held() int64
-	// Commit stores everything that was applied, and the cursor, all or nothing.
+	// Commit stores all applied changes and the cursor, all or nothing.
 	Commit(ctx context.Context, c Cursor) error
-	// Reset empties the view: it is of another log.
+	// Reset empties the view, because it belongs to another log.
 	Reset(ctx context.Context) error
-	// Forget takes a subject out of the view and out of quarantine, at the next commit:
-	// it is about to be folded from its first record on.
+	// Forget removes a subject from the view and from quarantine, at the next commit. It is called before the subject
+	// is folded again from its first record.
 	Forget(ctx context.Context, sub events.Subject) error
 }
 
-// Selective is a View that looks at some subjects only. Of a record of another one it is
-// told that it was there, without its data: that is neither read nor decoded.
+// Selective is a View of some subjects only. Records of other subjects reach it without their data, which are neither
+// read nor decoded.
 type Selective interface {
 	Wants(sub events.Subject) bool
 }
 
-// ErrMoved says that somebody else has written the view since it was begun. What was
-// applied is not stored; begun again, the view goes on from where it is.
+// ErrMoved reports that another process has written the view since Begin. The changes are not stored. After another
+// Begin, the view continues from its new position.
 var ErrMoved = errors.New("projector: somebody else has written the view")
 
-// FoldError says that a record cannot be folded. It is the fold's own failure: what
-// is wrong with an input makes the record void.
+// FoldError reports that a record cannot be folded. The fold is at fault: invalid input makes the record rejected
+// instead.
 type FoldError struct{ Err error }
 
 func (e *FoldError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error.
+// Unwrap returns the wrapped error.
 func (e *FoldError) Unwrap() error { return e.Err }
 
-// lacking is a View that remembers that it was made without records that cannot be read: what
-// it shows may be incomplete, and those who read it say so.
+// lacking is a View that stores a flag that it was made without unreadable records. Its content may be incomplete, and
+// its readers report that.
 type lacking interface {
 	Lacks(ctx context.Context) error
 }
 
-// Runner brings one view up to date with the log and keeps it so: it reads what there
-// is, and what comes at its Pace. Records are decoded beside the fold, as many ahead of
-// it as Ahead allows.
+// Runner updates one view from the log: first with the existing records, then with new ones at its Pace. It decodes
+// records concurrently, ahead of the fold by up to Ahead bytes.
 type Runner struct {
 	Log      Follower
 	View     View
 	Logger   *slog.Logger // default: discard
-	MaxValue int64        // largest value kept by reference, in bytes; default events.MaxValue
+	MaxValue int64        // largest value stored by reference, in bytes; default events.MaxValue
 
-	Batch int           // most records of a commit; default: any number
-	Hold  int64         // bytes that a view holds before it commits; default 8 MiB
-	Ahead int64         // bytes of data decoded ahead; default 4 MiB, one record always
-	Leave time.Duration // how long a runner that stops may catch up; default 1 s
-	Upto  events.Offset // where CatchUp ends at the latest; 0: where the log does
-	Pace  Pace          // while nobody waits for the view; default: each record as it comes
+	Batch int           // maximum number of records of a commit; default: unlimited
+	Hold  int64         // a view that holds so many bytes commits; default 8 MiB
+	Ahead int64         // bytes of data decoded ahead; default 4 MiB, at least one record
+	Leave time.Duration // how long a stopping runner may catch up; default 1 s
+	Upto  events.Offset // last offset that CatchUp applies; 0: the end of the log
+	Pace  Pace          // applies while no reader waits for the view; default: each record at once
 
-	// Costly is a view that takes long for a record. While many records come it rests much longer
-	// than it works, so that it takes little from those who append, and falls behind.
+	// Costly marks a view that takes long for a record. While many records arrive, it rests much longer than it works.
+	// So it takes little time from producers, and lags.
 	Costly bool
 
-	// Room is asked before anything is written: as long as it returns an error the view
-	// stands still, and Wait returns that error. Default: there is always room.
+	// Room is called before each write. While it returns an error, the view pauses and Wait returns that error.
+	// Default: always room.
 	Room func() error
 
-	mu          sync.Mutex    // guards what follows
+	mu          sync.Mutex    // guards the fields below
 	waiting     int           // calls of Wait
-	hurry       chan struct{} // closed when there is one
+	hurry       chan struct{} // closed while Wait is called
 	cursor      Cursor
-	head        events.Offset // of the log, when it was last looked at
+	head        events.Offset // end of the log at the last read
 	quarantined map[events.Subject]Quarantine
-	moved       chan struct{} // closed when cursor moves, or full is set
-	full        error         // what Room said last
+	moved       chan struct{} // closed when cursor moves or full is set
+	full        error         // last error of Room
 
-	lacks atomic.Bool // a record was passed over that cannot be read, and the view was not told
+	lacks atomic.Bool // an unreadable record was skipped and the view was not told
 }
 
 const (
-	maxWait = 5 * time.Second      // between two tries of a view that fails
-	window  = 2 * time.Millisecond // in which records that come one by one are gathered for a commit
+	maxWait = 5 * time.Second      // between two attempts of a failing view
+	window  = 2 * time.Millisecond // single records that arrive within it share a commit
 )
 
 func (r *Runner) withDefaults() {
@@ -136,11 +132,11 @@ func (r *Runner) withDefaults() {
 	r.Leave = cmp.Or(r.Leave, time.Second)
 }
 
-// Run keeps the view up to date until ctx is done. Then it catches up with the log
-// for Leave at most. A view that fails is begun again, a little later each time.
+// Run keeps the view up to date until ctx is done. Then it catches up with the log, for at most Leave. If the view
+// fails, Run starts it again with a growing delay.
 func (r *Runner) Run(ctx context.Context) {
 	r.withDefaults()
-	r.Pace.rest(ctx, r.Log, r.hurried()) // a program that opens a log mostly has something to append, and goes first
+	r.Pace.rest(ctx, r.Log, r.hurried()) // a program that opens a log usually appends first, and has priority
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, maxWait) {
 		before := r.Cursor()
 		err := r.follow(ctx)
@@ -152,7 +148,7 @@ func (r *Runner) Run(ctx context.Context) {
 		}
 		level := slog.LevelWarn
 		if errors.Is(err, ErrMoved) {
-			level = slog.LevelInfo // as it is when the view is built anew
+			level = slog.LevelInfo // normal while the view is rebuilt
 		}
 		r.Logger.Log(ctx, level, "view stands still, and is tried again", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
 		sleep(ctx, wait)
@@ -162,8 +158,7 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 }
 
-// leave catches up with the log. If there is no time for that, it has the view say
-// how far the log goes.
+// leave catches up with the log. If the time is too short, it stores the end of the log in the view.
 func (r *Runner) leave(ctx context.Context) error {
 	last, cancel := context.WithTimeout(ctx, r.Leave)
 	defer cancel()
@@ -195,7 +190,7 @@ func (r *Runner) follow(ctx context.Context) error {
 	l := &rapids{Follower: r.Log, costly: r.Costly, last: r.Cursor().Offset, at: time.Now()}
 	for {
 		began := time.Now()
-		// What is there already a read yields with less effort than a follow.
+		// For existing records, Read costs less than Follow.
 		if err := r.pump(ctx, r.Log.Read, 0, func(c Cursor) { l.came(c.Offset) }); err != nil {
 			return err
 		}
@@ -207,8 +202,8 @@ func (r *Runner) follow(ctx context.Context) error {
 	}
 }
 
-// CatchUp brings the view to where the log ends now. progress, if not nil, is told
-// of each commit. Another process that writes the view meanwhile does a part of the work.
+// CatchUp updates the view to the current end of the log. progress, if not nil, is called after each commit. Another
+// process that writes the view meanwhile does a part of the work.
 func (r *Runner) CatchUp(ctx context.Context, progress func(Cursor)) error {
 	r.withDefaults()
 	for {
@@ -226,8 +221,7 @@ func (r *Runner) catchUp(ctx context.Context, progress func(Cursor)) error {
 	return r.pump(ctx, r.Log.Read, 0, progress)
 }
 
-// Retry folds each subject that the view left aside from its first record on. It
-// returns those that are in the view again.
+// Retry folds each quarantined subject from its first record. It returns the recovered subjects.
 func (r *Runner) Retry(ctx context.Context) ([]Quarantine, error) {
 	r.withDefaults()
 	_, aside, err := r.View.Begin(ctx)
@@ -246,7 +240,7 @@ func (r *Runner) Retry(ctx context.Context) ([]Quarantine, error) {
 	return mended, err
 }
 
-// retry folds one subject up to where the view is, or leaves the view as it was.
+// retry folds one subject up to the view's cursor. On an error it leaves the view unchanged.
 func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
 	c, _, err := r.View.Begin(ctx)
 	if err == nil {
@@ -273,7 +267,7 @@ func (r *Runner) retry(ctx context.Context, sub events.Subject) error {
 	return r.View.Commit(ctx, c)
 }
 
-// begin finds out where the view stands, and whether it is of this log.
+// begin reads the view's cursor and checks that it belongs to this log.
 func (r *Runner) begin(ctx context.Context) error {
 	if err := r.room(); err != nil {
 		return err
@@ -306,7 +300,7 @@ func (r *Runner) begin(ctx context.Context) error {
 	return nil
 }
 
-// room reports why nothing may be written now, and tells those who wait.
+// room returns why writes are impossible now, and notifies the callers of Wait.
 func (r *Runner) room() error {
 	if r.Room == nil {
 		return nil
@@ -323,7 +317,7 @@ func (r *Runner) room() error {
 	return err
 }
 
-// unknown says why a cursor is not one of this log; "" if it is.
+// unknown returns why a cursor does not belong to this log, or "".
 func (r *Runner) unknown(ctx context.Context, c Cursor) (reason string, err error) {
 	if c.Offset == 0 {
 		return "", nil
@@ -341,7 +335,7 @@ func (r *Runner) unknown(ctx context.Context, c Cursor) (reason string, err erro
 	return "", err
 }
 
-// moveTo says where the view is. The caller holds the lock.
+// moveTo sets the cursor. The caller holds mu.
 func (r *Runner) moveTo(c Cursor) {
 	r.cursor = c
 	if r.moved != nil {
@@ -350,8 +344,7 @@ func (r *Runner) moveTo(c Cursor) {
 	}
 }
 
-// pump applies the records after the cursor and commits them, until there are no
-// more.
+// pump applies the records after the cursor and commits them, until the records end.
 func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, progress func(Cursor)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -364,7 +357,7 @@ func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, p
 		if err != nil {
 			return err
 		}
-		if v, is := r.View.(lacking); is && r.lacks.Swap(false) { // before those who wait for the cursor read
+		if v, is := r.View.(lacking); is && r.lacks.Swap(false) { // before waiting readers see the cursor
 			if err := v.Lacks(ctx); err != nil {
 				return err
 			}
@@ -383,7 +376,7 @@ func (r *Runner) pump(ctx context.Context, read reading, window time.Duration, p
 	}
 }
 
-// decode fills the queue. It is the other half of the work, done beside the fold.
+// decode fills the queue, concurrently with the fold.
 func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, error], q *queue) {
 	defer close(q.facts)
 	var kept blobs
@@ -394,7 +387,7 @@ func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, er
 		}
 		if events.IsDamage(d.err) {
 			r.lacks.Store(true)
-			continue // reads and verify name it; the cursor stays at a record that can be recognised
+			continue // reads and verify report it; the cursor stays at a recognisable record
 		}
 		if !q.put(ctx, d) || d.err != nil {
 			return
@@ -402,7 +395,7 @@ func (r *Runner) decode(ctx context.Context, records iter.Seq2[events.Record, er
 	}
 }
 
-// factOf reads and decodes what a record holds, if the view looks at its subject.
+// factOf reads and decodes a record, if the view wants its subject.
 func (r *Runner) factOf(ctx context.Context, kept *blobs, rec events.Record) (Fact, error) {
 	if v, ok := r.View.(Selective); ok && !v.Wants(rec.Subject) {
 		rec.Data, rec.Extensions = nil, nil
@@ -415,9 +408,8 @@ func (r *Runner) factOf(ctx context.Context, kept *blobs, rec events.Record) (Fa
 	return Decode(rec), nil
 }
 
-// batch applies the next records until a commit is due: the view holds enough, nothing
-// more is there behind a window, if there is one, or ctx is done, so that nothing was
-// done in vain. more is false at the end of the records.
+// batch applies records until a commit is due: the view holds enough, no record arrived within window, or ctx is done,
+// so that the work so far is kept. more is false at the end of the records.
 func (r *Runner) batch(ctx context.Context, q *queue, window time.Duration) (c Cursor, more bool, err error) {
 	c = r.Cursor()
 	d, more := <-q.facts
@@ -452,10 +444,9 @@ func (r *Runner) batch(ctx context.Context, q *queue, window time.Duration) (c C
 	return c, false, nil
 }
 
-// apply folds one record. What goes wrong in the fold puts its subject aside; the
-// view goes on with the others.
+// apply folds one record. If the fold fails, apply quarantines the subject and the view continues with the others.
 func (r *Runner) apply(ctx context.Context, f Fact) error {
-	if _, aside := r.quarantined[f.Subject]; aside { // only this goroutine changes it while a view runs
+	if _, aside := r.quarantined[f.Subject]; aside { // only this goroutine writes the map while a view runs
 		return nil
 	}
 	err := r.tryApply(ctx, f)
@@ -486,7 +477,7 @@ func (r *Runner) commit(ctx context.Context, c Cursor) error {
 		return err
 	}
 	if err := r.View.Commit(ctx, c); err != nil {
-		return err // before here: the batch is applied again from the old cursor
+		return err // a crash before this point applies the batch again from the old cursor
 	}
 	// Committed: rows and cursor are one. Readers may see c already.
 	r.mu.Lock()
@@ -495,22 +486,21 @@ func (r *Runner) commit(ctx context.Context, c Cursor) error {
 	return nil
 }
 
-// Cursor is how far the view has got.
+// Cursor returns the progress of the view.
 func (r *Runner) Cursor() Cursor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cursor
 }
 
-// Quarantined counts the subjects that the view leaves alone.
+// Quarantined returns the number of quarantined subjects.
 func (r *Runner) Quarantined() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.quarantined)
 }
 
-// Wait returns when the view shows at least the record at an offset. A view does not
-// rest while somebody waits.
+// Wait returns when the view has applied the record at an offset. A view does not rest during Wait.
 func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
 	defer r.await()()
 	for {
@@ -534,7 +524,7 @@ func (r *Runner) Wait(ctx context.Context, at events.Offset) error {
 	}
 }
 
-// await ends the view's rest, and keeps it from resting until done is called.
+// await ends the view's rest, and prevents it until done is called.
 func (r *Runner) await() (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -550,15 +540,14 @@ func (r *Runner) await() (done func()) {
 	}
 }
 
-// hurried returns what is closed when somebody waits.
+// hurried returns a channel that is closed while Wait is called.
 func (r *Runner) hurried() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hurriedLocked()
 }
 
-// hurriedLocked returns the channel of this moment, open if nobody waits. The caller
-// holds mu.
+// hurriedLocked returns the current channel, open if there is no call of Wait. The caller holds mu.
 func (r *Runner) hurriedLocked() chan struct{} {
 	if r.hurry == nil {
 		r.hurry = make(chan struct{})
@@ -566,22 +555,21 @@ func (r *Runner) hurriedLocked() chan struct{} {
 	return r.hurry
 }
 
-// decoded is a fact on its way to the fold, or the error that ends the way.
+// decoded is a fact for the fold, or the error that ends the records.
 type decoded struct {
 	fact Fact
 	err  error
 }
 
-// queue holds facts between decoding and folding, and no more bytes of them than
-// allowed, unless it is a single one.
+// queue holds facts between decoding and folding. It is bounded in bytes, but always takes a single fact.
 type queue struct {
 	limit int64
 	bytes atomic.Int64
 	facts chan decoded
-	room  chan struct{} // somebody took something
+	room  chan struct{} // signals that a fact was taken
 }
 
-// put waits for room. It is false if ctx ended first.
+// put waits for room and adds the fact. It returns false if ctx ended first.
 func (q *queue) put(ctx context.Context, d decoded) bool {
 	size := int64(len(d.fact.Data))
 	for q.bytes.Load() > 0 && q.bytes.Load()+size > q.limit {
@@ -604,11 +592,11 @@ func (q *queue) took(d decoded) {
 	q.bytes.Add(-int64(len(d.fact.Data)))
 	select {
 	case q.room <- struct{}{}:
-	default: // the writer will look
+	default: // the writer checks again
 	}
 }
 
-// drain returns when the writer is gone.
+// drain returns when the writer has ended.
 func (q *queue) drain() {
 	for d := range q.facts {
 		q.took(d)

@@ -19,10 +19,9 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// shelf is a view that keeps the ids of the records it was given, in memory that
-// outlives the runner.
+// shelf is a view that stores the ids of its records, in memory that outlives the runner.
 type shelf struct {
-	mu      sync.Mutex // guards what follows: tests look while a runner works
+	mu      sync.Mutex // guards the fields below: tests read them while a runner works
 	cursor  projector.Cursor
 	stored  []string
 	pending []string
@@ -130,7 +129,7 @@ func put(t *testing.T, l *log.Log, sub events.Subject, ids ...string) {
 	}
 }
 
-// running runs a view; stop ends that.
+// running starts a view; stop ends it.
 func running(t *testing.T, r *projector.Runner) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -156,7 +155,7 @@ func TestRunnerCatchesUpAndGoesOn(t *testing.T) {
 		}
 		v.has(t, "a", "b", "c")
 		put(t, l, s1, "d")
-		stop() // what was appended before is there afterwards
+		stop() // records that were appended before are applied
 		v.has(t, "a", "b", "c", "d")
 		again := running(t, &projector.Runner{Log: l, View: v})
 		again()
@@ -186,8 +185,8 @@ func TestRunnerCommitsInBatches(t *testing.T) {
 	})
 }
 
-// A subject that cannot be folded is put aside, with an error or a panic; the
-// others go on, and the next runner leaves it alone too.
+// A subject that cannot be folded, with an error or a panic, is quarantined. The others continue, and the next runner
+// skips it too.
 func TestRunnerQuarantines(t *testing.T) {
 	for name, fails := range map[string]func() error{
 		"error": func() error { return &projector.FoldError{Err: errors.New("cannot be")} },
@@ -219,7 +218,7 @@ func TestRunnerQuarantines(t *testing.T) {
 					t.Fatal(err)
 				}
 				v.has(t, "a", "b", "c", "f")
-				v.refuse, v.stored = nil, []string{"a", "c", "f"} // a view that forgets takes back what it has of s2
+				v.refuse, v.stored = nil, []string{"a", "c", "f"} // Forget of this view removes its records of s2
 				mended, err := (&projector.Runner{Log: l, View: v}).Retry(t.Context())
 				if err != nil || len(mended) != 1 || len(v.aside) > 0 {
 					t.Errorf("retried: %v, %v; left: %v", mended, err, v.aside)
@@ -230,8 +229,7 @@ func TestRunnerQuarantines(t *testing.T) {
 	}
 }
 
-// A view that fails is no subject's fault: it is tried again from where it stands,
-// and nothing is left out.
+// The failure of a view is not the fault of a subject: the runner retries from its cursor and skips nothing.
 func TestRunnerTriesAgain(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		put(t, l, s1, "a")
@@ -253,7 +251,7 @@ func TestRunnerTriesAgain(t *testing.T) {
 	})
 }
 
-// A view of another log is emptied, and that is said once.
+// A view of another log is emptied, with one message.
 func TestRunnerKnowsItsLog(t *testing.T) {
 	for name, cursor := range map[string]projector.Cursor{
 		"another event": {Offset: 1, EventID: "z"},
@@ -281,7 +279,7 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 	}
 }
 
-// A runner that has no time to catch up says in the view that there is more.
+// A runner without time to catch up stores in the view that there are more records.
 func TestRunnerLeaves(t *testing.T) {
 	onShelf(t, func(t *testing.T, l *log.Log, _ *memlog.Backend) {
 		put(t, l, s1, "a", "b", "c", "d", "e", "f")

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// RunOf returns the run that a payload names, nil if it names none.
+// RunOf returns the run that a payload names, or nil.
 func RunOf(p events.Payload) *events.RunRef {
 	switch p := p.(type) {
 	case *events.RunCreated:
@@ -26,7 +26,7 @@ func RunOf(p events.Payload) *events.RunRef {
 	return nil
 }
 
-// Run returns a run by its identity, nil if no event names it.
+// Run returns a run by its identity, or nil if no event names it.
 func (l *Ledger) Run(ref events.RunRef) *Run {
 	if l.runs != nil {
 		return l.runs[ref]
@@ -37,7 +37,7 @@ func (l *Ledger) Run(ref events.RunRef) *Run {
 	return nil
 }
 
-// run returns a run, made by this event if no earlier one names it.
+// run returns a run. If no earlier event names it, this event creates it.
 func (l *Ledger) run(f Fact, ref events.RunRef) *Run {
 	r := l.Run(ref)
 	if r == nil {
@@ -50,7 +50,7 @@ func (l *Ledger) run(f Fact, ref events.RunRef) *Run {
 	return r
 }
 
-// fenceOf is the claim that an event belongs to, 0 if it does not say.
+// fenceOf returns the claim that an event belongs to, or 0 if the event does not name it.
 func fenceOf(p events.Payload) events.Offset {
 	switch p := p.(type) {
 	case *events.RunProgressed:
@@ -116,7 +116,7 @@ func (r *Run) annotated(p *events.RunAnnotated) {
 	}
 }
 
-// CostOf returns what a cost.accrued says, at its place.
+// CostOf converts a cost.accrued event to a cost.
 func CostOf(f Fact, p *events.CostAccrued) Cost {
 	c := Cost{Offset: f.Offset, Time: f.Happened(), Model: p.Model, USD: p.USD, Run: p.Run, Terms: events.TermsOf(p.Raw), Response: p.Response, Purpose: p.Purpose, Source: p.Source}
 	if p.Tokens != nil {
@@ -125,14 +125,14 @@ func CostOf(f Fact, p *events.CostAccrued) Cost {
 	return c
 }
 
-// Day is the day of the cost, such as 2026-03-01.
+// Day returns the date of the cost, such as 2026-03-01.
 func (c Cost) Day() string { return string(c.Time)[:len("2006-01-02")] }
 
-// CountsAt is where in the session the cost counts.
+// CountsAt returns the offset in the session where the cost counts.
 func (c Cost) CountsAt() events.Offset { return cmp.Or(c.First, c.Offset) }
 
-// Supersedes reports whether this one of two costs with one response counts: that with the
-// most output tokens, of equals the last.
+// Supersedes reports whether c, of two costs with one response, is effective: the one with the most output tokens, of
+// equals the last.
 func (c Cost) Supersedes(o Cost) bool {
 	return cmp.Or(cmp.Compare(c.Tokens.Output, o.Tokens.Output), cmp.Compare(c.Offset, o.Offset)) > 0
 }
@@ -144,7 +144,7 @@ type Total struct {
 	Events int           `json:"events"`
 }
 
-// Plus returns the sum with one more cost.
+// Plus returns the sum including one more cost.
 func (t Total) Plus(c Cost) Total {
 	var usd decimal
 	usd.add(t.USD)
@@ -152,7 +152,7 @@ func (t Total) Plus(c Cost) Total {
 	return Total{usd.amount(), t.Tokens.Add(c.Tokens), t.Events + 1}
 }
 
-// Less returns the sum with one cost less.
+// Less returns the sum without a cost.
 func (t Total) Less(c Cost) Total {
 	var usd decimal
 	usd.add(t.USD)
@@ -160,7 +160,7 @@ func (t Total) Less(c Cost) Total {
 	return Total{usd.amount(), t.Tokens.Less(c.Tokens), t.Events - 1}
 }
 
-// Totals sums costs, in groups by key, exactly.
+// Totals sums costs exactly, in groups by key.
 type Totals[K comparable] struct {
 	usd    map[K]*decimal
 	tokens map[K]events.Tokens
@@ -197,20 +197,20 @@ func (t *Totals[K]) Of(key K) Total {
 	return Total{usd.amount(), t.tokens[key], t.count[key]}
 }
 
-// decimal is an exact sum: n with the point places digits from its end.
+// decimal is an exact sum: n / 10^places.
 type decimal struct {
 	n      big.Int
 	places int
 }
 
-// take takes an amount away.
+// take subtracts an amount.
 func (d *decimal) take(a events.Amount) {
 	d.n.Neg(&d.n)
 	d.add(a)
 	d.n.Neg(&d.n)
 }
 
-// add adds an amount; what is not an amount adds nothing.
+// add adds an amount. It ignores text that is not an amount.
 func (d *decimal) add(a events.Amount) {
 	whole, frac, _ := strings.Cut(string(a), ".")
 	v, ok := new(big.Int).SetString(whole+frac, 10)
@@ -232,7 +232,7 @@ func (d *decimal) amount() events.Amount {
 
 func tenTo(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 
-// Spent is the sum of all costs of the session, rewound or not.
+// Spent returns the sum of all costs of the session, rewound or not.
 func (l *Ledger) Spent() Total {
 	var t Totals[struct{}]
 	for _, c := range l.Costs {

@@ -39,7 +39,7 @@ func TestRunSaysWhoWorksOnIt(t *testing.T) {
 		&events.RunProgressed{Run: run, Kind: "step", State: &events.StateChange{To: "half"}, Fence: 5},
 		&events.RunFinished{Run: run, Outcome: "failed", Result: events.Raw(`1`), Fence: 5},
 		&events.RunProgressed{Run: run, Kind: "released", LeaseUntil: &released},
-		&events.RunProgressed{Run: run, Kind: "step", Fence: 4}, // which is no claim at all
+		&events.RunProgressed{Run: run, Kind: "step", Fence: 4}, // not a claim
 	} {
 		mustAddTo(t, log, s1, events.Offset(i+1), p)
 	}
@@ -65,8 +65,7 @@ func mustAddTo(t testing.TB, log *testkit.Records, sub events.Subject, at events
 	*log = append(*log, events.Record{Event: e, Offset: at})
 }
 
-// The kind of a session follows from its id as long as no session.created says it, from
-// snapshots too.
+// Without a session.created, the kind of a session follows from its id, also in snapshots.
 func TestKindByID(t *testing.T) {
 	for id, want := range map[string]string{"job/1": "job", "queue/q": "queue", "item/q/1": "item", "s": "conversation", "panel/x": "conversation"} {
 		sub := events.Session("", id)
@@ -89,7 +88,7 @@ func TestKindByID(t *testing.T) {
 	}
 }
 
-// Runs and checkpoints are found by their identity, whether folded, loaded or made by hand.
+// Runs and checkpoints are found by their identity, in folded, loaded and hand-made ledgers.
 func TestLedgerLookups(t *testing.T) {
 	log := &testkit.Records{}
 	for i := range 20 {
@@ -130,8 +129,7 @@ func TestLedgerLookups(t *testing.T) {
 	}
 }
 
-// Members that no version knows, of every type, change nothing of what is folded, and the
-// records come out with them as they went in.
+// Unknown members of every type do not change the fold, and the records keep them unchanged.
 func TestUnknownMembersPassThrough(t *testing.T) {
 	run := events.RunRef{Kind: "k", ID: "r"}
 	list := []events.Payload{

@@ -6,28 +6,27 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Said is what a turn says, as far as views look at it. What makes it of a turn knows in
-// which shapes turns are written; views do not.
+// Said is the content of a turn, as far as views use it. A function that knows the formats of turns produces it, so
+// views need not know them.
 type Said struct {
-	Roles string // who speaks, with a space between two
-	Text  string // what is searched; "" if there is nothing to be found
+	Roles string // speakers, separated by spaces
+	Text  string // searchable text; "": nothing to find
 
-	Model    string        // that spoke, "" if the turn does not say so
-	Response string        // the maker's id of the response, "" if there is none
-	Usage    events.Tokens // that the response took, zero if the turn does not say so
-	Terms    events.Terms  // on which terms
-	Tools    []ToolUse     // in the order in which they stand in the turn
+	Model    string        // model that produced the turn; "": unknown
+	Response string        // the vendor's id of the response; "": none
+	Usage    events.Tokens // tokens of the response; zero: unknown
+	Terms    events.Terms  // terms of the price
+	Tools    []ToolUse     // in the order of the turn
 }
 
-// ToolUse is a call of a tool, or the error that one ended with. Results that are no
-// errors are not told.
+// ToolUse is a tool call, or the error result of a call. Other results are not listed.
 type ToolUse struct {
 	Tool  string
-	Call  string // the id that joins both, "" if there is none
-	Error bool   // it is the error
+	Call  string // id that joins a call and its result; "": none
+	Error bool   // it is an error result
 }
 
-// Cut shortens a text to so many bytes at most, between two characters.
+// Cut shortens a text to at most limit bytes, between two characters.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -20,11 +20,10 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts in testdata give")
 
-// TestScripts runs testdata/*.txtar. Under "given" stand records, @offset
-// [session] event, of the session "s" unless they say otherwise. Under "when"
-// stand commands: undo, redo and rewind POSITION append to the log, at POSITION
-// only looks; a session may stand in front, as in "child: undo". "then" is what
-// they append or answer, "state" what each one leaves.
+// TestScripts runs testdata/*.txtar. Section "given" holds records, @offset [session] event, of session "s" by default.
+// Section "when" holds commands: undo, redo and rewind POSITION append to the log, at POSITION only reads. A session
+// may precede the command, as in "child: undo". Section "then" is the appended event or the answer, and "state" is the
+// session after each command.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -67,7 +66,7 @@ func runScript(t *testing.T, file string) {
 
 type script struct{ records testkit.Records }
 
-// given takes one record: @offset [session] {"type":..., "data":...}.
+// given adds one record: @offset [session] {"type":..., "data":...}.
 func (sc *script) given(t *testing.T, line string) {
 	t.Helper()
 	head, body, _ := strings.Cut(line, "{")
@@ -164,7 +163,7 @@ func resolve(ctx context.Context, l *projector.Loader, s *projector.Session, tex
 	return l.Resolve(ctx, s, p)
 }
 
-// describe writes a session for people: * marks a pinned turn.
+// describe prints a session: * marks a pinned turn.
 func describe(s *projector.Session) string {
 	var b strings.Builder
 	for _, name := range s.Threads.Names() {

@@ -4,14 +4,13 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Session is a session at a position: its history up to there, the threads in
-// effect, and its ledger as of then.
+// Session is a session at a position: its history up to there, the threads in effect, and its ledger at that point.
 type Session struct {
 	Subject events.Subject
 	History *History
 	Threads Threads
 	Ledger  *Ledger
-	Damaged []events.Offset // records that could not be read and so are not folded
+	Damaged []events.Offset // records that could not be read; they are not folded
 }
 
 // NewSession returns a session without records.
@@ -19,17 +18,16 @@ func NewSession(sub events.Subject) *Session {
 	return &Session{Subject: sub, History: newHistory(sub), Threads: make(Threads), Ledger: newLedger(sub)}
 }
 
-// Offset is the offset of the session's last record, 0 if it has none.
+// Offset returns the offset of the session's last record, or 0.
 func (s *Session) Offset() events.Offset { return s.History.Last() }
 
-// Apply folds the next record onto history and ledger, and says what it is. The
-// threads are left to the caller, who knows which records they are folded over, and
-// so is what a fork inherits.
+// Apply folds the next record onto history and ledger, and returns its verdict. The caller updates the threads, because
+// it knows which records they are folded from. The caller also handles the records that a fork inherits.
 func (s *Session) Apply(f Fact) Verdict {
 	return sure(fold(&s.History.Timeline, s.Ledger, s.History.Bounded(f)))
 }
 
-// fold applies the next record to timeline and ledger.
+// fold applies the next record to a timeline and a ledger.
 func fold(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
 	before := t.Last()
 	f = f.Impossible(l.Kind, l.Created, before)
@@ -40,11 +38,10 @@ func fold(t *Timeline, l *Ledger, f Fact) (Verdict, error) {
 	return v, err
 }
 
-// Withdrawn reports whether the event that made a run or a checkpoint is not
-// live.
+// Withdrawn reports whether the event that made a run or a checkpoint is not live.
 func (s *Session) Withdrawn(made events.Offset) bool { return !s.History.IsLive(made) }
 
-// OnBranch sums the costs that are live: what led to the threads as they are now.
+// OnBranch returns the sum of the live costs: those of the current threads.
 func (s *Session) OnBranch() Total {
 	var t Totals[struct{}]
 	for _, c := range s.Ledger.Costs {

@@ -21,21 +21,21 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// Follower is the log as a projector that runs sees it: catch-up, then live.
+// Follower is the log for a projector that keeps running: Read for existing records, Follow for new ones.
 type Follower interface {
 	Source
 	Follow(ctx context.Context, r events.Range) iter.Seq2[events.Record, error]
 	Head(ctx context.Context) (events.Offset, error)
 }
 
-// Policy says when a session's head is written, and the chunks before it. The zero
-// value of a field is its default; a negative one switches it off.
+// Policy determines when a session's head, and the chunks before it, are written. A zero field means its default; a
+// negative value disables it.
 type Policy struct {
-	Records int           // after so many records since the last; default 200
+	Records int           // after so many records since the last head; default 200
 	Bytes   int64         // or so many bytes of data; default 1 MiB
-	Age     time.Duration // or so long after the last record, if anything changed; default 10 min
-	Keep    int           // newest snapshots kept of a session; default 3, negative: all
-	Leave   time.Duration // how long a projector that stops may still write; default 1 s
+	Age     time.Duration // or so long after the last record, if there are changes; default 10 min
+	Keep    int           // number of newest snapshots kept per session; default 3, negative: all
+	Leave   time.Duration // how long a stopping projector may still write; default 1 s
 }
 
 func (p Policy) withDefaults() Policy {
@@ -50,15 +50,14 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Snapshotter is the projector of snapshots: it follows the log and writes the state
-// of a session whenever the policy says so, at each target of a rewind or fork,
-// and when it stops. What is stored of documents their readers write; when one is purged
-// the keeper removes it.
+// Snapshotter is the projector of snapshots. It follows the log and writes the state of a session when the policy says
+// so, at each target of a rewind or fork, and when it stops. Readers write the chunks of documents; when a document is
+// purged, the snapshotter removes them.
 type Snapshotter struct {
 	Log       Follower
 	Snapshots snapshot.Store
 	Policy    Policy
-	Cursor    string           // file that says how far the keeper has got; "": start at the head of the log
+	Cursor    string           // file with the snapshotter's progress; "": start at the head of the log
 	Pace      Pace             // default: none
 	Logger    *slog.Logger     // default: discard
 	MaxValue  int64            // largest value kept by reference, in bytes; default events.MaxValue
@@ -67,31 +66,30 @@ type Snapshotter struct {
 	loader      *Loader
 	reached     events.Offset
 	reachedID   string
-	news        bool // since the cursor was read
+	news        bool // records arrived since the cursor was read
 	changed     map[events.Subject]*change
-	aged        time.Time // nothing that changed is of age before; zero: nothing comes of age
+	aged        time.Time // earliest time at which a changed session reaches Policy.Age; zero: none
 	quarantined map[events.Subject]bool
-	heads       map[events.Subject]int64 // bytes of the heads written last, if they are large
+	heads       map[events.Subject]int64 // bytes of the last written heads, if they are large
 	sizes       sizes
-	limit       int // of changed; default mostChanged
+	limit       int // of changed; default maxChanged
 }
 
-// change counts what came to a session since its last snapshot.
+// change counts a session's records since its last snapshot.
 type change struct {
 	records int
 	bytes   int64
 	last    events.Offset
-	at      time.Time // when the keeper saw the last record
-	seen    bool      // by this keeper: else by an earlier one
+	at      time.Time // when the snapshotter read the last record
+	seen    bool      // read by this snapshotter, not an earlier one
 
-	// kept is the offset of a snapshot that is ahead of the keeper: records up to
-	// there do not count. So a keeper that begins anew writes each state once.
+	// kept is the offset of a snapshot ahead of the snapshotter. Records up to there do not count, so a restarted
+	// snapshotter writes each state once.
 	kept events.Offset
 }
 
-// Run keeps snapshots until ctx is done. Then it catches up with the log for
-// Policy.Leave at most, writes what changed, and returns nil. Any other end is
-// an error.
+// Run keeps snapshots until ctx is done. Then it catches up with the log, for at most Policy.Leave, writes the changed
+// sessions, and returns nil. Any other end is an error.
 func (k *Snapshotter) Run(ctx context.Context) error {
 	k.Policy = k.Policy.withDefaults()
 	k.Logger = cmp.Or(k.Logger, slog.New(slog.DiscardHandler))
@@ -100,8 +98,7 @@ func (k *Snapshotter) Run(ctx context.Context) error {
 	}
 	k.loader = &Loader{Source: k.Log, Snapshots: k.Snapshots, Logger: k.Logger, MaxValue: k.MaxValue, sizes: k.sizes}
 	k.changed, k.quarantined, k.heads = make(map[events.Subject]*change), make(map[events.Subject]bool), make(map[events.Subject]int64)
-	// A process may be told to stop before this has begun: what it appended is still
-	// counted, by what goes on below.
+	// A process may be stopped before this point. The steps below still count the records that it appended.
 	if err := k.resume(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -114,7 +111,7 @@ func (k *Snapshotter) Run(ctx context.Context) error {
 	return k.leave(last)
 }
 
-// follow takes records as they come, and writes between them what is of age.
+// follow counts records as they arrive, and writes aged sessions in between.
 func (k *Snapshotter) follow(ctx context.Context) error {
 	for {
 		for rec, err := range k.Log.Read(ctx, events.Range{After: k.reached}) {
@@ -128,8 +125,7 @@ func (k *Snapshotter) follow(ctx context.Context) error {
 	}
 }
 
-// await returns when there are records to be read, and writes what is of age until
-// then.
+// await returns when there are records to read. Until then it writes aged sessions.
 func (k *Snapshotter) await(ctx context.Context) error {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -148,7 +144,7 @@ func (k *Snapshotter) await(ctx context.Context) error {
 	}
 }
 
-// untilAged is how long nothing comes of age.
+// untilAged returns the time until the next session reaches Policy.Age.
 func (k *Snapshotter) untilAged() time.Duration {
 	if k.aged.IsZero() {
 		return math.MaxInt64
@@ -156,17 +152,17 @@ func (k *Snapshotter) untilAged() time.Duration {
 	return k.aged.Sub(k.Now())
 }
 
-// ages notes that something comes of age that was changed at a time.
+// ages notes that a session changed at a time will reach Policy.Age.
 func (k *Snapshotter) ages(at time.Time) {
 	if of := at.Add(k.Policy.Age); k.Policy.Age >= 0 && (k.aged.IsZero() || of.Before(k.aged)) {
 		k.aged = of
 	}
 }
 
-// take counts one record and writes what is due.
+// take counts one record and writes due sessions.
 func (k *Snapshotter) take(ctx context.Context, rec events.Record, err error) error {
 	if events.IsDamage(err) {
-		return nil // the cursor stays at a record that can be recognised
+		return nil // the cursor stays at a recognisable record
 	}
 	if err != nil {
 		return err
@@ -183,12 +179,11 @@ func (k *Snapshotter) take(ctx context.Context, rec events.Record, err error) er
 	return nil
 }
 
-// maxChanged bounds the sessions of which a keeper knows that they changed; about 150
-// bytes each.
+// maxChanged bounds the tracked changed sessions, at about 150 bytes each.
 const maxChanged = 1 << 16
 
-// overlook forgets an eighth of the sessions that changed, those that did not for the
-// maxWait. What a load of one of them folds is less than what a head is due after.
+// overlook forgets the eighth of the changed sessions that changed the longest ago. A load of such a session folds
+// fewer records than make a head due.
 func (k *Snapshotter) overlook() {
 	last := make([]events.Offset, 0, len(k.changed))
 	for _, c := range k.changed {
@@ -199,24 +194,22 @@ func (k *Snapshotter) overlook() {
 	maps.DeleteFunc(k.changed, func(_ events.Subject, c *change) bool { return max(c.last, c.kept) <= upto })
 }
 
-// due reports whether so much of a session is new that its head is written.
+// due reports whether a session has enough new records to write its head.
 func (k *Snapshotter) due(sub events.Subject) bool {
 	c := k.changed[sub]
 	return c != nil && (due(int64(c.records), int64(k.Policy.Records)) || due(c.bytes, k.Policy.Bytes)) && k.worthwhile(sub, largeWhenBusy)
 }
 
-// worthwhile reports whether what is new is in proportion to the head that would be
-// written, if that has large bytes or more. A head has no turns but the newest. It is
-// large where the ledger is, or where turns were pinned and replaced one by one; and
-// then the records that it would spare a load are fewer bytes than it has itself.
+// worthwhile reports whether the new records justify the size of the head, if the head is at least large bytes. A head
+// holds only the newest turns. It is large if the ledger is, or if turns were pinned and replaced one by one. Then the
+// records that it would spare a load are smaller than the head itself.
 func (k *Snapshotter) worthwhile(sub events.Subject, large int64) bool {
 	size := k.heads[sub]
 	return size < large || k.changed[sub].bytes >= size/4
 }
 
-// From these sizes on, in bytes, it matters how often a head is written: while records
-// come, and when they do not. The second is more than records that fill no chunk yet
-// account for.
+// Head sizes, in bytes, from which the frequency of writes matters: while records arrive, and while idle. The second
+// exceeds the size of records that do not fill a chunk yet.
 const (
 	largeWhenBusy = 256 << 10
 	largeWhenIdle = 2 << 20
@@ -227,7 +220,7 @@ func due(n, limit int64) bool { return limit > 0 && n >= limit }
 func (k *Snapshotter) count(rec events.Record) {
 	k.reached, k.reachedID, k.news = rec.Offset, rec.ID, true
 	if !rec.Subject.IsSession() || strings.HasPrefix(rec.Subject.ID, events.KindItem+"/") {
-		return // the life of an item is a few records, and nobody goes on with it once that is over
+		return // an item's session has few records and is final when the item ends
 	}
 	c := k.changed[rec.Subject]
 	if c == nil {
@@ -246,8 +239,7 @@ func (k *Snapshotter) count(rec events.Record) {
 	k.ages(c.at)
 }
 
-// keepTargets writes the states that a rewind and a fork go back to: somebody is
-// about to look at them.
+// keepTargets writes the states that a rewind or a fork goes back to, because they will be read soon.
 func (k *Snapshotter) keepTargets(ctx context.Context, rec events.Record) {
 	if rec.Type != events.TypeSessionRewound && rec.Type != events.TypeSessionCreated {
 		return
@@ -264,15 +256,15 @@ func (k *Snapshotter) keepTargets(ctx context.Context, rec events.Record) {
 	}
 }
 
-// forgetPurged removes what readers have stored of a document that is purged.
+// forgetPurged removes the stored chunks of a document that is purged.
 func (k *Snapshotter) forgetPurged(ctx context.Context, rec events.Record) {
 	if !rec.Subject.IsSession() && isPurge(rec) {
 		k.loader.forgetRevisions(ctx, rec.Subject, rec.Offset)
 	}
 }
 
-// writeAged writes what is of age. The next time is not at once, so that what comes of age
-// within a moment is looked for once. What is not worthwhile waits for another record.
+// writeAged writes aged sessions. The next call is at least a moment later, so sessions that age at about the same time
+// are handled together. A session that is not worthwhile waits for another record.
 func (k *Snapshotter) writeAged(ctx context.Context) {
 	now := k.Now()
 	k.aged = time.Time{}
@@ -290,7 +282,7 @@ func (k *Snapshotter) writeAged(ctx context.Context) {
 	}
 }
 
-// write stores the session's state at head and forgets what changed.
+// write stores the session's state at its head and resets its change count.
 func (k *Snapshotter) write(ctx context.Context, sub events.Subject) {
 	k.news = true
 	switch at, settled := k.writeAt(ctx, sub, 0, ""); {
@@ -301,9 +293,8 @@ func (k *Snapshotter) write(ctx context.Context, sub events.Subject) {
 	}
 }
 
-// writeAt stores one state. It returns its offset, 0 if none was stored, and whether
-// the subject is settled. A session that cannot be folded is quarantined: named
-// once, and left alone from then on.
+// writeAt stores one state. It returns the offset of the state, 0 if it stored none, and whether the subject is
+// settled. If a session cannot be folded, writeAt quarantines it: it logs the session once and ignores it afterwards.
 func (k *Snapshotter) writeAt(ctx context.Context, sub events.Subject, at events.Offset, kept string) (events.Offset, bool) {
 	if k.quarantined[sub] {
 		return 0, true
@@ -336,8 +327,7 @@ func (k *Snapshotter) writeAt(ctx context.Context, sub events.Subject, at events
 	return snap.Offset, true
 }
 
-// put stores a head and takes older ones away. What is kept for a reason
-// keeps its reason.
+// put stores a head and prunes older ones. A head that was kept for a reason keeps its reason.
 func (k *Snapshotter) put(ctx context.Context, snap snapshot.Snapshot) error {
 	metas, err := k.Snapshots.List(ctx, snap.Subject, SessionFold)
 	if err != nil {
@@ -357,8 +347,7 @@ func (k *Snapshotter) put(ctx context.Context, snap snapshot.Snapshot) error {
 	return nil
 }
 
-// Prune leaves the newest snapshots of a session, and those with a reason of
-// their own.
+// Prune removes all snapshots of a session but the newest ones and those with a reason.
 func Prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int) error {
 	metas, err := st.List(ctx, sub, SessionFold)
 	if err != nil {
@@ -375,10 +364,9 @@ func Prune(ctx context.Context, st snapshot.Store, sub events.Subject, keep int)
 	return nil
 }
 
-// leave catches up with the log, writes the sessions that changed most, and says
-// in the cursor how far it got. What there is no time for, and what an earlier keeper
-// left, is written when it is of age or changes again: a process that only looks at
-// something is not to write for others.
+// leave catches up with the log, writes the sessions with the most changes, and stores the progress in the cursor.
+// Sessions that are left for lack of time, and those of an earlier snapshotter, are written when they age or change
+// again. So a process that only reads does not write for others.
 func (k *Snapshotter) leave(ctx context.Context) error {
 	for rec, err := range events.Readable(k.Log.Read(ctx, events.Range{After: k.reached})) {
 		if err != nil {
@@ -406,7 +394,7 @@ func (k *Snapshotter) leave(ctx context.Context) error {
 	return k.save()
 }
 
-// cursorState is the stored form of a keeper's progress.
+// cursorState is the stored form of a snapshotter's progress.
 type cursorState struct {
 	Offset  uint64          `json:"offset"`
 	EventID string          `json:"eventId"`
@@ -442,8 +430,8 @@ func (k *Snapshotter) save() error {
 	return nil
 }
 
-// resume goes on where the last keeper stopped. A cursor that cannot be read, or
-// is of another log, is as good as none: the log is counted from its beginning.
+// resume continues from the stored cursor. If the cursor cannot be read or belongs to another log, resume counts the
+// log from its beginning.
 func (k *Snapshotter) resume(ctx context.Context) error {
 	if k.Cursor == "" {
 		head, err := k.Log.Head(ctx)

@@ -25,8 +25,7 @@ import (
 
 var _ projector.Follower = (*log.Log)(nil)
 
-// bench is a keeper beside an in-memory log, on a clock that stands still unless
-// the test sleeps.
+// bench is a snapshotter with a log in memory. Its clock advances only while the test sleeps.
 type bench struct {
 	t     *testing.T
 	log   *log.Log
@@ -34,10 +33,10 @@ type bench struct {
 	store *counted
 	warn  warnings
 	dir   string
-	now   func() time.Time // of keepers; nil: time.Now
+	now   func() time.Time // of snapshotters; nil: time.Now
 }
 
-// counted counts what is put, and refuses it if told to.
+// counted counts calls of Put, and refuses them if err is set.
 type counted struct {
 	snapshot.Mem
 	puts int
@@ -62,7 +61,7 @@ func onBench(t *testing.T, run func(*bench)) {
 	})
 }
 
-// keep starts a keeper; stop ends it as a process that leaves does.
+// keep starts a snapshotter. stop ends it like the exit of a process.
 func (b *bench) keep(p projector.Policy) (stop func()) {
 	b.t.Helper()
 	k := &projector.Snapshotter{Log: b.log, Snapshots: b.store, Policy: p, Cursor: filepath.Join(b.dir, "state", "cursor"), Logger: b.warn.logger(), Now: b.now}
@@ -79,7 +78,7 @@ func (b *bench) keep(p projector.Policy) (stop func()) {
 	}
 }
 
-// add appends one event and lets the keeper see it.
+// add appends one event and lets the snapshotter read it.
 func (b *bench) add(sub events.Subject, p events.Payload) events.Offset {
 	b.t.Helper()
 	e, err := events.New("urn:test", sub, p)
@@ -105,7 +104,7 @@ func (b *bench) turns(sub events.Subject, n int) {
 	}
 }
 
-// must checks which snapshots there are; those kept for a reason are negative.
+// must checks the offsets of the snapshots. Those that are kept for a reason are negative.
 func (b *bench) must(sub events.Subject, want ...int) {
 	b.t.Helper()
 	if got := stored(b.t, b.store, sub); !slices.Equal(got, want) {
@@ -138,7 +137,7 @@ func TestSnapshotterCountsRecords(t *testing.T) {
 	})
 }
 
-// What becomes of an item is a few records, which nobody goes on with: it has no snapshots.
+// An item's session has few records and is final when the item ends: it gets no snapshots.
 func TestSnapshotterLeavesItemsAlone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2})
@@ -152,8 +151,8 @@ func TestSnapshotterLeavesItemsAlone(t *testing.T) {
 	})
 }
 
-// A keeper forgets which sessions changed, those first that did not for the longest,
-// before it knows of too many. What comes to one of those is counted as to any other.
+// A snapshotter bounds its tracked sessions by forgetting those that changed the longest ago. Later records of a
+// forgotten session count as usual.
 func TestSnapshotterForgetsSessions(t *testing.T) {
 	onBench(t, func(b *bench) {
 		k := (&projector.Snapshotter{Log: b.log, Snapshots: b.store, Policy: projector.Policy{Records: 3}, Logger: b.warn.logger()}).SetMost(16)
@@ -215,8 +214,8 @@ func TestSnapshotterLooksAtAges(t *testing.T) {
 	})
 }
 
-// A keeper of sessions that rest does not look at them before one is of age, and then at
-// those that come of age within a moment together.
+// A snapshotter does not check idle sessions before one is of age. It then handles sessions that age at about the same
+// time together.
 func TestSnapshotterRests(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var looks atomic.Int64
@@ -244,7 +243,7 @@ func TestSnapshotterRests(t *testing.T) {
 	})
 }
 
-// With everything switched off nothing is written before the end.
+// With everything disabled, nothing is written before the end.
 func TestSnapshotterSwitchedOff(t *testing.T) {
 	onBench(t, func(b *bench) {
 		p := off
@@ -257,20 +256,20 @@ func TestSnapshotterSwitchedOff(t *testing.T) {
 	})
 }
 
-// The states that a rewind and a fork go back to are kept, whatever comes later.
+// The targets of rewinds and forks are kept, regardless of later records.
 func TestSnapshotterKeepsTargets(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2, Keep: 1})
 		b.add(s1, created())
 		b.turns(s1, 4)
 		b.must(s1, 4)
-		b.add(s1, &events.SessionRewound{To: 3}) // the sixth
+		b.add(s1, &events.SessionRewound{To: 3}) // sixth record
 		b.must(s1, -3, 6)
 		fork := events.Session("", "fork")
 		b.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 6}})
 		b.must(s1, -3, -6)
 		b.turns(s1, 1)                                                                                                                             // 8
-		b.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 8}}) // void
+		b.add(fork, &events.SessionCreated{Kind: "conversation", CreatedAt: "2026-01-01T00:00:00Z", Fork: &events.Fork{Session: "s1", Offset: 8}}) // rejected
 		stop()
 		b.must(s1, -3, -6, -8)
 		b.must(fork, 9)
@@ -282,8 +281,7 @@ func TestSnapshotterKeepsTargets(t *testing.T) {
 	})
 }
 
-// A fork of the head and then a stop: the reason to keep the state outlives that
-// the same state is written again.
+// A fork of the head, then a stop: when the same state is written again, its reason remains.
 func TestSnapshotterKeepsReasons(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Keep: 1})
@@ -307,8 +305,8 @@ func TestSnapshotterIgnoresVoidMoves(t *testing.T) {
 	})
 }
 
-// Those that leave write what they can in time; what came after the last look is
-// counted too, targets included.
+// A stopping snapshotter writes as much as it can in time. It also counts records that arrived after its last read,
+// including targets.
 func TestSnapshotterLeaves(t *testing.T) {
 	onBench(t, func(b *bench) {
 		k := &projector.Snapshotter{Log: b.log, Snapshots: b.store, Cursor: filepath.Join(b.dir, "cursor")}
@@ -325,10 +323,10 @@ func TestSnapshotterLeaves(t *testing.T) {
 	})
 }
 
-// Each keeper goes on where the last one stopped, and knows what that had counted.
+// Each snapshotter continues at the cursor of the last one, with its counts.
 func TestSnapshotterResumes(t *testing.T) {
 	onBench(t, func(b *bench) {
-		p := projector.Policy{Records: 5, Leave: -1} // no time for anything but the cursor
+		p := projector.Policy{Records: 5, Leave: -1} // time for the cursor only
 		stop := b.keep(p)
 		b.turns(s1, 3)
 		stop()
@@ -351,8 +349,8 @@ func TestSnapshotterResumes(t *testing.T) {
 	})
 }
 
-// A keeper that is told to stop looks at nothing that an earlier one left: a process that
-// shows one of many sessions ends at once.
+// A stopping snapshotter ignores sessions that an earlier one left. So a process that shows one of many sessions ends
+// at once.
 func TestSnapshotterLeavesOthersAlone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Leave: -1})
@@ -385,8 +383,8 @@ func TestSnapshotterLeavesOthersAlone(t *testing.T) {
 	})
 }
 
-// A cursor that was not written, cannot be read, or is of another log costs
-// counting again, and not a snapshot for each part of it.
+// If the cursor is missing, unreadable or of another log, records are counted again. That does not write additional
+// snapshots.
 func TestSnapshotterWithoutCursor(t *testing.T) {
 	for name, c := range map[string]struct {
 		cursor string
@@ -427,7 +425,7 @@ func TestSnapshotterWithoutCursor(t *testing.T) {
 	}
 }
 
-// Without a file for its cursor a keeper begins at the head.
+// Without a cursor file, a snapshotter starts at the head.
 func TestSnapshotterAtHead(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.turns(s1, 5)
@@ -447,8 +445,7 @@ func TestSnapshotterAtHead(t *testing.T) {
 	})
 }
 
-// A session that cannot be folded is named once; the others go on, and so does the
-// cursor.
+// A session that cannot be folded is logged once. The others and the cursor continue.
 func TestSnapshotterQuarantines(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.turns(s1, 1)
@@ -458,7 +455,7 @@ func TestSnapshotterQuarantines(t *testing.T) {
 		b.turns(s2, 4)
 		b.must(s1)
 		b.must(s2, 8, 10)
-		b.mem.Damage(11) // the last record: the cursor stays at one that can be recognised
+		b.mem.Damage(11) // the last record: the cursor stays at a recognisable one
 		b.turns(s2, 1)
 		stop()
 		if list := b.warn.all(); len(list) != 1 || !strings.Contains(list[0], "session s1") {
@@ -473,7 +470,7 @@ func TestSnapshotterQuarantines(t *testing.T) {
 	})
 }
 
-// A store that cannot be written for a while is said so, and used again.
+// If the store cannot be written for a while, the snapshotter logs that and uses the store again later.
 func TestSnapshotterOutlivesFullStore(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2})
@@ -489,7 +486,7 @@ func TestSnapshotterOutlivesFullStore(t *testing.T) {
 	})
 }
 
-// A head that is large by its ledger is not written for a few records, but at the end.
+// A head that is large because of its ledger is not written for a few records, but at the end.
 func TestSnapshotterSparesLargeHeads(t *testing.T) {
 	onBench(t, func(b *bench) {
 		stop := b.keep(projector.Policy{Records: 2})
@@ -524,9 +521,9 @@ func TestSnapshotterOfClosedLog(t *testing.T) {
 	})
 }
 
-// Twice the turns are at most twice the bytes written, but for the indexes that each
-// head lists (see TestSnapshotsAreLinear), and for the record that the log may be ahead
-// of the keeper by when a head is written. However long the session, it has a snapshot.
+// Twice the turns write at most twice the bytes. The exceptions are the indexes that each head lists (see
+// TestSnapshotsAreLinear), and the record by which the log may be ahead when a head is written. A session of any length
+// gets a snapshot.
 func TestSnapshotterWritesInProportion(t *testing.T) {
 	testkit.NotUnderRace(t)
 	written := func(turns int) int64 {
@@ -559,11 +556,11 @@ func TestSnapshotterWritesInProportion(t *testing.T) {
 	}
 }
 
-// endless is a log that grows while it is followed: a record is there when the one
-// before it was taken. Behind the last it waits, and says that it does.
+// endless is a log that grows while it is followed: each record appears when the one before it was read. After the last
+// record it calls done and waits.
 type endless struct {
 	testkit.Records
-	there atomic.Uint64 // offset of the last record that can be read
+	there atomic.Uint64 // offset of the last readable record
 	done  func()
 }
 

@@ -8,9 +8,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// strands are threads by reference: which turns each of them consists of. They are
-// folded without the turns themselves, and small: a thread that only grew is one
-// span.
+// strands are threads by reference: each lists its turns as spans. They are folded without the turns themselves and
+// stay small: a thread that only grew is one span.
 type strands map[string]*strand
 
 // strand is one thread.
@@ -19,15 +18,14 @@ type strand struct {
 	meta  events.Raw
 }
 
-// span is a run of turns that the records of one session brought to a thread, by
-// their numbers there; to is exclusive.
+// span is a run of turns of one source, numbered by that source for the thread; to is exclusive.
 type span struct {
-	source   int // the session, among those that the threads' session descends from
+	source   int // index of the source session among the ancestors
 	from, to int
 	pin      pinning
 }
 
-// pinning says whether turns are pinned.
+// pinning is the pin state of turns.
 type pinning int
 
 const (
@@ -36,9 +34,8 @@ const (
 	unpinned
 )
 
-// apply folds one live record of a source. first returns the number of the first turn
-// that it brings to a thread. It returns an error for a record that History would
-// not have let pass.
+// apply folds one live record of a source. first returns the number of its first turn in a thread. If History should
+// have rejected the record, apply returns an error.
 func (s strands) apply(f Fact, source int, first func(thread string) int) error {
 	switch p := f.Payload.(type) {
 	case *events.TurnAppended:
@@ -123,8 +120,7 @@ func (s strands) truncated(p *events.ThreadTruncated) error {
 	return nil
 }
 
-// pinned pins and unpins turns of a thread. It passes once over the spans, however many
-// turns are pinned.
+// pinned pins and unpins turns of a thread, in one pass over the spans.
 func (s strands) pinned(name string, pins map[int]bool) error {
 	th, list := s[name], sortedKeys(pins)
 	if n := len(list); n == 0 {
@@ -133,7 +129,7 @@ func (s strands) pinned(name string, pins map[int]bool) error {
 		return fmt.Errorf("projector: thread %q has no turn %d", name, list[n-1])
 	}
 	changed := &strand{spans: make([]span, 0, len(th.spans)+2)}
-	at := 0 // index of the first turn of what is left of a span
+	at := 0 // index of the first turn in the rest of a span
 	for _, sp := range th.spans {
 		for ; len(list) > 0 && list[0] < at+sp.to-sp.from; list = list[1:] {
 			turn := sp.from + list[0] - at
@@ -155,8 +151,8 @@ func pinningOf(on bool) pinning {
 	return unpinned
 }
 
-// push puts a span behind the others. One that goes on where the last ends becomes
-// a part of it, so that equal threads have equal spans. An empty span adds nothing.
+// push appends a span. A span that continues the last one is merged into it, so equal threads have equal spans. An
+// empty span has no effect.
 func (th *strand) push(sp span) {
 	if sp.from == sp.to {
 		return
@@ -178,20 +174,19 @@ func (th *strand) len() int {
 	return n
 }
 
-// between returns the spans of the turns from one number in the thread up to another,
-// in a list of their own.
+// between returns the spans of the turns with from <= number < to, in a new list.
 func (th *strand) between(from, to int) (list []span) {
 	th.measured().each(from, to, func(sp span) { list = append(list, sp) })
 	return list
 }
 
-// measuredStrand is a strand whose turns are looked up by their numbers in the thread.
+// measuredStrand finds turns of a strand by number.
 type measuredStrand struct {
 	spans []span
 	ends  []int // number of the turn after each span
 }
 
-// measured returns the strand for look-ups; nil has no turns.
+// measured returns the strand for look-ups. A nil strand has no turns.
 func (th *strand) measured() measuredStrand {
 	if th == nil {
 		return measuredStrand{}
@@ -212,7 +207,7 @@ func (m measuredStrand) len() int {
 	return m.ends[len(m.ends)-1]
 }
 
-// each calls take for the spans of the turns from one number in the thread up to another.
+// each calls take with the spans of the turns with from <= number < to.
 func (m measuredStrand) each(from, to int, take func(span)) {
 	i := sort.SearchInts(m.ends, from+1)
 	for ; i < len(m.spans); i++ {
@@ -256,7 +251,7 @@ func (s strands) state() map[string]strandState {
 	return st
 }
 
-// strandsOf reads what state gave; its spans are of so many sources.
+// strandsOf decodes the output of state. sources is the number of sources.
 func strandsOf(st map[string]strandState, sources int) (strands, error) {
 	s := make(strands, len(st))
 	for name, th := range st {

@@ -6,8 +6,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// checkpointSaved adds a checkpoint, or a newer version of one. The first of kind
-// rewind with a new id pushes onto the rewind stack.
+// checkpointSaved adds a checkpoint, or a newer version of it. The first checkpoint of kind rewind with a new id is
+// pushed onto the rewind stack.
 func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) {
 	c := l.Checkpoint(p.Kind, p.ID)
 	if c == nil {
@@ -25,7 +25,7 @@ func (l *Ledger) checkpointSaved(f Fact, p *events.CheckpointSaved) {
 	c.Cleared = false
 }
 
-// Checkpoint returns a checkpoint by kind and id, nil if there is none.
+// Checkpoint returns a checkpoint by kind and id, or nil.
 func (l *Ledger) Checkpoint(kind, id string) *Checkpoint {
 	if l.checkpoints != nil {
 		return l.checkpoints[checkpointRef{kind, id}]
@@ -58,17 +58,17 @@ func (l *Ledger) checkpointCleared(p *events.CheckpointCleared) {
 	}
 }
 
-// rewound follows what a rewind does to the stack:
-//   - with a checkpoint, it and what was pushed after it are used up;
-//   - with undoes, the stack is again as it was before the rewind taken back;
-//   - otherwise the entries whose point lies at or above the target are gone.
+// rewound applies the effect of a rewind on the stack:
+//   - with a checkpoint, it and the entries pushed after it are used up;
+//   - with undoes, the stack returns to its state before the rewind that was taken back;
+//   - otherwise the entries whose point lies at or above the target are removed.
 //
-// Moves has what it takes to know the older stacks.
+// Moves records each change, so earlier stacks can be rebuilt.
 func (l *Ledger) rewound(f Fact, p *events.SessionRewound, before events.Offset) {
 	l.Rewinds = append(l.Rewinds, Rewind{f.Offset, p.To, p.Undoes, p.Checkpoint, p.Reason, before, len(l.Moves)})
 	switch {
 	case p.Undoes != 0:
-		l.putBack(l.rewindAt(p.Undoes).Moves) // History lets only those pass that name a rewind
+		l.putBack(l.rewindAt(p.Undoes).Moves) // History has checked that undoes names a rewind
 	case p.Checkpoint != "":
 		if i := slices.IndexFunc(l.Stack, func(e StackEntry) bool { return e.ID == p.Checkpoint }); i >= 0 {
 			l.Moves = append(l.Moves, StackMove{Do: moveCut, ID: p.Checkpoint})
@@ -88,14 +88,12 @@ func (l *Ledger) rewindAt(at events.Offset) *Rewind {
 	return nil
 }
 
-// undoable returns the newest rewind that is neither an undo nor taken back, nil if
-// there is none.
+// undoable returns the newest rewind that is neither an undo nor taken back, or nil.
 func (l *Ledger) undoable() *Rewind {
 	return l.newest(func(r *Rewind) bool { return r.Undoes == 0 })
 }
 
-// redoable returns the newest undo that is not taken back, unless another rewind
-// came after it.
+// redoable returns the newest undo that is not taken back, unless another rewind came after it.
 func (l *Ledger) redoable() *Rewind {
 	undo := l.newest(func(r *Rewind) bool {
 		undone := l.rewindAt(r.Undoes)
@@ -112,8 +110,7 @@ func (l *Ledger) redoable() *Rewind {
 	return undo
 }
 
-// newest returns the newest rewind that matches and is in effect: not taken back by
-// one that is itself in effect.
+// newest returns the newest rewind that matches and is in effect: no effective rewind has taken it back.
 func (l *Ledger) newest(match func(*Rewind) bool) *Rewind {
 	takenBack := make(map[events.Offset]bool)
 	var found *Rewind

@@ -6,9 +6,9 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// StackMove is a change of the rewind stack. The moves of a session, in order, say what the
-// stack was after each of them. A rewind stores how many there were before it, not the
-// stack: many rewinds of a large stack would take the square of their number.
+// StackMove is a change of the rewind stack. The moves of a session, in order, determine the stack after each move. A
+// rewind stores the number of moves before it, not the stack: copies for many rewinds of a large stack would grow
+// quadratically.
 type StackMove struct {
 	Do string        `json:"do"`
 	ID string        `json:"id,omitempty"`
@@ -16,14 +16,14 @@ type StackMove struct {
 	To int           `json:"to,omitempty"` // of moveBack: the number of moves
 }
 
-// What a move does.
+// Values of StackMove.Do.
 const (
-	movePush  = "push"  // an entry is on top
-	moveCut   = "cut"   // an entry is gone, with all above it
-	moveDrop  = "drop"  // an entry is gone
-	moveClear = "clear" // all entries are gone
-	moveBelow = "below" // the entries whose point lies at or above an offset are gone
-	moveBack  = "back"  // the stack is as it was after so many moves
+	movePush  = "push"  // pushes an entry
+	moveCut   = "cut"   // removes an entry and all above it
+	moveDrop  = "drop"  // removes an entry
+	moveClear = "clear" // removes all entries
+	moveBelow = "below" // removes the entries whose point lies at or above an offset
+	moveBack  = "back"  // restores the stack after so many moves
 )
 
 func (l *Ledger) push(e StackEntry) {
@@ -31,7 +31,7 @@ func (l *Ledger) push(e StackEntry) {
 	l.Stack = append(slices.Clip(l.Stack), e)
 }
 
-// take applies a move that takes entries away. If there are none of these, nothing moves.
+// take applies a move that removes entries. If no entry matches, nothing changes.
 func (l *Ledger) take(m StackMove, gone func(StackEntry) bool) {
 	if !slices.ContainsFunc(l.Stack, gone) {
 		return
@@ -40,18 +40,18 @@ func (l *Ledger) take(m StackMove, gone func(StackEntry) bool) {
 	l.Stack = slices.DeleteFunc(slices.Clone(l.Stack), gone)
 }
 
-// putBack makes the stack what it was after the first n moves.
+// putBack restores the stack after the first n moves.
 func (l *Ledger) putBack(n int) {
 	stack := l.stackAfter(n)
 	l.Moves = append(l.Moves, StackMove{Do: moveBack, To: n})
 	l.Stack = stack
 }
 
-// StackBefore returns the rewind stack as it was before a rewind of the session.
+// StackBefore returns the rewind stack before a rewind of the session.
 func (l *Ledger) StackBefore(r Rewind) []StackEntry { return l.stackAfter(r.Moves) }
 
-// stackAfter goes back over the first n moves, and collects the entries that none of the
-// later ones among them took away. An id is pushed once in a session.
+// stackAfter walks the first n moves backwards, and collects the entries that no later move among them removed. An id
+// is pushed once in a session.
 func (l *Ledger) stackAfter(n int) []StackEntry {
 	var stack []StackEntry
 	below, cut, dropped := events.MaxOffset+1, "", make(map[string]bool)

@@ -11,28 +11,26 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// SessionFold names the fold of sessions, as snapshots do: those of this name are
-// the heads. Its version changes whenever the fold or the form of its state does,
-// that of chunks included.
+// SessionFold names the fold of sessions in snapshots. Snapshots of this name are the heads. The version changes
+// whenever the fold or the format of its state changes, including the format of chunks.
 const (
 	SessionFold        = "session"
 	SessionFoldVersion = 8
 )
 
-// state is a session as it is folded and stored: its older records are in chunks,
-// its threads say by reference which turns they consist of. The costs, too, are in
-// the chunks, not in the ledger.
+// state is a session in its folded and stored form. Its older records are in chunks, and its threads refer to turns.
+// The costs are in the chunks as well, not in the ledger.
 type state struct {
 	subject  events.Subject
 	history  *Timeline
 	strands  strands
 	ledger   *Ledger
 	damaged  []events.Offset
-	sources  []*table  // whose turns the strands are of: those it descends from, oldest first, and itself
-	segments []segment // of what was inherited
+	sources  []*table  // tables of the strands' turns: the ancestors, oldest first, and the session itself
+	segments []segment // inherited records
 	sizes    sizes
 
-	// behind says that the strands are not those of the live list any more.
+	// behind is set when the strands no longer match the live list.
 	behind bool
 }
 
@@ -40,7 +38,7 @@ type state struct {
 type segment struct {
 	source       int
 	from, to     int // both inclusive
-	first        int // number of the record from in the session's history
+	first        int // number in the session's history of the record from
 	fromAt, toAt events.Offset
 }
 
@@ -48,13 +46,12 @@ func newState(sub events.Subject, s sizes) *state {
 	return &state{subject: sub, history: NewTimeline(sub), strands: make(strands), ledger: newLedger(sub), sources: []*table{newTable(sub)}, sizes: s}
 }
 
-// own is the table of the session's own records.
+// own returns the table of the session's own records.
 func (s *state) own() *table { return s.sources[len(s.sources)-1] }
 
 func (s *state) offset() events.Offset { return s.history.Last() }
 
-// apply folds the next record. resolve is called when the strands are needed and
-// behind.
+// apply folds the next record. If the strands are needed and behind, it calls resolve.
 func (s *state) apply(f Fact, resolve func() error) error {
 	own, rewound := s.own(), len(s.ledger.Rewinds)
 	f = s.history.Bounded(f)
@@ -63,7 +60,7 @@ func (s *state) apply(f Fact, resolve func() error) error {
 		return err
 	}
 	own.open.add(f, own.next)
-	s.ledger.forgetCosts() // the chunk has them
+	s.ledger.forgetCosts() // the chunk holds them
 	switch {
 	case len(s.ledger.Rewinds) > rewound:
 		s.behind = true
@@ -82,8 +79,8 @@ func (s *state) apply(f Fact, resolve func() error) error {
 	return nil
 }
 
-// mark says what the threads are after a chunk, nil if the last live record is none
-// of the chunk's or the threads are many.
+// mark returns the threads after a chunk. It returns nil if the last live record is not in the chunk, or if the threads
+// are too large.
 func (s *state) mark(c *chunk) *strandsMark {
 	last := s.history.lastLive(s.history.Len()-1) - s.history.inherited()
 	if last < c.first || last >= c.end() {
@@ -96,7 +93,7 @@ func (s *state) mark(c *chunk) *strandsMark {
 	return m
 }
 
-// inherit begins a fork with what its parent is.
+// inherit starts a fork with the state of its parent.
 func (s *state) inherit(parent *state) {
 	h, p := s.history, parent.history
 	sealed := slices.Clone(parent.sources)
@@ -104,7 +101,7 @@ func (s *state) inherit(parent *state) {
 	sealed[len(sealed)-1] = own.sealed(parent.mark(own.open))
 	s.sources = append(sealed, s.sources...)
 	for _, st := range p.stretches(p.Len() - 1) {
-		if st.toAt == 0 { // it goes on with the last record
+		if st.toAt == 0 { // the stretch ends with the last record
 			st.toAt = p.ends.last
 		}
 		for _, seg := range parent.segmentsOf(st) {
@@ -147,13 +144,13 @@ func (s *state) segmentsOf(st stretch) []segment {
 	return list
 }
 
-// ownSegment is the run of the session's own records.
+// ownSegment returns the run of the session's own records.
 func (s *state) ownSegment() segment {
 	h := s.history
 	return segment{source: len(s.sources) - 1, to: h.Len() - h.inherited() - 1, first: h.inherited(), fromAt: h.ends.own, toAt: h.ends.last}
 }
 
-// save stores what the tables have and is not stored yet, and lets go of it.
+// save stores the unsaved chunks of the tables, and drops them from memory.
 func (s *state) save(ctx context.Context, into sink) error {
 	for i, t := range s.sources {
 		err := t.save(ctx, s.sizes, into, func(e *entry) {
@@ -170,7 +167,7 @@ func (s *state) save(ctx context.Context, into sink) error {
 
 // headState is the stored form of a state.
 type headState struct {
-	Subject  string                 `json:"subject"` // NATS form
+	Subject  string                 `json:"subject"` // NATS subject
 	Names    []string               `json:"names"`
 	Ends     [3]events.Offset       `json:"ends"` // first, first own and last offset
 	Points   []byte                 `json:"points,omitempty"`
@@ -190,8 +187,8 @@ type tableState struct {
 	Levels  [][]*entry `json:"levels,omitempty"`
 }
 
-// encode writes the head. Equal sessions give equal bytes, on every machine.
-// Everything that is not in the head is stored.
+// encode encodes the head. Equal sessions produce equal bytes, on every machine. Everything outside the head must be
+// stored already.
 func (s *state) encode() ([]byte, error) {
 	h := s.history
 	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
@@ -227,11 +224,10 @@ func appendRefs(b []byte, list []recordRef) []byte {
 	return b
 }
 
-// errDamaged says that a session has records that cannot be read.
+// errDamaged reports that a session has unreadable records.
 var errDamaged = errors.New("it has damaged records")
 
-// snapshot returns the head in the form in which it is kept between loads. A session
-// with damaged records has none: it would hide them.
+// snapshot returns the head as a snapshot. A session with damaged records has no snapshot, because it would hide them.
 func (s *state) snapshot(kept string) (snapshot.Snapshot, error) {
 	if len(s.damaged) > 0 {
 		return snapshot.Snapshot{}, errDamaged
@@ -248,7 +244,7 @@ func (s *state) snapshot(kept string) (snapshot.Snapshot, error) {
 	return snapshot.Snapshot{Meta: m, Data: data}, err
 }
 
-// decodeState reads what encode wrote.
+// decodeState decodes the output of encode.
 func decodeState(data []byte, z sizes) (*state, error) {
 	var st headState
 	if err := rawjson.Unmarshal(data, &st); err != nil {
@@ -370,7 +366,7 @@ func (s *state) readHistory(st headState) error {
 	return nil
 }
 
-// readRefs reads what appendPlaced wrote; the numbers are below n.
+// readRefs decodes the output of appendRefs. The numbers are below n.
 func readRefs(b []byte, n int) ([]recordRef, error) {
 	var list []recordRef
 	for d := (&decoder{b: b}); d.more(); {

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Checks(100) // as many as rapid plays by itself
+	testkit.Checks(100) // the default of rapid
 	goleak.VerifyTestMain(m)
 }
 
@@ -84,7 +84,7 @@ func (d damaged) Record(ctx context.Context, at events.Offset) (events.Record, e
 	return d.Records.Record(ctx, at)
 }
 
-// warnings counts what is logged.
+// warnings collects log messages.
 type warnings struct {
 	mu   sync.Mutex
 	list []string // guarded by mu
@@ -125,7 +125,7 @@ func mustSession(t *testing.T, l *projector.Loader, sub events.Subject, at event
 	return s
 }
 
-// mustHead stores the chunks of a session as of an offset and gives the head.
+// mustHead stores the chunks of a session as of an offset and returns the head.
 func mustHead(t *testing.T, src projector.Source, st snapshot.Store, sub events.Subject, at events.Offset) snapshot.Snapshot {
 	t.Helper()
 	snap, err := (&projector.Loader{Source: src, Snapshots: st}).SetChunks(2, 2).Head(t.Context(), sub, at, "")
@@ -135,7 +135,7 @@ func mustHead(t *testing.T, src projector.Source, st snapshot.Store, sub events.
 	return snap
 }
 
-// metas lists what a store has, oldest first.
+// metas lists the snapshots of a store, oldest first.
 func metas(t *testing.T, st snapshot.Store, sub events.Subject) []snapshot.Meta {
 	t.Helper()
 	list, err := st.List(t.Context(), sub, projector.SessionFold)
@@ -146,7 +146,7 @@ func metas(t *testing.T, st snapshot.Store, sub events.Subject) []snapshot.Meta 
 	return list
 }
 
-// offsets of what a store has of a session, those kept for a reason negative.
+// stored returns the offsets of a session's snapshots. Those that are kept for a reason are negative.
 func stored(t *testing.T, st snapshot.Store, sub events.Subject) []int {
 	t.Helper()
 	list := []int{}

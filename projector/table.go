@@ -13,11 +13,10 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// ChunkFold names the chunks of sessions, as snapshots do. The indexes of chunks are
-// named after their level, from index1 on.
+// ChunkFold names the chunks of sessions in snapshots. Indexes of chunks are named by their level, from index1.
 const ChunkFold = "chunk"
 
-// foldOf names what stands at a level of a table, from the chunks up.
+// foldOf returns the snapshot name of a table's level. Level 0 are the chunks.
 func foldOf(level int) string {
 	if level == 0 {
 		return ChunkFold
@@ -25,45 +24,41 @@ func foldOf(level int) string {
 	return fmt.Sprintf("index%d", level)
 }
 
-// table says where the records of one session are: in chunks, which never change,
-// and behind them in one that is still open.
+// table locates the records of one session: in chunks, which never change, and in an open chunk behind them.
 //
-// A number of chunks (sizes.fan) is listed in an index, which is written once like
-// they are, a number of indexes in an index of the next level, and so on. So the
-// table of a session of any length is a short list for each level.
+// Every sizes.fan chunks are listed in an index. Like a chunk, an index is written once. Every sizes.fan indexes are
+// listed in an index of the next level, and so on. So the table of a session of any length is a short list per level.
 type table struct {
 	subject events.Subject
 	levels  [][]*entry // from the chunks up; the higher the level, the older the records
 	open    *chunk
-	next    map[string]int // how many turns were ever brought to a thread
+	next    map[string]int // number of turns ever added to each thread
 }
 
-// entry is a chunk, or an index, as a table lists it.
+// entry is a chunk or index in a table.
 type entry struct {
 	First   int               `json:"first"` // number of the first record
 	Records int               `json:"records"`
 	From    events.Offset     `json:"from"`
 	To      events.Offset     `json:"to"`
-	Hash    string            `json:"hash"`            // of what is stored
-	Turns   map[string][2]int `json:"turns,omitempty"` // number of the first, and how many, by thread
+	Hash    string            `json:"hash"`            // of the stored data
+	Turns   map[string][2]int `json:"turns,omitempty"` // number of the first turn, and count, by thread
 	Mark    *strandsMark      `json:"mark,omitempty"`
 
-	chunk *chunk // as long as it is not stored
+	chunk *chunk // nil if it is stored
 }
 
-// strandsMark says what the threads were right after a record of a chunk, so that a
-// rewind need not fold them from the start.
+// strandsMark holds the threads right after a record of a chunk, so that a rewind need not fold them from the start.
 type strandsMark struct {
-	Record  int                    `json:"record"` // by its number
+	Record  int                    `json:"record"` // number of the record
 	Threads map[string]strandState `json:"threads"`
 }
 
-// maxMark is the size of the largest mark, in bytes: what is larger would not stay
-// in proportion to the chunk.
+// maxMark is the size of the largest mark, in bytes. A larger mark would be out of proportion to the chunk.
 const maxMark = 512
 
-// lostError says that a part of a snapshot cannot be had, and cannot be made again
-// by itself. The heads that refer to it are of no use.
+// lostError reports that a part of a snapshot is missing and cannot be rebuilt alone. The heads that refer to it are
+// useless.
 type lostError struct{ reason string }
 
 func (e *lostError) Error() string { return e.reason }
@@ -85,8 +80,7 @@ func (t *table) close(m *strandsMark) {
 	t.open = &chunk{first: c.end()}
 }
 
-// sealed returns a table of the same records that has no open chunk, whatever becomes
-// of t.
+// sealed returns a table of the same records without an open chunk. Later changes of t do not affect it.
 func (t *table) sealed(m *strandsMark) *table {
 	s := &table{subject: t.subject, open: t.open, next: maps.Clone(t.next)}
 	for _, level := range t.levels {
@@ -98,11 +92,10 @@ func (t *table) sealed(m *strandsMark) *table {
 	return s
 }
 
-// sink takes what is to be stored of a snapshot.
+// sink stores a part of a snapshot.
 type sink func(ctx context.Context, s snapshot.Snapshot) error
 
-// save hands over the chunks that are not stored yet, and the indexes that get full
-// with them. stored is told of each chunk.
+// save stores the chunks that are not stored yet, and the indexes that they fill. It calls stored for each chunk.
 func (t *table) save(ctx context.Context, s sizes, into sink, stored func(*entry)) error {
 	if len(t.levels) == 0 {
 		return nil
@@ -130,7 +123,7 @@ func (t *table) save(ctx context.Context, s sizes, into sink, stored func(*entry
 	return nil
 }
 
-// push lists a chunk, and stores the indexes that are full.
+// push adds a chunk to the table, and stores full indexes.
 func (t *table) push(ctx context.Context, e *entry, s sizes, into sink) error {
 	t.levels[0] = append(t.levels[0], e)
 	for k := 0; len(t.levels[k]) >= s.fan; k++ {
@@ -151,8 +144,7 @@ func (t *table) push(ctx context.Context, e *entry, s sizes, into sink) error {
 	return nil
 }
 
-// follow numbers the turns that a part of the table brought behind those of the parts
-// before it.
+// follow checks that the turns of a part of the table continue those of the parts before it, and counts them.
 func (t *table) follow(turns map[string][2]int) error {
 	for name, v := range turns {
 		if v[0] != t.next[name] || v[1] < 0 || v[1] > math.MaxInt-v[0] {
@@ -163,7 +155,7 @@ func (t *table) follow(turns map[string][2]int) error {
 	return nil
 }
 
-// indexOf returns what a table says of an index of these entries.
+// indexOf returns the entry for an index of these entries.
 func indexOf(list []*entry) *entry {
 	first, last := list[0], list[len(list)-1]
 	up := &entry{First: first.First, Records: last.First + last.Records - first.First, From: first.From, To: last.To}
@@ -187,7 +179,7 @@ func (e *entry) meta(sub events.Subject, fold string) snapshot.Meta {
 	return snapshot.Meta{Subject: sub, Fold: fold, Version: SessionFoldVersion, Offset: e.To, Hash: e.Hash}
 }
 
-// hasRecord, hasTurn and reaches say what an entry is looked for by.
+// hasRecord, hasTurn and reaches are the conditions for find.
 func hasRecord(n int) func(*entry) bool {
 	return func(e *entry) bool { return e.First <= n && n < e.First+e.Records }
 }
@@ -203,8 +195,7 @@ func reaches(at events.Offset) func(*entry) bool {
 	return func(e *entry) bool { return e.From <= at }
 }
 
-// find returns the newest chunk that matches, with its entry. An index is looked into
-// if it matches itself.
+// find returns the newest matching chunk, with its entry. It descends into an index if the index matches.
 func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*entry, error) {
 	for level, list := range t.levels {
 		for _, e := range slices.Backward(list) {
@@ -231,8 +222,7 @@ func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*
 	return nil, lost("no chunk of %s has what is looked for", t.subject)
 }
 
-// chunks calls each for every chunk that has records from one number to another, both
-// inclusive, oldest first.
+// chunks calls each for every chunk with records between two numbers, both inclusive, oldest first.
 func (t *table) chunks(ctx context.Context, l *Loader, from, to int, each func(*entry) error) error {
 	var visit func(level int, list []*entry) error
 	visit = func(level int, list []*entry) error {
@@ -264,7 +254,7 @@ func (t *table) chunks(ctx context.Context, l *Loader, from, to int, each func(*
 	return nil
 }
 
-// chunk returns the chunk of an entry, which others may be given too.
+// chunk returns the chunk of an entry. Callers share it through the cache.
 func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, error) {
 	if c, ok := l.cache.get(e.Hash).(*chunk); ok && e.chunk == nil {
 		return c, nil
@@ -276,9 +266,8 @@ func (l *Loader) chunk(ctx context.Context, sub events.Subject, e *entry) (*chun
 	return c, err
 }
 
-// readChunk reads the chunk of an entry, and returns the size that it is stored in; 0 if
-// it is not stored yet. One that is missing or was altered is removed with one warning,
-// made again from the log, and stored again.
+// readChunk reads the chunk of an entry, and returns its stored size, or 0 if it is not stored yet. If the chunk is
+// missing or altered, readChunk logs one warning, removes it, rebuilds it from the log and stores it.
 func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*chunk, int, error) {
 	if e.chunk != nil {
 		return e.chunk, 0, nil
@@ -310,7 +299,7 @@ func (l *Loader) readChunk(ctx context.Context, sub events.Subject, e *entry) (*
 	return c, len(data), nil
 }
 
-// index returns what an index of a level lists.
+// index returns the entries of an index.
 func (l *Loader) index(ctx context.Context, sub events.Subject, e *entry, level int) ([]*entry, error) {
 	if list, ok := l.cache.get(e.Hash).([]*entry); ok {
 		return list, nil
@@ -337,7 +326,7 @@ func (l *Loader) index(ctx context.Context, sub events.Subject, e *entry, level 
 	return list, nil
 }
 
-// checkEntries refuses a list that no table has written.
+// checkEntries rejects a list that no table could have written.
 func checkEntries(list []*entry) error {
 	for i, e := range list {
 		if e == nil || e.First < 0 || e.Records <= 0 || e.From == 0 || e.To < e.From || i > 0 && (e.First != list[i-1].First+list[i-1].Records || e.From <= list[i-1].To) {
@@ -352,7 +341,7 @@ func checkEntries(list []*entry) error {
 	return nil
 }
 
-// stored reads a part of a snapshot and holds it against the hash it has in a table.
+// stored reads a part of a snapshot and checks its hash against the table.
 func (l *Loader) stored(ctx context.Context, m snapshot.Meta) ([]byte, error) {
 	if l.Snapshots == nil {
 		return nil, snapshot.ErrNotFound
@@ -367,7 +356,7 @@ func (l *Loader) stored(ctx context.Context, m snapshot.Meta) ([]byte, error) {
 	return s.Data, nil
 }
 
-// remake makes a chunk from the log again, and stores it.
+// remake rebuilds a chunk from the log and stores it.
 func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chunk, []byte, error) {
 	next := make(map[string]int, len(e.Turns))
 	for name, turns := range e.Turns {
@@ -408,10 +397,10 @@ func (l *Loader) remake(ctx context.Context, sub events.Subject, e *entry) (*chu
 	return c, data, nil
 }
 
-// discarded names what cannot be used of the snapshots, once, and removes it.
+// discarded logs a part of a snapshot as unusable, and removes it.
 func (l *Loader) discarded(ctx context.Context, m snapshot.Meta, reason error) {
 	if l.afresh {
-		return // it is not what was asked about
+		return // afresh loaders ignore snapshots
 	}
 	l.logger().Warn(m.Fold+" snapshot discarded", "subject", m.Subject, "offset", uint64(m.Offset), "reason", reason.Error())
 	l.removed(ctx, m)

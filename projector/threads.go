@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Threads are the turns in effect: the fold of a live list. They are all there;
-// Outline reads some of them.
+// Threads are the turns in effect: the fold of a live list. All turns are in memory; Outline reads a part.
 type Threads map[string]*Thread
 
 // Thread is a named list of turns.
@@ -23,10 +22,10 @@ type Thread struct {
 
 // Turn is the smallest unit of a thread.
 type Turn struct {
-	Offset    events.Offset    `json:"offset"`          // of the event that brought it
+	Offset    events.Offset    `json:"offset"`          // of the event that added it
 	Index     int              `json:"index,omitempty"` // among the entries or items of that event for this thread
 	Raw       events.Raw       `json:"turn,omitempty"`  // the producer's JSON, byte for byte
-	Bytes     []byte           `json:"bytes,omitempty"` // in its place if it was no JSON
+	Bytes     []byte           `json:"bytes,omitempty"` // instead of Raw, if it is not JSON
 	ID        string           `json:"id,omitempty"`
 	Timestamp events.Timestamp `json:"timestamp,omitempty"`
 	Run       *events.RunRef   `json:"run,omitempty"`
@@ -34,7 +33,7 @@ type Turn struct {
 	Pinned    bool             `json:"pinned,omitempty"`
 }
 
-// clone returns a turn that shares nothing with this one.
+// clone returns a copy of the turn that shares no memory with it.
 func (t Turn) clone() Turn {
 	t.Raw, t.Bytes, t.Meta = slices.Clone(t.Raw), slices.Clone(t.Bytes), slices.Clone(t.Meta)
 	if t.Run != nil {
@@ -53,7 +52,7 @@ func (t Threads) thread(name string) *Thread {
 	return th
 }
 
-// enter puts the entries of an event behind the turns of their threads.
+// enter appends the entries of an event to their threads.
 func enter(at events.Offset, entries []events.Entry, turns func(thread string) *[]Turn) {
 	index := make(map[string]int, 1)
 	for i := range entries {
@@ -65,7 +64,7 @@ func enter(at events.Offset, entries []events.Entry, turns func(thread string) *
 	}
 }
 
-// newItems returns the turns that a replacement brings, in order.
+// newItems returns the new turns of a replacement, in order.
 func newItems(at events.Offset, r events.Replacement) []Turn {
 	var turns []Turn
 	for _, it := range r.Items {
@@ -92,7 +91,7 @@ func sortedNames[V any](threads map[string]V) []string {
 	})
 }
 
-// Turns returns the turns of a thread, nil if there is none.
+// Turns returns the turns of a thread, or nil.
 func (t Threads) Turns(name string) []Turn {
 	if th := t[name]; th != nil {
 		return th.Turns
@@ -100,8 +99,8 @@ func (t Threads) Turns(name string) []Turn {
 	return nil
 }
 
-// Hash is the SHA-256, in hex, of the threads' names, turns, pins and metadata.
-// Equal hashes mean equal threads; where the turns stand in the log is left out.
+// Hash returns the SHA-256, in hex, of the threads' names, turns, pins and metadata. Equal hashes mean equal threads.
+// The offsets of the turns do not count.
 func (t Threads) Hash() string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -111,7 +110,7 @@ func (t Threads) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Hash is the SHA-256, in hex, of one thread.
+// Hash returns the SHA-256, in hex, of one thread.
 func (th *Thread) Hash() string {
 	h := sha256.New()
 	if th != nil {
@@ -140,8 +139,7 @@ func (th *Thread) hash(h hash.Hash) {
 	}
 }
 
-// writePart writes a tag, a length and the bytes, so that no two sequences of
-// parts look alike.
+// writePart writes a tag, a length and the bytes, so that different sequences of parts never produce equal bytes.
 func writePart(h hash.Hash, tag byte, b []byte) {
 	var head [9]byte
 	head[0] = tag

@@ -8,67 +8,63 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Timeline is the order of a session's records together with the list of live
-// records after each of them:
+// Timeline is the order of a session's records together with the list of live records after each of them:
 //
-//   - after session.rewound{to: T}, the list is again what it was after the last
+//   - after session.rewound{to: T}, the list returns to its state after the last
 //     record at or below T;
-//   - a late or void record leaves the list as it was;
+//   - a stale or rejected record does not change the list;
 //   - every other record is appended to the list.
 //
 // The timeline of a fork begins with its parent's live list at the fork offset.
 //
-// Records are numbered here from 0 in their order; a list of live records is a
-// chain of stretches of such numbers that shares its older part with the lists it
-// grew from. So a list is always a prefix of every list that contains its last
+// Records are numbered here from 0 in their order. A list of live records is a chain of stretches of such numbers that
+// shares its older part with the lists it grew from. So a list is always a prefix of every list that contains its last
 // record, and one look-up decides whether that is so.
 //
-// Of a long timeline only the newest records need be in memory: those below base
-// are in pages that are read when somebody looks back at them. Whatever may do so
-// returns an error, and then has changed nothing.
+// In a long timeline only the newest records need to be in memory: records below base are in pages that are read on
+// demand. Methods that may read pages return an error, and then have changed nothing.
 type Timeline struct {
 	subject  events.Subject
-	base     int             // the number of the first record that offsets has
-	older    *pager          // has those below base
+	base     int             // number of the first record in offsets
+	older    *pager          // reads records below base
 	offsets  []events.Offset // of every record from base on, inherited ones first, ascending
 	ends     ends
-	sources  []source       // whose records the inherited ones are
-	points   []point        // where the list did something else than grow
+	sources  []source       // of the inherited records
+	points   []point        // where the list did anything but grow
 	names    []string       // thread names, in order of appearance
-	numbers  map[string]int // of many names; nil: made when it is needed
-	deltas   []delta        // what each record from base on did to the threads' lengths
+	numbers  map[string]int // set if there are many names; nil: built on demand
+	deltas   []delta        // changes of each record from base on to the threads' lengths
 	lengths  lengths        // of the threads in the list after the last record
-	marks    []mark         // lengths at some records, so that a rewind need not count from the start
-	nextMark int            // the first record that may have the next mark
+	marks    []mark         // lengths at some records, as starting points for rewinds
+	nextMark int            // first record that may get the next mark
 	named    named          // data of own records
-	late     []recordRef    // the late records
-	rewinds  []recordRef    // the rewinds that had an effect
+	late     []recordRef    // the stale records
+	rewinds  []recordRef    // the effective rewinds
 }
 
-// ends are the offsets of records that are asked for all the time.
+// ends caches often needed offsets.
 type ends struct {
-	first, own, last events.Offset // of the first record, the first that is not inherited, the last; 0: there is none
+	first, own, last events.Offset // of the first record, the first own record, the last record; 0: none
 }
 
-// place is a record by its number and its offset.
+// recordRef is a record by its number and its offset.
 type recordRef struct {
 	number int
 	at     events.Offset
 }
 
-// source says that records up to number end come from a subject.
+// source is the subject of the records up to number end.
 type source struct {
 	subject events.Subject
 	end     int
 }
 
-// point says: from record number on, the list is prefix, then all records from
-// number open to the present one.
+// point describes the list from record number on: prefix, then all records from number open to the current one.
 type point struct {
 	number int
 	prefix *stretch
 	open   int
-	openAt events.Offset // of record open, 0 as long as there is none
+	openAt events.Offset // of record open; 0: it does not exist yet
 }
 
 // stretch is a run of consecutive record numbers at the end of a chain.
@@ -83,12 +79,12 @@ const absent = -1
 
 type lengths []int // by thread number
 
-// everyThread stands in a delta for all threads there are.
+// everyThread is the thread of a delta that affects all existing threads.
 const everyThread = -1
 
 type delta struct {
 	record, thread int
-	set            bool // to n, else n more
+	set            bool // set the length to n, else add n
 	n              int
 }
 
@@ -97,14 +93,14 @@ type mark struct {
 	lengths lengths
 }
 
-// markEvery bounds how many records a rewind counts over.
+// markEvery bounds the number of records whose lengths a rewind adds up.
 const markEvery = 256
 
-// Verdict says what a record is at its place in the history.
+// Verdict is the effect of a record at its position in the history.
 type Verdict struct {
 	Live bool   // it was appended to the live list
-	Late bool   // its producer had seen what is not in effect any more
-	Void string // why it has no effect; "" if it has
+	Late bool   // stale: its producer had read records that are no longer in effect
+	Void string // why it was rejected; "": it was not
 }
 
 // Interval is a stretch of live records by their offsets, both inclusive.
@@ -120,13 +116,12 @@ func (i Interval) String() string {
 	return fmt.Sprintf("%v-%v", i.From, i.To)
 }
 
-// NewTimeline returns the timeline of no records.
+// NewTimeline returns an empty timeline.
 func NewTimeline(sub events.Subject) *Timeline {
 	return &Timeline{subject: sub, points: []point{{number: -1}}}
 }
 
-// Inherit begins the timeline with the live list that parent has after its last
-// record at or below an offset: that of a fork.
+// Inherit starts the timeline of a fork with parent's live list after its last record at or below an offset.
 func (t *Timeline) Inherit(parent *Timeline, at events.Offset) error {
 	if t.Len() > 0 {
 		panic("projector: a timeline inherits before its own first record")
@@ -154,8 +149,7 @@ func (t *Timeline) Inherit(parent *Timeline, at events.Offset) error {
 	return err
 }
 
-// take enters the records of a parent from one number to another, both inclusive,
-// which are in a page.
+// take adds the records of a parent's page between two numbers, both inclusive.
 func (t *Timeline) take(parent *Timeline, p *page, from, to int) {
 	shift := t.Len() - from
 	for n := from; n <= to; n++ {
@@ -168,7 +162,7 @@ func (t *Timeline) take(parent *Timeline, p *page, from, to int) {
 	}
 }
 
-// enter takes the offset of the next record.
+// enter adds the offset of the next record.
 func (t *Timeline) enter(at events.Offset) {
 	n := t.Len()
 	t.offsets = append(t.offsets, at)
@@ -192,7 +186,7 @@ func (t *Timeline) addSource(sub events.Subject, end int) {
 	t.sources = append(t.sources, source{sub, end})
 }
 
-// inherited is the number of records that come from other sessions.
+// inherited returns the number of records from other sessions.
 func (t *Timeline) inherited() int {
 	if len(t.sources) == 0 {
 		return 0
@@ -209,8 +203,7 @@ func (t *Timeline) sourceOf(n int) events.Subject {
 	return t.sources[i].subject
 }
 
-// Add takes the next record and says what it is at its place. The fact has passed
-// Fact.Impossible.
+// Add folds the next record and returns its verdict. The fact must have passed Fact.Impossible.
 func (t *Timeline) Add(f Fact) (Verdict, error) {
 	if f.Offset <= t.ends.last {
 		panic(fmt.Sprintf("projector: record %v after %v", f.Offset, t.ends.last))
@@ -246,17 +239,17 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 	}
 	t.enter(f.Offset)
 	if n%markEvery == 0 && n >= t.nextMark {
-		t.nextMark = n + len(t.lengths) // so that marks take a bounded part of memory, however many threads there are
+		t.nextMark = n + len(t.lengths) // bounds the memory of marks, however many threads there are
 		t.marks = append(t.marks, mark{n, slices.Clone(t.lengths)})
 	}
 	return Verdict{Live: true}, nil
 }
 
-// Bounded counts the next record, and returns the fact with Invalid set if its data are
-// beyond the bound of data that are named again. It is called once for each record, before Fact.Impossible and Add.
+// Bounded counts the next record. If its data exceed the bound for data that are named again, it returns the fact with
+// Invalid set. The caller calls it once for each record, before Fact.Impossible and Add.
 func (t *Timeline) Bounded(f Fact) Fact { return t.named.bounded(f) }
 
-// skip enters a record that leaves the list as it was.
+// skip adds a record that does not change the list.
 func (t *Timeline) skip(f Fact) {
 	n := t.Len()
 	list := t.chain(n - 1)
@@ -267,8 +260,7 @@ func (t *Timeline) skip(f Fact) {
 	t.points = append(t.points, point{number: n, prefix: list, open: n + 1})
 }
 
-// rewind enters a record after which the list is again what it was after the last one
-// at or below an offset.
+// rewind adds a record that returns the list to its state after the last record at or below an offset.
 func (t *Timeline) rewind(f Fact, to events.Offset) error {
 	j, err := t.numberAt(to)
 	if err != nil {
@@ -301,7 +293,7 @@ func (t *Timeline) cannotRewind(f Fact, p *events.SessionRewound) string {
 	return ""
 }
 
-// numberAt returns the last record at or below an offset, -1 if there is none.
+// numberAt returns the last record at or below an offset, or -1.
 func (t *Timeline) numberAt(at events.Offset) (int, error) {
 	switch {
 	case at >= t.ends.last:
@@ -331,7 +323,7 @@ func (t *Timeline) offset(n int) (events.Offset, error) {
 	return p.offsets[n-p.first], nil
 }
 
-// page returns the records around one, those in memory or those stored with it.
+// page returns the records around a record: the records in memory, or the stored page.
 func (t *Timeline) page(n int) (*page, error) {
 	if n < t.base {
 		return t.older.having(n)
@@ -339,11 +331,11 @@ func (t *Timeline) page(n int) (*page, error) {
 	return t.newest(), nil
 }
 
-// newest are the records in memory.
+// newest returns the records in memory.
 func (t *Timeline) newest() *page { return &page{first: t.base, offsets: t.offsets, deltas: t.deltas} }
 
-// isLate reports whether the next record's producer had seen a list that is no longer
-// a prefix of the present one.
+// isLate reports whether the next record is stale: its producer had read a list that is no longer a prefix of the
+// current one.
 func (t *Timeline) isLate(f Fact) (bool, error) {
 	seen, ok := f.Seen()
 	if !ok {
@@ -362,7 +354,7 @@ func (t *Timeline) point(n int) point {
 	return t.points[sort.Search(len(t.points), func(i int) bool { return t.points[i].number > n })-1]
 }
 
-// chain returns the list after record n; nil is the empty one.
+// chain returns the list after record n. nil is the empty list.
 func (t *Timeline) chain(n int) *stretch {
 	if n < 0 {
 		return nil
@@ -374,7 +366,7 @@ func (t *Timeline) chain(n int) *stretch {
 	return &stretch{prev: p.prefix, from: p.open, to: n, fromAt: p.openAt}
 }
 
-// settled returns the list after record n as it stays, whatever comes next.
+// settled returns the list after record n, in a form that later records do not change.
 func (t *Timeline) settled(n int) (c *stretch, err error) {
 	c = t.chain(n)
 	if c != nil && c.toAt == 0 {
@@ -383,7 +375,7 @@ func (t *Timeline) settled(n int) (c *stretch, err error) {
 	return c, err
 }
 
-// lastLive returns the last record of the list after record n, -1 if it is empty.
+// lastLive returns the last record of the list after record n, or -1.
 func (t *Timeline) lastLive(n int) int {
 	if c := t.chain(n); c != nil {
 		return c.to
@@ -414,13 +406,13 @@ func (t *Timeline) stretches(n int) []stretch {
 	return list
 }
 
-// Len is the number of records, inherited ones included.
+// Len returns the number of records, including inherited ones.
 func (t *Timeline) Len() int { return t.base + len(t.offsets) }
 
-// First is the offset of the session's own first record, 0 if it has none.
+// First returns the offset of the session's own first record, or 0.
 func (t *Timeline) First() events.Offset { return t.ends.own }
 
-// Last is the offset of the session's own last record, 0 if it has none.
+// Last returns the offset of the session's own last record, or 0.
 func (t *Timeline) Last() events.Offset {
 	if t.ends.own == 0 {
 		return 0
@@ -428,7 +420,7 @@ func (t *Timeline) Last() events.Offset {
 	return t.ends.last
 }
 
-// At returns the last record at or below an offset, 0 if there is none.
+// At returns the last record at or below an offset, or 0.
 func (t *Timeline) At(at events.Offset) (events.Offset, error) {
 	n, err := t.numberAt(at)
 	if n < 0 || err != nil {
@@ -437,7 +429,7 @@ func (t *Timeline) At(at events.Offset) (events.Offset, error) {
 	return t.offset(n)
 }
 
-// Before returns the last record below an offset, 0 if there is none.
+// Before returns the last record below an offset, or 0.
 func (t *Timeline) Before(at events.Offset) (events.Offset, error) {
 	if at == 0 {
 		return 0, nil
@@ -473,7 +465,7 @@ func (t *Timeline) Live(at events.Offset) ([]Interval, error) {
 	return list, nil
 }
 
-// LastLive returns the last offset of that list, 0 if it is empty.
+// LastLive returns the last offset of that list, or 0.
 func (t *Timeline) LastLive(at events.Offset) (events.Offset, error) {
 	n, err := t.numberAt(at)
 	if err != nil {
@@ -485,7 +477,7 @@ func (t *Timeline) LastLive(at events.Offset) (events.Offset, error) {
 	return t.offset(n)
 }
 
-// liveBefore returns the last live record below an offset, 0 if there is none.
+// liveBefore returns the last live record below an offset, or 0.
 func (t *Timeline) liveBefore(at events.Offset) (events.Offset, error) {
 	if at == 0 {
 		return 0, nil
@@ -502,7 +494,7 @@ func (t *Timeline) liveBefore(at events.Offset) (events.Offset, error) {
 	return 0, nil
 }
 
-// Late lists the records whose producer had seen what was rewound meanwhile.
+// Late lists the stale records: their producers had read records that were rewound meanwhile.
 func (t *Timeline) Late() []events.Offset {
 	var list []events.Offset
 	for _, p := range t.late {
@@ -511,8 +503,7 @@ func (t *Timeline) Late() []events.Offset {
 	return list
 }
 
-// Turns returns the number of turns in effect after the last record, over all
-// threads.
+// Turns returns the number of turns in effect after the last record, over all threads.
 func (t *Timeline) Turns() int { return t.lengths.sum() }
 
 // TurnsAt returns the number of turns of a thread in effect after the last record

@@ -13,24 +13,23 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// Finding is something that verification found wrong.
+// Finding is a fault that verification found.
 type Finding struct {
 	Subject string        `json:"subject,omitempty"`
 	Offset  events.Offset `json:"offset,omitempty"`
 	What    string        `json:"what"`
 }
 
-// Verified counts what verification looked at.
+// Verified is the result of a verification.
 type Verified struct {
 	Records   int       `json:"records"`
 	Sessions  int       `json:"sessions"`
-	Snapshots int       `json:"snapshots"` // heads; their chunks are looked at with them
+	Snapshots int       `json:"snapshots"` // number of heads; their chunks are checked with them
 	Findings  []Finding `json:"findings"`
 }
 
-// Verify reads the whole log, folds every session that has a snapshot from zero
-// and compares heads and chunks. It changes nothing. progress, if not nil, is told how many
-// records were read.
+// Verify reads the whole log, folds every session that has a snapshot from its first record, and compares heads and
+// chunks. It changes nothing. progress, if not nil, is called with the number of records read.
 func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verified, error) {
 	v := Verified{Findings: []Finding{}}
 	seen, gone := make(map[events.Subject]bool), make(map[events.Subject][]Finding)
@@ -51,7 +50,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 			v.Sessions++
 		}
 		if !rec.Subject.IsSession() && isPurge(rec) {
-			delete(gone, rec.Subject) // its content may be gone
+			delete(gone, rec.Subject) // the purge may have removed its content
 		}
 		if _, err := Resolve(ctx, l.Source, rec, l.maxValue()); err != nil {
 			if !events.IsDamage(err) {
@@ -68,7 +67,7 @@ func (l *Loader) Verify(ctx context.Context, progress func(records int)) (Verifi
 	return v, c.all(ctx)
 }
 
-// inOrder yields findings in the order of their offsets.
+// inOrder yields findings in offset order.
 func inOrder(gone map[events.Subject][]Finding) iter.Seq[Finding] {
 	var list []Finding
 	for _, found := range gone {
@@ -78,12 +77,12 @@ func inOrder(gone map[events.Subject][]Finding) iter.Seq[Finding] {
 	return slices.Values(list)
 }
 
-// refolding returns a loader that folds everything from zero and alters nothing.
+// refolding returns a loader that ignores snapshots and changes nothing.
 func (l *Loader) refolding() *Loader {
 	return &Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true, sizes: l.sizes, afresh: true}
 }
 
-// part names what is stored of a session: a head, a chunk or an index.
+// part identifies a stored part of a session: a head, a chunk or an index.
 type part struct {
 	subject events.Subject
 	fold    string
@@ -92,13 +91,13 @@ type part struct {
 
 func partOf(m snapshot.Meta) part { return part{m.Subject, m.Fold, m.Offset} }
 
-// checking holds what is stored against folds from zero.
+// checking compares stored snapshots with folds from the first record.
 type checking struct {
 	*Loader
 	v       *Verified
 	afresh  *Loader
-	seen    map[part]bool   // what was held against a fold
-	corrupt map[string]bool // names of what was found to be no snapshot
+	seen    map[part]bool   // parts that were compared
+	corrupt map[string]bool // names of files that are not valid snapshots
 }
 
 func (c *checking) found(m snapshot.Meta, err error) {
@@ -131,7 +130,7 @@ func (c *checking) all(ctx context.Context) error {
 	}
 	for _, m := range heads {
 		if m.Version != SessionFoldVersion {
-			continue // no load would use it
+			continue // no load uses it
 		}
 		if err := c.head(ctx, m); err != nil {
 			c.found(m, err)
@@ -140,7 +139,7 @@ func (c *checking) all(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	for _, m := range parts { // that no head refers to
+	for _, m := range parts { // parts without a head that refers to them
 		if c.seen[partOf(m)] || m.Version != SessionFoldVersion {
 			continue
 		}
@@ -156,8 +155,8 @@ func (c *checking) all(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// document holds what is stored of a document's revisions against a fold from zero. That
-// need not be all of it: its readers store it.
+// document compares the stored chunks of a document's revisions with a fold from the first record. Not all chunks need
+// to exist: readers store them.
 func (c *checking) document(ctx context.Context, sub events.Subject, list []snapshot.Meta) error {
 	want := make(map[events.Offset][]byte)
 	r := &revisions{Loader: c.afresh, sub: sub, into: func(_ context.Context, s snapshot.Snapshot) error {
@@ -170,7 +169,7 @@ func (c *checking) document(ctx context.Context, sub events.Subject, list []snap
 	}
 	for _, m := range list {
 		if m.Version != documentFoldVersion {
-			continue // no load would use it
+			continue // no load uses it
 		}
 		have, err := c.Snapshots.Get(ctx, m)
 		switch {
@@ -188,8 +187,7 @@ func (c *checking) document(ctx context.Context, sub events.Subject, list []snap
 	return nil
 }
 
-// head holds one head against a fold from zero, and the chunks that the fold fills
-// against those that are stored.
+// head compares one head, and the stored chunks, with a fold from the first record.
 func (c *checking) head(ctx context.Context, m snapshot.Meta) error {
 	snap, err := c.Snapshots.Get(ctx, m)
 	if err != nil {
@@ -210,7 +208,7 @@ func (c *checking) head(ctx context.Context, m snapshot.Meta) error {
 	return nil
 }
 
-// part holds a chunk or an index against what is stored, once.
+// part compares a chunk or an index with the stored one, once.
 func (c *checking) part(ctx context.Context, want snapshot.Snapshot) error {
 	if c.seen[partOf(want.Meta)] {
 		return nil
@@ -230,7 +228,7 @@ func (c *checking) part(ctx context.Context, want snapshot.Snapshot) error {
 	return nil
 }
 
-// difference says where two states begin to differ.
+// difference describes where two states begin to differ.
 func difference(have, want []byte) string {
 	n := 0
 	for n < min(len(have), len(want)) && have[n] == want[n] {
@@ -240,8 +238,8 @@ func difference(have, want []byte) string {
 	return fmt.Sprintf("byte %d, %q, should be %q", n, cut(have), cut(want))
 }
 
-// Rebuild folds every session from zero and stores its head and chunks in the place
-// of all that is stored. Sessions of fewer records than the policy asks for get none.
+// Rebuild folds every session from its first record, and replaces all stored snapshots with its head and chunks.
+// Sessions with fewer records than the policy requires get no snapshot.
 func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions int)) (rebuilt int, err error) {
 	p = p.withDefaults()
 	counts := make(map[events.Subject]int)
@@ -284,7 +282,7 @@ func (l *Loader) Rebuild(ctx context.Context, p Policy, progress func(sessions i
 	return rebuilt, l.dropOthers(ctx, fresh)
 }
 
-// dropOthers removes everything stored but what is fresh, and what is not a snapshot.
+// dropOthers removes all snapshots but the fresh ones, and all files that are not valid snapshots.
 func (l *Loader) dropOthers(ctx context.Context, fresh map[part]bool) error {
 	for m, err := range l.Snapshots.All(ctx) {
 		if corrupt, ok := errors.AsType[*snapshot.CorruptError](err); ok {

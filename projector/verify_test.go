@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// rebuilt is a loader on a tale whose snapshots were just built.
+// rebuilt returns a loader of tale with fresh snapshots.
 func rebuilt(t *testing.T) (*projector.Loader, *snapshot.Files) {
 	t.Helper()
 	files := snapshot.NewFiles(filepath.Join(t.TempDir(), "snapshots"))
@@ -42,7 +42,7 @@ func TestVerifyAfterRebuild(t *testing.T) {
 	}
 }
 
-// Whatever became of the snapshots is found, told apart, and mended by a rebuild.
+// Verify finds and distinguishes each kind of damage to snapshots, and a rebuild repairs it.
 func TestVerifyFindsAndRebuildMends(t *testing.T) {
 	put := func(t *testing.T, files *snapshot.Files, sub events.Subject, change func(*snapshot.Snapshot)) {
 		t.Helper()
@@ -74,7 +74,7 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*testing.T, *snapshot.Files)
-		want   string // "" if there is nothing to find
+		want   string // "": nothing to find
 	}{
 		"a byte": {func(t *testing.T, f *snapshot.Files) {
 			edit(t, path(f), func(b []byte) []byte { b[len(b)-9] ^= 1; return b })
@@ -164,7 +164,7 @@ func TestVerifyFindsAndRebuildMends(t *testing.T) {
 	}
 }
 
-// Damage of the log and of what it refers to is found; nothing is written.
+// Verify finds damage of the log and of referenced blobs. It writes nothing.
 func TestVerifyFindsDamage(t *testing.T) {
 	st := &story{t: t, records: tale(t)}
 	st.event(events.Event{Source: "urn:test", Type: events.TypeTurnAppended, Subject: s2}.WithExtension(events.ExtDataRef, events.BlobRef(sumOf("gone"))))
@@ -183,7 +183,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// A rebuild takes away what the policy would not have written, and what is damaged.
+// A rebuild removes snapshots that the policy would not write, and damaged ones.
 func TestRebuildFollowsPolicy(t *testing.T) {
 	l, files := rebuilt(t)
 	if n, err := l.Rebuild(t.Context(), projector.Policy{Records: 2}, nil); err != nil || n != 1 {

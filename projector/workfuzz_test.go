@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Whatever two records say, in whichever order after what is there: the folds of queues and
-// mail end, and what they say of themselves can be asked.
+// Two arbitrary records, in either order after existing ones: the folds of queues and mail terminate, and all their
+// methods return.
 func FuzzWork(f *testing.F) {
 	for _, data := range []string{
 		`{"set":{"handover":{"at":18446744073709551615,"refusals":9223372036854775807,"last":"9999-12-31T23:59:59Z"},"cursors":{"inbox":9007199254740991},"status":"archived"}}`,
