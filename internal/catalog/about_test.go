@@ -10,9 +10,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// What a session is about: its title, else its goal, else what a user said first, each
-// for as long as there is one. A goal is kept in one line of at most 200 bytes, between
-// two characters.
+// A session is described by its title, else its goal, else the first message of a user. A goal is stored as one line of
+// at most 200 bytes, cut between two characters.
 func TestAbout(t *testing.T) {
 	sub := events.Session("", "s")
 	set := func(name, value string) events.Payload {
@@ -51,8 +50,7 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// Of a transcript its conversation counts: not what its agent logs, nor what the agents do
-// that it has started.
+// In a transcript the conversation counts, but not the agent's log entries or its subagents.
 func TestTranscript(t *testing.T) {
 	sub := events.Session("", "codex/s")
 	turn := func(thread, text string) events.Payload {

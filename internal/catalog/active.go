@@ -14,61 +14,57 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Activity reads what was spent and done, day by day. It is safe for concurrent use.
+// Activity reads spending and activity by day. It is safe for concurrent use.
 type Activity struct{ *reader }
 
-// OpenActivity opens the search view in a directory, which holds it. If there is no view
-// that can be read, that is ErrNoView.
+// OpenActivity opens the search view in a directory. If the directory has no readable view, the error is ErrNoView.
 func OpenActivity(ctx context.Context, dir string) (Activity, error) {
 	r, err := openReader(ctx, searchForm, filepath.Join(dir, SearchFileName))
 	return Activity{r}, err
 }
 
-// Usage is what one cost says, or one response of which no cost tells.
+// Usage is one cost, or the usage of one response that no cost reports.
 type Usage struct {
 	Session  string
 	Offset   events.Offset
-	First    events.Offset    // of the first cost with the same response, if that is another one: it counts there, for that session and run
-	Source   string           // reported or computed, as a cost says; or InTurn
+	First    events.Offset    // of the first cost with the same response, if that is another cost: this one counts there, for that session and run
+	Source   string           // source of the cost (reported or computed), or InTurn
 	Day      string           // such as 2026-03-01, in UTC
-	At       events.Timestamp // when it was
-	Model    string           // "" if a turn does not say
-	Response string           // the maker's id, "" if there is none
+	At       events.Timestamp // its time
+	Model    string           // "": the turn names no model
+	Response string           // the vendor's id; "": none
 	Run      *events.RunRef
-	USD      events.Amount // "": not known
+	USD      events.Amount // "": unknown
 	Tokens   events.Tokens
 	Terms    events.Terms
 
 	again bool
 }
 
-// CountsAt is where in its session it counts.
+// CountsAt returns the offset in its session where it counts.
 func (u Usage) CountsAt() events.Offset { return cmp.Or(u.First, u.Offset) }
 
-// Copy is a cost that is left out, as it is a copy: it names a response that another
-// session paid for first.
+// Copy is a cost that is left out because it names a response that another session paid for first.
 type Copy struct {
 	Session string
 	Offset  events.Offset
-	Of      string // the session for which the response counts
+	Of      string // the session that the response counts for
 	Model   string
-	USD     events.Amount // "": not known
+	USD     events.Amount // "": unknown
 	Tokens  events.Tokens
 }
 
-// Usages yields the costs of a namespace, and what turns say that responses took which no
-// cost names. An id that events.IsUnique accepts names one response: of the costs with it and
-// one model one counts, that with the most output, of these the last, for the session and
-// the run of the first; of the turns with it likewise. Every other cost counts by itself,
-// and so does a turn, unless a cost of its session has its id, or unless it came again in a
-// list that replaced the one it was in. Whether something was rewound since does not matter.
-// copied, which may be nil, is called with each cost that is left out for one of another
-// session.
+// Usages yields the costs of a namespace, and the usage in turns whose response no cost names. An id that
+// events.IsUnique accepts identifies one response. Of the costs with the same such id and model, one counts: the one
+// with the most output, of equals the last, for the session and run of the first. The same holds for the turns. Any
+// other cost counts by itself. So does a turn, with two exceptions: a cost of its session has its id, or the turn was
+// repeated in a list that replaced the one it was in. Rewinds have no influence. copied, if not nil, is called with
+// each cost that is left out in favour of another session's.
 func (a Activity) Usages(ctx context.Context, namespace string, copied func(Copy)) iter.Seq2[Usage, error] {
 	return a.usages(ctx, copied, "", namespace)
 }
 
-// UsagesOf yields of Usages those of some sessions, and tells of the copies in them.
+// UsagesOf yields the usages of some sessions, and reports the copies in them.
 func (a Activity) UsagesOf(ctx context.Context, namespace string, copied func(Copy), sessions ...string) iter.Seq2[Usage, error] {
 	return func(yield func(Usage, error) bool) {
 		for part := range slices.Chunk(sessions, maxScope) {
@@ -95,8 +91,8 @@ func (a Activity) UsagesOf(ctx context.Context, namespace string, copied func(Co
 	}
 }
 
-// usages yields what counts of those rows of a namespace for which a condition holds: of a
-// response it has all or none.
+// usages yields the counting usages among the rows of a namespace that match a condition. The condition must match all
+// or no rows of a response.
 func (a Activity) usages(ctx context.Context, copied func(Copy), condition string, args ...any) iter.Seq2[Usage, error] {
 	return func(yield func(Usage, error) bool) {
 		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, source, day, at, model, response, run_kind, run_id, usd,
@@ -126,13 +122,13 @@ func (a Activity) usages(ctx context.Context, copied func(Copy), condition strin
 	}
 }
 
-// responseUsage is what costs and turns say with one id, each better than the one before it.
+// responseUsage holds the costs and turns with one id, in ascending order of priority.
 type responseUsage struct {
 	response string
 	rows     []Usage
 }
 
-// yield yields what counts.
+// yield yields the usages that count.
 func (r *responseUsage) yield(copied func(Copy), yield func(Usage, error) bool) bool {
 	counting := r.each
 	if events.IsUnique(r.response) {
@@ -146,9 +142,9 @@ func (r *responseUsage) yield(copied func(Copy), yield func(Usage, error) bool) 
 	return true
 }
 
-// joined has one usage for each model that was paid for with an id, or else the last turn.
+// joined returns one usage for each model with a cost of the id, or else the last turn.
 func (r *responseUsage) joined(copied func(Copy)) (counts []Usage) {
-	first := make(map[string]Usage) // by model, by offset
+	first := make(map[string]Usage) // by model, the cost with the lowest offset
 	for _, u := range r.rows {
 		if f, ok := first[u.Model]; u.Source != InTurn && (!ok || u.Offset < f.Offset) {
 			first[u.Model] = u
@@ -177,7 +173,7 @@ func (r *responseUsage) joined(copied func(Copy)) (counts []Usage) {
 	return counts
 }
 
-// each has the usages with an id that may be drawn twice.
+// each returns the usages of an id that may not be unique.
 func (r *responseUsage) each() (counts []Usage) {
 	type said struct {
 		session, model string
@@ -200,7 +196,7 @@ func (r *responseUsage) each() (counts []Usage) {
 	return counts
 }
 
-// errEnough says that a caller wants no more rows.
+// errEnough reports that the caller wants no more rows.
 var errEnough = errors.New("enough")
 
 func scanUsage(rows *sql.Rows) (Usage, error) {
@@ -215,7 +211,7 @@ func scanUsage(rows *sql.Rows) (Usage, error) {
 	return u, err
 }
 
-// Call is a call of a tool.
+// Call is a tool call.
 type Call struct {
 	Session string
 	Offset  events.Offset
@@ -226,9 +222,9 @@ type Call struct {
 	Failed  bool // it ended with an error
 }
 
-// Calls yields the calls of tools in a namespace, each once: the same id in the same
-// response is the same call, and where no unique one is named, in the same session. An error
-// is that of the last call with its id before it in its session.
+// Calls yields the tool calls in a namespace, each once. Rows with the same call id in the same response are the same
+// call. Without a unique response id, the session takes its place. An error belongs to the last earlier call with its
+// id in its session.
 func (a Activity) Calls(ctx context.Context, namespace string) iter.Seq2[Call, error] {
 	return func(yield func(Call, error) bool) {
 		rows, err := a.db.QueryContext(ctx, `SELECT session, offset, day, at, model, tool, response, call, error
@@ -258,7 +254,7 @@ func (a Activity) Calls(ctx context.Context, namespace string) iter.Seq2[Call, e
 	}
 }
 
-// calls are those of one id.
+// calls holds the calls with one id.
 type calls struct {
 	id   string
 	list []Call
@@ -297,16 +293,16 @@ func (s *calls) yield(yield func(Call, error) bool) bool {
 	return true
 }
 
-// Day is how many turns a session got in a quarter of an hour of a day, with one model.
+// Day is the number of turns that a session got in a quarter of an hour, with one model.
 type Day struct {
 	Session string
 	Day     string // in UTC
 	Quarter string // in UTC, such as 14:45
-	Model   string // "" for turns that name none
-	Turns   int    // that were brought, whatever became of them
+	Model   string // "": turns without model
+	Turns   int    // turns that were added, live or not
 }
 
-// Days yields how many turns there were in a namespace.
+// Days yields the numbers of turns in a namespace.
 func (a Activity) Days(ctx context.Context, namespace string) iter.Seq2[Day, error] {
 	return func(yield func(Day, error) bool) {
 		rows, err := a.db.QueryContext(ctx, "SELECT session, day, quarter, model, turns FROM days WHERE namespace=? ORDER BY session, day, quarter, model", namespace)

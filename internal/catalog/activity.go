@@ -11,11 +11,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// activitySchema is the tables of what was spent and done, in the file of the search
-// view. What must be recognised when it comes again has a row of its own: a response that
-// several turns hold, a call and its error. They stand in the order in which they are
-// recognised, so that reading them is one pass and no second index is needed; the rows of
-// one session are looked for only when it is folded anew. Turns are only counted.
+// activitySchema defines the tables of usage and activity, in the file of the search view. Repeatable facts have a row
+// of their own so that repetitions are recognised: a response that several turns hold, a call and its error. The rows
+// are ordered by the key that identifies repetitions, so one pass reads them and no second index is needed. The rows of
+// one session are only searched when it is folded again. Turns are only counted.
 const activitySchema = `
 CREATE TABLE usage{set}(
 	namespace TEXT NOT NULL, session TEXT NOT NULL, offset INTEGER NOT NULL, thread TEXT NOT NULL, number INTEGER NOT NULL,
@@ -36,22 +35,22 @@ CREATE TABLE days{set}(
 
 var activityTables = []string{"usage", "calls", "days"}
 
-// InTurn is the source of usage that a turn tells; that of a cost is what its event says.
+// InTurn is the source of usage that a turn reports. A cost has the source in its event.
 const InTurn = "turn"
 
-// activity is what a commit will store in these tables.
+// activity holds the rows of the next commit.
 type activity struct {
 	usage []usageRow
 	calls []callRow
-	days  map[dayKey]int // turns
+	days  map[dayKey]int // number of turns
 }
 
-// where is the place of a turn, or of a cost.
+// where locates a turn or a cost.
 type where struct {
 	subject events.Subject
 	offset  events.Offset
 	thread  string
-	number  int // among the turns that the event brought to the thread, from 0
+	number  int // among the turns that the event added to the thread, from 0
 }
 
 type usageRow struct {
@@ -62,7 +61,7 @@ type usageRow struct {
 	tokens           events.Tokens
 	terms            events.Terms
 	at               events.Timestamp
-	again            bool // a turn of a list that replaced another one, which may have held it
+	again            bool // a turn of a list that replaced another one, which may have contained the turn
 }
 
 type callRow struct {
@@ -78,8 +77,8 @@ type dayKey struct {
 	day, quarter, model string
 }
 
-// quarterOf is the quarter of an hour, in UTC, in which a time is, such as 14:45: days of
-// every zone begin at one.
+// quarterOf returns the start of the quarter of an hour of a time, in UTC, such as 14:45. In every time zone, days
+// begin at such a start.
 func quarterOf(at events.Timestamp) string {
 	t, ok := at.Time()
 	if !ok {
@@ -88,19 +87,19 @@ func quarterOf(at events.Timestamp) string {
 	return t.UTC().Truncate(15 * time.Minute).Format("15:04")
 }
 
-// rowSize is about how many bytes of memory a row takes.
+// rowSize is the approximate memory of a row, in bytes.
 const rowSize = 300
 
-// turnRow is a turn that the view takes, with where and when it was.
+// turnRow is a turn with its location and time.
 type turnRow struct {
 	where
 	at     events.Timestamp
 	run    *events.RunRef
 	again  bool
-	counts bool // as a turn; what an agent logs does not
+	counts bool // counts as a turn; log entries of an agent do not
 }
 
-// turn takes what a turn says, and returns about how many bytes that takes.
+// turn adds the rows of a turn, and returns their approximate memory in bytes.
 func (a *activity) turn(t turnRow, said projector.Said) int64 {
 	day := dayOf(t.at)
 	if a.days == nil {
@@ -121,7 +120,7 @@ func (a *activity) turn(t turnRow, said projector.Said) int64 {
 	return int64(rows * rowSize)
 }
 
-// cost takes a cost, and returns about how many bytes that takes.
+// cost adds the row of a cost, and returns its approximate memory in bytes.
 func (a *activity) cost(f projector.Fact, p *events.CostAccrued) int64 {
 	c := projector.CostOf(f, p)
 	row := usageRow{where: where{subject: f.Subject, offset: f.Offset}, costKey: newCostKey(c.Day(), c.Model, c.Run), source: c.Source, response: c.Response,
@@ -130,7 +129,7 @@ func (a *activity) cost(f projector.Fact, p *events.CostAccrued) int64 {
 	return rowSize
 }
 
-// isCount reports whether a turn, which nobody has checked, can mean what it says.
+// isCount reports whether the token counts of an unchecked turn are plausible.
 func isCount(t events.Tokens) bool {
 	const limit = 1 << 53
 	for _, n := range []int64{t.Input, t.Output, t.Reasoning, t.CacheRead, t.CacheWrite} {
@@ -141,7 +140,7 @@ func isCount(t events.Tokens) bool {
 	return true
 }
 
-// drop lets go of what a subject brought.
+// drop removes the rows of a subject.
 func (a *activity) drop(sub events.Subject) {
 	a.usage = slices.DeleteFunc(a.usage, func(r usageRow) bool { return r.subject == sub })
 	a.calls = slices.DeleteFunc(a.calls, func(r callRow) bool { return r.subject == sub })
@@ -152,7 +151,7 @@ func (a *activity) drop(sub events.Subject) {
 	}
 }
 
-// store writes what was taken.
+// store writes the rows.
 func (a *activity) store(ctx context.Context, f *file) error {
 	for _, r := range a.usage {
 		if err := f.put(ctx, "usage", append(r.where.columns(), r.source, r.day, r.model, r.response, r.run.Kind, r.run.ID, string(r.usd),
@@ -175,12 +174,12 @@ func (a *activity) store(ctx context.Context, f *file) error {
 	return nil
 }
 
-// columns are the first ones of a row.
+// columns returns the first columns of a row.
 func (w where) columns() []any {
 	return []any{w.subject.Namespace, w.subject.ID, int64(w.offset), w.thread, w.number}
 }
 
-// compare puts neighbours of a table beside each other.
+// compare orders rows as the table does.
 func (k dayKey) compare(o dayKey) int {
 	return cmp.Or(cmp.Compare(k.subject.Namespace, o.subject.Namespace), cmp.Compare(k.subject.ID, o.subject.ID), cmp.Compare(k.day, o.day),
 		cmp.Compare(k.quarter, o.quarter), cmp.Compare(k.model, o.model))

@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// saidTurn is a turn of these tests: JSON of what it says.
+// saidTurn is a turn of these tests: the JSON of its content.
 type saidTurn struct {
 	Model, Response string
 	Tokens          events.Tokens
@@ -39,7 +39,7 @@ func saidOf(t projector.Turn) projector.Said {
 	return projector.Said{Roles: "user", Text: string(t.Raw), Model: s.Model, Response: s.Response, Usage: s.Tokens, Tools: s.Tools}
 }
 
-// drawSaid draws a turn of a few models, responses and calls, so that they come again.
+// drawSaid draws a turn from a few models, responses and calls, so that they repeat.
 func drawSaid(t *rapid.T) saidTurn {
 	s := saidTurn{Model: rapid.SampledFrom([]string{"", "m", "n"}).Draw(t, "model"), Response: rapid.SampledFrom([]string{"", "", "chatcmpl-7", idR, idQ}).Draw(t, "response")}
 	if rapid.Bool().Draw(t, "usage") {
@@ -89,7 +89,7 @@ func drawActivity(t *rapid.T) events.Payload {
 	return p
 }
 
-// toldTurn is a turn of a log, with its place in the order in which later ones win.
+// toldTurn is a turn of a log. In the order of beats, later turns take precedence.
 type toldTurn struct {
 	saidTurn
 	sub    events.Subject
@@ -125,7 +125,7 @@ func toldTurns(records testkit.Records) (list []toldTurn) {
 	return list
 }
 
-// naiveUsages says by definition what counts: one line for each.
+// naiveUsages computes the counting usages from the definition, one line each.
 func naiveUsages(records testkit.Records) (lines []string) {
 	billed := make(map[string]bool)
 	type cost struct {
@@ -181,7 +181,7 @@ func naiveUsages(records testkit.Records) (lines []string) {
 	return lines
 }
 
-// naiveCalls says by definition which calls count, and which failed.
+// naiveCalls computes the counting calls, and which of them failed, from the definition.
 func naiveCalls(records testkit.Records) (lines []string) {
 	type call struct {
 		toldTurn
@@ -228,7 +228,7 @@ func naiveDays(records testkit.Records) (lines []string) {
 	return lines
 }
 
-// shownBy returns what the view in a directory says, in the lines of the naive folds.
+// shownBy returns the content of the view in a directory, in the format of the naive folds.
 func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 	a, err := OpenActivity(t.Context(), dir)
 	must(t, err)
@@ -269,9 +269,8 @@ func shownBy(t *rapid.T, dir string) (usages, calls, days []string) {
 	return usages, calls, days
 }
 
-// However the records are split into commits, wherever the process dies, and whichever
-// session is folded anew, what is shown is what a reading of the whole log by definition
-// finds.
+// The view equals the result of the definitions on the whole log, for any split into commits, any crash, and any
+// session that is folded again.
 func TestActivityAgreesWithTheLog(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -287,7 +286,7 @@ func TestActivityAgreesWithTheLog(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "then") {
 			case 0:
 				commitSearch(t, s, records[i])
-			case 1: // nothing since the last commit was stored
+			case 1: // uncommitted changes are lost
 				must(t, s.Close())
 				s = newSearch(path, current, saidOf, nullLogger)
 				cursor, _, err = s.Begin(t.Context())
@@ -317,8 +316,8 @@ func TestActivityAgreesWithTheLog(t *testing.T) {
 	})
 }
 
-// B-11: Ollama draws the ids of chats from 999 numbers. Each of 1,200 responses counts, in one
-// session as in many; a second import, which is a copy, does not and is named.
+// B-11: Ollama draws chat ids from 999 numbers. Each of 1,200 responses counts, in one session and in many. A second
+// import, which is a copy, does not count and is reported.
 func TestDrawnIDsSwallowNothing(t *testing.T) {
 	for _, sessions := range []int{1, 40} {
 		t.Run(fmt.Sprintf("B-11 1,200 responses in %d sessions", sessions), func(t *testing.T) { drawnIDs(t, sessions) })
@@ -348,7 +347,7 @@ func drawnIDs(t *testing.T, sessions int) {
 		must(t, err)
 		total = total.Plus(projector.Cost{USD: u.USD, Tokens: u.Tokens})
 	}
-	if total.USD != "0.225788" || total.Events != 1201 { // 0.2256 and that of s0
+	if total.USD != "0.225788" || total.Events != 1201 { // 0.2256 plus that of s0
 		t.Errorf("%d sessions: %+v", sessions, total)
 	}
 	if len(copies) != 1 || copies[0].Session != "copy" || copies[0].Of != "s0" || copies[0].USD != "0.000188" {
@@ -361,7 +360,7 @@ func commitSearch(t *rapid.T, s *Search, last events.Record) {
 	must(t, s.Commit(t.Context(), projector.Cursor{Offset: last.Offset, EventID: last.ID}))
 }
 
-// A subject in quarantine brings nothing to a commit; what others brought stays.
+// A quarantined subject contributes nothing to a commit; other subjects do.
 func TestActivityInQuarantine(t *testing.T) {
 	a, b := events.Session("", "a"), events.Session("", "b")
 	turn := saidTurn{Model: "m", Tokens: events.Tokens{Output: 1}, Tools: []projector.ToolUse{{Tool: "read"}}}.raw()
@@ -385,7 +384,7 @@ func TestActivityInQuarantine(t *testing.T) {
 	}
 }
 
-// Turns that nobody checked say anything; what is no count of tokens is not counted.
+// Turns are unchecked input: implausible token counts do not count.
 func TestActivityOfOddTokens(t *testing.T) {
 	for _, tokens := range []events.Tokens{{Input: -1, Output: 5}, {Output: 1<<53 + 1}, {CacheWrite: -9}} {
 		if isCount(tokens) {
@@ -397,7 +396,7 @@ func TestActivityOfOddTokens(t *testing.T) {
 	}
 }
 
-// A turn has its own day; without one it has that of its event. Both are days in UTC.
+// The day of a turn is from its own time, else from its event. Both are UTC days.
 func TestDayOf(t *testing.T) {
 	f := projector.Fact{Record: events.Record{Event: events.Event{Time: time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600))}}}
 	for own, want := range map[events.Timestamp]string{"": "2026-03-02", "2026-01-01T01:00:00+02:00": "2025-12-31", "soon": "2026-03-02"} {

@@ -10,9 +10,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// BenchmarkSpread folds records that are spread at random over many sessions, the
-// hardest case for what is kept at hand, and beside it, in the same run, as many of
-// short-lived sessions.
+// BenchmarkSpread folds records spread at random over many sessions, the worst case for the cache, and for comparison
+// in the same run as many records of short-lived sessions.
 func BenchmarkSpread(b *testing.B) {
 	const sessions, count = 100_000, 400_000
 	for b.Loop() {
@@ -25,8 +24,7 @@ func BenchmarkSpread(b *testing.B) {
 	}
 }
 
-// foldRate returns how many facts a second are folded and committed, as a Runner that
-// catches up does it.
+// foldRate returns how many facts a second are folded and committed, in the way of a Runner that catches up.
 func foldRate(b *testing.B, count int, session func(int) int) float64 {
 	b.Helper()
 	c := New(b.TempDir(), openingOf, nullLogger)

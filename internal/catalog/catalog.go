@@ -16,31 +16,31 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Catalog is the view over all sessions and documents, for the process that writes
-// it. It is a projector.View; Reader reads it.
+// Catalog is the view over all sessions and documents, for the process that writes it. It is a projector.View. Reader
+// reads it.
 type Catalog struct {
 	file
 	opening   Opening
 	lastKey   int64
 	sessions  map[events.Subject]*list.Element // of *session
-	recent    *list.List                       // those touched last are in front
-	dirty     []*session                       // in the order in which they were touched first
-	footprint int                              // of all sessions in memory that are not dirty
-	held      int64                            // about how many bytes what was touched takes
-	documents map[events.Subject]*document     // touched since the last commit
+	recent    *list.List                       // most recently used first
+	dirty     []*session                       // in the order of their first change
+	footprint int                              // memory of all sessions in memory that are not dirty, in bytes
+	held      int64                            // approximate memory of the changes, in bytes
+	documents map[events.Subject]*document     // changed since the last commit
 	aside     map[events.Subject]bool
-	gone      map[events.Subject]int64 // subjects to be folded anew, and the keys of sessions
-	paid      map[responseKey][]paid   // costs that name a response, since the last commit
+	gone      map[events.Subject]int64 // subjects that are folded again from the start, with the keys of sessions
+	paid      map[responseKey][]paid   // costs since the last commit that name a response
 }
 
-// memory is about how many bytes of folded sessions are kept at hand, perRecord about
-// how many a record adds to what is not stored.
+// memory is the approximate size of the cache of folded sessions. perRecord is the approximate memory that a record
+// adds to the uncommitted changes. Both are in bytes.
 const (
 	memory    = 24 << 20
 	perRecord = 64
 )
 
-// New returns the catalog in a directory, to be run by a projector.Runner.
+// New returns the catalog in a directory, for a projector.Runner.
 func New(dir string, opening Opening, lg *slog.Logger) *Catalog {
 	return newCatalog(filepath.Join(dir, FileName), current, opening, lg)
 }
@@ -54,7 +54,7 @@ func newCatalog(path, set string, opening Opening, lg *slog.Logger) *Catalog {
 // Name implements projector.View.
 func (c *Catalog) Name() string { return c.view }
 
-// clear drops everything that is in memory.
+// clear drops all state in memory.
 func (c *Catalog) clear() {
 	c.sessions, c.recent, c.dirty, c.footprint = make(map[events.Subject]*list.Element), list.New(), nil, 0
 	c.held, c.paid = 0, nil
@@ -91,7 +91,7 @@ func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 	ctx = context.WithoutCancel(ctx)
 	c.held += perRecord
 	if f.Subject.Kind == events.KindUnit {
-		return nil // what it holds copies of comes by itself
+		return nil // its events arrive as records of their own
 	}
 	if !f.Subject.IsSession() {
 		return c.applyDocument(ctx, f.Record)
@@ -104,13 +104,13 @@ func (c *Catalog) Apply(ctx context.Context, f projector.Fact) error {
 		s = c.begins(f.Subject)
 	}
 	if s.history.Last() >= f.Offset {
-		return c.wrap(projector.ErrMoved) // somebody else has stored it already
+		return c.wrap(projector.ErrMoved) // another process has stored it already
 	}
 	c.touch(s)
 	return c.applyTo(ctx, s, f)
 }
 
-// touch has a session stored with the next commit.
+// touch marks a session for the next commit.
 func (c *Catalog) touch(s *session) {
 	if !s.dirty {
 		s.dirty = true
@@ -142,8 +142,7 @@ func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) err
 	return nil
 }
 
-// inherit begins a fork with what its parent was. A fork of nothing inherits
-// nothing.
+// inherit starts a fork with the state of its parent. A fork of a missing session inherits nothing.
 func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) error {
 	sub := events.Session(s.Namespace, fork.Session)
 	if c.aside[sub] {
@@ -161,7 +160,7 @@ func (c *Catalog) inherit(ctx context.Context, s *session, fork *events.Fork) er
 	return err
 }
 
-// begins makes a session that has no record yet.
+// begins creates a session without records.
 func (c *Catalog) begins(sub events.Subject) *session {
 	s := newSession(sub)
 	if s.key = c.gone[sub]; s.key == 0 {
@@ -172,13 +171,13 @@ func (c *Catalog) begins(sub events.Subject) *session {
 	return s
 }
 
-// keep has a session at hand.
+// keep adds a session to the cache.
 func (c *Catalog) keep(s *session) {
 	c.sessions[s.subject] = c.recent.PushFront(s)
 	c.footprint += s.footprint()
 }
 
-// session returns what is folded of a session, nil if there is nothing.
+// session returns the folded state of a session, or nil.
 func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, error) {
 	if e := c.sessions[sub]; e != nil {
 		c.recent.MoveToFront(e)
@@ -210,8 +209,8 @@ func (c *Catalog) session(ctx context.Context, sub events.Subject) (*session, er
 	return s, nil
 }
 
-// shorten lets go of what is stored of a long history, but for what is new in it. So
-// what a session takes does not grow with it, nor does what a commit of it holds.
+// shorten drops the stored blocks of a long history from memory. So neither the memory of a session nor its commits
+// grow with its length.
 func (c *Catalog) shorten(ctx context.Context, s *session) {
 	ctx = context.WithoutCancel(ctx)
 	s.history.Shorten(func(n int) (block []byte, err error) {
@@ -278,7 +277,7 @@ func (c *Catalog) Commit(ctx context.Context, cursor projector.Cursor) error {
 	return nil
 }
 
-// Forget implements projector.View. The session keeps its key.
+// Forget implements projector.View. A session keeps its key.
 func (c *Catalog) Forget(ctx context.Context, sub events.Subject) error {
 	var key int64
 	if sub.IsSession() {
@@ -287,7 +286,7 @@ func (c *Catalog) Forget(ctx context.Context, sub events.Subject) error {
 		}
 	} else {
 		d := newDocument(sub)
-		d.stored, d.moved = true, true // its links go, too
+		d.stored, d.moved = true, true // its links are removed too
 		c.documents[sub] = d
 	}
 	delete(c.aside, sub)
@@ -296,7 +295,7 @@ func (c *Catalog) Forget(ctx context.Context, sub events.Subject) error {
 	return nil
 }
 
-// erase removes the rows of a session that is folded anew.
+// erase removes the rows of a session that is folded again.
 func (c *Catalog) erase(ctx context.Context, key int64) error {
 	for _, table := range []string{"sessions", "state", "marks", "runs", "costs", "progress"} {
 		if err := c.run(ctx, "DELETE FROM "+table+"{set} WHERE session=?", key); err != nil {
@@ -306,7 +305,7 @@ func (c *Catalog) erase(ctx context.Context, key int64) error {
 	return nil
 }
 
-// store writes what was touched.
+// store writes the changes.
 func (c *Catalog) store(ctx context.Context) error {
 	for _, key := range c.gone {
 		if err := c.erase(ctx, key); err != nil {
@@ -316,7 +315,7 @@ func (c *Catalog) store(ctx context.Context) error {
 	if err := c.storePaid(ctx); err != nil {
 		return err
 	}
-	slices.SortFunc(c.dirty, func(a, b *session) int { return cmp.Compare(a.key, b.key) }) // neighbours are on one page
+	slices.SortFunc(c.dirty, func(a, b *session) int { return cmp.Compare(a.key, b.key) }) // neighbouring keys share a page
 	for _, s := range c.dirty {
 		if err := c.storeSession(ctx, s); err != nil {
 			return err
@@ -332,7 +331,7 @@ func (c *Catalog) store(ctx context.Context) error {
 
 var (
 	insertSession = "INSERT INTO sessions{set}(" + sessionColumns + ", session) VALUES(" + placeholders(39) + ")"
-	// Namespace and id never change, and setting them would write their index again.
+	// Namespace and id never change. Setting them would rewrite their index.
 	updateSession = "UPDATE sessions{set} SET (" + strings.TrimPrefix(sessionColumns, "namespace, id, ") + ")=(" + placeholders(36) + ") WHERE session=?"
 )
 
@@ -372,5 +371,5 @@ func (c *Catalog) storeSession(ctx context.Context, s *session) error {
 	return c.storeProgress(ctx, s)
 }
 
-// Close closes the file. What was not committed is folded again by the next.
+// Close closes the file. The next writer folds uncommitted changes again.
 func (c *Catalog) Close() error { return c.close() }

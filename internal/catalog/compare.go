@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// tableOrders are by what the rows of a table are put in order to compare them: by its
-// primary key. Turns stand in the order in which they came, which takes no sorting; only
-// those of a session that was in quarantine came later than by a fold from zero.
+// tableOrders lists the orders for comparing the rows of a table: in general its primary key. Turns are compared in
+// insertion order, which needs no sorting. The turns of a session that was in quarantine were inserted later than a
+// fold from the start inserts them, hence the second order.
 var tableOrders = map[string][]string{
 	"sessions": {"session"}, "state": {"session"}, "marks": {"session, number"}, "runs": {"session, kind, id"},
 	"costs": {"session, day, model, run_kind, run_id"}, "documents": {"namespace, kind, id"},
@@ -24,9 +24,8 @@ var tableOrders = map[string][]string{
 	"due": {"what, namespace, kind, id, about, number"},
 }
 
-// difference names the first place where two files hold other rows of a table, ""
-// if there is none in one of the table's orders. What the first holds is to be as in
-// the second.
+// difference describes the first place where two files have different rows of a table. It returns "" if the rows are
+// equal in one of the table's orders. The rows of have are expected to equal those of want.
 func difference(ctx context.Context, have, want querier, table, haveSet, wantSet string) (diff string, err error) {
 	for _, order := range tableOrders[table] {
 		if diff, err = differenceIn(ctx, have, want, table, haveSet, wantSet, order); diff == "" || err != nil {
@@ -71,7 +70,7 @@ func differenceIn(ctx context.Context, have, want querier, table, haveSet, wantS
 	}
 }
 
-// tableRows reads a table row by row.
+// tableRows iterates over the rows of a table.
 type tableRows struct {
 	*sql.Rows
 	columns []string
@@ -90,12 +89,12 @@ func openTable(ctx context.Context, q querier, table, order string) (*tableRows,
 	return &tableRows{rows, columns}, nil
 }
 
-// row is the columns of a row, as they are stored.
+// row holds the stored columns of a row.
 type row []cell
 
 type cell struct{ value any }
 
-// next returns the next row, nil behind the last one.
+// next returns the next row, or nil after the last one.
 func (t *tableRows) next() (row, error) {
 	if !t.Next() {
 		return nil, t.Err()
@@ -107,7 +106,7 @@ func (t *tableRows) next() (row, error) {
 	return r, t.Scan(targets...)
 }
 
-// name is enough of a row to find it by.
+// name returns enough columns to identify a row.
 func (r row) name() string { return fmt.Sprint(r[:min(len(r), 3)]) }
 
 func (c cell) equals(d cell) bool {

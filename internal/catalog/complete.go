@@ -14,9 +14,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Glance opens the catalog in a directory to read a little of it and go: it waits for
-// nobody, and leaves nothing beside the file. It sees what is committed. If there is none
-// that can be read so, that is ErrNoView.
+// Glance opens the catalog in a directory for a short read. It never waits, and creates no files. It sees committed
+// rows. If no catalog can be read like this, the error is ErrNoView.
 func Glance(ctx context.Context, dir string) (Reader, error) {
 	r, err := glance(ctx, catalogForm, filepath.Join(dir, FileName))
 	return Reader{r}, err
@@ -30,9 +29,8 @@ func glance(ctx context.Context, f form, path string) (*reader, error) {
 	return newReader(ctx, f, path, mode)
 }
 
-// glanceMode says how to open a file without making one beside it. Without a write-ahead
-// log everything is in the file, and nobody writes to it. With one, SQLite needs the
-// index of it, which it would make.
+// glanceMode returns the mode that opens a file without creating another file. Without a write-ahead log, all rows are
+// in the file and there is no writer. With one, SQLite needs the log's index, which it would create if it is missing.
 func glanceMode(path string) (string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return "", err
@@ -44,13 +42,12 @@ func glanceMode(path string) (string, error) {
 	return "ro", err
 }
 
-// window is how many rows are looked at, at the most, where there is no end to them.
+// window is the maximum number of rows that an otherwise unbounded query reads.
 const window = 2000
 
-// Beginning returns the sessions whose ids begin with a text, the one written to last
-// first, at most so many. If there are more, the first and the last of all in the order
-// of ids are among them: so what all that are returned begin with is what all that there
-// are begin with. Of thousands, those are the newest that were written to of late.
+// Beginning returns at most limit sessions whose ids begin with a text, most recently written first. If there are more,
+// the result contains the first and the last in order of ids. So the results have the same common prefix as all
+// matches. With thousands of matches, the others are recently written sessions.
 func (r Reader) Beginning(ctx context.Context, namespace, text string, limit int) ([]Session, error) {
 	end := after(text)
 	list, err := r.sessions(ctx, fmt.Sprintf(`SELECT session FROM (
@@ -71,8 +68,8 @@ func (r Reader) Beginning(ctx context.Context, namespace, text string, limit int
 	return list, err
 }
 
-// after returns what stands behind all texts that begin with one. If no text does, that is
-// a blob, which SQLite sorts behind every text.
+// after returns a value that SQLite sorts behind all texts with a prefix. If there is no such text, it returns a blob:
+// blobs sort behind every text.
 func after(text string) any {
 	b := []byte(text)
 	for len(b) > 0 && b[len(b)-1] == 0xff {
@@ -85,25 +82,25 @@ func after(text string) any {
 	return string(b)
 }
 
-// Roots returns what stands before the first slash of ids, with the slash, at most so many.
+// Roots returns at most limit distinct parts of ids up to and including the first slash.
 func (r Reader) Roots(ctx context.Context, namespace string, limit int) ([]string, error) {
 	return r.texts(ctx, `WITH RECURSIVE n(root) AS (
 		SELECT (SELECT substr(id, 1, instr(id, '/')) FROM sessions WHERE namespace=?1 AND instr(id, '/')>0 ORDER BY id LIMIT 1)
 		UNION ALL SELECT (SELECT substr(id, 1, instr(id, '/')) FROM sessions
 			WHERE namespace=?1 AND id>=substr(n.root, 1, length(n.root)-1)||'0' AND instr(id, '/')>0 ORDER BY id LIMIT 1) FROM n WHERE n.root IS NOT NULL
-	) SELECT root FROM n WHERE root IS NOT NULL LIMIT ?2`, namespace, limit) // 0 stands behind the slash
+	) SELECT root FROM n WHERE root IS NOT NULL LIMIT ?2`, namespace, limit) // 0 is the character after the slash
 }
 
-// sessions returns the rows whose keys a statement returns, in the order of their heads.
+// sessions returns the rows whose keys a statement selects, ordered by head.
 func (r Reader) sessions(ctx context.Context, keys string, args ...any) ([]Session, error) {
 	rows, err := r.db.QueryContext(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE session IN ("+keys+") ORDER BY head_offset DESC", args...)
 	list, err := collect(rows, err, (*Session).columns)
 	return list, r.wrap(err)
 }
 
-// Named returns the session that an id names: the whole one, or else the only one of which
-// this stands behind the first slash, or the only one that begins so; "last" is the one
-// last active. False means that there is none, or several.
+// Named returns the session that a name identifies. That is the session with this id, else the only session whose id
+// continues so after its first slash, else the only one whose id begins so. "last" is the most recently active session.
+// If no session or several match, Named returns false.
 func (r Reader) Named(ctx context.Context, namespace, name string) (Session, bool, error) {
 	if name == "last" {
 		page, err := r.List(ctx, Query{Namespace: namespace, Sort: ByActive, Limit: 1})
@@ -147,8 +144,7 @@ func first(list []Session) Session {
 	return list[0]
 }
 
-// Timeline returns the history of a session as far as the catalog has it, and false if
-// there is no such session.
+// Timeline returns the history of a session in the catalog. It returns false if the session is missing.
 func (r Reader) Timeline(ctx context.Context, namespace, id string) (*projector.Timeline, bool, error) {
 	s := newSession(events.Session(namespace, id))
 	var state []byte
@@ -177,7 +173,7 @@ type RunRow struct {
 	State, Outcome string
 }
 
-// Runs returns runs of a session, the one made last first, at most so many.
+// Runs returns at most limit runs of a session, newest first.
 func (r Reader) Runs(ctx context.Context, namespace, id string, limit int) ([]RunRow, error) {
 	rows, err := r.db.QueryContext(ctx, `SELECT kind, id, state, outcome FROM runs
 		WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?) ORDER BY offset DESC LIMIT ?`, namespace, id, limit)
@@ -185,21 +181,19 @@ func (r Reader) Runs(ctx context.Context, namespace, id string, limit int) ([]Ru
 	return list, r.wrap(err)
 }
 
-// Steps returns the numbers of the steps of a run in which something happened, the last one
-// first, at most so many.
+// Steps returns at most limit numbers of the steps with progress in a run, last step first.
 func (r Reader) Steps(ctx context.Context, namespace, id string, run events.RunRef, limit int) ([]string, error) {
 	return r.texts(ctx, `SELECT DISTINCT step FROM progress WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?)
 		AND run_kind=? AND run_id=? AND kind NOT IN (?, ?) ORDER BY step DESC LIMIT ?`, namespace, id, run.Kind, run.ID, projector.ProgressStarted, projector.ProgressFinished, limit)
 }
 
-// Happened returns what the programs of a session call that which happened in its runs, in
-// order, at most so many.
+// Happened returns at most limit names of progress in a session's runs, in order.
 func (r Reader) Happened(ctx context.Context, namespace, id string, limit int) ([]string, error) {
 	return r.texts(ctx, `SELECT DISTINCT name FROM progress WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?)
 		AND name<>'' ORDER BY name LIMIT ?`, namespace, id, limit)
 }
 
-// Namespaces returns the namespaces that have sessions, in order, at most so many.
+// Namespaces returns at most limit namespaces that have sessions, in order.
 func (r Reader) Namespaces(ctx context.Context, limit int) ([]string, error) {
 	return r.texts(ctx, `WITH RECURSIVE n(name) AS (
 		SELECT min(namespace) FROM sessions
@@ -207,7 +201,7 @@ func (r Reader) Namespaces(ctx context.Context, limit int) ([]string, error) {
 	) SELECT name FROM n WHERE name IS NOT NULL LIMIT ?`, limit)
 }
 
-// Field is what sessions are told apart by.
+// Field is a column for completion.
 type Field string
 
 // The fields.
@@ -216,13 +210,13 @@ const (
 	FieldProject Field = "project"
 )
 
-// Used returns what sessions that were written to of late have in a field, in order.
+// Used returns the values of a field in recently written sessions, in order.
 func (r Reader) Used(ctx context.Context, namespace string, f Field) ([]string, error) {
 	return r.texts(ctx, fmt.Sprintf(`SELECT DISTINCT value FROM (SELECT %s AS value FROM sessions WHERE namespace=? ORDER BY head_offset DESC LIMIT %d)
 		WHERE value<>'' ORDER BY value`, f, window), namespace)
 }
 
-// Models returns the models that cost something in sessions written to of late, in order.
+// Models returns the models with costs in recently written sessions, in order.
 func (r Reader) Models(ctx context.Context, namespace string) ([]string, error) {
 	return r.texts(ctx, fmt.Sprintf(`SELECT DISTINCT model FROM costs WHERE session IN (SELECT session FROM sessions WHERE namespace=? ORDER BY head_offset DESC LIMIT %d)
 		AND model<>'' ORDER BY model`, window), namespace)
@@ -234,18 +228,17 @@ func (r Reader) texts(ctx context.Context, text string, args ...any) ([]string, 
 	return list, r.wrap(err)
 }
 
-// Spoken is a turn as the search view has it.
+// Spoken is a turn in the search view.
 type Spoken struct {
-	Offset events.Offset // of the event that brought it
+	Offset events.Offset // of the event that added it
 	Thread string
-	Number int // among the turns that the event brought to the thread, from 0
+	Number int // among the turns that the event added to the thread, from 0
 	Roles  string
-	Text   string // the beginning of it
+	Text   string // beginning of the text
 }
 
-// SpokenIn returns turns of a session up to an offset, in effect or not, the last one first,
-// as the search view in a directory has them: at most so many, and only those that are
-// not far from the offset in the log.
+// SpokenIn returns at most limit turns of a session up to an offset, live or not, last one first. It reads the search
+// view in a directory, and only a bounded part of the log before the offset.
 func SpokenIn(ctx context.Context, dir, namespace, session string, upto events.Offset, limit int) ([]Spoken, error) {
 	r, err := glance(ctx, searchForm, filepath.Join(dir, SearchFileName))
 	if err != nil {
@@ -262,15 +255,15 @@ func SpokenIn(ctx context.Context, dir, namespace, session string, upto events.O
 	return list, r.wrap(err)
 }
 
-// rowAt returns the last row of the search view that is not behind an offset. Rows stand
-// in the order of the log, but for those of sessions that were folded anew.
+// rowAt returns the last row of the search view at or before an offset. Rows are in log order, except those of sessions
+// that were folded again.
 func (r *reader) rowAt(ctx context.Context, upto events.Offset) (int64, error) {
 	var low, high int64
 	err := r.db.QueryRowContext(ctx, "SELECT rowid FROM turns ORDER BY rowid DESC LIMIT 1").Scan(&high)
 	if err != nil {
 		return 0, err
 	}
-	for low < high { // low is not behind it, high may be
+	for low < high { // low is at or before the offset, high may be behind it
 		middle := (low + high + 1) / 2
 		var row int64
 		var at events.Offset

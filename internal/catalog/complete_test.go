@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// begun is a log in which sessions begin in an order.
+// begun returns a log in which sessions begin in the given order.
 func begun(t testing.TB, ids ...string) testkit.Records {
 	t.Helper()
 	var list testkit.Records
@@ -31,7 +31,7 @@ func begun(t testing.TB, ids ...string) testkit.Records {
 	return list
 }
 
-// glanced is a catalog of a log, opened as a command does that only glances at it.
+// glanced returns a catalog of a log, opened with Glance.
 func glanced(t testing.TB, records testkit.Records) Reader {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,13 +78,13 @@ func TestBeginning(t *testing.T) {
 		{"order", 9, []string{"order-1", "order-2", "order"}},
 		{"order-2", 9, []string{"order-2"}},
 		{"order-3", 9, nil},
-		{"b%", 9, []string{"b%"}}, // no sign stands for others
+		{"b%", 9, []string{"b%"}}, // % is not a wildcard
 		{"b_", 9, []string{"b_x"}},
 		{"\xff", 9, []string{"\xff", "\xff\xffz"}},
 		{"\xff\xff", 9, []string{"\xff\xffz"}},
 		{"\xc3", 9, []string{"é"}},
 		{"", 2, []string{"order-1", "orde", "\xff\xffz", "O"}}, // the two newest, the last and the first
-		{"o", 1, []string{"order-1", "orde", "order-2"}},       // so that only "orde" is taken for common
+		{"o", 1, []string{"order-1", "orde", "order-2"}},       // so that the common prefix is "orde"
 		{"", 20, []string{"order-1", "orde", "é", "\xff", "\xff\xffz", "O", "b_x", "b%", "order-2", "order"}},
 	} {
 		got, err := r.Beginning(t.Context(), "n", c.text, c.limit)
@@ -97,13 +97,13 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// Of a beginning that thousands of ids have, those come first that were written to of late,
-// and what all of them begin with is not mistaken.
+// If thousands of ids match, recently written sessions come first, and the common prefix of the results is that of all
+// matches.
 func TestBeginningOfThousands(t *testing.T) {
 	testkit.NotUnderRace(t)
 	var ids []string
 	for i := range 3 * window {
-		ids = append(ids, fmt.Sprintf("run-%05d", 3*window-i)) // the newest is the first
+		ids = append(ids, fmt.Sprintf("run-%05d", 3*window-i)) // newest first
 	}
 	ids = append(ids, "run-99999", "other")
 	for i := range window / 2 {
@@ -142,8 +142,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// The history that a glance reads is the one that was folded: the lengths and the records
-// of the newest turns are those that a count over the log gives.
+// The timeline that Glance reads equals the folded one: lengths and newest turns equal those counted from the log.
 func TestTimelineOfCatalog(t *testing.T) {
 	records := longLog(t, 7, 3000)
 	r := glanced(t, records)
@@ -186,8 +185,8 @@ func TestTimelineOfCatalog(t *testing.T) {
 	}
 }
 
-// Who glances at a store makes nothing and waits for nobody: neither where there is
-// nothing, nor while a writer has a transaction open, nor after one that was killed.
+// Glance creates no files and never waits: not in an empty directory, not during a writer's transaction, and not after
+// a writer was killed.
 func TestGlanceLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	look := func() ([]string, error) {
@@ -240,7 +239,7 @@ func files(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// The turns before an offset come from around it, however long the log is.
+// SpokenIn reads turns near the offset, in a log of any length.
 func TestSpokenIn(t *testing.T) {
 	dir := t.TempDir()
 	s := NewSearch(dir, func(t projector.Turn) projector.Said { return projector.Said{Roles: "user", Text: string(t.Raw)} }, nullLogger)
@@ -267,8 +266,7 @@ func TestSpokenIn(t *testing.T) {
 	}
 }
 
-// BenchmarkBeginning looks for what a user typed among 100,000 sessions, as a shell waits
-// for it: from opening the file on.
+// BenchmarkBeginning completes an id among 100,000 sessions, like a shell, including the opening of the file.
 func BenchmarkBeginning(b *testing.B) {
 	var ids []string
 	for i := range 100_000 {

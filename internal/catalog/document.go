@@ -13,22 +13,22 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// document is a row of a document and its links. Of its revisions it has the newest.
+// document is a row of a document with its links. Of the revisions it holds the newest.
 type document struct {
 	projector.Document
 	row     projector.DocumentListed
-	expires events.Timestamp // in the one form that compares as text; "": never
+	expires events.Timestamp // in the format that compares as text; "": never
 	updated events.Timestamp
 	void    int
 
-	links  []events.Link // of the newest revision; nil where that was read from its row
-	linked int           // how many there are
-	stored bool          // there may be rows of links
-	moved  bool          // links are others than those stored
+	links  []events.Link // of the newest revision; nil if the revision was read from its row
+	linked int           // number of links
+	stored bool          // rows of links may be stored
+	moved  bool          // links differ from the stored ones
 }
 
-// renamedTo is the name of the link that leads from a document that was renamed to what
-// it is now. It has no other links, as it is deleted.
+// renamedTo is the name of the link from a renamed document to its new name. It is the document's only link, because
+// the document is deleted.
 const renamedTo = "renamed-to"
 
 func newDocument(sub events.Subject) *document {
@@ -59,7 +59,7 @@ func (d *document) apply(rec events.Record) {
 	d.Void = nil
 	last := d.Last()
 	if last == nil || last.Offset != rec.Offset {
-		return // it is no revision
+		return // it is not a revision
 	}
 	if last.IsPurge() {
 		d.row, d.void = projector.DocumentListed{Subject: d.Subject, First: rec.Offset, Last: rec.Offset}, 0
@@ -68,7 +68,7 @@ func (d *document) apply(rec events.Record) {
 	d.Revisions, d.Data = []projector.Revision{*last}, nil
 }
 
-// revise has the row say what the newest revision says.
+// revise updates the row from the newest revision.
 func (d *document) revise(last *projector.Revision, rec events.Record) {
 	r := &d.row
 	r.Revisions++
@@ -86,7 +86,7 @@ func (d *document) revise(last *projector.Revision, rec events.Record) {
 	d.link(linksOf(d.Subject.Namespace, last.Meta.Links))
 }
 
-// sumOf returns the SHA-256 of what a document holds. A blob has it as its id.
+// sumOf returns the SHA-256 of a document's content. The id of a blob is its hash.
 func sumOf(rec events.Record) string {
 	if rec.Subject.Kind == events.KindBlob {
 		return rec.Subject.ID
@@ -95,7 +95,7 @@ func sumOf(rec events.Record) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// linksOf returns links in one order and one spelling, each once.
+// linksOf returns the links sorted, in canonical form, without duplicates.
 func linksOf(ns string, links []events.Link) []events.Link {
 	var list []events.Link
 	for _, l := range links {
@@ -107,7 +107,7 @@ func linksOf(ns string, links []events.Link) []events.Link {
 	return slices.Compact(list)
 }
 
-// renameOf returns the link that stands for a rename, if that is what a deletion is.
+// renameOf returns the link of a rename, or nil if the deletion is not a rename.
 func renameOf(ns string, last *projector.Revision) []events.Link {
 	to, _, err := last.RenamedTo.Parse(ns)
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *document) link(links []events.Link) {
 	d.links, d.linked, d.moved = links, len(links), true
 }
 
-// document returns what is folded of a document.
+// document returns the folded state of a document.
 func (c *Catalog) document(ctx context.Context, sub events.Subject) (*document, error) {
 	if d := c.documents[sub]; d != nil {
 		return d, nil
@@ -131,7 +131,7 @@ func (c *Catalog) document(ctx context.Context, sub events.Subject) (*document, 
 		return nil, err
 	}
 	if found && d.row.Revisions > 0 {
-		d.Revisions = []projector.Revision{{Deleted: d.row.Deleted}} // which is all that the next one depends on
+		d.Revisions = []projector.Revision{{Deleted: d.row.Deleted}} // the next revision depends on nothing else
 	}
 	d.stored = d.linked > 0
 	c.documents[sub] = d
@@ -156,18 +156,18 @@ func (c *Catalog) storeDocument(ctx context.Context, d *document) error {
 	return nil
 }
 
-// documentColumns are in the order of the table.
+// documentColumns are in the order of columns.
 const documentColumns = `namespace, kind, id, title, content_type, bytes, sha256, owner, layer, expires_at, links, revisions, void,
 	deleted, reason, renamed_to, first_offset, head_offset, updated_at`
 
-// columns points to what is stored of a document.
+// columns returns pointers to the stored columns of a document.
 func (d *document) columns() []any {
 	r := &d.row
 	return []any{&r.Subject.Namespace, &r.Subject.Kind, &r.Subject.ID, &r.Title, &r.ContentType, &r.Bytes, &r.SHA256, &r.Owner, &r.Layer, &d.expires,
 		&d.linked, &r.Revisions, &d.void, &r.Deleted, &r.Reason, &r.RenamedTo, offset(&r.First), offset(&r.Last), &d.updated}
 }
 
-// listed returns the row as a list has it.
+// listed returns the row in the form of a list entry.
 func (d *document) listed() projector.DocumentListed {
 	r := d.row
 	r.ExpiresAt, r.UpdatedAt = timeOfText(d.expires), timeOfText(d.updated)

@@ -11,9 +11,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Documents returns a page of the documents that a query selects, as the view has them,
-// and where the next page begins; "" if there is none. What has expired by the time of the
-// newest record that the view shows is not there. An After that is not of this list, and a
+// Documents returns a page of the documents that a query selects, and where the next page begins, or "". It leaves out
+// documents that have expired by the time of the newest record in the view. An After that is not from this list, or a
 // Link that is not a subject, is an *events.InvalidError.
 func (r Reader) Documents(ctx context.Context, q projector.DocumentQuery) (list []projector.DocumentListed, next string, err error) {
 	q.Namespace = cmp.Or(q.Namespace, events.DefaultNamespace)
@@ -42,20 +41,19 @@ func (r Reader) Documents(ctx context.Context, q projector.DocumentQuery) (list 
 	return list, next, nil
 }
 
-// documentPage is a page that is being read, kind by kind: so each statement follows an
-// index, whatever the query leaves open.
+// documentPage is a page under construction. It is read kind by kind, so that each statement can use an index.
 type documentPage struct {
 	r     Reader
 	q     projector.DocumentQuery
-	after events.Subject // the page begins behind it
-	below events.Offset  // with Newest, it begins below this; 0: at the top
+	after events.Subject // the page begins after this document
+	below events.Offset  // with Newest, the page begins below this offset; 0: at the top
 	link  events.Subject
-	where []string // conditions beside namespace and kind, which are ?1 and ?2
+	where []string // conditions in addition to namespace and kind, which are ?1 and ?2
 	args  []any
 	list  []projector.DocumentListed
 }
 
-// begin works out what holds for all kinds, and returns those to be looked at.
+// begin determines the conditions for all kinds, and returns the kinds to read.
 func (p *documentPage) begin(ctx context.Context) ([]string, error) {
 	p.add("revisions>0")
 	if !p.q.Deleted {
@@ -89,8 +87,7 @@ func (p *documentPage) add(condition string, args ...any) {
 	p.where, p.args = append(p.where, condition), append(p.args, args...)
 }
 
-// behindPrefix returns the first text behind all those that begin with a prefix, "" if
-// there is none.
+// behindPrefix returns the first text behind all texts with a prefix, or "".
 func behindPrefix(prefix string) string {
 	b := []byte(prefix)
 	for n := len(b) - 1; n >= 0; n-- {
@@ -102,7 +99,7 @@ func behindPrefix(prefix string) string {
 	return ""
 }
 
-// addLink asks for documents with a link to one, under any of its names.
+// addLink selects documents with a link to p.link, under any of its names.
 func (p *documentPage) addLink(ctx context.Context) error {
 	names, err := p.r.names(ctx, p.link)
 	if err != nil {
@@ -120,8 +117,8 @@ func (p *documentPage) addLink(ctx context.Context) error {
 	return nil
 }
 
-// names returns what a subject is called and was called before it was renamed. The chain
-// is followed so far as a reader follows it, and a name is in it once.
+// names returns the current and former names of a subject. It follows at most projector.MaxRenames renames, and lists
+// each name once.
 func (r Reader) names(ctx context.Context, sub events.Subject) ([]string, error) {
 	names := []string{sub.String()}
 	for step, from := 0, 0; step < projector.MaxRenames && from < len(names); step++ {
@@ -146,7 +143,7 @@ func (r Reader) names(ctx context.Context, sub events.Subject) ([]string, error)
 	return names, nil
 }
 
-// kinds returns the kinds to be looked at, in their order.
+// kinds returns the kinds to read, in order.
 func (p *documentPage) kinds(ctx context.Context) ([]string, error) {
 	if p.q.Kind != "" {
 		return []string{p.q.Kind}, nil
@@ -165,8 +162,7 @@ func (p *documentPage) kinds(ctx context.Context) ([]string, error) {
 	}
 }
 
-// read reads what the page has of a kind: one document more than there is room for says
-// that there is another page.
+// read reads the documents of a kind. It reads one more than fits, to detect another page.
 func (p *documentPage) read(ctx context.Context, kind string) error {
 	where, args := append([]string{"namespace=?1", "kind=?2"}, p.where...), append([]any{p.q.Namespace, kind}, p.args...)
 	order, room := "id", p.q.Limit+1-len(p.list)

@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// wanted returns what a query is to list, by looking at every document of a model.
+// wanted returns the expected result of a query, by checking every document of a model.
 func wanted(m testkit.DocumentModel, q projector.DocumentQuery, now time.Time) []projector.DocumentListed {
 	var list []projector.DocumentListed
 	for sub, d := range m {
@@ -56,7 +56,7 @@ func wanted(m testkit.DocumentModel, q projector.DocumentQuery, now time.Time) [
 	return list
 }
 
-// linksTo reports whether a document has a link to one, or to one that is called so now.
+// linksTo reports whether a document links to a subject, under its current or a former name.
 func linksTo(m testkit.DocumentModel, d *testkit.ModelDocument, ns string, q projector.DocumentQuery) bool {
 	links := d.Meta.Links
 	if d.Deleted() {
@@ -82,7 +82,7 @@ func linksTo(m testkit.DocumentModel, d *testkit.ModelDocument, ns string, q pro
 	})
 }
 
-// drawQuery draws what a list is asked.
+// drawQuery draws a document query.
 func drawQuery(t *rapid.T) projector.DocumentQuery {
 	return projector.DocumentQuery{
 		Namespace: rapid.SampledFrom([]string{"default", "default", "other"}).Draw(t, "namespace"),
@@ -97,7 +97,7 @@ func drawQuery(t *rapid.T) projector.DocumentQuery {
 	}
 }
 
-// A list has what looking at every document finds, in pages of any size.
+// A list equals the result of checking every document, in pages of any size.
 func TestDocumentsAgreeWithModel(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,9 +133,8 @@ func TestDocumentsAgreeWithModel(t *testing.T) {
 	})
 }
 
-// However the records are split into batches, and wherever the process dies between them,
-// rows and links are those of a fold in one go. A document that is folded anew has
-// nothing left of before.
+// Rows and links equal those of a fold in one go, for any split into batches and any crash between them. A document
+// that is folded again keeps no former rows.
 func TestDocumentBatchesChangeNothing(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -157,8 +156,7 @@ func TestDocumentBatchesChangeNothing(t *testing.T) {
 	})
 }
 
-// Whoever reads page by page while documents are written, renamed and deleted has each that
-// was there all the time once.
+// A reader of pages, during writes, renames and deletions, gets each document that exists all the time exactly once.
 func TestDocumentPagesWhileWritten(t *testing.T) {
 	dir := t.TempDir()
 	c := New(dir, openingOf, nullLogger)
@@ -188,7 +186,7 @@ func TestDocumentPagesWhileWritten(t *testing.T) {
 			}
 		}
 		q.After = next
-		write(fmt.Sprintf("kept/%02d.new", page)) // before the place where the next page begins, and behind it
+		write(fmt.Sprintf("kept/%02d.new", page)) // before the position of the next page, and behind it
 		write(fmt.Sprintf("kept/%02d", 19-page))
 		write("kept/19.new")
 	}
@@ -208,7 +206,7 @@ func TestDocumentsRefused(t *testing.T) {
 	defer r.Close()
 	for field, q := range map[string]projector.DocumentQuery{
 		"after":   {After: "x"},
-		"after@":  {After: "@1"},                           // of the other order
+		"after@":  {After: "@1"},                           // a token of the other order
 		"after/":  {After: "document/doc/a", Newest: true}, // likewise
 		"subject": {Link: "not a subject"},
 	} {
@@ -219,8 +217,7 @@ func TestDocumentsRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkDocuments lists the first page of 100,000 documents by a prefix, and by what
-// leaves the kind open.
+// BenchmarkDocuments lists the first page of 100,000 documents, by a prefix, and by conditions without a kind.
 func BenchmarkDocuments(b *testing.B) {
 	const count = 100_000
 	dir := b.TempDir()

@@ -22,17 +22,17 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// form is what a file is made for.
+// form describes the kind of a file.
 type form struct {
 	view    string   // name of the view in it
-	version int      // of fold and tables: a file of another is built anew
+	version int      // of fold and tables; a file of another version is rebuilt
 	tables  []string // of one set
 	schema  string   // of one set
-	page    int      // bytes of a page of a new file, each table taking one at least; 0: SQLite's default
+	page    int      // page size of a new file, in bytes; each table takes at least a page; 0: SQLite's default
 }
 
-// A set is one edition of a view's tables, told by what stands behind their names.
-// A rebuild fills a second one beside that which is read.
+// A set is one edition of a view's tables, identified by a suffix of their names. A rebuild fills a second set beside
+// the one that is read.
 const (
 	current = ""
 	next    = "_new"
@@ -58,27 +58,26 @@ type file struct {
 	logger *slog.Logger
 
 	db         *sql.DB
-	conn       *sql.Conn // the only one
+	conn       *sql.Conn // the only connection
 	statements map[string]*sql.Stmt
-	cursor     projector.Cursor // as it stands in the file, as far as this writer knows
+	cursor     projector.Cursor // stored cursor, as far as this writer knows
 	generation int64
-	aside      []projector.Quarantine // not stored yet
-	forgotten  []events.Subject       // to be taken out of quarantine
+	aside      []projector.Quarantine // to be stored
+	forgotten  []events.Subject       // to be removed from quarantine
 	opened     os.FileInfo            // of the file at the path, when it was opened
-	purged     bool                   // something was, and may still be read in the file
-	unsound    bool                   // it is not as its last writer left it
+	purged     bool                   // purged data may still be readable in the file
+	unsound    bool                   // the file changed after its last writer closed it
 }
 
-// dsn names a file to the driver. A write-ahead log that is synced at checkpoints
-// only: a power cut takes the last commits, rows and cursor together. Checkpoints
-// are rare, so that few commits wait for a disk. What is deleted is overwritten: it may
-// have been purged.
+// dsn returns the driver's name of a file. The write-ahead log is synced at checkpoints only. A power failure loses the
+// last commits, rows and cursor together. Checkpoints are rare, so few commits wait for the disk. Deleted rows are
+// overwritten, because they may be purged data.
 func dsn(path, mode string) string {
 	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path)) + "?mode=" + mode +
 		"&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(8000)&_pragma=cache_size(-4000)&_pragma=temp_store(MEMORY)&_pragma=secure_delete(1)"
 }
 
-// What SQLite says of a file that is broken, not there any more, or none of its own.
+// SQLite's codes for a damaged, missing or foreign file.
 const (
 	corrupt      = 11
 	full         = 13
@@ -86,26 +85,24 @@ const (
 	notADatabase = 26
 
 	noSharedMemory = 10 | 19<<8 // its file cannot grow
-	noPage         = 10 | 34<<8 // a page of a mapped file cannot be read: it has no block on the disk
+	noPage         = 10 | 34<<8 // a page of a mapped file cannot be read, because the disk has no block for it
 )
 
-// opening is held by who opens a file of views or removes one. What SQLite keeps beside a
-// file goes by its name, whichever file has that by now: who removes one that another
-// connection is about to open would leave a new file with what belongs to the old one.
-// Writers of other processes are few, and kept away by the lock of the views.
+// opening is held while a file of views is opened or removed. SQLite finds the files beside a database by name,
+// whichever database has that name. Without the lock, a new file could be opened with the leftovers of a removed one.
+// The lock of the views keeps other processes away.
 var opening sync.Mutex
 
-// maxOpens bounds how often a file is opened that goes away meanwhile.
+// maxOpens bounds the attempts to open a file that is removed meanwhile.
 const maxOpens = 10
 
-// isCode reports whether an error is one of some that SQLite has numbers for.
+// isCode reports whether an error has one of these SQLite codes.
 func isCode(err error, codes ...int) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return ok && slices.Contains(codes, e.Code()&0xff)
 }
 
-// isNoRoom reports whether SQLite lacked room on the disk, for a write or for what it
-// keeps beside a file to read it.
+// isNoRoom reports whether the disk was full, for a write or for the files that SQLite needs to read.
 func isNoRoom(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	return ok && (e.Code()&0xff == full || e.Code() == noSharedMemory || e.Code() == noPage)
@@ -113,10 +110,10 @@ func isNoRoom(err error) bool {
 
 func isDamage(err error) bool { return isCode(err, corrupt, notADatabase) }
 
-// begin opens the file if it is not open, makes its tables if it has none, and
-// returns what is stored. A file that is damaged or of another version is removed.
+// begin opens the file if necessary, creates missing tables, and returns the stored progress. It removes a file that is
+// damaged or of another version.
 func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
-	ctx = context.WithoutCancel(ctx) // a call that can be cancelled costs a goroutine
+	ctx = context.WithoutCancel(ctx) // a cancellable call costs a goroutine
 	f.aside, f.forgotten = nil, nil
 	opening.Lock()
 	defer opening.Unlock()
@@ -135,7 +132,7 @@ func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 		case isDamage(err), isUnsealed(err):
 			reason = err.Error()
 		case isCode(err, cannotOpen) && attempt < maxOpens:
-			continue // it was there a moment ago: somebody else has set it aside, too
+			continue // it existed a moment ago: another process has removed it too
 		}
 		if reason == "" || removed {
 			return projector.Cursor{}, nil, f.wrap(err)
@@ -150,7 +147,7 @@ func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 
 func (f *file) wrap(err error) error { return fmt.Errorf("catalog: %s: %w", f.path, err) }
 
-// versionError says that a file was written by another version.
+// versionError reports a file of another version.
 type versionError struct{ have, want int }
 
 func (e *versionError) Error() string {
@@ -181,7 +178,7 @@ func (f *file) open(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return err
 	}
-	// SQLite gives the files beside it the permissions of this one.
+	// SQLite creates the files beside it with the permissions of this file.
 	made, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -211,10 +208,9 @@ func (f *file) open(ctx context.Context) error {
 
 const defaultPage = 4096 // bytes
 
-// writeAhead has the file written by way of a write-ahead log. For an empty file that
-// is a write to the file itself, which SQLite would sync several times, in vain:
-// if a power cut takes it, the file is empty again or damaged, and built anew as one
-// is whose last commits are gone.
+// writeAhead enables the write-ahead log. In an empty file that writes to the file itself, which SQLite would sync
+// several times without need. If a power failure loses that write, the file is empty or damaged, and is rebuilt like a
+// file without its last commits.
 func (f *file) writeAhead(ctx context.Context) error {
 	if f.opened.Size() == 0 {
 		if err := f.exec(ctx, fmt.Sprintf("PRAGMA synchronous=OFF; PRAGMA page_size=%d", cmp.Or(f.page, defaultPage))); err != nil {
@@ -228,7 +224,7 @@ func (f *file) writeAhead(ctx context.Context) error {
 	return f.exec(ctx, "PRAGMA synchronous=NORMAL")
 }
 
-// create makes the tables that are missing.
+// create creates missing tables.
 func (f *file) create(ctx context.Context) error {
 	version, err := readVersion(ctx, f.conn)
 	if err != nil {
@@ -265,10 +261,10 @@ func (f *file) dropSet(ctx context.Context, set string) error {
 	return err
 }
 
-// lacking is the application id of a file that was made without records that cannot be read.
+// lacking is the application id of a file that was made without unreadable records.
 const lacking = 1
 
-// Lacks tells the runner that the view was made without lost records.
+// Lacks marks the file as made without lost records.
 func (f *file) Lacks(ctx context.Context) error {
 	if err := f.exec(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA application_id=%d", lacking)); err != nil {
 		return f.wrap(err)
@@ -298,15 +294,15 @@ func (f *file) reset(ctx context.Context) error {
 	return nil
 }
 
-// commit writes what write writes and the cursor in one transaction, unless
-// somebody else has moved the cursor since this writer read or wrote it.
+// commit stores the output of write and the cursor in one transaction. If another writer has moved the cursor since
+// this writer's last access, it returns ErrMoved.
 func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx context.Context) error) error {
 	ctx = context.WithoutCancel(ctx)
 	if f.isReplaced() {
 		return f.wrap(projector.ErrMoved)
 	}
 	err := f.transact(ctx, func() error {
-		// First of all: what another writer has stored would only be in the way.
+		// First, because another writer's rows would conflict.
 		if err := f.move(ctx, c); err != nil {
 			return err
 		}
@@ -335,8 +331,7 @@ func (f *file) commit(ctx context.Context, c projector.Cursor, write func(ctx co
 	return nil
 }
 
-// truncate empties the write-ahead log, which has rows as they once were. It is false if
-// somebody reads at this moment, who may need them.
+// truncate empties the write-ahead log, which contains former rows. It returns false if a current reader may need them.
 func (f *file) truncate(ctx context.Context) (bool, error) {
 	if err := f.exec(ctx, "PRAGMA busy_timeout=100"); err != nil {
 		return false, err
@@ -346,8 +341,7 @@ func (f *file) truncate(ctx context.Context) (bool, error) {
 	return busy == 0, errors.Join(err, f.exec(ctx, "PRAGMA busy_timeout=10000"))
 }
 
-// scrub has nothing left of a purged document outside the rows. If a reader is in the way,
-// the next commit tries again.
+// scrub removes purged data outside the rows. If a reader prevents that, the next commit tries again.
 func (f *file) scrub(ctx context.Context) {
 	if !f.purged {
 		return
@@ -359,14 +353,14 @@ func (f *file) scrub(ctx context.Context) {
 	f.purged = !done
 }
 
-// isReplaced reports whether the file at the path is another one by now.
+// isReplaced reports whether the path now names another file.
 func (f *file) isReplaced() bool {
 	there, err := os.Stat(f.path)
 	return err != nil || !os.SameFile(there, f.opened)
 }
 
-// move sets the cursor, if it is where this writer left it. Another writer shall
-// begin anew if a subject left the quarantine: that is another generation.
+// move sets the cursor, if it is where this writer left it. If a subject left the quarantine, it starts a new
+// generation, so that other writers begin again.
 func (f *file) move(ctx context.Context, c projector.Cursor) error {
 	st, err := f.prepare(ctx, "UPDATE views SET offset=?, event=?, recorded=?, head=?, updated=?, generation=generation+min(?, 1) WHERE name=? AND generation=? AND offset=? AND event=?")
 	if err != nil {
@@ -383,7 +377,7 @@ func (f *file) move(ctx context.Context, c projector.Cursor) error {
 	return nil
 }
 
-// transact runs do in a transaction that nobody else writes beside.
+// transact calls do in a transaction that excludes other writers.
 func (f *file) transact(ctx context.Context, do func() error) error {
 	if err := f.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -394,7 +388,7 @@ func (f *file) transact(ctx context.Context, do func() error) error {
 			return nil
 		}
 	}
-	// A rollback fails only where SQLite has rolled back itself.
+	// A rollback fails only if SQLite has rolled back itself.
 	_ = f.exec(ctx, "ROLLBACK")
 	return err
 }
@@ -404,17 +398,17 @@ func (f *file) exec(ctx context.Context, text string) error {
 	return err
 }
 
-// run runs a statement on the tables of the set. Statements are prepared once.
+// run executes a statement on the tables of the set. It prepares each statement once.
 func (f *file) run(ctx context.Context, text string, args ...any) error {
 	st, err := f.prepare(ctx, text)
 	if err == nil {
 		_, err = st.ExecContext(ctx, args...)
-		runtime.Gosched() // who appends goes first: a commit may take as long as a turn of the scheduler
+		runtime.Gosched() // producers have priority: a commit may take as long as a time slice of the scheduler
 	}
 	return err
 }
 
-// put stores a row of a table of the set, with all its columns.
+// put stores a row of a table of the set, with all columns.
 func (f *file) put(ctx context.Context, table string, row ...any) error {
 	return f.run(ctx, "INSERT OR REPLACE INTO "+table+"{set} VALUES("+placeholders(len(row))+")", row...)
 }
@@ -430,7 +424,7 @@ func (f *file) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 	return st, err
 }
 
-// find reads one row, and reports whether there is one.
+// find reads one row, and reports whether it exists.
 func (f *file) find(ctx context.Context, text string, args, into []any) (bool, error) {
 	st, err := f.prepare(ctx, text)
 	if err != nil {
@@ -443,7 +437,7 @@ func (f *file) find(ctx context.Context, text string, args, into []any) (bool, e
 	return err == nil, err
 }
 
-// close closes the file. What was not committed is gone.
+// close closes the file. Uncommitted changes are lost.
 func (f *file) close() error {
 	for _, st := range f.statements {
 		st.Close()
@@ -466,8 +460,8 @@ func (f *file) close() error {
 	return err
 }
 
-// keepLog has the connection leave the write-ahead log when it closes. Else SQLite removes
-// the one of that name, which belongs to another file by now.
+// keepLog makes the connection keep the write-ahead log when it closes. Otherwise SQLite would remove the log of that
+// name, which now belongs to another file.
 func (f *file) keepLog() error {
 	return f.conn.Raw(func(c any) error {
 		_, err := c.(sqlite.FileControl).FileControlPersistWAL("main", 1)
@@ -475,15 +469,14 @@ func (f *file) keepLog() error {
 	})
 }
 
-// remove closes the file and removes it with what SQLite keeps beside it. The caller holds
-// opening.
+// remove closes the file and removes it with the files of SQLite beside it. The caller holds opening.
 func (f *file) remove() error {
 	f.close()
 	return remove(f.path)
 }
 
-// Remove removes a file of views with what SQLite keeps beside it, that first: a
-// new file of the name must not find it. A process that has the file open keeps what it sees.
+// Remove removes a file of views with the files of SQLite beside it. These come first, so that a new file of the same
+// name does not find them. A process that has the file open continues to see it.
 func Remove(path string) error {
 	opening.Lock()
 	defer opening.Unlock()
@@ -499,7 +492,7 @@ func remove(path string) error {
 	return nil
 }
 
-// querier is a connection, or a pool of them.
+// querier is a connection or a connection pool.
 type querier interface {
 	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
@@ -536,7 +529,7 @@ func instant(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// offset reads a column into an offset: the driver knows signed numbers only.
+// offset returns a scanner of an offset column. The driver supports signed numbers only.
 func offset(to *events.Offset) sql.Scanner { return (*offsetColumn)(to) }
 
 type offsetColumn events.Offset

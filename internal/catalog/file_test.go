@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// put applies records to a catalog and commits them, and gives the first error.
+// put applies records to a catalog and commits them. It returns the first error.
 func put(t testing.TB, c *Catalog, records testkit.Records) error {
 	t.Helper()
 	if err := apply(t, c, records); err != nil {
@@ -47,8 +47,7 @@ func begin(t testing.TB, c *Catalog, want events.Offset) {
 	}
 }
 
-// Of two who write one view, one finds out at his next commit and begins anew:
-// nothing is counted twice.
+// Of two writers of a view, one gets an error at its next commit and begins again: nothing is counted twice.
 func TestTwoWriters(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b", "c")
@@ -69,7 +68,7 @@ func TestTwoWriters(t *testing.T) {
 	mustHaveTurns(t, dir, 3)
 }
 
-// Two who both fold a session that neither finds in the file, and then commit.
+// Two writers fold a session that is not in the file yet, then both commit.
 func TestTwoWritersOfOneNewSession(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b")
@@ -100,7 +99,7 @@ func mustHaveTurns(t *testing.T, dir string, want int) {
 	}
 }
 
-// A writer whose file was removed or replaced notices it, and begins anew.
+// A writer whose file was removed or replaced notices that, and begins again.
 func TestFileIsReplaced(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b")
@@ -117,8 +116,7 @@ func TestFileIsReplaced(t *testing.T) {
 	mustHaveTurns(t, dir, 2)
 }
 
-// Readers see the old edition until the new one takes its place, and the writer of
-// the old one goes on from where the new one is.
+// Readers see the old edition until the new one replaces it. The writer of the old one continues from the new one.
 func TestReplace(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b", "c")
@@ -141,12 +139,12 @@ func TestReplace(t *testing.T) {
 		t.Fatalf("the writer of the old edition: %v", err)
 	}
 	begin(t, live, 3)
-	again := Views(openingOf, textOf)[0].Next(dir, nullLogger).(*Catalog) // the names are free again
+	again := Views(openingOf, textOf)[0].Next(dir, nullLogger).(*Catalog) // the second set's names are free
 	begin(t, again, 0)
 	must(t, again.Close())
 }
 
-// What is none, of another version, or damaged, is no view.
+// A missing file, a file of another version, and a damaged file are not views.
 func TestNoView(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)
@@ -161,8 +159,8 @@ func TestNoView(t *testing.T) {
 	}
 }
 
-// Of many who find one damaged file each sets it aside, perhaps that which another one has
-// just made: all of them have a view in the end.
+// When many writers find one damaged file, each removes it, perhaps one that another writer has just created. In the
+// end all have a view.
 func TestDamageIsFoundByMany(t *testing.T) {
 	dir := t.TempDir()
 	for range 15 {
@@ -199,8 +197,8 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// A new file is not synced before its first checkpoint: whatever a power cut leaves of
-// it and of its write-ahead log, the view goes on from a commit or is built anew.
+// A new file is not synced before its first checkpoint. Whatever a power failure leaves of it and its write-ahead log,
+// the view continues from a commit or is rebuilt.
 func TestPowerCutInNewFile(t *testing.T) {
 	dir, sub := t.TempDir(), events.Session("", "s")
 	records := turnsOf(t, sub, "a", "b", "c")

@@ -14,67 +14,65 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Finder finds turns by their text. It is safe for concurrent use.
+// Finder searches turns by text. It is safe for concurrent use.
 type Finder struct {
 	*reader
 	catalog *reader
 }
 
-// OpenSearch opens the search view in a directory to read it; the catalog says
-// which turns are in effect, and what their sessions are. If there is no view that can be
-// read, that is ErrNoView.
+// OpenSearch opens the search view in a directory for reading. The catalog supplies the sessions and which turns are in
+// effect. If the directory has no readable view, the error is ErrNoView.
 func OpenSearch(ctx context.Context, dir string, catalog Reader) (Finder, error) {
 	r, err := openReader(ctx, searchForm, filepath.Join(dir, SearchFileName))
 	return Finder{r, catalog.reader}, err
 }
 
-// Ranking is what hits are sorted by.
+// Ranking is the sort order of hits.
 type Ranking string
 
 // The rankings.
 const (
-	ByNewest Ranking = "newest" // the turn that came last is first
-	ByRank   Ranking = "rank"   // the turn that says most of the words, in the fewest words, is first
+	ByNewest Ranking = "newest" // newest turn first
+	ByRank   Ranking = "rank"   // best match first: most of the words in the shortest text
 )
 
-// Lookup selects turns of one namespace. Fields that are zero select all.
+// Lookup selects turns of one namespace. A zero field selects all.
 type Lookup struct {
 	Namespace string
 
-	// Text is what a turn must say: all words of it, in any order, and whatever the case or
-	// the accents; "words between quotes" one after the other; refun* is any word that
-	// begins so; a OR b one of the two; and no turn that says -x. Other signs have no
-	// meaning: no text is malformed. Without a word that must be there it is an InvalidError.
+	// Text is the search text. A turn must contain all its words, in any order, regardless of case and accents. "Words
+	// in quotes" must be consecutive. refun* matches any word that begins so. a OR b matches either. -x excludes turns
+	// with x. Other signs have no meaning, so no text is malformed. A text without a required word is an InvalidError.
 	Text string
 
 	Session string    // the whole id
-	Thread  string    // "": all but the thread log of transcripts
-	Role    string    // one of those who speak in the turn
-	Since   time.Time // the turn was then or after
-	Until   time.Time // the turn was before
-	Kind    string    // of the session, as are the next two
+	Thread  string    // "": all threads but the thread log of transcripts
+	Role    string    // one of the speakers in the turn
+	Since   time.Time // time of the turn at or after
+	Until   time.Time // time of the turn before
+	Kind    string    // of the session, like the next two
 	Project string
 	CWD     string
 
-	All   bool    // also turns that were rewound
+	All   bool    // include rewound turns
 	Sort  Ranking // "": ByNewest
 	Limit int     // 0: everything
 }
 
-// Hit is a turn that was found.
+// Hit is a turn that matches.
 type Hit struct {
 	Session string `json:"session"`
 	Kind    string `json:"kind,omitempty"` // kind, title and project of the session; "" if the catalog does not have the session yet
 	Title   string `json:"title,omitempty"`
 	Project string `json:"project,omitempty"`
 
-	Offset   events.Offset    `json:"offset"` // of the event that brought the turn
+	Offset   events.Offset    `json:"offset"` // of the event that added the turn
 	Thread   string           `json:"thread"`
-	Number   int              `json:"index"` // index among the turns that the event brought to the thread, from 0
-	Roles    string           `json:"roles"` // the speakers, with spaces between them
+	Number   int              `json:"index"` // index among the turns that the event added to the thread, from 0
+	Roles    string           `json:"roles"` // the speakers, joined with spaces
 	Speakers []string         `json:"speakers"`
 	At       events.Timestamp `json:"time,omitempty"`
-	Snippet  string           `json:"snippet"` // text around the words
+	Snippet  string           `json:"snippet"` // text around the matches
 	Spans    []Span           `json:"spans"`   // pieces of the snippet
 	Live     bool             `json:"live"`    // the record is in effect
 }
@@ -85,22 +83,22 @@ type Span struct {
 	Match bool   `json:"match"` // the query matches the piece
 }
 
-// Found is what a search found.
+// Found is the result of a search.
 type Found struct {
 	Hits    []Hit
-	Rewound int // turns that were left out before the limit was reached, as they were rewound
+	Rewound int // number of rewound turns that were skipped before the limit was reached
 }
 
-// snippetWords is how many words a snippet has at most.
+// snippetWords is the maximum number of words in a snippet.
 const snippetWords = 32
 
-// Find returns turns.
+// Find searches turns.
 func (f Finder) Find(ctx context.Context, l Lookup) (Found, error) {
 	match, err := matchOf(l.Text)
 	if err != nil {
 		return Found{}, err
 	}
-	mark := rand.Text() // nobody who wrote a turn can know it
+	mark := rand.Text() // unpredictable, so no turn can contain it
 	var found Found
 	err = f.attached(ctx, func(conn *sql.Conn) error {
 		match, err := l.narrow(ctx, conn, match)
@@ -125,8 +123,7 @@ func (f Finder) Find(ctx context.Context, l Lookup) (Found, error) {
 	return found, f.wrap(err)
 }
 
-// attached calls do with a connection that has the catalog beside the search view, as
-// lists.
+// attached calls do with a connection that has the catalog attached to the search view, as lists.
 func (f Finder) attached(ctx context.Context, do func(*sql.Conn) error) error {
 	conn, err := f.db.Conn(ctx)
 	if err != nil {
@@ -141,11 +138,11 @@ func (f Finder) attached(ctx context.Context, do func(*sql.Conn) error) error {
 	return errors.Join(err, detached)
 }
 
-// read reads hits until there are enough.
+// read reads hits up to the limit.
 func (l Lookup) read(rows *sql.Rows, mark string) (Found, error) {
 	var found Found
 	known := make(map[string]Intervals)
-	seen := make(map[string]bool) // lines of agents' files that came again when a file was written again
+	seen := make(map[string]bool) // lines of agents' files that were repeated when a file was rewritten
 	for (l.Limit == 0 || len(found.Hits) < l.Limit) && rows.Next() {
 		h, snippet, live, head := Hit{}, "", "", events.Offset(0)
 		if err := rows.Scan(&h.Session, offset(&h.Offset), &h.Thread, &h.Number, &h.Roles, &h.At, &snippet, &h.Kind, &h.Title, &h.Project, &live, offset(&head)); err != nil {
@@ -158,7 +155,7 @@ func (l Lookup) read(rows *sql.Rows, mark string) (Found, error) {
 			}
 			known[h.Session] = intervals
 		}
-		// What the catalog does not know yet was never rewound as far as it knows.
+		// Records that the catalog has not folded yet count as live.
 		if h.Live = h.Offset > head || intervals.Contains(h.Offset); !h.Live && !l.All {
 			found.Rewound++
 			continue
@@ -179,7 +176,7 @@ func (l Lookup) read(rows *sql.Rows, mark string) (Found, error) {
 	return found, rows.Err()
 }
 
-// spansOf splits a snippet at the marks that stand before and after each match.
+// spansOf splits a snippet at the marks before and after each match.
 func spansOf(snippet, mark string) []Span {
 	spans := []Span{}
 	for i, text := range strings.Split(snippet, mark) {
@@ -190,8 +187,8 @@ func spansOf(snippet, mark string) []Span {
 	return spans
 }
 
-// sql returns the statement of a lookup. It goes through turns in the order asked for and
-// asks for the session of each, so that it can stop when there are enough.
+// sql returns the statement of a lookup. It reads turns in the requested order and looks up the session of each, so
+// that it can stop at the limit.
 func (l Lookup) sql(match, mark string) (string, []any, error) {
 	order, err := l.Sort.order()
 	if err != nil {
@@ -205,8 +202,7 @@ func (l Lookup) sql(match, mark string) (string, []any, error) {
 	return text, append([]any{mark, mark, snippetWords, match}, values...), nil
 }
 
-// logs leaves out what agents log, which says much of their conversations again, unless a
-// thread is asked for.
+// logs excludes the log entries of agents, which repeat much of their conversations, unless a thread is requested.
 func (l Lookup) logs() string {
 	if l.Thread != "" {
 		return ""
@@ -228,13 +224,12 @@ func (l Lookup) where() (where []string, args []any) {
 	return conditions([]condition{
 		{"turns.namespace=?", l.Namespace}, {"turns.session=?", l.Session}, {"turns.thread=?", l.Thread}, {"instr(' '||turns.roles||' ', ' '||?||' ')>0", l.Role},
 		{"turns.at>=?", stamp(l.Since)}, {"turns.at<?", stamp(l.Until)},
-		// So that SQLite does not begin with the sessions, and search in each of them.
+		// The expressions prevent SQLite from starting with the sessions and searching in each.
 		{"coalesce(s.kind, '')=?", l.Kind}, {"coalesce(s.project, '')=?", l.Project}, {"coalesce(s.cwd, '')=?", l.CWD},
 	})
 }
 
-// condition is one of SQL with one value. "" selects all, but for the first of a list, which
-// is that of the namespace.
+// condition is an SQL condition with one value. "" selects all, except in the first condition of a list, the namespace.
 type condition struct{ text, value string }
 
 func conditions(list []condition) (where []string, args []any) {
@@ -246,7 +241,7 @@ func conditions(list []condition) (where []string, args []any) {
 	return where, args
 }
 
-// stamp spells a time, "" for none.
+// stamp formats a time, or returns "" for the zero time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// benchWords are words as rare as those of a language are: the nth is as frequent as 1/n.
+// benchWords draws words with the frequencies of a natural language: the nth has frequency 1/n.
 func benchWords(r *rand.Rand, n int) string {
 	zipf := rand.NewZipf(r, 1.07, 1, 50_000)
 	list := make([]string, n)
@@ -25,9 +25,8 @@ func benchWords(r *rand.Rand, n int) string {
 	return strings.Join(list, " ")
 }
 
-// BenchmarkFind searches a store of 110,000 sessions, of which every hundredth is of a project
-// of its own: what is reported is the time that 95 of 100 searches of a kind are within.
-// TALLY_TURNS is how many turns there are.
+// BenchmarkFind searches a store of 110,000 sessions, of which every hundredth has a project of its own. It reports the
+// 95th percentile of the times by kind of search. TALLY_TURNS is the number of turns.
 func BenchmarkFind(b *testing.B) {
 	const sessions = 110_000
 	turns := 400_000
@@ -68,7 +67,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// benchViews makes both views of a store, without a log.
+// benchViews builds both views of a store, without a log.
 func benchViews(b *testing.B, sessions, turns int) Finder {
 	b.Helper()
 	dir, r := b.TempDir(), rand.New(rand.NewPCG(1, 1))

@@ -49,7 +49,7 @@ func searchedIn(t failer, dir string, records testkit.Records) (Finder, func()) 
 	return f, func() { f.Close(); list.Close() }
 }
 
-// mustFind returns the offsets of what is found.
+// mustFind returns the offsets of the hits.
 func mustFind(t *testing.T, f Finder, l Lookup) (offsets []int, found Found) {
 	t.Helper()
 	l.Namespace = "default"
@@ -61,14 +61,14 @@ func mustFind(t *testing.T, f Finder, l Lookup) (offsets []int, found Found) {
 	return offsets, found
 }
 
-// Known queries.
+// Example queries.
 func TestFind(t *testing.T) {
 	f := searched(t, turnsOf(t, events.Session("", "s"),
 		"Red cake and blue cake", "a blue house", "café NEAR the house", `"quoted" - AND (odd) * words`,
 		"我要一个生日蛋糕", "誕生日ケーキをください", "ขนมเค้กวันเกิด", "place_order(--day, userID)", "生姜"))
 	for _, c := range []struct {
 		text string
-		want []int // offsets, the newest first
+		want []int // offsets, newest first
 	}{
 		{"blue", []int{2, 1}}, {"BLUE cake", []int{1}}, {`"blue cake"`, []int{1}}, {`"cake blue"`, nil}, {"cafe", []int{3}},
 		{"near", []int{3}}, {"AND odd", []int{4}}, {"quoted", []int{4}}, {"(odd)", []int{4}}, {`house "a blue`, []int{2}}, {"nothing", nil},
@@ -112,7 +112,7 @@ func isInvalid(err error) bool {
 	return ok
 }
 
-// The turn that says most of a word is first by rank, whatever came last.
+// By rank, the best match is first, regardless of time.
 func TestFindByRank(t *testing.T) {
 	f := searched(t, turnsOf(t, events.Session("", "s"), "cake cake cake", "a cake, and many other words beside it in a long turn", "cake and tea"))
 	if got, _ := mustFind(t, f, Lookup{Text: "cake", Sort: ByRank}); !slices.Equal(got, []int{1, 3, 2}) {
@@ -123,7 +123,7 @@ func TestFindByRank(t *testing.T) {
 	}
 }
 
-// A snippet says which of it was searched for, and no turn can say so itself.
+// A snippet marks the matches, and the text of a turn cannot forge a mark.
 func TestSnippet(t *testing.T) {
 	f := searched(t, turnsOf(t, events.Session("", "s"), "say \x01hidden\x02 or [blue] cake", strings.Repeat("long ", 50)+"middle"+strings.Repeat(" long", 50), "我要一个生日蛋糕吃"))
 	for _, c := range []struct{ text, want string }{
@@ -150,7 +150,7 @@ func TestSnippet(t *testing.T) {
 	}
 }
 
-// What was rewound is found when asked for, and is said to be so.
+// Rewound turns are found on request, and marked as such.
 func TestFindRewound(t *testing.T) {
 	sub := events.Session("", "s")
 	records := append(turnsOf(t, sub, "one word", "two word", "three word"), record(t, sub, 4, &events.SessionRewound{To: 1}))
@@ -178,8 +178,7 @@ func TestFindRewound(t *testing.T) {
 	}
 }
 
-// A search since a time without an end finds what came just now, and what is of a time to
-// come as its producer's clock has it.
+// A search since a time, without an end, finds recent turns and turns whose producer's clock is ahead.
 func TestFindSince(t *testing.T) {
 	now := time.Now()
 	sub := events.Session("", "s")
@@ -198,8 +197,8 @@ func TestFindSince(t *testing.T) {
 	}
 }
 
-// A catalog that is gone meanwhile is a view that cannot be read, and no file is made in its
-// place. A search that was given up leaves the next one alone.
+// If the catalog was removed meanwhile, the error is ErrNoView, and no file is created in its place. A cancelled search
+// does not affect the next one.
 func TestFindWithoutCatalog(t *testing.T) {
 	f := searched(t, turnsOf(t, events.Session("", "s"), "a word"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -219,7 +218,7 @@ func TestFindWithoutCatalog(t *testing.T) {
 	}
 }
 
-// said is a turn as the naive search knows it.
+// said is a turn in the naive search.
 type said struct {
 	session, kind, project, thread, role string
 	words                                []string
@@ -228,7 +227,7 @@ type said struct {
 	live                                 bool
 }
 
-// asked is a word or phrase that is asked for.
+// asked is a word or phrase of a search.
 type asked struct {
 	words       []string
 	prefix, not bool
@@ -248,7 +247,7 @@ func (q asked) isIn(words []string) bool {
 	return false
 }
 
-// typed is how somebody types it.
+// typed returns the term as a user types it.
 func (q asked) typed() string {
 	text := strings.Join(q.words, " ")
 	if len(q.words) > 1 || text == "or" {
@@ -280,7 +279,7 @@ func drawAsked(t *rapid.T) [][]asked {
 	return all
 }
 
-// answers reports whether a turn has what is asked for.
+// answers reports whether a turn matches the search.
 func answers(all [][]asked, words []string) bool {
 	for _, either := range all {
 		if slices.ContainsFunc(either, func(q asked) bool { return q.isIn(words) }) == either[0].not {
@@ -302,7 +301,7 @@ func typed(all [][]asked) string {
 	return strings.Join(terms, " ")
 }
 
-// drawSaying draws a log, some of which is rewound, and what it says.
+// drawSaying draws a log with rewinds, and its turns.
 func drawSaying(t *rapid.T) (testkit.Records, []said) {
 	var records testkit.Records
 	var turns []said
@@ -344,7 +343,7 @@ func drawSaying(t *rapid.T) (testkit.Records, []said) {
 	return records, turns
 }
 
-// liveIn returns the offsets of what is in effect of a session.
+// liveIn returns the offsets of a session's records in effect.
 func liveIn(turns []said, session string) (offsets []int) {
 	for _, s := range turns {
 		if s.session == session && s.live {
@@ -354,8 +353,7 @@ func liveIn(turns []said, session string) (offsets []int) {
 	return offsets
 }
 
-// Whatever the log and whatever is asked for, what is found is what a search that looks
-// at every turn finds.
+// For any log and search text, the hits equal those of a search through every turn.
 func TestFindAgreesWithNaiveSearch(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -387,7 +385,7 @@ func TestFindAgreesWithNaiveSearch(t *testing.T) {
 	})
 }
 
-// mustHit searches, and compares with the offsets wanted, the newest first.
+// mustHit searches, and compares the hits with the wanted offsets, newest first.
 func mustHit(t *rapid.T, f Finder, l Lookup, want []int) {
 	t.Helper()
 	found, err := f.Find(t.Context(), l)

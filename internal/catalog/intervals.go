@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Intervals is a live list: stretches of records by their offsets, ascending. In a
-// column it is text such as "1-40,57-80".
+// Intervals is a live list: ascending stretches of offsets. A column stores it as text such as "1-40,57-80".
 type Intervals []projector.Interval
 
 // Contains reports whether the record of the session at an offset is in effect.

@@ -9,25 +9,24 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// JobQuery selects jobs of one namespace. Fields that are zero select all.
+// JobQuery selects jobs of one namespace. A zero field selects all.
 type JobQuery struct {
 	Namespace string
-	Status    string   // as the session says
-	Stored    bool     // or it says none, and the job was stored
-	Reached   []string // or it says none, was never stored, and its checkpoint of the largest step has one of these
+	Status    string   // status of the session
+	Stored    bool     // or the session has no status, and the job was stored
+	Reached   []string // or the session has no status, was never stored, and its checkpoint of the largest step has one of these
 	Limit     int      // of a page; 0: everything
-	After     string   // next, as the page before gave it
+	After     string   // next, as the previous page returned it
 }
 
-// jobs is what the ids of jobs begin with. What else is of their kind, such as a fork, is
-// somebody's who named it.
+// jobs is the prefix of the ids of jobs. Other sessions of their kind, such as forks, have ids that a user chose.
 const jobs = events.KindJob + "/"
 
-// Job is a row of the list of jobs. It has few columns, as the list may be long.
+// Job is a row of the list of jobs. It has few columns because the list may be long.
 type Job struct {
 	ID         string           `json:"session"`
 	Status     string           `json:"status"`
-	Stored     bool             `json:"-"`           // a record has the whole job
+	Stored     bool             `json:"-"`           // a record holds the whole job
 	Reached    string           `json:"-"`           // status of the checkpoint with the highest step; of several, the last one
 	Steps      int64            `json:"steps"`       // the highest number of a step
 	Tokens     int64            `json:"totalTokens"` // sum of its costs; without costs, the number in the job itself
@@ -37,13 +36,12 @@ type Job struct {
 	Head       events.Offset    `json:"head"`
 }
 
-// columns points to what is listed of a job.
+// columns returns pointers to the listed columns of a job.
 func (j *Job) columns() []any {
 	return []any{&j.ID, &j.Status, &j.Stored, &j.Reached, &j.StartedAt, &j.FinishedAt, &j.Steps, &j.Tokens, &j.Runs, offset(&j.Head)}
 }
 
-// Jobs returns a page of the jobs, those that started last first, those that started at one
-// time by their id, and where the next page begins; "" if there is none.
+// Jobs returns a page of the jobs, most recently started first, ties by id, and where the next page begins, or "".
 func (r Reader) Jobs(ctx context.Context, q JobQuery) (list []Job, next string, err error) {
 	text, args, err := q.sql()
 	if err != nil {
@@ -85,7 +83,7 @@ func (q JobQuery) sql() (string, []any, error) {
 	return text, args, nil
 }
 
-// token spells the place behind a job.
+// token encodes the position after a job.
 func (j *Job) token() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(string(j.StartedAt) + "\x00" + j.ID))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// jobsOf returns a reader of a catalog of what some jobs wrote.
+// jobsOf returns a reader of a catalog with the records of jobs.
 func jobsOf(t testing.TB, records testkit.Records) Reader {
 	t.Helper()
 	dir := t.TempDir()
@@ -23,13 +23,13 @@ func jobsOf(t testing.TB, records testkit.Records) Reader {
 	return r
 }
 
-// began is the first record of a session of the kind of jobs.
+// began returns the first record of a job session.
 func began(t testing.TB, id string, at events.Offset, created events.Timestamp) events.Record {
 	return record(t, events.Session("", id), at, &events.SessionCreated{Kind: events.KindJob, CreatedAt: created})
 }
 
-// Jobs stand by their start, those of one moment by their id; pages of any size have each
-// of them once, in that order. A fork of a job is none, whatever its kind.
+// Jobs are ordered by their start, ties by id. Pages of any size list each job once, in that order. A fork of a job is
+// not listed, even if it has the kind of a job.
 func TestJobsByStart(t *testing.T) {
 	const noon, later = "2026-01-01T12:00:00.000Z", "2026-01-01T12:00:00.001Z"
 	r := jobsOf(t, testkit.Records{
@@ -63,7 +63,7 @@ func TestJobsByStart(t *testing.T) {
 	}
 }
 
-// What a job says of itself, and what its checkpoints say where it says nothing.
+// The status that a job reports, or, without one, that of its checkpoints.
 func TestJobsStanding(t *testing.T) {
 	said, silent := events.Session("", "job/said"), events.Session("", "job/silent")
 	run := events.RunRef{Kind: "expert", ID: "r"}
@@ -93,7 +93,7 @@ func TestJobsStanding(t *testing.T) {
 		{JobQuery{Status: "stopped:max-steps", Reached: []string{"stoppedByExceededMaxSteps"}}, wants[:1]},
 		{JobQuery{Status: "completed", Reached: []string{"completed"}}, wants[1:2]},
 		{JobQuery{Status: "running", Stored: true, Reached: []string{"proceeding"}}, wants[2:]},
-		{JobQuery{Status: "running", Reached: []string{"init", "proceeding"}}, nil}, // it says that it stopped
+		{JobQuery{Status: "running", Reached: []string{"init", "proceeding"}}, nil}, // its status is stopped
 		{JobQuery{Status: "completed"}, nil},
 	} {
 		c.q.Namespace = "default"
@@ -113,7 +113,7 @@ func TestJobsStanding(t *testing.T) {
 	if list[0].Tokens != 4321 || list[1].Tokens != 0 {
 		t.Errorf("%d and %d tokens, want those of the cost", list[0].Tokens, list[1].Tokens)
 	}
-	again := append(records, updated(14, "finishedAt", `null`), updated(15, "totals", `"many"`), updated(16, "status", `"running"`)) // it goes on
+	again := append(records, updated(14, "finishedAt", `null`), updated(15, "totals", `"many"`), updated(16, "status", `"running"`)) // it continues
 	s, _, err := jobsOf(t, again).Session(t.Context(), "default", "job/said")
 	must(t, err)
 	if s.FinishedAt != "" || s.TotalTokens != 0 || s.Steps != 3 || s.Status != "running" {

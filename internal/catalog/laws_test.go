@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// temporary makes a directory for one round of a property.
+// temporary creates a directory for one round of a property.
 func temporary(t *rapid.T) string {
 	dir, err := os.MkdirTemp("", "catalog-")
 	if err != nil {
@@ -25,8 +25,8 @@ func temporary(t *rapid.T) string {
 	return dir
 }
 
-// fold applies records to a catalog that is stopped, after a commit or in the
-// middle, and begun anew as often as the draw says.
+// fold applies records to a catalog. With split, it stops and restarts the catalog at random, after commits and between
+// them.
 func fold(t *rapid.T, path, set string, records testkit.Records, split bool) *Catalog {
 	t.Helper()
 	ctx := t.Context()
@@ -42,7 +42,7 @@ func fold(t *rapid.T, path, set string, records testkit.Records, split bool) *Ca
 		if !last && (!split || rapid.IntRange(0, 4).Draw(t, "go on") > 0) {
 			continue
 		}
-		if !last && rapid.IntRange(0, 3).Draw(t, "crash") == 0 { // nothing since the last commit was stored
+		if !last && rapid.IntRange(0, 3).Draw(t, "crash") == 0 { // uncommitted changes are lost
 			must(t, c.Close())
 			c = newCatalog(path, set, openingOf, nullLogger)
 			cursor = mustBegin(t, c)
@@ -82,8 +82,7 @@ func must(t failer, err error) {
 	}
 }
 
-// However the records are split into batches, and wherever the process dies
-// between them, the tables are those of a fold in one go.
+// The tables equal those of a fold in one go, for any split into batches and any crash between them.
 func TestBatchesChangeNothing(t *testing.T) {
 	testkit.NotUnderRace(t)
 	testkit.Long(t)
@@ -108,9 +107,9 @@ func mustEqual(t *rapid.T, have, want *Catalog) {
 	}
 }
 
-// The rows say what a load of each session finds.
+// The rows equal a load of each session.
 func TestRowsAgreeWithLoad(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // the test has no concurrency
 	rapid.Check(t, func(t *rapid.T) {
 		records := testkit.History().Draw(t, "log")
 		c := fold(t, filepath.Join(temporary(t), FileName), current, records, true)
@@ -137,8 +136,7 @@ func TestRowsAgreeWithLoad(t *testing.T) {
 	})
 }
 
-// openingOf says what opens a session in the tests' records: nothing of every third, of
-// the others the JSON of the first turn.
+// openingOf returns the opening in the tests' records: the JSON of the first turn, and "" for every third record.
 func openingOf(f projector.Fact) string {
 	brought := f.Brings()
 	for _, name := range brought.Names() {
@@ -149,8 +147,8 @@ func openingOf(f projector.Fact) string {
 	return ""
 }
 
-// openedBy finds what opens a session up to an offset, by reading it: the first record
-// that says something and is neither late nor void; in a fork, what it has inherited first.
+// openedBy computes the opening of a session up to an offset by reading it: from the first record with an opening that
+// is neither stale nor rejected; in a fork, from its inherited records first.
 func openedBy(t *rapid.T, records testkit.Records, loader *projector.Loader, sub events.Subject, upto events.Offset) string {
 	t.Helper()
 	s, err := loader.Session(t.Context(), sub, 0)
@@ -179,8 +177,8 @@ func openedBy(t *rapid.T, records testkit.Records, loader *projector.Loader, sub
 	return ""
 }
 
-// spentOf says by definition what a session cost: of the costs with one response in the
-// namespace that with the most output, of equals the last, for the session of the first.
+// spentOf computes the cost of a session from the definition. Of the costs with one response in the namespace, the one
+// with the most output counts, of equals the last, for the session of the first.
 func spentOf(records testkit.Records, sub events.Subject) projector.Total {
 	type said struct {
 		sub  events.Subject
@@ -255,7 +253,7 @@ func mustHaveRuns(t *rapid.T, c *Catalog, s *session, l *projector.Ledger) {
 	}
 }
 
-// mustSum adds up the costs in the table.
+// mustSum compares the sum of the costs in the table.
 func mustSum(t *rapid.T, c *Catalog, s *session, spent projector.Total) {
 	t.Helper()
 	rows, err := c.conn.QueryContext(t.Context(), "SELECT usd, costs FROM costs WHERE session=?", s.key)

@@ -14,31 +14,29 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Reader reads the catalog, while another process may write it. It is safe for
-// concurrent use.
+// Reader reads the catalog while another process may write it. It is safe for concurrent use.
 type Reader struct{ *reader }
 
-// Open opens the catalog in a directory to read it. If there is none that can be
-// read, that is ErrNoView.
+// Open opens the catalog in a directory for reading. If the directory has no readable catalog, the error is ErrNoView.
 func Open(ctx context.Context, dir string) (Reader, error) {
 	r, err := openReader(ctx, catalogForm, filepath.Join(dir, FileName))
 	return Reader{r}, err
 }
 
-// Order is what a list of sessions is sorted by.
+// Order is the sort order of a session list.
 type Order string
 
-// The orders. All but ByID begin with the largest.
+// The orders. All but ByID are descending.
 const (
-	ByHead    Order = "last"    // the session written to last is first
-	ByActive  Order = "active"  // by the latest time of a record, which its producer says: an import keeps it
+	ByHead    Order = "last"    // most recently written first
+	ByActive  Order = "active"  // by the latest record time of the producers; an import keeps these times
 	ByCreated Order = "created" // by the producers' clocks
 	ByTurns   Order = "turns"
 	ByRecords Order = "records"
 	ByID      Order = "id"
 )
 
-// column returns what an order sorts by, and whether it descends.
+// column returns the column that an order sorts by, and whether it descends.
 func (o Order) column() (name string, descends bool, err error) {
 	switch o {
 	case ByHead, "":
@@ -57,31 +55,31 @@ func (o Order) column() (name string, descends bool, err error) {
 	return "", false, &events.InvalidError{Field: "sort", Reason: fmt.Sprintf("%q: want last, active, created, turns, records or id", string(o))}
 }
 
-// Query selects sessions of one namespace. Fields that are zero select all.
+// Query selects sessions of one namespace. A zero field selects all.
 type Query struct {
 	Namespace string
 	Kind      string
 	Since     time.Time // written to at or after
 	Until     time.Time // written to before
-	Grep      string    // in id, title, goal or opening, whatever the case
+	Grep      string    // in id, title, goal or opening, regardless of case
 	CWD       string
 	Project   string
 	Parent    string // started by, or forked from
 	Sort      Order
 	Limit     int    // of a page; 0: everything
-	After     string // Page.Next of the page before
+	After     string // Page.Next of the previous page
 }
 
 // Page is a part of a list.
 type Page struct {
 	Sessions []Session
-	Next     string // where the next page begins; "": there is none
+	Next     string // where the next page begins; "": last page
 }
 
 // List returns a page of sessions.
 func (r Reader) List(ctx context.Context, q Query) (Page, error) { return r.ListOf(ctx, q, nil) }
 
-// ListOf returns a page of the sessions for which keep returns true; nil is all.
+// ListOf returns a page of the sessions for which keep returns true. If keep is nil, all match.
 func (r Reader) ListOf(ctx context.Context, q Query, keep func(Session) bool) (Page, error) {
 	read := q
 	if keep != nil {
@@ -104,7 +102,7 @@ func (r Reader) ListOf(ctx context.Context, q Query, keep func(Session) bool) (P
 		case keep != nil && !keep(s):
 			return nil
 		case q.Limit > 0 && len(p.Sessions) == q.Limit:
-			p.Next = last.token(q.Sort) // of the row before: this one says that there is more
+			p.Next = last.token(q.Sort) // of the previous row: this row only shows that there are more
 			return errEnough
 		}
 		p.Sessions, last = append(p.Sessions, s), m
@@ -116,7 +114,7 @@ func (r Reader) ListOf(ctx context.Context, q Query, keep func(Session) bool) (P
 	return p, r.wrap(err)
 }
 
-// Session returns one session, and false if there is none of that id.
+// Session returns a session by id. It returns false if the session is missing.
 func (r Reader) Session(ctx context.Context, namespace, id string) (Session, bool, error) {
 	var s Session
 	err := r.db.QueryRowContext(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE namespace=? AND id=?", namespace, id).Scan(s.columns()...)
@@ -126,8 +124,7 @@ func (r Reader) Session(ctx context.Context, namespace, id string) (Session, boo
 	return s, err == nil, r.wrap(err)
 }
 
-// sql returns the statement of a query. One row more than the limit says whether
-// there is another page.
+// sql returns the statement of a query. It reads one row more than the limit, to detect another page.
 func (q Query) sql() (string, []any, error) {
 	column, descends, err := q.Sort.column()
 	if err != nil {
@@ -147,7 +144,7 @@ func (q Query) sql() (string, []any, error) {
 		args = append(args, m.value, m.value, m.key)
 	}
 	text := "SELECT " + sessionColumns + ", session, " + column + " FROM sessions WHERE " + strings.Join(where, " AND ") +
-		" ORDER BY " + column + word + ", id" // keys are in the order in which sessions came, which an import does not repeat
+		" ORDER BY " + column + word + ", id" // keys are in order of arrival, which an import does not repeat
 	if q.Limit > 0 {
 		text += fmt.Sprintf(" LIMIT %d", q.Limit+1)
 	}
@@ -170,14 +167,13 @@ func (q Query) where() (where []string, args []any) {
 	return where, args
 }
 
-// mark is the place behind a row: what the list is sorted by, and the row's key, which stands
-// for the session's id.
+// mark is the position after a row: its sort value, and its key in place of the session's id.
 type mark struct {
 	key   int64
 	value any // int64 or string
 }
 
-// markState is the form in which a mark is spelled.
+// markState is the encoded form of a mark.
 type markState struct {
 	Sort  Order  `json:"s"`
 	Key   int64  `json:"k"`
@@ -185,7 +181,7 @@ type markState struct {
 	Whole int64  `json:"w,omitempty"`
 }
 
-// token spells a mark for the user to give back.
+// token encodes a mark for the user to pass back.
 func (m mark) token(o Order) string {
 	st := markState{Sort: o, Key: m.key}
 	switch v := m.value.(type) {
@@ -194,7 +190,7 @@ func (m mark) token(o Order) string {
 	case int64:
 		st.Whole = v
 	}
-	text, err := json.Marshal(st) // an id that is not UTF-8 is made so, and its place is near
+	text, err := json.Marshal(st) // an id that is not UTF-8 is converted; the position is then approximate
 	if err != nil {
 		panic(fmt.Sprintf("catalog: %v", err)) // texts and whole numbers can be encoded
 	}

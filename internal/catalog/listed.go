@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Listed lists the sessions that a query selects, as the catalog in a directory has them. One
-// that left a session aside is ErrNoView.
+// Listed lists the sessions that a query selects, from the catalog in a directory. If the catalog has quarantined a
+// session, the error is ErrNoView.
 func Listed(ctx context.Context, dir string, q projector.SessionQuery) ([]projector.Listed, error) {
 	r, err := openWhole(ctx, dir)
 	if err != nil {
@@ -29,7 +29,7 @@ func Listed(ctx context.Context, dir string, q projector.SessionQuery) ([]projec
 	if q.Limit > 0 {
 		l.chosen, l.args = l.chosen+" LIMIT ?", append(l.args, q.Limit)
 	}
-	tx, err := r.db.BeginTx(ctx, nil) // so that all that is read is of one moment
+	tx, err := r.db.BeginTx(ctx, nil) // so that all reads see the same state
 	if err != nil {
 		return nil, r.wrap(err)
 	}
@@ -41,7 +41,7 @@ func Listed(ctx context.Context, dir string, q projector.SessionQuery) ([]projec
 	return l.list, r.wrap(err)
 }
 
-// openWhole opens the catalog in a directory, if it left no session aside.
+// openWhole opens the catalog in a directory, if it has no quarantined session.
 func openWhole(ctx context.Context, dir string) (Reader, error) {
 	r, err := Open(ctx, dir)
 	if err != nil {
@@ -59,18 +59,18 @@ func openWhole(ctx context.Context, dir string) (Reader, error) {
 	return r, err
 }
 
-// lists is a list that is being read.
+// lists is a list under construction.
 type lists struct {
-	chosen string // which sessions, in which order
+	chosen string // SQL that selects and orders the sessions
 	args   []any
 	list   []projector.Listed
-	byKey  map[int64]int // their places in it
+	byKey  map[int64]int // index in list
 }
 
-// of returns the session of a key.
+// of returns the session with a key.
 func (l *lists) of(key int64) *projector.Listed { return &l.list[l.byKey[key]] }
 
-// read reads the sessions, and how many of their runs have a result.
+// read reads the sessions, and the number of their runs with a result.
 func (l *lists) read(ctx context.Context, db querier) error {
 	rows, err := db.QueryContext(ctx, "SELECT session, id, kind, created_at, raw_offset "+l.chosen, l.args...)
 	err = each(rows, err, func() error {
@@ -107,8 +107,8 @@ func (l *lists) readSettings(ctx context.Context, db querier) error {
 	})
 }
 
-// ProgressIn lists what a query selects, as the catalog in a directory has it. One that left a
-// session aside is ErrNoView.
+// ProgressIn lists the progress that a query selects, from the catalog in a directory. If the catalog has quarantined a
+// session, the error is ErrNoView.
 func ProgressIn(ctx context.Context, dir string, q projector.ProgressQuery) ([]projector.Progress, error) {
 	r, err := openWhole(ctx, dir)
 	if err != nil {
@@ -118,8 +118,8 @@ func ProgressIn(ctx context.Context, dir string, q projector.ProgressQuery) ([]p
 	return r.Progress(ctx, q)
 }
 
-// Folded calls f with a directory in which views are, made of the log for that and removed
-// afterwards: for those who need them where they cannot be kept.
+// Folded builds views from the log in a temporary directory, calls f with it, and removes it. It is for callers that
+// cannot store views.
 func Folded(ctx context.Context, l projector.Follower, views []View, lg *slog.Logger, f func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "tally-views-")
 	if err != nil {

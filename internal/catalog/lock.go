@@ -10,12 +10,12 @@ import (
 	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
-// ErrKept says that another process keeps the views of a directory.
+// ErrKept reports that another process keeps the views of a directory.
 var ErrKept = errors.New("catalog: another process keeps the views")
 
-// Keep takes the right to write the views of a directory that belongs to no store,
-// or returns ErrKept. It lasts until it is closed, or the process dies. It only
-// saves work: two who write find out at their next commit.
+// Keep takes the lock for writing the views of a directory that belongs to no store, or returns ErrKept. The lock lasts
+// until it is closed or the process ends. It only avoids useless work: two writers without it detect each other at
+// their next commit.
 func Keep(dir string) (io.Closer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// longLog has a session of many turns and rewinds, and forks of it.
+// longLog returns a log of a session with many turns and rewinds, and forks of it.
 func longLog(t *testing.T, seed uint64, n int) testkit.Records {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -30,7 +30,7 @@ func longLog(t *testing.T, seed uint64, n int) testkit.Records {
 		}
 		e, err := events.New("urn:test", sub, p)
 		must(t, err)
-		if at > 1 && r.IntN(100) == 0 { // its producer may have seen what is not in effect any more
+		if at > 1 && r.IntN(100) == 0 { // its producer may have read records that are no longer in effect
 			e = e.WithExtension(events.ExtSeen, (1 + events.Offset(r.Uint64N(uint64(at-1)))).Padded())
 		}
 		e.ID = fmt.Sprint("e", at)
@@ -39,8 +39,7 @@ func longLog(t *testing.T, seed uint64, n int) testkit.Records {
 	return list
 }
 
-// A session of which most is not in memory is folded as one that is: in many batches,
-// and by writers that begin anew, as in one go.
+// A long session, mostly not in memory, gets the same rows in many batches, and with restarted writers, as in one go.
 func TestLongSession(t *testing.T) {
 	for seed := range uint64(3) {
 		records, dir := longLog(t, seed, 5000), t.TempDir()
@@ -71,7 +70,7 @@ func TestLongSession(t *testing.T) {
 	}
 }
 
-// A block of a session that cannot be read is an error of the view, not of the session.
+// If a block of a session cannot be read, the view fails, not the session.
 func TestLongSessionUnread(t *testing.T) {
 	c, records := New(t.TempDir(), openingOf, nullLogger), longLog(t, 1, 3000)
 	defer c.Close()

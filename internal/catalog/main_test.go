@@ -12,6 +12,6 @@ import (
 var nullLogger = slog.New(slog.DiscardHandler)
 
 func TestMain(m *testing.M) {
-	testkit.Checks(100) // as many as rapid plays by itself
+	testkit.Checks(100) // the default of rapid
 	goleak.VerifyTestMain(m)
 }

@@ -7,17 +7,16 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// term is a word or phrase of what somebody searches for.
+// term is a word or phrase of a search text.
 type term struct {
-	text   string // as it was typed, signs and all
-	quoted bool   // and so never a sign of the language
-	prefix bool   // the last word of it is the beginning of a word
-	not    bool   // a turn must not have it
+	text   string // as typed, with all signs
+	quoted bool   // in quotes, so not an operator
+	prefix bool   // its last word is a prefix
+	not    bool   // turns with it are excluded
 }
 
-// matchOf turns what somebody typed into what FTS5 understands. Each term goes there as a
-// string between quotes, so whatever signs are in it are those of a text and never of a
-// query. All terms must be there, but a OR b is one of the two.
+// matchOf translates a search text into an FTS5 query. Each term becomes a quoted string, so no sign in it is an
+// operator of FTS5. All terms are required, but a OR b requires either.
 func matchOf(text string) (string, error) {
 	terms := termsOf(text)
 	var must, never []string
@@ -46,15 +45,15 @@ func matchOf(text string) (string, error) {
 	return match, nil
 }
 
-// isOr reports whether the term at i stands between two of which one must be there. At an
-// end, or beside what must not be there, it is the word "or".
+// isOr reports whether the term at i is the operator OR between two required terms. At an end, or beside an excluded
+// term, it is the word "or".
 func isOr(terms []term, i int) bool {
 	return i > 0 && i+1 < len(terms) && terms[i].isOr() && !terms[i-1].not && !terms[i+1].not
 }
 
 func (t term) isOr() bool { return t.text == "OR" && !t.quoted && !t.prefix && !t.not }
 
-// fts5 spells a term as a string of FTS5. Nothing but a quote has a meaning in one.
+// fts5 returns a term as an FTS5 string. In such a string only a quote has a meaning.
 func (t term) fts5() string {
 	text := `"` + strings.NewReplacer(`"`, " ", "\x00", " ").Replace(spread(strings.ToValidUTF8(t.text, " "))) + `"`
 	if t.prefix {
@@ -63,7 +62,7 @@ func (t term) fts5() string {
 	return text
 }
 
-// termsOf splits what somebody typed: at spaces, but between quotes.
+// termsOf splits a search text at spaces outside quotes.
 func termsOf(text string) []term {
 	var terms []term
 	for {
@@ -78,8 +77,8 @@ func termsOf(text string) []term {
 	}
 }
 
-// nextTerm takes a term from the beginning of a text that is not empty and does not begin
-// with a space. A quote that is not closed goes to the end.
+// nextTerm takes the first term of a non-empty text that does not begin with a space. A quote that is not closed
+// extends to the end.
 func nextTerm(text string) (t term, rest string) {
 	if tail, ok := strings.CutPrefix(text, "-"); ok && !strings.HasPrefix(tail, "-") { // --flag is a word
 		t.not, text = true, tail
@@ -98,33 +97,31 @@ func nextTerm(text string) (t term, rest string) {
 	return t, text[end:]
 }
 
-// hasWord reports whether a text has a word to search for. FTS5 leaves out terms that have
-// none, and where nothing else is left it would take what must not be there for what must.
+// hasWord reports whether a text contains a word. FTS5 drops terms without words. If only excluded terms remained, it
+// would treat them as required.
 func hasWord(text string) bool { return strings.ContainsFunc(text, isLetter) }
 
-// isLetter reports whether a character is a part of a word for FTS5's tokenizer. Its tables are
-// of an older Unicode: what was not yet a letter there counts for nothing here.
+// isLetter reports whether FTS5's tokenizer treats a character as part of a word. Its tables are from an older Unicode
+// version; characters that became letters later do not count.
 func isLetter(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.N, unicode.Co) && !unicode.Is(lateLetters, r)
 }
 
-// lateLetters were marks before they were letters: New Tai Lue vowels, and Vedic signs.
+// lateLetters were marks before Unicode made them letters: New Tai Lue vowels, and Vedic signs.
 var lateLetters = &unicode.RangeTable{R16: []unicode.Range16{{Lo: 0x19b0, Hi: 0x19c9, Stride: 1}, {Lo: 0x1cf2, Hi: 0x1cf3, Stride: 1}}}
 
-// apart stands between letters that are words of their own. It has no width, and for
-// FTS5's tokenizer it ends a word.
+// apart separates letters that are words of their own. It has no width, and FTS5's tokenizer ends a word at it.
 const apart = '\u200b'
 
-// spread makes each letter of a script that is written without spaces a word of its own,
-// in what is stored as in what is searched for. So any part of a sentence is found there: as
-// letters one after the other.
+// spread makes each letter of a script without spaces a word of its own, in stored texts and in search texts. So a
+// search finds any part of a sentence, as consecutive letters.
 func spread(text string) string {
 	if !strings.ContainsFunc(text, isUnspaced) {
 		return text
 	}
 	var b strings.Builder
 	b.Grow(2 * len(text))
-	alone := false // the letter before
+	alone := false // the previous letter
 	for i, r := range text {
 		unspaced := isUnspaced(r)
 		if i > 0 && (unspaced || alone) {
@@ -136,12 +133,12 @@ func spread(text string) string {
 	return b.String()
 }
 
-// joined takes away what spread put in.
+// joined removes the separators that spread added.
 func joined(text string) string { return strings.ReplaceAll(text, string(apart), "") }
 
-// isUnspaced reports whether a letter is of a script that is written without spaces.
+// isUnspaced reports whether a letter belongs to a script that is written without spaces.
 func isUnspaced(r rune) bool {
-	const long = 'ー' // of both kana, and so of no script
+	const long = 'ー' // used in both kana, so it has no script
 	return r == long || r >= 0x0e00 && unicode.IsLetter(r) &&
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// words opens a table with the words of nothing, tokenized as turns are.
+// words opens an empty table that is tokenized like turns.
 func words(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file::memory:")
@@ -22,8 +22,7 @@ func words(t testing.TB) *sql.DB {
 	return db
 }
 
-// Whatever is typed is a query or has no word in it: FTS5 finds no mistake in it. And a
-// text between quotes finds itself.
+// Any text is a valid FTS5 query or has no word. A text in quotes finds itself.
 func FuzzMatch(f *testing.F) {
 	for _, text := range []string{"a b", `"a b" c*`, "a OR b -c", `-"a"* OR`, "((a", `"`, "a\x00b", "a:b^2 NEAR(c, 3)", "{x y}: z + w", "生日 蛋糕*", "é\u0301", "\u19b0 -a", "* -a", "--", "ab\xffc", "a\u200bb", strings.Repeat("a OR ", 20) + "b", strings.Repeat("-a ", 20) + "b"} {
 		f.Add(text)
@@ -58,15 +57,15 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// What counts as a letter is one to FTS5, and so a term that is not left out by matchOf is
-// not left out by FTS5, which would turn around what must not be there.
+// Every character that isLetter accepts is part of a word for FTS5. So FTS5 drops no term that matchOf keeps, which
+// would invert excluded terms.
 func TestEveryLetterIsAWord(t *testing.T) {
 	testkit.NotUnderRace(t)
 	db := words(t)
 	var all strings.Builder
 	letters := 0
 	for r := rune(1); r <= unicode.MaxRune; r++ {
-		if isLetter(r) && !unicode.Is(unicode.Co, r) || r == '\ue000' || r == '\U0010fffd' { // the private ones are alike
+		if isLetter(r) && !unicode.Is(unicode.Co, r) || r == '\ue000' || r == '\U0010fffd' { // private-use characters all behave alike
 			all.WriteString(" " + string(r))
 			letters++
 		}
@@ -82,7 +81,7 @@ func TestEveryLetterIsAWord(t *testing.T) {
 	}
 }
 
-// A page of text that somebody pasted is a query too.
+// A pasted page of text is a valid query.
 func TestLongQuery(t *testing.T) {
 	testkit.NotUnderRace(t)
 	db := words(t)

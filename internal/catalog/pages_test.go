@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// The same words in two namespaces: a search of one finds its own, and no other's,
-// also when a session there has the same id.
+// A search of a namespace finds only its own turns, even if another namespace has the same words and session ids.
 func TestFindInNamespace(t *testing.T) {
 	here, there, other := events.Session("", "s"), events.Session("other", "s"), events.Session("other", "o")
 	records := turnsOf(t, here, "a word of ours")
@@ -29,7 +28,7 @@ func TestFindInNamespace(t *testing.T) {
 		{Lookup{Namespace: "other", Text: "word", Session: "s"}, "[s@2]"},
 		{Lookup{Namespace: "other", Text: "ours", All: true}, "[]"},
 		{Lookup{Namespace: "third", Text: "word", All: true}, "[]"},
-		{Lookup{Text: "word", All: true}, "[]"}, // one of no name, not all
+		{Lookup{Text: "word", All: true}, "[]"}, // no name means the unnamed namespace, not all
 	} {
 		found, err := f.Find(t.Context(), c.lookup)
 		must(t, err)
@@ -43,8 +42,8 @@ func TestFindInNamespace(t *testing.T) {
 	}
 }
 
-// Sessions of equal cost, turns, records and times: pages of any size have each of them
-// once, in the order of the whole list.
+// With sessions of equal cost, turns, records and times, pages of any size list each once, in the order of the whole
+// list.
 func TestPagesOfEquals(t *testing.T) {
 	dir := t.TempDir()
 	var records testkit.Records
@@ -89,8 +88,7 @@ func TestPagesOfEquals(t *testing.T) {
 	}
 }
 
-// A turn that the catalog has not got yet was not rewound as far as anybody knows: it is
-// found, in a session the catalog knows and in one that it does not.
+// A turn that is not in the catalog yet counts as live. It is found in sessions with and without a row in the catalog.
 func TestFindNewerThanCatalog(t *testing.T) {
 	sub := events.Session("", "s")
 	records := append(turnsOf(t, sub, "word one", "word two", "word three"), record(t, sub, 4, &events.SessionRewound{To: 2}))
@@ -131,9 +129,8 @@ func searchAll(t *testing.T, s *Search, records testkit.Records) {
 	}
 }
 
-// What a batch brought to a subject before it went into quarantine is not stored: the
-// row, its runs, its costs, its history, its turns in search and a document are what they
-// were before the batch, as the runner's cursor says that the subject is left alone.
+// The uncommitted changes of a quarantined subject are not stored. Its row, runs, costs, history, turns in search, and
+// a document stay as before the batch.
 func TestQuarantineTakesBack(t *testing.T) {
 	good, bad, fresh := events.Session("", "good"), events.Session("", "bad"), events.Session("", "fresh")
 	doc := events.Document("", "recipe", "bad")
@@ -187,7 +184,7 @@ func TestQuarantineTakesBack(t *testing.T) {
 	}
 }
 
-// play applies a batch to a view, has it leave subjects alone, and commits.
+// play applies a batch to a view, quarantines subjects, and commits.
 func play(t *testing.T, v projector.View, batch testkit.Records, aside []events.Subject, at events.Offset) {
 	t.Helper()
 	for _, rec := range batch {
@@ -199,7 +196,7 @@ func play(t *testing.T, v projector.View, batch testkit.Records, aside []events.
 	must(t, v.Commit(t.Context(), projector.Cursor{Offset: at, EventID: fmt.Sprintf("event-%d", at)}))
 }
 
-// written makes a record of a revision of a document.
+// written returns a record of a document revision.
 func written(doc events.Subject, at events.Offset, text string) events.Record {
 	return events.Record{Offset: at, Event: events.Event{ID: fmt.Sprintf("event-%d", at), Source: "urn:test", Type: events.TypeDocumentWritten, Subject: doc,
 		ContentType: "text/plain", Data: []byte(text)}}

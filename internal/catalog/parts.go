@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// run is a row of a run. Of its results it has the newest.
+// run is a row of a run. Of the results it holds the newest.
 type run struct {
 	projector.Run
 	versions, fenced int
@@ -28,7 +28,7 @@ func (r *run) apply(f projector.Fact) {
 	}
 }
 
-// applyRun folds an event that names a run, and makes the run if it is the first.
+// applyRun folds an event that names a run. The first such event creates the run.
 func (c *Catalog) applyRun(ctx context.Context, s *session, ref events.RunRef, f projector.Fact) error {
 	r := s.runs[ref]
 	if r == nil {
@@ -73,17 +73,17 @@ func (c *Catalog) storeRun(ctx context.Context, s *session, r *run) error {
 	return c.put(ctx, "runs", values(r.columns(s, &last))...)
 }
 
-// columns points to what is stored of a run and its newest result.
+// columns returns pointers to the stored columns of a run and its newest result.
 func (r *run) columns(s *session, last *projector.Result) []any {
 	return []any{&s.key, &r.Kind, &r.ID, offset(&r.At), offset(&r.Created), &r.CreatedAt, &r.TouchedAt, &r.State, &r.Starts, &r.Progress,
 		&r.versions, &last.Outcome, &last.FinishedAt, offset(&last.Offset), &last.Size, &r.Note, &r.Selected, &r.Rating,
 		&r.Owner, &r.DueAt, &r.Template, offset(&r.Setting), &r.parent.Session, &r.parent.Run, offset(&r.Claim), &r.Worker, &r.Attempt, &r.LeaseUntil, &r.fenced}
 }
 
-// costKey is what costs of a session are summed by.
+// costKey groups the costs of a session.
 type costKey struct {
 	day, model string
-	run        events.RunRef // zero: of none
+	run        events.RunRef // zero: no run
 }
 
 func newCostKey(day, model string, run *events.RunRef) costKey {
@@ -94,7 +94,7 @@ func newCostKey(day, model string, run *events.RunRef) costKey {
 	return k
 }
 
-// applyCost counts a cost, or puts it aside if it names a response that others may name.
+// applyCost counts a cost. If the cost names a response, it is deferred, because other costs may name the response too.
 func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost) error {
 	if events.IsUnique(cost.Response) {
 		c.defers(s.subject, cost)
@@ -103,7 +103,7 @@ func (c *Catalog) applyCost(ctx context.Context, s *session, cost projector.Cost
 	return c.spend(ctx, s, newCostKey(cost.Day(), cost.Model, cost.Run), func(t projector.Total) projector.Total { return t.Plus(cost) })
 }
 
-// spend changes the sums of a session, in whole and by a key.
+// spend changes the total of a session and the sum of a key.
 func (c *Catalog) spend(ctx context.Context, s *session, k costKey, change func(projector.Total) projector.Total) error {
 	t := s.costs[k]
 	if t == nil {
@@ -123,7 +123,7 @@ func (c *Catalog) spend(ctx context.Context, s *session, k costKey, change func(
 	return nil
 }
 
-// storeCosts writes a sum. One of nothing has no row.
+// storeCosts writes a sum. A sum of no costs has no row.
 func (c *Catalog) storeCosts(ctx context.Context, s *session, k costKey, t *projector.Total) error {
 	row := k.columns(s, t)
 	if t.Events == 0 {
@@ -132,10 +132,10 @@ func (c *Catalog) storeCosts(ctx context.Context, s *session, k costKey, t *proj
 	return c.put(ctx, "costs", values(row)...)
 }
 
-// costKeys is how many columns of a cost are its key.
+// costKeys is the number of key columns of a cost.
 const costKeys = 5
 
-// columns points to what is stored of a sum.
+// columns returns pointers to the stored columns of a sum.
 func (k costKey) columns(s *session, t *projector.Total) []any {
 	return append([]any{&s.key, &k.day, &k.model, &k.run.Kind, &k.run.ID}, totalColumns(t)...)
 }

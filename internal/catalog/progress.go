@@ -6,7 +6,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// progressSchema is what happened in runs, so that it can be listed without reading it.
+// progressSchema defines the table of progress in runs. Lists need not read the records.
 const progressSchema = `
 CREATE TABLE progress{set}(
 	session INTEGER NOT NULL, run_kind TEXT NOT NULL, run_id TEXT NOT NULL, offset INTEGER NOT NULL,
@@ -14,8 +14,8 @@ CREATE TABLE progress{set}(
 	PRIMARY KEY(session, run_kind, run_id, offset)) WITHOUT ROWID;
 `
 
-// Progress lists what happened in the runs of a session, in the order of the log. What has
-// no effect is not in it, but what a worker said after its claim went on to another is.
+// Progress lists the progress in the runs of a session, in log order. Ineffective events are left out, except those of
+// a worker after its claim was replaced.
 func (r Reader) Progress(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
 	text := `SELECT run_kind, run_id, offset, kind, step, at, bytes, name FROM progress
 		WHERE session=(SELECT session FROM sessions WHERE namespace=? AND id=?) AND offset>?`
@@ -35,12 +35,12 @@ func (r Reader) Progress(ctx context.Context, q projector.ProgressQuery) ([]proj
 	return list, r.wrap(err)
 }
 
-// progressColumns points to what is stored of what happened.
+// progressColumns returns pointers to the stored columns of a progress.
 func progressColumns(p *projector.Progress) []any {
 	return []any{&p.Run.Kind, &p.Run.ID, offset(&p.Offset), &p.Kind, &p.Step, &p.At, &p.Bytes, &p.Name}
 }
 
-// storeProgress writes what happened in the session's runs.
+// storeProgress writes the progress in the session's runs.
 func (c *Catalog) storeProgress(ctx context.Context, s *session) error {
 	for i := range s.progress {
 		if err := c.put(ctx, "progress", append([]any{s.key}, values(progressColumns(&s.progress[i]))...)...); err != nil {

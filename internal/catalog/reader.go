@@ -15,18 +15,17 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// ErrNoView says that there is no file of a view that can be read: none was
-// written yet, or by another version, or it is damaged, or the disk has no room for
-// what SQLite keeps beside it. The process that runs the views makes one.
+// ErrNoView reports that no file of a view can be read. It is missing, of another version or damaged, or the disk is
+// too full for the files that SQLite needs. The process that runs the views creates it.
 var ErrNoView = errors.New("catalog: there is no view to read")
 
-// Standing says how far a view has got, and what it left aside.
+// Standing is the progress of a view, with its quarantine.
 type Standing struct {
 	View        string
 	Cursor      projector.Cursor
 	Updated     time.Time
 	Quarantined []projector.Quarantine
-	Lacks       bool // it was made without records that cannot be read
+	Lacks       bool // the view was made without unreadable records
 }
 
 // reader reads a file of a view while another process may write it.
@@ -36,8 +35,8 @@ type reader struct {
 	db   *sql.DB
 }
 
-// openReader opens a file to read it. One that is not there, not of this version, or not as its
-// last writer left it, is ErrNoView.
+// openReader opens a file for reading. If the file is missing, of another version, or changed after its last writer
+// closed it, the error is ErrNoView.
 func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	r, err := openAny(ctx, f, path)
 	if err != nil {
@@ -50,7 +49,7 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 	return r, nil
 }
 
-// openAny is openReader for who looks how a file is, whatever became of it.
+// openAny is like openReader, but also opens a file that changed after its last writer closed it.
 func openAny(ctx context.Context, f form, path string) (*reader, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not there", ErrNoView, path)
@@ -79,8 +78,8 @@ func newReader(ctx context.Context, f form, path, mode string) (*reader, error) 
 	return r, nil
 }
 
-// wrap names the file in an error. Damage is as good as no file, a file may be removed at
-// any moment by the process that builds it anew, and on a full disk even reading needs room.
+// wrap adds the file to an error. Damage counts as a missing file. The process that rebuilds a file may remove it at
+// any time, and on a full disk even reads fail.
 func (r *reader) wrap(err error) error {
 	_, isOther := errors.AsType[*versionError](err)
 	switch {
@@ -94,7 +93,7 @@ func (r *reader) wrap(err error) error {
 	return fmt.Errorf("catalog: %s: %w", r.path, err)
 }
 
-// Standing says how far the view has got.
+// Standing returns the progress of the view.
 func (r *reader) Standing(ctx context.Context) (Standing, error) {
 	s := Standing{View: r.view}
 	var err error
@@ -117,21 +116,20 @@ func (r *reader) Standing(ctx context.Context) (Standing, error) {
 // Close closes the file.
 func (r *reader) Close() error { return r.db.Close() }
 
-// poll is how often a file that another process writes is looked at.
+// poll is the interval between looks at a file that another process writes.
 const poll = 2 * time.Millisecond
 
-// Wait returns when a view in a directory, by name, shows at least the record at
-// an offset. Its writer may be another process, and may not have begun; if a newer version
-// wrote the file, the error is ErrNoView.
+// Wait returns when the view of this name in a directory has applied the record at an offset. Its writer may be another
+// process, and may not have started. If a newer version wrote the file, the error is ErrNoView.
 func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 	v := named(view)
 	ticks := time.NewTicker(poll)
 	defer ticks.Stop()
 	for {
-		// The file is opened anew at times: it may have been replaced.
+		// Reopen the file regularly: it may have been replaced.
 		look, stop := context.WithTimeout(ctx, time.Second)
 		reached, err := reachedIn(look, v.form, filepath.Join(dir, v.File), at, ticks.C)
-		late := look.Err() != nil // which says nothing about the file
+		late := look.Err() != nil // a timeout implies nothing about the file
 		stop()
 		if err != nil && !late && (!errors.Is(err, ErrNoView) || isNewer(err)) || err == nil && reached {
 			return err
@@ -144,15 +142,14 @@ func Wait(ctx context.Context, dir, view string, at events.Offset) error {
 	}
 }
 
-// isNewer reports whether a newer version wrote a file: its writer is of that version and
-// goes on with it, so this one does not come to read it.
+// isNewer reports whether a newer version wrote a file. Its writer will continue with that version, so this version can
+// never read it.
 func isNewer(err error) bool {
 	other, ok := errors.AsType[*versionError](err)
 	return ok && other.have > other.want
 }
 
-// reachedIn looks at a file until it shows an offset. It ends before that, without
-// an error, if ctx does.
+// reachedIn polls a file until it shows an offset. If ctx ends first, it returns without an error.
 func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks <-chan time.Time) (bool, error) {
 	r, err := openAny(ctx, f, path)
 	if err != nil {
@@ -172,7 +169,7 @@ func reachedIn(ctx context.Context, f form, path string, at events.Offset, ticks
 	return false, nil
 }
 
-// StandingOf says how far a view in a directory, by name, has got.
+// StandingOf returns the progress of the view of this name in a directory.
 func StandingOf(ctx context.Context, dir, view string) (Standing, error) {
 	v := named(view)
 	r, err := openAny(ctx, v.form, filepath.Join(dir, v.File))

@@ -9,14 +9,14 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Edition is a second edition of a view, built beside the one that is read.
+// Edition is a second edition of a view, built beside the current one.
 type Edition interface {
 	projector.View
-	// Check reports whether the file is sound; one that is not, or is not as its last writer
-	// left it, is ErrNoView and cannot be built in.
+	// Check verifies the file. If the file is damaged, or changed after its last writer closed it, Check returns
+	// ErrNoView and no edition can be built in it.
 	Check(ctx context.Context) error
-	// Replace puts this edition in the place of the other one, at once for all who
-	// read. If the other one is ahead, that is ErrBehind and nothing happens.
+	// Replace replaces the current edition by this one, atomically for all readers. If the current one is ahead,
+	// Replace returns ErrBehind and changes nothing.
 	Replace(ctx context.Context) error
 	Close() error
 
@@ -31,15 +31,14 @@ var (
 	_ projector.Selective = (*Work)(nil)
 )
 
-// ErrBehind says that an edition shows less than the one that it is to replace.
+// ErrBehind reports that an edition is behind the one that it should replace.
 var ErrBehind = errors.New("catalog: the new edition is behind")
 
-// maxReplaces bounds how often an edition catches up because the other one was
-// faster.
+// maxReplaces bounds the attempts of an edition to catch up with a faster writer.
 const maxReplaces = 100
 
-// Rebuild folds the log from zero into a second edition and puts that in the place
-// of the first. A reader sees one or the other.
+// Rebuild folds the log from the start into a second edition, which then replaces the first. Readers see either
+// edition.
 func Rebuild(ctx context.Context, r *projector.Runner, e Edition, progress func(projector.Cursor)) error {
 	r.View = e
 	for attempt := 1; ; attempt++ {
@@ -66,7 +65,7 @@ func (f *file) Check(ctx context.Context) error {
 	return r.check(ctx, r.db)
 }
 
-// check has SQLite look at the whole file.
+// check runs SQLite's integrity check.
 func (r *reader) check(ctx context.Context, q querier) error {
 	var said string
 	if err := q.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&said); err != nil {

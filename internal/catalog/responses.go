@@ -9,10 +9,9 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// responsesSchema is the costs that name a response with an id that cannot be drawn twice,
-// as they came. Of those with one response and one model in a namespace only the last counts,
-// in the order of the key; it counts for the session and the run of the one with the lowest
-// offset.
+// responsesSchema defines the table of costs with a unique response id, one row per cost. Of the costs with one
+// response and model in a namespace, only the last in key order counts. It counts for the session and the run of the
+// cost with the lowest offset.
 const responsesSchema = `
 CREATE TABLE responses{set}(
 	namespace TEXT NOT NULL, response TEXT NOT NULL, model TEXT NOT NULL, output_tokens INTEGER NOT NULL, offset INTEGER NOT NULL, session TEXT NOT NULL,
@@ -21,18 +20,18 @@ CREATE TABLE responses{set}(
 	PRIMARY KEY(namespace, response, model, output_tokens, offset)) WITHOUT ROWID;
 `
 
-// responseKey names a response of a model.
+// responseKey identifies a response of a model.
 type responseKey struct{ namespace, response, model string }
 
-// paid is a cost that names a response, or that counts for one, and the id of its session.
+// paid is a cost with a response, or the effective cost of one, and the id of its session.
 type paid struct {
 	session string
 	day     string
 	projector.Cost
 }
 
-// defers puts a cost that names a response aside until the commit: whether it counts
-// depends on the others, of other sessions too.
+// defers keeps a cost with a response until the commit. Whether it counts depends on other costs, also of other
+// sessions.
 func (c *Catalog) defers(sub events.Subject, cost projector.Cost) {
 	if c.paid == nil {
 		c.paid = make(map[responseKey][]paid)
@@ -42,7 +41,7 @@ func (c *Catalog) defers(sub events.Subject, cost projector.Cost) {
 	c.held += rowSize
 }
 
-// undefer lets go of what a subject brought since the last commit.
+// undefer drops the costs of a subject since the last commit.
 func (c *Catalog) undefer(sub events.Subject) {
 	for key, list := range c.paid {
 		if key.namespace == sub.Namespace {
@@ -51,7 +50,7 @@ func (c *Catalog) undefer(sub events.Subject) {
 	}
 }
 
-// countingOf returns what counts of the costs with one response, nil if there are none.
+// countingOf returns the effective cost of a response, or nil.
 func countingOf(list []paid) *paid {
 	if len(list) == 0 {
 		return nil
@@ -72,8 +71,7 @@ func countingOf(list []paid) *paid {
 	return &best
 }
 
-// storePaid counts what came for each response since the last commit, and no longer what
-// counted before it.
+// storePaid adds the new effective cost of each response since the last commit, and subtracts the previous one.
 func (c *Catalog) storePaid(ctx context.Context) error {
 	for sub := range c.gone {
 		if err := c.touchPaid(ctx, sub); err != nil {
@@ -88,7 +86,7 @@ func (c *Catalog) storePaid(ctx context.Context) error {
 	return nil
 }
 
-// touchPaid has all responses looked at that a subject, which is folded anew, paid for.
+// touchPaid marks all responses with costs of a subject that is folded again.
 func (c *Catalog) touchPaid(ctx context.Context, sub events.Subject) error {
 	if !sub.IsSession() {
 		return nil
@@ -130,7 +128,7 @@ func (c *Catalog) storeResponse(ctx context.Context, key responseKey, came []pai
 	}
 	after := countingOf(append(kept, came...))
 	if before != nil && c.isGone(key.namespace, before.session) {
-		before = nil // its sums begin with nothing, so nothing is taken from them
+		before = nil // its sums restart at zero, so nothing is subtracted
 	}
 	if before != nil && after != nil && before.Offset == after.Offset && before.CountsAt() == after.CountsAt() {
 		return nil
@@ -146,7 +144,7 @@ func (c *Catalog) storeResponse(ctx context.Context, key responseKey, came []pai
 	return nil
 }
 
-// isGone reports whether a session is folded anew.
+// isGone reports whether a session is folded again.
 func (c *Catalog) isGone(namespace, session string) bool {
 	_, gone := c.gone[events.Session(namespace, session)]
 	return gone
@@ -188,7 +186,7 @@ func (c *Catalog) loadPaid(ctx context.Context, key responseKey) ([]paid, error)
 	return list, err
 }
 
-// columns points to what is stored of a cost that names a response.
+// columns returns pointers to the stored columns of a cost with a response.
 func (p *paid) columns(key *responseKey) []any {
 	run := p.Run
 	if run == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Ids of responses that cannot be drawn twice.
+// Ids of responses that are unique by construction.
 const (
 	idR = "msg_01XFDUDYJgAACzvnptvVoYEL"
 	idQ = "0f3a1f6e-5d7b-4a53-9c1e-2b7f6f0b9a11"
@@ -39,9 +39,8 @@ func responseLog() *rapid.Generator[testkit.Records] {
 	})
 }
 
-// However the costs are split into commits, wherever the process dies, whichever session is
-// folded anew or put into quarantine before the others: each session shows what the
-// definition says, and the rows are those of a fold in one go.
+// Each session shows the costs of the definition, for any split into commits, any crash, and any session that is folded
+// again or quarantined. The rows equal those of a fold in one go.
 func TestResponsesAgreeWithTheLog(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -53,7 +52,7 @@ func TestResponsesAgreeWithTheLog(t *testing.T) {
 		last := records[len(records)-1]
 		for range rapid.IntRange(0, 2).Draw(t, "anew") {
 			sub := rapid.SampledFrom(records).Draw(t, "which").Subject
-			mustBegin(t, split) // a session that is folded anew is not in memory
+			mustBegin(t, split) // a session that is folded again is not in memory
 			must(t, split.Forget(t.Context(), sub))
 			for _, rec := range records.Of(sub) {
 				must(t, split.Apply(t.Context(), projector.Decode(rec)))
@@ -73,8 +72,7 @@ func TestResponsesAgreeWithTheLog(t *testing.T) {
 	})
 }
 
-// A session in quarantine takes back what it said of responses since the last commit, and
-// nothing of what was there.
+// Quarantine reverts the responses of a session since the last commit, and leaves stored ones.
 func TestResponsesInQuarantine(t *testing.T) {
 	a, b := events.Session("", "a"), events.Session("", "b")
 	cost := func(sub events.Subject, at events.Offset, usd events.Amount, output int64) projector.Fact {
@@ -91,7 +89,7 @@ func TestResponsesInQuarantine(t *testing.T) {
 	c.Quarantine(projector.Quarantine{Subject: a, Offset: 4, Reason: "a test"})
 	must(t, c.Commit(t.Context(), projector.Cursor{Offset: 4, EventID: "event-4"}))
 	c.clear()
-	for sub, want := range map[events.Subject]events.Amount{a: "4", b: "0"} { // what b says counts for a, which was first
+	for sub, want := range map[events.Subject]events.Amount{a: "4", b: "0"} { // the cost of b counts for a, which was first
 		s, err := c.session(t.Context(), sub)
 		must(t, err)
 		if s.Spent.USD != want {
@@ -100,7 +98,7 @@ func TestResponsesInQuarantine(t *testing.T) {
 	}
 }
 
-// What happened in runs is listed in the order of the log, and what is void is not in it.
+// Progress lists the progress of runs in log order, without rejected records.
 func TestProgress(t *testing.T) {
 	sub, dir := events.Session("", "job/1"), t.TempDir()
 	one, two := events.RunRef{Kind: "expert", ID: "1"}, events.RunRef{Kind: "expert", ID: "2"}

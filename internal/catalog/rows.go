@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// each calls scan for every row of what a query returned.
+// each calls scan for every row of a query result.
 func each(rows *sql.Rows, err error, scan func() error) error {
 	if err != nil {
 		return err
@@ -20,7 +20,7 @@ func each(rows *sql.Rows, err error, scan func() error) error {
 	return rows.Err()
 }
 
-// collect returns all rows of what a query returned; columns points to those of one.
+// collect returns all rows of a query result. columns returns pointers to the columns of a row.
 func collect[T any](rows *sql.Rows, err error, columns func(*T) []any) (list []T, _ error) {
 	err = each(rows, err, func() error {
 		list = append(list, *new(T))
@@ -29,10 +29,10 @@ func collect[T any](rows *sql.Rows, err error, columns func(*T) []any) (list []T
 	return list, err
 }
 
-// one points to the only column of a row.
+// one returns a pointer to the only column of a row.
 func one[T any](value *T) []any { return []any{value} }
 
-// values returns what pointers to the columns of a row point to, to be stored.
+// values returns the values behind pointers to columns.
 func values(columns []any) []any {
 	list := make([]any, len(columns))
 	for i, column := range columns {

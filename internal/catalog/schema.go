@@ -13,8 +13,8 @@ const (
 	SearchFileName = "search.db"
 )
 
-// catalogForm has the version that changes whenever the fold or the tables do, or what is
-// made of what a session is about.
+// catalogForm is the catalog's form. Its version changes with the fold, with the tables, and with the texts that
+// describe a session.
 var catalogForm = form{
 	view:    "catalog",
 	version: 9,
@@ -74,13 +74,13 @@ type Session struct {
 	Status    string
 	Project   string
 	CWD       string
-	Goal      string // of the simulation that it is; at most 200 bytes
-	Opening   string // what a user said first, rewound or not, or in the part that a fork has inherited: a line of at most 200 bytes
+	Goal      string // of a simulation; at most 200 bytes
+	Opening   string // first message of a user, rewound or inherited ones included: a line of at most 200 bytes
 	CreatedAt events.Timestamp
-	LastAt    events.Timestamp // the latest time of any record that has one of its own
+	LastAt    events.Timestamp // the latest time of any record with a time of its own
 
 	Turns      int // in effect, over all threads; of a transcript, in its main thread
-	TotalTurns int // of these threads, that any record brought, rewound or not
+	TotalTurns int // turns ever added to these threads, rewound ones included
 	Runs       int
 	Rewinds    int
 	Records    int
@@ -88,22 +88,21 @@ type Session struct {
 	Void       int
 	Spent      projector.Total
 
-	Parent      string // who started it
+	Parent      string // session that started it
 	Fork        events.Fork
 	First, Head events.Offset
 	Live        Intervals // the records in effect
 
-	Steps       int64            // the largest number of a step that anything says
-	Reached     string           // status of the checkpoint of the largest step, of several the last
-	TotalTokens int64            // that it says it took, whatever its costs come to
-	FinishedAt  events.Timestamp // as it says
-	Raw         events.Offset    // the last record that has all that its producer stored of it; 0: none has
+	Steps       int64            // the largest step number in any record
+	Reached     string           // status of the checkpoint of the largest step; of several, the last
+	TotalTokens int64            // total that the session reports, independent of its costs
+	FinishedAt  events.Timestamp // as the session reports it
+	Raw         events.Offset    // the last record that holds the producer's complete stored form; 0: none
 
-	Models string // that the session says it spoke with, with commas between them: a line of at most 200 bytes
+	Models string // models that the session reports, separated by commas: a line of at most 200 bytes
 }
 
-// About says in a line what the session is about: its title, else its goal, else what
-// a user said first.
+// About returns a line that describes the session: its title, else its goal, else the first message of a user.
 func (s *Session) About() string { return cmp.Or(s.Title, s.Goal, s.Opening) }
 
 // sessionColumns are in the order of columns.
@@ -113,7 +112,7 @@ const sessionColumns = `namespace, id, kind, title, status, project, cwd, goal, 
 	parent, fork_session, fork_offset, first_offset, head_offset, live,
 	steps, reached, total_tokens, finished_at, raw_offset, models`
 
-// columns points to what is stored of a session.
+// columns returns pointers to the stored columns of a session.
 func (s *Session) columns() []any {
 	list := []any{&s.Namespace, &s.ID, &s.Kind, &s.Title, &s.Status, &s.Project, &s.CWD, &s.Goal, &s.Opening, &s.CreatedAt, &s.LastAt,
 		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Late, &s.Void}
@@ -122,8 +121,8 @@ func (s *Session) columns() []any {
 		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt, offset(&s.Raw), &s.Models)
 }
 
-// totalColumns points to the columns of a sum: the exact decimal, a number to sort by,
-// which nobody reads back, and the counts.
+// totalColumns returns pointers to the columns of a sum: the exact decimal, an approximate number for sorting that is
+// never read back, and the counts.
 func totalColumns(t *projector.Total) []any {
 	near := 0.0
 	if r, ok := t.USD.Rat(); ok {

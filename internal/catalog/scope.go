@@ -11,28 +11,26 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// The column scope of a turn has two words, for its session and its day. A search for what
-// is frequent, in few sessions or days, looks them up beside the words that are searched
-// for, and does not go through all turns that have those.
+// The column scope of a turn holds two words, one for its session and one for its day. A search for frequent words in
+// few sessions or days also matches these words, so it need not read all turns that contain the search words.
 
-// maxScope is how many sessions or days are looked up so. Among more the hits are dense
-// enough for the search to end soon.
+// maxScope is the maximum number of sessions or days that a search matches like this. With more, hits are dense enough
+// for the search to end soon.
 const maxScope = 200
 
-// sessionWord is the word for a session. Another one may have it too.
+// sessionWord returns the word for a session. Another session may share it.
 func sessionWord(sub events.Subject) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\x00%s", sub.Namespace, sub.ID)
 	return fmt.Sprintf("s%016x", h.Sum64())
 }
 
-// dayWord is the word for the day of a time.
+// dayWord returns the word for the day of a time.
 func dayWord(at events.Timestamp) string {
 	return "d" + strings.ReplaceAll(dayOf(at), "-", "")
 }
 
-// narrow adds the scope of a lookup to what is to be matched. It returns "" if nothing can
-// be: no session is like that.
+// narrow adds the scope of a lookup to the FTS5 query. It returns "" if no session matches the lookup.
 func (l Lookup) narrow(ctx context.Context, conn *sql.Conn, match string) (string, error) {
 	match = "text : (" + match + ")"
 	sessions, narrowed, err := l.sessions(ctx, conn)
@@ -50,8 +48,8 @@ func (l Lookup) narrow(ctx context.Context, conn *sql.Conn, match string) (strin
 
 func scoped(words []string) string { return " AND scope : (" + strings.Join(words, " OR ") + ")" }
 
-// sessions returns the words for the sessions that a lookup is about; false if that is
-// about all of them, or too many.
+// sessions returns the words for the sessions of a lookup. It returns false if the lookup includes all sessions, or too
+// many.
 func (l Lookup) sessions(ctx context.Context, conn *sql.Conn) (words []string, narrowed bool, err error) {
 	if l.Session != "" {
 		return []string{sessionWord(events.Session(l.Namespace, l.Session))}, true, nil
@@ -70,8 +68,7 @@ func (l Lookup) sessions(ctx context.Context, conn *sql.Conn) (words []string, n
 	return words, len(words) <= maxScope, err
 }
 
-// days returns the words for the days that a lookup is about, nil if it has no beginning or
-// is about too many.
+// days returns the words for the days of a lookup. It returns nil if the lookup has no start or includes too many days.
 func (l Lookup) days(now time.Time) (words []string) {
 	if l.Since.IsZero() {
 		return nil
@@ -90,8 +87,7 @@ func (l Lookup) days(now time.Time) (words []string) {
 	return words
 }
 
-// laterThan returns beginnings of words: those of all days that are later than one, which
-// only the clock of a producer that is wrong can say.
+// laterThan returns word prefixes of all days later than a day. Only turns of a producer with a wrong clock have them.
 func laterThan(day string) (beginnings []string) {
 	for i := 1; i < len(day); i++ {
 		for digit := day[i] + 1; digit <= '9'; digit++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// The words for days are those of all days from one on, and of no other, whatever the time is
-// now and however wrong a producer's clock.
+// days returns the words of all days from the start on, and no others, at any current time and for any wrong producer's
+// clock.
 func TestDays(t *testing.T) {
 	begin := time.Date(2019, 12, 30, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// searchForm has the version that changes whenever the tables do, or what is made
-// of a turn.
+// searchForm is the search view's form. Its version changes with the tables and with the extraction of turns.
 var searchForm = form{
 	view:    "search",
 	version: 6,
@@ -23,18 +22,18 @@ CREATE VIRTUAL TABLE turns{set} USING fts5(
 	tokenize='unicode61 remove_diacritics 2');
 ` + activitySchema}
 
-// Text makes of a turn what is searched and counted.
+// Text extracts the searchable text and the counts from a turn.
 type Text func(projector.Turn) projector.Said
 
-// Search is the view of the text of all turns, and of what was spent and done in them,
-// for the process that writes it. It is a projector.View; Finder and Activity read it. A
-// turn that was rewound stays in it: what is in effect is known to the catalog.
+// Search is the view of the text of all turns, with usage and tool calls, for the process that writes it. It is a
+// projector.View. Finder and Activity read it. Rewound turns stay in the view: the catalog determines which turns are
+// in effect.
 type Search struct {
 	file
 	text     Text
 	pending  []found
 	activity activity
-	held     int64 // bytes of these two
+	held     int64 // memory of pending and activity, in bytes
 }
 
 // found is a turn and its text.
@@ -44,10 +43,10 @@ type found struct {
 	roles, spoken string
 }
 
-// maxText is how much of one turn is searched, in bytes.
+// maxText is the maximum searchable text of one turn, in bytes.
 const maxText = 1 << 20
 
-// NewSearch returns the view in a directory, to be run by a projector.Runner.
+// NewSearch returns the view in a directory, for a projector.Runner.
 func NewSearch(dir string, text Text, lg *slog.Logger) *Search {
 	return newSearch(filepath.Join(dir, SearchFileName), current, text, lg)
 }
@@ -86,11 +85,10 @@ func (s *Search) Apply(_ context.Context, f projector.Fact) error {
 // Held implements projector.View.
 func (s *Search) Held() int64 { return s.held }
 
-// size is about how many bytes of memory a turn takes.
+// size returns the approximate memory of a turn, in bytes.
 func (t *found) size() int64 { return int64(400 + len(t.spoken)) }
 
-// turnsOf returns the turns that a record brings and that say something. What they tell of
-// is counted.
+// turnsOf returns the turns with text in a record, and counts their usage and calls.
 func (s *Search) turnsOf(f projector.Fact) []found {
 	var list []found
 	brought := f.Brings()
@@ -99,7 +97,7 @@ func (s *Search) turnsOf(f projector.Fact) []found {
 		for _, t := range brought.Turns(name) {
 			said, place, at := s.text(t), where{f.Subject, f.Offset, name, t.Index}, timeOf(t, f)
 			isLine := events.IsAgentLine(f.Event)
-			if isLine { // what it took is a cost beside it
+			if isLine { // a cost event reports its usage
 				said.Usage = events.Tokens{}
 			}
 			s.held += s.activity.turn(turnRow{place, at, t.Run, isReplacement, !isLine || name != events.LogThread}, said)
@@ -111,8 +109,8 @@ func (s *Search) turnsOf(f projector.Fact) []found {
 	return list
 }
 
-// timeOf is when a turn was, as it says or else its event: spelled as all times of the
-// views are, so that they compare as text.
+// timeOf returns the time of a turn, else of its event. All times of the views have the same format, so they compare as
+// text.
 func timeOf(t projector.Turn, f projector.Fact) events.Timestamp {
 	if at, ok := t.Timestamp.Time(); ok {
 		return events.TimestampOf(at)
@@ -120,7 +118,7 @@ func timeOf(t projector.Turn, f projector.Fact) events.Timestamp {
 	return f.Happened()
 }
 
-// dayOf is the day of a time, in UTC.
+// dayOf returns the day of a time, in UTC.
 func dayOf(at events.Timestamp) string { return string(at)[:len(time.DateOnly)] }
 
 // Quarantine implements projector.View.
@@ -161,5 +159,5 @@ func (s *Search) Commit(ctx context.Context, c projector.Cursor) error {
 	return err
 }
 
-// Close closes the file. What was not committed is read again by the next.
+// Close closes the file. The next writer reads uncommitted records again.
 func (s *Search) Close() error { return s.close() }

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// textOf says what the tests' turns say: a JSON string, before which may stand who says it.
+// textOf extracts the tests' turns: a JSON string, optionally with the speaker in front.
 func textOf(t projector.Turn) projector.Said {
 	text, err := rawjson.String(t.Raw)
 	if err != nil {
@@ -24,7 +24,7 @@ func textOf(t projector.Turn) projector.Said {
 	return projector.Said{Roles: "user", Text: text}
 }
 
-// turnsOf makes a log of one turn of each text, in a session.
+// turnsOf returns a log with one turn for each text, in a session.
 func turnsOf(t *testing.T, sub events.Subject, texts ...string) testkit.Records {
 	t.Helper()
 	var list testkit.Records
@@ -63,8 +63,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// A session that was in quarantine has its turns behind all others; that is no
-// difference. That one of them is altered is.
+// The turns of a session that was in quarantine come after all others. That is not a difference; an altered turn is.
 func TestTurnsThatCameLate(t *testing.T) {
 	a, b := events.Session("", "a"), events.Session("", "b")
 	var records []events.Record

@@ -11,24 +11,23 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// session is the fold of one session: its row, and what the fold needs to go on.
-// Turns are counted and never kept.
+// session is the fold of one session: its row, and the state that the fold needs. Turns are counted but not stored.
 type session struct {
 	Session
 	key     int64
 	subject events.Subject
 	history *projector.Timeline
-	created events.Offset // of the session.created that counts
-	opened  events.Offset // of the record that brought the opening
-	set     fields        // that were set and not taken away again
-	reached uint64        // step of the checkpoint of the largest one
+	created events.Offset // of the effective session.created
+	opened  events.Offset // of the record with the opening
+	set     fields        // fields that are set
+	reached uint64        // step of the checkpoint with the largest step
 
-	stored   bool // there is a row of it
-	blocks   int  // of its history that are stored
+	stored   bool // the table has a row
+	blocks   int  // number of stored blocks of its history
 	dirty    bool
-	runs     map[events.RunRef]*run // touched since the last commit
+	runs     map[events.RunRef]*run // changed since the last commit
 	costs    map[costKey]*projector.Total
-	progress []projector.Progress // since then
+	progress []projector.Progress // since the last commit
 }
 
 func newSession(sub events.Subject) *session {
@@ -38,7 +37,7 @@ func newSession(sub events.Subject) *session {
 	}
 }
 
-// apply folds the next record onto everything but runs and costs.
+// apply folds the next record, except for runs and costs.
 func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 	f = s.history.Bounded(f).Impossible(s.Kind, s.created, s.history.Last())
 	v, err := s.history.Add(f)
@@ -80,7 +79,7 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 	return v, nil
 }
 
-// active notes when something happened in the session.
+// active updates the time of the last activity.
 func (s *session) active(f projector.Fact) {
 	at, isGuess := f.Latest(s.LastAt, s.set&guessed != 0)
 	s.LastAt = at
@@ -90,14 +89,14 @@ func (s *session) active(f projector.Fact) {
 	}
 }
 
-// describe notes that a record has what the producer stored of the session.
+// describe notes that a record holds the producer's stored form of the session.
 func (s *session) describe(at events.Offset, raw events.Raw) {
 	if len(raw) > 0 {
 		s.Raw = at
 	}
 }
 
-// reach notes how far a checkpoint is that was saved after a step.
+// reach notes the status of a checkpoint that was saved after a step.
 func (s *session) reach(p *events.CheckpointSaved) {
 	if step := uint64(max(p.Step, 0)); p.Kind == events.CheckpointStep && step >= s.reached {
 		s.reached, s.Reached = step, p.Status
@@ -105,13 +104,13 @@ func (s *session) reach(p *events.CheckpointSaved) {
 	}
 }
 
-// total takes what the session says it took.
+// total reads the totals that the session reports.
 func (s *session) total(totals events.Raw) {
-	members, _ := rawjson.Object(totals) // what is not an object says nothing
+	members, _ := rawjson.Object(totals) // a value that is not an object has no members
 	s.Steps, s.TotalTokens = max(s.Steps, whole(members, "steps")), whole(members.Object("usage"), "totalTokens")
 }
 
-// whole reads a member that is a whole number from 0; anything else is 0.
+// whole returns a member that is a non-negative integer, else 0.
 func whole(m rawjson.Members, name string) int64 {
 	raw, _ := m.Get(name)
 	n, err := strconv.ParseInt(string(raw), 10, 64)
@@ -121,8 +120,8 @@ func whole(m rawjson.Members, name string) int64 {
 	return max(n, 0)
 }
 
-// counts returns how many of so many turns of a thread count. Of a transcript those of its
-// main thread do: the others are what its agent logs, and what it has others do.
+// counts returns how many of n turns of a thread count. In a transcript only the main thread counts: the other threads
+// hold log entries and subagents.
 func (s *session) counts(thread string, n int) int {
 	if s.Kind == events.KindTranscript && thread != events.MainThread {
 		return 0
@@ -130,7 +129,7 @@ func (s *session) counts(thread string, n int) int {
 	return n
 }
 
-// broughtBy counts the turns that a replacement does not keep but bring.
+// broughtBy returns the number of new turns in a replacement.
 func broughtBy(r events.Replacement) int {
 	n := 0
 	for _, item := range r.Items {
@@ -141,7 +140,7 @@ func broughtBy(r events.Replacement) int {
 	return n
 }
 
-// opens reports whether what a record brings may be the opening.
+// opens reports whether a record may contain the opening.
 func (s *session) opens(f projector.Fact) bool {
 	p, ok := f.Payload.(*events.TurnAppended)
 	return !ok || len(p.Entries) == 0 || s.counts(p.Entries[0].Thread, 1) > 0
@@ -160,43 +159,42 @@ func (s *session) create(f projector.Fact, p *events.SessionCreated) {
 		s.Fork = *p.Fork
 	}
 	for _, f := range []struct{ name, value string }{{"title", p.Title}, {"project", p.Project}, {"cwd", p.CWD}} {
-		if column, bit := s.field(f.name); s.set&bit == 0 && f.value != "" { // an update that came first is newer knowledge
+		if column, bit := s.field(f.name); s.set&bit == 0 && f.value != "" { // an earlier update has newer values
 			*column = f.value
 			s.set |= bit
 		}
 	}
 }
 
-// An Opening is what a user says first in what a record brings, on a line; "" if nothing.
+// An Opening returns the first message of a user in a record, as a line, or "".
 type Opening func(projector.Fact) string
 
-// maxAbout is how much of a goal or an opening is kept, in bytes.
+// maxAbout is the maximum length of a stored goal or opening, in bytes.
 const maxAbout = 200
 
-// open takes what a user said first.
+// open stores the first message of a user.
 func (s *session) open(text string, at events.Offset) {
 	if text != "" {
 		s.Opening, s.opened = projector.Cut(text, maxAbout), at
 	}
 }
 
-// aim takes the goal of the simulation that the session is.
+// aim reads the goal of a simulation.
 func (s *session) aim(trajectory events.Raw) {
-	members, _ := rawjson.Object(trajectory) // what is not an object has no goal
+	members, _ := rawjson.Object(trajectory) // a value that is not an object has no goal
 	s.Goal = projector.Cut(strings.Join(strings.Fields(members.Text("goal")), " "), maxAbout)
 }
 
-// fields is a set of the fields of a session that have columns.
+// fields is a set of session fields that have columns.
 type fields uint64
 
-// startSaid has it that the session says itself when it began.
+// startSaid is set if the session reports its own start time.
 const startSaid fields = 16
 
-// guessed has it that no record has a time of its own.
+// guessed is set if no record has a time of its own.
 const guessed fields = 32
 
-// field returns the column that a field of the session is kept in, nil if it is not,
-// and its place in the set, which is stored.
+// field returns the column of a session field, or nil if it has none, and its bit in the stored set.
 func (s *session) field(name string) (*string, fields) {
 	switch name {
 	case "title":
@@ -223,19 +221,19 @@ func (s *session) update(f events.Field) {
 	case f.Name == "startedAt":
 		s.begin(f.Value)
 	case f.Name == "finishedAt":
-		text, _ := rawjson.String(f.Value) // null, and what is not text, is no time
+		text, _ := rawjson.String(f.Value) // null and other non-texts are not a time
 		s.FinishedAt = events.Timestamp(text)
 	case column == nil:
 	case string(f.Value) == "null":
 		*column = ""
 		s.set &^= bit
 	default:
-		*column, _ = rawjson.String(f.Value) // what is not text shows as none
+		*column, _ = rawjson.String(f.Value) // a non-text shows as ""
 		s.set |= bit
 	}
 }
 
-// listed is a list of texts on a line, at most so much of it; "" if a value is none.
+// listed returns a list of texts as a line of bounded length, or "" if the value is not a list.
 func listed(value events.Raw) string {
 	list, err := rawjson.Array(value)
 	if err != nil {
@@ -250,15 +248,15 @@ func listed(value events.Raw) string {
 	return projector.Cut(strings.Join(names, ", "), maxAbout)
 }
 
-// begin takes when the session says it began, which counts before when it was created.
+// begin stores the start time that the session reports. It takes precedence over the creation time.
 func (s *session) begin(value events.Raw) {
-	if text, _ := rawjson.String(value); text != "" { // null, and what is not text, is no time
+	if text, _ := rawjson.String(value); text != "" { // null and other non-texts are not a time
 		s.CreatedAt = events.Timestamp(text)
 		s.set |= startSaid
 	}
 }
 
-// settle computes what follows from the history.
+// settle computes the columns that follow from the history.
 func (s *session) settle() (err error) {
 	s.First, s.Head = s.history.First(), s.history.Last()
 	s.Turns = s.history.Turns()
@@ -271,14 +269,14 @@ func (s *session) settle() (err error) {
 	return err
 }
 
-// state encodes what stands neither in the row nor in the marks.
+// state encodes the state that is neither in the row nor in the marks.
 func (s *session) state() []byte {
 	b := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.created)), uint64(s.opened))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.set)), s.reached)
 	return append(b, s.history.Rest()...)
 }
 
-// restore reads what state wrote.
+// restore decodes the output of state.
 func (s *session) restore(state []byte, blocks [][]byte) error {
 	var head [4]uint64
 	for i := range head {
@@ -295,7 +293,7 @@ func (s *session) restore(state []byte, blocks [][]byte) error {
 	return err
 }
 
-// footprint is about how many bytes of memory the session takes.
+// footprint returns the approximate memory of the session, in bytes.
 func (s *session) footprint() int {
 	return 1024 + len(s.Title) + len(s.Goal) + len(s.Opening) + len(s.Project) + len(s.CWD) + 16*len(s.Live) + s.history.Footprint()
 }

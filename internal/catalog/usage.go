@@ -7,8 +7,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Live returns what owners have of documents that can be read, by kind, over all
-// namespaces. Blobs are not listed: their content counts where it is referred to.
+// Live counts the readable documents by owner and kind, over all namespaces. Blobs are not listed: their content counts
+// for the documents that refer to them.
 func (r Reader) Live(ctx context.Context) (list []projector.Live, err error) {
 	rows, err := r.db.QueryContext(ctx, "SELECT owner, kind, count(*), sum(bytes) FROM documents WHERE revisions>0 AND NOT deleted AND kind NOT IN (?, ?) GROUP BY owner, kind",
 		events.KindBlob, events.KindUnit)

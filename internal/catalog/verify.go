@@ -12,10 +12,9 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Verify folds the log from zero and compares the result with what the files of views in
-// a directory hold, row by row. It returns the first difference of each view. A view that
-// is not there, or of another version, is not a difference: it will be built. progress, if
-// not nil, is told of the views' progress.
+// Verify folds the log from the start and compares the result with the files of views in a directory, row by row. It
+// returns the first difference of each view. A view that is missing or of another version is not a difference, because
+// it will be built. progress, if not nil, is called with the views' progress.
 func Verify(ctx context.Context, src projector.Follower, dir string, views []View, progress func(view string, c projector.Cursor)) ([]projector.Finding, error) {
 	var findings []projector.Finding
 	tmp, err := os.MkdirTemp("", "tally-verify-")
@@ -35,7 +34,7 @@ func Verify(ctx context.Context, src projector.Follower, dir string, views []Vie
 	return findings, nil
 }
 
-// verify compares one view with a fold from zero, up to where the view is.
+// verify compares one view with a fold from the start, up to the view's cursor.
 func verify(ctx context.Context, src projector.Follower, fresh Edition, path string, progress func(string, projector.Cursor)) (string, error) {
 	defer fresh.Close()
 	if _, err := os.Stat(path); err != nil {
@@ -44,7 +43,7 @@ func verify(ctx context.Context, src projector.Follower, fresh Edition, path str
 	r, err := openAny(ctx, fresh.own().form, path)
 	if err != nil {
 		if _, other := errors.AsType[*versionError](err); other {
-			return "", nil // the next to open the store builds it anew
+			return "", nil // the next process to open the store rebuilds it
 		}
 		return damageOf(err)
 	}
@@ -52,8 +51,7 @@ func verify(ctx context.Context, src projector.Follower, fresh Edition, path str
 	return compare(ctx, src, r, fresh, progress)
 }
 
-// compare looks at the stored view in one transaction, so that it stands still
-// while others write.
+// compare reads the stored view in one transaction, so that concurrent writes do not affect it.
 func compare(ctx context.Context, src projector.Follower, r *reader, fresh Edition, progress func(string, projector.Cursor)) (string, error) {
 	conn, err := r.db.Conn(ctx)
 	if err != nil {
@@ -93,7 +91,7 @@ func compare(ctx context.Context, src projector.Follower, r *reader, fresh Editi
 	return "", nil
 }
 
-// damageOf makes a finding of an error that says that the stored file is damaged.
+// damageOf returns the text of an error that reports damage of the stored file. It passes on other errors.
 func damageOf(err error) (string, error) {
 	if errors.Is(err, ErrNoView) && !errors.Is(err, syscall.ENOSPC) {
 		return err.Error(), nil

@@ -7,18 +7,18 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// View is a view that a store keeps, each in a file of its own.
+// View describes a view of a store. Each view has a file of its own.
 type View struct {
 	Name string
 	File string         // name of the file, in the directory of the store
-	Pace projector.Pace // how the one that keeps it leaves the machine to those who append
+	Pace projector.Pace // pace of the process that keeps the view
 
 	form form
 	open func(path, set string, lg *slog.Logger) Edition
 }
 
-// Views are all views, the catalog first. Whatever keeps, rebuilds, compares or lists views
-// does so with these. opening and text say what sessions and turns are about.
+// Views returns all views, the catalog first. All code that keeps, rebuilds, compares or lists views uses this list.
+// opening and text extract the descriptions of sessions and turns.
 func Views(opening Opening, text Text) []View {
 	return []View{
 		{Name: catalogForm.view, File: FileName, form: catalogForm,
@@ -30,18 +30,17 @@ func Views(opening Opening, text Text) []View {
 	}
 }
 
-// New returns the view in a directory, to be run by a projector.Runner.
+// New returns the view in a directory, for a projector.Runner.
 func (v View) New(dir string, lg *slog.Logger) Edition {
 	return v.open(filepath.Join(dir, v.File), current, lg)
 }
 
-// Next returns the second edition of the view in a directory. One that was begun and not
-// finished is gone on with.
+// Next returns the second edition of the view in a directory. It continues an unfinished edition.
 func (v View) Next(dir string, lg *slog.Logger) Edition {
 	return v.open(filepath.Join(dir, v.File), next, lg)
 }
 
-// named returns the view of a name, the catalog if there is none.
+// named returns the view of a name, or the catalog.
 func named(name string) View {
 	list := Views(nil, nil)
 	for _, v := range list {

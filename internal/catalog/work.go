@@ -11,31 +11,29 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Work is the view of what is to be done and by whom: queues and their items, inboxes and
-// their messages, flows, agents, what expires and what belongs to somebody who is gone. It
-// is a projector.View; WorkReader reads it. It decides nothing: of what it lists as due,
-// whoever decides reads the log again.
+// Work is the view of open work: queues and their items, inboxes and their messages, flows, agents, documents that
+// expire, and subjects whose owner is gone. It is a projector.View. WorkReader reads it. The view decides nothing: for
+// each due entry, a daemon reads the log again and decides.
 //
-// It looks at these subjects only, so it costs a log of conversations next to nothing. A
-// record is folded when it is stored, onto the rows of its subject: nothing but what was
-// read since the last commit is in memory. Rows of queues and items are written when all
-// records are folded, as most of them have several.
+// Only these subjects are folded, so a log of conversations costs almost nothing. A record is folded at the commit,
+// onto the rows of its subject, so only the records since the last commit are in memory. Rows of queues and items are
+// written after all records are folded, because most of them have several.
 type Work struct {
 	file
 	pending []workStep
 	held    int64
-	anew    bool // all is to be folded again
+	anew    bool // everything must be folded again
 
 	queues map[[2]string]*queueRows // by namespace and id, during a commit
 }
 
-// workStep is what a record does to the rows.
+// workStep is the effect of a record on the rows.
 type workStep struct {
 	subject events.Subject
 	fold    func(context.Context) error
 }
 
-// NewWork returns the view in a directory, to be run by a projector.Runner.
+// NewWork returns the view in a directory, for a projector.Runner.
 func NewWork(dir string, lg *slog.Logger) *Work {
 	return newWork(filepath.Join(dir, WorkFileName), current, lg)
 }
@@ -78,7 +76,7 @@ func (w *Work) Apply(_ context.Context, f projector.Fact) error {
 	return nil
 }
 
-// foldOf returns what a record does to the rows, nil if that is nothing.
+// foldOf returns the effect of a record on the rows, or nil.
 func (w *Work) foldOf(f projector.Fact) func(context.Context) error {
 	sub := f.Subject
 	if !sub.IsSession() {
@@ -110,9 +108,8 @@ func (w *Work) Quarantine(q projector.Quarantine) {
 	w.pending = slices.DeleteFunc(w.pending, func(s workStep) bool { return s.subject == q.Subject })
 }
 
-// Forget implements projector.View. Rows rest on the records of several subjects, in the
-// order of the log: one subject cannot be folded anew without the others. So all are, by
-// whoever runs the view next.
+// Forget implements projector.View. Rows depend on the records of several subjects in log order, so one subject cannot
+// be folded again alone. The next run folds all of them.
 func (w *Work) Forget(context.Context, events.Subject) error {
 	w.anew = true
 	return nil
@@ -141,5 +138,5 @@ func (w *Work) Commit(ctx context.Context, c projector.Cursor) error {
 	return err
 }
 
-// Close closes the file. What was not committed is folded again by the next.
+// Close closes the file. The next writer folds uncommitted records again.
 func (w *Work) Close() error { return w.close() }

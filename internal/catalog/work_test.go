@@ -19,11 +19,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// dues are all that can be due.
+// dues are all kinds of due work.
 var dues = []string{projector.DueQueue, projector.DueOverdue, projector.DueGone, projector.DueHandover, projector.DueFlow, projector.DueAgentLease,
 	projector.DueAgentEnded, projector.DueAgentArchived, projector.DueDocument, projector.DueOverlay, projector.DueOrphan}
 
-// compareDue orders as Due does.
+// compareDue compares in the order of Due.
 func compareDue(a, b projector.Due) int {
 	key := func(s events.Subject) string { return s.Namespace + "\x00" + s.Kind + "\x00" + s.ID }
 	if c := a.At.Compare(b.At); c != 0 {
@@ -35,8 +35,8 @@ func compareDue(a, b projector.Due) int {
 	return int(a.About) - int(b.About)
 }
 
-// foldWork applies records to a view that meets what views meet, if wild is not nil: it is
-// stopped, killed, damaged, built anew beside itself, and told to forget.
+// foldWork applies records to a view. If wild is not nil, the view is stopped, killed, damaged, rebuilt, and told to
+// forget, at random.
 func foldWork(t *rapid.T, path string, records testkit.Records, wild *rand.Rand) *Work {
 	t.Helper()
 	ctx := t.Context()
@@ -71,7 +71,7 @@ func foldWork(t *rapid.T, path string, records testkit.Records, wild *rand.Rand)
 			at = records[i].Offset
 		}
 		switch fate {
-		case 0, 1: // it dies
+		case 0, 1: // crash
 			must(t, w.Close())
 			w = newWork(path, current, nullLogger)
 		case 2:
@@ -103,7 +103,7 @@ func foldWork(t *rapid.T, path string, records testkit.Records, wild *rand.Rand)
 	return w
 }
 
-// Whatever the view meets on its way, its tables are those of a fold in one go.
+// With all these events, the tables equal those of a fold in one go.
 func TestWorkIsAFold(t *testing.T) {
 	testkit.NotUnderRace(t)
 	testkit.Long(t)
@@ -123,8 +123,7 @@ func TestWorkIsAFold(t *testing.T) {
 	})
 }
 
-// What is due, and what is listed, is what looking at every subject finds, in pages of any
-// size.
+// Due entries and lists equal the result of checking every subject, in pages of any size.
 func TestWorkAgreesWithModel(t *testing.T) {
 	testkit.NotUnderRace(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -158,7 +157,7 @@ func mustBeDue(t *rapid.T, r WorkReader, what string, want []projector.Due) {
 	must(t, err)
 	for i := range have {
 		if what == projector.DueQueue {
-			have[i].About = 0 // one of those whose lease is over first
+			have[i].About = 0 // any of those whose lease ends first
 		}
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
@@ -205,7 +204,7 @@ func mustListQueues(t *rapid.T, r WorkReader, m *workModel) {
 	}
 }
 
-// state says what a queue itself says of an item.
+// state computes the state of an item from its queue.
 func (m *workModel) state(q *projector.Work, i *projector.QueueItem) string {
 	switch {
 	case i.IsDone():
@@ -222,7 +221,7 @@ func (m *workModel) state(q *projector.Work, i *projector.QueueItem) string {
 	return StateReady
 }
 
-// mustRestore checks that a queue can be gone on with from what is stored of it.
+// mustRestore checks that a stored queue can be folded further.
 func mustRestore(t *rapid.T, r WorkReader, m *workModel, upto events.Offset) {
 	t.Helper()
 	for id, q := range m.queues {
@@ -258,8 +257,7 @@ func mustRestore(t *rapid.T, r WorkReader, m *workModel, upto events.Offset) {
 	}
 }
 
-// mayMiss reports whether an item is none of those that have to be here: it is free, nothing but
-// its turn is to be known of it, and as many have theirs before it as were asked for.
+// mayMiss reports whether an item may be missing: it is free, has no conditions, and at least limit items precede it.
 func mayMiss(q, have *projector.Work, i *projector.QueueItem, limit int) bool {
 	for _, o := range q.Items {
 		if slices.Contains(o.After, i.ID) {
@@ -347,7 +345,7 @@ func mustListMail(t *rapid.T, r WorkReader, m *workModel) {
 	}
 	for _, l := range m.mail.Open() {
 		if m.mail.Inboxes[l.From] == nil {
-			asked++ // of one without an inbox
+			asked++ // asked by a sender without an inbox
 		}
 	}
 	if asked != len(open) {
@@ -405,7 +403,7 @@ func mustListRest(t *rapid.T, r WorkReader, m *workModel) {
 	}
 }
 
-// pages reads a list in pages of a size that is drawn.
+// pages reads a list in pages of a random size.
 func pages[T any](t *rapid.T, read func(WorkPage) ([]T, error), ns string, id func(T) string) (list []T) {
 	t.Helper()
 	p := WorkPage{Namespace: ns, Limit: rapid.IntRange(0, 2).Draw(t, "limit")}
@@ -419,8 +417,7 @@ func pages[T any](t *rapid.T, read func(WorkPage) ([]T, error), ns string, id fu
 	}
 }
 
-// Two stories by hand: an answer that comes after its giver went, and an item that comes after
-// a dead one.
+// Two hand-written cases: an answer of a receiver that has left, and an item that waits for a dead one.
 func TestWorkByHand(t *testing.T) {
 	dir := t.TempDir()
 	w := NewWork(dir, nullLogger)

@@ -17,9 +17,9 @@ type Agent struct {
 	Name       string
 	Owner      string
 	Parent     string // session that started it
-	Status     string // "": nobody said, and it is idle
+	Status     string // "": never set, meaning idle
 	Reason     string // of the status
-	Holder     string // of its lease, which may be over
+	Holder     string // holder of its lease, which may have ended
 	LeaseUntil events.Timestamp
 	FinishedAt events.Timestamp
 	ArchivedAt events.Timestamp
@@ -29,11 +29,11 @@ type Agent struct {
 
 	kind    string
 	created events.Offset
-	said    int64 // fields that were set and not taken away: session.created does not say these
-	gone    int64 // when its status became one of who is gone; 0: it is not
+	said    int64 // fields that are set: session.created does not override these
+	gone    int64 // when its status became one of a gone agent; 0: it is not gone
 }
 
-// Fields that both session.created and session.updated say.
+// Fields that session.created and session.updated can both set.
 const (
 	titleSaid = 1 << iota
 	ownerSaid
@@ -71,7 +71,7 @@ func (w *Work) foldAgent(ctx context.Context, id string, f projector.Fact) error
 	return w.mourn(ctx, a.Namespace, id)
 }
 
-// isGone returns when the agent went, 0 if it is there, or is no agent.
+// isGone returns when the agent left. It returns 0 if the agent is present, or is not an agent.
 func (a *Agent) isGone() int64 {
 	if a.kind != events.KindAgent {
 		return 0
@@ -79,7 +79,7 @@ func (a *Agent) isGone() int64 {
 	return a.gone
 }
 
-// apply folds a record. It says of the fields what a projector.Ledger does.
+// apply folds a record. The fields get the same values as in a projector.Ledger.
 func (a *Agent) apply(f projector.Fact) {
 	f = f.Impossible(a.kind, a.created, a.Head)
 	a.Head, a.LastAt = f.Offset, max(a.LastAt, f.Happened())
@@ -102,7 +102,7 @@ func (a *Agent) apply(f projector.Fact) {
 	}
 }
 
-// first takes what session.created says, unless an update that came first said it.
+// first sets a field from session.created, unless an earlier update set it.
 func (a *Agent) first(to *string, value string, bit int64) {
 	if value != "" && a.said&bit == 0 {
 		*to = value
@@ -111,7 +111,7 @@ func (a *Agent) first(to *string, value string, bit int64) {
 }
 
 func (a *Agent) set(field events.Field) {
-	text, _ := rawjson.String(field.Value) // what is not text says nothing
+	text, _ := rawjson.String(field.Value) // a non-text sets nothing
 	switch field.Name {
 	case "title":
 		a.Name, a.said = text, saying(a.said, titleSaid, field)
@@ -132,7 +132,7 @@ func (a *Agent) set(field events.Field) {
 	}
 }
 
-// saying returns the set of fields that are said with one more, or one less.
+// saying adds a field to the set of set fields, or removes it if its value is null.
 func saying(said, bit int64, field events.Field) int64 {
 	if string(field.Value) == "null" {
 		return said &^ bit
@@ -140,7 +140,7 @@ func saying(said, bit int64, field events.Field) int64 {
 	return said | bit
 }
 
-// spelled is a time in the one spelling, "" if it is none.
+// spelled returns a time in canonical form, or "" if the text is not a time.
 func spelled(text string) events.Timestamp {
 	at, ok := events.Timestamp(text).Time()
 	if !ok {
@@ -157,7 +157,7 @@ func (a *Agent) lease(value events.Raw) {
 	}
 }
 
-// agentDue says when the agent is to be looked at.
+// agentDue updates when the agent needs a decision.
 func (w *Work) agentDue(ctx context.Context, a *Agent) error {
 	is := a.kind == events.KindAgent && a.PurgedAt == ""
 	atWork := a.Holder != "" && (a.Status == "working" || a.Status == "waiting" || a.Status == "verifying")
@@ -170,7 +170,7 @@ func (w *Work) agentDue(ctx context.Context, a *Agent) error {
 		is   bool
 	}{{projector.DueAgentLease, a.LeaseUntil, atWork}, {projector.DueAgentEnded, a.FinishedAt, stopped}, {projector.DueAgentArchived, a.ArchivedAt, archived}} {
 		at, ok := d.at.Time()
-		ms := int64(0) // a lease without an end is over
+		ms := int64(0) // a lease without an end has ended
 		if ok {
 			ms = at.UnixMilli()
 		}

@@ -9,15 +9,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// when names something that is due at a time: subjects may have several.
+// when identifies a due entry. A subject may have several.
 type when struct {
 	what    string
 	subject events.Subject
 	about   events.Offset
-	number  int // of the entry of that record
+	number  int // of the entry within the record
 }
 
-// due says when something is due, or that it is not.
+// due stores the due entry, or removes it.
 func (w *Work) due(ctx context.Context, d when, at int64, is bool) error {
 	key := []any{d.what, d.subject.Namespace, d.subject.Kind, d.subject.ID, int64(d.about), d.number}
 	if !is {
@@ -26,7 +26,7 @@ func (w *Work) due(ctx context.Context, d when, at int64, is bool) error {
 	return w.put(ctx, "due", append(key, at)...)
 }
 
-// belong says whose a subject is, "": nobody's. If its owner is gone, what is due.
+// belong sets the owner of a subject; "" means no owner. If the owner is gone, the subject becomes due.
 func (w *Work) belong(ctx context.Context, what string, sub events.Subject, owner string) error {
 	if owner == "" {
 		if err := w.run(ctx, "DELETE FROM owned{set} WHERE namespace=? AND kind=? AND id=?", sub.Namespace, sub.Kind, sub.ID); err != nil {
@@ -46,8 +46,7 @@ func (w *Work) belong(ctx context.Context, what string, sub events.Subject, owne
 	return w.due(ctx, when{what: what, subject: sub}, at, gone)
 }
 
-// leave says that an owner went at a time, 0: that it is there. What it owns is due, or is
-// not any more.
+// leave sets when an owner left, 0 if it is present. The subjects that it owns become due, or stop being due.
 func (w *Work) leave(ctx context.Context, ns, owner string, at int64) error {
 	if at == 0 {
 		if err := w.run(ctx, "DELETE FROM gone{set} WHERE namespace=? AND owner=?", ns, owner); err != nil {
@@ -67,8 +66,7 @@ const (
 	flowPrefix  = events.KindFlow + "/"
 )
 
-// sessionOf returns the session that an owner is: flows name theirs so, and documents and
-// items the id of an agent.
+// sessionOf returns the session of an owner. Flows name their session; documents and items name the id of an agent.
 func sessionOf(owner string) string {
 	if strings.HasPrefix(owner, agentPrefix) || strings.HasPrefix(owner, flowPrefix) {
 		return owner
@@ -76,7 +74,7 @@ func sessionOf(owner string) string {
 	return agentPrefix + owner
 }
 
-// millis is a time in Unix milliseconds, rounded up: what is due then is so at the time.
+// millis returns a time in Unix milliseconds, rounded up, so that an entry is never due too early.
 func millis(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if t.After(time.UnixMilli(ms)) {
@@ -85,16 +83,16 @@ func millis(t time.Time) int64 {
 	return ms
 }
 
-// kindOverlay is the kind of documents that an agent has in place of others.
+// kindOverlay is the kind of documents that replace others for one agent.
 const kindOverlay = "overlay"
 
-// documentFold returns what a record of a document does: its newest revision says until when
-// it is there, and whose it is. An agent's own file is the agent's, whoever that belongs to.
+// documentFold returns the effect of a document's record: its newest revision determines the expiry time and the owner.
+// An agent's own file belongs to that agent, regardless of the agent's owner.
 func (w *Work) documentFold(f projector.Fact) func(context.Context) error {
 	if f.Invalid != nil || f.Type != events.TypeDocumentWritten && f.Type != events.TypeDocumentDeleted {
 		return nil
 	}
-	var meta events.DocMeta // of a document that is not there
+	var meta events.DocMeta // zero for a deleted document
 	if f.Type == events.TypeDocumentWritten {
 		var err error
 		if meta, err = events.ParseDocMeta(f.Extensions[events.ExtDoc]); err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// runWorkflow is the kind of a flow's run, whose id is the flow's.
+// runWorkflow is the kind of a flow's run. The run has the id of the flow.
 const runWorkflow = "workflow"
 
 // FlowListed is a row of the list of flows.
 type FlowListed struct {
 	Namespace string
 	ID        string
-	Run       projector.Run // without its results and what was said too late
+	Run       projector.Run // without results and fenced events
 	Held      bool          // by Run.Worker, until Run.LeaseUntil
-	Outcome   string        // "": it is not over
-	EndedAt   int64         // when that was recorded, in Unix milliseconds; 0: it is not over
+	Outcome   string        // "": unfinished
+	EndedAt   int64         // when the end was recorded, in Unix milliseconds; 0: unfinished
 	LastAt    events.Timestamp
 	Head      events.Offset
 
@@ -32,7 +32,7 @@ func (l *FlowListed) columns() []any {
 	return []any{&l.Namespace, &l.ID, &l.Held, &l.Outcome, &l.EndedAt, &l.LastAt, offset(&l.Head), &l.data}
 }
 
-// restore reads the run of a row.
+// restore decodes the run of a row.
 func (l *FlowListed) restore() error {
 	if err := rawjson.Unmarshal(l.data, &l.Run); err != nil {
 		return err
@@ -80,8 +80,7 @@ func (w *Work) foldFlow(ctx context.Context, id string, f projector.Fact) error 
 	return w.leave(ctx, l.Namespace, f.Subject.ID, l.EndedAt)
 }
 
-// missing makes the flow due that started one which is over and did not complete: it may wait
-// for it.
+// missing handles a flow that ended without completing: it makes its parent flow due, which may wait for it.
 func (w *Work) missing(ctx context.Context, l *FlowListed) error {
 	if l.Run.Parent == nil || l.Outcome == "completed" {
 		return nil
@@ -98,10 +97,10 @@ func (w *Work) missing(ctx context.Context, l *FlowListed) error {
 	return w.due(ctx, when{what: projector.DueFlow, subject: events.Session(l.Namespace, l.Run.Parent.Session), about: l.Head}, l.EndedAt, true)
 }
 
-// storeFlow stores a row: of the run what the next record depends on.
+// storeFlow stores a row with the part of the run that the next record depends on.
 func (w *Work) storeFlow(ctx context.Context, l *FlowListed) error {
 	r := l.Run
-	r.ID, r.Results, r.Fenced = "", nil, nil // an id need not be text, as JSON is
+	r.ID, r.Results, r.Fenced = "", nil, nil // an id need not be valid text, unlike JSON
 	data, err := rawjson.Marshal(r)
 	if err != nil {
 		return err
@@ -110,9 +109,8 @@ func (w *Work) storeFlow(ctx context.Context, l *FlowListed) error {
 	return w.put(ctx, "flows", values(l.columns())...)
 }
 
-// apply folds a record, and reports whether it has the flow enter a state: what became of the
-// flow that the last one started is over then. What is not of the flow's run changes nothing,
-// nor what a worker says whose claim went on to another.
+// apply folds a record, and reports whether the flow entered a state. The outcome of the flow that the previous state
+// started is then irrelevant. Records of other runs, and of a worker whose claim was replaced, have no effect.
 func (l *FlowListed) apply(f projector.Fact) (moved bool) {
 	l.Head, l.LastAt = f.Offset, max(l.LastAt, f.Happened())
 	ref := projector.RunOf(f.Payload)

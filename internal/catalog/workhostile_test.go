@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Whatever records say, in whichever order after what is there: the view takes them, and what it
-// keeps can be read again. The folds alone are fuzzed in package projector.
+// With arbitrary records, in any order after existing ones, the view folds them, and its rows can be read again.
+// Package projector fuzzes the folds alone.
 func TestWorkTakesAnything(t *testing.T) {
 	testkit.NotUnderRace(t)
 	path, n := filepath.Join(t.TempDir(), WorkFileName), 0

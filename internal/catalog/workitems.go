@@ -10,16 +10,16 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// States of items in lists: those that a queue itself says.
+// States of items in lists, relative to their queue.
 const (
-	StateReady   = "ready"   // it is handed out to the next worker
-	StateClaimed = "claimed" // a worker has it
-	StateWaiting = "waiting" // it is not due, or comes after others
+	StateReady   = "ready"   // can be handed out to the next worker
+	StateClaimed = "claimed" // a worker holds it
+	StateWaiting = "waiting" // not due yet, or waits for other items
 	StateDone    = "done"
-	StateDead    = "dead" // it is not tried again
+	StateDead    = "dead" // no more attempts
 )
 
-// itemState is what may happen to an item i of a queue q next, at the time ?1.
+// itemState is an SQL expression for the state of an item i of a queue q at the time ?1.
 const itemState = `CASE WHEN i.state NOT IN ('free', 'claimed') THEN i.state
 	WHEN i.state='claimed' AND i.due>?1 THEN 'claimed'
 	WHEN i.expires>0 AND i.expires<=?1 THEN 'dead'
@@ -30,19 +30,18 @@ const itemState = `CASE WHEN i.state NOT IN ('free', 'claimed') THEN i.state
 
 const itemsOfQueues = " FROM items i JOIN queues q ON q.namespace=i.namespace AND q.id=i.queue"
 
-// QueueListed is a row of the list of queues: how many of its items are in which state, as
-// of the newest record that the view shows.
+// QueueListed is a row of the list of queues: the number of its items by state, as of the newest record in the view.
 type QueueListed struct {
 	Namespace string
 	ID        string
 	Title     string
 	Owner     string
-	Created   events.Offset // 0: nobody created it, but there are items
+	Created   events.Offset // 0: items exist, but no session.created
 	Serial    bool
 	Lease     time.Duration // of a claim
-	Attempts  int           // of an item, then it is dead
-	Pass      bool          // those that come after a dead item go on
-	OnEmpty   string        // what a worker is told that finds nothing to do
+	Attempts  int           // attempts before an item is dead
+	Pass      bool          // items after a dead item go on
+	OnEmpty   string        // message for a worker that finds no item
 	Head      events.Offset
 	Ready     int
 	Claimed   int
@@ -57,7 +56,7 @@ func (l *QueueListed) columns() []any {
 	return []any{&l.Namespace, &l.ID, &l.Title, &l.Owner, offset(&l.Created), &l.Serial, offset(&l.Head), &l.data}
 }
 
-// restore reads what a row says of its queue beside its columns.
+// restore decodes the data of a row beside its columns.
 func (l *QueueListed) restore() error {
 	var q projector.Queue
 	if err := rawjson.Unmarshal([]byte(l.data), &q); err != nil {
@@ -112,7 +111,7 @@ func (r WorkReader) count(ctx context.Context, l *QueueListed, now int64) error 
 	})
 }
 
-// ItemListed is an item with the state that it is in.
+// ItemListed is an item with its state.
 type ItemListed struct {
 	projector.QueueItem
 	State string
@@ -122,15 +121,14 @@ type ItemListed struct {
 type ItemQuery struct {
 	Namespace string
 	Queue     string
-	State     string        // "": all but those that are done
-	Limit     int           // 0: everything
-	After     events.Offset // the place of the last one of the page before,
-	Index     int           // with its index
+	State     string        // "": all but done items
+	Limit     int           // 0: all
+	After     events.Offset // offset of the last item of the previous page,
+	Index     int           // and its index
 }
 
-// Items lists items of a queue in the order of the log. A page begins behind the item at
-// After, Index; with After 0 it is the first one. A state that there is not is an
-// *events.InvalidError.
+// Items lists items of a queue in log order. A page begins behind the item at After, Index; with After 0 it is the
+// first page. An unknown state is an *events.InvalidError.
 func (r WorkReader) Items(ctx context.Context, q ItemQuery) (list []ItemListed, err error) {
 	switch q.State {
 	case "", StateReady, StateClaimed, StateWaiting, StateDone, StateDead:

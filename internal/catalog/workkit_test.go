@@ -14,14 +14,13 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// workHistory draws a log of queues, inboxes, agents, flows and documents, as programs write
-// it that know of each other and some that do not: fences that are wrong, items that come
-// twice, answers to what nobody asked, owners that are gone, fields of another form.
+// workHistory draws a log of queues, inboxes, agents, flows and documents, with correct and incorrect programs: wrong
+// fences, repeated items, answers without questions, owners that are gone, malformed fields.
 func workHistory() *rapid.Generator[testkit.Records] {
 	return rapid.Custom(func(t *rapid.T) testkit.Records {
-		// What rapid draws is small mostly, which here would be logs in which nothing meets.
+		// rapid prefers small values, which would yield logs without interactions.
 		g := &workDrawer{t: t, rand: chance(t, "history"), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), claims: make(map[string][]events.Offset)}
-		g.steps = [][2]int{{0, 19}, {0, 7}, {8, 14}, {13, 14}, {13, 18}}[g.n(4)] // all, queues, mail, agents, what they have
+		g.steps = [][2]int{{0, 19}, {0, 7}, {8, 14}, {13, 14}, {13, 18}}[g.n(4)] // all, queues, mail, agents, agents with their property
 		for range 1 + g.n(79) {
 			g.step()
 		}
@@ -29,7 +28,7 @@ func workHistory() *rapid.Generator[testkit.Records] {
 	})
 }
 
-// chance draws where chance comes from that is even.
+// chance returns a source of uniform random numbers.
 func chance(t *rapid.T, label string) *rand.Rand {
 	return rand.New(rand.NewChaCha8([32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, label))))
 }
@@ -42,15 +41,15 @@ type workDrawer struct {
 	at      events.Offset
 	claims  map[string][]events.Offset // of sessions
 	asked   [][3]string                // receiver, sender and id of messages
-	steps   [2]int                     // those that are taken
+	steps   [2]int                     // range of steps to draw from
 }
 
-// n draws a number from 0 to most.
+// n draws a number from 0 to limit.
 func (g *workDrawer) n(limit int) int { return g.rand.IntN(limit + 1) }
 
 func (g *workDrawer) of(list ...string) string { return list[g.rand.IntN(len(list))] }
 
-// around is a time near the log's.
+// around draws a time near the log's time.
 func (g *workDrawer) around() time.Time {
 	return g.clock.Add(time.Duration(g.n(1200)-600) * 500 * time.Microsecond * 300)
 }
@@ -91,7 +90,7 @@ func (g *workDrawer) step() {
 func (g *workDrawer) queue() string { return g.of("q", "q/1", "merge") }
 func (g *workDrawer) who() string   { return g.of("a", "b", "user") }
 
-// owner is somebody, in either spelling.
+// owner draws an owner, in either notation.
 func (g *workDrawer) owner() string {
 	return g.of("a", "agent/b", "flow/f", "nobody", "")
 }
@@ -107,7 +106,7 @@ func (g *workDrawer) session(id, kind string) {
 	g.add(id, p)
 }
 
-// set sets a field, to something that no append would take at times.
+// set sets a field, sometimes to a value that an append would refuse.
 func (g *workDrawer) set(id, name, value string) {
 	g.append(events.Event{Type: events.TypeSessionUpdated, Subject: events.Session("", id), ContentType: events.ContentTypeJSON,
 		Data: fmt.Appendf(nil, `{"set":{%q:%s}}`, name, value)})
@@ -141,7 +140,7 @@ func (g *workDrawer) enqueue() {
 	g.add("queue/"+g.queue(), p)
 }
 
-// fence is that of one of the last claims in a session, or none.
+// fence returns that of a recent claim in a session, or 0.
 func (g *workDrawer) fence(session string) events.Offset {
 	claims := g.claims[session]
 	if len(claims) == 0 || g.n(7) == 0 {
@@ -150,7 +149,7 @@ func (g *workDrawer) fence(session string) events.Offset {
 	return claims[max(len(claims)-1-g.n(3)/3, 0)]
 }
 
-// work is what workers say of items, in the item's session, or the queue's.
+// work draws a worker's event for an item, in the item's session or the queue's.
 func (g *workDrawer) work() {
 	queue, item := g.queue(), g.item()
 	session := projector.ItemSession(queue, item)
@@ -186,7 +185,7 @@ func (g *workDrawer) run(session string, ref events.RunRef) {
 
 func (g *workDrawer) letter() {
 	p, receiver := &events.TurnAppended{}, g.who()
-	if len(g.asked) > 0 && g.n(2) == 0 { // an answer that fits
+	if len(g.asked) > 0 && g.n(2) == 0 { // a matching answer
 		q := g.asked[max(len(g.asked)-1-g.n(3), 0)]
 		receiver = q[1]
 		meta := fmt.Appendf(nil, `{"id":"r","from":%q,"replyTo":%q}`, q[0], q[2])
@@ -262,7 +261,7 @@ func (g *workDrawer) document() {
 	g.append(e)
 }
 
-// other is what changes nothing, whoever writes it.
+// other draws an event without effect.
 func (g *workDrawer) other() {
 	id := g.of("s", "inbox/a", "agent/a", "flow/f", "queue/q", "lock/doc/1", "queue", "item/q/9")
 	switch g.n(2) {
@@ -293,8 +292,7 @@ func (g *workDrawer) append(e events.Event) {
 	g.records = append(g.records, events.Record{Event: e, Offset: g.at, Recorded: g.clock})
 }
 
-// workModel is what the log says, by the folds of package projector and by looking at
-// everything.
+// workModel is the expected content, from the folds of package projector and a check of every subject.
 type workModel struct {
 	ns     string
 	now    time.Time
@@ -307,14 +305,14 @@ type workModel struct {
 
 type modelAgent struct {
 	*projector.Ledger
-	went time.Time // zero: it is there
+	went time.Time // zero: it is present
 }
 
 type modelFlow struct {
 	projector.Run
 	held  bool
 	ended time.Time
-	left  []projector.Due // flows of its state that ended and did not complete
+	left  []projector.Due // flows that its state started and that ended without completing
 }
 
 func workModelOf(records testkit.Records, ns string) *workModel {
@@ -430,7 +428,7 @@ func cut(id, prefix string) (string, bool) {
 	return "", false
 }
 
-// went returns when an owner or a receiver went, zero if it is there.
+// went returns when an owner or receiver left, or the zero time.
 func (m *workModel) went(owner string) time.Time {
 	if id, ok := cut(owner, "flow/"); ok {
 		if l := m.flows[id]; l != nil {
@@ -448,7 +446,7 @@ func (m *workModel) went(owner string) time.Time {
 	return time.Time{}
 }
 
-// inboxWent returns since when a receiver is gone as its inbox says, by reading the log.
+// inboxWent returns when a receiver left according to its inbox, by reading the log.
 func inboxWent(records testkit.Records, ns, receiver string) (went time.Time) {
 	for _, rec := range records.Of(projector.InboxSubject(ns, receiver)) {
 		if s := projector.InboxFieldsOf(projector.Decode(rec)).Status; s != nil {
@@ -462,7 +460,7 @@ func inboxWent(records testkit.Records, ns, receiver string) (went time.Time) {
 	return went
 }
 
-// due lists what is due, by looking at every subject.
+// due lists due entries by checking every subject.
 func (m *workModel) due(records testkit.Records, what string) (list []projector.Due) {
 	add := func(sub events.Subject, at time.Time, about events.Offset) {
 		list = append(list, projector.Due{What: what, Subject: sub, At: ceiling(at), About: about})
@@ -533,13 +531,13 @@ func (m *workModel) due(records testkit.Records, what string) (list []projector.
 	return list
 }
 
-// itemLooks are the times at which somebody is to look at an item that may be over by itself.
+// itemLooks returns the times at which time alone may change the state of an item.
 func itemLooks(q *projector.Work, i *projector.QueueItem) (list []time.Time) {
 	if i.IsDone() || i.IsDead() {
 		return nil
 	}
 	if i.Fence != 0 {
-		return []time.Time{time.UnixMilli(i.Until)} // whatever else: it is somebody's
+		return []time.Time{time.UnixMilli(i.Until)} // a claim takes precedence
 	}
 	if at, ok := i.ExpiresAt.Time(); ok {
 		list = append(list, at)
@@ -564,8 +562,7 @@ func (m *workModel) receiverWent(records testkit.Records, receiver string) time.
 	return inboxWent(records, m.ns, receiver)
 }
 
-// isOwed reports whether a letter's sender may be told of it: nobody answered it, in any
-// inbox, since.
+// isOwed reports whether the sender of a letter may be notified: no inbox has an answer to it.
 func (m *workModel) isOwed(l projector.Letter) bool {
 	if l.From == "" || l.ID == "" || l.Amends != "" || l.About != nil {
 		return false
@@ -610,7 +607,7 @@ func expiry(d *projector.Document) (time.Time, bool) {
 	return d.Last().Meta.ExpiresAt.Time()
 }
 
-// owners is whose the subjects are that somebody owns.
+// owners maps subjects to their owners.
 func (m *workModel) owners() map[events.Subject]string {
 	list := map[events.Subject]string{}
 	for sub, d := range m.docs {

@@ -8,10 +8,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// user is the receiver that is a person, who is never gone.
+// user is the receiver that is a person. It is never gone.
 const user = "user"
 
-// mail is what a record says of an inbox.
+// mail is the content of a record of an inbox.
 type mail struct {
 	ns, receiver string
 	offset       events.Offset
@@ -29,12 +29,12 @@ type inbox struct {
 	ns, id   string
 	seen     events.Offset
 	status   string
-	gone     int64 // when its status became one of who is gone; 0: it is not
+	gone     int64 // when its status became one of a gone receiver; 0: it is not gone
 	messages int64
-	refused  events.Offset // the message that was refused
+	refused  events.Offset // the refused message
 	refusals int64
 	reason   string
-	retry    int64 // when it is to be handed over again; 0: nobody said
+	retry    int64 // time of the next attempt; 0: unknown
 	head     events.Offset
 }
 
@@ -72,8 +72,8 @@ func (w *Work) foldInbox(ctx context.Context, m mail) error {
 	return w.mourn(ctx, m.ns, m.receiver)
 }
 
-// since returns since when somebody with a status is gone, 0 if they are not. Who was gone
-// before went then.
+// since returns when a receiver with a status left, or 0 if the status is not gone. If the receiver was gone before,
+// the earlier time stays.
 func since(before int64, status string, now time.Time) int64 {
 	switch {
 	case !projector.IsGone(status):
@@ -84,8 +84,7 @@ func since(before int64, status string, now time.Time) int64 {
 	return millis(now)
 }
 
-// refuse takes what an inbox says of attempts to hand a message over, and when the next one
-// is due, while the message is unread.
+// refuse stores the hand-over state of a record. While the message is unread, the next attempt is due.
 func (w *Work) refuse(ctx context.Context, in *inbox, said projector.InboxFields) error {
 	if said.HandOver == nil && said.Cursor == nil {
 		return nil
@@ -103,7 +102,7 @@ func (w *Work) refuse(ctx context.Context, in *inbox, said projector.InboxFields
 	return w.due(ctx, when{what: projector.DueHandover, subject: sub, about: in.refused}, in.retry, in.retry != 0 && in.refused > in.seen)
 }
 
-// addLetter adds a message, and what it answers or asks.
+// addLetter adds a message, with its question or answer.
 func (w *Work) addLetter(ctx context.Context, ns string, l projector.Letter) error {
 	if err := w.put(ctx, "messages", ns, l.Receiver, int64(l.Offset), l.Index, l.ID, l.From, l.Type, l.Thread, l.Bytes, millis(l.Recorded),
 		l.Expects, l.Deadline, 0, isOwed(ns, l)); err != nil {
@@ -117,7 +116,7 @@ func (w *Work) addLetter(ctx context.Context, ns string, l projector.Letter) err
 	if !l.Awaits() || l.From == "" || l.ID == "" {
 		return nil
 	}
-	if err := w.settle(ctx, ns, l.From, l.Receiver, l.ID); err != nil { // one of that id that is asked again
+	if err := w.settle(ctx, ns, l.From, l.Receiver, l.ID); err != nil { // the same id is asked again
 		return err
 	}
 	if err := w.put(ctx, "questions", ns, l.From, l.Receiver, l.ID, int64(l.Offset), l.Index); err != nil {
@@ -128,13 +127,13 @@ func (w *Work) addLetter(ctx context.Context, ns string, l projector.Letter) err
 	return w.due(ctx, when{projector.DueOverdue, asker, l.Offset, l.Index}, millis(deadline), ok && asker.Validate() == nil)
 }
 
-// isOwed reports whether the sender of a message is told if its receiver goes without having
-// read it: of a notice or a malfunction nobody is.
+// isOwed reports whether the sender is notified if the receiver leaves without reading the message. Senders of notices
+// and malfunctions are not notified.
 func isOwed(ns string, l projector.Letter) bool {
 	return l.From != "" && l.ID != "" && l.Amends == "" && l.About == nil && projector.InboxSubject(ns, l.From).Validate() == nil
 }
 
-// answer notes that a message is the answer that somebody gave to another one.
+// answer notes that a message answers another one.
 func (w *Work) answer(ctx context.Context, ns string, l projector.Letter, from, id string) error {
 	if err := w.settle(ctx, ns, l.Receiver, from, id); err != nil {
 		return err
@@ -146,7 +145,7 @@ func (w *Work) answer(ctx context.Context, ns string, l projector.Letter, from, 
 	return w.mourn(ctx, ns, from)
 }
 
-// settle takes away a question that is open.
+// settle removes an open question.
 func (w *Work) settle(ctx context.Context, ns, asker, asked, id string) error {
 	d := when{what: projector.DueOverdue, subject: projector.InboxSubject(ns, asker)}
 	found, err := w.find(ctx, "SELECT offset, number FROM questions{set} WHERE namespace=? AND asker=? AND asked=? AND id=?", []any{ns, asker, asked, id},
@@ -160,8 +159,8 @@ func (w *Work) settle(ctx context.Context, ns, asker, asked, id string) error {
 	return w.run(ctx, "DELETE FROM questions{set} WHERE namespace=? AND asker=? AND asked=? AND id=?", ns, asker, asked, id)
 }
 
-// mourn says whether somebody is to be told that a receiver went: if there are messages that
-// it neither read nor answered.
+// mourn updates whether senders must be notified that a receiver left: if it has messages that are neither read nor
+// answered.
 func (w *Work) mourn(ctx context.Context, ns, receiver string) error {
 	at, err := w.goneSince(ctx, ns, receiver)
 	if err != nil {
@@ -179,8 +178,7 @@ func (w *Work) mourn(ctx context.Context, ns, receiver string) error {
 	return w.due(ctx, when{what: projector.DueGone, subject: projector.InboxSubject(ns, receiver)}, at, owed)
 }
 
-// goneSince returns when a receiver went, 0 if it is there: what an agent says of itself
-// counts before what its inbox says.
+// goneSince returns when a receiver left, or 0 if it is present. An agent's session takes precedence over its inbox.
 func (w *Work) goneSince(ctx context.Context, ns, receiver string) (at int64, err error) {
 	if receiver == user {
 		return 0, nil

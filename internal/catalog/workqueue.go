@@ -12,10 +12,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// kindChangeset is the kind of the runs of items that are changesets.
+// kindChangeset is the kind of the runs of changeset items.
 const kindChangeset = "changeset"
 
-// How items stand in the table. A reader tells more by the time: see itemState.
+// Stored states of items. Readers derive the current state with the time: see itemState.
 const (
 	itemFree    = "free"
 	itemClaimed = "claimed"
@@ -23,8 +23,8 @@ const (
 	itemDead    = "dead"
 )
 
-// foldQueue folds a record of a queue's session. The fold is that of the whole queue, given
-// the items only that the record can be about.
+// foldQueue folds a record of a queue's session. It uses the fold of the whole queue, with only the items that the
+// record can affect.
 func (w *Work) foldQueue(ctx context.Context, queue string, f projector.Fact) error {
 	q, err := w.queue(ctx, f.Subject.Namespace, queue)
 	if err != nil {
@@ -45,7 +45,7 @@ func (w *Work) foldQueue(ctx context.Context, queue string, f projector.Fact) er
 	return nil
 }
 
-// itemsNamed lists the items that a record of a queue's session can change.
+// itemsNamed lists the items that a record of a queue's session can affect.
 func itemsNamed(q *projector.Queue, f projector.Fact) (ids []string) {
 	for _, i := range projector.ItemsIn(f) {
 		ids = append(ids, i.ID)
@@ -56,8 +56,7 @@ func itemsNamed(q *projector.Queue, f projector.Fact) (ids []string) {
 	return ids
 }
 
-// foldItem folds a record of an item's session. One of an item that is not queued says
-// nothing.
+// foldItem folds a record of an item's session. If the item is not queued, the record has no effect.
 func (w *Work) foldItem(ctx context.Context, f projector.Fact) error {
 	queue, id, ok := projector.ItemOf(f.Subject.ID)
 	if !ok || projector.ItemSession(queue, id) != f.Subject.ID {
@@ -75,15 +74,15 @@ func (w *Work) foldItem(ctx context.Context, f projector.Fact) error {
 	return nil
 }
 
-// queueRows are the rows of a queue during a commit: each is read once, when the first record
-// comes that is about it, and written once, after the last one.
+// queueRows holds the rows of a queue during a commit. Each row is read once, at the first record that concerns it, and
+// written once, after the last record.
 type queueRows struct {
 	namespace string
-	work      *projector.Work // with the items that were read, or put in
-	is        bool            // there is a record of the queue
-	news      bool            // by which it has changed
-	looked    map[string]bool // items that were looked for, and whether there was a row
-	changed   map[string]bool // items that may have
+	work      *projector.Work // with the items that were read or added
+	is        bool            // the queue has a record
+	news      bool            // the queue's own row changed
+	looked    map[string]bool // items that were looked up, and whether a row exists
+	changed   map[string]bool // items that may have changed
 }
 
 // queue returns the rows of a queue, at first without its items.
@@ -106,7 +105,7 @@ func (w *Work) queue(ctx context.Context, ns, queue string) (*queueRows, error) 
 	return q, err
 }
 
-// addItem adds an item to its queue, if there is one of that id.
+// addItem adds an item to its queue, if a row exists.
 func (w *Work) addItem(ctx context.Context, q *queueRows, id string) error {
 	if _, looked := q.looked[id]; looked {
 		return nil
@@ -125,8 +124,7 @@ func (w *Work) addItem(ctx context.Context, q *queueRows, id string) error {
 	return rawjson.Unmarshal(data, i)
 }
 
-// addTried adds the items of which attempts were made and that nobody has: how many there may
-// be is another number now.
+// addTried adds the unclaimed items with attempts: the maximum number of attempts has changed.
 func (w *Work) addTried(ctx context.Context, q *queueRows) error {
 	for id := range q.work.Items {
 		q.changed[id] = true
@@ -152,7 +150,7 @@ func (w *Work) addTried(ctx context.Context, q *queueRows) error {
 	})
 }
 
-// storeQueues writes the rows of queues that have changed.
+// storeQueues writes the changed rows of queues.
 func (w *Work) storeQueues(ctx context.Context) error {
 	for _, q := range w.queues {
 		if q.news {
@@ -174,7 +172,7 @@ func (w *Work) storeQueues(ctx context.Context) error {
 func (w *Work) storeQueue(ctx context.Context, rows *queueRows) error {
 	q := rows.work.Queue
 	id := q.ID
-	q.ID = "" // it need not be text, as JSON is
+	q.ID = "" // an id need not be valid text, unlike JSON
 	data, err := rawjson.Marshal(q)
 	if err != nil {
 		return err
@@ -191,7 +189,7 @@ func (w *Work) storeItem(ctx context.Context, q *queueRows, i *projector.QueueIt
 	state, due := stands(i)
 	if isNew {
 		err = w.put(ctx, "items", ns, queue, i.ID, int64(i.At), i.Index, state, due, expires(i), -i.Priority, []byte(data))
-	} else { // the rest stays, and with it its index
+	} else { // unchanged columns keep their index entries
 		err = w.run(ctx, "UPDATE items{set} SET state=?, due=?, data=? WHERE namespace=? AND queue=? AND id=?", state, due, []byte(data), ns, queue, i.ID)
 	}
 	if err != nil {
@@ -216,12 +214,12 @@ func (w *Work) storeItem(ctx context.Context, q *queueRows, i *projector.QueueIt
 	}
 	owner := i.Owner
 	if i.Ended != 0 {
-		owner = "" // what is over is nobody's
+		owner = "" // a finished item has no owner
 	}
 	return w.belong(ctx, projector.DueOrphan, events.Session(ns, projector.ItemSession(queue, i.ID)), owner)
 }
 
-// expires is when the time of an item is over, 0: never.
+// expires returns when an item expires; 0: never.
 func expires(i *projector.QueueItem) int64 {
 	at, ok := i.ExpiresAt.Time()
 	if !ok {
@@ -230,7 +228,7 @@ func expires(i *projector.QueueItem) int64 {
 	return millis(at)
 }
 
-// stands says how an item stands in the table, and when that may be another by time alone.
+// stands returns the stored state of an item, and when time alone may change it.
 func stands(i *projector.QueueItem) (state string, due int64) {
 	switch {
 	case i.IsDone():
@@ -247,16 +245,15 @@ func stands(i *projector.QueueItem) (state string, due int64) {
 	return itemFree, millis(at)
 }
 
-// Queue returns a queue without what is done, to be gone on with from the log: the offset is
-// the last one that is in it. With most, which is not 0, it may lack items that are free and of
-// which nothing else is to be known, but not the first ones, so many of them: see
-// projector.Work.Upto. None of the queue may have been left aside, or the error is ErrNoView.
+// Queue returns a queue without its done items, to be folded further from the log after the returned offset. If limit
+// is not 0, free items without further conditions may be missing, but not the first limit ones: see
+// projector.Work.Upto. If a subject of the queue is quarantined, the error is ErrNoView.
 func (r WorkReader) Queue(ctx context.Context, namespace, id string, limit int) (*projector.Work, events.Offset, error) {
-	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // all of it as of one offset
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // a consistent read at one offset
 	if err != nil {
 		return nil, 0, r.wrap(err)
 	}
-	defer tx.Rollback() // it changed nothing
+	defer tx.Rollback() // a read-only transaction
 	q, at := projector.Queue{ID: id}, events.Offset(0)
 	c, _, err := readCursor(ctx, tx, r.view)
 	if at = c.Offset; err == nil {
@@ -290,7 +287,7 @@ func (r WorkReader) Queue(ctx context.Context, namespace, id string, limit int) 
 	return w, at, nil
 }
 
-// whole reports an error if something of a queue was left aside.
+// whole returns an error if a subject of a queue is quarantined.
 func (r WorkReader) whole(ctx context.Context, tx querier, namespace, queue string) error {
 	aside, err := readQuarantine(ctx, tx, current)
 	work := projector.NewWork(namespace, queue, true)
@@ -302,8 +299,7 @@ func (r WorkReader) whole(ctx context.Context, tx querier, namespace, queue stri
 	return err
 }
 
-// openItems reads the items of a queue that are not done. What they come after and that is done
-// is not in them any more.
+// openItems reads the items of a queue that are not done. Done items are removed from the lists of items they wait for.
 type openItems struct {
 	ctx              context.Context
 	tx               querier
@@ -313,7 +309,7 @@ type openItems struct {
 	upto *projector.QueueItem
 }
 
-// all reads all.
+// all reads all open items.
 func (o *openItems) all() error {
 	done, err := o.done()
 	if err != nil {
@@ -323,14 +319,14 @@ func (o *openItems) all() error {
 	return err
 }
 
-// Of items that are free there are those that time, or another item, has something to do with.
+// SQL for free items that depend on time or on other items.
 const (
 	itemsOf   = " FROM items i WHERE i.namespace=?1 AND i.queue=?2"
 	itemWaits = "EXISTS(SELECT 1 FROM waits w WHERE w.namespace=i.namespace AND w.queue=i.queue AND w.id=i.id)"
 	waitsOf   = " FROM waits w JOIN items i ON i.namespace=w.namespace AND i.queue=w.queue"
 )
 
-// first reads the first ones of those that are free and no more than that, and all others.
+// first reads the first limit free items, and all others.
 func (o *openItems) first(limit int) error {
 	done, err := o.done()
 	if err != nil {
@@ -353,7 +349,7 @@ func (o *openItems) first(limit int) error {
 	return err
 }
 
-// done are the items that others come after, and that are done.
+// done returns the done items that other items wait for.
 func (o *openItems) done() (map[string]bool, error) {
 	done := make(map[string]bool)
 	rows, err := o.tx.QueryContext(o.ctx, "SELECT DISTINCT w.after"+waitsOf+" AND i.id=w.after WHERE w.namespace=?1 AND w.queue=?2 AND i.state='done'", o.namespace, o.queue)
@@ -365,7 +361,7 @@ func (o *openItems) done() (map[string]bool, error) {
 	})
 }
 
-// read adds the items that a statement finds, and returns how many it has found.
+// read adds the items that a statement selects, and returns their number.
 func (o *openItems) read(done map[string]bool, text string, args ...any) (n int, err error) {
 	rows, err := o.tx.QueryContext(o.ctx, text, append([]any{o.namespace, o.queue}, args...)...)
 	return n, each(rows, err, func() error {

@@ -10,33 +10,32 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// WorkReader reads what is to be done, while another process may write it. It is safe for
-// concurrent use. Everything is as of its cursor: what was appended since is not in it.
+// WorkReader reads the open work while another process may write it. It is safe for concurrent use. All results are as
+// of the view's cursor: newer records are not included.
 type WorkReader struct{ *reader }
 
-// OpenWork opens the view Work in a directory to read it. If there is none that can be read,
-// that is ErrNoView.
+// OpenWork opens the view Work in a directory for reading. If the directory has no readable view, the error is
+// ErrNoView.
 func OpenWork(ctx context.Context, dir string) (WorkReader, error) {
 	r, err := openReader(ctx, workForm, filepath.Join(dir, WorkFileName))
 	return WorkReader{r}, err
 }
 
-// Cursor is the offset up to which the log is in the view.
+// Cursor returns the offset up to which the view has folded the log.
 func (r WorkReader) Cursor(ctx context.Context) (events.Offset, error) {
 	c, _, err := readCursor(ctx, r.db, r.view)
 	return c.Offset, r.wrap(err)
 }
 
-// now is the log's time as the view knows it: when the newest record that it shows was
-// recorded.
+// now returns the log's time in the view: when its newest record was recorded.
 func (r WorkReader) now(ctx context.Context) (int64, error) {
 	c, _, err := readCursor(ctx, r.db, r.view)
 	return c.Recorded.UnixMilli(), r.wrap(err)
 }
 
-// Due lists what is due by a time, the earliest first: at most limit, or all of it if that
-// is 0. Times are rounded up to milliseconds. A queue is listed once, for the first of its
-// leases that is over. What nobody deals with stays listed.
+// Due lists entries that are due by a time, earliest first: at most limit, or all if limit is 0. Times are rounded up
+// to milliseconds. A queue is listed once, for its earliest entry. An entry stays until records of its subject remove
+// it.
 func (r WorkReader) Due(ctx context.Context, what string, upto time.Time, limit int) ([]projector.Due, error) {
 	text := "SELECT namespace, kind, id, about, number, at FROM due WHERE what=? AND at<=?"
 	if what == projector.DueQueue {
@@ -64,16 +63,16 @@ func (r WorkReader) dues(rows *sql.Rows, err error, what string) (list []project
 	return list, r.wrap(err)
 }
 
-// Orphan is what belongs to somebody who is gone.
+// Orphan is a subject whose owner is gone.
 type Orphan struct {
-	Subject events.Subject // a document, a flow, or the session of an item that is a changeset
+	Subject events.Subject // a document, a flow, or the session of a changeset item
 	Overlay bool
-	Owner   string    // session of an agent, or of a flow that is over
-	Gone    time.Time // when that went
+	Owner   string    // session of an agent, or of a finished flow
+	Gone    time.Time // when the owner left
 }
 
-// Orphans lists what in a namespace belongs to somebody who is gone: by subject, at most
-// limit, or all of it if that is 0, behind the subject after.
+// Orphans lists the subjects in a namespace whose owner is gone, ordered by subject, behind the subject after: at most
+// limit, or all if limit is 0.
 func (r WorkReader) Orphans(ctx context.Context, namespace string, limit int, after events.Subject) (list []Orphan, err error) {
 	text := "SELECT what, namespace, kind, id, owner, at FROM owned JOIN gone USING(namespace, owner) WHERE namespace=? AND (kind, id)>(?, ?) ORDER BY kind, id"
 	args := []any{namespace, after.Kind, after.ID}
@@ -93,11 +92,11 @@ func (r WorkReader) Orphans(ctx context.Context, namespace string, limit int, af
 	return list, r.wrap(err)
 }
 
-// WorkPage says which part of a list of a namespace is wanted, by id.
+// WorkPage selects a page of a namespace's list, ordered by id.
 type WorkPage struct {
 	Namespace string
-	Limit     int    // 0: everything
-	After     string // id of the last one of the page before
+	Limit     int    // 0: all
+	After     string // last id of the previous page
 }
 
 // with adds a page to a statement whose conditions begin with the namespace.
@@ -110,8 +109,8 @@ func (p WorkPage) with(text string, args ...any) (string, []any) {
 	return text, args
 }
 
-// Agents lists agents that were not purged: those of a status, if it is not "". That of one
-// that never said one is idle.
+// Agents lists agents that were not purged. If status is not "", it lists only agents with this status. An agent
+// without status counts as idle.
 func (r WorkReader) Agents(ctx context.Context, page WorkPage, status string) ([]Agent, error) {
 	text, args := page.with("SELECT "+agentColumns+` FROM agents WHERE namespace=? AND id>? AND kind=? AND purged_at='' AND
 		(?4='' OR status=?4 OR ?4='idle' AND status='')`, events.KindAgent, status)
@@ -120,7 +119,7 @@ func (r WorkReader) Agents(ctx context.Context, page WorkPage, status string) ([
 	return list, r.wrap(err)
 }
 
-// Flows lists flows: those that are not over, or all.
+// Flows lists unfinished flows, or all.
 func (r WorkReader) Flows(ctx context.Context, page WorkPage, open bool) ([]FlowListed, error) {
 	text := "SELECT " + flowColumns + " FROM flows WHERE namespace=? AND id>?"
 	if open {
@@ -141,12 +140,12 @@ func (r WorkReader) Flows(ctx context.Context, page WorkPage, open bool) ([]Flow
 type InboxListed struct {
 	Namespace string
 	Receiver  string
-	Status    string        // that the inbox says itself; an agent's session says that of an agent
-	Seen      events.Offset // the last record that was seen
+	Status    string        // status in the inbox itself; an agent's session has its own
+	Seen      events.Offset // the last record that was read
 	Messages  int64
 	Unread    int64
-	Refused   events.Offset // the message that was refused last; 0: none
-	Refusals  int64         // of it
+	Refused   events.Offset // the last refused message; 0: none
+	Refusals  int64         // number of its refusals
 	Reason    string        // of the last refusal
 	Head      events.Offset
 }
@@ -165,7 +164,7 @@ func (r WorkReader) Inboxes(ctx context.Context, page WorkPage) ([]InboxListed, 
 	return list, r.wrap(err)
 }
 
-// MessageListed is a message as it lies in an inbox, without its body.
+// MessageListed is a message of an inbox, without its body.
 type MessageListed struct {
 	Receiver string
 	Offset   events.Offset
@@ -178,7 +177,7 @@ type MessageListed struct {
 	Recorded int64 // Unix milliseconds
 	Expects  string
 	Deadline events.Timestamp
-	Answered events.Offset // the record with the first answer; 0: there is none
+	Answered events.Offset // the record with the first answer; 0: none
 	Unread   bool
 	Open     bool // its sender awaits an answer
 }
@@ -197,13 +196,13 @@ type MessageQuery struct {
 	Namespace string
 	Receiver  string
 	Unread    bool          // only these
-	Limit     int           // 0: everything
-	After     events.Offset // the place of the last one of the page before,
-	Number    int           // with its number
+	Limit     int           // 0: all
+	After     events.Offset // offset of the last message of the previous page,
+	Number    int           // and its number
 }
 
-// Messages lists the messages of an inbox in the order of the log. A page begins behind the
-// message at After, Number; with After 0 it is the first one.
+// Messages lists the messages of an inbox in log order. A page begins behind the message at After, Number; with After 0
+// it is the first page.
 func (r WorkReader) Messages(ctx context.Context, q MessageQuery) ([]MessageListed, error) {
 	text := "SELECT " + messageColumns + " FROM messages m WHERE m.namespace=? AND m.inbox=? AND (m.offset, m.number)>(?, ?)"
 	args := []any{q.Namespace, q.Receiver, int64(q.After), q.Number}
@@ -219,7 +218,7 @@ func (r WorkReader) Messages(ctx context.Context, q MessageQuery) ([]MessageList
 	return list, r.wrap(err)
 }
 
-// Questions lists the messages to which somebody awaits an answer, in the order of the log.
+// Questions lists the messages to which the asker awaits an answer, in log order.
 func (r WorkReader) Questions(ctx context.Context, namespace, asker string) ([]MessageListed, error) {
 	rows, err := r.db.QueryContext(ctx, "SELECT "+messageColumns+` FROM questions a JOIN messages m ON m.namespace=a.namespace AND m.inbox=a.asked
 		AND m.offset=a.offset AND m.number=a.number WHERE a.namespace=? AND a.asker=? ORDER BY m.offset, m.number`, namespace, asker)

@@ -1,10 +1,10 @@
 package catalog
 
-// WorkFileName is the name of the file of what is to be done, in the directory of the store.
+// WorkFileName is the name of the file of open work, in the directory of the store.
 const WorkFileName = "work.db"
 
-// workForm has the version that changes whenever the fold or the tables do. Times that are
-// numbers are Unix milliseconds by the log, rounded up.
+// workForm is the work view's form. Its version changes with the fold and the tables. Times stored as numbers are Unix
+// milliseconds by the log, rounded up.
 var workForm = form{
 	view:    "work",
 	version: 3,
