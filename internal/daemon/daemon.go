@@ -8,59 +8,57 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Due is a subject that is to be looked at at a time.
+// Due is a subject that needs a decision at a time.
 type Due = projector.Due
 
-// Work lists what is to be looked at. It is as of a cursor, may be behind the log, and
-// decides nothing: it says where to look.
+// Work lists subjects that may need a decision. It is as of a cursor, may lag behind the log, and is only a hint:
+// daemons read the log to decide.
 type Work interface {
-	// Due lists what is due by a time, the earliest first, at most limit.
+	// Due lists the entries that are due by a time, earliest first, at most limit.
 	Due(ctx context.Context, what string, upto time.Time, limit int) ([]Due, error)
-	// Cursor is the offset up to which the log is in it.
+	// Cursor returns the offset up to which the log is included.
 	Cursor(ctx context.Context) (events.Offset, error)
 }
 
-// Daemon decides what is due of one sort. It keeps nothing that matters: another one, in this
-// process or elsewhere, goes on where it ended.
+// Daemon makes the decisions of one kind. It keeps no essential state: another daemon, in this process or elsewhere,
+// can continue its work.
 type Daemon interface {
 	Name() string
 
-	// Decide makes the decisions that are due by the log's time now. What work lists is where
-	// to look: what is so is read from the log, and what is appended rests on that. With an
-	// error, which may come behind decisions that were made, it is asked again later.
+	// Decide makes the decisions that are due by the log's time now. work is a hint: Decide reads the facts from the
+	// log, and its appends depend on them. If it returns an error, possibly after some decisions, the caller retries
+	// later.
 	Decide(ctx context.Context, work Work, now time.Time) (Result, error)
 }
 
-// Result is what came of a look.
+// Result is the result of a call of Decide.
 type Result struct {
 	Made    []Decision
-	Refused int       // decisions that were void when they were to be appended: somebody was faster
-	Failed  int       // subjects on which nothing could be decided
-	Err     error     // why, of the last one
-	Next    time.Time // when to look again, by the log's time; zero: when something is recorded
+	Refused int       // number of decisions that failed at the append because another daemon was faster
+	Failed  int       // number of subjects without a decision because of an error
+	Err     error     // the last such error
+	Next    time.Time // time of the next call, by the log's time; zero: at the next record
 }
 
-// Decision is something that was decided, and appended.
+// Decision is a decision that was appended.
 type Decision struct {
 	Subject events.Subject
-	What    string // that was done, such as "lost", in a few words
+	What    string // its effect in a few words, such as "lost"
 }
 
-// Soonest has the next look be at a time, unless it is to be earlier. The zero time changes
-// nothing.
+// Soonest lowers Next to a time, if Next is later. It ignores the zero time.
 func (l *Result) Soonest(at time.Time) {
 	if !at.IsZero() && (l.Next.IsZero() || at.Before(l.Next)) {
 		l.Next = at
 	}
 }
 
-// page is how many that are due are asked for at first.
+// page is the number of due entries in the first request.
 const page = 64
 
-// Each calls a function for each that has been due of a sort for a while, the earliest first,
-// and notes when the next one is. One on which nothing is to be decided may stay listed, and
-// does not hide those behind it; one that fails does not either, and is noted. The error is
-// that of work, or of a ctx that is done.
+// Each calls do for each entry of a kind that has been due for at least window, earliest first, and sets Next to the
+// following one. An entry without a possible decision may stay listed, and does not hide later ones. Neither does an
+// entry that fails; Each counts it. Each returns the errors of work, and that of ctx.
 func (l *Result) Each(ctx context.Context, work Work, what string, now time.Time, window time.Duration, do func(Due) error) error {
 	seen := make(map[Due]bool)
 	for limit := page; ; limit *= 2 {
@@ -90,5 +88,5 @@ func (l *Result) Each(ctx context.Context, work Work, what string, now time.Time
 	}
 }
 
-// never is later than anything is due.
+// never is later than any due time.
 var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)

@@ -1,9 +1,8 @@
-// Package daemon runs daemons: those who decide what time alone makes due, such as that an
-// answer is late, that the worker of a flow was lost, or that what a dead agent had may go.
+// Package daemon runs daemons. They make the decisions that time alone makes due, for example that an answer is
+// overdue, that a flow lost its worker, or that the property of a dead agent may be removed.
 //
-// A [Daemon] decides from the log and the log's time, and appends what it decided on the
-// condition that it is so still, with ids that follow from it. So any number of daemons may
-// run, anywhere, and be killed at any moment: nothing is decided twice, and what one did not
-// get to another one does. A [Loop] has each look when the next thing is due, and when
-// something is recorded; in between it sleeps.
+// A [Daemon] decides from the log and the log's time. It appends a decision on the condition that its facts still hold,
+// with ids that follow from the facts. So any number of daemons may run anywhere, and be killed at any moment: no
+// decision is made twice, and another daemon makes a missed one. A [Loop] calls each daemon when an entry is due and
+// when a record arrives, and sleeps in between.
 package daemon

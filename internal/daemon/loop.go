@@ -13,60 +13,58 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Options say what a loop runs, and on what. Daemons, Work, Now and Follow are needed.
+// Options configure a loop. Daemons, Work, Now and Follow are required.
 type Options struct {
 	Daemons []Daemon
 	Work    Work
 
-	// Now returns the log's time, such as [tally.Store.LogTime]: what is due goes by it, and
-	// by no clock.
+	// Now returns the log's time, for example [tally.Store.LogTime]. It decides what is due, not the machine's clock.
 	Now func(ctx context.Context) (time.Time, error)
 
-	// Follow yields the records behind an offset and those that come, such as
-	// [log.Log.Follow]: each of them may make something due.
+	// Follow yields the records after an offset, existing and new ones, for example [log.Log.Follow]. Each may make an
+	// entry due.
 	Follow func(ctx context.Context, after events.Offset) iter.Seq2[events.Record, error]
 
-	// Shown waits until Work shows what is recorded by now. nil: it always does.
+	// Shown waits until Work includes all current records. nil: it always does.
 	Shown func(ctx context.Context) error
 
-	Clock   func() time.Time // of the machine: it decides nothing, and is compared with the log's time; default time.Now
-	Changed func()           // is called when a status has changed; nil: nobody wants to know
+	Clock   func() time.Time // clock of the machine, which is only compared with the log's time; default time.Now
+	Changed func()           // called when a status has changed; nil: not called
 	Logger  *slog.Logger     // default: discard
 }
 
-// Loop has daemons look when something is due, and when something was recorded. It is for one
-// call of Run; Status is safe for concurrent use.
+// Loop calls daemons when an entry is due, and when a record arrives. Call Run once. Status is safe for concurrent use.
 type Loop struct {
 	o    Options
 	list []*worker
 
-	mu   sync.Mutex // guards what follows, and the status of each daemon
+	mu   sync.Mutex // guards the fields below, and the status of each daemon
 	skew skew
 }
 
-// worker is a daemon with what is known of it.
+// worker is a daemon with its state in the loop.
 type worker struct {
 	Daemon
-	wake   chan struct{} // something was recorded; holds one
-	errors int           // one after the other
+	wake   chan struct{} // a record arrived; capacity 1
+	errors int           // consecutive errors
 	status Status
 }
 
-// Status is what a daemon is doing.
+// Status is the state of a daemon.
 type Status struct {
 	Name    string
-	Ran     bool      // it has looked, so that the rest says something
-	Next    time.Time // when it looks again, by the log's time; zero: when something is recorded
+	Ran     bool      // Decide was called, so the other fields are valid
+	Next    time.Time // time of the next call, by the log's time; zero: at the next record
 	Last    Decision  // its last decision
-	LastAt  time.Time // when that was made, by the log's time; zero: it made none
-	Made    int       // decisions since the loop began
-	Refused int       // that were void: somebody was faster
+	LastAt  time.Time // time of the last decision, by the log's time; zero: none
+	Made    int       // number of decisions since the start of the loop
+	Refused int       // number of decisions that failed because another daemon was faster
 	Errors  int
-	Error   string // of the last look; "": it went well
-	Warning string // that the clock and the log's time disagree
+	Error   string // of the last call; "": none
+	Warning string // set if the clock and the log's time disagree
 }
 
-// Waits says in a few words what the daemon waits for.
+// Waits returns a short description of what the daemon waits for.
 func (s Status) Waits() string {
 	switch {
 	case s.Next.IsZero():
@@ -77,7 +75,7 @@ func (s Status) Waits() string {
 	return "a record or the time"
 }
 
-// New makes a loop. It does nothing until Run or Once is called.
+// New returns a loop. It does nothing until Run or Once is called.
 func New(o Options) *Loop {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -92,7 +90,7 @@ func New(o Options) *Loop {
 	return l
 }
 
-// Status returns what each daemon is doing, in the order in which they were given.
+// Status returns the status of each daemon, in the order of Options.
 func (l *Loop) Status() []Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +102,8 @@ func (l *Loop) Status() []Status {
 	return list
 }
 
-// Run has the daemons look until ctx is done, and returns nil then. A daemon that fails tries
-// again, each time a little later. The error is that with which Follow ended: without records
-// nobody knows what is due.
+// Run calls the daemons until ctx is done, and then returns nil. A failing daemon is retried with growing delays. If
+// Follow ends, Run returns its error, because due times are unknown without records.
 func (l *Loop) Run(ctx context.Context) error {
 	if err := l.awaitWork(ctx); err != nil {
 		return fmt.Errorf("daemon: %w", err)
@@ -130,7 +127,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return err
 }
 
-// awaitWork waits until Work shows what is recorded by now.
+// awaitWork waits until Work includes all current records.
 func (l *Loop) awaitWork(ctx context.Context) error {
 	if l.o.Shown == nil {
 		return nil
@@ -138,13 +135,12 @@ func (l *Loop) awaitWork(ctx context.Context) error {
 	return l.o.Shown(ctx)
 }
 
-// follow wakes the daemons whenever something was recorded that may be due, or at a time at
-// which something is.
+// follow wakes the daemons when a record may have made an entry due, or its time has reached a due entry.
 func (l *Loop) follow(ctx context.Context, after events.Offset) error {
 	var last error
 	for rec, err := range l.o.Follow(ctx, after) {
 		if last = err; err != nil {
-			continue // of a damaged record those behind it follow
+			continue // the records after a damaged one follow
 		}
 		for _, d := range l.list {
 			if !projector.IsWork(rec.Subject) && !l.isDue(d, rec.Recorded) {
@@ -152,7 +148,7 @@ func (l *Loop) follow(ctx context.Context, after events.Offset) error {
 			}
 			select {
 			case d.wake <- struct{}{}:
-			default: // it is to look already
+			default: // it is woken already
 			}
 		}
 	}
@@ -162,27 +158,27 @@ func (l *Loop) follow(ctx context.Context, after events.Offset) error {
 	return fmt.Errorf("daemon: %w", last)
 }
 
-// isDue reports whether a daemon is to look by a time of the log: that may have gone ahead of
-// the time that the daemon sleeps for.
+// isDue reports whether a daemon's next call is due by a time of the log. The log's time may advance faster than the
+// daemon's sleep.
 func (l *Loop) isDue(d *worker, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !d.status.Next.IsZero() && !now.Before(d.status.Next)
 }
 
-// gap is how long a daemon rests between looks, so that many records are looked at at once.
+// gap is the minimum pause of a daemon between calls, so that one call handles many records.
 const gap = 50 * time.Millisecond
 
-// Retries of a daemon that failed are that far apart, from the first one on.
+// Delays between the retries of a failing daemon. They double from firstRetry to lastRetry.
 const (
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// forever waits for a record.
+// forever is the duration of a sleep until the next record.
 const forever = -1
 
-// work has a daemon look whenever it is to.
+// work calls a daemon whenever it is due or woken.
 func (l *Loop) work(ctx context.Context, d *worker) {
 	for {
 		wait, wake := l.step(ctx, d)
@@ -195,7 +191,7 @@ func (l *Loop) work(ctx context.Context, d *worker) {
 	}
 }
 
-// sleep waits for a while, or forever, or until it is woken. It returns false if ctx is done.
+// sleep waits for a duration, or forever, or until it is woken. It returns false if ctx is done.
 func sleep(ctx context.Context, while time.Duration, wake <-chan struct{}) bool {
 	var timer <-chan time.Time
 	if while != forever {
@@ -211,7 +207,7 @@ func sleep(ctx context.Context, while time.Duration, wake <-chan struct{}) bool 
 	return ctx.Err() == nil
 }
 
-// look has a daemon look once. It returns how long it may sleep then, and what wakes it.
+// step calls a daemon once. It returns how long the daemon may sleep, and the channel that wakes it.
 func (l *Loop) step(ctx context.Context, d *worker) (wait time.Duration, wake <-chan struct{}) {
 	now, res, err := l.once(ctx, d)
 	if ctx.Err() != nil {
@@ -220,7 +216,7 @@ func (l *Loop) step(ctx context.Context, d *worker) (wait time.Duration, wake <-
 	retry := min(firstRetry<<min(d.errors, 16), lastRetry)
 	switch {
 	case err != nil:
-		wait = retry // whatever is recorded: it makes this no better
+		wait = retry // a record does not help, so none wakes it
 	case res.Failed > 0:
 		res.Soonest(now.Add(retry))
 		fallthrough
@@ -240,7 +236,7 @@ func (l *Loop) step(ctx context.Context, d *worker) (wait time.Duration, wake <-
 	return wait, wake
 }
 
-// once has a daemon look, at what was recorded up to now.
+// once calls a daemon, after Work includes all current records.
 func (l *Loop) once(ctx context.Context, d *worker) (now time.Time, res Result, err error) {
 	if err := l.awaitWork(ctx); err != nil {
 		return now, res, err
@@ -253,7 +249,7 @@ func (l *Loop) once(ctx context.Context, d *worker) (now time.Time, res Result, 
 	return now, res, err
 }
 
-// note has the status of a daemon say what came of a look.
+// note updates the status of a daemon from a result.
 func (l *Loop) note(d *worker, now time.Time, res Result) {
 	l.mu.Lock()
 	was := d.status
@@ -279,8 +275,7 @@ func (l *Loop) note(d *worker, now time.Time, res Result) {
 	}
 }
 
-// Once has each daemon look until nothing more is due, and returns the error of the first
-// one that fails.
+// Once calls each daemon until nothing more is due. It returns the error of the first failing daemon.
 func (l *Loop) Once(ctx context.Context) error {
 	for _, d := range l.list {
 		for again := true; again; {

@@ -16,15 +16,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// begin is the log's time when a test begins: far from what any clock shows.
+// begin is the log's time when a test begins, far from the time of any clock.
 var begin = time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a log of offsets and its time, which goes by as long as the test sleeps.
+// world is a log of offsets with its time, which advances while the test sleeps.
 type world struct {
 	born     time.Time
 	behind   time.Duration // of the log's time
 	appended chan events.Offset
-	others   chan time.Time // records of which nothing comes, by when they were recorded
+	others   chan time.Time // times of records without effect on work
 }
 
 func newWorld() *world {
@@ -58,7 +58,7 @@ func (w *world) follow(ctx context.Context, _ events.Offset) iter.Seq2[events.Re
 	}
 }
 
-// list is the work of a test: a list by time.
+// list is the work of a test, sorted by time.
 type list []daemon.Due
 
 func (l list) Due(_ context.Context, what string, upto time.Time, limit int) (found []daemon.Due, err error) {
@@ -72,7 +72,7 @@ func (l list) Due(_ context.Context, what string, upto time.Time, limit int) (fo
 
 func (l list) Cursor(context.Context) (events.Offset, error) { return 0, nil }
 
-// scripted is a daemon that notes when it looked, and does what it is told.
+// scripted is a daemon that records its calls, and calls do.
 type scripted struct {
 	calls []time.Duration // since begin
 	do    func(n int, now time.Time) (daemon.Result, error)
@@ -85,7 +85,7 @@ func (d *scripted) Decide(_ context.Context, _ daemon.Work, now time.Time) (daem
 	return d.do(len(d.calls), now)
 }
 
-// run runs a loop in the background until the test has done what it does.
+// run runs a loop in the background during do.
 func run(t *testing.T, o daemon.Options, do func(l *daemon.Loop)) (err error) {
 	l := daemon.New(o)
 	ctx, stop := context.WithCancel(t.Context())
@@ -109,8 +109,8 @@ func sleep(t *testing.T, d time.Duration) {
 	synctest.Wait()
 }
 
-// A daemon looks at once, when the time has come that it named, and when something is
-// recorded; many records are one look; in between it sleeps, however long that is.
+// A daemon is called at the start, at the time that it named, and when a record arrives. Many records cause one call.
+// In between it sleeps for any time.
 func TestLoopSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -141,8 +141,8 @@ func TestLoopSleeps(t *testing.T) {
 	})
 }
 
-// A daemon that fails tries again, each time later, and no record makes it busy; one of whose
-// subjects fails looks at the others as before.
+// A failing daemon is retried with growing delays, and no record wakes it. A daemon with a failing subject continues
+// with the others.
 func TestLoopBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -181,7 +181,7 @@ func TestLoopBacksOff(t *testing.T) {
 	})
 }
 
-// A loop whose records end says so, and one that is stopped says nothing.
+// A loop whose records end returns an error, and a stopped one returns nil.
 func TestLoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -193,7 +193,7 @@ func TestLoopEnds(t *testing.T) {
 	})
 }
 
-// A look waits until the work shows what woke it.
+// A call waits until the work includes the record that woke the daemon.
 func TestLoopWaitsForTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -208,12 +208,11 @@ func TestLoopWaitsForTheView(t *testing.T) {
 			w.appended <- 7
 			sleep(t, time.Minute)
 		})
-		d.want(t, 6*time.Second, time.Minute+3*time.Second) // it begins when the work shows what there is
+		d.want(t, 6*time.Second, time.Minute+3*time.Second) // it starts when the work includes all records
 	})
 }
 
-// What is said in conversations makes nothing due, and wakes nobody, unless the log's time
-// goes ahead with it.
+// Records of conversations make nothing due, and wake a daemon only if the log's time reaches its next call.
 func TestLoopSleepsBesideConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -236,8 +235,8 @@ func TestLoopSleepsBesideConversations(t *testing.T) {
 	})
 }
 
-// D-64: daemons decide by the log's time, whatever the clock shows, and somebody is told when
-// that goes ahead or is behind. A store that was at rest for a night is no reason.
+// D-64: daemons decide by the log's time, regardless of the clock. A warning reports if the clock is ahead or behind. A
+// store that was idle for a night causes none.
 func TestLoopClock(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -298,7 +297,7 @@ func TestLoopClock(t *testing.T) {
 	}
 }
 
-// What nothing can be decided on does not hide what is behind it, and is looked at once.
+// Entries without a decision do not hide later ones, and are visited once.
 func TestEachGoesPastTheUndecided(t *testing.T) {
 	var work list
 	for i := range 300 {

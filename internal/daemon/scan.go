@@ -21,10 +21,9 @@ type Source interface {
 	Subjects(ctx context.Context, ns, kind string) iter.Seq2[log.SubjectInfo, error]
 }
 
-// Scan is the [Work] of a store that has no view: it reads what the log has of inboxes,
-// queues, agents, flows and documents, once, keeps where to look in memory, and reads what
-// came since with each call. So it costs more than a view, and says the same. It is safe for
-// concurrent use.
+// Scan is the [Work] of a store without a view. It reads the records of inboxes, queues, agents, flows and documents
+// once, keeps the due entries in memory, and reads new records at each call. It costs more than a view, and returns the
+// same. It is safe for concurrent use.
 type Scan struct {
 	src    Source
 	loader *projector.Loader
@@ -34,27 +33,27 @@ type Scan struct {
 	spaces map[string]*space // by namespace
 }
 
-// space is what is known of a namespace.
+// space is the state of a namespace.
 type space struct {
 	*Scan
 	namespace string
 	mail      projector.Mail
 	answered  map[question]bool
 	queues    map[string]*projector.Work // by id
-	due       map[events.Subject][]Due   // by what a subject says of itself
-	owners    map[events.Subject]string  // of what would be an orphan
-	gone      map[string]time.Time       // session -> when it went; an inbox has it of its own status
+	due       map[events.Subject][]Due   // entries of each session or document
+	owners    map[events.Subject]string  // of possible orphans
+	gone      map[string]time.Time       // session -> when it ended; an inbox has an entry for its own status
 }
 
-// question is who asked whom, and the message's id.
+// question identifies a question by asker, receiver and message id.
 type question struct{ asker, asked, id string }
 
-// NewScan makes a scan of a log, of all its namespaces. Nothing is read yet.
+// NewScan returns a scan of all namespaces of a log. It reads nothing yet.
 func NewScan(l Source, loader *projector.Loader) *Scan {
 	return &Scan{src: l, loader: loader, spaces: make(map[string]*space)}
 }
 
-// in returns what is known of a namespace.
+// in returns the state of a namespace.
 func (s *Scan) in(namespace string) *space {
 	if s.spaces[namespace] == nil {
 		s.spaces[namespace] = &space{Scan: s, namespace: namespace, answered: make(map[question]bool), queues: make(map[string]*projector.Work),
@@ -88,7 +87,7 @@ func (s *Scan) Due(ctx context.Context, what string, upto time.Time, limit int) 
 	return list[:min(limit, len(list))], nil
 }
 
-// catchUp reads what came since, the first time only of subjects that matter.
+// catchUp reads the new records. The first time it reads only relevant subjects.
 func (s *Scan) catchUp(ctx context.Context) error {
 	head, err := s.src.Durable(ctx)
 	if err != nil || head <= s.at {
@@ -106,15 +105,15 @@ func (s *Scan) catchUp(ctx context.Context) error {
 		}
 	}
 	if s.at = head; err != nil {
-		s.at = 0 // what was folded is not folded again: it begins anew
+		s.at = 0 // a partial fold cannot be resumed, so it restarts
 	}
 	return err
 }
 
-// begin reads what there is up to an offset.
+// begin reads the records up to an offset.
 func (s *Scan) begin(ctx context.Context, head events.Offset, changed map[events.Subject]bool) error {
 	clear(s.spaces)
-	var lives []events.Subject // of items, which are known by their queues
+	var lives []events.Subject // sessions of items, which are folded with their queues
 	for info, err := range s.src.Subjects(ctx, "", "") {
 		if err != nil {
 			return err
@@ -139,7 +138,7 @@ func (s *Scan) begin(ctx context.Context, head events.Offset, changed map[events
 	return nil
 }
 
-// read folds the records of a range, and notes of which subjects others are.
+// read folds the records of inboxes and queues in a range, and collects the other changed subjects.
 func (s *Scan) read(ctx context.Context, r events.Range, changed map[events.Subject]bool) error {
 	for rec, err := range s.src.Read(ctx, r) {
 		if err == nil && isFolded(rec.Subject) {
@@ -162,13 +161,13 @@ func (s *Scan) read(ctx context.Context, r events.Range, changed map[events.Subj
 	return nil
 }
 
-// hasState reports whether what is due of a session is in its outline.
+// hasState reports whether the due entries of a session follow from its outline.
 func hasState(session string) bool {
 	kind := events.KindOf(session)
 	return kind == events.KindAgent || kind == events.KindFlow
 }
 
-// isFolded reports whether a subject is an inbox, a queue or the life of an item.
+// isFolded reports whether a subject is an inbox, a queue or an item.
 func isFolded(sub events.Subject) bool {
 	kind := events.KindOf(sub.ID)
 	return sub.IsSession() && (kind == events.KindInbox || kind == events.KindQueue || kind == events.KindItem)
@@ -191,7 +190,7 @@ func (s *space) fold(f projector.Fact) {
 	}
 }
 
-// list lists all that is due of a sort, at any time.
+// list lists all entries of a kind, due or not.
 func (s *space) list(what string) (list []Due) {
 	switch what {
 	case projector.DueOverdue:
@@ -215,7 +214,7 @@ func (s *space) list(what string) (list []Due) {
 	return list
 }
 
-// went notes whether a session is gone, and since when: what it said first stays.
+// went notes whether a session has ended, and when. The first time stays.
 func (s *space) went(session string, gone bool, at time.Time) {
 	if !gone {
 		delete(s.gone, session)
@@ -238,7 +237,7 @@ func (s *space) queue(f projector.Fact) {
 	s.queues[id].Apply(f)
 }
 
-// refresh notes what a session or document says of itself, as it is now.
+// refresh updates the entries of a session or document from its current state.
 func (s *space) refresh(ctx context.Context, sub events.Subject) error {
 	delete(s.due, sub)
 	delete(s.owners, sub)
@@ -246,7 +245,7 @@ func (s *space) refresh(ctx context.Context, sub events.Subject) error {
 		return s.document(ctx, sub)
 	}
 	o, err := s.loader.Peek(ctx, sub)
-	err = projector.Tolerate(err) // what is due of it is decided by those who read it
+	err = projector.Tolerate(err) // readers of its entries handle damage themselves
 	if events.IsDamage(err) {
 		return nil
 	}

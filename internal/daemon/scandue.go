@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// agent notes what an agent's session says.
+// agent updates the entries of an agent's session.
 func (s *space) agent(sub events.Subject, l *projector.Ledger) {
 	status, ended, archived := l.Text("status"), timeOf(l, "finishedAt"), timeOf(l, "archivedAt")
 	when := ended
@@ -38,8 +38,7 @@ func timeOf(l *projector.Ledger, field string) time.Time {
 	return at
 }
 
-// flow notes what a flow's session says. One that did not complete makes the flow due that
-// started it.
+// flow updates the entries of a flow's session. A flow that ended without completing makes its parent flow due.
 func (s *space) flow(ctx context.Context, sub events.Subject, l *projector.Ledger) error {
 	for _, r := range l.Runs {
 		result := r.Last()
@@ -67,7 +66,7 @@ func (s *space) flow(ctx context.Context, sub events.Subject, l *projector.Ledge
 	return nil
 }
 
-// document notes what a document says: when it expires, and whose it is.
+// document updates the entries of a document: its expiry and its owner.
 func (s *space) document(ctx context.Context, sub events.Subject) error {
 	if sub.Kind == events.KindBlob || sub.Kind == events.KindUnit {
 		return nil
@@ -85,13 +84,13 @@ func (s *space) document(ctx context.Context, sub events.Subject) error {
 	}
 	until, _ := last.Meta.ExpiresAt.Time()
 	s.add(projector.DueDocument, sub, until)
-	if last.Meta.Owner != "" && sub.Kind != events.KindAgent { // whose end is that of its session
+	if last.Meta.Owner != "" && sub.Kind != events.KindAgent { // an agent's file ends with its session
 		s.owners[sub] = last.Meta.Owner
 	}
 	return nil
 }
 
-// orphans lists what belongs to somebody who is gone.
+// orphans lists the subjects whose owner is gone.
 func (s *space) orphans(what string) (list []Due) {
 	for sub, owner := range s.owners {
 		if (sub.Kind == kindOverlay) != (what == projector.DueOverlay) {
@@ -110,7 +109,7 @@ func (s *space) orphans(what string) (list []Due) {
 // kindChangeset is the kind of the runs of items that are changesets.
 const kindChangeset = "changeset"
 
-// orphanChangesets lists the changesets that are to be made and whose owner is gone.
+// orphanChangesets lists the unfinished changesets whose owner is gone.
 func (s *space) orphanChangesets() (list []Due) {
 	for id, q := range s.queues {
 		for _, i := range q.Items {
@@ -125,10 +124,10 @@ func (s *space) orphanChangesets() (list []Due) {
 	return list
 }
 
-// kindOverlay is the kind of the documents that an agent has in place of others.
+// kindOverlay is the kind of documents that replace others for one agent.
 const kindOverlay = "overlay"
 
-// goneSince returns when an owner went, who is an agent, by its id, or a session.
+// goneSince returns when an owner ended. The owner is an agent's id or a session.
 func (s *space) goneSince(owner string) (time.Time, bool) {
 	at, ok := s.gone[owner]
 	if !ok {
@@ -137,19 +136,18 @@ func (s *space) goneSince(owner string) (time.Time, bool) {
 	return at, ok
 }
 
-// overdue lists the questions that have no answer yet.
+// overdue lists the unanswered questions with their deadlines.
 func (s *space) overdue() (list []Due) {
 	for _, l := range s.mail.Open() {
 		deadline, ok := l.Deadline.Time()
-		if ok && !s.answered[question{l.From, l.Receiver, l.ID}] { // of which the answer may have been read first
+		if ok && !s.answered[question{l.From, l.Receiver, l.ID}] { // the answer may have been read before the question
 			list = append(list, Due{What: projector.DueOverdue, Subject: projector.InboxSubject(s.namespace, l.From), At: deadline, About: l.Offset})
 		}
 	}
 	return list
 }
 
-// goneMail lists the inboxes of those who are gone, with mail that they neither read nor
-// answered.
+// goneMail lists the inboxes of receivers that are gone, with mail that they neither read nor answered.
 func (s *space) goneMail() (list []Due) {
 	for receiver, in := range s.mail.Inboxes {
 		sub := projector.InboxSubject(s.namespace, receiver)
@@ -173,7 +171,7 @@ func (s *space) isLeft(receiver string, in *projector.Inbox) bool {
 	return false
 }
 
-// refused lists the inboxes of which somebody would not take the next message.
+// refused lists the inboxes whose next message was refused.
 func (s *space) refused() (list []Due) {
 	for receiver, in := range s.mail.Inboxes {
 		h := in.Fields.HandOver
@@ -187,7 +185,7 @@ func (s *space) refused() (list []Due) {
 	return list
 }
 
-// items lists when items of queues are to be looked at.
+// items lists when items of queues need decisions.
 func (s *space) items() (list []Due) {
 	for id, q := range s.queues {
 		sub := events.Session(s.namespace, projector.QueueSession(id))

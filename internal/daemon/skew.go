@@ -5,20 +5,18 @@ import (
 	"time"
 )
 
-// skew is how the clock of the machine stands to the log's time. Nothing is decided by it: it
-// is for somebody to be told.
+// skew is the difference between the machine's clock and the log's time. It is only used for a warning.
 type skew struct {
 	known    bool
-	minAhead time.Duration // that the clock was ahead, since the loop began
+	minAhead time.Duration // minimum lead of the clock since the loop began
 	warning  string
 }
 
-// allowed is how far clocks may be apart before somebody is told.
+// allowed is the difference without a warning.
 const allowed = time.Minute
 
-// note compares the clock with the log's time. Before anything is recorded the clock may be
-// ahead by as long as the store was at rest, which is no more than that; it is wrong if it
-// comes to be further ahead, or is behind.
+// note compares the clock with the log's time. Before the first record, the clock is ahead by the idle time of the
+// store. A larger lead later, or a lag, means that the clock is wrong.
 func (s *skew) note(clock, now time.Time) {
 	ahead := clock.Round(0).Sub(now)
 	switch {
@@ -37,7 +35,7 @@ func (s *skew) note(clock, now time.Time) {
 	}
 }
 
-// compare notes how the clock stands to the log's time, and says when it begins to be wrong.
+// compare updates the skew, and logs when the clock starts to be wrong.
 func (l *Loop) compare(now time.Time) {
 	l.mu.Lock()
 	was := l.skew.warning

@@ -12,8 +12,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// TestRunDropsNothing begins to follow the files between a record that the view applied and its
-// commit: the files show the record nevertheless.
+// TestRunDropsNothing starts Run between the apply and the commit of a record: the files show the record nevertheless.
 func TestRunDropsNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

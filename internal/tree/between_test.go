@@ -9,13 +9,13 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// revise appends a revision of a document, as a program does.
+// revise appends a revision of a document, like a program.
 func (w *world) revise(id, text string) events.Offset {
 	ctx, sub := context.Background(), events.Document(w.st.Namespace(), plainKind, id)
 	return need(w.st.Append(ctx, sub, log.Any, events.Event{Source: "urn:api", Type: events.TypeDocumentWritten, Subject: sub, ContentType: events.ContentTypeRaw, Data: []byte(text)})).Last
 }
 
-// textOf is what a document is now, "" if it is not there.
+// textOf returns the current text of a document, or "".
 func (w *world) textOf(id string) string {
 	doc, err := w.st.Loader().Document(context.Background(), events.Document(w.st.Namespace(), plainKind, id), 0)
 	if err != nil {
@@ -37,7 +37,7 @@ func TestBetween(t *testing.T) {
 			}
 		}
 		must(t, w.runner.CatchUp(ctx, nil))
-		w.tell() // as a scan does, which nobody told of the file
+		w.tell() // like a scan, without a notification of the file
 		w.pass(5 * time.Second)
 		if got := w.textOf("a"); got != "text 2" {
 			t.Errorf("the document has %q", got)

@@ -13,19 +13,19 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// BulkError says that so much changed at once that the tree stands still, in both directions,
-// until somebody says what is to become of it: see Accept and Restore.
+// BulkError reports that too much changed at once. The tree stops in both directions until a user decides: see Accept
+// and Restore.
 type BulkError struct {
 	Tree    string
-	Changed int      // files that were written
-	Gone    int      // files that are not there any more
-	Emptied int      // files that have nothing in them any more
-	Of      int      // files that the tree has
-	Empty   bool     // there is nothing at all where the tree is
-	Moved   bool     // its folder is gone, or another one is there
+	Changed int      // number of written files
+	Gone    int      // number of missing files
+	Emptied int      // number of files that became empty
+	Of      int      // number of files of the tree
+	Empty   bool     // the tree's folder is empty
+	Moved   bool     // the folder was moved, removed or replaced
 	Sample  []string // some of the paths
 
-	many bool // it is about more than the limit, so that nothing of it is taken in
+	many bool // the changes exceed the limit, so all of them wait for the decision
 }
 
 func (e *BulkError) Error() string {
@@ -39,32 +39,32 @@ func (e *BulkError) Error() string {
 	return fmt.Sprintf("tree %s stands still: %s: accept or restore", e.Tree, what)
 }
 
-// recently is an edit that was taken in.
+// recently is an edit that was imported.
 type recently struct {
 	path string
 	at   time.Time
 }
 
-// together is how long changes count as made at once.
+// together is the time within which changes count as simultaneous.
 const together = 2 * time.Second
 
-// few is how many of a tree's files may change at once however few there are.
+// few is the number of files whose loss is never asked about, however small the tree.
 const few = 3
 
-// isMany reports whether that many changes are more than may be taken in without a question.
+// isMany reports whether so many changes exceed the limit for changes without a question.
 func (t *Tree) isMany(all int) bool { return t.c.BulkLimit >= 0 && all > t.c.BulkLimit }
 
-// isLost reports whether that many files that are gone or emptied are more than somebody takes
-// away by hand. A file that was written is no loss: the log has what it was. The caller holds mu.
+// isLost reports whether so many missing or emptied files are more than a user would remove by hand. A written file is
+// not a loss, because the log has its former content. The caller holds mu.
 func (t *Tree) isLost(lost int) bool {
 	return t.c.BulkLimit >= 0 && lost > few && lost > len(t.files)/2
 }
 
-// judge looks whether what has changed is too much to be taken in without a word, and asks then. It
-// is true if more may be on its way. The caller holds mu.
+// judge asks if the changes are too many to be imported without a question. It returns true if more changes may be
+// coming. The caller holds mu.
 func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 	if len(t.edits) == 0 || !t.met {
-		return false // what is there when a tree begins is what it is to show
+		return false // a new tree shows the files that exist when it starts
 	}
 	n, lost, coming := t.count(ctx, now)
 	switch {
@@ -76,13 +76,12 @@ func (t *Tree) judge(ctx context.Context, now time.Time) (wait bool) {
 	return true
 }
 
-// isTooMuch reports whether so many changes, with so many losses among them, are asked about.
+// isTooMuch reports whether n changes, of which lost are losses, require a question.
 func (t *Tree) isTooMuch(ctx context.Context, n, lost int) bool {
 	return t.isMany(n) || t.isLost(lost) || t.isEmptied(ctx)
 }
 
-// count counts changes: all, those that take a text away, and the paths that are about to be looked
-// at. The caller holds mu.
+// count returns the number of changes, of losses among them, and of paths still to be examined. The caller holds mu.
 func (t *Tree) count(ctx context.Context, now time.Time) (all, lost, coming int) {
 	all = len(t.edits) + len(t.lately(now))
 	for _, e := range t.edits {
@@ -92,7 +91,7 @@ func (t *Tree) count(ctx context.Context, now time.Time) (all, lost, coming int)
 	}
 	for p, n := range t.noticed {
 		if n.unread {
-			continue // it would be waited for in vain
+			continue // it cannot be read, so waiting is useless
 		}
 		if t.edits[p] != nil {
 			coming++
@@ -110,8 +109,7 @@ func (t *Tree) count(ctx context.Context, now time.Time) (all, lost, coming int)
 	return all, lost, coming
 }
 
-// mayBe reports whether a path that was not looked at yet may have changed, and whether its file is
-// gone or empty.
+// mayBe reports whether a path that was not examined yet may have changed, and whether its file is missing or empty.
 func (t *Tree) mayBe(ctx context.Context, p string) (is, loss bool) {
 	have := t.files[p]
 	if have == nil {
@@ -119,13 +117,13 @@ func (t *Tree) mayBe(ctx context.Context, p string) (is, loss bool) {
 	}
 	e, err := t.c.Storage.Stat(ctx, p)
 	if err == nil && e.Version != "" && e.Version == have.version {
-		return false, false // the echo of what the tree wrote
+		return false, false // the notification of the tree's own write
 	}
 	return true, errors.Is(err, fs.ErrNotExist) || err == nil && e.Size == 0 && have.size > 0
 }
 
-// isMore reports whether several files have changed and others are about to have: a program that
-// changes very many takes its time, and nothing of it shall be taken in. The caller holds mu.
+// isMore reports whether several files have changed and more are about to. A program that changes very many files takes
+// time, and none of its changes should be imported before the question. The caller holds mu.
 func (t *Tree) isMore(n, coming int, now time.Time) bool {
 	if t.c.BulkLimit < 0 || coming == 0 || n <= several {
 		t.held = time.Time{}
@@ -137,11 +135,11 @@ func (t *Tree) isMore(n, coming int, now time.Time) bool {
 	return now.Sub(t.held) < together
 }
 
-// several is how many files may change, and be taken in while others change.
+// several is the number of changed files that are imported even while other files change.
 const several = 4
 
-// ask has the tree stand still; many: the question is about every edit, and not about losses
-// alone. The caller holds mu.
+// ask stops the tree with a question. many means that the question covers all edits, not only losses. The caller holds
+// mu.
 func (t *Tree) ask(many bool) {
 	e := &BulkError{Tree: t.c.Name, Of: len(t.files), many: many}
 	for _, p := range slices.Sorted(maps.Keys(t.edits)) {
@@ -152,7 +150,7 @@ func (t *Tree) ask(many bool) {
 		case t.isLoss(is):
 			e.Emptied++
 		case !many:
-			continue // it is taken in
+			continue // it is imported
 		default:
 			e.Changed++
 		}
@@ -166,7 +164,7 @@ func (t *Tree) ask(many bool) {
 	t.c.Logger.Warn(e.Error(), "tree", t.c.Name)
 }
 
-// Accept takes in what the tree asks about.
+// Accept imports the changes that the tree asks about.
 func (t *Tree) Accept(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,7 +172,7 @@ func (t *Tree) Accept(ctx context.Context) error {
 		return err
 	}
 	if t.asking != nil {
-		t.rescan(ctx) // what came since it asked is a part of it
+		t.rescan(ctx) // changes since the question are part of it
 	}
 	t.asking = nil
 	err := t.importAll(ctx)
@@ -182,7 +180,7 @@ func (t *Tree) Accept(ctx context.Context) error {
 	return err
 }
 
-// importAll takes in every edit there is, however many. The caller holds mu.
+// importAll imports all edits. The caller holds mu.
 func (t *Tree) importAll(ctx context.Context) error {
 	for len(t.edits) > 0 {
 		list := maps.Clone(t.edits)
@@ -195,7 +193,7 @@ func (t *Tree) importAll(ctx context.Context) error {
 				t.release(ctx, e)
 				done = true
 			} else if t.noticed[p] != nil {
-				delete(t.edits, p) // it is looked at again
+				delete(t.edits, p) // it will be examined again
 				done = true
 			}
 		}
@@ -206,8 +204,8 @@ func (t *Tree) importAll(ctx context.Context) error {
 	return t.save(ctx)
 }
 
-// Restore has every file be as the log has it again: what the tree asks about is dropped.
-// What changed later than that is kept as a conflict.
+// Restore restores every file from the log and drops the changes that the tree asks about. Later changes are kept as
+// conflicts.
 func (t *Tree) Restore(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,11 +226,11 @@ func (t *Tree) Restore(ctx context.Context) error {
 		if have := t.files[p]; have != nil {
 			t.writeAgain(have.unit)
 			if e.gone {
-				t.set(p, nil) // and not taken away by somebody who meant it
+				t.set(p, nil) // not as the removal of a user
 			}
 			continue
 		}
-		if _, err := t.c.Storage.Stat(ctx, p); err == nil && !e.gone { // a file that the log knows nothing of
+		if _, err := t.c.Storage.Stat(ctx, p); err == nil && !e.gone { // a file that the log does not know
 			if err := t.discard(ctx, e); err != nil {
 				return err
 			}
@@ -245,8 +243,7 @@ func (t *Tree) Restore(ctx context.Context) error {
 	return err
 }
 
-// keepLater keeps a text that was saved after the tree began to ask, and that nobody has decided
-// to drop.
+// keepLater keeps a text that was saved after the question, so that no user decided to drop it.
 func (t *Tree) keepLater(ctx context.Context, e *edit) error {
 	if t.isLoss(e) || e.sum == nothing {
 		return nil
@@ -260,7 +257,7 @@ func (t *Tree) keepLater(ctx context.Context, e *edit) error {
 	return nil
 }
 
-// discard takes a file away that somebody has decided to drop, unless it is another one by now.
+// discard removes a file that a user decided to drop, unless it has changed since.
 func (t *Tree) discard(ctx context.Context, e *edit) error {
 	s, ok := t.c.Storage.(layouts.Swapper)
 	if !ok {
@@ -275,7 +272,7 @@ func (t *Tree) discard(ctx context.Context, e *edit) error {
 	return nil
 }
 
-// mend shows again what is to be shown again. The caller holds mu.
+// mend rewrites the files that are marked for it. The caller holds mu.
 func (t *Tree) mend(ctx context.Context, head events.Offset) error {
 	list := slices.Collect(maps.Keys(t.redo))
 	if err := t.writeOut(ctx, list, nil, head); err != nil {

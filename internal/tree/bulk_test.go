@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Of a small tree the loss of more than half is asked about, of a large one more changes than the
-// limit. A file that was saved is no loss. New files are as many as somebody likes up to the limit.
+// In a small tree the loss of more than half of the files raises a question, in a large one more changes than the
+// limit. A saved file is not a loss. New files are allowed up to the limit.
 func TestBulk(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// taken is how many revisions of documents came after an offset.
+// taken returns the number of document revisions after an offset.
 func (w *world) taken(after events.Offset) (count int) {
 	for rec, err := range w.st.Log.Read(context.Background(), events.Range{Kind: plainKind, After: after}) {
 		must(w.t, err)
@@ -97,15 +97,15 @@ func (w *world) taken(after events.Offset) (count int) {
 	return count
 }
 
-// manyLand is a land of enough files to be asked about, in one folder.
+// manyLand has enough files for a question, in one folder.
 type manyLand struct{ plainLand }
 
 func (manyLand) path(w *world) string { return fmt.Sprint("f", w.random.IntN(9)) }
 
-// Whatever is saved, overwritten and removed while the tree asks or waits, and whatever is answered:
-// every text that stood still is in the log, and at rest files and log agree.
+// During questions and waits, with any saves, overwrites, removals and answers, every settled text is in the log, and
+// at rest files and log agree.
 func TestLawsAsked(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside another thing
+	testkit.NotUnderRace(t) // the test has no concurrency
 	asked := 0
 	t.Run("B-43 every text is recorded while the tree asks", func(t *testing.T) {
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
@@ -125,8 +125,7 @@ func TestLawsAsked(t *testing.T) {
 	}
 }
 
-// runAsked plays a program in which somebody removes and saves much at once, and returns how many
-// questions were answered.
+// runAsked plays a program with many simultaneous removals and saves. It returns the number of answered questions.
 func runAsked(t testing.TB, seed uint64) (asked int) {
 	w := newWorld(t, manyLand{}, rand.New(rand.NewPCG(seed, 2)), false)
 	w.struck, w.limit = make(map[string]int), []int{3, 6, 50}[seed%3]
@@ -171,13 +170,13 @@ func runAsked(t testing.TB, seed uint64) (asked int) {
 	return asked
 }
 
-// burst does several things at once, as a program does that works on all files.
+// burst does several changes at once, like a program that edits all files.
 func (w *world) burst() {
 	for range 2 + w.random.IntN(7) {
 		if p := w.land.path(w); w.random.IntN(2) == 0 {
 			w.leave(p)
 			w.say("file: burst removes %s", p)
-			_ = w.user.Remove(p) // it may not be there
+			_ = w.user.Remove(p) // it may not exist
 			w.changes++
 			w.touched = true
 		} else {
@@ -187,7 +186,7 @@ func (w *world) burst() {
 	w.pass(time.Duration(w.random.IntN(3000)) * time.Millisecond)
 }
 
-// answer answers what the tree asks.
+// answer answers a question of the tree.
 func (w *world) answer() int {
 	if w.tree == nil || w.tree.Room() == nil {
 		return 0
@@ -204,8 +203,7 @@ func (w *world) answer() int {
 	return 1
 }
 
-// What the tree writes itself is nobody's edit, however much it is and however often somebody
-// says that it changed.
+// Files that the tree writes are never edits, in any number and with any number of notifications.
 func TestNoEcho(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(t, plainLand{}, nil, false)

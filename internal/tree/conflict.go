@@ -19,31 +19,30 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// KindConflict is the kind of documents that hold what somebody wrote to a file and the log
-// could not take.
+// KindConflict is the kind of documents that hold text from a file that the log could not accept.
 const KindConflict = "conflict"
 
-// Attributes of such a document, beside the link of rel "of" to what the file belongs to.
+// Attributes of such a document. Its link with rel "of" names the session or document of the file.
 const (
 	attrTree   = "tree"
 	attrPath   = "path"   // of the file
-	attrCopy   = "copy"   // of the file beside it
-	attrReason = "reason" // why it was not taken
+	attrCopy   = "copy"   // path of the conflict's file beside it
+	attrReason = "reason" // why it was refused
 )
 
-// Conflict is a text that was written to a file and not taken.
+// Conflict is text from a file that was not imported.
 type Conflict struct {
-	ID      string        // of the document that holds it, of kind conflict
+	ID      string        // of the document of kind conflict that holds it
 	Path    string        // of the file
-	Copy    string        // of the file that has it
-	Subject string        // that the file belongs to; "": nobody knows
-	Base    events.Offset // the log as of which it was an edit of the file; 0: of nothing
+	Copy    string        // path of the file that shows it
+	Subject string        // owner of the file; "": unknown
+	Base    events.Offset // offset that the edit was based on; 0: none
 	Reason  string
 	Size    int64
 	At      events.Offset // of the record
 }
 
-// keeping is a text that is about to be kept.
+// keeping is a text to be kept as a conflict.
 type keeping struct {
 	path   string
 	unit   events.Subject
@@ -51,10 +50,10 @@ type keeping struct {
 	sum    string
 	reason string
 	read   func() (io.ReadCloser, error)
-	held   bool // nobody has decided on it: the tree does not take it in, and is not its actor
+	held   bool // no user has decided on it: the tree neither imports it nor is its actor
 }
 
-// keep stores a text as a conflict. The file beside is written when the log has it. The caller
+// keep stores a text as a conflict. The file beside the original is written when the log has the conflict. The caller
 // holds mu.
 func (t *Tree) keep(ctx context.Context, k keeping) error {
 	r, err := k.read()
@@ -88,23 +87,21 @@ func (t *Tree) keep(ctx context.Context, k keeping) error {
 	reached("way back: before append")
 	_, err = t.c.Target.Append(ctx, doc, log.At(0), e)
 	if errors.Is(err, log.ErrConflict) {
-		return nil // it was kept before, and perhaps resolved since
+		return nil // kept before, and perhaps resolved since
 	}
 	return err
 }
 
-// keptAs is the id of the document that keeps a text. The same text of the same file is the same
-// document.
+// keptAs returns the id of the document that keeps a text. The same text of the same file has the same id.
 func (t *Tree) keptAs(k keeping) string {
 	sum := sha256.Sum256([]byte(events.DerivedID("tree", t.c.Name, k.path, k.base.String(), k.sum)))
 	return hex.EncodeToString(sum[:12])
 }
 
-// eventSource is the CloudEvents source of what a tree appends itself.
+// eventSource is the CloudEvents source of events that a tree itself appends.
 const eventSource = "urn:tally:tree"
 
-// copyPath is the path of the file that has the other text, beside the one that it was
-// written to.
+// copyPath returns the path of the file for the refused text, beside the original file.
 func copyPath(p string, base events.Offset, id string) string {
 	dir, name := path.Split(p)
 	ext := path.Ext(name)
@@ -115,7 +112,7 @@ func copyPath(p string, base events.Offset, id string) string {
 	return dir + stem[:min(len(stem), 150)] + fmt.Sprintf(".conflict-%d-%.6s", base, id) + ext
 }
 
-// isCopy reports whether a name is one of a conflict's file.
+// isCopy reports whether a path has the form of a conflict's file.
 func isCopy(p string) bool { return strings.Contains(path.Base(p), ".conflict-") }
 
 func (t *Tree) conflictPlace(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Location, error) {
@@ -126,7 +123,7 @@ func (t *Tree) conflictPlace(ctx context.Context, src layouts.Source, sub events
 	meta := doc.Last().Meta
 	name := filename.Unescape(meta.Attributes[attrCopy])
 	if meta.Attributes[attrTree] != t.c.Name || t.holding[sub.ID] || t.files[name] == nil && t.isIgnored(name) ||
-		name != copyPath(filename.Unescape(meta.Attributes[attrPath]), meta.Base, sub.ID) { // whoever may write documents shall not choose a name
+		name != copyPath(filename.Unescape(meta.Attributes[attrPath]), meta.Base, sub.ID) { // a user with write access to documents must not choose the name
 		return layouts.Location{}, projector.ErrNotFound
 	}
 	return layouts.Location{Path: name}, nil
@@ -146,8 +143,8 @@ func conflictFile(ctx context.Context, src layouts.Source, sub events.Subject, n
 	}
 }
 
-// Conflicts lists what was written to files of the tree and not taken, oldest first. What is
-// about to be kept when it is called is in the list: who sees that a file has gone finds its text.
+// Conflicts lists the texts of the tree's files that were not imported, oldest first. It includes texts that are just
+// being kept: if a file has disappeared, its text is in the list.
 func (t *Tree) Conflicts(ctx context.Context) ([]Conflict, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,7 +176,8 @@ func (t *Tree) Conflicts(ctx context.Context) ([]Conflict, error) {
 	return list, nil
 }
 
-// Resolve closes a conflict: its file goes. One that there is not is projector.ErrNotFound.
+// Resolve closes a conflict and removes its file. If the conflict does not exist, Resolve returns
+// projector.ErrNotFound.
 func (t *Tree) Resolve(ctx context.Context, id string) error {
 	return t.close(ctx, events.Document(t.c.Target.Namespace(), KindConflict, id))
 }

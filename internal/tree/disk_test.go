@@ -13,18 +13,18 @@ import (
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
-// user is somebody who edits files.
+// user edits files.
 type user interface {
 	Put(name, content string) error    // open with truncation, one write
-	Append(name, content string) error // makes it if it is not there
-	Remove(name string) error          // a file, or a folder with all that is in it; "": what is there
+	Append(name, content string) error // creates it if necessary
+	Remove(name string) error          // a file, or a folder with its content; "": all content
 	Rename(from, to string) error
 	Files() map[string]string
 }
 
-// The laws hold on the file system, too.
+// The laws also hold on the file system.
 func TestLawsOnDisk(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside another thing
+	testkit.NotUnderRace(t) // the test has no concurrency
 	struck := make(map[string]int)
 	onDisk = true
 	defer func() { onDisk = false }()
@@ -33,10 +33,10 @@ func TestLawsOnDisk(t *testing.T) {
 	t.Run("conversations", func(t *testing.T) { runPrograms(t, evalsLand{}, count(10, 1_000), struck) })
 }
 
-// onDisk has worlds be in a folder of the file system.
+// onDisk makes worlds use a folder of the file system.
 var onDisk bool
 
-// place is where a world's files are, and who edits them.
+// openFiles returns the storage of a world, and the user of its files.
 func (w *world) assignPaths(t testing.TB, fold bool) (storagetest.Whole, user) {
 	if !onDisk || fold {
 		m := storagetest.NewMem(storagetest.MemOptions{Fold: fold, Now: func() time.Time { return w.now }})
@@ -49,7 +49,7 @@ func (w *world) assignPaths(t testing.TB, fold bool) (storagetest.Whole, user) {
 	return d, folderUser(dir)
 }
 
-// folderUser is one who edits the files of a folder.
+// folderUser edits the files of a folder.
 type folderUser string
 
 func (u folderUser) at(name string) string { return filepath.Join(string(u), filepath.FromSlash(name)) }

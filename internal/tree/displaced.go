@@ -16,27 +16,25 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// linger is how long what came out of a file's place is kept: an editor that had opened it
-// before may write to it still.
+// linger is how long a displaced file is kept. An editor that opened it before may still write to it.
 const linger = 2 * time.Second
 
 // nothing is the SHA-256 of an empty file.
 var nothing = hex.EncodeToString(sha256.New().Sum(nil))
 
-// displaced is a file that came out of its place.
+// displaced is a file that was replaced or removed, and now has a temporary name.
 type displaced struct {
-	path string // where it is now
+	path string // current path
 	from string
 	unit events.Subject
-	base events.Offset // as of which it was the file's content before somebody changed it
-	sums []string      // of what it may have that is known: ours, or kept
-	due  time.Time     // to be looked at for the last time
-	wait time.Duration // before it was tried again, as it could not be kept
+	base events.Offset // offset whose content it had before a user changed it
+	sums []string      // hashes of known contents: written by the tree, or kept
+	due  time.Time     // time of the final check
+	wait time.Duration // delay of the last retry, if it could not be kept
 }
 
-// came deals with what came out of a file's place when another was put there, or it was taken
-// away. What is neither what the tree had put there nor what came there is kept. The caller
-// holds mu.
+// came handles a file that was displaced by a new file or by a removal. If its content is neither that of the tree's
+// previous file nor of the new one, the content is kept. The caller holds mu.
 func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *file, now want) {
 	d := &displaced{path: old, from: from, unit: sub, sums: append([]string{now.sum}, t.tried[from]...), due: t.c.Now().Add(linger)}
 	if have != nil {
@@ -48,7 +46,7 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	if sum, err := t.sumOf(ctx, old); err == nil && have == nil && !slices.Contains(d.sums, sum) && t.isOld(ctx, sub, old, from, sum, now) {
 		d.sums = append(d.sums, sum)
 	}
-	if now.grew && have != nil { // what it was to grow by may have come there in part
+	if now.grew && have != nil { // a part of the growth may have been written there
 		e, err := t.c.Storage.Stat(ctx, old)
 		is := err == nil && e.Size > have.size
 		if is {
@@ -68,14 +66,14 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	t.stir()
 }
 
-// look keeps what a displaced file has, unless that is known. The caller holds mu.
+// recheck keeps the content of a displaced file, unless it is known. The caller holds mu.
 func (t *Tree) recheck(ctx context.Context, d *displaced) error {
 	sum, err := t.sumOf(ctx, d.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.due = time.Time{}
 		return nil
 	}
-	if err != nil || slices.Contains(d.sums, sum) || sum == nothing { // that is somebody who is about to write to it
+	if err != nil || slices.Contains(d.sums, sum) || sum == nothing { // empty: a program is about to write to it
 		return err
 	}
 	if err := t.keep(ctx, keeping{path: d.from, unit: d.unit, base: d.base, sum: sum, reason: "it was written while the log changed it", read: func() (io.ReadCloser, error) { return t.c.Storage.Read(ctx, d.path) }}); err != nil {
@@ -127,11 +125,11 @@ func (t *Tree) sumOf(ctx context.Context, p string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// leftover deals with a temporary file that a crash has left: half of what was to come to a
-// place, or what came out of one. What nobody knows is kept. The caller holds mu.
+// leftover handles a temporary file that a crash has left: an incomplete new file, or a displaced one. Unknown content
+// is kept. The caller holds mu.
 func (t *Tree) leftover(ctx context.Context, p string) error {
 	if _, meant := t.intents[p]; t.out[p] != nil || t.files[p] != nil || meant {
-		return nil // or it is a file that is called so
+		return nil // or a regular file has this name
 	}
 	dir, name := path.Split(p)
 	name, _, _ = strings.Cut(strings.TrimPrefix(name, "."), layouts.TemporaryMark)
@@ -165,7 +163,7 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 	return nil
 }
 
-// isPart reports whether a file is the beginning of what was to come to a place.
+// isPart reports whether a file is the beginning of an intended new file.
 func (t *Tree) isPart(ctx context.Context, p, from string, meant intent) bool {
 	if meant.sum == "" || t.units[meant.unit] == nil {
 		return false
@@ -183,7 +181,7 @@ func (t *Tree) isPart(ctx context.Context, p, from string, meant intent) bool {
 	return false
 }
 
-// begins reports whether a file is what another one begins with.
+// begins reports whether the content of w begins with the content of a file.
 func (t *Tree) begins(ctx context.Context, w want, p string) (bool, error) {
 	r, err := t.c.Storage.Read(ctx, p)
 	if err != nil {
@@ -203,7 +201,7 @@ func (t *Tree) begins(ctx context.Context, w want, p string) (bool, error) {
 
 var errDiffers = errors.New("differs")
 
-// beginning compares what is written to it with a file that may end earlier.
+// beginning compares written data with a file that may end earlier.
 type beginning struct {
 	r             io.Reader
 	over, differs bool

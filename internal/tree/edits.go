@@ -17,24 +17,24 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// How long nothing happens to a path before it is looked at: programs write in pieces, and
-// editors empty a file, or put another in its place, before they write.
+// Times without a change after which a path is examined. Programs write in pieces, and editors empty or replace a file
+// before they write.
 const (
 	settle      = 100 * time.Millisecond
 	settleLarge = 500 * time.Millisecond // above large bytes
-	settleGone  = time.Second            // of what is empty or gone
+	settleGone  = time.Second            // for empty or missing files
 	large       = 1 << 20
 )
 
 // notice is a path that may have changed.
 type notice struct {
-	last   time.Time // that somebody said so
+	last   time.Time // time of the last notification
 	settle time.Duration
-	found  bool // nobody said so: the tree met it, and remembers nothing
-	unread bool // it cannot be read, and is tried again: nothing waits for that
+	found  bool // found by the tree without a notification, and not in its manifest
+	unread bool // it cannot be read and is retried; nothing waits for it
 }
 
-// edit is a change that somebody made to a file.
+// edit is a change of a file by a user.
 type edit struct {
 	path    string
 	unit    events.Subject
@@ -44,16 +44,16 @@ type edit struct {
 	mode    fs.FileMode
 	modTime time.Time
 	version string
-	data    []byte    // nil of a large one
-	found   bool      // the tree met it, and remembers nothing: it may be its own
-	dropped bool      // somebody decided that it goes
-	since   time.Time // when it was found to be one
-	asked   bool      // it is a part of what the tree asks about
-	isBack  bool      // its file has again what it had before
-	kept    string    // id of the conflict that has its text meanwhile; "": none has
+	data    []byte    // nil for a large file
+	found   bool      // found by the tree and not in its manifest: the file may be the tree's own
+	dropped bool      // a user decided to drop it
+	since   time.Time // when it was recognised
+	asked   bool      // a part of the current question
+	isBack  bool      // the file has its former content again
+	kept    string    // id of the conflict that keeps its text meanwhile; "": none
 }
 
-// Changed says that a path may have changed, "" that anything may have.
+// Changed notifies the tree that a path may have changed. "" means any path.
 func (t *Tree) Changed(p string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (t *Tree) Changed(p string) {
 	t.stir()
 }
 
-// note has a path be looked at when nothing more happens to it. The caller holds mu.
+// note schedules the examination of a path after its last change. The caller holds mu.
 func (t *Tree) note(p string, now time.Time) {
 	if t.isIgnored(p) {
 		return
@@ -81,10 +81,10 @@ func (t *Tree) note(p string, now time.Time) {
 	n.last, n.found = now, false
 }
 
-// ignored are names that editors and other programs use beside a file.
+// ignored are name patterns of files that editors and other programs create beside a file.
 var ignored = []string{"*~", ".*.sw?", "4913", ".#*", "#*#", "*___jb_*", ".DS_Store", "Thumbs.db", "sed??????", ".git"}
 
-// isIgnored reports whether a path is not looked at.
+// isIgnored reports whether a path is ignored.
 func (t *Tree) isIgnored(p string) bool {
 	if t.files[p] != nil {
 		return false
@@ -104,7 +104,7 @@ func (t *Tree) isIgnored(p string) bool {
 			}
 		}
 	}
-	for ; p != "."; p = path.Dir(p) { // or a folder that it is in
+	for ; p != "."; p = path.Dir(p) { // the path or a folder above it
 		for _, pattern := range t.c.Ignore {
 			if ok, _ := path.Match(strings.TrimSuffix(pattern, "/"), p); ok {
 				return true
@@ -114,8 +114,7 @@ func (t *Tree) isIgnored(p string) bool {
 	return false
 }
 
-// settled finds out what of the paths that nothing happened to any more is an edit, and says
-// when the next one has settled. The caller holds mu.
+// settled examines the paths that have settled, and returns when the next one settles. The caller holds mu.
 func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
 	spelled := make(map[string]int)
 	for p := range t.noticed {
@@ -154,7 +153,7 @@ func (t *Tree) settled(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
-// pending is how many paths are about to be looked at. The caller holds mu.
+// pending returns the number of paths to be examined. The caller holds mu.
 func (t *Tree) pending() (count int) {
 	for _, n := range t.noticed {
 		if !n.unread {
@@ -171,8 +170,8 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// examine looks at a path. The result is nil if it is as the tree knows it; longer says that
-// it must not have changed for as long. The caller holds mu.
+// examine checks a path. It returns nil if the path is unchanged. longer is a longer settling time that the path needs.
+// The caller holds mu.
 func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longer time.Duration) {
 	p = t.alias(ctx, p)
 	have := t.files[p]
@@ -216,10 +215,10 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 	if err != nil {
 		return t.unread(p, n, err)
 	}
-	if meant, ok := t.intents[p]; ok && e.sum == meant.sum { // nobody said that it was put there
+	if meant, ok := t.intents[p]; ok && e.sum == meant.sum { // the tree put it there without an answer
 		have = &file{unit: meant.unit, at: meant.at, sum: e.sum, size: e.size, mode: e.mode, version: e.version}
 		t.set(p, have)
-		t.writeAgain(meant.unit) // it may have been meant to be something else since
+		t.writeAgain(meant.unit) // a later write may have been intended
 		if t.again.IsZero() {
 			t.again = t.c.Now()
 		}
@@ -234,15 +233,14 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 	return e, 0
 }
 
-// unread has a path be looked at again that cannot be.
+// unread schedules a retry for a path that cannot be read.
 func (t *Tree) unread(p string, n *notice, err error) (e *edit, longer time.Duration) {
 	t.skipped[p] = err.Error()
 	n.last, n.unread = t.c.Now(), true
 	return nil, settleGone
 }
 
-// isCalled reports whether a file has the name by which it was found, and not another spelling
-// of it, where the storage takes names for one that differ in case.
+// isCalled reports whether a file has exactly this name, where the storage ignores case.
 func (t *Tree) isCalled(ctx context.Context, p string) bool {
 	if t.files[p] != nil {
 		return true
@@ -251,7 +249,7 @@ func (t *Tree) isCalled(ctx context.Context, p string) bool {
 	return err != nil || slices.ContainsFunc(list, func(e layouts.FileInfo) bool { return e.Name == path.Base(p) })
 }
 
-// folderGone has the files of a folder be looked at that is not there. The caller holds mu.
+// folderGone schedules the examination of the files in a missing folder. The caller holds mu.
 func (t *Tree) folderGone(p string) {
 	for q := range t.files {
 		if strings.HasPrefix(q, p+"/") && t.noticed[q] == nil {
@@ -260,10 +258,10 @@ func (t *Tree) folderGone(p string) {
 	}
 }
 
-// errChanging says that a file is written to right now.
+// errChanging reports that a file is being written.
 var errChanging = errors.New("it changed while it was read")
 
-// read reads a file that does not change meanwhile.
+// read reads a file and fails if it changes meanwhile.
 func (t *Tree) read(ctx context.Context, p string, info layouts.FileInfo) (*edit, error) {
 	reached("way back: before read")
 	r, err := t.c.Storage.Read(ctx, p)
@@ -297,8 +295,8 @@ func (t *Tree) read(ctx context.Context, p string, info layouts.FileInfo) (*edit
 	return e, nil
 }
 
-// scan has every file of a folder be looked at that is not known to be as it was, and each
-// that is not there any more. The caller holds mu.
+// scan schedules the examination of every file in a folder that may have changed, and of every missing file. The caller
+// holds mu.
 func (t *Tree) scan(ctx context.Context, dir string) {
 	seen := make(map[string]bool)
 	t.walk(ctx, dir, func(p string, e layouts.FileInfo) {
@@ -317,22 +315,22 @@ func (t *Tree) scan(ctx context.Context, dir string) {
 			t.note(p, t.c.Now())
 		}
 	}
-	for p := range t.edits { // what was one may have been taken back without a word
+	for p := range t.edits { // an edit may have been reverted without a notification
 		if (dir == "" || strings.HasPrefix(p, dir+"/")) && t.noticed[p] == nil {
 			t.note(p, t.c.Now())
 		}
 	}
 }
 
-// walk visits every file below a folder that is looked at.
+// walk visits every file below a folder, except ignored ones.
 func (t *Tree) walk(ctx context.Context, dir string, visit func(p string, e layouts.FileInfo)) {
 	t.each(ctx, dir, func(p string) bool { return !t.isIgnored(p) }, visit)
 }
 
-// each visits every file below a folder but those that enters is false of, with all that is in
-// such a folder. What cannot be listed is said.
+// each visits every file below a folder, except paths for which enters returns false and their content. Folders that
+// cannot be listed are reported.
 func (t *Tree) each(ctx context.Context, dir string, enters func(p string) bool, visit func(p string, e layouts.FileInfo)) {
-	if w, ok := t.c.Storage.(layouts.Walker); ok { // to list folders would take a look at everything for each
+	if w, ok := t.c.Storage.(layouts.Walker); ok { // listing folders would read everything for each
 		for f, err := range w.Walk(ctx, dir) {
 			if err != nil {
 				t.skipped[dir] = err.Error()

@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// evalsLand is one of conversations: logs that grow at both ends.
+// evalsLand has conversations: logs that grow at both ends.
 type evalsLand struct{}
 
 func (evalsLand) layout() layouts.Layout { return tallydir.Layout{} }
@@ -24,7 +24,7 @@ func (evalsLand) root() layouts.Root { return layouts.Root{Name: "tally", Marker
 
 func (evalsLand) unknown() int { return 10 }
 
-// A change of meta.json changes the session, and each of its runs, of which api makes few.
+// A change of meta.json changes the session and each of its runs. api creates few runs.
 func (evalsLand) records() int { return 8 }
 
 func (evalsLand) kinds() []string { return []string{events.KindSession, events.KindFile} }
@@ -81,7 +81,7 @@ func (l evalsLand) api(w *world) {
 	}
 }
 
-// odd appends what the API of conversations does not, and others may.
+// odd appends events that the API of conversations does not, but other programs may.
 func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) error {
 	sub := events.Session(w.st.Namespace(), id)
 	o, err := w.st.Loader().Peek(ctx, sub)
@@ -97,11 +97,11 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 	case 0, 1:
 		p = &events.SessionRewound{To: seen, Reason: "test"}
 	case 2, 3:
-		p, extensions = &events.TurnAppended{Entries: turns}, []string{events.ExtSeen, seen.Padded()} // it may be late
+		p, extensions = &events.TurnAppended{Entries: turns}, []string{events.ExtSeen, seen.Padded()} // it may be stale
 	case 4:
 		p = &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, w.random.IntN(2)}}, {Turn: said}}}}, Others: "keep", Reason: "test"} // it may be void
 	case 5:
-		p = &events.TurnAppended{Entries: turns, Pins: map[string]map[int]bool{"main": {w.random.IntN(5): true}}} // it may be void
+		p = &events.TurnAppended{Entries: turns, Pins: map[string]map[int]bool{"main": {w.random.IntN(5): true}}} // it may be rejected
 	case 6:
 		f := events.FileFormat{FinalNewline: w.random.IntN(2) == 0, Separator: []string{"", "\r\n"}[w.random.IntN(2)], BOM: w.random.IntN(2) == 0, Mode: int64([]int{0, 0o600}[w.random.IntN(2)])}
 		p = &events.TurnAppended{Entries: turns, Formats: map[string]events.FileFormat{"conversation.jsonl": f}}
@@ -117,7 +117,7 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 	}
 	w.say("log: %s of %s %v: %s", e.Type, id, extensions, e.Data)
 	ack, err := w.st.Append(ctx, sub, log.At(o.Offset()), e)
-	if err == nil && e.Type == events.TypeSessionRewound { // who did not know of it comes too late
+	if err == nil && e.Type == events.TypeSessionRewound { // a producer that does not know it is stale
 		w.project()
 		late := need(events.New("urn:api", sub, &events.TurnAppended{Entries: turns[:1]})).WithExtension(events.ExtSeen, o.Offset().Padded())
 		for _, e := range []events.Event{need(events.New("urn:api", sub, &events.TurnAppended{Entries: turns})), late} {

@@ -13,33 +13,33 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// hashed is a file of which what comes behind it is hashed alone.
+// hashed is the hash state of a file, so that only appended data need hashing.
 type hashed struct {
 	sum  string
-	hash hash.Hash // that has had what it is the sum of
+	hash hash.Hash // has hashed the whole content
 }
 
-// maxHashes bounds the files, and the units, of which that is known: some 250 bytes each.
+// maxHashes bounds the hash states and the known units, at about 250 bytes each.
 const maxHashes = 4096
 
-// keepHash notes how a log was hashed that was written. The caller holds mu.
+// keepHash keeps the hash state of a written log file. The caller holds mu.
 func (t *Tree) keepHash(w want) {
 	if _, grows := t.c.Layout.(layouts.Grower); !grows || w.hash == nil || !isLog(w.Path) {
 		return
 	}
 	if len(t.hashes) >= maxHashes {
-		clear(t.hashes) // each is rendered once more
+		clear(t.hashes) // each file is rendered once more
 	}
 	t.hashes[w.Path] = hashed{w.sum, w.hash}
 }
 
-// known is what a layout knew of a unit as of an offset.
+// known is a layout's cached knowledge of a unit at an offset.
 type known struct {
 	at events.Offset
 	of any
 }
 
-// keepKnown notes what is known of a unit. The caller holds mu.
+// keepKnown caches the knowledge of a unit. The caller holds mu.
 func (t *Tree) keepKnown(sub events.Subject, k known) {
 	if len(t.knowns) >= maxHashes {
 		clear(t.knowns)
@@ -47,11 +47,11 @@ func (t *Tree) keepKnown(sub events.Subject, k known) {
 	t.knowns[sub] = k
 }
 
-// isLog reports whether a file is one that grows at its end.
+// isLog reports whether a file grows at its end.
 func isLog(p string) bool { return strings.HasSuffix(p, ".jsonl") }
 
-// grown finds out of which units the files only grow, and by what; the rest is to be rendered.
-// Everything up to the offset was applied. The caller holds mu.
+// grown returns the units whose files only grow, with the additions. The units in rest must be rendered. All records up
+// to the offset were applied. The caller holds mu.
 func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offset) (grown map[events.Subject][]want, rest []events.Subject) {
 	g, is := t.c.Layout.(layouts.Grower)
 	grown = make(map[events.Subject][]want)
@@ -68,15 +68,14 @@ func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offse
 	return grown, rest
 }
 
-// additions returns the files of a unit that grow, with what they grow by. It is false if that
-// is not known.
+// additions returns the growing files of a unit with their additions. It returns false if they are unknown.
 func (t *Tree) additions(ctx context.Context, g layouts.Grower, sub events.Subject, at events.Offset) ([]want, bool) {
 	u, before := t.units[sub], t.knowns[sub]
 	if before.at != u.at {
 		before.of = nil
 	}
 	more, ok, err := g.Growth(ctx, t.as(at), t.c.Root, sub, u.path, u.at, t.dirty[sub].others, before.of)
-	if err != nil || !ok { // what is wrong, the rendering says
+	if err != nil || !ok { // rendering reports the error
 		return nil, false
 	}
 	t.keepKnown(sub, known{at, more.Known})
@@ -107,7 +106,7 @@ func (t *Tree) additions(ctx context.Context, g layouts.Grower, sub events.Subje
 	return list, true
 }
 
-// hashOf returns what has hashed a file, to go on with. It is false if that is not kept.
+// hashOf returns a copy of the hash state of a file. It returns false if it was not kept.
 func (t *Tree) hashOf(p, sum string) (hash.Hash, bool) {
 	kept := t.hashes[p]
 	c, ok := kept.hash.(hash.Cloner)
@@ -118,7 +117,7 @@ func (t *Tree) hashOf(p, sum string) (hash.Hash, bool) {
 	return h, err == nil
 }
 
-// rendering writes all of a file, where what it grew by cannot be put behind it.
+// rendering writes a whole file, for the case that the addition cannot be appended.
 func (t *Tree) rendering(ctx context.Context, sub events.Subject, p string, at events.Offset) func(io.Writer) error {
 	return func(w io.Writer) error {
 		for f, err := range t.unitFiles(ctx, sub, at, t.units[sub].path) {

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// counted is a layout that grows, and counts how often all files of a unit are made.
+// counted is a growing layout that counts full renderings of a unit.
 type counted struct {
 	layouts.Grower
 	made *int
@@ -28,12 +28,12 @@ func (l counted) EntryFiles(ctx context.Context, src layouts.Source, root layout
 	return l.Grower.EntryFiles(ctx, src, root, unit, at)
 }
 
-// A line of a log is appended, and nothing else is made, read or written.
+// An appended line is the only thing rendered, read or written.
 func TestGrowth(t *testing.T) {
 	ctx := t.Context()
 	begin := func(t *testing.T, l land) (*world, func() string) {
 		w, made := newWorld(t, l, rand.New(rand.NewPCG(1, 1)), false), new(int)
-		growth = func(*Tree, events.Subject, events.Offset, []want) {} // it makes all files
+		growth = func(*Tree, events.Subject, events.Offset, []want) {} // it renders all files
 		var calls []string
 		storage := storagetest.NewFaultyWhole(w.storage, func(c storagetest.Call) storagetest.Fault {
 			if c.Op != "stat" {
@@ -99,7 +99,7 @@ func TestGrowth(t *testing.T) {
 			need(tavern.QueueOf(w.st, "build").Enqueue(ctx, tavern.Item{ID: fmt.Sprint("i", i), Body: []byte("x")}))
 			got := shown()
 			if want == "swap" {
-				// Each file is read once behind its swap: somebody may have written a text of the same size there.
+				// Each file is read once after its swap: a user may have written a text of the same size.
 				message, item := fmt.Sprintf("inbox/user/%012d-m%d.md", i+1, i), fmt.Sprintf("queues/build/items/%012d-i%d.json", i+1, i)
 				want = fmt.Sprintf("swap %s, read %s, swap %s, read %s", message, message, item, item)
 			}

@@ -8,25 +8,24 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// While the tree asks, or waits for more to change, texts go on being saved. Each that stood
-// still is in the log before another one replaces it:
-//   - A question about files that are gone or empty holds back those alone. Other texts are taken in.
-//   - A question about more than the limit holds back everything, and so does a wait for more. The
-//     texts are kept as conflicts meanwhile, which are closed when they are taken in, or when
-//     somebody decides to drop them. A text that was overwritten while the tree asked stays listed.
+// While the tree asks, or waits for more changes, users continue to save texts. Each text that settled is stored in the
+// log before another text replaces it:
+//   - A question about missing or empty files holds back only these. Other texts are imported.
+//   - A question about more changes than the limit holds back everything, and so does a wait for more. Meanwhile the texts
+//     are kept as conflicts. These are closed when the texts are imported, or when a user decides to drop them. A text
+//     that was overwritten during the question stays listed.
 
-// maxKept bounds how many new files are kept for one question: a whole archive may have been
-// unpacked. Those beyond it are in the log when they are overwritten.
+// maxKept bounds the new files that are kept for one question, for example from an unpacked archive. Further files are
+// stored in the log when they are overwritten.
 const maxKept = 1000
 
-// isLoss reports whether an edit takes a text away: the file is gone, or was emptied. The caller
-// holds mu.
+// isLoss reports whether an edit removes a text: the file is missing or was emptied. The caller holds mu.
 func (t *Tree) isLoss(e *edit) bool {
 	have := t.files[e.path]
 	return e.gone || e.size == 0 && have != nil && have.size > 0
 }
 
-// texts are the edits that take nothing away and that the log does not have yet. The caller holds mu.
+// texts returns the edits that remove nothing and are not in the log yet. The caller holds mu.
 func (t *Tree) texts() map[string]*edit {
 	lost := make(map[string]bool)
 	for p, e := range t.edits {
@@ -36,7 +35,7 @@ func (t *Tree) texts() map[string]*edit {
 	}
 	list := make(map[string]*edit)
 	for p, e := range t.edits {
-		isMoved := t.files[p] == nil && lost[e.sum] // a file of the question under another name
+		isMoved := t.files[p] == nil && lost[e.sum] // a renamed file of the question
 		if !t.isLoss(e) && e.kept == "" && !isMoved && e.sum != nothing {
 			list[p] = e
 		}
@@ -44,7 +43,7 @@ func (t *Tree) texts() map[string]*edit {
 	return list
 }
 
-// holdTexts has the log have what was saved while the tree asks or waits. The caller holds mu.
+// holdTexts stores the texts that were saved while the tree asks or waits. The caller holds mu.
 func (t *Tree) holdTexts(ctx context.Context, now time.Time) (next time.Time) {
 	list := t.texts()
 	if len(list) == 0 || t.asking != nil && t.asking.Moved {
@@ -62,7 +61,7 @@ func (t *Tree) holdTexts(ctx context.Context, now time.Time) (next time.Time) {
 	for p, e := range list {
 		due := e.since.Add(settleGone - settle)
 		if t.asking == nil && due.After(now) {
-			next = sooner(next, due) // it may be taken in before
+			next = sooner(next, due) // it may be imported earlier
 			continue
 		}
 		if have := t.files[p]; have == nil {
@@ -70,7 +69,7 @@ func (t *Tree) holdTexts(ctx context.Context, now time.Time) (next time.Time) {
 				continue
 			}
 		} else if have.sum == e.sum {
-			continue // only its mode changed
+			continue // only the mode changed
 		}
 		if err := t.hold(ctx, e); err != nil {
 			t.c.Logger.Warn("what somebody wrote to a file cannot be stored, and is tried again", "tree", t.c.Name, "path", p, "err", err)
@@ -80,7 +79,7 @@ func (t *Tree) holdTexts(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
-// hold keeps an edit that the tree asks about.
+// hold keeps an edit of the current question as a conflict.
 func (t *Tree) hold(ctx context.Context, e *edit) error {
 	k := t.keepingOf(ctx, e)
 	if err := t.keep(ctx, k); err != nil {
@@ -99,8 +98,7 @@ func (t *Tree) keepingOf(ctx context.Context, e *edit) keeping {
 	return k
 }
 
-// release closes what was kept of an edit: its text is in the log as what it was meant to be, or
-// somebody decided to drop it.
+// release closes the conflict of an edit: its text was imported, or a user decided to drop it.
 func (t *Tree) release(ctx context.Context, e *edit) {
 	if e.kept == "" {
 		return
@@ -113,8 +111,8 @@ func (t *Tree) release(ctx context.Context, e *edit) {
 	e.kept = ""
 }
 
-// leaveOpen has a text that was kept be listed and stand beside its file: nobody decides on it any
-// more. The caller holds mu.
+// leaveOpen makes the conflict of a text a regular one, listed and with a file, because no user will decide on it. The
+// caller holds mu.
 func (t *Tree) leaveOpen(e *edit) {
 	if e.kept == "" || !t.holding[e.kept] {
 		return
@@ -129,8 +127,8 @@ func (t *Tree) leaveOpen(e *edit) {
 	t.stir()
 }
 
-// overtaken has the log have the text of an edit that was not taken in before the file changed
-// again. next is what the file is now; nil: what the tree knows. The caller holds mu.
+// overtaken stores the text of an edit that was not imported before the file changed again. next is the new edit; nil
+// means that the file has its known content. The caller holds mu.
 func (t *Tree) overtaken(ctx context.Context, e, next *edit) {
 	if next != nil && next.sum == e.sum && next.gone == e.gone {
 		next.kept, next.asked, next.since = e.kept, e.asked, e.since
@@ -139,14 +137,14 @@ func (t *Tree) overtaken(ctx context.Context, e, next *edit) {
 	if e.dropped || e.gone || e.sum == nothing {
 		return
 	}
-	isBack := next == nil || next.gone && t.files[e.path] == nil // as it was before the edit
+	isBack := next == nil || next.gone && t.files[e.path] == nil // the state before the edit
 	e.isBack = isBack
 	if t.owed = append(t.owed, e); len(t.owed) == 1 {
 		t.payOwed(ctx, t.c.Now())
 	}
 }
 
-// payOwed has the log have texts that were overtaken, in their order. What fails is tried again.
+// payOwed stores overtaken texts in order. Failures are retried.
 func (t *Tree) payOwed(ctx context.Context, now time.Time) (next time.Time) {
 	for len(t.owed) > 0 {
 		e := t.owed[0]
@@ -159,8 +157,8 @@ func (t *Tree) payOwed(ctx context.Context, now time.Time) (next time.Time) {
 	return time.Time{}
 }
 
-// payOne has the log have a text that its file has no longer: as a revision, or, if the tree asks
-// or the file is again as it was, as a conflict.
+// payOne stores a text that its file no longer has: as a revision, or as a conflict if the tree asks or the file has
+// its former content.
 func (t *Tree) payOne(ctx context.Context, e *edit) error {
 	if t.asking == nil && !e.isBack && e.data != nil {
 		err := t.importText(ctx, e)
@@ -181,8 +179,7 @@ func (t *Tree) payOne(ctx context.Context, e *edit) error {
 	return nil
 }
 
-// importText takes in a text that its file has no longer. If the log moves on each time, the text is
-// kept as a conflict.
+// importText imports a text that its file no longer has. If the log keeps changing, the text is kept as a conflict.
 func (t *Tree) importText(ctx context.Context, e *edit) error {
 	for range 5 {
 		head, err := t.c.Head(ctx)
@@ -200,12 +197,12 @@ func (t *Tree) importText(ctx context.Context, e *edit) error {
 	return t.keep(ctx, t.keepingOf(ctx, e))
 }
 
-// lately are the paths whose edits were taken in a moment ago, without those that changed again.
+// lately returns the paths of recently imported edits, except those that changed again.
 func (t *Tree) lately(now time.Time) map[string]bool {
 	for len(t.recent) > 0 && now.Sub(t.recent[0].at) > together {
 		t.recent = t.recent[1:]
 	}
-	list := make(map[string]bool) // a path that is saved again and again counts once
+	list := make(map[string]bool) // a path that is saved repeatedly counts once
 	for _, r := range t.recent {
 		if t.edits[r.path] == nil && t.noticed[r.path] == nil {
 			list[r.path] = true

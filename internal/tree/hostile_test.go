@@ -19,10 +19,10 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// odd is a storage in which things happen to some calls.
+// odd is a storage that changes the results of some calls.
 type odd struct {
 	storagetest.Whole
-	read   func(p string) (io.ReadCloser, error) // nil, nil: as it is
+	read   func(p string) (io.ReadCloser, error) // nil, nil: unchanged
 	append func(p string, tail []byte) error
 }
 
@@ -52,13 +52,12 @@ func (w *world) written_(id, text string) {
 	need(w.st.Append(context.Background(), sub, log.At(doc.Head), e))
 }
 
-// A file that nobody may read is no reason to take a mass change in without a word, nor to stand
-// still without one.
+// With an unreadable file, a mass change neither passes without a question nor stops the tree without one.
 func TestUnreadable(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
 		name  string
-		first bool // it is there when the tree begins
+		first bool // it exists at the start of the tree
 	}{{"from the beginning", true}, {"later", false}} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, plainLand{}, nil, false)
@@ -97,7 +96,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// A disk that is full in the middle of a line makes no conflict of what the tree wrote itself.
+// If the disk gets full in the middle of a line, the tree's own partial write is not a conflict.
 func TestTornAppend(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true
@@ -130,7 +129,7 @@ func TestTornAppend(t *testing.T) {
 	}
 }
 
-// Who sees that a file has gone, and asks for conflicts, finds its text.
+// If a file has disappeared, Conflicts lists its text.
 func TestConflictsWhileOneComes(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true
@@ -143,10 +142,10 @@ func TestConflictsWhileOneComes(t *testing.T) {
 	w.written_("a", "2")
 	tree, asked := w.tree, false
 	o.read = func(p string) (io.ReadCloser, error) {
-		if w.user.Files()["a"] == "2" && !asked { // theirs came out of its place, and is looked at
+		if w.user.Files()["a"] == "2" && !asked { // theirs was displaced, and is checked
 			asked = true
 			go func() { found <- need(tree.Conflicts(context.Background())) }()
-			time.Sleep(50 * time.Millisecond) // for an answer that does not wait
+			time.Sleep(50 * time.Millisecond) // for an answer without waiting
 		}
 		return nil, nil
 	}
@@ -159,7 +158,7 @@ func TestConflictsWhileOneComes(t *testing.T) {
 	}
 }
 
-// The mode of a conflict's copy is no other text.
+// Another mode of a conflict's file does not change its text.
 func TestCopyMode(t *testing.T) {
 	r := newReal(t, -1)
 	at := need(r.put("a.fixed", "one", 0))
@@ -190,7 +189,7 @@ func TestCopyMode(t *testing.T) {
 	}
 }
 
-// A large file that somebody goes on writing to while it is taken in makes no conflict.
+// A large file that is written further during the import makes no conflict.
 func TestLargeEditGoesOn(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true
@@ -203,7 +202,7 @@ func TestLargeEditGoesOn(t *testing.T) {
 	w.pass(3 * time.Second)
 	o.read = func(p string) (io.ReadCloser, error) {
 		if p == "a" {
-			if reads++; reads == 2 { // the one of the import
+			if reads++; reads == 2 { // the read of the import
 				must(t, w.user.Put("a", strings.Repeat("y", 120)))
 			}
 		}
@@ -220,7 +219,7 @@ func TestLargeEditGoesOn(t *testing.T) {
 	}
 }
 
-// A document that is called as temporary files are stays.
+// A document whose name has the form of a temporary file stays.
 func TestCalledTemporary(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true
@@ -242,7 +241,7 @@ func TestCalledTemporary(t *testing.T) {
 	}
 }
 
-// What is in a folder that is ignored is, too, whoever says that it changed.
+// The content of an ignored folder is ignored, even with a notification.
 func TestIgnoredFolder(t *testing.T) {
 	for _, pattern := range []string{"docs/private", "docs/private/"} {
 		w := newWorld(t, plainLand{}, nil, false)
@@ -258,7 +257,7 @@ func TestIgnoredFolder(t *testing.T) {
 	}
 }
 
-// What came out of a place and is too large to be kept is not read again and again.
+// A displaced file that is too large to be kept is not read repeatedly.
 func TestDisplacedLarge(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true
@@ -286,7 +285,7 @@ func TestDisplacedLarge(t *testing.T) {
 	}
 }
 
-// looked is a storage of files without folders, which counts how often all of it is looked at.
+// looked is a storage without folders that counts full listings.
 type looked struct {
 	storagetest.Whole
 	lists int
@@ -301,14 +300,14 @@ func (l *looked) Walk(ctx context.Context, p string) iter.Seq2[layouts.Found, er
 	return layouts.Walk(ctx, l.Whole, p)
 }
 
-// Where there are no folders, nobody looks for empty ones: it takes a look at everything.
+// Without folders, the tree does not look for empty ones, because that would list everything.
 func TestTidyLooksAtNothing(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true
 	l := &looked{Whole: w.storage}
 	w.storage = l
 	w.start()
-	w.tree.c.Storage = l // a faulty one has no Walk
+	w.tree.c.Storage = l // a faulty storage has no Walk
 	for n := range 30 {
 		w.written_("d/a", fmt.Sprint(n))
 		w.project()
@@ -319,7 +318,7 @@ func TestTidyLooksAtNothing(t *testing.T) {
 	}
 }
 
-// The copy of a conflict is beside the file, whatever the log says of it.
+// A conflict's file is beside the original, whatever path the log names.
 func TestHostileCopy(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true
@@ -341,7 +340,7 @@ func TestHostileCopy(t *testing.T) {
 	}
 }
 
-// Whoever may write documents writes no settings or programs of git.
+// A user with write access to documents cannot write git's settings or programs.
 func TestGitsFiles(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true
@@ -356,7 +355,7 @@ func TestGitsFiles(t *testing.T) {
 	}
 }
 
-// A tree from files to the log writes no file, also after it was begun again.
+// A tree with way In writes no file, also after a restart.
 func TestWayIn(t *testing.T) {
 	w := newWorld(t, plainLand{}, nil, false)
 	w.touched = true

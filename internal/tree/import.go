@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// take takes in what somebody wrote: unit by unit, each whole. The caller holds mu.
+// importEdits imports edits, unit by unit, each completely. The caller holds mu.
 func (t *Tree) importEdits(ctx context.Context, list map[string]*edit) error {
 	head, err := t.c.Head(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (t *Tree) importEdits(ctx context.Context, list map[string]*edit) error {
 	for _, u := range units {
 		err := t.importUnit(ctx, u)
 		if errors.Is(err, errMoved) {
-			for _, e := range u.edits { // decided again, with what came
+			for _, e := range u.edits { // examined again, with the newer content
 				t.note(e.path, t.c.Now())
 			}
 			err = nil
@@ -45,15 +45,15 @@ func (t *Tree) importEdits(ctx context.Context, list map[string]*edit) error {
 	return nil
 }
 
-// unitEdits are the edits of one unit.
+// unitEdits holds the edits of one unit.
 type unitEdits struct {
 	unit  events.Subject
 	edits []*edit
-	to    events.Subject // that all of its files went to under other names
+	to    events.Subject // the unit that its files were renamed to
 }
 
-// grouped groups edits by their units: first those that have new files, so that what goes away
-// there comes to stand elsewhere before.
+// grouped groups edits by unit. Units with new files come first, so that moved content exists in its new place before
+// it is removed from the old one.
 func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.Offset) ([]*unitEdits, error) {
 	groups := make(map[events.Subject]*unitEdits)
 	for _, p := range slices.Sorted(maps.Keys(list)) {
@@ -100,15 +100,14 @@ func (g *unitEdits) isRemoval() bool {
 	return !slices.ContainsFunc(g.edits, func(e *edit) bool { return !e.gone })
 }
 
-// birth is a document that came of a file which the tree did not know.
+// birth is a document created from a new file.
 type birth struct {
 	unit events.Subject
 	sum  string
 	at   time.Time
 }
 
-// renamed finds documents whose file is gone and came to stand under another name a moment ago.
-// The caller holds mu.
+// renamed finds documents whose file was recently moved to another name. The caller holds mu.
 func (t *Tree) renamed(units []*unitEdits) {
 	now := t.c.Now()
 	t.born = slices.DeleteFunc(t.born, func(b birth) bool { return now.Sub(b.at) > 2*settleGone })
@@ -133,8 +132,7 @@ func (t *Tree) renamed(units []*unitEdits) {
 	}
 }
 
-// importUnit takes in what somebody wrote to the files of a unit, as far as the log did not
-// change the same file. The caller holds mu.
+// importUnit imports the edits of a unit, except for files that the log has changed. The caller holds mu.
 func (t *Tree) importUnit(ctx context.Context, g *unitEdits) error {
 	head, err := t.c.Head(ctx)
 	if err != nil {
@@ -153,19 +151,19 @@ func (t *Tree) importUnit(ctx context.Context, g *unitEdits) error {
 		isOurs := have != nil && have.unit == g.unit
 		switch {
 		case e.gone && (is.Path == "" || !isOurs || is.sum != have.sum):
-			t.set(e.path, nil) // the log changed it meanwhile: it is written again, if there is something to write
+			t.set(e.path, nil) // the log changed it meanwhile: it is written again, if it still exists
 		case e.gone:
 			gone = append(gone, e)
 		case is.Path != "" && is.sum == e.sum && layouts.ModeOf(is.Mode) == layouts.ModeOf(e.mode):
 			t.adopt(e, g.unit, head)
 		case e.found && have == nil && t.isOld(ctx, g.unit, e.path, e.path, e.sum, is):
-			t.adopt(e, g.unit, head) // and what the log has now comes in its place
+			t.adopt(e, g.unit, head) // the log's content replaces it
 		case is.Path != "" && isOurs && is.grew && e.size > have.size && t.isBegun(ctx, e, is):
-			t.adopt(e, g.unit, have.at) // it grew in part, and the log has the rest
+			t.adopt(e, g.unit, have.at) // a part of the growth was written, and the log has the rest
 		case g.unit.Kind == KindConflict && is.Path != "" && is.sum == e.sum:
-			t.adopt(e, g.unit, head) // its mode says nothing
+			t.adopt(e, g.unit, head) // its mode has no meaning
 		case is.Path == "" && has(shown, e.sum):
-			t.adopt(e, g.unit, head) // it is there, under the name that the log gives it
+			t.adopt(e, g.unit, head) // it exists, under the name in the log
 		case is.Path == "" && len(shown) > 0 && !g.unit.IsSession():
 			if err := t.refuse(ctx, e, g.unit, "what it would be has another file"); err != nil {
 				return err
@@ -183,7 +181,7 @@ func (t *Tree) importUnit(ctx context.Context, g *unitEdits) error {
 		return t.removed(ctx, g, gone, head)
 	}
 	for _, e := range gone {
-		t.set(e.path, nil) // the unit is there: its file is written again
+		t.set(e.path, nil) // the unit exists: its file is written again
 	}
 	if len(changed) > 0 {
 		if err := t.bring(ctx, g.unit, changed, shown, head); err != nil {
@@ -196,7 +194,7 @@ func (t *Tree) importUnit(ctx context.Context, g *unitEdits) error {
 	return t.rewriteFiles(ctx, g.unit, head)
 }
 
-// know has a unit be among those that the tree knows of. The caller holds mu.
+// know adds a unit to the known units. The caller holds mu.
 func (t *Tree) know(ctx context.Context, sub events.Subject) error {
 	u := t.units[sub]
 	if u == nil {
@@ -217,7 +215,7 @@ func (t *Tree) know(ctx context.Context, sub events.Subject) error {
 	return nil
 }
 
-// current renders a unit as of an offset, with its place found out anew.
+// current renders a unit as of an offset, at its current path.
 func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset) (map[string]want, error) {
 	t.locate(ctx, []events.Subject{sub}, at)
 	list, err := t.render(ctx, sub, at)
@@ -231,7 +229,7 @@ func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset
 	return files, nil
 }
 
-// rewriteFiles writes the files of a unit as they are now. A unit that came to nothing is forgotten.
+// rewriteFiles writes the current files of a unit. A unit without content is forgotten.
 func (t *Tree) rewriteFiles(ctx context.Context, sub events.Subject, at events.Offset) error {
 	if t.c.Way == In {
 		delete(t.redo, sub)
@@ -243,13 +241,13 @@ func (t *Tree) rewriteFiles(ctx context.Context, sub events.Subject, at events.O
 	return t.save(ctx)
 }
 
-// isBegun reports whether an edit of a log is what that begins with.
+// isBegun reports whether an edited log file is the beginning of the wanted one.
 func (t *Tree) isBegun(ctx context.Context, e *edit, is want) bool {
 	begins, err := t.begins(ctx, is, e.path)
 	return err == nil && begins
 }
 
-// has reports whether one of a unit's files has a content.
+// has reports whether one of a unit's files has this content.
 func has(files map[string]want, sum string) bool {
 	for _, w := range files {
 		if w.sum == sum {
@@ -259,12 +257,12 @@ func has(files map[string]want, sum string) bool {
 	return false
 }
 
-// adopt has a file that somebody wrote be that of the tree.
+// adopt registers a user's file as a file of the tree.
 func (t *Tree) adopt(e *edit, sub events.Subject, at events.Offset) {
 	t.set(e.path, &file{unit: sub, at: at, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
 }
 
-// refuse keeps what somebody wrote beside the file, which will be as the log has it.
+// refuse keeps a user's text as a conflict. The file will get the log's content.
 func (t *Tree) refuse(ctx context.Context, e *edit, sub events.Subject, reason string) error {
 	k := keeping{path: e.path, unit: sub, sum: e.sum, reason: reason, read: t.reader(ctx, e)}
 	if have := t.files[e.path]; have != nil {
@@ -273,7 +271,7 @@ func (t *Tree) refuse(ctx context.Context, e *edit, sub events.Subject, reason s
 	if err := t.keep(ctx, k); err != nil {
 		return err
 	}
-	// It is stored: what stands in the file may be replaced, unless it is another text by then.
+	// The text is stored, so the file may be replaced unless it changes again.
 	t.set(e.path, &file{unit: sub, at: k.base, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
 	return nil
 }
@@ -287,7 +285,7 @@ func (t *Tree) reader(ctx context.Context, e *edit) func() (io.ReadCloser, error
 	}
 }
 
-// bring has the layout take in what somebody wrote to files that the log left alone.
+// bring makes the layout import edits of files that the log did not change.
 func (t *Tree) bring(ctx context.Context, sub events.Subject, changed []*edit, shown map[string]want, head events.Offset) error {
 	if sub.Kind == KindConflict {
 		return t.rewrite(ctx, sub, changed[0], head)
@@ -324,8 +322,7 @@ func (t *Tree) bring(ctx context.Context, sub events.Subject, changed []*edit, s
 			continue
 		}
 		if is := now[e.path]; e.data == nil && is.Path != "" && t.isAnother(ctx, e) {
-			// What was brought in is what stood there by then. What stands there now is looked at
-			// again, as an edit of that.
+			// The import covers the content at that time. The current content is examined as an edit of it.
 			t.set(e.path, &file{unit: sub, at: head, sum: is.sum, size: is.size, mode: is.Mode})
 			continue
 		}
@@ -342,8 +339,8 @@ func (t *Tree) isAnother(ctx context.Context, e *edit) bool {
 	return err == nil && info.Version != e.version
 }
 
-// isShownElsewhere reports whether what somebody wrote to a file belongs to another unit than
-// its path said, as a node file that names another agent.
+// isShownElsewhere reports whether the text in a file belongs to another unit than its path implies, for example a node
+// file that names another agent.
 func (t *Tree) isShownElsewhere(ctx context.Context, e *edit, head events.Offset) bool {
 	sub, ok, err := t.c.Layout.EntryAt(ctx, t.as(head), t.c.Root, e.path)
 	if err != nil || !ok || sub == e.unit {
@@ -360,7 +357,7 @@ func (t *Tree) isShownElsewhere(ctx context.Context, e *edit, head events.Offset
 	return true
 }
 
-// reasonOf says why an import did not take a file.
+// reasonOf returns why an import refused a file.
 func reasonOf(r layouts.Report, p string) string {
 	for _, problem := range slices.Concat(r.Problems, r.Notes) {
 		if problem.File == p || problem.File == path.Dir(p) || strings.HasPrefix(p, problem.File+"/") {
@@ -370,7 +367,7 @@ func reasonOf(r layouts.Report, p string) string {
 	return "what it says cannot be changed by a file"
 }
 
-// rewrite has what somebody wrote to the copy of a conflict be its text.
+// rewrite replaces the text of a conflict with the content of its file.
 func (t *Tree) rewrite(ctx context.Context, doc events.Subject, e *edit, head events.Offset) error {
 	d, err := t.as(head).Loader().Document(ctx, doc, 0)
 	if err != nil {
@@ -391,7 +388,7 @@ func (t *Tree) rewrite(ctx context.Context, doc events.Subject, e *edit, head ev
 	return err
 }
 
-// removed removes a unit whose files are all gone.
+// removed removes a unit after all its files were removed.
 func (t *Tree) removed(ctx context.Context, g *unitEdits, gone []*edit, head events.Offset) error {
 	src := t.as(head)
 	var parts []log.Part
@@ -430,7 +427,7 @@ func (t *Tree) removed(ctx context.Context, g *unitEdits, gone []*edit, head eve
 	return t.rewriteFiles(ctx, g.unit, head)
 }
 
-// renamedTo has the deletion of a document say what it is now.
+// renamedTo adds the new name to the deletion of a document.
 func renamedTo(parts []log.Part, to events.Subject) []log.Part {
 	for _, p := range parts {
 		for i, e := range p.Events {
@@ -447,10 +444,10 @@ func renamedTo(parts []log.Part, to events.Subject) []log.Part {
 	return parts
 }
 
-// maxOldSession is how many records of a session are gone back for that.
+// maxOldSession is the number of a session's last records that wasOfSession compares.
 const maxOldSession = 64
 
-// wasOfSession reports whether a file of a session had a content after one of its last records.
+// wasOfSession reports whether a file of a session had this content after one of its last records.
 func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum string) bool {
 	u := t.units[sub]
 	if u == nil || u.path == "" {
@@ -474,11 +471,11 @@ func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum stri
 	return false
 }
 
-// lastOffsets returns those of the last records of a subject.
+// lastOffsets returns the offsets of the last records of a subject.
 func (t *Tree) lastOffsets(ctx context.Context, sub events.Subject) (offsets []events.Offset) {
 	for rec, err := range t.c.Target.Loader().Source.Read(ctx, events.Range{Subject: sub}) {
 		if err != nil {
-			continue // a record that cannot be read left no content that is known
+			continue // an unreadable record left no known content
 		}
 		if offsets = append(offsets, rec.Offset); len(offsets) > 2*maxOldSession {
 			offsets = slices.Delete(offsets, 0, maxOldSession)
@@ -487,8 +484,8 @@ func (t *Tree) lastOffsets(ctx context.Context, sub events.Subject) (offsets []e
 	return offsets
 }
 
-// isOld reports whether a file that the tree does not remember has what the log once had at a
-// path: then nobody wrote it. A log is what it begins with.
+// isOld reports whether a file that is not in the manifest has content that the log once had at the path. Then no user
+// wrote it. For a log file, the beginning of the log's content suffices.
 func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum string, is want) bool {
 	if sub.ID == "" {
 		return false
@@ -524,7 +521,7 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum stri
 	return false
 }
 
-// now returns what a file of a unit is by the log as it is now, nothing if there is none.
+// now returns a file of a unit as of the end of the log, or the zero value.
 func (t *Tree) now(ctx context.Context, sub events.Subject, p string) want {
 	if t.know(ctx, sub) != nil {
 		return want{}
@@ -540,6 +537,5 @@ func (t *Tree) now(ctx context.Context, sub events.Subject, p string) want {
 	return files[p]
 }
 
-// maxOld is how many revisions of a document are compared with a file that the tree does not
-// remember.
+// maxOld is the number of document revisions that are compared with a file that is not in the manifest.
 const maxOld = 256

@@ -32,8 +32,7 @@ func need[V any](v V, err error) V {
 	return v
 }
 
-// plain is a layout of documents of kind doc: the file of each is its id. What is called *.fixed
-// cannot be changed by a file.
+// plain is a layout of documents of kind doc, with the id as path. Files named *.fixed cannot be edited.
 type plain struct{ layouts.Layout }
 
 const plainKind = "doc"
@@ -51,7 +50,7 @@ func (plain) Location(ctx context.Context, src layouts.Source, _ layouts.Root, s
 	return layouts.Location{Path: sub.ID, Apart: apart(sub.ID)}, nil
 }
 
-// apart spells each letter that is not small.
+// apart escapes capital letters and the first character.
 func apart(id string) string {
 	var b strings.Builder
 	for i := range len(id) {

@@ -24,15 +24,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Whatever programs do to files, whatever is appended to the log, and wherever the process is
-// killed: at rest files and log agree, and no text is lost.
+// With any programs that change files, any appends to the log, and kills at any point: at rest files and log agree, and
+// no text is lost.
 //
-// L1: the files are what an export is. L2: what stood still in a file is in the log. L3: what
-// the tree wrote is no edit, and at rest nothing happens. L5: as long as nobody writes to files,
-// they are what the log has at each commit. L6: no file goes back. L7: so it is after a kill at
-// any point. L4, the files alone, is D-41 of each store; L8 is TestLinks, L9 TestTreeIdle.
+// L1: the files equal an export. L2: a text that settled in a file is in the log. L3: the tree's own writes are not
+// edits, and at rest nothing happens. L5: without edits, the files equal the log at each commit. L6: no file shows an
+// older revision than before. L7: the same after a kill at any point. L4, the files alone, is D-41 of each store; L8 is
+// TestLinks, L9 TestTreeIdle.
 func TestLaws(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside another thing
+	testkit.NotUnderRace(t) // the test has no concurrency
 	struck := make(map[string]int)
 	t.Run("documents", func(t *testing.T) { runPrograms(t, plainLand{}, count(testkit.Times(10_000), 100_000), struck) })
 	t.Run("D-40 a team", func(t *testing.T) { runPrograms(t, tavernLand{}, count(150, 20_000), struck) })
@@ -52,14 +52,14 @@ func TestLaws(t *testing.T) {
 	t.Log(struck)
 }
 
-// grew counts the files that were appended to without being rendered.
+// grew counts the files that grew without a rendering.
 const grew = "grew"
 
-// points are where a tree is killed, beside what its storage does.
+// points are the places where a tree is killed, in addition to those of its storage.
 var points = []string{"before temp", "after exchange", "before unlink", "mid append", "before manifest", "before cursor", "way back: before read", "way back: before append", "way back: after append"}
 
 func runPrograms(t *testing.T, l land, programs int, struck map[string]int) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a program leaves much behind, and little of it stays
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a program allocates much, of which little survives
 	first := uint64(time.Now().UnixNano())
 	if s := os.Getenv("TALLY_TREE_SEED"); s != "" {
 		first, programs = need(strconv.ParseUint(s, 10, 64)), 1
@@ -72,20 +72,19 @@ func runPrograms(t *testing.T, l land, programs int, struck map[string]int) {
 	}
 }
 
-// A land is what a world is of: a layout, what is appended to the log, and what somebody writes
-// to files.
+// A land determines the content of a world: a layout, events that are appended, and texts that users write.
 type land interface {
 	layout() layouts.Layout
 	root() layouts.Root
-	api(w *world)                                   // appends something
-	path(w *world) string                           // of a file that somebody may write to, there or not
-	text(w *world, path string) (text, mark string) // that somebody may write to it, and a word that nothing else has
-	kinds() []string                                // of subjects that have files
-	unknown() int                                   // files of which nobody can tell any more that the log once had them, when the book is lost
-	records() int                                   // that one change of a file may become
+	api(w *world)                                   // appends an event
+	path(w *world) string                           // of a file that a user may write, existing or not
+	text(w *world, path string) (text, mark string) // text for the file, and a unique word in it
+	kinds() []string                                // of subjects with files
+	unknown() int                                   // number of files whose earlier presence in the log cannot be determined after a loss of the manifest
+	records() int                                   // maximum number of records for one change of a file
 }
 
-// plainLand is one of documents.
+// plainLand has documents.
 type plainLand struct{}
 
 func (plainLand) layout() layouts.Layout { return plain{} }
@@ -118,12 +117,12 @@ func (l plainLand) api(w *world) {
 
 func (plainLand) unknown() int { return 0 }
 
-// A file that is moved is a document that is deleted, and one that is written.
+// A moved file is a deleted document and a written one.
 func (plainLand) records() int { return 4 }
 
 func (plainLand) kinds() []string { return []string{plainKind} }
 
-// wanted finds out what the files are to be, from the log alone.
+// wanted computes the expected files from the log alone.
 func (w *world) wanted() map[string]string {
 	ctx := context.Background()
 	var list []*unit
@@ -163,45 +162,45 @@ func (w *world) wanted() map[string]string {
 	return files
 }
 
-// world is a store, a tree, and somebody who edits its files.
+// world is a store, a tree, and a user of its files.
 type world struct {
 	t        testing.TB
 	random   *rand.Rand
 	now      time.Time
 	st       *tally.Store
 	storage  storagetest.Whole
-	over     func() // removes what is on a disk
+	over     func() // removes its files from the disk
 	user     user
 	manifest *memoryManifest
-	tree     *Tree // nil: it is not running
+	tree     *Tree // nil: stopped
 	runner   *projector.Runner
 	texts    int
-	written  map[string]*standing // by path: what somebody wrote there last
-	safe     map[string]string    // texts that must not be lost, and why
-	changes  int                  // that somebody made
+	written  map[string]*standing // by path: the last text of the user
+	safe     map[string]string    // texts that must not be lost, with the reason
+	changes  int                  // number of changes by the user
 	trace    []string
-	struck   map[string]int // kills, by their points
+	struck   map[string]int // number of kills by point
 	kill     string
-	meddle   string // the point at which somebody writes to a file
-	untold   bool   // the tree was not told of that
+	meddle   string // point at which the user writes to a file
+	untold   bool   // the tree was not notified of that
 	land     land
-	latest   map[string]events.Offset // by path: the newest revision that the file showed since somebody wrote to it
-	revised  map[string]events.Offset // by path and text: the revision of a document that has it
-	wild     bool                     // something may have failed, or was killed
+	latest   map[string]events.Offset // by path: the newest revision that the file showed since the user's last write
+	revised  map[string]events.Offset // by path and text: the document's revision with it
+	wild     bool                     // a call may have failed, or the process was killed
 	faults   int
-	limit    int  // of changes that are taken in without a question; 0: none
-	losses   int  // of the book
-	grown    int  // files that were appended to without being rendered
+	limit    int  // of changes that are imported without a question; 0: none
+	losses   int  // number of losses of the manifest
+	grown    int  // number of files that grew without a rendering
 	faulty   bool // the storage fails now and then
-	touched  bool // somebody wrote to a file
+	touched  bool // the user wrote to a file
 	fold     bool
-	large    bool // most files are larger than the tree keeps in memory
+	large    bool // most files exceed the tree's memory limit
 }
 
-// standing is a text that somebody wrote to a file.
+// standing is a text that the user wrote to a file.
 type standing struct {
 	text  string
-	mark  string // a word in it that nothing else has
+	mark  string // a unique word in it
 	since time.Time
 }
 
@@ -212,7 +211,7 @@ func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 		if w.kill == p {
 			panic(killed(p))
 		}
-		if w.meddle == p { // somebody writes between two steps of the tree
+		if w.meddle == p { // the user writes between two steps of the tree
 			w.meddle, w.untold = "", true
 			w.say("  at %s:", p)
 			w.struck["somebody wrote "+p]++
@@ -224,7 +223,7 @@ func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 	return w
 }
 
-// growth holds what is appended to the files of a unit to all that they are to be.
+// growth compares appended data with the full files of a unit.
 func (w *world) growth(t *Tree, unit events.Subject, at events.Offset, list []want) {
 	w.grown += len(list)
 	p, err := t.placeOf(context.Background(), t.as(at), unit)
@@ -288,7 +287,7 @@ func (w *world) say(format string, args ...any) {
 	w.trace = append(w.trace, w.now.Format("05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// fault decides what becomes of a call of the storage.
+// fault determines the result of a storage call.
 func (w *world) fault(c storagetest.Call) storagetest.Fault {
 	if !w.faulty {
 		return storagetest.None
@@ -312,7 +311,7 @@ func (w *world) start() {
 	w.tree = newTree(c, w.manifest)
 	if w.large {
 		w.tree.heldRendered = 40
-		if _, alone := w.land.(plainLand); alone || !w.faulty { // a layout that reads it elsewhere cannot be killed there
+		if _, alone := w.land.(plainLand); alone || !w.faulty { // a layout that reads outside of the storage cannot be killed there
 			w.tree.heldEdit = 40
 		}
 	}
@@ -328,7 +327,7 @@ func (w *world) start() {
 	})
 }
 
-// alive does something, in which the process may be killed.
+// alive calls do, in which the process may be killed.
 func (w *world) alive(do func(ctx context.Context)) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -350,14 +349,14 @@ func (w *world) alive(do func(ctx context.Context)) {
 			w.say("killed at %v", p)
 			w.tree, w.kill = nil, ""
 			for _, s := range w.written {
-				s.since = time.Time{} // nobody looks while it stands
+				s.since = time.Time{} // it is stopped, so no tree sees the file
 			}
 		}
 	}()
 	if w.tree != nil {
 		do(context.Background())
 	}
-	if w.untold && w.tree != nil { // its watcher says so as soon as the tree listens
+	if w.untold && w.tree != nil { // the watcher notifies the tree as soon as it listens
 		w.untold = false
 		w.tree.Changed("")
 	}
@@ -386,18 +385,18 @@ func (w *world) step() {
 		w.strike()
 	case n < 19:
 		w.end()
-	case w.limit == 0: // the copy of a conflict that was answered since would be nobody's
+	case w.limit == 0: // the file of a conflict that was answered since would have no owner
 		w.lose()
 	}
 }
 
-// foreign does something to a file, and tells the tree.
+// foreign changes a file, and notifies the tree.
 func (w *world) foreign() {
 	w.change()
 	w.tell()
 }
 
-// change does something to a file.
+// change changes a file.
 func (w *world) change() {
 	p := w.spelled(w.land.path(w))
 	w.leave(p)
@@ -456,7 +455,7 @@ func (w *world) change() {
 	}
 }
 
-// spelled is a path as it is there, where it may be spelled in another way.
+// spelled returns the existing spelling of a path, where case is ignored.
 func (w *world) spelled(p string) string {
 	for q := range w.user.Files() {
 		if w.fold && strings.EqualFold(p, q) {
@@ -466,11 +465,11 @@ func (w *world) spelled(p string) string {
 	return p
 }
 
-// wrote notes that somebody wrote a text to a file.
+// wrote notes a text that the user wrote to a file.
 func (w *world) wrote(p, text, mark string) { w.written[p] = &standing{text, mark, w.now} }
 
-// leave notes that what somebody wrote to a file is about to be replaced by somebody: it must
-// not be lost if the tree replaced it before, or had the time to see it.
+// leave notes that the user is about to replace a text. The text must not be lost if the tree replaced it before, or
+// had time to see it.
 func (w *world) leave(p string) {
 	clear(w.latest)
 	for q, s := range w.written {
@@ -486,7 +485,7 @@ func (w *world) leave(p string) {
 	}
 }
 
-// tell has the tree know that anything may have changed, as its watcher would.
+// tell notifies the tree that any path may have changed, like a watcher.
 func (w *world) tell() {
 	if w.tree != nil {
 		w.tree.Changed("")
@@ -494,7 +493,7 @@ func (w *world) tell() {
 	}
 }
 
-// pass lets time go by.
+// pass advances the time.
 func (w *world) pass(d time.Duration) {
 	w.say("%v pass", d)
 	for end := w.now.Add(d); w.now.Before(end); {
@@ -502,13 +501,13 @@ func (w *world) pass(d time.Duration) {
 		w.alive(func(ctx context.Context) { w.tree.Tick(ctx, w.now) })
 		if w.tree != nil && !w.tree.knowsLog() {
 			for _, s := range w.written {
-				s.since = w.now // its runner is to come first
+				s.since = w.now // its runner comes first
 			}
 		}
 	}
 }
 
-// project brings the files up to date with the log.
+// project updates the files to the log.
 func (w *world) project() {
 	w.say("catch up")
 	w.alive(func(ctx context.Context) {
@@ -524,16 +523,16 @@ func (w *world) project() {
 		w.forward()
 	}
 	if !w.touched && !w.wild && w.tree != nil {
-		// L5: as long as nobody writes to files, they are what the log has at the cursor.
+		// L5: without edits, the files equal the log at the cursor.
 		if got, want := w.files(), w.wanted(); !maps.Equal(got, want) {
 			w.t.Errorf("L5: the files are\n%v, the log has\n%v", lines(got), lines(want))
 		}
 	}
 }
 
-// forward holds each file to L6: none shows an older revision after a newer one.
+// forward checks L6: no file shows an older revision after a newer one.
 func (w *world) forward() {
-	for _, p := range []string{"b", "d/a", "d/b", "d/e/a"} { // the names of which nobody else can want
+	for _, p := range []string{"b", "d/a", "d/b", "d/e/a"} { // names that no other document can get
 		at, ok := w.revised[p+"\x00"+w.user.Files()[p]]
 		if ok && at < w.latest[p] {
 			w.t.Errorf("L6: %s shows %v, and showed %v before", p, at, w.latest[p])
@@ -544,14 +543,14 @@ func (w *world) forward() {
 	}
 }
 
-// files are those that are not on their way out.
+// files returns the files without temporary and backup files.
 func (w *world) files() map[string]string {
 	files := w.user.Files()
 	maps.DeleteFunc(files, func(p, _ string) bool { return strings.HasSuffix(p, "~") || layouts.IsTemporary(p) })
 	return files
 }
 
-// strike has the process be killed at some point, or somebody write to a file there.
+// strike schedules a kill at a point, or a write of the user there.
 func (w *world) strike() {
 	w.wild = true
 	if w.random.IntN(2) == 0 {
@@ -563,7 +562,7 @@ func (w *world) strike() {
 	w.say("to be killed at %s", w.kill)
 }
 
-// end ends the process, and starts it again.
+// end ends the process, and restarts it.
 func (w *world) end() {
 	if w.tree != nil {
 		if w.random.IntN(2) == 0 {
@@ -577,7 +576,7 @@ func (w *world) end() {
 	w.start()
 }
 
-// lose loses what the tree remembers.
+// lose deletes the manifest.
 func (w *world) lose() {
 	w.say("the book is lost")
 	w.losses++
@@ -589,13 +588,13 @@ func (w *world) lose() {
 	w.start()
 }
 
-// rest lets everything come to rest.
+// rest waits until all activity ends.
 func (w *world) rest() {
 	w.kill, w.meddle, w.faulty = "", "", false
 	if w.tree == nil {
 		w.start()
 	}
-	w.pass(15 * time.Second) // until what failed is tried again
+	w.pass(15 * time.Second) // until failures are retried
 	w.tell()
 	for range 3 {
 		w.project()
@@ -620,7 +619,7 @@ func (w *world) check() {
 	if now := w.user.Files(); !maps.Equal(now, files) {
 		w.t.Errorf("L3: files changed at rest: %v, were %v", now, files)
 	}
-	// L1: the files are what the log has.
+	// L1: the files equal the log.
 	want := w.wanted()
 	var all strings.Builder
 	ours := 0
@@ -648,9 +647,9 @@ func (w *world) check() {
 			w.t.Errorf("L2: %q is lost: %s", mark, why)
 		}
 	}
-	// L3: no more was appended than was changed.
-	// What failed may be kept as somebody's, though it was the tree's; and where the book is lost,
-	// what another document had under a name that the storage takes for the same.
+	// L3: the number of appends is bounded by the number of changes. After a failure, the tree's own text may be kept
+	// as a user's. After a loss of the manifest, so may the text of another document under a name that the storage
+	// treats as equal.
 	unknown := w.land.unknown()
 	if w.fold {
 		unknown++

@@ -11,51 +11,51 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// file is what is known of a file that the tree has written, or taken in.
+// file is the manifest's entry for a file that the tree wrote or imported.
 type file struct {
 	unit    events.Subject
-	at      events.Offset // as of which the log says that it is so: the base of an edit
+	at      events.Offset // offset at which the log has this content: the base of an edit
 	sum     string        // SHA-256 of its content
 	size    int64
 	mode    fs.FileMode
-	version string // of the storage: what has the same one need not be read
+	version string // version in the storage: a file with the same version need not be read
 }
 
-// unit is what is known of a session or document that has files.
+// unit is the manifest's entry for a session or document with files.
 type unit struct {
-	first  events.Offset // of its records: of two that would have one name, the lower one has it
-	at     events.Offset // as of which its files are; 0: they are to be shown again
-	path   string        // that it has; "": it has no files
-	want   string        // that it would have if no other unit was there
-	apart  string        // that it has where another one has that; of one without files: why the layout has none for it
+	first  events.Offset // its first record: if two units want the same name, the lower one gets it
+	at     events.Offset // offset that its files show; 0: they must be written again
+	path   string        // current path; "": it has no files
+	want   string        // path that it would have without other units
+	apart  string        // path that it gets if another unit has the wanted one; for a unit without files: why the layout has none
 	folder bool          // it is a folder
-	within []string      // names in it that no other unit may have
+	within []string      // names in the folder that no other unit may use
 }
 
-// intent is what is about to be put in a file's place: after a crash that is known as ours.
+// intent is a file that is about to be written. After a crash it identifies the tree's own content.
 type intent struct {
 	unit events.Subject
 	at   events.Offset
 	sum  string
 }
 
-// state is what a tree remembers.
+// state is the content of the manifest.
 type state struct {
 	cursor  projector.Cursor
-	part    string // Config.Part, of which the files are
+	part    string // Config.Part of the files
 	files   map[string]*file
 	units   map[events.Subject]*unit
 	intents map[string]intent
-	out     map[string]*displaced // by where they are
-	met     bool                  // every file was looked at since it remembers anything
-	clean   bool                  // it stopped by itself, and all that was noticed was dealt with
+	out     map[string]*displaced // by current path
+	met     bool                  // every file was examined since the manifest was created
+	clean   bool                  // the tree stopped regularly, and all notifications were handled
 }
 
 func newState() state {
 	return state{files: make(map[string]*file), units: make(map[events.Subject]*unit), intents: make(map[string]intent), out: make(map[string]*displaced)}
 }
 
-// changes are what of a state is not in the book yet.
+// changes are the parts of a state that are not saved yet.
 type changes struct {
 	cursor  *projector.Cursor
 	files   map[string]bool
@@ -98,7 +98,7 @@ func (c *changes) displaced(path string) {
 	c.out[path] = true
 }
 
-// announces reports whether something is about to be written that was not before.
+// announces reports whether a new intent is among the changes.
 func (c *changes) announces(s *state) bool {
 	for path := range c.intents {
 		if _, ok := s.intents[path]; ok {
@@ -108,18 +108,18 @@ func (c *changes) announces(s *state) bool {
 	return false
 }
 
-// book keeps a state. It may be lost at any time: a tree then reads its files.
+// manifest stores a state. If it is lost, the tree reads its files again.
 type manifest interface {
-	// load returns the state, empty if there is none that can be read.
+	// load returns the state, empty if it cannot be read.
 	load(ctx context.Context) (state, error)
-	// save stores what has changed, all or nothing. It is not clean then unless c says so.
+	// save stores the changes, all or nothing. It clears the clean flag unless c sets it.
 	save(ctx context.Context, s *state, c changes) error
-	// reset has it be empty.
+	// reset empties the manifest.
 	reset(ctx context.Context) error
 	close() error
 }
 
-// save stores what has changed. The caller holds mu.
+// save saves the changes. The caller holds mu.
 func (t *Tree) save(ctx context.Context) error {
 	if t.changed.isEmpty() {
 		return nil
@@ -131,7 +131,7 @@ func (t *Tree) save(ctx context.Context) error {
 	return nil
 }
 
-// set has a path be that of a file of ours, nil: of none. The caller holds mu.
+// set registers a file of the tree at a path. nil removes the path. The caller holds mu.
 func (t *Tree) set(path string, f *file) {
 	if old := t.files[path]; old != nil {
 		t.indexed(old.unit, func(p *pathSet) { p.remove(path) })
@@ -162,10 +162,10 @@ func (t *Tree) indexed(unit events.Subject, change func(*pathSet)) {
 	}
 }
 
-// pathSet is a set of paths, mostly of one: a map for each of very many units takes more room than
-// all else that is known of them.
+// pathSet is a set of paths, optimised for one path. A map for each of very many units would need more memory than all
+// their other data.
 type pathSet struct {
-	one  string // "": more has them
+	one  string // "": more holds the paths
 	more map[string]bool
 }
 
@@ -196,8 +196,8 @@ func (p *pathSet) sorted() []string {
 	return slices.Sorted(maps.Keys(p.more))
 }
 
-// alias returns the path of a file of ours that a path is another spelling of, where the
-// storage takes names for one that differ in case; else the path. The caller holds mu.
+// alias returns the path of the tree's file that a path names, where the storage ignores case. Otherwise it returns the
+// path itself. The caller holds mu.
 func (t *Tree) alias(ctx context.Context, path string) string {
 	if t.files[path] != nil {
 		return path
@@ -205,7 +205,7 @@ func (t *Tree) alias(ctx context.Context, path string) string {
 	return t.sameFile(ctx, path)
 }
 
-// sameFile returns the path of another file of ours that is the same one, else the path.
+// sameFile returns the path of another file of the tree that is the same file. Otherwise it returns the path itself.
 func (t *Tree) sameFile(ctx context.Context, path string) string {
 	ours, ok := t.folded[layouts.FoldedName(path)]
 	if !ok || ours == path {
@@ -225,7 +225,7 @@ func (t *Tree) filesOf(sub events.Subject) []string {
 	return p.sorted()
 }
 
-// memoryManifest is a book that ends with the process.
+// memoryManifest is a manifest that ends with the process.
 type memoryManifest struct {
 	state
 	there bool

@@ -5,16 +5,14 @@ import (
 	"time"
 )
 
-// movable is a storage that may come to be elsewhere than where it was opened, as a folder does
-// that somebody moves, removes, or mounts something on.
+// movable is a storage whose location may change, like a folder that is moved, removed, or mounted over.
 type movable interface {
 	Moved() bool
-	Reopen() error // what is there now is used from then on
+	Reopen() error // switches to the current location
 }
 
-// isAway reports whether the files are not where they were any more. Then nothing is written, to
-// what nobody sees, and nothing is taken in, until they are there again or somebody decides. The
-// caller holds mu.
+// isAway reports whether the files are no longer at their location. Then nothing is written or imported until they
+// return or a user decides. The caller holds mu.
 func (t *Tree) isAway() bool {
 	s, ok := t.c.Storage.(movable)
 	if !ok {
@@ -22,7 +20,7 @@ func (t *Tree) isAway() bool {
 	}
 	away, asked := s.Moved(), t.asking != nil && t.asking.Moved
 	switch {
-	case away && len(t.files) == 0 && s.Reopen() == nil: // nobody misses anything
+	case away && len(t.files) == 0 && s.Reopen() == nil: // the tree has no files to lose
 		away, t.asking = false, nil
 		t.watchAnew()
 	case away && !asked:
@@ -35,14 +33,13 @@ func (t *Tree) isAway() bool {
 	return away
 }
 
-// watchAnew has everything be looked at, and be watched where it is now. The caller holds mu.
+// watchAnew schedules an examination of all files, and a watch of the new location. The caller holds mu.
 func (t *Tree) watchAnew() {
 	t.audited, t.rewatch = false, true
 	t.stir()
 }
 
-// arrive has the tree be where its folder is now, as somebody decided, and looks at all that
-// is there. The caller holds mu.
+// arrive moves the tree to its new location after a user's decision, and examines all files there. The caller holds mu.
 func (t *Tree) arrive(ctx context.Context) error {
 	if !t.isAway() {
 		return nil
@@ -59,13 +56,13 @@ func (t *Tree) arrive(ctx context.Context) error {
 	return nil
 }
 
-// rescan finds every edit there is now, settled or not. The caller holds mu.
+// rescan finds all current edits, settled or not. The caller holds mu.
 func (t *Tree) rescan(ctx context.Context) {
 	for _, f := range t.files {
 		f.version = ""
 	}
 	t.scan(ctx, "")
-	for range 3 { // what is in a folder is noticed when that is looked at
+	for range 3 { // the examination of a folder notes its content
 		for _, n := range t.noticed {
 			n.last, n.settle = time.Time{}, settleGone
 		}
@@ -73,8 +70,8 @@ func (t *Tree) rescan(ctx context.Context) {
 	}
 }
 
-// isEmptied reports whether there is nothing at all any more where files were, as where a file
-// system is not mounted. The caller holds mu.
+// isEmptied reports whether the location became completely empty, for example because a file system is not mounted. The
+// caller holds mu.
 func (t *Tree) isEmptied(ctx context.Context) bool {
 	if t.c.BulkLimit < 0 || len(t.edits) < len(t.files) {
 		return false

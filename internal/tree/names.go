@@ -8,18 +8,18 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// names counts what units want to be called, to know whether any two want names that some
-// system takes for one. As long as none do, each has the one it wants.
+// names counts the paths that units want, to detect paths that some system treats as equal. Without such conflicts,
+// each unit gets its path.
 type names struct {
 	wanted    map[string]*claim // by folded path
 	contested int
 }
 
-// claim is who wants a path.
+// claim counts the units that want a path.
 type claim struct {
-	files   int            // units that want it for a file
-	folders int            // and for a folder
-	dirs    map[string]int // as it is spelled where it is a folder -> units in it
+	files   int            // number of units that want it as a file
+	folders int            // number of units that want it as a folder
+	dirs    map[string]int // spelling of the folder -> number of units in it
 }
 
 func newNames() names { return names{wanted: make(map[string]*claim)} }
@@ -28,7 +28,7 @@ func (c *claim) isContested() bool {
 	return c.files+c.folders > 1 || c.files == 1 && len(c.dirs) > 0 || len(c.dirs) > 1
 }
 
-// add counts what a unit wants, n times; negative: it does so no longer.
+// add counts the wanted path of a unit, times times. A negative number removes it.
 func (n *names) add(u *unit, times int) {
 	if u.want == "" {
 		return
@@ -78,8 +78,8 @@ func (n *names) change(p string, do func(*claim)) {
 	}
 }
 
-// place chooses the path of each unit: those that can have no other one keep theirs, then
-// those are asked first that began first.
+// assignPaths chooses the path of each unit. Units without an alternative path choose first, then the others by their
+// first record.
 func assignPaths(list []*unit) {
 	slices.SortStableFunc(list, func(a, b *unit) int {
 		if x, y := a.apart == "", b.apart == ""; x != y {

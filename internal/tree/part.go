@@ -12,9 +12,8 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// part is a storage that has the files of one unit: those that somebody wrote as they were
-// read, the others as the log has them. So an import takes what was looked at, whatever
-// happens to the files meanwhile.
+// part is a storage with the files of one unit: edited files with the content that was examined, other files with the
+// content of the log. So an import sees the examined content, even if the files change meanwhile.
 type part struct {
 	under layouts.Storage
 	files map[string]piece
@@ -25,7 +24,7 @@ type piece struct {
 	size    int64
 	modTime time.Time
 	read    func() (io.ReadCloser, error)
-	write   func(io.Writer) error // where there is no read
+	write   func(io.Writer) error // used if read is nil
 }
 
 // List implements layouts.Storage.
@@ -91,13 +90,13 @@ func (s *part) Stat(_ context.Context, p string) (layouts.FileInfo, error) {
 
 var errReadOnly = &fs.PathError{Op: "write", Path: "", Err: fs.ErrPermission}
 
-// Write implements layouts.Storage: nothing is written.
+// Write implements layouts.Storage and returns an error.
 func (s *part) Write(context.Context, string, fs.FileMode, func(io.Writer) error) error {
 	return errReadOnly
 }
 
-// Append implements layouts.Storage: nothing is written.
+// Append implements layouts.Storage and returns an error.
 func (s *part) Append(context.Context, string, []byte) error { return errReadOnly }
 
-// Delete implements layouts.Storage: nothing is deleted.
+// Delete implements layouts.Storage and returns an error.
 func (s *part) Delete(context.Context, string) error { return errReadOnly }

@@ -12,17 +12,17 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// past is a store as it was as of an offset. What is appended is what was decided by that: if
-// the log has moved on, it is an errMoved, and nobody decides again by what came.
+// past is a store as of an offset. Appends through it depend on that state. If the log has changed since, they return
+// errMoved, and no callee retries with the newer state.
 //
-// What it has appended itself it sees.
+// A past sees the records that it appended itself.
 type past struct {
 	layouts.Target
 	upto  atomic.Uint64
 	actor string
 }
 
-// errMoved says that the log has changed what an edit was decided by.
+// errMoved reports that the log has changed the state that an edit depends on.
 var errMoved = errors.New("the log has moved on")
 
 func (p *past) Loader() *projector.Loader {
@@ -30,7 +30,7 @@ func (p *past) Loader() *projector.Loader {
 	return &projector.Loader{Source: l.Source, Snapshots: l.Snapshots, Logger: l.Logger, MaxValue: l.MaxValue, ReadOnly: true, Upto: events.Offset(p.upto.Load())}
 }
 
-// saw has what was appended be seen.
+// saw makes appended records visible.
 func (p *past) saw(ack log.Ack) {
 	for {
 		was := p.upto.Load()
@@ -52,7 +52,7 @@ func (p *past) AppendSeries(ctx context.Context, sub events.Subject, expect log.
 	return ack, n, moved(err)
 }
 
-// AppendAll appends to several subjects, all or none.
+// AppendAll appends to several subjects, all or nothing.
 func (p *past) AppendAll(ctx context.Context, parts ...log.Part) ([]log.Ack, error) {
 	for i := range parts {
 		parts[i].Events = p.stamped(parts[i].Events)

@@ -2,9 +2,8 @@ package tree
 
 import "github.com/tallylog/tally/events"
 
-// reached is called where a crash leaves something to mend. Tests end the process there.
+// reached is called at points where a crash leaves work for recovery. Tests end the process there.
 var reached = func(point string) {}
 
-// growth is called with what is about to be put behind files of a unit. Tests compare it with
-// what all of its files are to be.
+// growth is called with the additions to a unit's files. Tests compare the result with a full rendering.
 var growth = func(t *Tree, unit events.Subject, at events.Offset, list []want) {}

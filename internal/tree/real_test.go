@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// real is a tree in a folder of the file system, watched, by the clock.
+// real is a tree in a watched folder of the file system, in real time.
 type real struct {
 	t      *testing.T
 	dir    string
@@ -59,7 +59,7 @@ func (r *real) put(id, text string, at events.Offset) (events.Offset, error) {
 	return ack.Last, err
 }
 
-// until waits until something is so.
+// until waits until a condition holds.
 func (r *real) until(what string, so func() bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(testkit.Patience(20 * time.Second)); !so(); time.Sleep(2 * time.Millisecond) {
@@ -69,7 +69,7 @@ func (r *real) until(what string, so func() bool) {
 	}
 }
 
-// revisions are the texts of a document, oldest first.
+// revisions returns the texts of a document, oldest first.
 func (r *real) revisions(id string) (list []string) {
 	for rec, err := range r.st.Log.Read(context.Background(), events.Range{Subject: r.sub(id)}) {
 		must(r.t, err)
@@ -78,7 +78,7 @@ func (r *real) revisions(id string) (list []string) {
 	return list
 }
 
-// One file that is saved again and again is no mass change.
+// Repeated saves of one file are not a mass change.
 func TestSavedOften(t *testing.T) {
 	r := newReal(t, 50)
 	for n := range 14 {
@@ -93,8 +93,8 @@ func TestSavedOften(t *testing.T) {
 	}
 }
 
-// A program and the log write to one file within a millisecond: both texts are in the log, and
-// if one of them did not see the other, there is one conflict that says so.
+// A program and the log write to one file within a millisecond. Both texts are in the log. If neither saw the other,
+// one conflict reports that.
 func TestBothSides(t *testing.T) {
 	r, rounds, conflicts := newReal(t, -1), 50, 0
 	if testkit.Soak() {
@@ -124,7 +124,7 @@ func TestBothSides(t *testing.T) {
 				if n%2 == 1 {
 					time.Sleep(time.Duration(n%10) * 100 * time.Microsecond)
 				}
-				if n%3 == 0 { // as an editor does that puts another file in its place
+				if n%3 == 0 { // like an editor that replaces the file
 					must(t, os.WriteFile(file+"~", []byte("file of "+id), 0o644))
 					must(t, os.Rename(file+"~", file))
 				} else {
@@ -155,10 +155,10 @@ func TestBothSides(t *testing.T) {
 			list := r.revisions(id)
 			last := list[len(list)-1]
 			switch {
-			case refused[id]: // who appended was told
+			case refused[id]: // the producer got the error
 			case found[id] == 1 && len(list) == 2 && last == "log of "+id:
 				conflicts++
-			case found[id] == 0 && len(list) == 3 && list[1] == "log of "+id: // the one came after the other
+			case found[id] == 0 && len(list) == 3 && list[1] == "log of "+id: // one came after the other
 			default:
 				t.Errorf("%s: %d conflicts, %q", id, found[id], list)
 			}
@@ -180,8 +180,8 @@ func TestBothSides(t *testing.T) {
 	}
 }
 
-// Somebody puts links in the place of a folder and of files, again and again, while the log
-// writes there: nothing outside is read or written.
+// A user repeatedly replaces a folder and files by links while the log writes there: nothing outside is read or
+// written.
 func TestLinks(t *testing.T) {
 	r := newReal(t, -1)
 	outside := filepath.Join(r.dir, "..", "outside")
@@ -243,7 +243,7 @@ func TestLinks(t *testing.T) {
 			t.Fatalf("%v: what is outside was taken in", rec.Subject)
 		}
 	}
-	// It goes on when nobody disturbs it.
+	// The tree continues when the user stops.
 	_ = os.Remove(filepath.Join(r.dir, "d", "x"))
 	must(t, os.MkdirAll(filepath.Join(r.dir, "d"), 0o755))
 	at := need(r.put("after", "text", 0))

@@ -8,8 +8,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A file that gets another name is a document that does, though what is gone is waited for
-// longer than what is new; one that was there long before is not what another one became.
+// A renamed file is a renamed document, although a missing file settles later than a new one. A file that existed long
+// before is not the new name of another.
 func TestRenamed(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(t, plainLand{}, nil, false)

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	auditEvery = 10 * time.Minute // that every file is looked at, though nobody said that it changed
-	pollEvery  = 2 * time.Second  // where nobody says so
-	pollRate   = 1000             // files a second that are looked at then
+	auditEvery = 10 * time.Minute // interval between examinations of all files without a notification
+	pollEvery  = 2 * time.Second  // interval if the storage has no notifications
+	pollRate   = 1000             // files a second that a poll examines
 )
 
-// Run follows the files until ctx is done, and takes in what somebody writes.
+// Run follows the files until ctx is done, and imports edits.
 func (t *Tree) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -59,9 +59,8 @@ func (t *Tree) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch has the storage say what changes, and returns when it does. When it does not any more,
-// that is sent.
-// end has it end, and returns when it has.
+// watch starts the storage's notifications, and returns when they are active. A failure is sent later. end stops them,
+// and returns when they have stopped.
 func (t *Tree) watch(ctx context.Context) (failed chan error, end func()) {
 	ctx, end = context.WithCancel(ctx)
 	failed = make(chan error, 1)
@@ -77,7 +76,7 @@ func (t *Tree) watch(ctx context.Context) (failed chan error, end func()) {
 	}()
 	end = func() {
 		stop()
-		<-ended // the storage may be closed then
+		<-ended // the storage may be closed afterwards
 	}
 	t.say("watching")
 	select {
@@ -97,7 +96,7 @@ func (t *Tree) isToRewatch() bool {
 	return is
 }
 
-// pollAfter is how long a tree that nobody tells of changes waits before it looks.
+// pollAfter returns the poll interval of a tree without notifications.
 func (t *Tree) pollAfter() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,8 +109,8 @@ func (t *Tree) say(how string) {
 	t.watched = how
 }
 
-// Tick does what is due at a time: it takes in what has settled, tries again what could not be
-// written, and removes what is kept for no longer. It returns when there is more to do.
+// Tick does the work that is due at a time: it imports settled edits, retries failed writes, and removes files that
+// were kept long enough. It returns when it should be called again.
 func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,18 +137,18 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 		next = sooner(next, t.payOwed(ctx, now))
 		next = sooner(next, t.settled(ctx, now))
 		if t.asking != nil && len(t.edits)+t.pending() == 0 {
-			t.asking = nil // everything is again as it was
+			t.asking = nil // all files have their former content
 		}
 		if t.asking == nil && !t.judge(ctx, now) && len(t.edits) > 0 {
 			next = sooner(next, t.importSettled(ctx, now, maps.Clone(t.edits)))
 		}
-		next = sooner(next, t.holdTexts(ctx, now)) // what was not taken in
+		next = sooner(next, t.holdTexts(ctx, now)) // edits that were not imported
 	}
 	if !t.met && t.audited && t.pending() == 0 && len(t.edits) == 0 {
 		t.met, t.changed.met = true, true
 	}
 	if t.c.Way == In {
-		t.again = time.Time{} // nothing is written
+		t.again = time.Time{} // this tree writes nothing
 	}
 	if t.asking == nil && !t.again.IsZero() && !t.again.After(now) {
 		t.again = time.Time{}
@@ -181,13 +180,13 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
-// knowsLog reports whether the files were brought up to the log as it was when the tree was
-// begun: without that, one that remembers nothing cannot tell its own files from others.
+// knowsLog reports whether the files were updated to the log's end at the start of the tree. Before that, a tree
+// without a manifest cannot distinguish its own files from others.
 func (t *Tree) knowsLog() bool {
 	return t.met || t.c.Way == In || t.cursor.Offset >= t.start
 }
 
-// importSettled takes in edits. What fails is tried again.
+// importSettled imports edits. Failures are retried.
 func (t *Tree) importSettled(ctx context.Context, now time.Time, list map[string]*edit) (next time.Time) {
 	err := t.importEdits(ctx, list)
 	for p, e := range list {
@@ -196,7 +195,7 @@ func (t *Tree) importSettled(ctx context.Context, now time.Time, list map[string
 			t.recent = append(t.recent, recently{p, now})
 			continue
 		}
-		delete(t.edits, p) // it is looked at again: the log may change it before
+		delete(t.edits, p) // it is examined again, because the log may change first
 		if t.noticed[p] == nil {
 			t.noticed[p] = &notice{last: now, settle: settleGone}
 		}
@@ -208,7 +207,7 @@ func (t *Tree) importSettled(ctx context.Context, now time.Time, list map[string
 	return time.Time{}
 }
 
-// Pull looks at every file, and takes in what differs from what the tree knows.
+// Pull examines every file, and imports all differences.
 func (t *Tree) Pull(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// manifestVersion is that of the tables: a file of another one is made anew.
+// manifestVersion is the version of the tables. A file of another version is recreated.
 const manifestVersion = 2
 
 const manifestSchema = `
@@ -35,13 +35,13 @@ CREATE TABLE IF NOT EXISTS displaced(
 	path BLOB PRIMARY KEY, origin BLOB NOT NULL, kind TEXT NOT NULL, id TEXT NOT NULL, offset INTEGER NOT NULL, sums TEXT NOT NULL) WITHOUT ROWID;
 `
 
-// sqliteManifest is a book in a file. What is about to be written is durable before it is: after a
-// power cut the tree knows it. The rest may be lost, and is found out again.
+// sqliteManifest is a manifest in a file. Intents are durable before the files are written, so the tree recognises the
+// files after a power failure. Other changes may be lost, and are rediscovered.
 type sqliteManifest struct {
 	path      string
 	namespace string
-	db        *sql.DB // of one connection
-	full      bool    // it syncs each commit
+	db        *sql.DB // with one connection
+	full      bool    // syncs each commit
 }
 
 func openManifest(path, namespace string, lg *slog.Logger) (manifest, error) {
@@ -83,7 +83,7 @@ func (b *sqliteManifest) open() (err error) {
 func (b *sqliteManifest) close() error { return b.db.Close() }
 
 func (b *sqliteManifest) reset(context.Context) error {
-	_ = b.db.Close() // what is in it is not wanted
+	_ = b.db.Close() // its content is not needed
 	b.full = false
 	for _, end := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(b.path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -219,7 +219,7 @@ func (b *sqliteManifest) save(ctx context.Context, s *state, c changes) (err err
 	return tx.Commit()
 }
 
-// sync has the commits that follow be synced, or not.
+// sync enables or disables syncing of the following commits.
 func (b *sqliteManifest) sync(ctx context.Context, full bool) error {
 	if b.full == full {
 		return nil
@@ -235,7 +235,7 @@ func (b *sqliteManifest) sync(ctx context.Context, full bool) error {
 	return err
 }
 
-// writer runs statements until one fails.
+// writer executes statements until one fails.
 type writer struct {
 	ctx      context.Context
 	tx       *sql.Tx

@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// What a book says is what was saved, names of any bytes included; what was changed and not
-// saved it does not say. A file that is none, or damaged, is a book without anything.
+// A manifest returns the saved state, with names of any bytes, and no unsaved changes. An invalid or damaged file is an
+// empty manifest.
 func TestManifest(t *testing.T) {
 	ctx := context.Background()
 	name := filepath.Join(t.TempDir(), "a%b?c#", "book.db")

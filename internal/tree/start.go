@@ -9,11 +9,10 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// recover finds out what became of what was about to be written when the tree ended, and has
-// every file be looked at that may have changed since: all of them unless it stopped by itself.
-// The caller holds mu.
+// recover determines the outcome of the intents when the tree ended, and schedules the examination of files that may
+// have changed since. If the tree did not stop regularly, these are all files. The caller holds mu.
 func (t *Tree) recover(ctx context.Context) error {
-	// First: what came out of a place is known by what the tree had there before.
+	// First, because displaced files are recognised by the previous entries.
 	if err := t.leftovers(ctx); err != nil {
 		return err
 	}
@@ -36,7 +35,7 @@ func (t *Tree) recover(ctx context.Context) error {
 	}
 	if !t.clean {
 		for _, f := range t.files {
-			f.version = "" // nothing is believed but the content
+			f.version = "" // only the content is trusted
 		}
 	}
 	for sub, u := range t.units {
@@ -48,7 +47,7 @@ func (t *Tree) recover(ctx context.Context) error {
 	return nil
 }
 
-// leftovers deals with temporary files that a crash has left. The caller holds mu.
+// leftovers handles temporary files that a crash has left. The caller holds mu.
 func (t *Tree) leftovers(ctx context.Context) (err error) {
 	enters := func(p string) bool { return path.Base(p) != ".git" }
 	t.each(ctx, "", enters, func(p string, e layouts.FileInfo) {

@@ -11,32 +11,32 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Status is how a tree is.
+// Status is the state of a tree.
 type Status struct {
 	Name     string
-	Shown    events.Offset // as of which the files show the log, but for what is stuck
+	Shown    events.Offset // offset of the log that the files show, except for stuck ones
 	Files    int
-	Units    int  // sessions and documents that have files
-	Met      bool // every file was looked at since the tree remembers anything: what comes now is new
-	Noticed  int  // paths that may have changed, and are about to be looked at
+	Units    int  // number of sessions and documents with files
+	Met      bool // every file was examined since the manifest was created: further changes are new
+	Noticed  int  // number of paths to be examined
 	Skipped  []layouts.Problem
 	LeftOut  []LeftOut
 	Stuck    []*Error
-	Asking   *BulkError // nil: it does not ask
-	Watching string     // how it gets to know of changes: "watching", or "polling: " and why; "": it does not
+	Asking   *BulkError // nil: no question
+	Watching string     // "watching", or "polling: " and the reason; "": the tree does not follow the files
 }
 
-// LeftOut are sessions that the tree's layout has no files for, for one reason.
+// LeftOut counts the sessions that the tree's layout has no files for, by reason.
 type LeftOut struct {
 	Reason   string   `json:"reason"`
 	Sessions int      `json:"sessions"`
-	Sample   []string `json:"sample"` // ids of the first ones
+	Sample   []string `json:"sample"` // first ids
 }
 
-// maxSample is how many ids a LeftOut names.
+// maxSample is the maximum number of ids in a LeftOut.
 const maxSample = 5
 
-// leftOut counts the sessions without files, by the reasons. The caller holds mu.
+// leftOut counts the sessions without files by reason. The caller holds mu.
 func (t *Tree) leftOut() (list []LeftOut) {
 	ids := make(map[string][]string)
 	for sub, u := range t.units {
@@ -52,7 +52,7 @@ func (t *Tree) leftOut() (list []LeftOut) {
 	return list
 }
 
-// Status returns how the tree is.
+// Status returns the state of the tree.
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,8 +66,8 @@ func (t *Tree) Status() Status {
 	return s
 }
 
-// Verify compares every file with what the log says, and returns what differs: nothing of a
-// tree in which nobody has written since it was shown.
+// Verify compares every file with the log, and returns the differences. If no user has written to the tree since it was
+// shown, there are none.
 func (t *Tree) Verify(ctx context.Context) ([]layouts.Problem, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

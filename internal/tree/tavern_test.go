@@ -90,7 +90,7 @@ func (tavernLand) api(w *world) {
 
 func (tavernLand) unknown() int { return 10 }
 
-// To move an agent's file writes one document, and archives a session and its document.
+// A move of an agent's file writes one document, and archives a session and its document.
 func (tavernLand) records() int { return 4 }
 
 func (tavernLand) kinds() []string {

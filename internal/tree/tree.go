@@ -12,32 +12,32 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Way says in which direction changes go.
+// Way is the direction of changes.
 type Way string
 
 // The ways of a tree.
 const (
 	Both Way = "both"
-	Out  Way = "out" // from the log to the files: what somebody writes to a file is kept as a conflict when the log changes it
+	Out  Way = "out" // from the log to the files: an edit of a file is kept as a conflict when the log changes the file
 	In   Way = "in"  // from the files to the log
 )
 
-// Config says what a tree shows, and where.
+// Config configures a tree.
 type Config struct {
-	Name    string          // for people, events and files
-	Layout  layouts.Layout  // what the files are like
-	Root    layouts.Root    // what is in it
-	Storage layouts.Storage // where they are; it belongs to the tree alone
+	Name    string          // for messages, events and files
+	Layout  layouts.Layout  // format of the files
+	Root    layouts.Root    // content of the tree
+	Storage layouts.Storage // location of the files; the tree owns it
 	Target  layouts.Target  // the store
 	Head    func(ctx context.Context) (events.Offset, error)
 
-	Part      string           // of what Layout has files for: when it is another one, everything is placed anew
-	Manifest  string           // file of what the tree remembers, which may be lost; "": in memory
+	Part      string           // selection of Layout's content: if it changes, all paths are assigned again
+	Manifest  string           // file of the manifest, which may be lost; "": in memory
 	Way       Way              // default Both
-	BulkLimit int              // changes at once beyond which it asks; default 50, negative: it never does
-	Ignore    []string         // patterns of names, or of paths, that are not looked at; see path.Match
-	MaxFile   int64            // of a file that is read, in bytes; default 64 MiB
-	Now       func() time.Time // default time.Now; it says when something has settled, and nothing else
+	BulkLimit int              // number of simultaneous changes above which it asks; default 50, negative: never
+	Ignore    []string         // patterns of ignored names or paths; see path.Match
+	MaxFile   int64            // maximum size of a file that is read, in bytes; default 64 MiB
+	Now       func() time.Time // default time.Now; used only to decide when a path has settled
 	Logger    *slog.Logger     // default: discard
 }
 
@@ -51,51 +51,51 @@ func (c *Config) withDefaults() {
 	}
 }
 
-// Tree is a view over the log in files, and the way back. It is a projector.View, to be run by
-// a projector.Runner with Room; Run is the other half. It is safe for concurrent use.
+// Tree keeps files as a view of the log, and imports edits of them. It is a projector.View, for a projector.Runner with
+// Room. Run is the other half. It is safe for concurrent use.
 type Tree struct {
 	c        Config
 	manifest manifest
-	wake     chan struct{} // has one when there is something new for Run
+	wake     chan struct{} // holds a token when there is work for Run
 
-	heldRendered, heldEdit int64 // sizes; less in tests
+	heldRendered, heldEdit int64 // sizes; smaller in tests
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	loaded bool
 	state
-	changed changes                    // of state, that the book does not have yet
-	ofUnit  map[events.Subject]pathSet // of files
+	changed changes                    // unsaved changes of state
+	ofUnit  map[events.Subject]pathSet // paths of files by unit
 	folded  map[string]string          // folded path of a file -> its path
 
-	dirty   map[events.Subject]touched // that were applied and not committed
-	redo    map[events.Subject]bool    // to be shown again, whatever the log says
+	dirty   map[events.Subject]touched // applied and not committed
+	redo    map[events.Subject]bool    // to be written again, regardless of the log
 	knowns  map[events.Subject]known
-	hashes  map[string]hashed       // of logs, by path
-	moved   map[events.Subject]bool // that have another path than their files
-	again   time.Time               // when what is stuck is tried again
-	wait    time.Duration           // between the last two tries
+	hashes  map[string]hashed       // of log files, by path
+	moved   map[events.Subject]bool // units whose path differs from that of their files
+	again   time.Time               // when stuck files are retried
+	wait    time.Duration           // between the last two attempts
 	noticed map[string]*notice      // paths that may have changed
-	edits   map[string]*edit        // paths that have, while the tree asks
-	holding map[string]bool         // ids of conflicts that keep texts until somebody decides on them
+	edits   map[string]*edit        // paths with edits, while the tree asks
+	holding map[string]bool         // ids of conflicts that keep texts until a user's decision
 	owed    []*edit                 // texts that were replaced before the log had them
-	tried   map[string][]string     // what may stand in a file's place, as nobody answered when it was put there
+	tried   map[string][]string     // hashes of contents that may be at a path, because a write got no answer
 	stuck   map[events.Subject]*Error
-	told    map[string]string // why a path cannot be written, as it was logged last
+	told    map[string]string // last logged reason why a path cannot be written
 	skipped map[string]string
-	recent  []recently // edits that were taken in
+	recent  []recently // imported edits
 	born    []birth
-	held    time.Time // since when none was, as more may come
+	held    time.Time // since when imports wait for more changes
 	asking  *BulkError
 	names   names
-	audit   time.Time // when everything is looked at again
+	audit   time.Time // time of the next full examination
 	watched string
-	unsure  bool          // something failed, and may have been done nevertheless
-	rewatch bool          // it is to be watched where it is now
-	audited bool          // since it was begun
-	start   events.Offset // where the log ended when it was begun
+	unsure  bool          // a call failed, and may have had an effect
+	rewatch bool          // its current location must be watched
+	audited bool          // all files were examined since the start
+	start   events.Offset // end of the log at the start
 }
 
-// New returns a tree. Nothing is read or written before it is run.
+// New returns a tree. It reads and writes nothing before it runs.
 func New(c Config) (*Tree, error) {
 	c.withDefaults()
 	if c.Target.Namespace() == events.PersonalNamespace {
@@ -118,7 +118,7 @@ func newTree(c Config, b manifest) *Tree {
 	return t
 }
 
-// clear forgets everything that is in memory. The caller holds mu.
+// clear forgets all state in memory. The caller holds mu.
 func (t *Tree) clear() {
 	t.loaded, t.state, t.changed, t.ofUnit = false, newState(), changes{}, make(map[events.Subject]pathSet)
 	t.knowns = make(map[events.Subject]known)
@@ -131,7 +131,7 @@ func (t *Tree) clear() {
 	t.asking, t.names, t.audited = nil, newNames(), false
 }
 
-// Close stores what the tree remembers, and that it stopped by itself. Run has ended.
+// Close saves the manifest, and that the tree stopped regularly. Run must have ended.
 func (t *Tree) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +143,7 @@ func (t *Tree) Close() error {
 	return errors.Join(err, t.manifest.close())
 }
 
-// Error says that a file of a tree could not be written. What it should show is in the log.
+// Error reports that a file of a tree could not be written. Its content is in the log.
 type Error struct {
 	Tree string
 	Path string
@@ -152,17 +152,17 @@ type Error struct {
 
 func (e *Error) Error() string { return "tree " + e.Tree + ": " + e.Path + ": " + e.Err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// as returns the store as of an offset. What is appended to it must still fit then.
+// as returns the store as of an offset. Appends through it fail if the log has changed since.
 func (t *Tree) as(at events.Offset) *past {
 	p := &past{Target: t.c.Target, actor: "tree:" + t.c.Name}
 	p.upto.Store(uint64(at))
 	return p
 }
 
-// stir has Run look for what there is to do.
+// stir wakes Run.
 func (t *Tree) stir() {
 	select {
 	case t.wake <- struct{}{}:

@@ -19,8 +19,7 @@ var (
 // Name implements projector.View.
 func (t *Tree) Name() string { return "tree:" + t.c.Name }
 
-// Wants implements projector.Selective: what changed is rendered when it is written, and not
-// folded record by record.
+// Wants implements projector.Selective: units are rendered at the commit, not folded record by record.
 func (t *Tree) Wants(events.Subject) bool { return false }
 
 // Begin implements projector.View.
@@ -30,12 +29,11 @@ func (t *Tree) Begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 	if err := t.load(ctx); err != nil {
 		return projector.Cursor{}, nil, err
 	}
-	t.dirty = make(map[events.Subject]touched) // cleared, it would be as large as it ever was
+	t.dirty = make(map[events.Subject]touched) // a cleared map would keep its largest size
 	return t.cursor, nil, nil
 }
 
-// load reads the book, and has every file be looked at that may have changed since. The
-// caller holds mu.
+// load reads the manifest, and schedules the examination of files that may have changed since. The caller holds mu.
 func (t *Tree) load(ctx context.Context) error {
 	if t.loaded {
 		return nil
@@ -59,7 +57,7 @@ func (t *Tree) load(ctx context.Context) error {
 	}
 	for sub, u := range t.units {
 		t.names.add(u, 1)
-		if sub.Kind == KindConflict && u.path == "" { // kept for a question that was not answered before the process ended
+		if sub.Kind == KindConflict && u.path == "" { // kept for a question that was open when the process ended
 			t.writeAgain(sub)
 			t.again = t.c.Now()
 		}
@@ -71,8 +69,8 @@ func (t *Tree) load(ctx context.Context) error {
 	return err
 }
 
-// reassignPaths has every unit be looked for in the log, and its files go if it has none any more:
-// the tree shows another part of it than before. The caller holds mu.
+// reassignPaths schedules a look-up of every unit in the log, because the tree shows another part of it. Units that are
+// no longer part lose their files. The caller holds mu.
 func (t *Tree) reassignPaths(ctx context.Context) error {
 	t.part, t.cursor = t.c.Part, projector.Cursor{}
 	t.changed.cursor = &t.cursor
@@ -106,16 +104,16 @@ func (t *Tree) Apply(ctx context.Context, f projector.Fact) error {
 	return nil
 }
 
-// touched is what was applied of a unit and not committed.
+// touched describes the uncommitted records of a unit.
 type touched struct {
-	others []events.Subject // other subjects that records were of
-	whole  bool             // what the records change is not known by their subjects
+	others []events.Subject // other subjects with such records
+	whole  bool             // the effect of the records cannot be narrowed by subject
 }
 
-// maxOthers bounds the other subjects that are named.
+// maxOthers bounds the other subjects that are listed.
 const maxOthers = 64
 
-// with is it with a record more.
+// with returns d with another record.
 func (d touched) with(of, unit events.Subject, isNew bool) touched {
 	switch {
 	case d.whole || of == unit && !isNew || slices.Contains(d.others, of):
@@ -134,7 +132,7 @@ func (t *Tree) unitOf(ctx context.Context, at events.Offset, sub events.Subject)
 	return t.c.Layout.Entry(ctx, t.as(at), t.c.Root, sub)
 }
 
-// Quarantine implements projector.View. What cannot be shown is tried again by the tree itself.
+// Quarantine implements projector.View. The tree itself retries failures.
 func (t *Tree) Quarantine(projector.Quarantine) {}
 
 // Held implements projector.View.
@@ -144,7 +142,7 @@ func (t *Tree) Held() int64 {
 	return int64(len(t.dirty)) * 256
 }
 
-// Commit implements projector.View: the files show the log as of the cursor.
+// Commit implements projector.View: it updates the files to the log at the cursor.
 func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,17 +150,16 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 		return t.asking
 	}
 	if !t.met && c.Offset < t.start {
-		// Of files that are there and that the tree does not remember, some may be as the log has
-		// it later on: none is written before it is known what they are to be.
+		// Files that are not in the manifest may have later content of the log. So none is written before the final
+		// content is known.
 		for sub := range t.dirty {
 			t.writeAgain(sub)
 		}
 	} else if err := t.catchUp(ctx, c.Offset); err != nil {
 		return err
 	}
-	t.dirty = make(map[events.Subject]touched) // cleared, it would be as large as it ever was
-	// Committed with the next save: until then the files are newer than the book, which has
-	// said before what they would be.
+	t.dirty = make(map[events.Subject]touched) // a cleared map would keep its largest size
+	// The next save commits the cursor. Until then the files are newer than the manifest, but it contains the intents.
 	reached("before cursor")
 	if !t.knowsLog() {
 		t.stir()
@@ -171,10 +168,10 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	return t.save(ctx)
 }
 
-// atOnce is how many units are shown at a time: their files are in memory.
+// atOnce is the number of units that are rendered at a time, in memory.
 const atOnce = 256
 
-// catchUp shows what was applied as of an offset. The caller holds mu.
+// catchUp writes the files of the applied records as of an offset. The caller holds mu.
 func (t *Tree) catchUp(ctx context.Context, at events.Offset) error {
 	if t.c.Way == In {
 		return nil
@@ -201,7 +198,7 @@ func (t *Tree) catchUp(ctx context.Context, at events.Offset) error {
 	return nil
 }
 
-// sorted has units in the order in which they began. The caller holds mu.
+// sorted sorts units by their first record. The caller holds mu.
 func (t *Tree) sorted(list []events.Subject) []events.Subject {
 	slices.SortFunc(list, func(a, b events.Subject) int {
 		if x, y := t.units[a].first, t.units[b].first; x != y {
@@ -212,7 +209,7 @@ func (t *Tree) sorted(list []events.Subject) []events.Subject {
 	return list
 }
 
-// Reset implements projector.View: the files are looked at as those of somebody else.
+// Reset implements projector.View: all files count as unknown.
 func (t *Tree) Reset(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,7 +223,7 @@ func (t *Tree) Reset(ctx context.Context) error {
 // Forget implements projector.View.
 func (t *Tree) Forget(context.Context, events.Subject) error { return nil }
 
-// Room implements projector.Runner's: nothing is written while the tree asks.
+// Room implements projector.Runner.Room: nothing is written while the tree asks.
 func (t *Tree) Room() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,8 +233,8 @@ func (t *Tree) Room() error {
 	return nil
 }
 
-// Problem returns why the files of a session or document do not show what is in the log, a
-// *Error; nil: they do as far as the log was read.
+// Problem returns why the files of a session or document do not show the log, as an *Error. nil means that they do, as
+// far as the log was read.
 func (t *Tree) Problem(ctx context.Context, sub events.Subject) error {
 	sub, ok, err := t.unitOf(ctx, 0, sub)
 	if err != nil || !ok {
@@ -251,5 +248,5 @@ func (t *Tree) Problem(ctx context.Context, sub events.Subject) error {
 	return nil
 }
 
-// isGone reports whether there is nothing to show of a unit.
+// isGone reports whether a unit has no content.
 func isGone(err error) bool { return errors.Is(err, projector.ErrNotFound) }

@@ -19,30 +19,29 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// want is a file as it is to be.
+// want is the intended state of a file.
 type want struct {
 	layouts.File
 	unit events.Subject
 	at   events.Offset
 	sum  string
 	size int64
-	data []byte    // nil: it is large, and rendered when it is written
-	grew bool      // what the file has is what it begins with
-	tail []byte    // what follows that; nil: data has it, or it is rendered
-	hash hash.Hash // that has had all of it
+	data []byte    // nil: it is large, and rendered during the write
+	grew bool      // the current content of the file is its beginning
+	tail []byte    // data behind the current content; nil: in data, or rendered
+	hash hash.Hash // has hashed the whole content
 }
 
-// Sizes up to which a file is rendered once, into memory, and up to which what
-// somebody wrote is kept there after it was read.
+// Maximum sizes of a file that is rendered once, into memory, and of an edit that is kept in memory.
 const (
 	heldRendered = 1 << 20
 	heldEdit     = 8 << 20
 )
 
-// show has the files of units be as the log says as of an offset, those of others by what they
-// grew. What cannot be written is stuck, and tried again. The caller holds mu.
+// writeOut updates the files of units to the log as of an offset, and appends the additions of grown units. Files that
+// cannot be written are stuck and retried. The caller holds mu.
 func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[events.Subject][]want, at events.Offset) error {
-	ctx = context.WithoutCancel(ctx) // half of it would be done again
+	ctx = context.WithoutCancel(ctx) // a partial update would be repeated
 	if err := t.ascertain(ctx); err != nil {
 		return err
 	}
@@ -104,8 +103,7 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 	return nil
 }
 
-// change puts files in their places, and takes others away. The book knows before what is
-// about to be written, so that a crash on either side leaves nothing that is not known.
+// change writes and removes files. It saves the intents first, so a crash at any point leaves only known content.
 func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 	if len(wants)+len(gone) == 0 {
 		return nil
@@ -156,7 +154,7 @@ func folder(p string) string {
 	return ""
 }
 
-// attempt notes what became of an attempt to change a file, and reports whether it was one.
+// attempt notes the result of a change of a file, and reports whether it succeeded.
 func (t *Tree) attempt(sub events.Subject, p string, err error) bool {
 	if err != nil {
 		t.isStuck(sub, p, err)
@@ -166,9 +164,9 @@ func (t *Tree) attempt(sub events.Subject, p string, err error) bool {
 	return err == nil
 }
 
-// isStuck has a unit be tried again later. The caller holds mu.
+// isStuck schedules a retry for a unit. The caller holds mu.
 func (t *Tree) isStuck(sub events.Subject, p string, err error) {
-	if reason := err.Error(); t.told[p] != reason { // else a link would be reported at each try
+	if reason := err.Error(); t.told[p] != reason { // avoids a message for each retry
 		t.told[p] = reason
 		t.c.Logger.Warn("a file of the tree cannot be written, and is tried again", "tree", t.c.Name, "path", p, "err", err)
 	}
@@ -182,7 +180,7 @@ func (t *Tree) isStuck(sub events.Subject, p string, err error) {
 	t.stir()
 }
 
-// writeAgain has a unit be shown again, also if the process ends before. The caller holds mu.
+// writeAgain schedules a rewrite of a unit, also across a restart. The caller holds mu.
 func (t *Tree) writeAgain(sub events.Subject) {
 	t.redo[sub] = true
 	if u := t.units[sub]; u != nil {
@@ -191,8 +189,8 @@ func (t *Tree) writeAgain(sub events.Subject) {
 	}
 }
 
-// ascertain looks what became of attempts that failed, or of which nobody heard: files may have
-// come out of their places. The caller holds mu.
+// ascertain determines the outcome of failed or unanswered attempts: files may have been displaced. The caller holds
+// mu.
 func (t *Tree) ascertain(ctx context.Context) error {
 	if !t.unsure {
 		return nil
@@ -202,14 +200,14 @@ func (t *Tree) ascertain(ctx context.Context) error {
 	return err
 }
 
-// Between two tries of what cannot be written.
+// Bounds of the delay between two attempts of a failing write.
 const (
 	retryFirst = 100 * time.Millisecond
 	retryMost  = 10 * time.Second
 )
 
-// locate finds out where units are to have their files. Others may have to make room, or can
-// have back what they want: those are moved. The caller holds mu.
+// locate determines the paths of units. Other units may have to give way, or get back their wanted path; these are
+// added to moved. The caller holds mu.
 func (t *Tree) locate(ctx context.Context, list []events.Subject, at events.Offset) {
 	src := t.as(at)
 	contested := t.names.contested > 0
@@ -235,7 +233,7 @@ func (t *Tree) locate(ctx context.Context, list []events.Subject, at events.Offs
 	}
 }
 
-// reasonOut is why a layout has no files for a session, "" of what is just not there.
+// reasonOut returns why a layout has no files for a session, or "" if the session does not exist.
 func reasonOut(err error) string {
 	if e, ok := errors.AsType[*layouts.LeftOutError](err); ok {
 		return e.Reason
@@ -243,7 +241,7 @@ func reasonOut(err error) string {
 	return ""
 }
 
-// choose has each unit have the path that it is to have among all others. The caller holds mu.
+// choose assigns a path to each unit, considering all others. The caller holds mu.
 func (t *Tree) choose() {
 	var all []*unit
 	subs, before := make(map[*unit]events.Subject), make(map[*unit]string)
@@ -268,7 +266,7 @@ func (t *Tree) placeOf(ctx context.Context, src layouts.Source, sub events.Subje
 	return t.c.Layout.Location(ctx, src, t.c.Root, sub)
 }
 
-// render returns the files of a unit as of an offset, none if it has none. The caller holds mu.
+// render returns the files of a unit as of an offset. The caller holds mu.
 func (t *Tree) render(ctx context.Context, sub events.Subject, at events.Offset) ([]want, error) {
 	u := t.units[sub]
 	if u == nil || u.path == "" {
@@ -302,7 +300,7 @@ func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offs
 	return t.c.Layout.EntryFiles(ctx, t.as(at), t.c.Root, sub, name)
 }
 
-// measure renders a file to find out its hash, and whether it only grew.
+// measure renders a file to compute its hash, and whether it only grew.
 func (w *want) measure(have *file, held int64) error {
 	m := measurer{hash: sha256.New(), held: held}
 	if have != nil && isLog(w.Path) {
@@ -322,14 +320,14 @@ func (w *want) measure(have *file, held int64) error {
 	return nil
 }
 
-// measurer hashes what is written to it, and keeps it if that is little.
+// measurer hashes the written data, and keeps them up to a size.
 type measurer struct {
 	hash hash.Hash
 	size int64
-	held int64 // size up to which data has it
+	held int64 // data holds the content up to this size
 	data []byte
-	mark int64  // size at which it is compared with sum
-	sum  string // "": it is not
+	mark int64  // size at which the hash is compared with sum
+	sum  string // "": no comparison
 	grew bool
 }
 
@@ -359,11 +357,11 @@ func (w *want) content(out io.Writer) error {
 	return w.Write(out)
 }
 
-// errInTheWay says that there is something in the place of a file that is none.
+// errInTheWay reports that the path of a file has something that is not a file.
 var errInTheWay = errors.New("there is something else in its place, which is neither followed nor replaced")
 
-// put has a file be as it is to be. What was in its place and is not ours is kept. It reports
-// whether that only appended to a file that was durable before.
+// put writes a file. A displaced unknown file is kept. It reports whether the write only appended to a file that was
+// durable before.
 func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 	if isGits(w.Path) {
 		return false, errGits
@@ -371,7 +369,7 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 	have, other := t.files[w.Path], ""
 	if have == nil {
 		if p := t.sameFile(ctx, w.Path); p != w.Path {
-			have, other = t.files[p], p // the same file, as it was called before
+			have, other = t.files[p], p // the same file, under its former name
 		}
 	}
 	e, err := t.c.Storage.Stat(ctx, w.Path)
@@ -383,8 +381,8 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 		return false, errInTheWay
 	}
 	if have != nil && have.sum == w.sum && other == "" && layouts.ModeOf(have.mode) == layouts.ModeOf(w.Mode) && !t.isDropped(w.Path) {
-		// There is nothing new to write. Whoever has saved the file, or taken it away, since it was
-		// looked at last made an edit, which is taken in.
+		// The content is unchanged. If a user saved or removed the file since the last examination, that is an edit to
+		// be imported.
 		have.at = w.at
 		t.changed.file(w.Path)
 		if t.c.Way != Out && (!there || e.Version == "" || e.Version != have.version) {
@@ -398,14 +396,14 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 		}
 	}
 	if there && have == nil && e.Size == w.size && layouts.ModeOf(e.Mode) == layouts.ModeOf(w.Mode) {
-		if sum, err := t.sumOf(ctx, w.Path); err == nil && sum == w.sum { // it is not touched
+		if sum, err := t.sumOf(ctx, w.Path); err == nil && sum == w.sum { // unchanged
 			t.set(w.Path, &file{unit: w.unit, at: w.at, sum: sum, size: w.size, mode: e.Mode})
 			return false, nil
 		}
 	}
 	mode := w.Mode
 	if there && layouts.ModeOf(e.Mode) == layouts.ModeOf(mode) {
-		mode = e.Mode // as the user's umask or group has it
+		mode = e.Mode // as the user's umask or group set it
 	}
 	old, err := t.swap(ctx, w.Path, mode, w.content)
 	if err != nil {
@@ -424,8 +422,8 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 	return false, nil
 }
 
-// versionOf returns the version of a file that was just put in its place, "" if that may be
-// somebody else's: a text of the same size may have come there since. A large file is not read again.
+// versionOf returns the version of a file that was just written. It returns "" if the file may have been replaced
+// meanwhile by a text of the same size. It does not read large files again.
 func (t *Tree) versionOf(ctx context.Context, w want) string {
 	e, err := t.c.Storage.Stat(ctx, w.Path)
 	if err != nil || e.Size != w.size {
@@ -439,7 +437,7 @@ func (t *Tree) versionOf(ctx context.Context, w want) string {
 	return e.Version
 }
 
-// errGits says that a file would be where git looks for what it is to do.
+// errGits reports that a file would be in git's own folder, where it could change git's behaviour.
 var errGits = errors.New("git keeps its own files there")
 
 func isGits(p string) bool {
@@ -451,11 +449,11 @@ func isGits(p string) bool {
 	return false
 }
 
-// isDropped reports whether somebody decided that what he wrote to a file is to go.
+// isDropped reports whether a user decided to drop the edit of a file.
 func (t *Tree) isDropped(p string) bool { return t.edits[p] != nil && t.edits[p].dropped }
 
-// grow appends to a log what it lacks. It is false if somebody else wrote to it as well: the
-// file is then replaced.
+// grow appends missing data to a log file. It returns false if another writer changed the file as well; the file is
+// then replaced.
 func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err error) {
 	tail := w.tail
 	switch {
@@ -481,8 +479,8 @@ func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err err
 	return true, nil
 }
 
-// skipper keeps what follows some bytes. It has no method but Write: one that it had of a
-// buffer would be called in its place.
+// skipper keeps the data behind the first skip bytes. It has only a Write method: io functions would call an embedded
+// buffer's other methods instead.
 type skipper struct {
 	skip int64
 	rest []byte
@@ -499,8 +497,8 @@ func (s *skipper) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// swap puts content in a file's place, and returns where what was there is now. A storage that
-// cannot do both in one moment keeps what it replaces first.
+// swap puts content in a file's place, and returns the new path of the displaced file. If the storage cannot do both
+// atomically, swap first copies the displaced file.
 func (t *Tree) swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (old string, err error) {
 	if s, ok := t.c.Storage.(layouts.Swapper); ok {
 		return s.Swap(ctx, name, mode, content)
@@ -511,7 +509,7 @@ func (t *Tree) swap(ctx context.Context, name string, mode fs.FileMode, content 
 	return old, t.c.Storage.Write(ctx, name, mode, content)
 }
 
-// copied copies a file to where a displaced one would be; "": there is none.
+// copied copies a file to the path of a displaced file. It returns "" if the file does not exist.
 func (t *Tree) copied(ctx context.Context, name string) (string, error) {
 	r, err := t.c.Storage.Read(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -528,11 +526,11 @@ func (t *Tree) copied(ctx context.Context, name string) (string, error) {
 	})
 }
 
-// remove takes a file away that the log does not have any more.
+// remove removes a file that the log no longer has.
 func (t *Tree) remove(ctx context.Context, p string) error {
 	have := t.files[p]
 	e, err := t.c.Storage.Stat(ctx, p)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (e.Dir || e.Size < 0 || t.sameFile(ctx, p) != p) { // that is not ours, or another one of ours
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (e.Dir || e.Size < 0 || t.sameFile(ctx, p) != p) { // not the tree's file, or another file of the tree
 		t.set(p, nil)
 		return nil
 	}
@@ -555,10 +553,10 @@ func (t *Tree) remove(ctx context.Context, p string) error {
 	return nil
 }
 
-// tidy removes the folders that have become empty with the files that were removed.
+// tidy removes folders that became empty by the removal of files.
 func (t *Tree) tidy(ctx context.Context, gone []string) {
 	if _, flat := t.c.Storage.(layouts.Walker); flat {
-		return // there are none, and to look would be to look at everything
+		return // it has no folders, and listing would read everything
 	}
 	for _, p := range gone {
 		for d := folder(p); d != ""; d = folder(d) {
