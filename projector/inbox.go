@@ -73,11 +73,11 @@ type HandOver struct {
 	Unknown  events.Fields    `json:",unknown"`
 }
 
-// Delays between the attempts to hand a message over, after the first refusal. They double from firstRetry to
-// lastRetry.
+// Delays between the attempts to hand a message over, after the first refusal. They double from minRetry to
+// maxRetry.
 const (
-	firstRetry = time.Second
-	lastRetry  = 5 * time.Minute
+	minRetry = time.Second
+	maxRetry = 5 * time.Minute
 )
 
 // Retry returns the time of the next attempt, by the log's time. It returns false if no attempt was refused yet, or the
@@ -88,9 +88,9 @@ func (h HandOver) Retry() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	if h.Refusals > 16 {
-		return last.Add(lastRetry), true
+		return last.Add(maxRetry), true
 	}
-	return last.Add(min(firstRetry<<(h.Refusals-1), lastRetry)), true
+	return last.Add(min(minRetry<<(h.Refusals-1), maxRetry)), true
 }
 
 // InboxFields holds the fields of an inbox that describe the receiver's progress. A nil pointer means that the record

@@ -169,10 +169,10 @@ func (l *Loop) isDue(d *worker, now time.Time) bool {
 // gap is the minimum pause of a daemon between calls, so that one call handles many records.
 const gap = 50 * time.Millisecond
 
-// Delays between the retries of a failing daemon. They double from firstRetry to lastRetry.
+// Delays between the retries of a failing daemon. They double from minRetry to maxRetry.
 const (
-	firstRetry = time.Second
-	lastRetry  = 5 * time.Minute
+	minRetry = time.Second
+	maxRetry = 5 * time.Minute
 )
 
 // forever is the duration of a sleep until the next record.
@@ -213,7 +213,7 @@ func (l *Loop) step(ctx context.Context, d *worker) (wait time.Duration, wake <-
 	if ctx.Err() != nil {
 		return forever, nil
 	}
-	retry := min(firstRetry<<min(d.errors, 16), lastRetry)
+	retry := min(minRetry<<min(d.errors, 16), maxRetry)
 	switch {
 	case err != nil:
 		wait = retry // a record does not help, so none wakes it

@@ -37,7 +37,7 @@ func TestLawsOnDisk(t *testing.T) {
 var onDisk bool
 
 // openFiles returns the storage of a world, and the user of its files.
-func (w *world) assignPaths(t testing.TB, fold bool) (storagetest.Whole, user) {
+func (w *world) openFiles(t testing.TB, fold bool) (storagetest.Whole, user) {
 	if !onDisk || fold {
 		m := storagetest.NewMem(storagetest.MemOptions{Fold: fold, Now: func() time.Time { return w.now }})
 		return m, m.Foreign()

@@ -219,7 +219,7 @@ func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 		}
 	}
 	growth = w.growth
-	w.storage, w.user = w.assignPaths(t, fold)
+	w.storage, w.user = w.openFiles(t, fold)
 	return w
 }
 
@@ -578,7 +578,7 @@ func (w *world) end() {
 
 // lose deletes the manifest.
 func (w *world) lose() {
-	w.say("the book is lost")
+	w.say("the manifest is lost")
 	w.losses++
 	w.wild = true
 	if w.tree != nil {

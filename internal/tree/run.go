@@ -116,7 +116,7 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 	defer t.mu.Unlock()
 	if err := t.load(ctx); err != nil {
 		t.c.Logger.Warn("the tree cannot be read", "tree", t.c.Name, "err", err)
-		return now.Add(retryMost)
+		return now.Add(maxRetry)
 	}
 	if t.isAway() {
 		return now.Add(pollEvery)

@@ -174,7 +174,7 @@ func (t *Tree) isStuck(sub events.Subject, p string, err error) {
 	t.writeAgain(sub)
 	t.unsure = true
 	if t.again.IsZero() {
-		t.wait = min(max(2*t.wait, retryFirst), retryMost)
+		t.wait = min(max(2*t.wait, minRetry), maxRetry)
 		t.again = t.c.Now().Add(t.wait)
 	}
 	t.stir()
@@ -202,8 +202,8 @@ func (t *Tree) ascertain(ctx context.Context) error {
 
 // Bounds of the delay between two attempts of a failing write.
 const (
-	retryFirst = 100 * time.Millisecond
-	retryMost  = 10 * time.Second
+	minRetry = 100 * time.Millisecond
+	maxRetry = 10 * time.Second
 )
 
 // locate determines the paths of units. Other units may have to give way, or get back their wanted path; these are
