@@ -164,12 +164,12 @@ func TestTimelineOfCatalog(t *testing.T) {
 	live, err := want.Live(want.Last())
 	must(t, err)
 	count := make(map[string]int)
-	var turns []projector.Placed
+	var turns []projector.TurnOffset
 	for _, x := range live {
 		for at := x.From; at <= x.To; at++ {
 			if name := brought[at]; name != "" {
 				count[name]++
-				turns = append(turns, projector.Placed{Thread: name, Number: count[name], Offset: at})
+				turns = append(turns, projector.TurnOffset{Thread: name, Number: count[name], Offset: at})
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// One series has at most so much: what a crash leaves of it are the first events.
+// Bounds of one series. After a crash the log has its first events.
 const (
 	seriesEvents = events.MaxAppend
 	seriesBytes  = 4 << 20
@@ -24,9 +24,9 @@ const (
 type writer struct {
 	in     *Ingester
 	ctx    context.Context
-	own    *session // whose file is dealt with
-	s      *session // to which the series goes: own, or one in which lines of the file stand
-	force  bool     // what is not in the log does not come
+	own    *session // session of the file
+	s      *session // target of the series: own, or another session with lines of the file
+	force  bool     // missing references will not arrive
 	series []events.Event
 	size   int
 	lines  []written
@@ -34,19 +34,19 @@ type writer struct {
 
 // written is a line of the series.
 type written struct {
-	index int // of its event
+	index int // of its event in the series
 	file  *file
-	line  int // of the file's
+	line  int // index in the file's lines
 }
 
-// event adds an event, which has its id, to the series.
+// event adds an event to the series. The event must have its id.
 func (w *writer) event(e events.Event) error {
 	if len(w.series) == seriesEvents || len(w.series) > 0 && w.size+len(e.Data) > seriesBytes {
 		if err := w.flush(); err != nil {
 			return err
 		}
 	}
-	e = w.in.o.Log.Stamp(e) // once: the same bytes each time they are tried
+	e = w.in.o.Log.Stamp(e) // stamped once, so each attempt sends the same bytes
 	w.series = append(w.series, e)
 	w.size += len(e.Data)
 	w.s.ids[sumOf(e.ID)] = struct{}{}
@@ -56,8 +56,8 @@ func (w *writer) event(e events.Event) error {
 	return nil
 }
 
-// to has what follows go to a session, "" being the file's own. That one says first in
-// which sessions lines of its files stand, so that they are found.
+// to selects the session of the following events. "" is the file's own session. That session first records which other
+// sessions have lines of its files, so that the lines can be found.
 func (w *writer) to(f *file, id string) error {
 	if id == "" {
 		id = w.own.sub.ID
@@ -85,7 +85,7 @@ func (w *writer) to(f *file, id string) error {
 	return err
 }
 
-// joined notes that lines of a file stand in another session.
+// joined records that another session has lines of a file.
 func (w *writer) joined(f *file, id string) error {
 	if slices.Contains(w.own.others, id) {
 		return nil
@@ -112,7 +112,7 @@ func (w *writer) joined(f *file, id string) error {
 	return w.flush()
 }
 
-// fact adds what follows from a line, if it is not there.
+// fact adds an event derived from a line, if the session does not have it.
 func (w *writer) fact(f *file, n following) error {
 	if err := w.to(f, n.session); err != nil {
 		return err
@@ -121,14 +121,14 @@ func (w *writer) fact(f *file, n following) error {
 		return nil
 	}
 	if cost, ok := n.Payload.(*events.CostAccrued); ok && cost.Response == "" && f.past[n.sum] {
-		return nil // counted when the line stood elsewhere
+		return nil // counted when the line was at another position
 	}
 	p, err := w.payload(f, n)
 	if p == nil || err != nil {
 		return err
 	}
 	e, err := events.New(sourceDerived+w.s.agent.Name(), w.s.sub, p)
-	if err != nil { // an agent says what cannot be stored: its line is there all the same
+	if err != nil { // an agent's file has a value that cannot be stored: its line is stored nevertheless
 		w.in.once(Problem{Root: f.root, File: f.Name, Session: f.Session, Reason: err.Error()})
 		return nil
 	}
@@ -155,7 +155,7 @@ func (w *writer) flush() error {
 	expect := log.At(w.s.last)
 	ack, added, err := w.append(expect)
 	if events.IsDamage(err) && added == 0 {
-		ack, added, err = w.append(log.Any) // lines are taken whatever was lost of the session
+		ack, added, err = w.append(log.Any) // lines are stored even if the session has lost records
 	}
 	w.in.count(func(s *Status) { s.Events += added })
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *writer) flush() error {
 	return nil
 }
 
-// append appends the series until the log takes it, or says why it never will.
+// append appends the series, and retries until the log accepts it or refuses it finally.
 func (w *writer) append(expect log.Expect) (ack log.Ack, added int, err error) {
 	err = w.in.patiently(w.ctx, func() error {
 		var n int
@@ -193,8 +193,7 @@ func (w *writer) append(expect log.Expect) (ack log.Ack, added int, err error) {
 	return ack, added, err
 }
 
-// unshown reports that files of a tree do not show what was appended. The lines are stored, so
-// there is no error to act on.
+// unshown reports that files of a tree do not show the appended events. The lines are stored, so it returns nil.
 func (in *Ingester) unshown(err error) error {
 	if err != nil && events.IsStored(err) {
 		in.onceBy(err.Error(), Problem{Reason: err.Error(), Taken: true})
@@ -203,7 +202,7 @@ func (in *Ingester) unshown(err error) error {
 	return err
 }
 
-// patiently asks the log for something until it answers, or says why it never will.
+// patiently calls ask until the log answers or refuses finally.
 func (in *Ingester) patiently(ctx context.Context, ask func() error) error {
 	for attempt := 0; ; attempt++ {
 		err := ask()
@@ -216,7 +215,7 @@ func (in *Ingester) patiently(ctx context.Context, ask func() error) error {
 	}
 }
 
-// isWait reports whether the same series may be taken later.
+// isWait reports whether a retry of the same series may succeed.
 func isWait(err error) bool {
 	for _, e := range []error{log.ErrFull, log.ErrQuota, log.ErrUnavailable, log.ErrUnknown, log.ErrBusy} {
 		if errors.Is(err, e) {
@@ -226,7 +225,7 @@ func isWait(err error) bool {
 	return false
 }
 
-// blocked notes whether the log takes anything, and tells if that is news.
+// blocked notes whether the log accepts appends, and reports a change.
 func (in *Ingester) blocked(err error) {
 	isNews := false
 	in.count(func(s *Status) {
@@ -241,8 +240,8 @@ func (in *Ingester) blocked(err error) {
 	}
 }
 
-// placed notes where the lines of the series stand in the log. If appends of others stand
-// between them, that is read when it is asked for.
+// placed sets the offsets of the appended lines. If appends of other producers may be in between, the offsets are read
+// on demand.
 func (w *writer) placed(ack log.Ack) {
 	isOne := int(ack.Last-ack.First) == len(w.series)-1
 	for _, l := range w.lines {
@@ -254,7 +253,7 @@ func (w *writer) placed(ack log.Ack) {
 	}
 }
 
-// focus reads where the lines stand of which that is not known.
+// focus reads the unknown offsets of lines.
 func (s *session) focus(ctx context.Context, src Reader) error {
 	if s.blurred == 0 {
 		return nil
@@ -278,7 +277,7 @@ func (s *session) focus(ctx context.Context, src Reader) error {
 	return err
 }
 
-// writer returns what appends to a session.
+// writer returns the writer for a session.
 func (in *Ingester) writer(ctx context.Context, agent agents.Agent, id string, force bool) (*writer, error) {
 	sub := in.subject(id)
 	s, err := in.session(ctx, agent, sub, sub, true)
@@ -288,7 +287,7 @@ func (in *Ingester) writer(ctx context.Context, agent agents.Agent, id string, f
 	return &writer{in: in, ctx: ctx, own: s, s: s, force: force}, nil
 }
 
-// end ends what was done with a session, and gives it back.
+// end flushes the series and releases the sessions.
 func (w *writer) end(err error) error {
 	if err == nil {
 		err = w.flush()

@@ -23,7 +23,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// transcript is a session as Claude Code writes one, of so many lines.
+// transcript returns a session of Claude Code with n lines.
 func transcript(session, n int) string {
 	var b strings.Builder
 	parent := "null"
@@ -46,7 +46,7 @@ func transcript(session, n int) string {
 	return b.String()
 }
 
-// startStore starts a store whose appends are synced.
+// startStore starts a store with synced appends.
 func startStore(b *testing.B) *embedded.Server {
 	b.Helper()
 	s, err := embedded.Start(b.Context(), embedded.ServerOptions{Dir: b.TempDir(), Private: true})
@@ -56,9 +56,9 @@ func startStore(b *testing.B) *embedded.Server {
 	return s
 }
 
-// memory notes the most memory in use beyond that of now, in MiB, until stop is called.
+// memory measures the peak memory above the current use, in MiB, until stop is called.
 func memory() (stop func() float64) {
-	var most atomic.Uint64
+	var peak atomic.Uint64
 	var before runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -68,20 +68,19 @@ func memory() (stop func() float64) {
 		for ctx.Err() == nil {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
-			most.Store(max(most.Load(), m.HeapInuse+m.StackInuse))
+			peak.Store(max(peak.Load(), m.HeapInuse+m.StackInuse))
 			time.Sleep(20 * time.Millisecond)
 		}
 	})
 	return func() float64 {
 		cancel()
 		done.Wait()
-		return (float64(most.Load()) - float64(before.HeapInuse+before.StackInuse)) / (1 << 20)
+		return (float64(peak.Load()) - float64(before.HeapInuse+before.StackInuse)) / (1 << 20)
 	}
 }
 
-// BenchmarkBackfill reports lines per second of sessions that were there, the most memory of
-// that, the store's included, and beside it the same lines appended as turns, one session
-// after the other as an import does it: the ratio is of one run.
+// BenchmarkBackfill reports the lines per second for existing sessions, and the peak memory including the store. For
+// comparison in the same run, it appends the same lines as turns, session by session, like an import.
 func BenchmarkBackfill(b *testing.B) {
 	const sessions, lines = 2000, 30
 	for b.Loop() {
@@ -131,7 +130,7 @@ func BenchmarkBackfill(b *testing.B) {
 	}
 }
 
-// appendTurns appends each line as a turn, a session at a time, and returns how many a second.
+// appendTurns appends each line as a turn, a session at a time, and returns the lines per second.
 func appendTurns(b *testing.B, l *log.Log, contents []string) float64 {
 	b.Helper()
 	began, n := time.Now(), 0
@@ -154,9 +153,8 @@ func appendTurns(b *testing.B, l *log.Log, contents []string) float64 {
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// BenchmarkLive reports how long it takes from the writing of a line to its being seen by who
-// follows the log, when 200 sessions write 20 lines a second each, and the processor time of
-// that, the writing and the store's included: 1 is one core.
+// BenchmarkLive reports the time from the write of a line until a follower of the log gets it, with 200 sessions that
+// write 20 lines a second each. It also reports the processor time, including the writer and the store: 1 is one core.
 func BenchmarkLive(b *testing.B) {
 	const sessions, perSecond, seconds = 200, 20, 20
 	for b.Loop() {
@@ -234,7 +232,7 @@ func BenchmarkLive(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used of the processors.
+// processorTime returns the processor time of this process.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Fields of a session by which it follows its file.
+// Fields that describe the state of a session's file.
 const (
 	fieldStatus = "status"
 	fieldGone   = "sourceGone"
 	fieldCWD    = "cwd"
 
-	fieldSessions = "sessions" // in which lines of its files stand, beside itself
+	fieldSessions = "sessions" // other sessions that have lines of its files
 	archived      = `"archived"`
 )
 
-// reasonSource is why something is so: it is where it came from.
+// reasonSource is the reason of events that follow a change of the source.
 const reasonSource = "source"
 
-// rewritten notes how far the new content of a file was read, and at its end takes away
-// what the file has no more.
+// rewritten notes how far the new content of a file was read. At its end, it removes stored lines that the file no
+// longer has.
 func (w *writer) rewritten(f *file, b *tail.Batch, list []line) error {
 	if b.Kind != tail.Rewritten {
 		return nil
@@ -59,9 +59,8 @@ func (in *Ingester) readTo(b *tail.Batch, list []line) int64 {
 	return in.rewrite[key]
 }
 
-// replace begins a generation of a file in which its first n lines are kept, as far as they
-// are in effect and nothing behind them did more than to add turns. The session is read
-// again after it.
+// replace starts a generation of a file that keeps its first n lines. It keeps none if one of them is not in effect, or
+// if a later line did more than add turns. The session is read again afterwards.
 func (w *writer) replace(f *file, n int) error {
 	if err := w.to(f, ""); err != nil {
 		return err
@@ -94,8 +93,7 @@ func (w *writer) replace(f *file, n int) error {
 	return w.generation(f, n, threads, away)
 }
 
-// generation takes away turns in all sessions in which lines of a file stand, its own being
-// the last: that is when the generation begins.
+// generation removes turns in all sessions with lines of a file, last in its own: that event starts the generation.
 func (w *writer) generation(f *file, n int, threads map[string]projector.Threads, away map[events.Offset]bool) error {
 	for i, id := range append(slices.Clone(w.own.others), "") {
 		if err := w.to(f, id); err != nil {
@@ -123,7 +121,7 @@ func (w *writer) generation(f *file, n int, threads map[string]projector.Threads
 	return errAgain
 }
 
-// kept is where the lines end that are kept.
+// kept returns the end of the kept lines.
 func (w *writer) kept(f *file, n int) int64 {
 	if n == 0 {
 		return 0
@@ -132,7 +130,7 @@ func (w *writer) kept(f *file, n int) int64 {
 }
 
 // areLive reports whether all lines are in effect.
-func areLive(threads map[string]projector.Threads, lines []place) bool {
+func areLive(threads map[string]projector.Threads, lines []storedLine) bool {
 	live := make(map[events.Offset]bool)
 	for _, of := range threads {
 		for name := range of {
@@ -149,16 +147,16 @@ func areLive(threads map[string]projector.Threads, lines []place) bool {
 	return true
 }
 
-// made are the events, beside the lines, that brought turns of a file or replaced some.
+// made lists the derived events that added or replaced turns of a file.
 type made []fact
 
 type fact struct {
-	line     int // that it follows from
+	line     int // the line that it was derived from
 	at       events.Offset
 	replaces bool
 }
 
-// made returns what turns followed from the lines of a file.
+// made returns the turns derived from the lines of a file.
 func (w *writer) made(f *file) (list made, err error) {
 	byAt := make(map[events.Offset]int, len(f.lines))
 	for i := range f.lines {
@@ -186,7 +184,7 @@ func (w *writer) made(f *file) (list made, err error) {
 	return list, err
 }
 
-// replaces reports whether lines from the nth on replaced turns.
+// replaces reports whether line n or a later one replaced turns.
 func (m made) replaces(n int) bool {
 	for _, e := range m {
 		if e.line >= n && e.replaces {
@@ -196,7 +194,7 @@ func (m made) replaces(n int) bool {
 	return false
 }
 
-// from returns the events that follow from lines from the nth on.
+// from returns the events derived from line n and later ones.
 func (m made) from(n int) map[events.Offset]bool {
 	away := make(map[events.Offset]bool)
 	for _, e := range m {
@@ -207,8 +205,7 @@ func (m made) from(n int) map[events.Offset]bool {
 	return away
 }
 
-// taken is the event that takes turns of a file away from the session that is written to, and
-// whether there are any.
+// taken returns the event that removes turns of a file from the current session, and whether there are any.
 func (w *writer) taken(f *file, n int, threads projector.Threads, away map[events.Offset]bool) (e events.Event, changed bool, err error) {
 	p := &events.ThreadReplaced{Threads: make(map[string]events.Replacement), Others: "keep", Reason: reasonSource}
 	for name := range threads {
@@ -219,7 +216,7 @@ func (w *writer) taken(f *file, n int, threads projector.Threads, away map[event
 	}
 	e, err = events.New(sourceDerived+w.own.agent.Name(), w.s.sub, p)
 	end := w.kept(f, n)
-	e.Time = f.lastAt // to edit a file is no activity of the session
+	e.Time = f.lastAt // editing a file is not an activity of the session
 	e.ID = idOf(f.Stem + "#" + strconv.Itoa(f.gen+1) + "@" + strconv.FormatInt(end, 10) + "/replaced")
 	if w.s == w.own {
 		e = e.WithExtension(extLine, spell(f.Name, agents.Span{Start: end, End: end}))
@@ -227,7 +224,7 @@ func (w *writer) taken(f *file, n int, threads projector.Threads, away map[event
 	return e, changed, err
 }
 
-// without keeps the turns of a thread that no event away brought.
+// without returns a replacement that keeps the turns of a thread, except those of the events in away.
 func without(turns []projector.Turn, away map[events.Offset]bool) (r events.Replacement, changed bool) {
 	for i, t := range turns {
 		last := len(r.Items) - 1
@@ -243,8 +240,8 @@ func without(turns []projector.Turn, away map[events.Offset]bool) (r events.Repl
 	return r, changed
 }
 
-// shelved has the session follow a file: what it says of its status and its source is so of
-// its newest one, which is there, and the log knows what each is called.
+// shelved updates the session after its file moved. Status and source follow the newest existing file, and the log gets
+// the current name of each file.
 func (w *writer) shelved(f *file) error {
 	if len(f.lines) == 0 || w.own.isShelved(f, f.File) {
 		return nil
@@ -265,25 +262,24 @@ func (w *writer) shelved(f *file) error {
 	return w.update(f, set)
 }
 
-// isShelved reports whether the log knows what a file is called now, and what follows from
-// that it lies there.
+// isShelved reports whether the log has the current name of a file and the state that follows from its location.
 func (s *session) isShelved(f *file, now agents.File) bool {
 	return f.called == clean(now.Name) && (f != s.newest() || !s.created || s.archived == now.Archived && !s.gone)
 }
 
-// update sets fields of the session, and says what a file is called if the log does not know.
+// update sets fields of the session, and records the file's name if it is new.
 func (w *writer) update(f *file, set events.Fields) error {
 	if err := w.to(f, ""); err != nil {
 		return err
 	}
-	if err := w.flush(); err != nil { // the id follows from what was before
+	if err := w.flush(); err != nil { // the id depends on the previous record
 		return err
 	}
 	e, err := events.New(sourceDerived+w.s.agent.Name(), w.s.sub, &events.SessionUpdated{Set: set, Reason: reasonSource})
 	if err != nil {
 		return err
 	}
-	e.ID, e.Time = idOf(f.Stem+"/source@"+strconv.FormatUint(uint64(w.s.last), 10)), f.lastAt // when it came to be so nobody says: no earlier
+	e.ID, e.Time = idOf(f.Stem+"/source@"+strconv.FormatUint(uint64(w.s.last), 10)), f.lastAt // the time of the change is unknown, but not earlier
 	w.s.noteFields(set)
 	if name := clean(f.Name); len(f.lines) > 0 && f.called != name {
 		e = e.WithExtension(extLine, spell(f.Name, agents.Span{Start: f.end(), End: f.end()}))
@@ -292,8 +288,7 @@ func (w *writer) update(f *file, set events.Fields) error {
 	return w.event(e)
 }
 
-// follows reports whether a file is the same one under a new name: one that names another
-// session is that one's.
+// follows reports whether a file is the same one under a new name. If the new name implies another session, it is not.
 func (in *Ingester) follows(from, to tail.File, head func() []byte) bool {
 	agent := in.sources[to.Root].Agent
 	if in.sources[from.Root].Agent.Name() != agent.Name() {
@@ -305,7 +300,7 @@ func (in *Ingester) follows(from, to tail.File, head func() []byte) bool {
 	return isOf && ok && was.Session == is.Session && was.Stem == is.Stem
 }
 
-// moved has a session follow its file to another name.
+// moved updates a session whose file was moved.
 func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
 	is, ok := in.fileOf(b.File, nil)
 	if !ok {
@@ -315,7 +310,7 @@ func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
 	if err != nil {
 		return err
 	}
-	if w.own.files[is.Stem] == nil { // nothing of it was stored
+	if w.own.files[is.Stem] == nil { // none of it was stored
 		return w.end(nil)
 	}
 	f := w.own.file(is)
@@ -332,7 +327,7 @@ func (in *Ingester) moved(ctx context.Context, b *tail.Batch) error {
 	return w.end(w.shelved(f))
 }
 
-// vanished notes that the source of a session is gone.
+// vanished records that the source of a session is gone.
 func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
 	is, ok := in.fileOf(b.File, b)
 	if !ok {
@@ -343,7 +338,7 @@ func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
 		return err
 	}
 	f := w.own.files[is.Stem]
-	if f == nil || f.called != clean(is.Name) { // or it goes on under another name
+	if f == nil || f.called != clean(is.Name) { // or it continues under another name
 		return w.end(nil)
 	}
 	in.mu.Lock()
@@ -358,8 +353,8 @@ func (in *Ingester) vanished(ctx context.Context, b *tail.Batch) error {
 	return w.end(w.update(f, events.Fields{{Name: fieldGone, Value: events.Raw("true")}}))
 }
 
-// hush appends what follows from that nothing came to a file for a while: if its session
-// waits for a line that says where it goes, none comes.
+// hush appends the events that follow from a file's silence. If its session waits for a line that decides its
+// namespace, the wait ends.
 func (in *Ingester) hush(ctx context.Context, key fileKey, is agents.File) error {
 	in.forgetDue(key)
 	waited, err := in.decided(ctx, is.Session)
@@ -383,7 +378,7 @@ func (in *Ingester) hush(ctx context.Context, key fileKey, is agents.File) error
 	}
 }
 
-// ask appends what a file says of that nothing came.
+// ask appends the events that a file's fold derives from silence.
 func (in *Ingester) ask(ctx context.Context, agent agents.Agent, is agents.File) error {
 	if in.isAlone(is.Session) {
 		return nil

@@ -1,97 +1,87 @@
-// Package ingest brings the sessions that agents keep in files into the log, while they
-// are written: an agent of package agents says what the lines mean, and a log has them.
+// Package ingest appends the sessions that agents keep in files to the log while they are written. An agent of package
+// agents interprets the lines.
 //
-// # What a line becomes
+// # Events of a line
 //
-// Each line is one event, turn.appended of one turn with the line's bytes. What follows
-// from it by the agent's word is appended with it, in one series: what happened before the
-// line could be written first, the line, what follows. The line's id is its own if it has
-// one that no other line of the session has, else
+// Each line becomes one event, turn.appended, with one turn that holds the line's bytes. The agent derives further
+// events from it, which are appended in the same series: first events that happened before the line could be written,
+// then the line, then its consequences. If the line has an id of its own that is unique in the session, this is the
+// event's id. Otherwise the id is
 //
 //	<stem>@<offset>       where its bytes begin in the file
 //	<stem>#<g>@<offset>   of generation g, see below
 //
-// and the ids of what follows from it begin with it, so that nothing is there twice.
-// The extension tallyline says where the line stands, its end included; meta says what of
-// its bytes is in no turn: blank bytes before it and an end other than a line feed. So the
-// lines of a file in their order are the file, byte for byte but for what was redacted
-// ([Files]). A line longer than 4 MiB is several of such pieces, none of which is JSON.
+// The ids of derived events begin with the line's id, so no event is stored twice. The extension tallyline holds the
+// position of the line, including its end. meta holds the bytes of the line outside the turn: blank bytes before it,
+// and an end other than a line feed. So the lines of a file, in order, reproduce the file byte for byte, except for
+// redactions ([Files]). A line longer than 4 MiB is stored in several pieces, none of which is JSON.
 //
-// A file may have lines of several sessions, as that of a connection has. Such a line stands
-// in the session that it is of, with the extension tallyowner naming the file's own, where
-// the lines stand that name none. The file's session says in its field sessions which others
-// there are, before the first line of one is appended; so its lines are found again, and
-// [Files] gives it back whole, for each of the sessions.
+// A file may contain lines of several sessions, for example the file of a connection. Such a line is stored in its own
+// session, and its extension tallyowner names the file's session. Lines without a session are stored in the file's
+// session. Before the first line of another session is appended, the file's session lists that session in its field
+// sessions. So all lines are found again, and [Files] returns the whole file for each of the sessions.
 //
-// # What is remembered
+// # State
 //
-// Nothing that is not in the log, but how far files were read; and that may be lost. When a
-// session is touched its records are read once: which lines are there, where their events
-// stand, and what the agent's fold makes of them. A line that is there is left out, whoever
-// delivers it again. If a crash cut a series short, what the last line owes is appended.
+// The log is the only state, except for the read positions of files, which may be lost. When a session is used, its
+// records are read once, to learn which lines are stored, the offsets of their events, and the state of the agent's
+// fold. A line that is stored already is skipped, regardless of its source. If a crash truncated a series, the missing
+// events of its last line are appended.
 //
-// # What files do
+// # Changed files
 //
-// Content that is not what the log has of it (a file that shrank, was replaced or edited)
-// is a new generation: thread.replaced keeps the turns of the lines that are still as they
-// were, up to the first other one, and the lines from there on are new. All that was there
-// stays readable at its offset. If one of the lines to be kept is not in effect, because
-// the session went back behind it, none is kept, and what is in effect follows from the
-// new lines alone. Nor is any if one of the lines that go replaced turns, as what was there
-// before them does not come back by itself. What an old line cost is not counted again. A line that was redacted, then or now,
-// is compared by its place and length.
+// If the content of a file differs from the log (the file shrank, was replaced or edited), a new generation begins. A
+// thread.replaced event keeps the turns of the unchanged lines before the first difference, and the lines from there on
+// are new. The old content stays readable at its offsets. In two cases no line is kept: one of the kept lines is not in
+// effect, because the session was rewound behind it; or one of the removed lines replaced turns, because removing it
+// does not restore them. Then the new lines alone determine the turns in effect. The cost of an old line is not counted
+// again. A line that was redacted, then or now, is compared by position and length.
 //
-// A file that is moved goes on under its new name, which session.updated says in tallyline if
-// no line does, so that [Files] has it. In the archive, its session is archived; gone from
-// disk, it says sourceGone. Under a name that names another session it is that one's, from
-// its beginning, and gone from the one that it was of. Two files with one stem in one session, as below two
-// roots, are not both kept: the second one is reported and left out.
+// A moved file continues under its new name. If no line records the name, a session.updated event does, in tallyline,
+// for [Files]. If the file is in the archive, its session is archived. If it is missing, the session gets sourceGone.
+// If a new name implies another session, that session gets the file from its beginning, and the former session's file
+// is gone. If two files of a session have the same stem, for example in two roots, the second one is reported and
+// skipped.
 //
-// # Places
+// # References
 //
-// A rewind or a fork leads to the end of a line, which may be in another session. If that
-// is not in the log yet, the file waits as long as others have something to deliver. Then a
-// fork is created without what it continues: it names it as its parent, and stays so when
-// the parent comes later, because a session is created once. A rewind that leads nowhere is
-// reported and not guessed.
+// A rewind or a fork refers to the end of a line, possibly in another session. If that line is not in the log yet, the
+// file waits while other files have lines to deliver. After that, the fork is created without the content that it
+// continues: it names the other session as its parent. It stays so when the parent arrives later, because a session is
+// created once. A rewind without a target is reported and skipped.
 //
 // # Namespaces
 //
-// Options.Route says where sessions of a project go, by the first cwd that a file of the
-// session says, those of a connection's sessions included. One decision counts for all files of
-// a session and for the lines of other sessions in them: for a session that the state knows, it
-// is where it was; for one that the log has, in the namespace of its cwd or else in the one of
-// all others, it is there; a new one goes where the session is that it continues or that started
-// it, so that it finds it, else by its cwd. So a followed session stays where it began, and what
-// is said of its folder later holds for new ones. Only if the state is lost too, and the session
-// is in a third namespace, it is taken whole into the one that holds now: nothing is lost, and
-// it is there twice. Names of sessions are those of their own namespace: a fork of one that is
-// in another begins without it.
+// Options.Route returns the namespace for the sessions of a project, by the first cwd in a file of the session,
+// including the sessions of a connection. One decision covers all files of a session and the lines of other sessions in
+// them. A session in the state keeps its namespace. A session that the log has in the namespace of its cwd, or else in
+// the default one, keeps that. A new session goes to the namespace of the session that it continues or that started it,
+// so that the reference resolves, else by its cwd. So a followed session stays in place, and a changed route applies to
+// new sessions. If the state is lost as well, and the session is in a third namespace, it is stored completely in the
+// namespace of the current route: no data are lost, but the session exists twice. References stay within a namespace: a
+// fork of a session in another namespace begins without it.
 //
-// Lines wait for one that says a cwd, and are not acknowledged, until a line is a message, as who
-// has not said by then where it works may never do so; until nothing came for Options.Quiet, with
-// Once no longer than to the file's end; or until they are more than can be held. Then the
-// session goes where Route says of those that say none, whatever it says later.
+// Lines wait, unacknowledged, for a line with a cwd. The wait ends at the first message, because an agent that did not
+// name its folder before may never do so. It also ends when no line arrived for Options.Quiet, with Once at the end of
+// the file, or when the lines exceed the bounds. Then the session goes to the namespace for sessions without a cwd, for
+// good.
 //
-// A session that Route leaves alone is read and not stored; the state remembers it, so that it
-// stays so.
+// A session that Route declines is read but not stored. The state records that, so it stays declined.
 //
 // # Order
 //
-// Files that are a session's own, of the thread main, are read in the order of their stems: one
-// that is new waits until those before it were read to their ends, and all that is there was
-// looked at. It waits for none that cannot be read or appended, which is reported. By the name
-// alone a file may seem to be of another one's session; then it waits for that in vain.
+// The files of a session's thread main are read in the order of their stems. A new file waits until the earlier ones
+// were read to their ends and all existing files were examined. It does not wait for a file that cannot be read or
+// appended; that is reported. If the name alone assigns a file to the wrong session, it waits without need.
 //
-// # At once
+// # Concurrency
 //
-// Several sessions are dealt with at once, so that one wait for the disk serves them all; the
-// batches of one in their order. A session is used by one at a time, also where it is only
-// looked at for a place; if it waits itself for who asks, the place counts as not there.
+// Several sessions are processed at once, so that one wait for the disk serves all of them. The batches of one session
+// are processed in order. A session has one user at a time, even for a look-up of a reference. If that would be a
+// deadlock, the reference counts as missing.
 //
-// # When the log does not take it
+// # Refused appends
 //
-// A full store, one that does not answer, and an answer that got lost are waited for, and
-// the same series is appended again: files are the buffer. A file is acknowledged to package
-// tail when its events are durable.
+// If the store is full or unavailable, or an answer got lost, the same series is appended again later: the files are
+// the buffer. A file is acknowledged to package tail when its events are durable.
 package ingest

@@ -8,8 +8,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// payload completes what follows from a line by what only the log knows. It is nil if
-// nothing is to be appended.
+// payload completes a derived event with data from the log. It returns nil if there is no event to append.
 func (w *writer) payload(f *file, n following) (events.Payload, error) {
 	switch p := n.Payload.(type) {
 	case *events.ThreadReplaced:
@@ -31,7 +30,7 @@ func (w *writer) payload(f *file, n following) (events.Payload, error) {
 	return n.Payload, nil
 }
 
-// creation is the beginning of a session: nil if it began already.
+// creation returns the session.created event, or nil if the session has one.
 func (w *writer) creation(f *file, n following, p events.SessionCreated) (events.Payload, error) {
 	if w.s.created {
 		return nil, nil
@@ -69,7 +68,7 @@ func (w *writer) creation(f *file, n following, p events.SessionCreated) (events
 	return &p, nil
 }
 
-// lost says what becomes of a fact whose place is not in the log: it waits, or is reported.
+// lost handles a fact whose reference is not in the log: the fact waits, or is reported.
 func (w *writer) lost(f *file, n following, err error, reason string) error {
 	if !errors.Is(err, errAbsent) {
 		return err
@@ -81,8 +80,8 @@ func (w *writer) lost(f *file, n following, err error, reason string) error {
 	return nil
 }
 
-// resolve finds the event of the line that ends at a place, or errAbsent. hint is the
-// session whose line it may be, beside the file's own.
+// resolve returns the event of the line that ends at a reference, or errAbsent. hint is a session that may have the
+// line, in addition to the file's own.
 func (w *writer) resolve(f *file, hint string, p agents.Position) (events.Offset, error) {
 	if err := w.flush(); err != nil { // the line may be in the series
 		return 0, err
@@ -104,10 +103,10 @@ func (w *writer) resolve(f *file, hint string, p agents.Position) (events.Offset
 	return 0, errAbsent
 }
 
-// maxForks bounds how many sessions are gone through that continue each other.
+// maxForks bounds the number of sessions in a chain of forks.
 const maxForks = 256
 
-// look looks at a session of the same agent, which nobody else uses meanwhile.
+// look calls see with a session of the same agent, which has no other user meanwhile.
 func (w *writer) look(id string, see func(*session)) error {
 	switch id {
 	case w.own.sub.ID:
@@ -134,12 +133,12 @@ func (w *writer) look(id string, see func(*session)) error {
 	return err
 }
 
-// within finds a place in a session, and returns what that one is a fork of.
+// within resolves a reference in a session, and returns the session's fork.
 func (w *writer) within(id string, own *file, p agents.Position) (at events.Offset, fork *events.Fork, err error) {
 	isThere := false
 	err = w.look(id, func(s *session) {
 		fork = s.fork
-		at, isThere = s.placeOf(own, p)
+		at, isThere = s.offsetOf(own, p)
 	})
 	switch {
 	case err != nil || at > 0:
@@ -151,9 +150,9 @@ func (w *writer) within(id string, own *file, p agents.Position) (at events.Offs
 	return at, fork, err
 }
 
-// placeOf finds a place; 0 is before all lines, and false: it is not in the log. own is the
-// file that asks.
-func (s *session) placeOf(own *file, p agents.Position) (events.Offset, bool) {
+// offsetOf returns the offset of a reference. 0 is before all lines. It returns false if the line is not in the log.
+// own is the file that contains the reference.
+func (s *session) offsetOf(own *file, p agents.Position) (events.Offset, bool) {
 	if p.End == 0 {
 		return 0, true
 	}
@@ -177,8 +176,7 @@ func (s *session) placeOf(own *file, p agents.Position) (events.Offset, bool) {
 	return 0, true
 }
 
-// beginning is before all that a session has: its first event, or that of what it
-// continues.
+// beginning returns the first event of a session, or of the session that it continues.
 func (w *writer) beginning(id string) (events.Offset, error) {
 	var first events.Offset
 	for range maxForks {
@@ -197,12 +195,12 @@ func (w *writer) beginning(id string) (events.Offset, error) {
 	return first, nil
 }
 
-// fit is a thread as it is from here on, given how many turns the log has of it.
+// fit adjusts the replacement of a thread to the number of its turns in the log.
 func (w *writer) fit(n following, p *events.ThreadReplaced) (events.Payload, error) {
 	if n.Had == agents.Whole {
 		return p, nil
 	}
-	if err := w.flush(); err != nil { // what is in the series counts
+	if err := w.flush(); err != nil { // the series counts too
 		return nil, err
 	}
 	if w.s.live == nil {
@@ -218,12 +216,12 @@ func (w *writer) fit(n following, p *events.ThreadReplaced) (events.Payload, err
 		}
 	}
 	for name := range p.Threads {
-		return n.Fit(w.s.live[name]), nil // an agent replaces one thread by one fact
+		return n.Fit(w.s.live[name]), nil // an agent replaces one thread per fact
 	}
 	return p, nil
 }
 
-// count counts the turns in effect on, with an event that was appended.
+// count updates the number of turns in effect after an appended event.
 func (s *session) count(e *events.Event) {
 	if s.live == nil {
 		return
@@ -243,10 +241,10 @@ func (s *session) count(e *events.Event) {
 	case events.TypeSessionUpdated, events.TypeRunCreated, events.TypeRunProgressed, events.TypeRunFinished, events.TypeCostAccrued:
 		return
 	}
-	s.live = nil // counted when it is asked for
+	s.live = nil // recounted on demand
 }
 
-// replaced counts what threads are replaced by; false if that has to be read.
+// replaced counts the turns after a replacement. It returns false if they must be read from the log.
 func (s *session) replaced(p *events.ThreadReplaced) bool {
 	if p.Others != "keep" {
 		return false
@@ -258,7 +256,7 @@ func (s *session) replaced(p *events.ThreadReplaced) bool {
 			case it.Keep == nil:
 				n++
 			case it.Keep[0] < 0 || it.Keep[0] > it.Keep[1] || it.Keep[1] > s.live[name]:
-				return false // without effect
+				return false // rejected
 			default:
 				n += it.Keep[1] - it.Keep[0]
 			}

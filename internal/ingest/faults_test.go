@@ -12,8 +12,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Whatever becomes of files and of the store: no line is lost, none is there twice, and the
-// file comes back.
+// With any faults of files and the store: no line is lost or stored twice, and the file can be restored.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const name = "-p/s.jsonl"

@@ -15,25 +15,24 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// Kept is a file of a session as the log has it.
+// Kept is a file of a session in the log.
 type Kept struct {
-	Name        string // below the agent's root, as it was called last
+	Name        string // last name, relative to the agent's root
 	Stem        string
-	Thread      string // as agents.File has it
-	Session     string // whose file it is
-	Size        int64  // in bytes, before anything was redacted
-	Generations int    // how often its content was replaced
-	Redacted    int    // lines in which something was made unreadable
-	Missing     int64  // bytes that never came into the log
-	lines       []place
-	subs        []events.Subject // in which they stand
+	Thread      string // see agents.File
+	Session     string // owner of the file
+	Size        int64  // in bytes, before redaction
+	Generations int    // number of times its content was replaced
+	Redacted    int    // number of lines with redactions
+	Missing     int64  // number of bytes that were never stored
+	lines       []storedLine
+	subs        []events.Subject // sessions with its lines
 	src         Reader
 }
 
-// Files returns the files that an agent keeps a session in, as far as the log has them, by
-// session and stem. They are what they were when they were read last, whatever became of
-// them and wherever the session went back to. A file that has lines of several sessions, as
-// of a connection, is given back whole, for each of them.
+// Files returns the files of a session in the log, ordered by session and stem. They have their last content that was
+// read, regardless of later removals and rewinds. A file with lines of several sessions is returned whole for each of
+// them.
 func Files(ctx context.Context, src Reader, agent agents.Agent, sub events.Subject) ([]Kept, error) {
 	s, err := load(ctx, src, agent, sub, false)
 	if err != nil {
@@ -50,7 +49,7 @@ func Files(ctx context.Context, src Reader, agent agents.Agent, sub events.Subje
 	return list, nil
 }
 
-// kept are the session's own files.
+// kept returns the session's own files.
 func (s *session) kept(src Reader) (list []Kept) {
 	for _, f := range s.files {
 		k := Kept{Name: f.Name, Stem: f.Stem, Thread: f.Thread, Session: s.sub.ID, Size: f.end(), Generations: f.gen, lines: f.lines, subs: s.subjects(), src: src}
@@ -69,17 +68,17 @@ func (s *session) kept(src Reader) (list []Kept) {
 	return list
 }
 
-// Line returns where a line stands in the file, given the offset of its record; false: it
-// is none of its lines.
+// Line returns the position of a line in the file, by the offset of its record. It returns false if the record is not a
+// line of the file.
 func (k *Kept) Line(at events.Offset) (agents.Span, bool) {
-	i := slices.IndexFunc(k.lines, func(l place) bool { return l.at == at })
+	i := slices.IndexFunc(k.lines, func(l storedLine) bool { return l.at == at })
 	if i < 0 {
 		return agents.Span{}, false
 	}
 	return k.lines[i].Span, true
 }
 
-// Offsets lists the records of its lines, in the order of the file.
+// Offsets lists the records of its lines, in file order.
 func (k *Kept) Offsets() []events.Offset {
 	list := make([]events.Offset, len(k.lines))
 	for i := range k.lines {
@@ -88,8 +87,7 @@ func (k *Kept) Offsets() []events.Offset {
 	return list
 }
 
-// IsRedacted reports whether a record is a line in which something was made unreadable
-// before it was stored.
+// IsRedacted reports whether a record is a line that was redacted before it was stored.
 func IsRedacted(rec events.Record) bool {
 	if !strings.HasPrefix(rec.Source, sourceLines) || !bytes.Contains(rec.Data, []byte(`"redacted":`)) {
 		return false
@@ -98,8 +96,8 @@ func IsRedacted(rec events.Record) bool {
 	return ok && l.redacted > 0
 }
 
-// Write writes the file, line after line as they are read from the log: byte for byte what
-// it was, but for what was redacted or is missing.
+// Write writes the file from the log, line by line: byte for byte the original, except for redactions and missing
+// bytes.
 func (k *Kept) Write(ctx context.Context, w io.Writer) error {
 	next, left := 0, k.lines
 	write := func(rec events.Record) error {
@@ -118,7 +116,7 @@ func (k *Kept) Write(ctx context.Context, w io.Writer) error {
 		}
 		return nil
 	}
-	for len(left) > 0 { // more than once if somebody else had later lines first
+	for len(left) > 0 { // several times if another program stored later lines first
 		was := next
 		var err error
 		err2 := merged(ctx, k.src, k.subs, left[0].at-1, k.last(left), func(rec events.Record) bool {
@@ -135,8 +133,8 @@ func (k *Kept) Write(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// last is up to where lines stand that follow each other in the log too.
-func (k *Kept) last(lines []place) events.Offset {
+// last returns the offset up to which lines are in log order.
+func (k *Kept) last(lines []storedLine) events.Offset {
 	last := lines[0].at
 	for i := range lines {
 		if lines[i].at < last {

@@ -7,8 +7,7 @@ import (
 	"github.com/tallylog/tally/internal/ingest/tail"
 )
 
-// What is held may be so much. It is less than the tailer lets be on its way of one file,
-// and of all, so that there is room for what comes.
+// Bounds of held batches. They are below the tailer's bounds, for one file and in total, so that new batches have room.
 const (
 	heldLines = 256
 	heldBytes = 1 << 20
@@ -16,16 +15,15 @@ const (
 	heldTotal = 16 << 20
 )
 
-// held is a batch that is durable. The last one of a file is held until what follows from
-// that nothing came is durable too: after a crash it comes again, and the file is asked
-// again. A batch that is too large for that is acknowledged at once, and a crash right
-// behind it leaves the file unasked until it goes on.
+// held is a durable batch. The last batch of a file is held until the events derived from the file's silence are
+// durable too: after a crash it is delivered again, and so is the silence. A batch that is too large is acknowledged at
+// once; after a crash the silence is then not delivered until the file continues.
 type held struct {
 	batch *tail.Batch
 	bytes int64
 }
 
-// done holds a batch that is durable, or acknowledges it.
+// done holds a durable batch, or acknowledges it.
 func (in *Ingester) done(b *tail.Batch) {
 	if b.Kind != tail.Lines && b.Kind != tail.Rewritten {
 		in.tailer.Ack(b)
@@ -39,7 +37,7 @@ func (in *Ingester) done(b *tail.Batch) {
 		in.tailer.Ack(b)
 		return
 	}
-	clear(b.Lines) // their bytes are not needed any more
+	clear(b.Lines) // the content is no longer needed
 	in.held[key] = held{b, size}
 	in.status.held += size
 	tooMuch := len(in.held) > heldFiles || in.status.held > heldTotal
@@ -49,7 +47,7 @@ func (in *Ingester) done(b *tail.Batch) {
 				key = k
 			}
 		}
-		in.due[key] = in.o.now().Add(in.o.Quiet) // so that the next one is another
+		in.due[key] = in.o.now().Add(in.o.Quiet) // so that the next one is different
 	}
 	in.mu.Unlock()
 	if tooMuch {
@@ -57,7 +55,7 @@ func (in *Ingester) done(b *tail.Batch) {
 	}
 }
 
-// release acknowledges what is held of a file.
+// release acknowledges the held batch of a file.
 func (in *Ingester) release(key fileKey) {
 	in.mu.Lock()
 	h, ok := in.held[key]
@@ -69,7 +67,7 @@ func (in *Ingester) release(key fileKey) {
 	}
 }
 
-// sizeOf is how many bytes of a file a batch has.
+// sizeOf returns the number of bytes in a batch.
 func sizeOf(b *tail.Batch) (n int64) {
 	for i := range b.Lines {
 		n += b.Lines[i].Len()
@@ -77,7 +75,7 @@ func sizeOf(b *tail.Batch) (n int64) {
 	return n
 }
 
-// isDueIn has a file told that nothing came, after a while.
+// isDueIn schedules the silence of a file.
 func (in *Ingester) isDueIn(key fileKey, d time.Duration) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -88,9 +86,9 @@ func (in *Ingester) isDueIn(key fileKey, d time.Duration) {
 	in.due[key] = at
 }
 
-// firstDue returns when something is due, or earlier. The caller holds mu.
+// firstDue returns the time of the next silence, or an earlier one. The caller holds mu.
 func (in *Ingester) firstDue(now time.Time) time.Time {
-	if now.Before(in.dueFrom) { // what was put off since counts when it would have been due
+	if now.Before(in.dueFrom) { // postponed ones count at their former time
 		return in.dueFrom
 	}
 	first := true
@@ -102,8 +100,7 @@ func (in *Ingester) firstDue(now time.Time) time.Time {
 	return in.dueFrom
 }
 
-// hushAll tells all files that something came to that nothing comes, and returns how many
-// they are.
+// hushAll delivers the silence of all scheduled files, and returns their number.
 func (in *Ingester) hushAll() int {
 	in.mu.Lock()
 	list := make([]fileKey, 0, len(in.due))
@@ -117,8 +114,8 @@ func (in *Ingester) hushAll() int {
 	return len(list)
 }
 
-// hushDue tells files to which nothing came for long enough; and those that are held, if
-// nothing comes because of that: a long line is read alone.
+// hushDue delivers the silence of files without lines for long enough. If reading is stuck because of held batches, it
+// includes held files: a long line is read alone.
 func (in *Ingester) hushDue(isIdle bool) {
 	lag := in.tailer.Status().Lag
 	in.mu.Lock()
@@ -128,7 +125,7 @@ func (in *Ingester) hushDue(isIdle bool) {
 	for key, at := range in.due {
 		if _, isHeld := in.held[key]; isStuck && isHeld || !at.After(now) {
 			list = append(list, key)
-			in.due[key] = now.Add(in.o.Quiet) // not again before it was done
+			in.due[key] = now.Add(in.o.Quiet) // not again before it was delivered
 		}
 	}
 	in.mu.Unlock()
@@ -137,7 +134,7 @@ func (in *Ingester) hushDue(isIdle bool) {
 	}
 }
 
-// urge has a file told that nothing comes.
+// urge queues the delivery of a file's silence.
 func (in *Ingester) urge(key fileKey) {
 	is, ok := in.fileOf(tail.File{Root: key.root, Rel: key.rel}, nil)
 	if !ok {

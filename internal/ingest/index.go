@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// fieldTitle is the field in which a session says how it is called.
+// fieldTitle is the field with a session's title.
 const fieldTitle = "title"
 
 // wants reports whether a file is read.
@@ -23,15 +23,15 @@ func (in *Ingester) wants(root, rel string) bool {
 	return ok && i.IsIndex(rel)
 }
 
-// indexOf returns what reads a file that says how sessions are called; false: it is none.
+// indexOf returns the reader of an index file, which holds titles of sessions. It returns false for other files.
 func (in *Ingester) indexOf(f tail.File) (agents.Indexer, bool) {
 	agent := in.sources[f.Root].Agent
 	i, ok := agents.As[agents.Indexer](agent)
 	return i, ok && i.IsIndex(f.Rel) && !agent.Wants(f.Rel)
 }
 
-// index has sessions be called as the lines of a file say. It waits until nothing else comes:
-// a session may be in files that are read later, and what these call it may be older.
+// index sets the titles of sessions from an index file. It waits until no other lines arrive: a session may be in files
+// that are read later, and their titles may be older.
 func (in *Ingester) index(ctx context.Context, b *tail.Batch, i agents.Indexer, force bool) error {
 	if !force && len(b.Lines) > 0 {
 		return errAbsent
@@ -57,7 +57,7 @@ func (in *Ingester) index(ctx context.Context, b *tail.Batch, i agents.Indexer, 
 	return nil
 }
 
-// call has a session be called something, if it is in the log.
+// call sets the title of a session, if it is in the log.
 func (in *Ingester) call(ctx context.Context, agent agents.Agent, name agents.Name) error {
 	if isThere, err := in.isThere(ctx, in.subject(name.Session)); !isThere || in.isAlone(name.Session) {
 		return err

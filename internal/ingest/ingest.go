@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Log is where sessions go: the log of a store (tally.Log). A *events.TreeError of AppendSeries
-// says that the events are stored.
+// Log is the destination of sessions: the log of a store (tally.Log). If AppendSeries returns a *events.TreeError, the
+// events are stored.
 type Log interface {
 	Reader
 	AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error)
@@ -25,7 +25,7 @@ type Log interface {
 	Now() time.Time
 }
 
-// Reader is where sessions come from.
+// Reader is the source of stored sessions.
 type Reader interface {
 	Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error]
 	Record(ctx context.Context, at events.Offset) (events.Record, error)
@@ -34,51 +34,47 @@ type Reader interface {
 // Source is a folder in which an agent keeps sessions.
 type Source struct {
 	Agent agents.Agent
-	Root  string // the folder, which need not be there yet
-	ID    string // names it in the state; default: Root
+	Root  string // the folder; it may not exist yet
+	ID    string // name in the state; default: Root
 }
 
-// Options say what is read, and where it goes. Log and Sources are required.
+// Options select the sources and the destination. Log and Sources are required.
 type Options struct {
 	Log       Log
 	Namespace string // of the sessions; default events.DefaultNamespace
-	// Route says to which namespace sessions of a source go that work in a folder, "" being
-	// Namespace; false: they are left alone. It is asked for a session before anything of it is
-	// appended, with the first cwd that its lines say, "" if they say none, by several
-	// goroutines. nil: all go to Namespace.
+	// Route returns the namespace for sessions of a source in a folder; "" means Namespace. If it returns false, these
+	// sessions are not stored. It is called for a session before its first append, with the first cwd in its lines, or
+	// "" without one. Calls are concurrent. nil: all sessions go to Namespace.
 	Route func(source, cwd string) (namespace string, taken bool)
 
-	// Sessions lists the ids of the sessions in Namespace, so that one whose folder was
-	// renamed is found. nil: none is looked for.
+	// Sessions lists the ids of the sessions in Namespace, to find sessions whose folder was renamed. nil: disabled.
 	Sessions func(ctx context.Context) iter.Seq2[string, error]
 
 	Sources  []Source
-	Redactor *redact.Redactor // nil: lines are stored as they are
-	State    string           // file in which is kept how far was read; "": none, and with Once all is read
-	Once     bool             // Run returns when everything that is there is durable
+	Redactor *redact.Redactor // nil: lines are stored unchanged
+	State    string           // file with the read positions; "": none, and with Once all is read
+	Once     bool             // Run returns when all existing lines are durable
 
-	// Quiet is after which time without a line an agent is asked what follows from that.
-	// Default 1 min.
+	// Quiet is the time without a line that counts as silence. Default 1 min.
 	Quiet time.Duration
-	// Tail has the tailer's own settings. Its roots and what it asks of files are set here.
+	// Tail holds the tailer's own settings. Its roots and callbacks are set here.
 	Tail tail.Options
-	// Report is told what somebody should know of, by one goroutine at a time, and shall not
-	// call the Ingester. Default: nobody.
+	// Report is called with problems, never concurrently. It must not call the Ingester. Default: no reports.
 	Report func(Problem)
-	// Blocked is told when the log takes nothing any more, and when it does again, perhaps by
-	// several goroutines: the Ingester's Blocked says what is so. Default: nobody.
+	// Blocked is called when the log starts or stops to refuse appends, possibly concurrently. The Ingester's Blocked
+	// method returns the state. Default: no calls.
 	Blocked func()
 
 	now func() time.Time // for tests; default time.Now
 }
 
-// Problem is something that is wrong with a file or its session.
+// Problem is a problem with a file or its session.
 type Problem struct {
-	Root, File string // as far as it is about one
+	Root, File string // if it concerns a file
 	Session    string
 	Offset     int64 // in the file
 	Reason     string
-	Taken      bool // nothing is left out because of it
+	Taken      bool // all lines were stored nevertheless
 }
 
 // String returns the problem as one line, unescaped.
@@ -93,24 +89,24 @@ func (p Problem) String() string {
 	return at + ": " + p.Reason
 }
 
-// Status says how far an Ingester is.
+// Status is the progress of an Ingester.
 type Status struct {
 	tail.Status
-	Lines    int            // that were appended
-	Bytes    int64          // of them, as they were read
-	Events   int            // that were appended, those of lines included
-	Redacted int            // places
-	Rules    map[string]int // of them, by the rule that found them
-	Problems int            // that were reported
-	Alone    int            // sessions that are left alone, those included that were before
-	Blocked  error          // why nothing can be appended now; nil: it can
+	Lines    int            // number of appended lines
+	Bytes    int64          // of them, as read
+	Events   int            // number of appended events, including lines
+	Redacted int            // number of redactions
+	Rules    map[string]int // redactions by rule
+	Problems int            // number of reports
+	Alone    int            // number of declined sessions, including earlier ones
+	Blocked  error          // why appends are impossible now; nil: possible
 	Since    time.Time
 
-	held      int64 // bytes that are durable and not acknowledged
-	undecided int64 // bytes of sessions of which it is not known where they go
+	held      int64 // bytes that are durable but not acknowledged
+	undecided int64 // bytes of sessions with undecided namespace
 }
 
-// Ingester appends what agents write. It is made by New.
+// Ingester appends the files of agents. New creates it.
 type Ingester struct {
 	o       Options
 	tailer  *tail.Tailer
@@ -118,17 +114,17 @@ type Ingester struct {
 	pool    pool
 	workers *workers
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	files   map[fileKey]agents.File
-	waiting map[fileKey]*late     // for what a session continues
-	held    map[fileKey]held      // durable, and not acknowledged
-	owners  map[sum]string        // by file: the root in which it lies
-	stuck   map[fileKey]bool      // cannot be appended
-	rewrite map[fileKey]int64     // how far the new content was read
-	due     map[fileKey]time.Time // to be told that nothing came
-	dueFrom time.Time             // none of them earlier
-	said    map[string]bool       // differences that were reported
-	homes   map[sum]string        // by session: its namespace; with Route
+	waiting map[fileKey]*waitingFile // files that wait for the session they continue
+	held    map[fileKey]held         // durable but not acknowledged
+	owners  map[sum]string           // by file: its root
+	stuck   map[fileKey]bool         // files that cannot be appended
+	rewrite map[fileKey]int64        // how far the new content was read
+	due     map[fileKey]time.Time    // time of the next silence
+	dueFrom time.Time                // lower bound of these times
+	said    map[string]bool          // problems that were reported
+	homes   map[sum]string           // by session: its namespace; with Route
 	status  Status
 
 	undecided map[string]*undecided // by session
@@ -138,13 +134,12 @@ type Ingester struct {
 	reporting sync.Mutex
 }
 
-// fileKey names a file that is read.
+// fileKey identifies a source file.
 type fileKey struct{ root, rel string }
 
 func keyOf(f tail.File) fileKey { return fileKey{f.Root, f.Rel} }
 
-// New begins to follow the sources. If another process does with the same state, the error
-// is lockfile.ErrLocked.
+// New starts to follow the sources. If another process uses the same state, the error is lockfile.ErrLocked.
 func New(o Options) (*Ingester, error) {
 	if o.Namespace == "" {
 		o.Namespace = events.DefaultNamespace
@@ -155,13 +150,13 @@ func New(o Options) (*Ingester, error) {
 	if o.now == nil {
 		o.now = time.Now
 	}
-	in := &Ingester{o: o, sources: make(map[string]Source), files: make(map[fileKey]agents.File), waiting: make(map[fileKey]*late),
+	in := &Ingester{o: o, sources: make(map[string]Source), files: make(map[fileKey]agents.File), waiting: make(map[fileKey]*waitingFile),
 		held: make(map[fileKey]held), owners: make(map[sum]string), stuck: make(map[fileKey]bool), rewrite: make(map[fileKey]int64),
 		due: make(map[fileKey]time.Time), said: make(map[string]bool), homes: make(map[sum]string), undecided: make(map[string]*undecided)}
 	in.pool.init()
 	t := o.Tail
 	t.State, t.Once, t.MaxLine, t.Whole = o.State, o.Once, maxLine, isWhole
-	if o.State != "" || !o.Once { // else all is read, and each line compared with the log
+	if o.State != "" || !o.Once { // otherwise all is read, and each line is compared with the log
 		t.Resume = in.resume
 	}
 	t.Follows = in.follows
@@ -188,13 +183,13 @@ func New(o Options) (*Ingester, error) {
 	return in, nil
 }
 
-// Kick has a file looked at before all others.
+// Kick moves a file ahead of all others.
 func (in *Ingester) Kick(path string) { in.tailer.Kick(path) }
 
-// Close ends Run, and gives the state up.
+// Close ends Run, and releases the state.
 func (in *Ingester) Close() error { return in.tailer.Close() }
 
-// Status returns how far in is. It is safe to be called while Run runs.
+// Status returns the progress. It is safe to call while Run runs.
 func (in *Ingester) Status() Status {
 	files := in.tailer.Status()
 	in.mu.Lock()
@@ -208,14 +203,14 @@ func (in *Ingester) Status() Status {
 	return s
 }
 
-// Blocked says why nothing can be appended now, nil if it can. It costs less than Status.
+// Blocked returns why appends are impossible now, or nil. It costs less than Status.
 func (in *Ingester) Blocked() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.status.Blocked
 }
 
-// redactedOf counts what was taken out of a line.
+// redactedOf counts the redactions of a line.
 func (s *Status) redactedOf(found []redact.Found) {
 	for _, f := range found {
 		if s.Rules == nil {
@@ -241,7 +236,7 @@ func (in *Ingester) report(p Problem) {
 	}
 }
 
-// once reports a problem the first time that it is met.
+// once reports a problem unless it was reported before.
 func (in *Ingester) once(p Problem) { in.onceBy(p.String(), p) }
 
 // onceBy reports the first problem of a key.

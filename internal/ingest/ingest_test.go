@@ -14,14 +14,14 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// field returns a field of a session, "" if it has none.
+// field returns a field of a session, or "".
 func (r *rig) field(session, name string) string {
 	r.t.Helper()
 	raw, _ := r.session(session).Ledger.Fields.Get(name)
 	return string(raw)
 }
 
-// prompts are lines of a session of Claude Code.
+// prompts returns lines of a session of Claude Code.
 func prompts(from, n int) string {
 	var b strings.Builder
 	for i := from; i < from+n; i++ {
@@ -30,8 +30,7 @@ func prompts(from, n int) string {
 	return b.String()
 }
 
-// What the file does is said of the session: put away, gone, there again; and nothing is
-// said twice.
+// The session follows its file: archived, gone, back again. Each change is recorded once.
 func TestStatus(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofCodex)
 	name := "sessions/2026/01/02/" + rolloutName(thread)
@@ -96,8 +95,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Secrets are not in the log, not in what the fold makes of lines either; a file that is
-// read again is known by its places.
+// Secrets are not in the log, nor in events derived from lines. A file that is read again is compared by position.
 func TestRedaction(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofClaude)
 	secret := "correct-horse-battery"
@@ -134,7 +132,7 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-// A store that takes nothing for a while is waited for, and nothing is lost or there twice.
+// While a store refuses appends, lines wait, and none is lost or stored twice.
 func TestFull(t *testing.T) {
 	for _, err := range []error{log.ErrFull, log.ErrUnavailable, log.ErrUnknown} {
 		r := newRig(t, t.TempDir(), ofClaude)
@@ -148,8 +146,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// A session that is read before the one that it continues waits for it; without that one it
-// begins alone, and says whose it was.
+// A session that is read before the one it continues waits for it. Without that one it begins alone, and names its
+// parent.
 func TestForkOrder(t *testing.T) {
 	const parent, child = "019b0000-0000-7000-8000-00000000000a", "019b0000-0000-7000-8000-000000000001"
 	first := fmt.Sprintf(`{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":%q,"history_mode":"paginated"}}`+"\n", parent)
@@ -176,7 +174,7 @@ func TestForkOrder(t *testing.T) {
 	}
 }
 
-// A line that is too long for an event is in the log in pieces, and comes back.
+// A line that is too long for an event is stored in pieces, and can be restored.
 func TestLongLine(t *testing.T) {
 	testkit.NotUnderRace(t) // one file, read by one worker
 	r := newRig(t, t.TempDir(), ofClaude)
@@ -195,7 +193,7 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-// Two folders that have a file of one name: one is kept, and the other one is named.
+// If two folders have a file of the same name, one is kept and the other is reported.
 func TestTwoRoots(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofClaude)
 	second := t.TempDir()

@@ -17,13 +17,12 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A talk is a generated file of Claude Code's or Codex': prompts, answers of which each
-// line says what it took, ways back, and what should not be in it.
+// A talk is a generated file of Claude Code or Codex: prompts, answers with usage, ways back, and invalid lines.
 type talk struct {
 	t     *rapid.T
 	b     strings.Builder
 	n     int
-	spots []string // what each prompt follows
+	spots []string // parents for prompts
 	last  string
 }
 
@@ -35,7 +34,7 @@ func (k *talk) line(text string) { k.b.WriteString(text + k.end()) }
 
 func (k *talk) at() string { return fmt.Sprintf("2026-01-02T03:%02d:%02d.000Z", k.n/60%60, k.n%60) }
 
-// entry writes an entry of Claude Code's and returns its uuid.
+// entry writes an entry of Claude Code and returns its uuid.
 func (k *talk) entry(kind, parent, rest string) string {
 	k.n++
 	uuid, ref := fmt.Sprintf("%08d-0000-4000-8000-000000000000", k.n), `"`+parent+`"`
@@ -55,11 +54,11 @@ func (k *talk) prompt(parent string) {
 	}
 }
 
-// odd writes what is no entry.
+// odd writes an invalid entry.
 func (k *talk) odd() {
 	switch rapid.IntRange(0, 4).Draw(k.t, "odd") {
 	case 0:
-		k.line(`{"type":"progress"}`) // the same each time
+		k.line(`{"type":"progress"}`) // identical each time
 	case 1:
 		k.line("torn {\x00\xff")
 	case 2:
@@ -100,7 +99,7 @@ func rolloutName(id string) string {
 	return name + ".jsonl"
 }
 
-// codexTalk is a thread of the older kind: what it took has no ids, and it is rolled back.
+// codexTalk is a thread of the older kind: its usage has no ids, and it is rolled back.
 func codexTalk(t *rapid.T) (name, content string) {
 	k := &talk{t: t}
 	add := func(kind, payload string) {
@@ -130,20 +129,20 @@ func codexTalk(t *rapid.T) (name, content string) {
 	return "sessions/2026/01/02/" + rolloutName(thread), k.b.String()
 }
 
-// talks are the agents and what they write.
+// talks are the agents with their generators.
 var talks = map[string]struct {
 	agent agents.Agent
 	play  func(*rapid.T) (name, content string)
 }{"claude": {ofClaude, claudeTalk}, "codex": {ofCodex, codexTalk}, "gemini": {ofGemini, geminiTalk}, "pi": {ofPi, piTalk}, "acp": {ofACP, acpTalk}}
 
-// isAmbiguous reports whether a file that ends here ends with a line, and goes on with it.
+// isAmbiguous reports whether a file that is cut here ends with a complete line that continues.
 func isAmbiguous(content string, at int) bool {
 	rest := content[strings.LastIndexByte(content[:at], '\n')+1 : at]
 	return isWhole([]byte(rest)) && at < len(content) && !strings.ContainsAny(content[at:at+1], " \r\n")
 }
 
-// A file that grows in any pieces, brought in by whoever dies anywhere with or without what
-// it remembers of the file, is what an import of it is, and comes back byte for byte.
+// A file that grows in any pieces, with ingesters that crash anywhere with or without their state, yields the same log
+// as one import, and can be restored byte for byte.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
 	for name, talk := range talks {
@@ -174,8 +173,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// A file that is cut, edited, put in the place of, deleted and there again is what an import
-// of it is; what was there stays in the log.
+// A file that is cut, edited, replaced, deleted or restored yields the same state as an import. Its earlier content
+// stays in the log.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	for name, talk := range talks {
@@ -193,7 +192,7 @@ func TestChanges(t *testing.T) {
 					_, other := talk.play(rt)
 					lines := strings.SplitAfter(content, "\n")
 					minimum := 0
-					if talk.agent == ofGemini { // its first line says which session it is: another one is another session's
+					if talk.agent == ofGemini { // its first line names the session, so another first line is another session
 						minimum = 1
 					}
 					at := rapid.IntRange(minimum, len(lines)-1).Draw(rt, "line")
@@ -202,7 +201,7 @@ func TestChanges(t *testing.T) {
 						content = strings.Join(lines[:max(1, at)], "")
 					case 1: // other lines from one on
 						content = strings.Join(lines[:at], "") + other
-					case 2: // a line less in the middle
+					case 2: // one line less in the middle
 						content = strings.Join(append(slices.Clone(lines[:at]), lines[min(at+1, len(lines)):]...), "")
 					case 3: // another line
 						content = strings.Join(lines[:at], "") + `{"type":"progress","edited":1}` + "\n" + strings.Join(lines[at:], "")
@@ -248,7 +247,7 @@ func (r *rig) same(dir string) {
 	}
 }
 
-// Files of several sessions that grow at the same time, of which many are appended to at once.
+// Files of several sessions grow at the same time, with concurrent appends.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -281,8 +280,8 @@ func TestMany(t *testing.T) {
 	})
 }
 
-// inPieces feeds a file in pieces that end anywhere, with deaths and with what is remembered
-// of it lost, and compares it with an import after each version.
+// inPieces feeds a file in random pieces, with crashes and losses of the state, and compares it with an import after
+// each piece.
 func (r *rig) inPieces(dir, name, content string, versions int, seed uint64) {
 	r.t.Helper()
 	draw := rand.New(rand.NewPCG(seed, 7))
@@ -307,8 +306,8 @@ func (r *rig) inPieces(dir, name, content string, versions int, seed uint64) {
 	}
 }
 
-// Real sessions of each agent, in pieces that end anywhere: after each the log is what an
-// import of the file is, and gives it back.
+// Recorded sessions of each agent, in random pieces: after each piece the log equals an import of the file, and
+// restores it.
 func TestRecordedPieces(t *testing.T) {
 	testkit.OnlyFull(t, "TestRecordedGrowth reads recorded sessions, too")
 	t.Parallel()
@@ -366,7 +365,7 @@ func TestRecordedPieces(t *testing.T) {
 	})
 }
 
-// Real sessions as they grew, version after version.
+// Recorded sessions in their successive versions.
 func TestRecordedGrowth(t *testing.T) {
 	t.Parallel()
 	testkit.NotUnderRace(t) // one file, read by one worker

@@ -18,38 +18,36 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// extLine is the extension that says where a line stands: <file>:<offset>+<length>.
+// extLine is the extension with the position of a line: <file>:<offset>+<length>.
 const extLine = "tallyline"
 
-// extOwner is the extension of a line that stands in another session than its file is of:
-// it names that one.
+// extOwner is the extension of a line that is stored in another session than its file's. It names the file's session.
 const extOwner = "tallyowner"
 
-// maxLine is how long a line may be. As bytes in base64, and with marks of a redaction
-// that are longer than what they replace, it is still an event.
+// maxLine is the maximum length of a line. Even in base64, and with redaction marks that are longer than the redacted
+// text, it fits in an event.
 const maxLine = 4 << 20
 
-// maxBlank is how many blank bytes before a line are part of its meta.
+// maxBlank is the maximum number of blank bytes before a line in its meta.
 const maxBlank = 64 << 10
 
-// line is a line of a file as it is stored: blank bytes, the body, what ends it.
+// line is a line of a file as it is stored: blank bytes, body, line end.
 type line struct {
 	agents.Span
 	before, eol string
 	body        []byte // redacted
 	isJSON      bool
 	redacted    int
-	found       []redact.Found // what was taken out, if it was read just now
+	found       []redact.Found // redactions, if it was just read
 }
 
-// at is where the body begins in the file.
+// at returns where the body begins in the file.
 func (l *line) at() int64 { return l.Start + int64(len(l.before)) }
 
-// size is how long the body is in the file.
+// size returns the length of the body in the file.
 func (l *line) size() int64 { return l.End - l.Start - int64(len(l.before)+len(l.eol)) }
 
-// linesOf makes lines of what was read. A blank line is one, and so are many blank bytes
-// before a line.
+// linesOf converts lines that were read. A blank line is a line, and so are many blank bytes before a line.
 func (in *Ingester) linesOf(read []tail.Line) []line {
 	list := make([]line, 0, len(read))
 	for _, r := range read {
@@ -78,7 +76,7 @@ func (in *Ingester) lineOf(r tail.Line) line {
 	return l
 }
 
-// redact takes secrets out of a line, before anybody else sees it.
+// redact removes secrets from a line, before any other use.
 func (l *line) redact(in *Ingester) {
 	if in.o.Redactor == nil {
 		return
@@ -93,7 +91,7 @@ func (l *line) redact(in *Ingester) {
 	}
 }
 
-// entry is the turn of a line.
+// entry returns the turn of a line.
 func (l *line) entry(m agents.Meaning) (events.Entry, error) {
 	e := events.Entry{Thread: m.Thread, ID: m.Turn}
 	if at := timeOf(m.Time); !at.IsZero() {
@@ -116,7 +114,7 @@ func (l *line) entry(m agents.Meaning) (events.Entry, error) {
 	return e, err
 }
 
-// stored reads a line back from its event.
+// stored decodes a line from its event.
 func stored(e events.Entry, at agents.Span) (l line, err error) {
 	meta, err := events.LineMetaOf(e.Meta)
 	l = line{Span: at, before: meta.Before, eol: "\n", body: e.Bytes, redacted: meta.Redacted}
@@ -129,8 +127,8 @@ func stored(e events.Entry, at agents.Span) (l line, err error) {
 	return l, err
 }
 
-// part returns bytes of the line, by their places in the file; false if they are not all
-// before the body, in it or behind it, or are not known, as something was redacted.
+// part returns bytes of the line, by their position in the file. It returns false if they are partly in and partly
+// outside the body, or if the line was redacted.
 func (l *line) part(from, to int64) (text []byte, ok bool) {
 	at, end := l.at(), l.at()+l.size()
 	switch {
@@ -145,7 +143,7 @@ func (l *line) part(from, to int64) (text []byte, ok bool) {
 	return l.body[from-at : to-at], true
 }
 
-// from returns what of the line begins at a place, which is not in its body; false if it is.
+// from returns the rest of the line from a position outside its body. It returns false for a position in the body.
 func (l *line) from(at int64) (rest line, ok bool) {
 	rest = *l
 	rest.Start = at
@@ -159,32 +157,32 @@ func (l *line) from(at int64) (rest line, ok bool) {
 	return rest, true
 }
 
-// place is a line in the log.
-type place struct {
+// storedLine is a line in the log.
+type storedLine struct {
 	agents.Span
-	body     int64 // where its body begins
-	size     int64 // of its body
+	body     int64 // start of its body
+	size     int64 // length of its body
 	at       events.Offset
-	sum      sum    // of what is stored
-	blanks   string // before it and its end
+	sum      sum    // of the stored bytes
+	blanks   string // blank bytes before it, and its line end
 	redacted bool
-	session  string // in which it stands; "": the file's
+	session  string // session that has it; "": the file's
 }
 
-func (l *line) place(at events.Offset) place {
-	p := place{Span: l.Span, body: l.at(), size: l.size(), at: at, sum: sumOf(l.body), blanks: "\n", redacted: l.redacted > 0}
-	if l.before != "" || l.eol != "\n" { // else one string for all
+func (l *line) storedAt(at events.Offset) storedLine {
+	p := storedLine{Span: l.Span, body: l.at(), size: l.size(), at: at, sum: sumOf(l.body), blanks: "\n", redacted: l.redacted > 0}
+	if l.before != "" || l.eol != "\n" { // otherwise all lines share one string
 		p.blanks = l.before + l.eol
 	}
 	return p
 }
 
-// A value that is whole may be taken before its line has an end. That end is then blank bytes
-// before the next line, for the log; who reads both at once has it as an end.
+// A complete value may be stored before its line has an end. The log then has this end as blank bytes before the next
+// line. A reader that gets both at once has it as the line end.
 
-// beginsWith reports whether all that a line which was read has from a place on are blank bytes
-// that stand before the body in the log.
-func (p *place) beginsWith(l *line, from int64) bool {
+// beginsWith reports whether the rest of a read line from a position consists of blank bytes that the log has before
+// the body.
+func (p *storedLine) beginsWith(l *line, from int64) bool {
 	if p.Start > from || l.End > p.body {
 		return false
 	}
@@ -192,17 +190,16 @@ func (p *place) beginsWith(l *line, from int64) bool {
 	return ok && string(text) == p.blanks[from-p.Start:l.End-p.Start]
 }
 
-// reach has a line that was read begin with the blank bytes that the log has before it, which
-// were compared with the end of the line before.
-func (p *place) reach(l *line) {
+// reach moves the start of a read line back to the blank bytes that the log has before it. They were compared with the
+// end of the previous line.
+func (p *storedLine) reach(l *line) {
 	if n := l.Start - p.Start; n > 0 && l.Start <= p.body && l.End > p.body {
 		l.before, l.Start = p.blanks[:n]+l.before, p.Start
 	}
 }
 
-// isIn reports whether a line that was read has at its place what the log has. What was
-// redacted is known by its place alone.
-func (p *place) isIn(l *line) bool {
+// isIn reports whether a read line equals the stored one at its position. Redacted lines are compared by position only.
+func (p *storedLine) isIn(l *line) bool {
 	if p.Start < l.Start || p.End > l.End {
 		return false
 	}
@@ -219,7 +216,7 @@ func (p *place) isIn(l *line) bool {
 	return ok && sumOf(body) == p.sum
 }
 
-// sum stands for a text in memory.
+// sum replaces a text in memory.
 type sum [16]byte
 
 func sumOf[T string | []byte](text T) sum {
@@ -227,12 +224,12 @@ func sumOf[T string | []byte](text T) sum {
 	return sum(h[:16])
 }
 
-// spell writes where a line stands.
+// spell formats the position of a line.
 func spell(name string, at agents.Span) string {
 	return fmt.Sprintf("%s:%d+%d", clean(name), at.Start, at.End-at.Start)
 }
 
-// parse reads where a line stands, from the right.
+// parse parses the position of a line, from the right.
 func parse(text string) (name string, at agents.Span, ok bool) {
 	colon := strings.LastIndexByte(text, ':')
 	if colon < 0 {
@@ -244,7 +241,7 @@ func parse(text string) (name string, at agents.Span, ok bool) {
 	return text[:colon], agents.Span{Start: start, End: start + n}, ok && err == nil && err2 == nil && start >= 0 && n >= 0 && start+n >= 0
 }
 
-// clean spells a name such that it can stand in an attribute: bytes that cannot, as %XX.
+// clean escapes a name for an attribute: invalid bytes become %XX.
 func clean(name string) string {
 	if utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return name
@@ -256,7 +253,7 @@ func clean(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// idOf makes an id that can be stored.
+// idOf returns a valid id for a text.
 func idOf(text string) string {
 	if text = clean(text); len(text) <= events.MaxIDLen {
 		return text
@@ -264,7 +261,7 @@ func idOf(text string) string {
 	return events.DerivedID(text)
 }
 
-// timeOf returns a time that an event can have, zero if there is none.
+// timeOf returns the time if an event can have it, else the zero time.
 func timeOf(t time.Time) time.Time {
 	for _, year := range []int{t.Year(), t.UTC().Year()} {
 		if year < 1 || year > 9999 {

@@ -14,12 +14,11 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// isWhole reports whether what has no end of line is a line: a value, or the brace that ends
-// a file that is one value on many lines.
+// isWhole reports whether text without a line end is complete: a JSON value, or the closing brace of a file that is one
+// value on many lines.
 func isWhole(line []byte) bool { return string(line) == "}" || rawjson.Check(line) == nil }
 
-// fileOf says which session a file belongs to, by its name and its first line, which b has
-// or the file.
+// fileOf returns the session of a file, from its name and its first line, which is in b or in the file.
 func (in *Ingester) fileOf(f tail.File, b *tail.Batch) (agents.File, bool) {
 	is, ok := in.fileBy(f, func() []byte {
 		if b != nil && isFirst(b) {
@@ -29,21 +28,21 @@ func (in *Ingester) fileOf(f tail.File, b *tail.Batch) (agents.File, bool) {
 		return in.tailer.Head(f)
 	})
 	if b != nil && b.Kind == tail.Gone {
-		if _, session := splitNote(b.Note); session != "" { // its first line is not there any more
+		if _, session := splitNote(b.Note); session != "" { // its first line no longer exists
 			is.Session, ok = session, true
 		}
 	}
 	return is, ok
 }
 
-// order says in which order files of a session are read: as they were begun. By its name
-// alone a file may seem to be of a session that others are of; then it waits in vain.
-func (in *Ingester) order(root, rel string) (group, place string) {
+// order returns the read order of a session's files: by their start. If the name alone assigns a file to the wrong
+// session, it waits without need.
+func (in *Ingester) order(root, rel string) (group, position string) {
 	is, ok := in.sources[root].Agent.File(rel, nil)
 	if !ok || is.Thread != agents.Main {
 		return "", ""
 	}
-	if strings.HasSuffix(is.Session, "/"+is.Stem) { // the session is called after it: the first one
+	if strings.HasSuffix(is.Session, "/"+is.Stem) { // the session is named after it: the first file
 		return is.Session, ""
 	}
 	return is.Session, is.Stem
@@ -58,7 +57,7 @@ func (in *Ingester) fileBy(f tail.File, head func() []byte) (agents.File, bool) 
 	}
 	first := head()
 	is, ok := in.sources[f.Root].Agent.File(f.Rel, first)
-	if f.Packed { // what is stored is its content
+	if f.Packed { // the stored form is the content
 		is.Name = strings.TrimSuffix(is.Name, ".zst")
 	}
 	if ok && len(first) > 0 {
@@ -70,7 +69,7 @@ func (in *Ingester) fileBy(f tail.File, head func() []byte) (agents.File, bool) 
 	return is, ok
 }
 
-// isSettled lets go of what is known of a file if its name says as much.
+// isSettled drops the cached data of a file if its name implies the same.
 func (in *Ingester) isSettled(key fileKey) {
 	is, ok := in.sources[key.root].Agent.File(key.rel, nil)
 	in.mu.Lock()
@@ -80,18 +79,17 @@ func (in *Ingester) isSettled(key fileKey) {
 	}
 }
 
-// ownerKey stands for a file of a session, wherever it lies.
+// ownerKey identifies a file of a session in any root.
 func ownerKey(f agents.File) sum { return sumOf(f.Session + "\x00" + f.Stem) }
 
-// owner returns the root in which a file lies, "" if that is not known yet.
+// owner returns the root of a file, or "" if it is unknown yet.
 func (in *Ingester) owner(f agents.File) string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.owners[ownerKey(f)]
 }
 
-// owns notes in which root a file lies, and reports whether it may: false if it lies in
-// another.
+// owns assigns a file to a root. It returns false if the file belongs to another root.
 func (in *Ingester) owns(f agents.File, root string) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -150,7 +148,7 @@ func (w *writer) batch(b *tail.Batch, is agents.File, list []line) error {
 	return w.shelved(f)
 }
 
-// owed appends what a crash kept from being appended behind the last line.
+// owed appends the missing events of the last line after a crash.
 func (w *writer) owed(f *file) error {
 	owed := f.follow
 	f.follow = nil
@@ -162,7 +160,7 @@ func (w *writer) owed(f *file) error {
 	return nil
 }
 
-// line appends what of a line is not in the log. rest are the lines from it on.
+// line appends the parts of a line that are not in the log. rest holds this line and the following ones.
 func (w *writer) line(f *file, l *line, rest []line) error {
 	i := sort.Search(len(f.lines), func(i int) bool { return f.lines[i].End > l.Start })
 	if i < len(f.lines) {
@@ -187,13 +185,13 @@ func (w *writer) line(f *file, l *line, rest []line) error {
 			Reason: fmt.Sprintf("%d bytes are not in the log, and were read before: lose the state to have them read again", at-f.end())})
 	}
 	left, ok := l.from(at)
-	if !ok { // it goes on where the log has an end
+	if !ok { // it continues after the log's end
 		return w.replace(f, i-1)
 	}
 	return w.fresh(f, &left, rest)
 }
 
-// fresh appends a line that is not in the log, and what follows from it.
+// fresh appends a line that is not in the log, and its derived events.
 func (w *writer) fresh(f *file, l *line, rest []line) error {
 	m := f.tell(f.id(l.at()), l)
 	if err := w.to(f, m.Session); err != nil {
@@ -201,9 +199,9 @@ func (w *writer) fresh(f *file, l *line, rest []line) error {
 	}
 	id := f.lastID
 	if m.ID != "" && len(m.ID) <= events.MaxIDLen && clean(m.ID) == m.ID {
-		if at, ok := w.s.withoutFile[sumOf(m.ID)]; ok { // somebody else had it from the agent itself
+		if at, ok := w.s.withoutFile[sumOf(m.ID)]; ok { // another program stored it directly from the agent
 			delete(w.s.withoutFile, sumOf(m.ID))
-			f.lines = append(f.lines, w.place(l, at))
+			f.lines = append(f.lines, w.storedAt(l, at))
 			f.follow = nil
 			return nil
 		}
@@ -238,8 +236,8 @@ func (w *writer) fresh(f *file, l *line, rest []line) error {
 	return w.owed(f)
 }
 
-// when is the time of a line: as it says, else that of the lines before it, else the first
-// that the file says. An import is no activity of the session.
+// when returns the time of a line: its own, else that of the previous lines, else the first in the file. An import is
+// not an activity of the session.
 func (w *writer) when(f *file, m agents.Meaning, rest []line) time.Time {
 	if at := timeOf(m.Time); !at.IsZero() {
 		return at
@@ -250,7 +248,7 @@ func (w *writer) when(f *file, m agents.Meaning, rest []line) time.Time {
 	return w.began(f, rest)
 }
 
-// began returns the first time that the lines of a file say, else that of the log's clock.
+// began returns the first time in the lines of a file, else that of the log's clock.
 func (w *writer) began(f *file, rest []line) time.Time {
 	if !f.beganAt.IsZero() {
 		return f.beganAt
@@ -266,7 +264,7 @@ func (w *writer) began(f *file, rest []line) time.Time {
 	return f.beganAt
 }
 
-// turn appends a line itself.
+// turn appends the line itself.
 func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line) error {
 	entry, err := l.entry(m)
 	if err != nil {
@@ -285,22 +283,21 @@ func (w *writer) turn(f *file, l *line, id string, m agents.Meaning, rest []line
 		return err
 	}
 	w.lines = append(w.lines, written{len(w.series) - 1, f, len(f.lines)})
-	f.lines, f.called = append(f.lines, w.place(l, 0)), clean(f.Name)
+	f.lines, f.called = append(f.lines, w.storedAt(l, 0)), clean(f.Name)
 	w.in.count(func(s *Status) { s.redactedOf(l.found) })
 	return nil
 }
 
-// place is where a line stands that is appended.
-func (w *writer) place(l *line, at events.Offset) place {
-	p := l.place(at)
+// storedAt returns the entry of an appended line.
+func (w *writer) storedAt(l *line, at events.Offset) storedLine {
+	p := l.storedAt(at)
 	if w.s != w.own {
 		p.session = w.s.sub.ID
 	}
 	return p
 }
 
-// resume tells the tailer how far the log has a file, so that nothing is lost if it does
-// not know any more.
+// resume returns how far the log has a file, for a tailer without that state.
 func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool) {
 	ctx, agent := context.Background(), in.sources[t.Root].Agent
 	is, ok := in.fileBy(t, head)
@@ -309,7 +306,7 @@ func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool
 	}
 	sub := in.subject(is.Session)
 	s, err := in.session(ctx, agent, sub, sub, false)
-	if err != nil { // it is read from the beginning, which costs time and nothing else
+	if err != nil { // the file is read from its beginning, which only costs time
 		return tail.Position{}, false
 	}
 	defer in.give(s, nil)
@@ -324,6 +321,6 @@ func (in *Ingester) resume(t tail.File, head func() []byte) (tail.Position, bool
 	case last.Start == 0:
 		return tail.Position{}, false
 	}
-	// The last line comes again, and is acknowledged when all that follows from it is there.
+	// The last line is delivered again, and acknowledged when all its derived events are stored.
 	return tail.Position{Offset: last.Start, Note: in.noteOf(t, is)}, true
 }

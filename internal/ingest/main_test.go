@@ -7,8 +7,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// TestMain has the laws play fewer histories than rapid does by itself, as each is many
-// imports, unless somebody says how many.
+// TestMain lowers the number of histories per law, because each takes many imports. -rapid.checks overrides it.
 func TestMain(m *testing.M) {
 	testkit.Checks(30)
 	os.Exit(m.Run())

@@ -29,7 +29,7 @@ func (r *rig) remove(name string) {
 	}
 }
 
-// mustGive compares what the log gives back with the files, by name and byte for byte.
+// mustGive compares the restored files with the expected ones, by name and byte for byte.
 func (r *rig) mustGive(when string, files map[string]string) {
 	r.t.Helper()
 	if got := r.given(); !maps.Equal(got, files) {
@@ -37,8 +37,8 @@ func (r *rig) mustGive(when string, files map[string]string) {
 	}
 }
 
-// A file comes back under the name that it has now, whenever it was moved, and with or
-// without what is remembered of it. That it was is said once.
+// A moved file is restored under its current name, after any moves, with and without the state. Each move is recorded
+// once.
 func TestNames(t *testing.T) {
 	const line = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + thread + `","cwd":"/pier"}}` + "\n"
 	names := []string{"sessions/2026/01/02/" + rolloutName(thread), "archived_sessions/" + rolloutName(thread),
@@ -82,8 +82,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A session says that its file is gone, also if only the first line said whose it is, and
-// nobody watched.
+// The session records that its file is gone, even if only the first line named the session and no watcher ran.
 func TestGoneUnseen(t *testing.T) {
 	const id = "5a5a5a5a-0000-4000-8000-000000000000"
 	const name = "pier/chats/session-2026-01-02T03-04-5a5a5a5a.jsonl"
@@ -103,8 +102,8 @@ func TestGoneUnseen(t *testing.T) {
 	r.mustGive("when it is gone", files)
 }
 
-// A file under a name that names another session is that one's, from its beginning, also if
-// nobody saw it renamed; the one that it was of says that it is gone.
+// If a new name implies another session, that session gets the file from its beginning, even if no watcher saw the
+// rename. The former session records that its file is gone.
 func TestRenamed(t *testing.T) {
 	for _, to := range []string{"-p/t.jsonl", "-q/s.jsonl"} {
 		for _, isLost := range []bool{false, true} {
@@ -127,8 +126,8 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// A project that is renamed takes its sessions along, and these their sub-agents: each stays one
-// session with all lines, old and new, whichever file is read first and whether the state is lost.
+// A renamed project keeps its sessions and their subagents: each stays one session with all old and new lines,
+// regardless of the read order and a loss of the state.
 func TestProjectRenamed(t *testing.T) {
 	const id = "11111111-1111-4111-8111-111111111111"
 	files := func(project string, turns int) map[string]string {
@@ -141,7 +140,7 @@ func TestProjectRenamed(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name          string
-		lost, earlier bool // the state; a sub-agent's file is read before the others
+		lost, earlier bool // lost: the state; earlier: a subagent's file is read before the others
 	}{{"known", false, false}, {"the state is lost", true, false}, {"a sub-agent first", false, true}, {"a sub-agent first, the state is lost", true, true}} {
 		t.Run("B-23 "+c.name, func(t *testing.T) {
 			r := newRig(t, t.TempDir(), ofClaude)
@@ -180,8 +179,8 @@ func TestProjectRenamed(t *testing.T) {
 	}
 }
 
-// A value may be taken before its line has an end. When the end came, and the file is read
-// from its beginning again, it is what it was.
+// A complete value may be stored before its line has an end. When the end exists and the file is read again, the lines
+// are recognised.
 func TestUnended(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n", " \n", "\n\n", "\r\n \n\n"} {
 		r := newRig(t, t.TempDir(), ofClaude)
@@ -191,13 +190,13 @@ func TestUnended(t *testing.T) {
 		r.grow("-p/s.jsonl", end+second)
 		r.run()
 		n := len(r.records())
-		r.state = "" // all is read, and compared
+		r.state = "" // all is read and compared
 		r.run()
 		if got := len(r.records()); got != n || len(r.problems) > 0 {
 			t.Errorf("%q: %d records are %d when it is read again: %v", end, n, got, r.problems)
 		}
 		r.mustGive(fmt.Sprintf("%q", end), map[string]string{"-p/s.jsonl": first + end + second})
-		r.write("-p/s.jsonl", first+"\t"+end+second) // it is not what it was
+		r.write("-p/s.jsonl", first+"\t"+end+second) // the file has changed
 		r.run()
 		if len(r.problems) != 1 {
 			t.Errorf("%q: another end is %v, want one problem", end, r.problems)

@@ -16,24 +16,23 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// undecided is a session of which it is not known to which namespace it goes. It is used by
-// the jobs of the session alone.
+// undecided is a session whose namespace is not decided yet. Only the jobs of the session use it.
 type undecided struct {
-	root    string                 // of its first file
-	batches []*tail.Batch          // of all its files, as they came
+	root    string                 // root of its first file
+	batches []*tail.Batch          // of all its files, in order of arrival
 	folds   map[string]agents.Fold // by stem
 	origin  origin
 	lines   int
 	bytes   int64
 }
 
-// origin is what the lines of a session say of where it goes.
+// origin holds the data in a session's lines that decide its namespace.
 type origin struct {
 	cwd  string // the first one
 	from string // the session that it continues or that started it
 }
 
-// note takes what a line says.
+// note reads the data of a line.
 func (o *origin) note(m agents.Meaning) {
 	for _, fact := range slices.Concat(m.Before, m.After) {
 		switch p := fact.Payload.(type) {
@@ -51,8 +50,8 @@ func (o *origin) note(m agents.Meaning) {
 	}
 }
 
-// CWDOf returns the folder in which a session works by the beginning of one of its files, as
-// Options.Route is asked for it: "" if that does not say so before the first message.
+// CWDOf returns the folder of a session from the beginning of one of its files, in the same way as for Options.Route.
+// It returns "" if the file names no folder before the first message.
 func CWDOf(agent agents.Agent, f agents.File, beginning []byte) string {
 	var o origin
 	fold, at := agent.Fold(f), int64(0)
@@ -66,7 +65,7 @@ func CWDOf(agent agents.Agent, f agents.File, beginning []byte) string {
 	return o.cwd
 }
 
-// startOf returns the session that another one continues, or that started it; "": none.
+// startOf returns the session that another one continues, or that started it, or "".
 func startOf(p *events.SessionCreated) string {
 	switch {
 	case p.Fork != nil:
@@ -77,20 +76,20 @@ func startOf(p *events.SessionCreated) string {
 	return ""
 }
 
-// What waits for a cwd may be so much, of one session what is held of a file; then it is
-// decided without one.
+// Total bound of lines that wait for a cwd. For one session the bounds of held lines apply. At a bound, the namespace
+// is decided without a cwd.
 const undecidedTotal = 16 << 20
 
-// leftAlone stands for the namespace of sessions that are not taken. It is none.
+// leftAlone marks declined sessions in place of a namespace. It is not a valid namespace.
 const leftAlone = "!"
 
-// isAlone reports whether a session is not taken.
+// isAlone reports whether a session is declined.
 func (in *Ingester) isAlone(session string) bool {
 	namespace, _ := in.home(session)
 	return namespace == leftAlone
 }
 
-// home returns the namespace of a session, and whether that is decided.
+// home returns the namespace of a session, and whether it is decided.
 func (in *Ingester) home(session string) (namespace string, isKnown bool) {
 	if in.o.Route == nil {
 		return in.o.Namespace, true
@@ -101,13 +100,13 @@ func (in *Ingester) home(session string) (namespace string, isKnown bool) {
 	return cmp.Or(namespace, in.o.Namespace), isKnown
 }
 
-// subject names a session in its namespace.
+// subject returns a session in its namespace.
 func (in *Ingester) subject(session string) events.Subject {
 	namespace, _ := in.home(session)
 	return events.Session(namespace, session)
 }
 
-// remember takes from the state where the sessions are that were followed.
+// remember loads the namespaces of followed sessions from the state.
 func (in *Ingester) remember() {
 	for f, note := range in.tailer.Notes() {
 		namespace, session := splitNote(note)
@@ -120,9 +119,8 @@ func (in *Ingester) remember() {
 	}
 }
 
-// noteOf is what the state keeps of a file: the session if the file's name does not say it,
-// behind the namespace if it is not that of the others. A namespace has no slash, and a
-// session has one before whatever else.
+// noteOf returns the state's note of a file. It holds the session, if the file's name does not imply it, after the
+// namespace, if it is not the default one. A namespace contains no slash, and a session has one at the start.
 func (in *Ingester) noteOf(f tail.File, is agents.File) string {
 	note := ""
 	if named, ok := in.sources[f.Root].Agent.File(f.Rel, nil); !ok || named.Session != is.Session {
@@ -142,8 +140,8 @@ func splitNote(note string) (namespace, session string) {
 	return namespace, session
 }
 
-// admit returns the batches of a session that can be dealt with when one came: none, if it
-// waits for a line that says where the session goes. Such a line lets all go on.
+// admit returns the batches of a session that can be processed after a batch arrived. If the session waits for a line
+// that decides its namespace, it returns none. Such a line releases all.
 func (in *Ingester) admit(ctx context.Context, b *tail.Batch, is agents.File) ([]*tail.Batch, error) {
 	_, isKnown := in.home(is.Session)
 	u := in.undecidedOf(is.Session)
@@ -168,7 +166,7 @@ func (in *Ingester) undecidedOf(session string) *undecided {
 	return in.undecided[session]
 }
 
-// keep puts a batch behind those of its session that wait.
+// keep adds a batch to the waiting ones of its session.
 func (in *Ingester) keep(session string, u *undecided, b *tail.Batch) {
 	size := sizeOf(b)
 	u.batches, u.lines, u.bytes = append(u.batches, b), u.lines+len(b.Lines), u.bytes+size
@@ -184,14 +182,14 @@ func (in *Ingester) isTooMuch(u *undecided) bool {
 	return u.lines > heldLines || u.bytes > heldBytes || in.status.undecided > undecidedTotal
 }
 
-// reads reads the lines of a batch up to the one by which it can be decided where the session
-// goes, and reports whether there is one: it says a cwd, or is a message, as agents that say
-// where they work say so before. So does the end of a file to which nothing more comes.
+// reads reads the lines of a batch up to the one that decides the namespace, and reports whether it found it. That is a
+// line with a cwd, or a message, because agents that name their folder do so before. The end of a file that will not
+// grow decides too.
 func (in *Ingester) reads(u *undecided, b *tail.Batch, is agents.File) bool {
 	fold := u.folds[is.Stem]
 	if isFirst(b) || fold == nil {
 		if len(b.Lines) > 0 && !isFirst(b) {
-			return true // what stood before is in the log, and nobody knows where else
+			return true // the log has the earlier lines in an unknown namespace
 		}
 		fold = in.sources[b.File.Root].Agent.Fold(is)
 		u.folds[is.Stem] = fold
@@ -206,8 +204,7 @@ func (in *Ingester) reads(u *undecided, b *tail.Batch, is agents.File) bool {
 	return b.End && (in.o.Once || in.o.now().Sub(b.Changed) >= in.o.Quiet)
 }
 
-// decided decides where a session goes by what its lines say so far, and returns the batches
-// that waited for that.
+// decided decides the namespace of a session from its lines so far, and returns the waiting batches.
 func (in *Ingester) decided(ctx context.Context, session string) ([]*tail.Batch, error) {
 	u := in.undecidedOf(session)
 	if u == nil {
@@ -226,7 +223,7 @@ func (in *Ingester) decided(ctx context.Context, session string) ([]*tail.Batch,
 	return u.batches, nil
 }
 
-// namespaceOf asks where sessions go that work in a folder.
+// namespaceOf returns the namespace for sessions in a folder.
 func (in *Ingester) namespaceOf(root, session, cwd string) string {
 	namespace, taken := in.o.Route(root, cwd)
 	switch {
@@ -243,7 +240,7 @@ func (in *Ingester) namespaceOf(root, session, cwd string) string {
 	return namespace
 }
 
-// decide notes where a session goes. Whoever comes first decides.
+// decide sets the namespace of a session. The first decision stays.
 func (in *Ingester) decide(ctx context.Context, session string, o origin, byCWD string) error {
 	namespace, err := in.find(ctx, session, o, byCWD)
 	if err != nil {
@@ -257,7 +254,7 @@ func (in *Ingester) decide(ctx context.Context, session string, o origin, byCWD 
 	return nil
 }
 
-// settleIn notes where a session is. The caller holds mu.
+// settleIn sets the namespace of a session. The caller holds mu.
 func (in *Ingester) settleIn(session sum, namespace string) {
 	if in.homes[session] == leftAlone {
 		in.status.Alone--
@@ -268,8 +265,7 @@ func (in *Ingester) settleIn(session sum, namespace string) {
 	in.homes[session] = namespace
 }
 
-// find returns the namespace in which a session is, else the one it comes from, else that of
-// its folder.
+// find returns the namespace where a session exists, else that of its origin, else that of its folder.
 func (in *Ingester) find(ctx context.Context, session string, o origin, byCWD string) (string, error) {
 	for _, id := range []string{session, o.from} {
 		if id == "" {
@@ -293,7 +289,7 @@ func (in *Ingester) find(ctx context.Context, session string, o origin, byCWD st
 	return byCWD, nil
 }
 
-// isThere reports whether the log has a session. One that it cannot give is there.
+// isThere reports whether the log has a session. A session with damaged records exists.
 func (in *Ingester) isThere(ctx context.Context, sub events.Subject) (bool, error) {
 	_, err := in.o.Log.Last(ctx, sub)
 	if err != nil && (isWait(err) || ctx.Err() != nil) {
@@ -302,8 +298,8 @@ func (in *Ingester) isThere(ctx context.Context, sub events.Subject) (bool, erro
 	return !errors.Is(err, log.ErrNotFound), nil
 }
 
-// decideBy decides where a session goes by the first line of a file, if that says so, and
-// reports whether it is known now.
+// decideBy decides the namespace of a session from the first line of a file, if possible, and reports whether it is
+// decided now.
 func (in *Ingester) decideBy(ctx context.Context, root string, is agents.File, head func() []byte) bool {
 	if _, isKnown := in.home(is.Session); isKnown {
 		return true

@@ -16,8 +16,7 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// Namespaces change nothing but where sessions are: each has what an Ingester brings in that
-// has its files alone, however they grew and whoever died.
+// With namespaces, each has the content that an Ingester stores for its files alone, for any growth and any crashes.
 func TestNamespaceLaw(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(rt *rapid.T, number int, cwd string) map[string]string{
@@ -36,8 +35,8 @@ func namespaceLaw(rt *rapid.T, dir string, agent agents.Agent, play func(*rapid.
 	r := newRig(rt, dir, agent)
 	defer os.RemoveAll(filepath.Dir(r.dir))
 	r.namespaces = byFolder
-	parts := make(map[string]map[string]string) // by namespace, the files
-	begun := make(map[string]int)               // by file, up to where it says where it is
+	parts := make(map[string]map[string]string) // files by namespace
+	begun := make(map[string]int)               // by file: how far it must be read to know the folder
 	for number := range rapid.IntRange(1, 4).Draw(rt, "sessions") {
 		cwd := rapid.SampledFrom([]string{"/pier", "/shop", "/mill"}).Draw(rt, "cwd")
 		home, namespace := play(rt, number, cwd), byFolder(cwd)
@@ -58,7 +57,7 @@ func namespaceLaw(rt *rapid.T, dir string, agent agents.Agent, play func(*rapid.
 			for _, name := range slices.Sorted(maps.Keys(parts[namespace])) {
 				content := parts[namespace][name]
 				cut := len(content)
-				if round == 0 && agent != ofCodex { // whose files are read in order, and those before to their ends
+				if round == 0 && agent != ofCodex { // its files are read in order, each to its end
 					cut = rapid.IntRange(0, len(content)).Draw(rt, "cut")
 				}
 				if isAmbiguous(content, cut) || cut < begun[name] || cut < from[name] {
@@ -97,8 +96,7 @@ func namespaceLaw(rt *rapid.T, dir string, agent agents.Agent, play func(*rapid.
 	}
 }
 
-// saysWhere returns where the line ends in a file by which it is known in which folder a
-// session works; 0 if none says so.
+// saysWhere returns the end of the line that names the folder of a session, or 0.
 func saysWhere(agent agents.Agent, content, cwd string) int {
 	at := strings.Index(content, `"`+cwd+`"`)
 	if at < 0 {
@@ -113,14 +111,14 @@ func saysWhere(agent agents.Agent, content, cwd string) int {
 	return at
 }
 
-// claudeIn is a session of Claude Code in a folder. One that has a sub-agent goes on without
-// going back, which would take away what was read of the sub-agent by then.
+// claudeIn is a session of Claude Code in a folder. With a subagent, it never goes back, which would remove the
+// subagent's lines.
 func claudeIn(rt *rapid.T, number int, cwd string) map[string]string {
 	_, content := claudeTalk(rt)
 	name, home := fmt.Sprintf("-p/s%d", number), make(map[string]string)
 	content = strings.ReplaceAll(content, "/pier", cwd)
 	if rapid.Bool().Draw(rt, "delegates") {
-		of := func(lines string) string { return strings.ReplaceAll(lines, "03:04:00", "03:00:01") } // as old, whichever file is read first
+		of := func(lines string) string { return strings.ReplaceAll(lines, "03:04:00", "03:00:01") } // equally old, in any read order
 		content = of(promptsIn(cwd, 0, rapid.IntRange(1, 5).Draw(rt, "prompts")))
 		home[name+"/subagents/agent-a.jsonl"] = of(sidechain(cwd, 60, rapid.IntRange(1, 3).Draw(rt, "lines")))
 	}
@@ -138,14 +136,14 @@ func codexIn(rt *rapid.T, number int, cwd string) map[string]string {
 	return home
 }
 
-// geminiIn is a session of Gemini CLI, which says no folder.
+// geminiIn is a session of Gemini CLI, which names no folder.
 func geminiIn(rt *rapid.T, number int, _ string) map[string]string {
 	name, content := geminiTalk(rt)
 	id := fmt.Sprintf("%08d", number)
 	return map[string]string{strings.ReplaceAll(name, "5a5a5a5a", id): strings.ReplaceAll(content, "5a5a5a5a", id)}
 }
 
-// talkIn is a session of another agent in a folder, whose ids are its own.
+// talkIn is a session of another agent in a folder, with ids of its own.
 func talkIn(talk func(*rapid.T) (string, string), ids ...string) func(*rapid.T, int, string) map[string]string {
 	return func(rt *rapid.T, number int, cwd string) map[string]string {
 		name, content := talk(rt)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// follow follows the folder until the test is over.
+// follow follows the folder until the test ends.
 func (r *rig) follow(t *testing.T, change func(*Options)) *Ingester {
 	t.Helper()
-	if err := os.MkdirAll(r.dir, 0o700); err != nil { // else it is looked for every few seconds
+	if err := os.MkdirAll(r.dir, 0o700); err != nil { // otherwise it is looked for only every few seconds
 		t.Fatal(err)
 	}
 	l := r.open()
@@ -48,11 +48,11 @@ func await(t *testing.T, what string, is func() bool) {
 	t.Fatalf("%s did not come", what)
 }
 
-// waits returns how many bytes wait for a cwd.
+// waits returns the number of bytes that wait for a cwd.
 func (in *Ingester) waits() int64 { return in.Status().undecided }
 
-// A line that says no folder waits for one that does, which brings it along; if none comes
-// for long enough it goes where all others go. A message waits for nothing.
+// Lines without a folder wait for one that names it. If none arrives for long enough, they go to the default namespace.
+// A message does not wait.
 func TestNamespaceLive(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofClaude)
 	r.namespaces = byFolder
@@ -77,7 +77,7 @@ func TestNamespaceLive(t *testing.T) {
 
 	r.write("-p/t.jsonl", snapshot)
 	await(t, "a line that waits", func() bool { return in.waits() == int64(len(snapshot)) })
-	r.write("-p/t/subagents/agent-a.jsonl", sidechain("/mill", 0, 1)) // the sub-agent's line says it first
+	r.write("-p/t/subagents/agent-a.jsonl", sidechain("/mill", 0, 1)) // the subagent's line names the folder first
 	await(t, "the lines of a session", lines(5))
 	r.write("-p/u.jsonl", prompts(0, 1)) // no folder, but a message
 	await(t, "a message", lines(6))
@@ -87,7 +87,7 @@ func TestNamespaceLive(t *testing.T) {
 	mu.Lock()
 	now = now.Add(time.Minute + time.Second)
 	mu.Unlock()
-	r.grow("-p/u.jsonl", prompts(1, 1)) // so that somebody looks at the clock
+	r.grow("-p/u.jsonl", prompts(1, 1)) // triggers a look at the clock
 	await(t, "what waited for long enough", lines(8))
 	r.grow("-p/v.jsonl", promptsIn("/shop", 0, 1))
 	await(t, "a line behind it", lines(9))
@@ -97,8 +97,7 @@ func TestNamespaceLive(t *testing.T) {
 	}
 }
 
-// Gemini, which may never say where it works, is not held up, and what does not fit into
-// memory is not waited for.
+// Gemini CLI may never name its folder and does not wait. Lines above the memory bound do not wait either.
 func TestNamespaceLiveBounds(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofGemini)
 	r.namespaces = byFolder
@@ -115,10 +114,10 @@ func TestNamespaceLiveBounds(t *testing.T) {
 	c.mustBeIn("too many lines", map[string]string{"claude/-p/s": "default"})
 }
 
-// fileLinesOfTail is how many lines of a file are given before some are acknowledged.
+// fileLinesOfTail is the number of a file's lines that are delivered before an acknowledgement.
 const fileLinesOfTail = 512
 
-// What waits is not acknowledged: who comes after a crash has it again.
+// Waiting lines are not acknowledged: after a crash they are delivered again.
 func TestNamespaceWaitsAgain(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofClaude)
 	r.namespaces = byFolder

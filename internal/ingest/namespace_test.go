@@ -11,19 +11,19 @@ import (
 	"testing"
 )
 
-// byFolder are the namespaces of projects in a folder each.
+// byFolder maps folders to namespaces.
 func byFolder(cwd string) string {
 	return map[string]string{"/shop": "shop", "/mill": "mill"}[cwd]
 }
 
-// of is the rig where only a namespace is spoken of.
+// of returns the rig limited to a namespace.
 func (r *rig) of(namespace string) *rig {
 	part := *r
 	part.namespace = namespace
 	return &part
 }
 
-// where are the namespaces that sessions are in, by their ids.
+// where maps session ids to their namespaces.
 func (r *rig) where() map[string]string {
 	r.t.Helper()
 	homes := make(map[string][]string)
@@ -47,25 +47,24 @@ func (r *rig) mustBeIn(when string, want map[string]string) {
 	}
 }
 
-// promptsIn are lines of a session of Claude Code that works in a folder, and snapshot is one
-// that says no folder.
+// promptsIn returns lines of a session of Claude Code in a folder. snapshot is a line without a folder.
 func promptsIn(cwd string, from, n int) string {
 	return strings.ReplaceAll(prompts(from, n), `"type":"user"`, `"type":"user","cwd":"`+cwd+`"`)
 }
 
 const snapshot = `{"type":"file-history-snapshot","messageId":"m","snapshot":{"timestamp":"2026-01-02T03:00:01.000Z"},"isSnapshotUpdate":false}` + "\n"
 
-// answer is what the model says to the first of them.
+// answer is the model's answer to the first of them.
 const answer = `{"parentUuid":"u0","type":"assistant","uuid":"a0","cwd":"/pier","timestamp":"2026-01-02T03:04:01.000Z","message":{"id":"msg_0","role":"assistant","model":"m",` +
 	`"content":[{"type":"text","text":"so"}],"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":1}}}` + "\n"
 
-// sidechain are lines of a sub-agent of it.
+// sidechain returns lines of its subagent.
 func sidechain(cwd string, from, n int) string {
 	return strings.ReplaceAll(promptsIn(cwd, from, n), `"type":"user"`, `"isSidechain":true,"agentId":"a","type":"user"`)
 }
 
-// Sessions go where the first folder says that their lines say; without one, where all others
-// go. A namespace that cannot be one is none, and said once.
+// Sessions go to the namespace of the first folder in their lines, or without one to the default namespace. An invalid
+// namespace is reported once and ignored.
 func TestNamespaces(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofClaude)
 	asked := make(map[string]int)
@@ -83,7 +82,7 @@ func TestNamespaces(t *testing.T) {
 		"-mill/s.jsonl":  snapshot + snapshot + promptsIn("/mill", 0, 1),
 		"-pier/s.jsonl":  promptsIn("/pier", 0, 1),
 		"-none/s.jsonl":  snapshot,
-		"-late/s.jsonl":  prompts(0, 1) + promptsIn("/shop", 1, 1), // a message is not held up
+		"-late/s.jsonl":  prompts(0, 1) + promptsIn("/shop", 1, 1), // a message does not wait
 		"-odd/s.jsonl":   promptsIn("/odd", 0, 1),
 		"-odd/s2.jsonl":  promptsIn("/odd", 0, 1),
 		"-torn/s.jsonl":  snapshot + `{"type":"us`,
@@ -110,8 +109,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A session that is left alone stays so, whatever becomes of its files and of what is said of
-// its folder, as long as the state is there; its forks too. Nothing of it is stored.
+// A declined session stays declined while the state exists, regardless of changes of its files and of the route. So do
+// its forks. None of it is stored.
 func TestLeftAlone(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofClaude)
 	only := func(cwd string) string {
@@ -128,7 +127,7 @@ func TestLeftAlone(t *testing.T) {
 	r.run()
 	want := map[string]string{"claude/-shop/s": "default"}
 	r.mustBeIn("at first", want)
-	r.namespaces = byFolder // takes all
+	r.namespaces = byFolder // accepts all
 	r.write("-secret/s.jsonl", theirs+promptsIn("/secret", 2, 1))
 	r.write("-secret/s/subagents/agent-a.jsonl", sidechain("/secret", 20, 3))
 	r.run()
@@ -160,9 +159,8 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// A session stays where it began, whatever is said of its folder since: by the state, if the
-// log is not asked as well; without the state, if it began where all others go. Else it is
-// taken whole to where it belongs now.
+// A session stays in its namespace, regardless of a changed route: with the state, without asking the log; without it,
+// if the session is in the default namespace. Otherwise it is stored completely in the namespace of the current route.
 func TestNamespaceStays(t *testing.T) {
 	files := map[string]string{"-p/s.jsonl": snapshot + promptsIn("/shop", 0, 2), "-p/s/subagents/agent-a.jsonl": sidechain("/shop", 20, 2)}
 	later := map[string]string{"-p/s.jsonl": promptsIn("/shop", 2, 2), "-p/s/subagents/agent-a.jsonl": sidechain("/shop", 22, 2), "-p/s/subagents/agent-b.jsonl": sidechain("/shop", 30, 2)}
@@ -171,7 +169,7 @@ func TestNamespaceStays(t *testing.T) {
 	for was, first := range answers {
 		for is, then := range answers {
 			if then == nil && home[was] != "default" {
-				continue // who does not ask knows of one namespace
+				continue // without a route there is one namespace
 			}
 			for _, isLost := range []bool{false, true} {
 				when := fmt.Sprintf("%s, then %s, state lost: %v", was, is, isLost)
@@ -190,7 +188,7 @@ func TestNamespaceStays(t *testing.T) {
 					r.lose()
 				}
 				want := home[was]
-				if isLost && was != is && home[was] != "default" { // as a new one
+				if isLost && was != is && home[was] != "default" { // as a new session
 					want = home[is]
 				}
 				r.run()
@@ -214,13 +212,13 @@ func TestNamespaceStays(t *testing.T) {
 	}
 }
 
-// Where a session is, is known of the file that is met, if only its state says so: also of a
-// file that was read to its end without it, and of one that is new.
+// A session's namespace is known for a new file even if only its state records it, and also for a file that was read to
+// its end without the state.
 func TestNamespaceState(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofClaude)
 	r.namespaces = byFolder
 	name, sub := "-p/s.jsonl", "-p/s/subagents/agent-a.jsonl"
-	content := promptsIn("/shop", 0, 1) + strings.ReplaceAll(answer, "/pier", "/shop") // after which something follows from quiet
+	content := promptsIn("/shop", 0, 1) + strings.ReplaceAll(answer, "/pier", "/shop") // silence after it yields an event
 	r.write(name, content)
 	r.run()
 	r.lose()
@@ -231,7 +229,7 @@ func TestNamespaceState(t *testing.T) {
 	r.mustBeIn("with a file more", map[string]string{"claude/-p/s": "shop"})
 	r.grow(name, promptsIn("/mill", 2, 1))
 	r.run()
-	r.move(name, "-q/s.jsonl") // which is another session
+	r.move(name, "-q/s.jsonl") // another session
 	r.run()
 	r.run()
 	r.mustBeIn("under another name", map[string]string{"claude/-p/s": "shop", "claude/-q/s": "mill"})
@@ -243,8 +241,8 @@ func TestNamespaceState(t *testing.T) {
 	}
 }
 
-// A state that was written without namespaces says of all its sessions that they are where
-// all are, also of one that the log has elsewhere too: without it that is where it is.
+// A state from a time without namespaces places all its sessions in the default namespace, even if the log also has one
+// elsewhere. Without the state the log decides.
 func TestNamespaceOldState(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofClaude)
 	r.write("-p/s.jsonl", promptsIn("/shop", 0, 2))
@@ -266,8 +264,8 @@ func TestNamespaceOldState(t *testing.T) {
 	}
 }
 
-// What a file does is said of its session wherever that is, also if nobody watched, and only
-// the first line said whose it is.
+// Changes of a file are recorded in its session in any namespace, even if no watcher ran and only the first line named
+// the session.
 func TestNamespaceMoves(t *testing.T) {
 	const line = `{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":"` + thread + `","cwd":"/shop"}}` + "\n"
 	r := newRig(t, t.TempDir(), ofCodex)
@@ -303,8 +301,7 @@ func TestNamespaceMoves(t *testing.T) {
 	g.mustBeIn("when it is gone", map[string]string{"gemini/" + id: "shop"})
 }
 
-// A session goes where the one is that it continues, so that it does; if that is not there,
-// by its own folder.
+// A session goes to the namespace of the session that it continues. If that is missing, its own folder decides.
 func TestNamespaceForks(t *testing.T) {
 	const parent, child = "019b0000-0000-7000-8000-00000000000a", "019b0000-0000-7000-8000-000000000001"
 	first := fmt.Sprintf(`{"timestamp":"2026-01-02T03:04:05.000Z","type":"session_meta","payload":{"id":%q,"cwd":"/shop","history_mode":"paginated"}}`+"\n", parent)

@@ -21,15 +21,15 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// reverted is a thread of Codex that went back a few times, each time in a file more.
+// reverted is a thread of Codex that went back a few times, each time into a new file.
 func reverted(t *rapid.T, home map[string]string, number int) {
-	type place struct {
+	type branchPoint struct {
 		stem string
 		end  int
-		n    int // of the next line
+		n    int // number of the next line
 	}
 	id := func(file int) string { return fmt.Sprintf("019b0000-%04x-7000-8000-%012d", file, number) }
-	base, turns, said := place{}, []place(nil), 0
+	base, turns, said := branchPoint{}, []branchPoint(nil), 0
 	for file := range rapid.IntRange(1, 5).Draw(t, "files") {
 		k := &talk{t: t, n: base.n}
 		add := func(kind, payload string) {
@@ -43,7 +43,7 @@ func reverted(t *rapid.T, home map[string]string, number int) {
 		}
 		add("session_meta", `{"id":"`+id(0)+`","cwd":"/pier","timestamp":"2026-01-02T03:04:05.000Z","cli_version":"0.169.0","history_mode":"paginated"`+from+`}`)
 		for range rapid.IntRange(1, 3).Draw(t, "turns") {
-			turns = append(turns, place{id(file), k.b.Len(), k.n})
+			turns = append(turns, branchPoint{id(file), k.b.Len(), k.n})
 			turn := fmt.Sprintf("019b0001-0000-7000-8000-%06d%06d", number, said)
 			add("event_msg", `{"type":"task_started","turn_id":"`+turn+`"}`)
 			add("turn_context", `{"turn_id":"`+turn+`","model":"gpt-x"}`)
@@ -61,17 +61,17 @@ func reverted(t *rapid.T, home map[string]string, number int) {
 		back := rapid.IntRange(0, len(turns)-1).Draw(t, "back")
 		base, turns = turns[back], turns[:back]
 		if base.n <= 1 {
-			base = place{}
+			base = branchPoint{}
 		}
 	}
 }
 
-// byOrder sorts files as they were begun.
+// byOrder sorts files by their start.
 func byOrder(home map[string]string) []string {
 	return slices.SortedFunc(maps.Keys(home), func(a, b string) int { return strings.Compare(stemOf(a), stemOf(b)) })
 }
 
-// inOrder brings in one file after the other.
+// inOrder ingests one file after the other.
 func inOrder(t fataler, dir string, agent agents.Agent, home map[string]string) *rig {
 	r := newRig(t, dir, agent)
 	for _, name := range byOrder(home) {
@@ -81,7 +81,7 @@ func inOrder(t fataler, dir string, agent agents.Agent, home map[string]string) 
 	return r
 }
 
-// kicked brings in what is there, of which files are seen first that are named first.
+// kicked ingests the existing files, with the named ones first.
 func (r *rig) kicked(names []string) {
 	r.t.Helper()
 	l := r.open()
@@ -114,7 +114,7 @@ func (r *rig) mustBe(other *rig) {
 	}
 }
 
-// touch gives files random times, of which some are of now.
+// touch sets random times of files, some of them current.
 func (r *rig) touch(names []string, n func(upto int) int) {
 	for _, name := range names {
 		at := time.Now().Add(-time.Duration(n(30)) * time.Minute)
@@ -124,8 +124,8 @@ func (r *rig) touch(names []string, n func(upto int) int) {
 	}
 }
 
-// Files of a session are read as they were begun, whichever was changed or seen first, and
-// however far a watcher had come that was there before: the state is that of files in order.
+// Files of a session are read by their start, in any order of changes and notifications, and after any progress of an
+// earlier watcher: the result equals that of the files in order.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -140,7 +140,7 @@ func TestOrder(t *testing.T) {
 		r := newRig(rt, dir, ofCodex)
 		defer os.RemoveAll(filepath.Dir(r.dir))
 		n := func(upto int) int { return rapid.IntRange(0, upto).Draw(rt, "n") }
-		if begun := n(2 * len(names)); begun < len(names) { // a watcher came this far, and in the last file to somewhere
+		if begun := n(2 * len(names)); begun < len(names) { // a watcher read up to here, and a part of the last file
 			for _, name := range names[:begun] {
 				r.grow(name, home[name])
 			}
@@ -171,7 +171,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Real homes are what they are in order, in whichever order their files were changed.
+// Recorded homes yield the result of the files in order, for any order of changes.
 func TestRecordedOrder(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob(filepath.Join(testkit.Data(t, "agents"), "codex-0.1*"))
@@ -193,7 +193,7 @@ func TestRecordedOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(home) == 0 { // of one file
+		if len(home) == 0 { // with one file
 			continue
 		}
 		draw := rand.New(rand.NewPCG(uint64(seed), 3))
@@ -217,8 +217,7 @@ func TestRecordedOrder(t *testing.T) {
 	}
 }
 
-// A file whose thread goes back to what is not there begins without it, and one of its
-// session that is read after it does not wait for ever.
+// A file whose thread refers to a missing one begins without it. A later file of its session does not wait forever.
 func TestOrderOfTheLost(t *testing.T) {
 	r := newRig(t, t.TempDir(), ofCodex)
 	meta := func(file string) string {

@@ -12,27 +12,26 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Bounds of what is remembered of sessions: an id or a line takes some hundred bytes.
+// Bounds of the cached sessions. An id or a line takes about a hundred bytes.
 const (
 	maxSessions = 1024
 	maxEntries  = 400_000
 )
 
-// pool has the sessions that were asked for last. Each has one user at a time, who is named
-// by the session whose file is dealt with.
+// pool caches recently used sessions. Each has one user at a time, identified by the session whose file is processed.
 type pool struct {
 	mu      sync.Mutex
-	given   sync.Cond                         // one was given back
+	given   sync.Cond                         // signals that a session was released
 	bySub   map[events.Subject]*list.Element  // of *pooled
-	order   list.List                         // the one that was taken last first
-	waits   map[events.Subject]events.Subject // who waits, and for which session
+	order   list.List                         // most recently taken first
+	waits   map[events.Subject]events.Subject // waiting user -> session that it waits for
 	entries int
 }
 
 type pooled struct {
 	sub     events.Subject
-	s       *session       // nil: it is to be read
-	user    events.Subject // zero: nobody
+	s       *session       // nil: must be read
+	user    events.Subject // zero: none
 	entries int
 }
 
@@ -41,10 +40,10 @@ func (p *pool) init() {
 	p.bySub, p.waits = make(map[events.Subject]*list.Element), make(map[events.Subject]events.Subject)
 }
 
-// errCircle says that who has the session waits, in the end, for who asks.
+// errCircle reports a deadlock: the holder of the session waits for this caller.
 var errCircle = errors.New("a session waits for itself")
 
-// take waits until a session has no user. Without wait it is errCircle if it has one.
+// take waits until a session has no user. Without wait, it returns errCircle if the session has one.
 func (p *pool) take(sub, user events.Subject, wait bool) (*pooled, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +68,7 @@ func (p *pool) take(sub, user events.Subject, wait bool) (*pooled, error) {
 	}
 }
 
-// isCircle reports whether the user of a session waits for something that a user has.
+// isCircle reports whether the user of a session waits, directly or indirectly, for a session of this user.
 func (p *pool) isCircle(have *pooled, user events.Subject) bool {
 	for have.user != user {
 		e := p.bySub[p.waits[have.user]]
@@ -83,7 +82,7 @@ func (p *pool) isCircle(have *pooled, user events.Subject) bool {
 	return true
 }
 
-// give gives a session back, to be read again if it is spoiled, and makes room.
+// give releases a session and makes room. A spoiled session is read again at the next use.
 func (p *pool) give(sub events.Subject, isSpoiled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +110,7 @@ func (p *pool) remove(have *pooled) {
 	delete(p.bySub, have.sub)
 }
 
-// session returns what the log has of a session, for a user, who gives it back.
+// session returns the log's state of a session, for a user. The caller releases it with give.
 func (in *Ingester) session(ctx context.Context, agent agents.Agent, sub, user events.Subject, wait bool) (*session, error) {
 	if err := sub.Validate(); err != nil {
 		return nil, err
@@ -122,7 +121,7 @@ func (in *Ingester) session(ctx context.Context, agent agents.Agent, sub, user e
 	}
 	var s *session
 	if _, err = in.o.Log.Last(ctx, sub); errors.Is(err, log.ErrNotFound) {
-		s, err = newSession(agent, sub), nil // as most are that are read for the first time
+		s, err = newSession(agent, sub), nil // the common case at the first use
 	} else {
 		s, err = load(ctx, in.o.Log, agent, sub, true)
 	}
@@ -141,6 +140,5 @@ func haveSession(have *pooled) *session {
 	return have.s
 }
 
-// give gives a session back. After an error it is read again, because the log may have more
-// than is known, or less.
+// give releases a session. After an error it is read again, because the log may differ from the cached state.
 func (in *Ingester) give(s *session, err error) { in.pool.give(s.sub, err != nil) }

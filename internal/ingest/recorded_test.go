@@ -16,8 +16,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// meta is what the first line of a rollout says, and usage what a record of one says, as
-// the test reads them.
+// meta is the first line of a rollout, and usage is a usage record, as the test reads them.
 type meta struct {
 	Payload struct {
 		HistoryBase *struct {
@@ -42,7 +41,7 @@ func metaOf(t *testing.T, line string) (m meta) {
 	return m
 }
 
-// recordedHomes brings in what real versions of Codex wrote.
+// recordedHomes ingests recordings of real versions of Codex.
 func recordedHomes(t *testing.T) map[string]*rig {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(testkit.Data(t, "agents"), "codex-0.1*"))
@@ -70,17 +69,17 @@ func recordedHomes(t *testing.T) map[string]*rig {
 	return homes
 }
 
-// stemOf returns the id of a rollout by its name.
+// stemOf returns the id of a rollout from its name.
 func stemOf(name string) string {
 	return strings.TrimSuffix(name, ".jsonl")[len(name)-len(".jsonl")-36:]
 }
 
-// Of real threads each line is one event, the files come back, forks and rewinds lead to the
-// event of the line that Codex names, and what they took is what Codex says.
+// For recorded threads, each line is one event and the files can be restored. Forks and rewinds refer to the event of
+// the line that Codex names, and the usage equals that of Codex.
 func TestRecordedCodex(t *testing.T) {
 	forks, reverts, usages := 0, 0, 0
 	for version, r := range recordedHomes(t) {
-		ends := make(map[string]map[int64]events.Offset) // by stem, by where lines end
+		ends := make(map[string]map[int64]events.Offset) // by stem and end of line
 		sessions := make(map[string]string)              // by stem
 		lines := 0
 		for _, rec := range r.records() {
@@ -167,7 +166,7 @@ func goesTo(s *projector.Session, to events.Offset) bool {
 	return false
 }
 
-// took sums what is in effect, what is inherited too.
+// took returns the usage in effect, including inherited records.
 func took(r *rig, s *projector.Session) (sum events.Tokens) {
 	for _, rec := range r.records() {
 		if p, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok && s.History.IsLive(rec.Offset) {
@@ -177,8 +176,7 @@ func took(r *rig, s *projector.Session) (sum events.Tokens) {
 	return sum
 }
 
-// What Codex answered to thread/read is in effect as of the end of the turn that it names
-// last.
+// Codex's answer to thread/read equals the turns in effect at the end of the last turn that it names.
 func TestRecordedThreads(t *testing.T) {
 	homes := recordedHomes(t)
 	logs, err := filepath.Glob(filepath.Join(testkit.Data(t, "agents"), "codex-appserver-*.jsonl"))
@@ -232,7 +230,7 @@ func TestRecordedThreads(t *testing.T) {
 	}
 }
 
-// said is who said what in a session as of the end of a turn.
+// said lists the speakers and texts of a session at the end of a turn.
 func said(t *testing.T, homes map[string]*rig, session, turn string) (list []string) {
 	t.Helper()
 	for _, r := range homes {

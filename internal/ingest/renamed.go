@@ -13,16 +13,16 @@ import (
 	"github.com/tallylog/tally/internal/ingest/tail"
 )
 
-// renamed knows which sessions go on under another name, as the folder of their project was
-// renamed. Such a session keeps the id that it has in the log.
+// renamed tracks sessions that continue under another name because the folder of their project was renamed. Such a
+// session keeps its id in the log.
 type renamed struct {
 	mu     sync.Mutex
 	listed bool
-	have   map[string][]string // ids of sessions, by what of them lasts
-	is     map[string]string   // decided: by the id that a file's name says
+	have   map[string][]string // ids of sessions, by the lasting part of the id
+	is     map[string]string   // decisions, by the id that a file's name implies
 }
 
-// original returns the session of a file as the log calls it.
+// original returns the session of a file by its id in the log.
 func (in *Ingester) original(f tail.File, is agents.File) string {
 	lasting, ok := agents.As[agents.Lasting](in.sources[f.Root].Agent)
 	if !ok || in.o.Sessions == nil {
@@ -49,7 +49,7 @@ func (in *Ingester) original(f tail.File, is agents.File) string {
 	return id
 }
 
-// list lists the sessions of the log, once; false: it does not answer, and nothing is decided.
+// list lists the sessions of the log, once. It returns false if the log does not answer; then nothing is decided.
 func (r *renamed) list(in *Ingester, lasting agents.Lasting) bool {
 	if r.listed {
 		return true
@@ -67,9 +67,8 @@ func (r *renamed) list(in *Ingester, lasting agents.Lasting) bool {
 	return true
 }
 
-// movedFrom returns which of sessions a file goes on with, else the session that its name
-// says. It goes on with one whose file had this name last, or is not where it was any more: a
-// copy beside it is a session of its own.
+// movedFrom returns which of the sessions a file continues, else the session that its name implies. It continues a
+// session whose file last had this name, or whose file is gone. A copy beside the file is a session of its own.
 func (in *Ingester) movedFrom(f tail.File, is agents.File, ids []string) string {
 	for _, id := range ids {
 		if id == is.Session {
@@ -95,14 +94,14 @@ func (in *Ingester) movedFrom(f tail.File, is agents.File, ids []string) string 
 	return is.Session
 }
 
-// isRenamed reports whether a file is called otherwise than the log has it, in a folder that
-// was renamed: then all of it is read, as its lines may name the folder.
+// isRenamed reports whether a file has another name than in the log, in a renamed folder. Then all of it is read,
+// because its lines may name the folder.
 func (in *Ingester) isRenamed(t tail.File, f *file) bool {
 	_, ok := agents.As[agents.Lasting](in.sources[t.Root].Agent)
 	return ok && in.o.Sessions != nil && f.called != clean(t.Rel)
 }
 
-// isGone reports whether a folder of sessions has no file of a name.
+// isGone reports whether a folder of sessions has no file of this name.
 func (in *Ingester) isGone(root, name string) bool {
 	_, err := os.Lstat(filepath.Join(in.sources[root].Root, filepath.FromSlash(name)))
 	return errors.Is(err, fs.ErrNotExist)

@@ -37,7 +37,7 @@ type fataler interface {
 	Errorf(string, ...any)
 }
 
-// A rig is a folder of an agent, and a store that it is brought into.
+// A rig is a folder of an agent, and a store that it is ingested into.
 type rig struct {
 	t        fataler
 	agent    agents.Agent
@@ -46,12 +46,12 @@ type rig struct {
 	store    *store
 	redactor *redact.Redactor
 	problems []Problem
-	alone    int           // sessions that the last run left alone
-	blocked  *atomic.Int64 // how often it was told that the log takes nothing, or does again
+	alone    int           // number of sessions that the last run declined
+	blocked  *atomic.Int64 // number of calls of Blocked
 
-	namespace  string // of which is spoken; "": all, of which there is one
+	namespace  string // default namespace; "": all
 	namespaces func(cwd string) string
-	follows    bool // sessions are known again in a folder that was renamed
+	follows    bool // sessions are recognised in a renamed folder
 }
 
 func newRig(t fataler, dir string, agent agents.Agent) *rig {
@@ -63,13 +63,13 @@ func newRig(t fataler, dir string, agent agents.Agent) *rig {
 	return &rig{t: t, agent: agent, dir: filepath.Join(dir, "home"), blocked: new(atomic.Int64), state: filepath.Join(dir, "state.db"), store: &store{Backend: memlog.New(memlog.Config{})}}
 }
 
-// store is a log that outlives who uses it, and that can be stopped at a publication: it
-// is stored or not, and nobody hears of it or of any later one.
+// store is a log that outlives its users, and that can be stopped at a publication. That one is stored or not, and gets
+// no answer, like all later ones.
 type store struct {
 	log.Backend
 	mu     sync.Mutex
-	upto   int  // publications that go well; 0: all
-	stored bool // that the next one is stored
+	upto   int  // number of successful publications; 0: all
+	stored bool // the next one is stored
 	stop   func()
 	err    error // of each publication
 	tries  int
@@ -109,7 +109,7 @@ func (r *rig) open() *log.Log {
 	return l
 }
 
-// run brings in what is there.
+// run ingests the existing files.
 func (r *rig) run() {
 	r.t.Helper()
 	if err := r.attempt(context.Background()); err != nil {
@@ -130,13 +130,13 @@ func (r *rig) attempt(ctx context.Context) error {
 	return in.Run(ctx)
 }
 
-// options are those of an import.
+// options returns the options of an import.
 func (r *rig) options(l Log) Options {
 	return Options{Log: l, Namespace: r.namespace, Route: r.route(), Sessions: r.known(), Sources: []Source{{Agent: r.agent, Root: r.dir, ID: "home"}}, State: r.state, Once: true,
 		Redactor: r.redactor, Report: func(p Problem) { r.problems = append(r.problems, p) }, Blocked: func() { r.blocked.Add(1) }, Tail: tail.Options{Grace: time.Nanosecond}}
 }
 
-// known lists the sessions of the log, nil if folders are not followed.
+// known lists the sessions of the log, or returns nil if folders are not followed.
 func (r *rig) known() func(context.Context) iter.Seq2[string, error] {
 	if !r.follows {
 		return nil
@@ -152,8 +152,8 @@ func (r *rig) known() func(context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// stopped is run until a publication, at which the process ends. The last one is stored or
-// not; the state is what it was, or what it became, or lost.
+// stopped runs until a publication at which the process ends. That publication is stored or not. The state is the old
+// one, the new one, or lost.
 func (r *rig) stopped(upto int, stored bool, state int) {
 	r.t.Helper()
 	before, _ := os.ReadFile(r.state)
@@ -175,14 +175,14 @@ func (r *rig) stopped(upto int, stored bool, state int) {
 	}
 }
 
-// lose loses the state.
+// lose deletes the state.
 func (r *rig) lose() {
 	if err := os.Remove(r.state); err != nil && !errors.Is(err, os.ErrNotExist) {
 		r.t.Fatalf("%v", err)
 	}
 }
 
-// write writes a file as an editor does, by rename.
+// write writes a file by rename, like an editor.
 func (r *rig) write(name, content string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, filepath.FromSlash(name))
@@ -208,7 +208,7 @@ func (r *rig) grow(name, content string) {
 	}
 }
 
-// files are those on disk.
+// files returns the files on disk.
 func (r *rig) files() map[string]string {
 	r.t.Helper()
 	files := make(map[string]string)
@@ -227,7 +227,7 @@ func (r *rig) files() map[string]string {
 	return files
 }
 
-// sessions are the ids of all sessions in the log.
+// sessions lists the ids of all sessions in the log.
 func (r *rig) sessions() []string {
 	ids := make(map[string]bool)
 	for _, rec := range r.records() {
@@ -251,7 +251,7 @@ func (r *rig) records() (list []events.Record) {
 	return list
 }
 
-// given are the files that the log gives back.
+// given returns the files restored from the log.
 func (r *rig) given() map[string]string {
 	r.t.Helper()
 	l := r.open()
@@ -285,12 +285,12 @@ func (r *rig) session(id string) *projector.Session {
 	return s
 }
 
-// A view is what is in effect of a session: what an import and a growing file agree in.
+// A view is the effective state of a session, which must be equal after an import and for a growing file.
 type view struct {
 	Turns   map[string][]string
 	Fields  map[string]string
 	Runs    map[string]string
-	Costs   map[string]events.Tokens // by response; of those without one the sum
+	Costs   map[string]events.Tokens // by response; the sum of those without one
 	Created string
 	Fork    bool
 	Rewinds int
@@ -301,7 +301,7 @@ func (r *rig) view(id string) view {
 	s := r.session(id)
 	v := view{Turns: make(map[string][]string), Fields: make(map[string]string), Runs: make(map[string]string), Costs: make(map[string]events.Tokens),
 		Created: string(s.Ledger.CreatedAt), Fork: s.Ledger.Fork != nil}
-	if r.agent == ofACP { // its lines say no times
+	if r.agent == ofACP { // its lines have no times
 		v.Created = ""
 	}
 	for name := range s.Threads {
@@ -331,8 +331,8 @@ func (r *rig) view(id string) view {
 	return v
 }
 
-// check compares the log with the files: they come back byte for byte, as far as a line is
-// there, no line is there twice, and what is in effect is what an import of them makes.
+// check compares the log with the files. The complete lines are restored byte for byte, no line is stored twice, and
+// the state in effect equals that of an import.
 func (r *rig) check(dir string) {
 	r.t.Helper()
 	disk := r.files()
@@ -368,7 +368,7 @@ func (r *rig) check(dir string) {
 	}
 }
 
-// whole is a file as far as what it ends with is a line.
+// whole returns a file up to its last complete line.
 func whole(content string) string {
 	end := strings.LastIndexByte(content, '\n') + 1
 	if rest := content[end:]; strings.TrimSpace(rest) == "" || isWhole([]byte(rest)) {
@@ -385,7 +385,7 @@ var (
 	ofACP    = acp.Agent{}
 )
 
-// route is what the rig says of sessions' folders; nil: nothing. Of "!" they are left alone.
+// route returns the rig's route, or nil. Namespace "!" declines the sessions.
 func (r *rig) route() func(source, cwd string) (string, bool) {
 	if r.namespaces == nil {
 		return nil

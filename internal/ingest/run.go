@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Run appends what comes until ctx is done or the Ingester is closed, and then returns why;
-// with Once, until everything is durable: then it returns nil. It may be called once.
+// Run appends new lines until ctx is done or the Ingester is closed, and returns the reason. With Once it returns nil
+// when all existing lines are durable. Call it once.
 func (in *Ingester) Run(ctx context.Context) error {
 	working, cancel := context.WithCancelCause(ctx)
 	in.workers = newWorkers(working, cancel)
@@ -32,7 +32,7 @@ func (in *Ingester) Run(ctx context.Context) error {
 	return err
 }
 
-// follow takes one batch after the other, and does what is due meanwhile.
+// follow processes batches, and due work in between.
 func (in *Ingester) follow(ctx context.Context) error {
 	came, tried := time.Now(), time.Now()
 	for ctx.Err() == nil {
@@ -56,17 +56,17 @@ func (in *Ingester) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// patience is how long files wait for what they continue, once nothing else comes.
+// patience is how long files wait for the session they continue, once no other lines arrive.
 const patience = 200 * time.Millisecond
 
-// next waits for a batch, no longer than until something is due.
+// next waits for a batch, at most until work is due.
 func (in *Ingester) next(ctx context.Context, tried time.Time) (*tail.Batch, error) {
 	wait := time.Hour
 	in.mu.Lock()
 	switch {
 	case len(in.waiting) > 0:
 		wait = max(0, patience-time.Since(tried))
-	case len(in.held) > 0 || in.o.Once && len(in.stuck) > 0 || in.workers.isBusy(): // what is done may be held
+	case len(in.held) > 0 || in.o.Once && len(in.stuck) > 0 || in.workers.isBusy(): // a processed batch may be held
 		wait = patience
 	}
 	now := in.o.now()
@@ -79,7 +79,7 @@ func (in *Ingester) next(ctx context.Context, tried time.Time) (*tail.Batch, err
 	return in.tailer.Next(ctx)
 }
 
-// take has a batch dealt with, behind those of its session that came before.
+// take queues a batch behind the earlier ones of its session.
 func (in *Ingester) take(b *tail.Batch) {
 	is, ok := in.fileOf(b.File, b)
 	if !ok {
@@ -104,7 +104,7 @@ func (in *Ingester) dealAll(ctx context.Context, list []*tail.Batch) error {
 	return nil
 }
 
-// deal deals with a batch, unless one of its file that came before could not be.
+// deal processes a batch, unless an earlier one of its file failed or waits.
 func (in *Ingester) deal(ctx context.Context, b *tail.Batch) error {
 	key := keyOf(b.File)
 	in.mu.Lock()
@@ -122,20 +122,20 @@ func (in *Ingester) deal(ctx context.Context, b *tail.Batch) error {
 	}
 	if errors.Is(err, errAbsent) {
 		in.mu.Lock()
-		in.waiting[key] = &late{time.Now(), []*tail.Batch{b}}
+		in.waiting[key] = &waitingFile{time.Now(), []*tail.Batch{b}}
 		in.mu.Unlock()
 		return nil
 	}
 	return err
 }
 
-// late is what came of a file that waits for what its session continues.
-type late struct {
+// waitingFile holds the batches of a file that waits for the session it continues.
+type waitingFile struct {
 	since   time.Time
 	batches []*tail.Batch
 }
 
-// isBehind reports whether a file is new and one of its session waits that is read before it.
+// isBehind reports whether a file is new and an earlier file of its session waits.
 func (in *Ingester) isBehind(b *tail.Batch) bool {
 	if b.Kind != tail.Lines || !isFirst(b) {
 		return false
@@ -155,8 +155,7 @@ func isFirst(b *tail.Batch) bool {
 	return len(b.Lines) > 0 && b.Lines[0].Offset == int64(len(b.Lines[0].Before))
 }
 
-// settle deals with a batch and acknowledges it, as often as somebody else's appends make
-// that necessary.
+// settle processes a batch and acknowledges it. It retries if another producer appended meanwhile.
 func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error {
 	for attempt := 0; ; attempt++ {
 		err := in.do(ctx, b, force)
@@ -185,7 +184,7 @@ func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error
 	}
 }
 
-// maxTries bounds deciding again after somebody else wrote.
+// maxTries bounds the retries after another producer's appends.
 const maxTries = 10
 
 var (
@@ -193,18 +192,18 @@ var (
 	errAgain  = errors.New("decide again")
 )
 
-// ErrStuck is what Run returns, with Once, if a file could not be appended: it was reported,
-// and it is tried again by the next Ingester.
+// ErrStuck is returned by Run, with Once, if a file could not be appended. The file was reported, and the next Ingester
+// tries again.
 var ErrStuck = errors.New("ingest: some files could not be appended")
 
-// isRace reports whether reading the session and deciding again may help.
+// isRace reports whether a retry with the session's current state may succeed.
 func isRace(err error) bool {
 	_, partial := errors.AsType[*log.PartialError](err)
 	_, other := errors.AsType[*events.InvalidError](err)
 	return partial || other || errors.Is(err, log.ErrConflict) || errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrTooLarge) || errors.Is(err, errCircle)
 }
 
-// do does what a batch asks for.
+// do processes a batch.
 func (in *Ingester) do(ctx context.Context, b *tail.Batch, force bool) error {
 	if is, ok := in.fileOf(b.File, b); ok && b.Kind != tail.Unreadable && in.isAlone(is.Session) {
 		b.Note = in.noteOf(b.File, is)
@@ -226,30 +225,29 @@ func (in *Ingester) do(ctx context.Context, b *tail.Batch, force bool) error {
 	return nil
 }
 
-// idle does what is to be done when nothing came for a moment: it tries what waits again,
-// and tells files that nothing comes. isOver says that no more is read; then it returns
-// whether everything is done.
+// idle does the work for a moment without lines: it retries waiting files, and delivers silence. isOver means that no
+// more is read; then idle returns whether all work is done.
 func (in *Ingester) idle(ctx context.Context, isIdle, isOver bool) (over bool, err error) {
 	if isIdle {
 		if in.workers.rest() && !isOver {
-			return false, nil // what was done may let more be read
+			return false, nil // completed work may allow further reads
 		}
 	}
-	n, isStuck := in.late()
+	n, isStuck := in.countWaiting()
 	if n > 0 {
 		in.retryAll(isIdle)
 		if isOver {
 			return false, nil
 		}
-		n, isStuck = in.late()
+		n, isStuck = in.countWaiting()
 	}
 	if n == 0 && (isOver || in.o.Once && isIdle && isStuck) {
 		told := in.hushAll()
 		in.workers.rest()
-		if ctx.Err() != nil || !isOver && told > 0 { // more may be read now
+		if ctx.Err() != nil || !isOver && told > 0 { // further reads may be possible now
 			return false, nil
 		}
-		if n, isStuck = in.late(); n > 0 { // what waited for a cwd waits for what it continues
+		if n, isStuck = in.countWaiting(); n > 0 { // files that waited for a cwd may now wait for the session they continue
 			return false, nil
 		}
 		if isStuck {
@@ -261,16 +259,15 @@ func (in *Ingester) idle(ctx context.Context, isIdle, isOver bool) (over bool, e
 	return false, nil
 }
 
-// late returns how many files wait, and whether some cannot be appended.
-func (in *Ingester) late() (n int, isStuck bool) {
+// countWaiting returns the number of waiting files, and whether some files cannot be appended.
+func (in *Ingester) countWaiting() (n int, isStuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.waiting), len(in.stuck) > 0
 }
 
-// retryAll tries what waits again. If nothing else comes it goes on until nothing waits:
-// when what they continue is not there for any of them, the one with the least stem does
-// without.
+// retryAll retries waiting files. If no other lines arrive, it continues until no file waits: if the reference of all
+// of them is missing, the file with the lowest stem proceeds without it.
 func (in *Ingester) retryAll(isIdle bool) {
 	for {
 		list := in.waitingFiles()
@@ -294,7 +291,7 @@ func (in *Ingester) retryAll(isIdle bool) {
 	}
 }
 
-// waitingFiles are the files that wait, in the order of their stems.
+// waitingFiles lists the waiting files, ordered by stem.
 func (in *Ingester) waitingFiles() (list []tail.File) {
 	in.mu.Lock()
 	for _, w := range in.waiting {
@@ -304,7 +301,7 @@ func (in *Ingester) waitingFiles() (list []tail.File) {
 	return in.byStem(list)
 }
 
-// byStem sorts files in the order in which those of a session are read.
+// byStem sorts files in the read order of a session.
 func (in *Ingester) byStem(list []tail.File) []tail.File {
 	stems := make(map[tail.File]string, len(list))
 	for _, f := range list {
@@ -315,8 +312,8 @@ func (in *Ingester) byStem(list []tail.File) []tail.File {
 	return list
 }
 
-// impatient are files that wait for long, while others have little to deliver. What they
-// wait for is not among that.
+// impatient returns files that have waited long while the others have little to read. Their references are not in the
+// rest.
 func (in *Ingester) impatient() (list []tail.File) {
 	lag := in.tailer.Status().Lag
 	in.mu.Lock()
@@ -334,8 +331,8 @@ func (in *Ingester) impatient() (list []tail.File) {
 	return in.byStem(list)
 }
 
-// Where something comes all the time, a file waits for what it continues as long as
-// longPatience, and as long as more bytes are to be read than littleLag.
+// While lines arrive continuously, a file waits for the session it continues for at least longPatience, and while more
+// than littleLag bytes are unread.
 const (
 	longPatience = 10 * time.Second
 	littleLag    = 4 << 20
@@ -348,7 +345,7 @@ func (in *Ingester) retry(list []tail.File, force bool) {
 	}
 }
 
-// unwait deals with the batches of a file that waits, as far as it can.
+// unwait processes the batches of a waiting file, as far as possible.
 func (in *Ingester) unwait(ctx context.Context, key fileKey, force bool) error {
 	for {
 		in.mu.Lock()
@@ -380,7 +377,7 @@ func (in *Ingester) unwait(ctx context.Context, key fileKey, force bool) error {
 	}
 }
 
-// pause waits before another try, longer each time, and not everybody as long.
+// pause waits before another attempt, longer each time, with a random part.
 func pause(ctx context.Context, attempt int) {
 	d := 5 * time.Millisecond << min(attempt, 10)
 	t := time.NewTimer(d/2 + rand.N(d))

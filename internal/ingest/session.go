@@ -19,11 +19,11 @@ import (
 
 // Sources of events.
 const (
-	sourceLines   = events.AgentSource   // and the agent's name: its lines
-	sourceDerived = events.DerivedSource // and the agent's name: what follows from them
+	sourceLines   = events.AgentSource   // with the agent's name: its lines
+	sourceDerived = events.DerivedSource // with the agent's name: derived events
 )
 
-// session is what the log has of a session, as far as lines of it are to be appended.
+// session is the log's state of a session, as far as appends of lines need it.
 type session struct {
 	sub         events.Subject
 	agent       agents.Agent
@@ -32,37 +32,37 @@ type session struct {
 	fork        *events.Fork
 	archived    bool
 	gone        bool
-	title       string // as what follows from lines says last
+	title       string // as derived from lines
 	ids         map[sum]struct{}
 	withoutFile map[sum]events.Offset // lines that did not come from a file
 	files       map[string]*file      // by stem
-	others      []string              // sessions in which lines of its files stand
-	owners      map[string]bool       // sessions whose files have lines that stand here
-	live        map[string]int        // turns in effect, by thread; nil: not counted
-	blurred     events.Offset         // from this record on it is not known where lines stand; 0: it is
+	others      []string              // sessions with lines of its files
+	owners      map[string]bool       // sessions whose files have lines in this one
+	live        map[string]int        // number of turns in effect, by thread; nil: not counted
+	blurred     events.Offset         // first record from which the offsets of lines are unknown; 0: all are known
 }
 
-// file is what the log has of a file of a session.
+// file is the log's state of a file of a session.
 type file struct {
 	agents.File
-	root    string // in which it lies
-	called  string // its name as the log has it last
+	root    string // its root
+	called  string // its last name in the log
 	gen     int
-	lines   []place
-	past    map[sum]bool // lines of older generations that are no more
+	lines   []storedLine
+	past    map[sum]bool // removed lines of older generations
 	fold    agents.Fold
-	isOld   bool // the fold does not stand behind the last line
+	isOld   bool // the fold is not at the last line
 	lastID  string
-	lastAt  time.Time // the newest that a line said
-	beganAt time.Time // the first one, or when the file was met; zero: nobody asked
-	text    []byte    // with which the last line ends, nil if that is not known
-	quiet   bool      // that nothing came behind the last line was told
+	lastAt  time.Time // newest time of a line
+	beganAt time.Time // its first time, or when the file was found; zero: not determined
+	text    []byte    // end of the last line; nil: unknown
+	quiet   bool      // silence after the last line was delivered
 	follow  []following
 }
 
-// following is what follows from the last line.
+// following is an event derived from the last line.
 type following struct {
-	session string // that it is of; "": the file's
+	session string // its session; "": the file's
 	id      string
 	time    time.Time
 	agents.Fact
@@ -74,13 +74,13 @@ func newSession(agent agents.Agent, sub events.Subject) *session {
 		owners: make(map[string]bool)}
 }
 
-// has reports whether the session has an event of the agent's with an id.
+// has reports whether the session has an event of the agent with this id.
 func (s *session) has(id string) bool {
 	_, ok := s.ids[sumOf(id)]
 	return ok
 }
 
-// end is how far the log has the file.
+// end returns how far the log has the file.
 func (f *file) end() int64 {
 	if len(f.lines) == 0 {
 		return 0
@@ -97,7 +97,7 @@ func (f *file) id(at int64) string {
 	return idOf(f.Stem + g + "@" + strconv.FormatInt(at, 10))
 }
 
-// file returns a file of the session, as it is called now.
+// file returns a file of the session, under its current name.
 func (s *session) file(f agents.File) *file {
 	have := s.files[f.Stem]
 	if have == nil {
@@ -108,8 +108,7 @@ func (s *session) file(f agents.File) *file {
 	return have
 }
 
-// newest returns the file of the session that was begun last, of those for which its
-// messages are the session's own.
+// newest returns the most recently started file of the session's own messages.
 func (s *session) newest() (last *file) {
 	for _, f := range s.files {
 		if f.Thread == agents.Main && (last == nil || f.Stem > last.Stem) {
@@ -119,11 +118,11 @@ func (s *session) newest() (last *file) {
 	return last
 }
 
-// load reads a session. With fed, the folds of its files are told their lines.
+// load reads a session. With fed, it feeds the lines to the folds of its files.
 func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subject, fed bool) (*session, error) {
 	s := newSession(agent, sub)
 	err := each(ctx, src, s.subjects(), func(rec events.Record) { s.note(rec, fed) })
-	if err == nil && len(s.others) > 0 { // once more, with their lines in between
+	if err == nil && len(s.others) > 0 { // again, with their lines in between
 		list := s.subjects()
 		s = newSession(agent, sub)
 		err = each(ctx, src, list, func(rec events.Record) { s.note(rec, fed) })
@@ -140,7 +139,7 @@ func load(ctx context.Context, src Reader, agent agents.Agent, sub events.Subjec
 	return s, err
 }
 
-// subjects are the session and those in which lines of its files stand.
+// subjects returns the session and the other sessions with lines of its files.
 func (s *session) subjects() []events.Subject {
 	list := []events.Subject{s.sub}
 	for _, id := range s.others {
@@ -149,12 +148,12 @@ func (s *session) subjects() []events.Subject {
 	return list
 }
 
-// each reads the records of sessions that can be read, in the order of the log.
+// each reads the readable records of sessions, in log order.
 func each(ctx context.Context, src Reader, subs []events.Subject, visit func(events.Record)) error {
 	return merged(ctx, src, subs, 0, 0, func(rec events.Record) bool { visit(rec); return true })
 }
 
-// merged reads the records of sessions after an offset up to another, until visit has enough.
+// merged reads the records of sessions between two offsets, until visit returns false.
 func merged(ctx context.Context, src Reader, subs []events.Subject, after, upto events.Offset, visit func(events.Record) bool) error {
 	if len(subs) == 1 {
 		for rec, err := range readable(ctx, src, events.Range{Subject: subs[0], After: after, Upto: upto}) {
@@ -210,7 +209,7 @@ func (h *head) advance() (err error) {
 	return err
 }
 
-// readable reads records with their data in place, and leaves out what is damaged.
+// readable reads records with resolved data, and skips damaged ones.
 func readable(ctx context.Context, src Reader, r events.Range) iter.Seq2[events.Record, error] {
 	return events.Readable(func(yield func(events.Record, error) bool) {
 		for rec, err := range src.Read(ctx, r) {
@@ -224,7 +223,7 @@ func readable(ctx context.Context, src Reader, r events.Range) iter.Seq2[events.
 	})
 }
 
-// note takes a record of the session.
+// note folds a record of the session.
 func (s *session) note(rec events.Record, fed bool) {
 	if rec.Subject.ID != s.sub.ID {
 		s.noteOther(rec, fed)
@@ -251,7 +250,7 @@ func (s *session) note(rec events.Record, fed bool) {
 	}
 }
 
-// noteOther takes a record of a session in which lines of this one's files stand.
+// noteOther folds a record of another session with lines of this one's files.
 func (s *session) noteOther(rec events.Record, fed bool) {
 	switch rec.Source {
 	case sourceLines + s.agent.Name():
@@ -280,21 +279,21 @@ func (s *session) noteLine(rec events.Record, fed bool) {
 	if !ok || f == nil {
 		return
 	}
-	p := l.place(rec.Offset)
+	p := l.storedAt(rec.Offset)
 	if rec.Subject.ID != s.sub.ID {
 		p.session = rec.Subject.ID
 	}
 	f.lines, f.called = append(f.lines, p), name
 	switch {
 	case !fed:
-	case f.isOld: // told later
+	case f.isOld: // fed later
 		f.lastID, f.text = rec.ID, f.textOf(&l)
 	default:
 		f.tell(rec.ID, &l)
 	}
 }
 
-// lineIn returns the line that a record is.
+// lineIn decodes the line in a record.
 func lineIn(rec events.Record, at agents.Span) (line, bool) {
 	p, err := events.DecodeAs[events.TurnAppended](rec.Event)
 	if err != nil || len(p.Entries) != 1 {
@@ -304,8 +303,8 @@ func lineIn(rec events.Record, at agents.Span) (line, bool) {
 	return l, err == nil
 }
 
-// named returns the file that a line names, nil if the agent does not know it. Where the
-// name does not say which file it is, its first line does.
+// named returns the file that a line names, or nil if the agent does not know it. If the name alone is not sufficient,
+// the first line of the file identifies it.
 func (s *session) named(name string, line []byte) *file {
 	f, ok := s.agent.File(name, nil)
 	if !ok {
@@ -321,12 +320,12 @@ func (s *session) named(name string, line []byte) *file {
 			return nil
 		}
 	}
-	f.Session = s.sub.ID // whose line it is, whatever this line says
+	f.Session = s.sub.ID // the session that has the line, regardless of its content
 	return s.file(f)
 }
 
-// beside returns the file that has a name in another folder: a record without a line names the file
-// before any line of it is stored under its new name. nil: none has it.
+// beside returns the file with this name in another folder: a record without a line names the file before any line is
+// stored under its new name. It returns nil if no file matches.
 func (s *session) beside(name string) *file {
 	for _, f := range s.files {
 		if had := clean(f.Name); path.Base(had) == path.Base(name) && strings.Count(had, "/") == strings.Count(name, "/") {
@@ -336,7 +335,7 @@ func (s *session) beside(name string) *file {
 	return nil
 }
 
-// tell tells the fold the next line, and returns what it means.
+// tell feeds the next line to the fold, and returns its meaning.
 func (f *file) tell(id string, l *line) agents.Meaning {
 	m := f.fold.Line(l.Span, l.body)
 	f.lastID, f.quiet, f.follow, f.text = id, false, nil, f.textOf(l)
@@ -349,7 +348,7 @@ func (f *file) tell(id string, l *line) agents.Meaning {
 	return m
 }
 
-// textOf is what of a line can be compared with the file.
+// textOf returns the end of a line for comparison with the file.
 func (f *file) textOf(l *line) []byte {
 	if l.redacted > 0 {
 		return nil
@@ -358,10 +357,10 @@ func (f *file) textOf(l *line) []byte {
 	return text
 }
 
-// maxText is how much of the last line is remembered.
+// maxText is the number of bytes of the last line that are kept.
 const maxText = 1 << 10
 
-// hush tells the fold that nothing came for a while.
+// hush delivers silence to the fold.
 func (f *file) hush() (list []following) {
 	if f.quiet || f.lastID == "" {
 		return nil
@@ -373,7 +372,7 @@ func (f *file) hush() (list []following) {
 	return list
 }
 
-// quietly is in ids of what follows from that nothing came behind a line.
+// quietly is a part of the ids of events derived from the silence after a line.
 const quietly = "/quiet/"
 
 func (s *session) noteFact(rec events.Record, fed bool) {
@@ -396,7 +395,7 @@ func (s *session) noteFact(rec events.Record, fed bool) {
 	s.noteQuiet(rec, fed)
 }
 
-// noteQuiet notes that a file was told that nothing comes.
+// noteQuiet notes that silence was delivered to a file.
 func (s *session) noteQuiet(rec events.Record, fed bool) {
 	if fed && strings.Contains(rec.ID, quietly) {
 		for _, f := range s.files {
@@ -413,19 +412,19 @@ func (s *session) noteFields(set events.Fields) {
 		case fieldStatus:
 			s.archived = string(field.Value) == archived
 		case fieldTitle:
-			s.title, _ = rawjson.String(field.Value) // null takes it away
+			s.title, _ = rawjson.String(field.Value) // null removes it
 		case fieldGone:
 			s.gone = string(field.Value) == "true"
 		case fieldSessions:
 			s.others = nil
 			if err := json.Unmarshal(field.Value, &s.others); err != nil {
-				s.others = nil // somebody else's
+				s.others = nil // set by another program
 			}
 		}
 	}
 }
 
-// cut begins a generation, which keeps the lines up to a place.
+// cut starts a generation that keeps the lines up to a position.
 func (f *file) cut(end int64) {
 	n := len(f.lines)
 	for n > 0 && f.lines[n-1].End > end {
@@ -437,7 +436,7 @@ func (f *file) cut(end int64) {
 	f.isOld, f.follow, f.text, f.lastID = true, nil, nil, ""
 }
 
-// refold has the fold of a file begin anew with the lines that count.
+// refold restarts the fold of a file with the effective lines.
 func (s *session) refold(ctx context.Context, src Reader, f *file) error {
 	f.fold, f.isOld = s.agent.Fold(f.File), false
 	next := 0

@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/agents/acp"
 )
 
-// geminiTalk is a session of Gemini CLI: messages, newer versions of them, rewinds, lists
-// that are set, resumes.
+// geminiTalk is a session of Gemini CLI: messages, newer versions of them, rewinds, replaced lists, resumes.
 func geminiTalk(t *rapid.T) (name, content string) {
 	k := &talk{t: t}
 	const head = `{"sessionId":"5a5a5a5a-0000-4000-8000-000000000000","projectHash":"00","startTime":"2026-01-02T03:04:05.006Z","lastUpdated":"2026-01-02T03:04:05.006Z","kind":"main"}`
@@ -43,7 +42,7 @@ func geminiTalk(t *rapid.T) (name, content string) {
 	return "pier/chats/session-2026-01-02T03-04-5a5a5a5a.jsonl", k.b.String()
 }
 
-// piTalk is a tree as pi keeps one.
+// piTalk is a tree in the format of pi.
 func piTalk(t *rapid.T) (name, content string) {
 	k := &talk{t: t}
 	k.line(`{"type":"session","version":3,"id":"s1","timestamp":"2026-01-02T03:04:05.006Z","cwd":"/pier"}`)
@@ -69,7 +68,7 @@ func piTalk(t *rapid.T) (name, content string) {
 	return "--pier--/2026-01-02T03-04-05-006Z_s1.jsonl", k.b.String()
 }
 
-// acpTalk is a connection with two sessions whose lines come in any order.
+// acpTalk is a connection with two sessions whose lines alternate at random.
 func acpTalk(t *rapid.T) (name, content string) {
 	k := &talk{t: t}
 	ids := 0

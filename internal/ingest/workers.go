@@ -5,28 +5,28 @@ import (
 	"sync"
 )
 
-// Bounds of what is done at once: sessions, and jobs that wait for their turn.
+// Bounds of concurrency: sessions at once, and queued jobs.
 const (
 	maxWorkers = 32
 	maxQueued  = 128
 )
 
-// job is something to be done for a session.
+// job is work for a session.
 type job func(ctx context.Context) error
 
-// workers does jobs: those of one session in their order, those of several at once. The log
-// makes one wait for the disk of the appends that come together.
+// workers runs jobs: those of one session in order, those of several sessions concurrently. The log combines concurrent
+// appends into one wait for the disk.
 type workers struct {
 	ctx  context.Context
-	fail func(error) // is told of the first error, and ends ctx
+	fail func(error) // called with the first error; ends ctx
 
 	mu      sync.Mutex
 	changed sync.Cond
-	queues  map[string][]job // by session; there while one works at it or it is ready
-	ready   []string         // sessions that nobody works at
+	queues  map[string][]job // by session; present while a worker runs a job of it, or it is ready
+	ready   []string         // sessions without a worker
 	workers int
 	queued  int
-	busy    bool // something was done since somebody asked
+	busy    bool // a job ran since the last call of rest
 }
 
 func newWorkers(ctx context.Context, fail func(error)) *workers {
@@ -35,7 +35,7 @@ func newWorkers(ctx context.Context, fail func(error)) *workers {
 	return c
 }
 
-// put has a job done. If too many wait, it waits with them.
+// put queues a job. If too many jobs are queued, it waits.
 func (c *workers) put(session string, do job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,8 +45,7 @@ func (c *workers) put(session string, do job) {
 	c.add(session, do, false)
 }
 
-// urge has a job done before those of other sessions, and does not wait: a job may ask for
-// others.
+// urge queues a job before those of other sessions, and does not wait, because jobs may call it.
 func (c *workers) urge(session string, do job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +70,7 @@ func (c *workers) add(session string, do job, isUrgent bool) {
 	}
 }
 
-// work does a job of each session that is ready in turn, until there is none.
+// work runs a job of each ready session in turn, until there are none.
 func (c *workers) work() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +103,7 @@ func (c *workers) do(do job) {
 	}
 }
 
-// rest waits until all is done, and reports whether anything was since it was asked last.
+// rest waits until all jobs are done, and reports whether any ran since the last call.
 func (c *workers) rest() (wasBusy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +114,7 @@ func (c *workers) rest() (wasBusy bool) {
 	return wasBusy
 }
 
-// isBusy reports whether something is to be done.
+// isBusy reports whether jobs are queued.
 func (c *workers) isBusy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
