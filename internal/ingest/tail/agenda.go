@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// step is how many names are looked at before what can be delivered is.
+// step is the number of names that are examined before pending deliveries.
 const step = 256
 
-// An agenda is what is to be looked at, and when again.
+// An agenda lists the names to be examined, and when they are due again.
 type agenda struct {
 	lists  []*folder // to be listed
-	open   *os.File  // the first of them, as far as it was read
+	open   *os.File  // the first of them, partly read
 	began  time.Time
-	times  []*folder // whose time is to be looked at
+	times  []*folder // whose modification time must be checked
 	files  []*file   // likewise
 	looks  []key     // names
-	isOver bool      // everything was looked at once
+	isOver bool      // everything was examined once
 
-	folders, all, poll, second time.Time // when the next look is due
+	folders, all, poll, second time.Time // due times of the next checks
 }
 
-// begin has all roots looked at.
+// begin schedules all roots.
 func (a *agenda) begin(t *Tailer) {
 	now := t.o.Now()
 	a.folders, a.all, a.poll, a.second = now.Add(t.o.Folders), now.Add(t.o.Files), now.Add(t.o.Poll), now.Add(time.Second)
 	t.openRoots()
 }
 
-// openRoots looks whether the roots are there.
+// openRoots checks whether the roots exist.
 func (t *Tailer) openRoots() {
 	for _, r := range t.roots {
 		isNew, err := r.open()
@@ -37,7 +37,7 @@ func (t *Tailer) openRoots() {
 		case err == nil:
 			t.clear(k)
 		case isNotThere(err):
-			t.clear(k) // Status says that it is not there
+			t.clear(k) // Status reports that it is missing
 			if d := t.folders[k]; d != nil {
 				t.dropFolder(d)
 			}
@@ -53,13 +53,13 @@ func (t *Tailer) openRoots() {
 	}
 }
 
-// due puts on the agenda what has to be looked at again by now.
+// due schedules the checks that are due by now.
 func (t *Tailer) due(now time.Time) {
 	a := &t.agenda
 	if reached(now, a.folders, t.o.Folders) {
 		a.folders = now.Add(t.o.Folders)
 		t.openRoots()
-		if len(a.times) == 0 { // else the last look is not over
+		if len(a.times) == 0 { // otherwise the last check is still running
 			for _, d := range t.folders {
 				a.times = append(a.times, d)
 			}
@@ -70,7 +70,7 @@ func (t *Tailer) due(now time.Time) {
 		if len(a.files) == 0 {
 			for _, d := range t.folders {
 				t.agendaFiles(d)
-				if !t.o.Since.IsZero() && !d.watched { // what is left alone is in no list
+				if !t.o.Since.IsZero() && !d.watched { // skipped files are in no list
 					t.agendaList(d)
 				}
 			}
@@ -88,8 +88,8 @@ func (t *Tailer) due(now time.Time) {
 	}
 }
 
-// reached reports whether the time of something that is done regularly has come; a time that
-// is further away than it can be was of a clock that was put back.
+// reached reports whether the time of a periodic task has come. A time further away than the period was set before the
+// clock was turned back.
 func reached(now, at time.Time, every time.Duration) bool {
 	return !now.Before(at) || at.Sub(now) > every
 }
@@ -100,7 +100,7 @@ func (t *Tailer) agendaFiles(d *folder) {
 	}
 }
 
-// pollFolders looks at the files that changed within a day in folders that are not watched.
+// pollFolders checks the files that changed within a day in folders without a watch.
 func (t *Tailer) pollFolders() {
 	if t.unwatched == 0 || len(t.agenda.files)+len(t.agenda.times) > 0 {
 		return
@@ -118,7 +118,7 @@ func (t *Tailer) pollFolders() {
 	}
 }
 
-// lookAround looks at some names of the agenda. It reports whether there were any.
+// lookAround examines some names of the agenda. It returns false if there were none.
 func (t *Tailer) lookAround() bool {
 	a := &t.agenda
 	switch {
@@ -155,7 +155,7 @@ func (t *Tailer) lookAround() bool {
 	return true
 }
 
-// takeTorn has the content without a line feed read that has not changed for long enough.
+// takeTorn schedules reads of content without a line feed that has not changed for long enough.
 func (t *Tailer) takeTorn() {
 	for f := range t.torn {
 		if t.o.Once || t.since(f.changed) >= t.o.Quiet {

@@ -5,32 +5,31 @@ import (
 	"time"
 )
 
-// A File says which file something is about.
+// A File identifies a file.
 type File struct {
-	Root   string // the ID of its root
-	Rel    string // its path below the root, with slashes; the bytes of the name, whatever they are
-	Stem   string // its name without .zst and without what follows the last dot then; it stays when a file is moved or compressed
-	Packed bool   // it is compressed: offsets are of its content
+	Root   string // ID of its root
+	Rel    string // path below the root, with slashes; the raw bytes of the name
+	Stem   string // name without .zst and the extension; it stays when a file is moved or compressed
+	Packed bool   // compressed: offsets refer to its content
 }
 
-// A Kind says what a batch is.
+// A Kind is the kind of a batch.
 type Kind int
 
 const (
-	// Lines are lines that follow those delivered before.
+	// Lines are lines that follow the delivered ones.
 	Lines Kind = iota
-	// Rewritten are lines of a file whose content is another than what was delivered of it,
-	// from its beginning. First is set for the first batch of them and Last for the one that
-	// reaches the end; either may be without lines. How far it got is remembered only when
-	// the last one is acknowledged: after a crash before that the file is Rewritten again.
+	// Rewritten are lines from the beginning of a file whose content differs from the delivered content. First is set
+	// in the first batch and Last in the batch that reaches the end; either may have no lines. The position is stored
+	// only when the last batch is acknowledged: after an earlier crash the file is Rewritten again.
 	Rewritten
-	// Moved says that a file has another name, From being the one before, or is there again
-	// that was gone. Reading goes on where it was.
+	// Moved reports that a file has a new name, From being the old one, or that a missing file is back. Reading
+	// continues where it was.
 	Moved
-	// Gone says that a file that was read from is not there any more.
+	// Gone reports that a file with delivered lines is missing.
 	Gone
-	// Unreadable says that a file or folder cannot be read, once for each reason. It is tried
-	// again; Status lists it meanwhile.
+	// Unreadable reports that a file or folder cannot be read, once for each reason. It is retried, and Status lists it
+	// meanwhile.
 	Unreadable
 )
 
@@ -42,7 +41,7 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// A Batch is what Next returns. It belongs to the caller.
+// A Batch is the result of Next. It belongs to the caller.
 type Batch struct {
 	Kind  Kind
 	File  File
@@ -50,28 +49,28 @@ type Batch struct {
 	First bool // of Rewritten
 	Last  bool // of Rewritten
 	From  File // of Moved
-	// End says that the file was read to its end, of which Changed is the time.
+	// End reports that the file was read to its end. Changed is the time of its last change.
 	End     bool
 	Changed time.Time
 	Err     error // of Unreadable
-	// Note is what the caller says of the file before it acknowledges the batch: the state
-	// keeps it, and Gone has what was said last.
+	// Note is a text that the caller sets before it acknowledges the batch. The state stores it, and a Gone batch has
+	// the last one.
 	Note string
 
 	file  *file
-	turn  int   // of the file, when this was read
-	to    mark  // behind the last line
+	turn  int   // turn of the file at the read
+	to    mark  // mark behind the last line
 	bytes int64 // of the lines
 	acked bool
 }
 
-// Ack says that a batch is durable. Batches of a file may be acknowledged in any order: what
-// counts is up to which one all are.
+// Ack reports that a batch is durable. The batches of a file may be acknowledged in any order: the position advances
+// over complete prefixes.
 func (t *Tailer) Ack(b *Batch) {
 	t.mail.put(func() { t.mail.acks = append(t.mail.acks, b) })
 }
 
-// takeAcks does what acknowledgements say.
+// takeAcks processes acknowledgements.
 func (t *Tailer) takeAcks() {
 	t.mail.Lock()
 	acks := t.mail.acks
@@ -85,8 +84,7 @@ func (t *Tailer) takeAcks() {
 	}
 }
 
-// acknowledged takes the batches off a file's list that are acknowledged with all before
-// them, and lets it be read on.
+// acknowledged removes the acknowledged prefix of a file's batches, and allows further reads.
 func (t *Tailer) acknowledged(f *file) {
 	for len(f.out) > 0 && f.out[0].acked {
 		b := f.out[0]
@@ -115,7 +113,7 @@ func (t *Tailer) acknowledged(f *file) {
 	}
 }
 
-// give hands a batch of a file out.
+// give delivers a batch of a file.
 func (t *Tailer) give(f *file, b *Batch) *Batch {
 	b.file, b.turn = f, f.turn
 	f.out = append(f.out, b)

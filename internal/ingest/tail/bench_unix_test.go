@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// many makes files in folders, ten lines each.
+// many writes files in folders, ten lines each.
 func many(b *testing.B, r *rig, files, folders int) {
 	b.Helper()
 	for i := range files {
@@ -38,8 +38,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkIdle is what it costs to follow 10,000 files in 500 folders that do not change,
-// beside a watcher that looks at each of them every second.
+// BenchmarkIdle measures the cost to follow 10,000 unchanged files in 500 folders, compared with a watcher that
+// examines each of them every second.
 func BenchmarkIdle(b *testing.B) {
 	r := newRig(b, func(o *Options) { o.MaxWatches = 1 << 20 })
 	many(b, r, 10_000, 500)
@@ -81,7 +81,7 @@ func (r *rig) naive() {
 	}))
 }
 
-// BenchmarkStart is what it takes until 10,000 files that are known are followed.
+// BenchmarkStart measures the time until 10,000 known files are followed.
 func BenchmarkStart(b *testing.B) {
 	r := newRig(b, func(o *Options) { o.MaxWatches = 1 << 20 })
 	many(b, r, 10_000, 500)
@@ -94,8 +94,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkDelivery is the time from a line written to its delivery, beside a watcher that
-// walks its folders each second and reads what changed.
+// BenchmarkDelivery measures the time from the write of a line to its delivery, compared with a watcher that walks its
+// folders each second and reads changed files.
 func BenchmarkDelivery(b *testing.B) {
 	r := newRig(b, func(o *Options) { o.MaxWatches, o.Now = 1<<20, time.Now })
 	many(b, r, 1000, 50)
@@ -134,7 +134,7 @@ func BenchmarkDelivery(b *testing.B) {
 	<-ended
 }
 
-// BenchmarkBackfill is how fast content is read that is there.
+// BenchmarkBackfill measures how fast existing content is read.
 func BenchmarkBackfill(b *testing.B) {
 	r := newRig(b, func(o *Options) { o.Once, o.State = true, "" })
 	for i := range 100 {

@@ -4,5 +4,5 @@ package tail
 
 import "os"
 
-// bornOf returns 0: when a file was made is not asked for here.
+// bornOf returns 0: this system's creation times are not used.
 func bornOf(*os.File) int64 { return 0 }

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	smallContent = 64 << 20 // content of a size that is read whatever it takes on disk
-	maxInflation = 200      // bytes of content for one on disk, beyond that
-	maxWindow    = 32 << 20 // that a compressed file may need
+	smallContent = 64 << 20 // content up to this size is read regardless of its size on disk
+	maxInflation = 200      // above that, maximum bytes of content per byte on disk
+	maxWindow    = 32 << 20 // maximum decoder window of a compressed file
 )
 
-// content is what a file holds; for a compressed one what it holds inflated.
+// content is the content of a file; for a compressed file it is decompressed.
 type content struct {
 	io.ReaderAt
 	info  fs.FileInfo
 	seen  seen
 	size  int64
-	born  int64 // when the file was made; 0: not known
+	born  int64 // creation time of the file; 0: unknown
 	close func()
 }
 
-// onDisk returns the bytes that a file takes on disk, and whether the system says so.
+// onDisk returns the size of a file on disk. It returns false if the system does not report it.
 func (c *content) onDisk() (int64, bool) { return onDisk(c.info) }
 
-// errSwapped says that a name did not stay the same while it was opened.
+// errSwapped reports that a file was replaced while it was opened.
 var errSwapped = errors.New("replaced while it was opened")
 
-// openFile opens a regular file below a root for reading. The name must be that of the file
-// itself, then and now: no symbolic link is followed, whenever it was put there.
+// openFile opens a regular file below a root for reading. The name must be that of the file itself before and after: no
+// symbolic link is followed, even if it is created during the call.
 func (t *Tailer) openFile(k key) (*os.File, fs.FileInfo, error) {
 	if k.root.dir == nil {
 		return nil, nil, fs.ErrNotExist
@@ -82,7 +82,7 @@ func (t *Tailer) openContent(k key, packed bool) (*content, error) {
 	return &content{in, info, seenOf(info), in.size, bornOf(f), in.close}, nil
 }
 
-// tooSparse returns an error for a file with much more content than it takes on disk.
+// tooSparse returns an error for a file whose content is much larger than its size on disk.
 func (t *Tailer) tooSparse(f *file, c *content) error {
 	has, ok := c.onDisk()
 	if ok && c.size > smallContent+maxInflation*has {
@@ -91,19 +91,18 @@ func (t *Tailer) tooSparse(f *file, c *content) error {
 	return nil
 }
 
-// An inflater reads the content of a compressed file at any place; well, if places follow
-// one another. It needs memory for what was read last and for the decoder's window.
+// An inflater reads the content of a compressed file at any position, efficiently in ascending order. Its memory is a
+// buffer of recent content and the decoder's window.
 type inflater struct {
 	file *os.File
 	dec  *zstd.Decoder
 	head []byte // the first span
-	from int64  // where buf is in the content
+	from int64  // position of buf in the content
 	buf  []byte
 	size int64
 }
 
-// inflate goes through a compressed file once: it must be sound and not inflate beyond
-// measure.
+// inflate reads a compressed file once, to verify it and the bound of its decompressed size.
 func inflate(f *os.File, info fs.FileInfo) (*inflater, error) {
 	in := &inflater{file: f}
 	if err := in.rewind(); err != nil {
@@ -125,7 +124,7 @@ func inflate(f *os.File, info fs.FileInfo) (*inflater, error) {
 	return in, nil
 }
 
-// rewind goes to the beginning.
+// rewind returns to the beginning.
 func (in *inflater) rewind() (err error) {
 	if _, err = in.file.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -167,7 +166,7 @@ func (in *inflater) ReadAt(p []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// more inflates some more. What is far behind is dropped.
+// more decompresses more content. It drops old content from the buffer.
 func (in *inflater) more() error {
 	if len(in.buf) >= 4*fileBytes {
 		drop := len(in.buf) - 2*fileBytes

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A root is a Root as it is found.
+// A root is the state of a Root.
 type root struct {
 	id, path string
-	dir      *os.Root    // nil: it is not there
+	dir      *os.Root    // nil: it does not exist
 	info     fs.FileInfo // of dir
 }
 
@@ -25,8 +25,7 @@ func (r *root) close() {
 	}
 }
 
-// open opens what is at the path of the root now. It reports whether that is another folder
-// than before.
+// open opens the current folder at the root's path. It reports whether that is another folder than before.
 func (r *root) open() (isNew bool, err error) {
 	info, err := os.Stat(r.path)
 	if err != nil {
@@ -47,24 +46,24 @@ func (r *root) open() (isNew bool, err error) {
 	return true, nil
 }
 
-// A key names a file or folder.
+// A key identifies a file or folder.
 type key struct {
 	root *root
 	rel  string
 }
 
-// A folder is one that is looked at.
+// A folder is a folder that is followed.
 type folder struct {
 	key
-	files   map[string]*file // by name; those that are there
-	folders map[*folder]bool // in it
-	parent  *folder          // nil: it is a root
-	time    int64            // of its last change, when it was listed
-	settled bool             // its time was the same before and after it was listed
+	files   map[string]*file // existing files, by name
+	folders map[*folder]bool // direct subfolders
+	parent  *folder          // nil: a root
+	time    int64            // modification time when it was listed
+	settled bool             // the modification time was the same before and after the listing
 	watched bool
 	queued  bool      // to be listed
-	recent  time.Time // when something in it changed, or the latest time of one of its files
-	earlier time.Time // not to be listed before
+	recent  time.Time // time of the last change in it, or latest time of its files
+	earlier time.Time // it must not be listed before
 }
 
 func (d *folder) join(name string) string { return path.Join(d.rel, name) }
@@ -76,68 +75,68 @@ func (d *folder) below(sub *folder) {
 	d.folders[sub] = true
 }
 
-// A seen is what is known of a file without reading it.
+// A seen is the metadata of a file.
 type seen struct {
 	node  node
 	size  int64
 	mtime int64 // in ns since 1970
 }
 
-// A file is one that is read, or was.
+// A file is a file that is or was read.
 type file struct {
 	key
-	folder *folder // nil: it is not there
+	folder *folder // nil: it does not exist
 	stem   string
 	packed bool
 	group  group
-	order  string // its place in the group
-	isOut  bool   // others do not wait for it
+	order  string // its position in the group
+	isOut  bool   // other files do not wait for it
 	note   string // of the caller
 
-	prevStem, nextStem *file // others with this stem
+	prevStem, nextStem *file // other files with this stem
 
-	aliases []key // where there is more of the same: hard links, a compressed form
+	aliases []key // other names of the same content: hard links, a compressed form
 
-	now     seen  // at the last look
-	read    seen  // at the last read that went to the end
-	settled bool  // it was compared once more when its time could not be the same by chance any more
-	mark    mark  // up to where it was delivered
-	acked   mark  // up to where that was acknowledged
-	end     int64 // of its content: now.size, unless it is packed
-	born    int64 // when it was made, as far as known
-	scanned int64 // there is no line feed from mark to here
-	tail    print // of what is right before scanned
+	now     seen  // at the last check
+	read    seen  // at the last read to the end
+	settled bool  // it was checked again after its time could no longer be equal by chance
+	mark    mark  // position of the last delivery
+	acked   mark  // position of the last acknowledgement
+	end     int64 // length of the content: now.size, unless it is compressed
+	born    int64 // creation time, if known
+	scanned int64 // no line feed between mark and here
+	tail    print // of the content right before scanned
 
-	turn      int  // how often it was rewritten, in this process
-	ackedTurn int  // the turn that acked belongs to
-	rewriting bool // Rewritten is to be said, or was not said to the end
-	first     bool // the next batch is the first of it
+	turn      int  // number of rewrites, in this process
+	ackedTurn int  // the turn of acked
+	rewriting bool // a Rewritten delivery is pending or incomplete
+	first     bool // the next batch is its first
 	compare   bool // the next read compares all of it
-	atEnd     bool // the next read takes what has no line feed
+	atEnd     bool // the next read delivers content without a line feed
 	position  *Position
-	isTold    bool // something was delivered of it, now or by what the state knows
-	isKnown   bool // it was looked at since Open
+	isTold    bool // lines were delivered, now or according to the state
+	isKnown   bool // it was examined since Open
 	gone      bool // Gone was delivered
 	goneAcked bool
 	problem   bool
-	tries     int      // in a row that it could not be read
-	at        location // what is acknowledged of where it is
-	saved     location // where the state has it
+	tries     int      // number of consecutive failed reads
+	at        location // acknowledged path
+	saved     location // path in the state
 	live      bool
-	queue     *queue // in which it is
+	queue     *queue // queue that contains it
 	parked    bool   // it waits for acknowledgements
 	out       []*Batch
 	outLines  int
 	outBytes  int64
-	changed   time.Time // when it was seen to change
-	missing   time.Time // since when it is not there
+	changed   time.Time // time of the last noticed change
+	missing   time.Time // since when it is missing
 }
 
 func (f *file) File() File {
 	return File{Root: f.root.id, Rel: f.rel, Stem: f.stem, Packed: f.packed}
 }
 
-// stemOf returns the stem of a file's name, and whether it is compressed.
+// stemOf returns the stem of a file's name, and whether the file is compressed.
 func stemOf(rel string) (stem string, packed bool) {
 	name, packed := strings.CutSuffix(path.Base(rel), ".zst")
 	if dot := strings.LastIndexByte(name, '.'); dot > 0 {
@@ -152,7 +151,7 @@ func (t *Tailer) newFile(k key) *file {
 	return f
 }
 
-// name has a file be called something.
+// name sets the path of a file, and its stem and group.
 func (t *Tailer) name(f *file, k key) {
 	f.key = k
 	f.stem, f.packed = stemOf(k.rel)
@@ -162,7 +161,7 @@ func (t *Tailer) name(f *file, k key) {
 	}
 }
 
-// index puts a file where it is found by stem and by node. The newest of a stem is first.
+// index adds a file to the indexes by stem and by node. The newest file of a stem is first.
 func (t *Tailer) index(f *file) {
 	f.nextStem = t.byStem[f.stem]
 	if f.nextStem != nil {
@@ -200,7 +199,7 @@ func (t *Tailer) unindex(f *file) {
 	f.prevStem, f.nextStem = nil, nil
 }
 
-// drop takes a file out of its folder and every index.
+// drop removes a file from its folder and all indexes.
 func (t *Tailer) drop(f *file) {
 	if f.folder != nil {
 		delete(f.folder.files, path.Base(f.rel))
@@ -218,10 +217,10 @@ func (t *Tailer) drop(f *file) {
 	delete(t.again, f)
 }
 
-// look-alikes of a file by name are looked for among as many; those that are lost come first.
+// maxAlike bounds the files with the same stem that are compared. Missing files come first.
 const maxAlike = 64
 
-// alike returns the files that have a stem.
+// alike returns the files with a stem.
 func (t *Tailer) alike(stem string) (list []*file) {
 	for f := t.byStem[stem]; f != nil && len(list) < maxAlike; f = f.nextStem {
 		list = append(list, f)
@@ -229,8 +228,8 @@ func (t *Tailer) alike(stem string) (list []*file) {
 	return list
 }
 
-// place puts a file into its folder.
-func (t *Tailer) location(f *file, d *folder) {
+// register adds a file to its folder.
+func (t *Tailer) register(f *file, d *folder) {
 	delete(t.lost, f.key)
 	delete(t.absent, f)
 	f.folder, f.missing = d, time.Time{}
@@ -239,7 +238,7 @@ func (t *Tailer) location(f *file, d *folder) {
 	t.files++
 }
 
-// miss takes a file out of its folder: it is not there any more, or is no regular file.
+// miss removes a file from its folder, because it is missing or no longer a regular file.
 func (t *Tailer) miss(f *file) {
 	if f.folder == nil {
 		return
@@ -251,7 +250,7 @@ func (t *Tailer) miss(f *file) {
 	t.absent[f] = true
 	t.leave(f)
 	t.unindex(f)
-	t.index(f) // as the first of its stem
+	t.index(f) // first of its stem
 	t.clear(f.key)
 	delete(t.torn, f)
 	f.queue = nil

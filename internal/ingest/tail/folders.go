@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 )
 
-// addFolder begins to follow a folder: it is watched first and listed then, so that what is
-// made in between is seen.
+// addFolder starts to follow a folder. The watch precedes the listing, so files created in between are noticed.
 func (t *Tailer) addFolder(k key) {
 	d := t.folders[k]
 	if d == nil {
@@ -36,8 +35,8 @@ func (t *Tailer) agendaList(d *folder) {
 	}
 }
 
-// dropFolder ends following a folder that is not there any more, and those in it: a watch
-// that is left would be one of the folder's new name, if it was renamed.
+// dropFolder stops following a missing folder and its subfolders. If the folder was renamed, a remaining watch would
+// follow it under its new name.
 func (t *Tailer) dropFolder(d *folder) {
 	for below := range d.folders {
 		t.dropFolder(below)
@@ -54,9 +53,8 @@ func (t *Tailer) dropFolder(d *folder) {
 	}
 }
 
-// lookAtFolder has a folder listed whose time is another than when it was listed. The first
-// listing with the same time before and after is not the last one: a change right behind it
-// can have that time too.
+// lookAtFolder schedules a listing if the modification time of a folder has changed. The first listing with equal times
+// before and after is not the last one: a change right after it can have the same time.
 func (t *Tailer) lookAtFolder(d *folder) {
 	if t.folders[d.key] != d {
 		return
@@ -90,7 +88,7 @@ func (t *Tailer) lookAtFolder(d *folder) {
 	}
 }
 
-// list looks at the next names of a folder.
+// list examines the next names of a folder.
 func (t *Tailer) list(d *folder) {
 	a := &t.agenda
 	if t.folders[d.key] != d {
@@ -135,7 +133,7 @@ func (t *Tailer) beginList(d *folder) error {
 	return nil
 }
 
-// listed ends the listing of a folder. One that takes long is not listed again at once.
+// listed ends the listing of a folder. A slow listing is not repeated at once.
 func (t *Tailer) listed(d *folder, err error) {
 	a := &t.agenda
 	if a.open != nil {
@@ -151,14 +149,14 @@ func (t *Tailer) listed(d *folder, err error) {
 	case err == nil || errors.Is(err, io.EOF):
 		t.clear(d.key)
 	case isNotThere(err):
-		d.settled, d.time = false, 0 // the next look at its time says more
+		d.settled, d.time = false, 0 // the next check of its time retries
 	default:
 		d.settled, d.time = false, 0
 		t.fail(d.key, err)
 	}
 }
 
-// lookAtEntry looks at a name that a listing has and that is not known.
+// lookAtEntry examines an unknown name in a listing.
 func (t *Tailer) lookAtEntry(d *folder, e fs.DirEntry) {
 	k := key{d.root, d.join(e.Name())}
 	if e.IsDir() && t.folders[k] != nil {

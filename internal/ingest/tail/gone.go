@@ -1,6 +1,6 @@
 package tail
 
-// missUnknown begins to miss the files that only the state knows.
+// missUnknown marks files in the state as missing if they were not found.
 func (t *Tailer) missUnknown() {
 	for _, f := range t.lost {
 		if !f.isKnown && !f.gone && f.missing.IsZero() {
@@ -10,8 +10,8 @@ func (t *Tailer) missUnknown() {
 	}
 }
 
-// tellGone says which files are gone: those that are missed for long enough, with nothing
-// left to be looked at where they could be. What is in a root that is not there is not gone.
+// tellGone reports missing files: those that are missing for long enough, with no pending check that could find them.
+// Files of a missing root are not reported.
 func (t *Tailer) tellGone() {
 	if !t.agenda.isOver || len(t.agenda.lists)+len(t.agenda.looks) > 0 {
 		return
@@ -31,7 +31,7 @@ func (t *Tailer) tellGone() {
 	t.forgetGone()
 }
 
-// forgetGone forgets files that are gone, if there are more than are remembered.
+// forgetGone forgets missing files above the limit.
 func (t *Tailer) forgetGone() {
 	for _, f := range t.lost {
 		if len(t.lost) <= t.o.MaxFiles {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A rig is a folder, a Tailer that follows it, and what a caller made of what it delivered.
+// A rig is a folder, a Tailer that follows it, and the content that a caller received.
 type rig struct {
 	t     testing.TB
 	dir   string // the root
@@ -26,16 +26,16 @@ type rig struct {
 	tail  *Tailer
 
 	docs   map[string]*doc   // by stem
-	events []string          // what was delivered that is no lines
-	held   []*Batch          // not acknowledged
-	hold   bool              // nothing is acknowledged
-	was    map[*Batch][]byte // what there was before a rewrite that is held
+	events []string          // deliveries without lines
+	held   []*Batch          // unacknowledged
+	hold   bool              // no acknowledgements
+	was    map[*Batch][]byte // content before an unacknowledged rewrite
 }
 
-// A doc is what a caller has of a file: its lines by offset, as a log would have them.
+// A doc is a caller's copy of a file: its lines by offset, as in a log.
 type doc struct {
-	content []byte // of the generation that is delivered
-	next    []byte // of one that is being rewritten
+	content []byte // of the current generation
+	next    []byte // of a generation that is being rewritten
 	partial bool
 	lines   int
 	gone    bool
@@ -85,7 +85,7 @@ func (r *rig) close() {
 	}
 }
 
-// kill ends the Tailer without a word: what is not in the state yet never gets there.
+// kill ends the Tailer like a crash: unsaved state is lost.
 func (r *rig) kill() {
 	if r.tail == nil {
 		return
@@ -130,7 +130,7 @@ func (r *rig) rename(from, to string) {
 	must(r.t, os.Rename(r.path(from), r.path(to)))
 }
 
-// replace puts a file in the place of another by way of a temporary one.
+// replace replaces a file by a rename.
 func (r *rig) replace(rel, content string) {
 	r.t.Helper()
 	tmp := filepath.Join(filepath.Dir(r.dir), "tmp")
@@ -138,7 +138,7 @@ func (r *rig) replace(rel, content string) {
 	must(r.t, os.Rename(tmp, r.path(rel)))
 }
 
-// run lets time pass and takes what is delivered: everything that a day brings.
+// run advances the time and receives all deliveries of a day.
 func (r *rig) run() {
 	r.t.Helper()
 	r.open()
@@ -149,7 +149,7 @@ func (r *rig) run() {
 	r.drain()
 }
 
-// drain takes what is delivered now.
+// drain receives the current deliveries.
 func (r *rig) drain() {
 	r.t.Helper()
 	r.open()
@@ -167,7 +167,7 @@ func (r *rig) drain() {
 	}
 }
 
-// take does what a caller does with a batch.
+// take processes a batch like a caller.
 func (r *rig) take(b *Batch) {
 	r.t.Helper()
 	if b.Kind == Moved && b.From.Stem != b.File.Stem {
@@ -225,8 +225,8 @@ func (r *rig) event(b *Batch) {
 	}
 }
 
-// add adds lines to content. A line at an offset that is there is a repetition, which must
-// say the same; one behind the end is a gap.
+// add adds lines to content. A line at an existing offset is a repetition and must be equal. A line behind the end is a
+// gap.
 func (r *rig) add(d *doc, content []byte, b *Batch) []byte {
 	r.t.Helper()
 	for _, l := range b.Lines {
@@ -243,7 +243,7 @@ func (r *rig) add(d *doc, content []byte, b *Batch) []byte {
 				r.t.Fatalf("%s: %s at %d was %s before", b.File.Rel, brief(string(all)), at, brief(string(have)))
 			}
 			if len(have) >= len(all) {
-				continue // it was delivered and not acknowledged
+				continue // it was delivered but not acknowledged
 			}
 		}
 		content = append(content[:at:at], all...)
@@ -259,7 +259,7 @@ func (r *rig) ack() {
 	r.held = nil
 }
 
-// mustHave compares what a caller has of a file.
+// mustHave compares a caller's copy of a file.
 func (r *rig) mustHave(stem, want string) {
 	r.t.Helper()
 	d := r.docs[stem]
@@ -302,7 +302,7 @@ func mustUnpack(t testing.TB, b []byte) []byte {
 	return out
 }
 
-// text returns lines that are worth n bytes at least.
+// text returns lines of at least n bytes.
 func text(name string, n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {

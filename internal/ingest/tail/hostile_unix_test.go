@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Whatever stands in a folder, only regular files of it are read, and nothing blocks.
+// Of any entries in a folder, only regular files are read, and nothing blocks.
 func TestOnlyRegularFiles(t *testing.T) {
 	r := newRig(t, nil)
 	outside := filepath.Join(filepath.Dir(r.dir), "outside")
@@ -40,8 +40,8 @@ func TestOnlyRegularFiles(t *testing.T) {
 	}
 }
 
-// A file that becomes a symbolic link or a FIFO between the look at it and its opening is
-// not read, nor one whose folder becomes a link.
+// A file that is replaced by a symbolic link or a FIFO between its check and its opening is not read. Neither is a file
+// whose folder is replaced by a link.
 func TestSwapped(t *testing.T) {
 	for name, swap := range map[string]func(t *testing.T, path, secret string){
 		"link": func(t *testing.T, path, secret string) { must(t, os.Symlink(secret, path)) },
@@ -79,7 +79,7 @@ func TestSwapped(t *testing.T) {
 	}
 }
 
-// A file that cannot be read is named once and in the status, and read when it can be.
+// An unreadable file is reported once and in the status, and read as soon as possible.
 func TestPermission(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("a.jsonl", "1\n")
@@ -105,9 +105,9 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// Content that a file does not have on disk is not read, be it by holes or compressed.
+// Content that is much larger than its size on disk is not read, neither sparse nor compressed.
 func TestBombs(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // the test has no concurrency
 	r := newRig(t, nil)
 	r.write("sparse.jsonl", "1\n")
 	must(t, os.Truncate(r.path("sparse.jsonl"), 1<<40))

@@ -15,22 +15,20 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A history is what programs do with the files of a folder, and what the tailer goes
-// through meanwhile.
+// A history is a series of operations on the files of a folder, and of faults of the tailer.
 type history struct {
 	*rig
 	rt     *rapid.T
-	files  map[string]string // path by stem
+	files  map[string]string // stem -> path
 	packed map[string]bool
 	count  int
-	clock  time.Time // of files: each write has a time of its own
+	clock  time.Time // of files: each write has its own time
 }
 
-// Whatever programs do with their files, and whenever the tailer dies or loses its state,
-// what a caller has of each file in the end is the file. Lines that were delivered are the
-// same if they are delivered again, and none is left out: see rig.add.
+// For any operations on files, and any crashes and losses of the state, the caller's copy of each file finally equals
+// the file. Repeated lines are equal to the first delivery, and no line is skipped: see rig.add.
 func TestLaw(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // the test has no concurrency
 	rapid.Check(t, func(rt *rapid.T) {
 		base, err := os.MkdirTemp("", "tail-law")
 		must(t, err)
@@ -80,7 +78,7 @@ func (f fataler) Fatalf(s string, args ...any) { f.rt.Fatalf(s, args...) }
 func (f fataler) Fatal(args ...any)            { f.rt.Fatal(args...) }
 func (f fataler) Error(args ...any)            { f.rt.Fatal(args...) }
 
-// crash ends the tailer. What the caller was given and did not acknowledge it does not have.
+// crash ends the tailer. The caller loses its unacknowledged batches.
 func (h *history) crash() {
 	if h.tail != nil {
 		h.tail.mu.Lock()
@@ -91,8 +89,7 @@ func (h *history) crash() {
 	h.kill()
 }
 
-// dropHeld takes back from the caller what is not durable: lines that it has not
-// acknowledged.
+// dropHeld removes unacknowledged lines from the caller's copy, because they are not durable.
 func (h *history) dropHeld() {
 	for i := len(h.held) - 1; i >= 0; i-- {
 		b := h.held[i]
@@ -121,7 +118,7 @@ func (h *history) resume(f File, _ func() []byte) (Position, bool) {
 		return Position{}, false
 	}
 	c := d.content
-	return Position{Offset: int64(len(c)), Before: c}, true // the whole, as changes are drawn anywhere
+	return Position{Offset: int64(len(c)), Before: c}, true // the whole content, because changes are drawn anywhere
 }
 
 func (h *history) pick(rt *rapid.T) (stem string, ok bool) {
@@ -130,7 +127,7 @@ func (h *history) pick(rt *rapid.T) (stem string, ok bool) {
 	return stem, ok
 }
 
-// some draws content: lines, long ones and empty ones among them, and a torn one at times.
+// some draws content: lines, including long and empty ones, and sometimes an incomplete one.
 func (h *history) some(rt *rapid.T) string {
 	var b strings.Builder
 	for range rapid.IntRange(0, 6).Draw(rt, "lines") {
@@ -191,7 +188,7 @@ func (h *history) editHead(rt *rapid.T) {
 	h.touch(stem)
 }
 
-// exchange puts other content, or the same, in the place of a file by rename.
+// exchange replaces a file with other or equal content by a rename.
 func (h *history) exchange(rt *rapid.T) {
 	stem, ok := h.pick(rt)
 	if !ok || h.packed[stem] {
@@ -224,7 +221,7 @@ func (h *history) moveFile(rt *rapid.T) {
 	h.files[stem] = to
 }
 
-// pack compresses a file, or unpacks it.
+// pack compresses or decompresses a file.
 func (h *history) pack(rt *rapid.T) {
 	stem, ok := h.pick(rt)
 	if !ok {
@@ -265,7 +262,7 @@ func (h *history) content(stem string) []byte {
 	return content
 }
 
-// check lets a day pass and compares what there is with what the caller has.
+// check advances the time by a day and compares the files with the caller's copies.
 func (h *history) check() {
 	h.hold = false
 	if h.tail != nil {
@@ -285,11 +282,11 @@ func (h *history) check() {
 	}
 }
 
-// delivered returns what can be delivered of content: all up to the last line feed, and the
-// rest if it is whole, or was when it was delivered.
+// delivered returns the deliverable part of content: all up to the last line feed, and the rest if it is complete, or
+// was complete when it was delivered.
 func delivered(content, have []byte) []byte {
 	last := bytes.LastIndexByte(content, '\n') + 1
-	for len(content)-last >= maxLine+2 { // pieces of a long line come before its end
+	for len(content)-last >= maxLine+2 { // parts of a long line are delivered before its end
 		last += maxLine
 	}
 	if rest := content[last:]; bytes.HasSuffix(rest, []byte("}")) || blank(rest) {

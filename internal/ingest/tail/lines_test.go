@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// Lines do not depend on the pieces in which content comes, are the content, and none is
-// longer than the bound.
+// Lines do not depend on the chunks of the content, together equal the content, and do not exceed the bound.
 func FuzzPieces(f *testing.F) {
 	f.Add([]byte("a\r\n\n \nb\x00\n\xff"), 3, 2)
 	f.Add([]byte("long line\n\n\n\n\n\n\n\r\n"), 1, 4)
@@ -32,7 +31,7 @@ func FuzzPieces(f *testing.F) {
 			t.Fatalf("%q has lines %q", content, all)
 		}
 		var list []Line
-		for from := 0; ; { // as they are read: some at a time, each time from behind the last line
+		for from := 0; ; { // in the way of a reader: a chunk at a time, from behind the last line
 			p := &pieces{at: int64(from), max: bound}
 			for at := from; at < len(content) && len(p.list) == 0; {
 				next := min(len(content), at+chunk)
@@ -54,9 +53,9 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// Bytes are kept, whatever they are.
+// Arbitrary bytes are kept.
 func TestBytes(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // the test has no concurrency
 	r := newRig(t, nil)
 	long := strings.Repeat("x", 64<<20-1) + "}"
 	for name, content := range map[string]string{
@@ -70,7 +69,7 @@ func TestBytes(t *testing.T) {
 		want, err := os.ReadFile(r.path(name + ".jsonl"))
 		must(t, err)
 		if name == "nul" {
-			want = want[:3] // the rest is not whole
+			want = want[:3] // the rest is incomplete
 		}
 		r.mustHave(name, string(want))
 	}
@@ -79,7 +78,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// What has no line feed waits, is asked about, and is followed by what comes.
+// Content without a line feed waits, is passed to Whole, and later content follows it.
 func TestTorn(t *testing.T) {
 	r := newRig(t, nil)
 	r.open()
@@ -102,9 +101,9 @@ func TestTorn(t *testing.T) {
 	r.mustBe()
 }
 
-// No more is given out than the bounds say, and all of it comes once it is acknowledged.
+// Deliveries stay within the bounds, and continue after acknowledgements.
 func TestBackpressure(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // the test has no concurrency
 	r := newRig(t, nil)
 	r.hold = true
 	many, big := strings.Repeat("1\n", 2000), strings.Repeat(strings.Repeat("x", 1<<20)+"\n", 10)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lookAt looks at a name in a folder that is known.
+// lookAt examines a name in a known folder.
 func (t *Tailer) lookAt(k key) {
 	d := t.folders[key{k.root, path.Dir(k.rel)}]
 	if d == nil || k.rel == "." {
@@ -19,7 +19,7 @@ func (t *Tailer) lookAt(k key) {
 	t.found(d, k, info, err)
 }
 
-// found does what the look at a name in a folder says.
+// found processes the result of the examination of a name.
 func (t *Tailer) found(d *folder, k key, info fs.FileInfo, err error) {
 	f := d.files[path.Base(k.rel)]
 	isRegular := err == nil && info.Mode().IsRegular()
@@ -46,11 +46,11 @@ func (t *Tailer) found(d *folder, k key, info fs.FileInfo, err error) {
 		t.meet(d, k, info)
 	case info.Mode()&fs.ModeSymlink == 0:
 		t.fail(k, &fs.PathError{Op: "tail", Path: k.root.full(k.rel), Err: errors.New("not a regular file: " + info.Mode().Type().String())})
-	default: // symbolic links are nothing
+	default: // symbolic links are ignored
 	}
 }
 
-// look compares a file with what was seen of it last.
+// look compares a file with its last metadata.
 func (t *Tailer) look(f *file, info fs.FileInfo) {
 	now := seen{nodeOf(info), info.Size(), info.ModTime().UnixNano()}
 	t0 := t.o.Now()
@@ -68,12 +68,11 @@ func (t *Tailer) look(f *file, info fs.FileInfo) {
 	}
 }
 
-// settle is how long after a change another one can be taken for it: file systems count
-// time in steps of up to 2 s.
+// settle is the time after a change during which another change may have the same time: file systems have a resolution
+// of up to 2 s.
 const settle = 2 * time.Second
 
-// meet looks at a regular file that is not known in its folder: it is back, it was another
-// name's before, or it is new.
+// meet handles a regular file that is unknown in its folder: it is back, it had another name, or it is new.
 func (t *Tailer) meet(d *folder, k key, info fs.FileInfo) {
 	if f := t.lost[k]; f != nil {
 		t.back(f, d, info)
@@ -87,13 +86,13 @@ func (t *Tailer) meet(d *folder, k key, info fs.FileInfo) {
 	case isAlias:
 	case f != nil:
 		t.move(f, d, k, info)
-	case info.ModTime().Before(t.o.Since): // it is looked at again when it changes
+	case info.ModTime().Before(t.o.Since): // it is examined again when it changes
 	default:
 		t.meetNew(d, k, info)
 	}
 }
 
-// isFull reports whether no more files and folders are remembered.
+// isFull reports whether the limit of files and folders is reached.
 func (t *Tailer) isFull() bool {
 	isFull := len(t.folders)+t.files >= t.o.MaxFiles
 	t.full = t.full || isFull
@@ -104,10 +103,10 @@ func seenOf(info fs.FileInfo) seen {
 	return seen{nodeOf(info), info.Size(), info.ModTime().UnixNano()}
 }
 
-// back puts a file where it was before.
+// back registers a file that has reappeared at its path.
 func (t *Tailer) back(f *file, d *folder, info fs.FileInfo) {
 	wasGone := f.gone
-	t.location(f, d)
+	t.register(f, d)
 	t.unindexNode(f)
 	isFirst := !f.isKnown
 	f.isKnown, f.gone = true, false
@@ -126,12 +125,12 @@ func (t *Tailer) back(f *file, d *folder, info fs.FileInfo) {
 			t.askResume(f)
 		}
 		t.enqueue(f, f.live)
-	case isFirst && f.mark.Offset < f.end: // what was not acknowledged, or has no line feed
+	case isFirst && f.mark.Offset < f.end: // unacknowledged content, or content without a line feed
 		t.enqueue(f, f.live)
 	}
 }
 
-// recent says whether a file goes before others, by its time: one in the future does.
+// recent sets the priority of a file by its time. A time in the future counts as now.
 func (t *Tailer) recent(f *file, info fs.FileInfo) {
 	f.changed = info.ModTime()
 	f.live = t.agenda.isOver || t.since(f.changed) < t.o.Live || f.changed.After(t.o.Now())
@@ -148,8 +147,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// since returns how long ago something was. What is in the future, as the clock was put
-// back, is long ago.
+// since returns the time since an event. If the event is in the future, because the clock was turned back, it counts as
+// long ago.
 func (t *Tailer) since(at time.Time) time.Duration {
 	if d := t.o.Now().Sub(at); d >= 0 {
 		return d
@@ -157,9 +156,8 @@ func (t *Tailer) since(at time.Time) time.Duration {
 	return math.MaxInt64
 }
 
-// askResume asks the caller how far a file was read that this process has not read yet. The
-// caller may know more than the state: that is written later, and what was between may not
-// be in the file any more.
+// askResume asks the caller for the read position of a file that is new to this process. The caller may know a later
+// position than the state, which is written with a delay. The file may no longer have the content in between.
 func (t *Tailer) askResume(f *file) {
 	if t.o.Resume == nil {
 		return
@@ -172,7 +170,7 @@ func (t *Tailer) askResume(f *file) {
 func (t *Tailer) meetNew(d *folder, k key, info fs.FileInfo) {
 	f := t.newFile(k)
 	f.isKnown, f.now = true, seenOf(info)
-	t.location(f, d)
+	t.register(f, d)
 	t.recent(f, info)
 	t.index(f)
 	t.askResume(f)

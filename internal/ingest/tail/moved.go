@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// ancestor returns the file whose content goes on at a path that is not known: one with the
-// same node or stem that is not where it was and has the same content as far as it was read.
-// isAlias says that the path is left alone while another one is there.
+// ancestor returns the file whose content continues at an unknown path: a file with the same node or stem that is
+// missing from its path and has the same content up to its position. isAlias means that the path is ignored while
+// another one exists.
 func (t *Tailer) ancestor(d *folder, k key, info fs.FileInfo) (f *file, isAlias bool) {
 	stem, packed := stemOf(k.rel)
 	if same := t.byNode[nodeOf(info)]; same != nil && nodeOf(info) != (node{}) {
@@ -30,21 +30,21 @@ func (t *Tailer) ancestor(d *folder, k key, info fs.FileInfo) (f *file, isAlias 
 		case f.packed == packed:
 		case f.folder == d && packed: // it is being compressed
 			return t.alias(f, k)
-		case f.folder == d && !f.isTold: // nothing was read of the compressed form: this one is the newer
+		case f.folder == d && !f.isTold: // the compressed form was not read: this file is newer
 			t.drop(f)
 		case t.follows(f, k, info):
 			if f.folder != nil && packed {
 				return t.alias(f, k)
 			}
 			return f, false
-		case f.folder == d: // it is being unpacked
+		case f.folder == d: // it is being decompressed
 			return t.alias(f, k)
 		}
 	}
 	return nil, false
 }
 
-// lookAgain looks whether a file is still where it was.
+// lookAgain checks whether a file still exists at its path.
 func (t *Tailer) lookAgain(f *file) {
 	if f.folder == nil {
 		return
@@ -58,7 +58,7 @@ func (t *Tailer) lookAgain(f *file) {
 	}
 }
 
-// alias leaves a path alone until f is not there any more.
+// alias ignores a path while f exists.
 func (t *Tailer) alias(f *file, k key) (*file, bool) {
 	for _, have := range f.aliases {
 		if have == k {
@@ -72,8 +72,8 @@ func (t *Tailer) alias(f *file, k key) (*file, bool) {
 	return nil, true
 }
 
-// follows reports whether the content at a path begins with what was delivered of a file.
-// Of a file of which nothing was it does not: the path is a new file as well.
+// follows reports whether the content at a path begins with the delivered content of a file. If nothing of the file was
+// delivered, it returns false: the path then counts as a new file.
 func (t *Tailer) follows(f *file, k key, info fs.FileInfo) bool {
 	if f.mark.Offset == 0 || f.position != nil {
 		return false
@@ -92,15 +92,15 @@ func (t *Tailer) follows(f *file, k key, info fs.FileInfo) bool {
 	return err == nil
 }
 
-// move gives a file another path.
+// move changes the path of a file.
 func (t *Tailer) move(f *file, d *folder, k key, info fs.FileInfo) {
 	from, isFirst := f.File(), !f.isKnown
-	t.drop(f) // it may be in its folder, if it was unpacked and the compressed form is there still
+	t.drop(f) // it may exist, if it was decompressed and the compressed form remains
 	t.name(f, k)
 	f.isKnown, f.gone = true, false
 	before := f.now
 	f.now = seenOf(info)
-	t.location(f, d)
+	t.register(f, d)
 	t.index(f)
 	if f.isTold {
 		t.tell(f, &Batch{Kind: Moved, File: f.File(), From: from})

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// lookEvery is after how many batches of live files some names are looked at.
+// lookEvery is the number of steps between examinations of names while live files are read.
 const lookEvery = 64
 
-// A queue is of files that may have something to deliver.
+// A queue holds files that may have lines to deliver.
 type queue []*file
 
-// ready is what can be delivered, or may be.
+// ready holds possible deliveries.
 type ready struct {
 	notices        []*Batch
 	live, backfill queue
-	alone          *file // the first of live, whose next line is so long that it waits until all is acknowledged
-	bytes          int64 // delivered and not acknowledged
+	alone          *file // the first of live, if its next line is so long that it waits for all acknowledgements
+	bytes          int64 // delivered but unacknowledged
 }
 
-// Next returns the next batch: of the files that changed lately first, a batch of each in
-// turn. It waits until there is one. It returns the context's error when that ends, ErrClosed
-// after Close, and io.EOF if Options.Once is set and everything was delivered.
+// Next returns the next batch. Recently changed files come first, one batch of each in turn. It waits until there is a
+// batch. If the context ends, it returns the context's error; after Close, ErrClosed; with Options.Once, io.EOF after
+// all deliveries.
 func (t *Tailer) Next(ctx context.Context) (*Batch, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,8 +49,7 @@ func (t *Tailer) Next(ctx context.Context) (*Batch, error) {
 	}
 }
 
-// step does a small part of the work and returns what it finds to deliver. isIdle says that
-// there is nothing to do before something happens.
+// step does a small part of the work and returns a delivery, if any. isIdle means that there is no work until an event.
 func (t *Tailer) step() (b *Batch, isIdle bool) {
 	t.takeAcks()
 	t.takeKicks()
@@ -61,7 +60,7 @@ func (t *Tailer) step() (b *Batch, isIdle bool) {
 	if b := t.notice(); b != nil {
 		return b, false
 	}
-	if t.turns++; t.turns%lookEvery == 0 && (t.lookAround() || t.letOn()) { // where live files never end
+	if t.turns++; t.turns%lookEvery == 0 && (t.lookAround() || t.letOn()) { // needed if live files never end
 		return nil, false
 	}
 	if b := t.deliver(&t.ready.live); b != nil {
@@ -80,13 +79,13 @@ func (t *Tailer) step() (b *Batch, isIdle bool) {
 	return nil, len(t.ready.notices) == 0 && (len(t.ready.live) == 0 && len(t.ready.backfill) == 0 || t.isHeld())
 }
 
-// isHeld reports whether nothing can be delivered before something is acknowledged.
+// isHeld reports whether deliveries must wait for acknowledgements.
 func (t *Tailer) isHeld() bool {
 	return t.ready.bytes >= totalBytes || t.ready.alone != nil && t.ready.bytes > 0
 }
 
-// isOver reports whether everything that was there was delivered: no file waits for an
-// acknowledgement to be read on, and none is missed that could be gone.
+// isOver reports whether all existing content was delivered. No file waits for an acknowledgement to be read further,
+// and no missing file is unreported.
 func (t *Tailer) isOver() bool {
 	if len(t.ready.live)+len(t.ready.backfill)+len(t.torn)+len(t.again)+len(t.behind) > 0 {
 		return false
@@ -114,13 +113,13 @@ func (t *Tailer) notice() *Batch {
 	return b
 }
 
-// tell has a batch without lines delivered.
+// tell queues a batch without lines.
 func (t *Tailer) tell(f *file, b *Batch) {
 	b.file = f
 	t.ready.notices = append(t.ready.notices, b)
 }
 
-// enqueue has a file read when its turn comes.
+// enqueue queues a file for reading.
 func (t *Tailer) enqueue(f *file, isLive bool) {
 	f.live = f.live || isLive
 	q := &t.ready.backfill
@@ -133,7 +132,7 @@ func (t *Tailer) enqueue(f *file, isLive bool) {
 	}
 }
 
-// deliver reads files of a queue until one has something, some at most.
+// deliver reads files of a queue until one has a batch, at most step files.
 func (t *Tailer) deliver(q *queue) *Batch {
 	for range min(len(*q), step) {
 		if t.isHeld() {
@@ -146,7 +145,7 @@ func (t *Tailer) deliver(q *queue) *Batch {
 			t.ready.alone = nil
 		}
 		if f.queue != q || f.folder == nil {
-			continue // it is in the other one, or was dropped
+			continue // it is in the other queue, or was dropped
 		}
 		f.queue = nil
 		if f.outLines >= fileLines || f.outBytes >= fileBytes {
@@ -164,7 +163,7 @@ func (t *Tailer) deliver(q *queue) *Batch {
 	return nil
 }
 
-// takeKicks puts the files that were kicked first.
+// takeKicks moves kicked files to the front.
 func (t *Tailer) takeKicks() {
 	t.mail.Lock()
 	kicks, skips := t.mail.kicks, t.mail.skips
@@ -180,7 +179,7 @@ func (t *Tailer) takeKicks() {
 	}
 }
 
-// kick looks at a file and reads it first. If its folder is not known, that is listed first.
+// kick examines a file and reads it first. If its folder is unknown, the folder is listed first.
 func (t *Tailer) kick(k key) {
 	d := t.folderOf(k)
 	if d == nil {
@@ -195,8 +194,7 @@ func (t *Tailer) kick(k key) {
 	t.ready.live = append(queue{f}, t.ready.live...)
 }
 
-// folderOf returns the folder of a name, after looking at the folders on the way to it that
-// are not known yet.
+// folderOf returns the folder of a name. It examines unknown folders on the way.
 func (t *Tailer) folderOf(k key) *folder {
 	var known string
 	for _, part := range strings.Split(k.rel, "/") {
@@ -218,12 +216,10 @@ func (t *Tailer) folderOf(k key) *folder {
 	return d
 }
 
-// gather is how long what happens comes together, where it does all the time: to take each
-// line as it comes costs more than to take some.
+// gather is the time for which continuous events are collected: processing each line at once costs more.
 const gather = 5 * time.Millisecond
 
-// wait waits until something happens or is due. The caller holds mu, which is given up
-// meanwhile.
+// wait waits for an event or a due time. The caller holds mu, which is released meanwhile.
 func (t *Tailer) wait(ctx context.Context) {
 	timer := time.NewTimer(t.pause())
 	defer timer.Stop()
@@ -256,7 +252,7 @@ func (t *Tailer) wait(ctx context.Context) {
 	}
 }
 
-// pause returns for how long there is nothing to do if nothing happens.
+// pause returns the time until the next due work.
 func (t *Tailer) pause() time.Duration {
 	a := &t.agenda
 	next := a.folders
@@ -275,11 +271,11 @@ func (t *Tailer) pause() time.Duration {
 	return max(next.Sub(t.o.Now()), time.Millisecond)
 }
 
-// maxHead bounds what Head returns.
+// maxHead bounds the result of Head.
 const maxHead = 1 << 20
 
-// Head returns the first line of a file with its end, up to 1 MiB; nil if it is not there or
-// compressed.
+// Head returns the first line of a file with its end, up to 1 MiB. If the file is missing or compressed, it returns
+// nil.
 func (t *Tailer) Head(f File) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()

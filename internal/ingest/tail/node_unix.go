@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// How a file is opened: never by a symbolic link, and a FIFO without waiting.
+// openFlags opens a file without following a symbolic link, and a FIFO without waiting.
 const openFlags = syscall.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// A node is the identity of a file on disk; zero where the system does not say.
+// A node is the identity of a file on disk, or zero if the system does not report it.
 type node struct{ dev, ino uint64 }
 
 func nodeOf(info fs.FileInfo) node {
@@ -21,7 +21,7 @@ func nodeOf(info fs.FileInfo) node {
 	return node{}
 }
 
-// onDisk returns the bytes that a file takes, and whether the system says so.
+// onDisk returns the size of a file on disk. It returns false if the system does not report it.
 func onDisk(info fs.FileInfo) (int64, bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

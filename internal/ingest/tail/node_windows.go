@@ -7,8 +7,8 @@ import (
 
 const openFlags = os.O_RDONLY // os.Root follows no link out of it
 
-// A node is the identity of a file on disk. Windows does not say it without opening the
-// file: moves are found by stem there.
+// A node is the identity of a file on disk. Windows does not report it without opening the file, so moves are detected
+// by stem.
 type node struct{ dev, ino uint64 }
 
 func nodeOf(fs.FileInfo) node { return node{} }

@@ -5,14 +5,13 @@ import (
 	"path"
 )
 
-// group names files that are read in the order of their places; it has no name if a file
-// is in none.
+// group identifies files that are read in order. The name is "" for a file without a group.
 type group struct {
 	root *root
 	name string
 }
 
-// Skip has no other file wait for this one any more, as the caller takes no more of it.
+// Skip makes other files not wait for this file, because the caller does not process it further.
 func (t *Tailer) Skip(f File) {
 	t.mail.put(func() { t.mail.skips = append(t.mail.skips, f) })
 }
@@ -31,7 +30,7 @@ func (t *Tailer) takeSkips(list []File) {
 	}
 }
 
-// join puts a file that is there into its group.
+// join adds an existing file to its group.
 func (t *Tailer) join(f *file) {
 	if f.group.name == "" {
 		return
@@ -42,7 +41,7 @@ func (t *Tailer) join(f *file) {
 	t.groups[f.group][f] = true
 }
 
-// leave takes a file that is not there out of its group.
+// leave removes a missing file from its group.
 func (t *Tailer) leave(f *file) {
 	delete(t.behind, f)
 	delete(t.groups[f.group], f)
@@ -51,8 +50,8 @@ func (t *Tailer) leave(f *file) {
 	}
 }
 
-// isBehind reports whether a file waits for others of its group. One that was begun, now or
-// by what the caller knows, does not.
+// isBehind reports whether a file waits for others of its group. A file that was started, now or according to the
+// caller, does not wait.
 func (t *Tailer) isBehind(f *file) bool {
 	if f.group.name == "" || f.order == "" || f.isTold || f.position != nil {
 		return false
@@ -66,21 +65,21 @@ func (t *Tailer) isBehind(f *file) bool {
 			return true
 		}
 	}
-	for _, p := range before { // they may have grown, and nobody told so far
+	for _, p := range before { // they may have grown without an event
 		t.lookAgain(p)
 		if p.folder != nil && p.isUnread(t) {
 			return true
 		}
 	}
-	return t.isLooking() // for one that was moved
+	return t.isLooking() // for a file that was moved
 }
 
-// isLooking reports whether something is there that was not looked at.
+// isLooking reports whether examinations are pending.
 func (t *Tailer) isLooking() bool {
 	return !t.agenda.isOver || len(t.agenda.lists)+len(t.agenda.looks) > 0
 }
 
-// before returns the files that are read before another one.
+// before returns the files that are read before f.
 func (t *Tailer) before(f *file) (list []*file) {
 	for p := range t.groups[f.group] {
 		if p.order < f.order {
@@ -90,8 +89,8 @@ func (t *Tailer) before(f *file) (list []*file) {
 	return list
 }
 
-// isUnread reports whether something of a file is to be delivered that can be: a line
-// without its end too, as long as it may come.
+// isUnread reports whether a file has content to deliver, including an incomplete last line that may still be
+// completed.
 func (f *file) isUnread(t *Tailer) bool {
 	if f.problem || f.isOut {
 		return false
@@ -99,8 +98,7 @@ func (f *file) isUnread(t *Tailer) bool {
 	return f.read != f.now || f.queue != nil || f.parked || f.rewriting || f.atEnd || t.torn[f] || t.behind[f] || t.packedFile == f
 }
 
-// letOn has the files read that wait for no others any more, and reports whether there were
-// any.
+// letOn queues the files that no longer wait for others. It returns false if there are none.
 func (t *Tailer) letOn() (isAny bool) {
 	for f := range maps.Clone(t.behind) {
 		if !t.isBehind(f) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// inGroups has files of a folder be of one group, in the order of their names.
+// inGroups makes the files of a folder a group, in the order of their names.
 func inGroups(o *Options) {
 	o.Order = func(_, rel string) (string, string) {
 		folder, name, _ := strings.Cut(rel, "/")
@@ -16,7 +16,7 @@ func inGroups(o *Options) {
 	}
 }
 
-// order is which files the next batches are of.
+// order lists the files of the next batches.
 func (r *rig) order() (list []string) {
 	r.t.Helper()
 	r.open()
@@ -46,8 +46,8 @@ func (r *rig) mustDeliver(want ...string) {
 	}
 }
 
-// Files of a group are read in their order, however new they are, whoever asks for them, and
-// also those that nobody told of; those that were begun do not wait.
+// Files of a group are read in order, regardless of their age and of kicks, including files without an event. Started
+// files do not wait.
 func TestOrder(t *testing.T) {
 	r := newRig(t, inGroups)
 	r.write("a/1", text("1", 200_000))
@@ -68,13 +68,13 @@ func TestOrder(t *testing.T) {
 	r.now = r.now.Add(10 * time.Second)
 	r.mustDeliver("b/4")
 
-	r.append("a/1", text("1", 10)) // of which nobody tells
+	r.append("a/1", text("1", 10)) // without an event
 	r.write("a/6", text("6", 10))
 	r.tail.Kick(r.path("a/6"))
 	r.mustDeliver("a/1", "a/6")
 }
 
-// The end of a file without a line feed is waited for as long as it may come.
+// Later files wait for the end of a file without a line feed as long as it may still be completed.
 func TestOrderOfTheTorn(t *testing.T) {
 	r := newRig(t, inGroups)
 	r.write("a/1", `{"whole":1}`)
@@ -91,11 +91,11 @@ func TestOrderOfTheTorn(t *testing.T) {
 	r.mustDeliver("b/2")
 }
 
-// No file waits for one that cannot be read, is gone, or is not taken.
+// No file waits for a file that is unreadable, missing, or skipped.
 func TestOrderOfTheUnreadable(t *testing.T) {
 	r := newRig(t, func(o *Options) { inGroups(o); o.Once = true })
 	r.write("a/1", "")
-	must(t, os.Truncate(r.path("a/1"), 1<<40)) // far more than it takes on disk
+	must(t, os.Truncate(r.path("a/1"), 1<<40)) // much larger than its size on disk
 	r.write("a/2", text("2", 10))
 	if got, want := r.order(), []string{"unreadable a/1", "lines a/2"}; !slices.Equal(got, want) {
 		t.Errorf("delivered are %q, want %q", got, want)
@@ -119,7 +119,7 @@ func TestOrderOfTheUnreadable(t *testing.T) {
 	r.mustDeliver("a/2")
 }
 
-// What the caller says of a file is remembered, and said when it is gone.
+// The caller's note of a file is stored, and returned when the file is missing.
 func TestNote(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("a", text("a", 10))
@@ -137,7 +137,7 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// A file under another name is a new one if the caller says so, and the other is gone.
+// If the caller says so, a file under another name is new, and the former one is gone.
 func TestFollows(t *testing.T) {
 	asked := ""
 	r := newRig(t, func(o *Options) {

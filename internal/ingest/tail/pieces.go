@@ -4,45 +4,43 @@ import "bytes"
 
 // A Line is a line of a file.
 type Line struct {
-	Before []byte // blank lines right before it: spaces, tabs, carriage returns and line feeds alone
-	Bytes  []byte // without its end; empty only if blank lines are all there is
-	End    string // "\n", "\r\n", or nothing if the line was delivered without an end or is cut
+	Before []byte // blank lines right before it, of spaces, tabs, carriage returns and line feeds
+	Bytes  []byte // without its end; empty only if there are only blank lines
+	End    string // "\n", "\r\n", or "" if the line was delivered without an end or is cut
 	Offset int64  // of Bytes in the file
-	// Cut says that the line is longer than Options.MaxLine: Bytes are as much of it, and
-	// its next piece follows as a line at the offset behind. If the end alone is left of
-	// it, that is a blank line.
+	// Cut reports that the line is longer than Options.MaxLine. Bytes holds a part, and the next part follows as a line
+	// at the next offset. If only the line end remains, it is a blank line.
 	Cut bool
 }
 
-// Len returns the bytes of the line in its file: blank lines before it, its own, its end.
+// Len returns the length of the line in its file, with the blank lines before it and its end.
 func (l Line) Len() int64 { return int64(len(l.Before) + len(l.Bytes) + len(l.End)) }
 
-// pieces cuts content into lines. The same content has the same lines, whatever pieces it
-// comes in.
+// pieces cuts content into lines. The result does not depend on how the content is split into chunks.
 type pieces struct {
 	at    int64  // offset of buf
-	buf   []byte // content so far
-	start int    // of what is not in a line yet: blank lines first
-	body  int    // of the line behind them
-	scan  int    // there is no line feed in buf[body:scan]
-	max   int    // bytes of a line, and of the blank lines before one
+	buf   []byte // content read so far
+	start int    // start of the uncut content, including blank lines
+	body  int    // start of the line after them
+	scan  int    // no line feed in buf[body:scan]
+	max   int    // maximum bytes of a line, and of the blank lines before it
 	list  []cut
 }
 
-// A cut is a line by its places in buf.
+// A cut is a line by its positions in buf.
 type cut struct {
-	start, body, end, to int // blank lines are [start, body), the line is [body, end), its end is [end, to)
+	start, body, end, to int // blank lines [start, body), line [body, end), line end [end, to)
 	more                 bool
 }
 
-// cut cuts until there are limit lines or no more content.
+// cut cuts lines until there are limit lines or the content ends.
 func (p *pieces) cut(limit int) {
 	for len(p.list) < limit {
 		i := bytes.IndexByte(p.buf[p.scan:], '\n')
 		switch {
 		case i >= 0 && p.fits(p.buf[p.body:p.scan+i]):
 			p.line(p.scan + i + 1)
-		case i >= 0 || len(p.buf)-p.body >= p.max+2: // with room for the longest end
+		case i >= 0 || len(p.buf)-p.body >= p.max+2: // with room for the longest line end
 			p.long()
 		default:
 			p.scan = len(p.buf)
@@ -56,7 +54,7 @@ func (p *pieces) fits(line []byte) bool {
 	return len(line) <= p.max || len(line) == p.max+1 && line[p.max] == '\r'
 }
 
-// line takes the line that ends before to.
+// line adds the line that ends before to.
 func (p *pieces) line(to int) {
 	switch {
 	case !blank(p.buf[p.body:to]):
@@ -68,7 +66,7 @@ func (p *pieces) line(to int) {
 	}
 }
 
-// long takes a piece of a line that is too long, or the blank lines before it.
+// long adds a part of a line that is too long, or the blank lines before it.
 func (p *pieces) long() {
 	if p.body > p.start {
 		p.add(cut{start: p.start, body: p.body, end: p.body, to: p.body})
@@ -83,7 +81,7 @@ func (p *pieces) add(c cut) {
 	p.start, p.body, p.scan = c.to, c.to, c.to
 }
 
-// rest takes what is left and has no end: blank lines, and what follows them if it is whole.
+// rest adds the content without a line end: blank lines, and the text after them if it is complete.
 func (p *pieces) rest(whole func([]byte) bool) {
 	tail := p.buf[p.body:]
 	if blank(tail) {
@@ -115,7 +113,7 @@ func (p *pieces) lines() []Line {
 
 func clip(b []byte) []byte { return b[:len(b):len(b)] }
 
-// ending returns the bytes of the end of a line that has one.
+// ending returns the length of the line end.
 func ending(line []byte) int {
 	if bytes.HasSuffix(line, []byte("\r\n")) {
 		return 2

@@ -10,23 +10,23 @@ import (
 
 const (
 	span       = 4 << 10  // bytes of a fingerprint
-	wholeCheck = 64 << 20 // bytes of content that are compared in whole
+	wholeCheck = 64 << 20 // maximum content that is compared as a whole
 )
 
-// A print is a fingerprint of some bytes under the key of the state.
+// A print is a fingerprint of bytes under the key of the state.
 type print [16]byte
 
-// A mark is a place in the content of a file, with what tells whether the content before it
-// is the same. The zero mark is the beginning.
+// A mark is a position in the content of a file, with fingerprints of the content before it. The zero mark is the
+// beginning.
 type mark struct {
 	Offset int64
-	Head   print // of the first span; zero before there is one
-	Tail   print // of the last span before Offset, or of all that is before it
-	Chain  print // of each whole span before Offset with the chain before it
-	Weak   bool  // Chain does not begin at the beginning
+	Head   print // of the first span; zero before the first span is complete
+	Tail   print // of the last span before Offset, or of all content before it
+	Chain  print // of each complete span before Offset, including the previous chain
+	Weak   bool  // Chain does not start at the beginning
 }
 
-// prints makes fingerprints. It is not safe for concurrent use.
+// prints computes fingerprints. It is not safe for concurrent use.
 type prints struct {
 	key [32]byte
 	h   hash.Hash
@@ -47,8 +47,7 @@ func (p *prints) print(before print, b []byte) (sum print) {
 	return sum
 }
 
-// advance returns the mark behind data, which follows m. before is what is right before m:
-// a span, or all.
+// advance returns the mark after data, which follows m. before is the content right before m: a span, or all.
 func (p *prints) advance(m mark, before, data []byte) mark {
 	part := append(p.buf[:0], before[len(before)-int(m.Offset%span):]...)
 	at := m.Offset - int64(len(part))
@@ -80,12 +79,11 @@ func lastSpan(buf, before, data []byte) []byte {
 	return append(append(buf, before...), data...)
 }
 
-// errChanged says that content is not what a mark says it was.
+// errChanged reports that content does not match a mark.
 var errChanged = errors.New("the content before the mark has changed")
 
-// check compares content with a mark: head and tail, and all of it if whole is set and it is
-// not too much. It returns what is right before the mark, a span or all, and errChanged if
-// the content is another.
+// check compares content with a mark: head and tail, and all of it if whole is set and the size is below the bound. It
+// returns the content right before the mark, a span or all. If the content differs, it returns errChanged.
 func (p *prints) check(m mark, r io.ReaderAt, whole bool) (before []byte, err error) {
 	if m.Offset == 0 {
 		return nil, nil
@@ -132,8 +130,8 @@ func (p *prints) checkChain(m mark, r io.ReaderAt) error {
 	return nil
 }
 
-// adopt returns the mark at an offset of which the caller knows only what pos says, and what
-// is right before it. What pos knows of the content is compared with it.
+// adopt returns the mark at a caller's position, and the content right before it. It compares the content with the data
+// in pos.
 func (p *prints) adopt(pos Position, r io.ReaderAt) (m mark, err error) {
 	m = mark{Offset: pos.Offset, Weak: pos.Offset >= span}
 	before := make([]byte, min(pos.Offset, max(span, int64(len(pos.Before)))))
@@ -154,7 +152,7 @@ func (p *prints) adopt(pos Position, r io.ReaderAt) (m mark, err error) {
 	return m, nil
 }
 
-// readFull reads all of b at an offset. Content that ends before is errChanged.
+// readFull reads all of b at an offset. If the content ends before, it returns errChanged.
 func readFull(r io.ReaderAt, b []byte, at int64) error {
 	n, err := r.ReadAt(b, at)
 	if n == len(b) {

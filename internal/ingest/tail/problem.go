@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxProblems is how many problems are named; of more the number is known.
+// maxProblems bounds the listed problems.
 const maxProblems = 1000
 
 // A Problem is a file or folder that cannot be read.
@@ -16,7 +16,7 @@ type Problem struct {
 	Since     time.Time
 }
 
-// fail remembers that a file or folder cannot be read, and says so once.
+// fail records that a file or folder cannot be read, and reports it once.
 func (t *Tailer) fail(k key, err error) {
 	p := t.broken[k]
 	if p != nil && p.Reason == err.Error() || p == nil && len(t.broken) == maxProblems {
@@ -28,29 +28,29 @@ func (t *Tailer) fail(k key, err error) {
 	t.ready.notices = append(t.ready.notices, &Batch{Kind: Unreadable, File: File{k.root.id, k.rel, stem, packed}, Err: err})
 }
 
-// clear forgets that a file or folder could not be read.
+// clear removes the problem of a file or folder.
 func (t *Tailer) clear(k key) { delete(t.broken, k) }
 
-// Status says how far a Tailer is.
+// Status is the progress of a Tailer.
 type Status struct {
-	Files      int           // that are there and read
-	Live       int           // of them, those that changed within Options.Live
-	Gone       int           // that were read and are not there
-	Folders    int           // that are looked at
-	Polled     int           // of them, those that the system does not tell of; they are polled
-	Lag        int64         // bytes that are there and not acknowledged, what has no line feed included
-	Behind     time.Duration // since the oldest change that is not acknowledged
-	Missing    []string      // IDs of the roots that are not there
-	Full       bool          // Options.MaxFiles was reached: some files are not read
+	Files      int           // number of existing files that are read
+	Live       int           // number of them that changed within Options.Live
+	Gone       int           // number of missing files that were read
+	Folders    int           // number of followed folders
+	Polled     int           // number of them without a watch, which are polled
+	Lag        int64         // unacknowledged bytes, including content without a line feed
+	Behind     time.Duration // age of the oldest unacknowledged change
+	Missing    []string      // IDs of missing roots
+	Full       bool          // Options.MaxFiles was reached, so some files are not read
 	Unreadable []Problem     // by root and path
-	More       bool          // there were more than are named
-	State      error         // the state could not be written; nothing is lost by that
+	More       bool          // further problems are not listed
+	State      error         // the state could not be written; no data are lost
 }
 
-// IsWatching reports whether the system tells of changes in all folders.
+// IsWatching reports whether all folders are watched.
 func (s Status) IsWatching() bool { return s.Folders > 0 && s.Polled == 0 }
 
-// Status returns how far t is.
+// Status returns the progress.
 func (t *Tailer) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()

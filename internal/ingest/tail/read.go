@@ -8,10 +8,10 @@ import (
 
 const (
 	firstChunk = 64 << 10
-	longTail   = 1 << 20 // content without a line feed from which on it is not looked through again
+	longTail   = 1 << 20 // content without a line feed of this length is not searched again
 )
 
-// readFile reads the next lines of a file; nil if there are none.
+// readFile reads the next lines of a file, or returns nil.
 func (t *Tailer) readFile(f *file) *Batch {
 	c, err := t.contentOf(f)
 	if err != nil || c == nil {
@@ -29,8 +29,8 @@ func (t *Tailer) readFile(f *file) *Batch {
 	return b
 }
 
-// contentOf opens the content of a file and says what it is now. Of compressed files one is
-// open at a time, until it was read to its end; nil: f waits for that.
+// contentOf opens the content of a file and updates its metadata. Only one compressed file is open at a time, until it
+// was read to its end. If f must wait for that, contentOf returns nil.
 func (t *Tailer) contentOf(f *file) (c *content, err error) {
 	if t.packedFile != nil && f.packed {
 		if t.packedFile != f {
@@ -68,7 +68,7 @@ func (t *Tailer) endContent(f *file, c *content) {
 	c.close()
 }
 
-// closePacked closes the compressed file that is open, and lets the next one be read.
+// closePacked closes the open compressed file, and releases the waiting ones.
 func (t *Tailer) closePacked() {
 	if t.packedFile == nil {
 		return
@@ -82,12 +82,11 @@ func (t *Tailer) closePacked() {
 	}
 }
 
-// maxTries is how often a file is tried that is not there when it is opened, or not the one
-// it was, before that is a problem.
+// maxTries is the number of opens of a missing or replaced file before that is reported as a problem.
 const maxTries = 10
 
-// cannotRead says that a file cannot be read. One that is not there, or not the one it was,
-// is looked at again within a second, and nothing is said of it.
+// cannotRead reports that a file cannot be read. A missing or replaced file is examined again within a second without a
+// report.
 func (t *Tailer) cannotRead(f *file, err error) {
 	if err == nil {
 		return
@@ -101,12 +100,12 @@ func (t *Tailer) cannotRead(f *file, err error) {
 	t.fail(f.key, err)
 }
 
-// lookAgainAll looks at the files that could not be read.
+// lookAgainAll examines the files that could not be read.
 func (t *Tailer) lookAgainAll() {
 	for f := range t.again {
 		delete(t.again, f)
 		if f.folder != nil {
-			f.now.size = -1 // so that it is not what the look finds
+			f.now.size = -1 // forces a difference at the next look
 			t.agenda.looks = append(t.agenda.looks, f.key)
 		}
 	}
@@ -146,8 +145,8 @@ func (t *Tailer) readContent(f *file, c *content) (*Batch, error) {
 	return t.batch(f, p, before, isEnd), nil
 }
 
-// stand compares the content before the mark of a file, and returns the end of it. The
-// error is errChanged if it is another.
+// stand compares the content before the mark of a file, and returns its end. If the content differs, the error is
+// errChanged.
 func (t *Tailer) stand(f *file, c *content) (before []byte, err error) {
 	if pos := f.position; pos != nil {
 		if _, err := t.prints.check(f.mark, c, f.compare); err != nil {
@@ -165,7 +164,7 @@ func (t *Tailer) stand(f *file, c *content) (before []byte, err error) {
 		t.dirty[f] = true
 	}
 	if f.mark.Offset > f.end || f.mark.Weak && f.compare {
-		return nil, errChanged // or not known to be the same: the caller compares
+		return nil, errChanged // or not known to be equal: the caller compares
 	}
 	if before, err = t.prints.check(f.mark, c, f.compare); err != nil {
 		return nil, err
@@ -177,15 +176,14 @@ func (t *Tailer) stand(f *file, c *content) (before []byte, err error) {
 	return before, nil
 }
 
-// rewrite begins a file anew.
+// rewrite restarts a file from its beginning.
 func (t *Tailer) rewrite(f *file) {
 	f.turn++
 	f.mark, f.position, f.scanned = mark{}, nil, 0
 	f.rewriting, f.first = true, true
 }
 
-// collect cuts the lines behind the mark of a file. isEnd says that there are no more for
-// now.
+// collect cuts the lines behind the mark of a file. isEnd means that there are no more lines for now.
 func (t *Tailer) collect(f *file, c *content) (p *pieces, isEnd bool, err error) {
 	p = &pieces{at: f.mark.Offset, max: t.o.MaxLine}
 	p.start, p.body = 0, 0
@@ -214,8 +212,8 @@ func (t *Tailer) room(f *file) int64 {
 	return max(0, min(fileBytes-f.outBytes, totalBytes-t.ready.bytes))
 }
 
-// isLongTail reports whether what is behind the mark is long and has no line feed still, as
-// far as is known without looking through it again.
+// isLongTail reports whether the content behind the mark is long and still has no line feed, without searching it
+// again.
 func (t *Tailer) isLongTail(f *file, c *content) (bool, error) {
 	if f.atEnd || f.scanned-f.mark.Offset < longTail || f.scanned > c.size || c.size-f.mark.Offset > int64(t.o.MaxLine) {
 		return false, nil
@@ -240,7 +238,7 @@ func (t *Tailer) isLongTail(f *file, c *content) (bool, error) {
 	return true, t.scannedTo(f, c, c.size)
 }
 
-// scannedTo remembers that there is no line feed from the mark of a file to an offset.
+// scannedTo records that there is no line feed between the mark of a file and an offset.
 func (t *Tailer) scannedTo(f *file, c *content, to int64) error {
 	tail := make([]byte, span)
 	if err := readFull(c, tail, to-span); err != nil {
@@ -252,7 +250,7 @@ func (t *Tailer) scannedTo(f *file, c *content, to int64) error {
 	return nil
 }
 
-// reached says that a file was read to its end, and what is left there.
+// reached handles the end of a file, and the content without a line feed there.
 func (t *Tailer) reached(f *file, p *pieces) {
 	f.read = f.now
 	if f.atEnd {
@@ -267,8 +265,8 @@ func (t *Tailer) reached(f *file, p *pieces) {
 	}
 }
 
-// fit drops lines that are more than may be delivered now, and reports whether it had to
-// drop none. A line that is too long by itself waits until it is alone.
+// fit drops lines above the delivery bounds, and returns true if it dropped none. A line that exceeds them alone waits
+// until no other batch is unacknowledged.
 func (t *Tailer) fit(f *file, p *pieces) bool {
 	room, n := t.room(f), 0
 	for n < len(p.list) && int64(p.list[n].to) <= room {
@@ -290,7 +288,7 @@ func (t *Tailer) fit(f *file, p *pieces) bool {
 	return false
 }
 
-// batch makes a batch of what was read, nil if there is nothing to say.
+// batch makes a batch of the lines, or returns nil if there are none.
 func (t *Tailer) batch(f *file, p *pieces, before []byte, isEnd bool) *Batch {
 	used := 0
 	if n := len(p.list); n > 0 {
@@ -300,7 +298,7 @@ func (t *Tailer) batch(f *file, p *pieces, before []byte, isEnd bool) *Batch {
 		return nil
 	}
 	if used < len(p.buf)/2 {
-		p.buf = slices.Clone(p.buf[:used]) // what was read in vain shall not stay in memory
+		p.buf = slices.Clone(p.buf[:used]) // frees the unused part
 	}
 	f.mark = t.prints.advance(f.mark, before, p.buf[:used])
 	f.isTold = true

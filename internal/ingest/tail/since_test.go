@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// What was not changed since some time is left alone until it changes, and then read from its
-// beginning; what is known is followed however old it is, and is not gone. It is so with
-// watches and without.
+// Files without a change since a time are skipped until they change, and then read from the beginning. Known files are
+// followed at any age and not reported as gone. This holds with and without watches.
 func TestSince(t *testing.T) {
 	for name, watch := range map[string]func(*Options){"watched": watching, "polled": func(*Options) {}} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +38,7 @@ func TestSince(t *testing.T) {
 			if r.docs["old"] != nil || r.docs["known"].gone || r.tail.Status().Gone > 0 {
 				t.Errorf("%+v, %+v", r.docs["old"], r.docs["known"])
 			}
-			r.run() // nothing is to be listed because of what was before
+			r.run() // earlier changes cause no listing
 			r.append("old.jsonl", "2\n")
 			r.now = r.now.Add(2 * time.Minute)
 			r.await("an old file that changed", r.has("old", "1\n2\n"))

@@ -15,11 +15,10 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// The state is a file of lines: a checksum in hex, a space, JSON. The first has the key of
-// the fingerprints, each other one says how far a file was read, in place of what an earlier
-// line says of it. A line that is not whole, as a crash leaves it, says nothing. The file is
-// written anew when most of it is out of date, and is not synced: what it lacks after a power
-// cut is delivered again.
+// The state is a file of lines: a checksum in hex, a space, JSON. The first line has the key of the fingerprints. Each
+// other line is the position of a file, and replaces earlier lines of that file. An incomplete line after a crash is
+// ignored. The file is rewritten when most lines are out of date. It is not synced: positions lost in a power failure
+// lead to repeated deliveries.
 
 // header is the first line of the state.
 type header struct {
@@ -27,7 +26,7 @@ type header struct {
 	Key     []byte `json:"key"`
 }
 
-// A record is how far a file was read. Path and prints are in base64: names are any bytes.
+// A record is the read position of a file. Path and prints are in base64, because names are arbitrary bytes.
 type record struct {
 	Root    string `json:"root"`
 	Path    []byte `json:"path"`
@@ -36,34 +35,34 @@ type record struct {
 	Size    int64  `json:"size,omitempty"`
 	Time    int64  `json:"mtime,omitempty"`
 	Born    int64  `json:"born,omitempty"`
-	End     int64  `json:"end,omitempty"` // of the content of a compressed file
+	End     int64  `json:"end,omitempty"` // length of the content of a compressed file
 	Offset  int64  `json:"offset,omitempty"`
 	Head    []byte `json:"head,omitempty"`
 	Tail    []byte `json:"tail,omitempty"`
 	Chain   []byte `json:"chain,omitempty"`
 	Weak    bool   `json:"weak,omitempty"`
 	Settled bool   `json:"settled,omitempty"`
-	Gone    int64  `json:"gone,omitempty"` // since when, in s since 1970
+	Gone    int64  `json:"gone,omitempty"` // since when it is missing, in s since 1970
 	Note    string `json:"note,omitempty"`
-	Left    bool   `json:"left,omitempty"` // the file has another path, or is not remembered any more
+	Left    bool   `json:"left,omitempty"` // the file has another path, or was forgotten
 }
 
-// remembered is how long a file that is gone is remembered, in case it comes back.
+// remembered is how long the state keeps a missing file.
 const remembered = 30 * 24 * time.Hour
 
-// place names a file in the state.
+// location identifies a file in the state.
 type location struct{ root, path string }
 
 func (r *record) location() location { return location{r.Root, string(r.Path)} }
 
-// A journal is the state as it is written.
+// A journal is the open state file.
 type journal struct {
 	path    string
 	key     [32]byte
 	f       *os.File
-	lines   int       // in the file
-	due     time.Time // not to be written before
-	records int       // when it was written anew
+	lines   int       // number of lines in the file
+	due     time.Time // it must not be written before
+	records int       // number of records at the last rewrite
 }
 
 func encode(v any) ([]byte, error) {
@@ -74,14 +73,13 @@ func encode(v any) ([]byte, error) {
 	return fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(b), b), nil
 }
 
-// decode reads a line of the state; false if it is not whole.
+// decode decodes a line of the state. It returns false if the line is incomplete.
 func decode(line []byte, v any) bool {
 	sum, b, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte(" "))
 	return ok && string(sum) == fmt.Sprintf("%08x", crc32.ChecksumIEEE(b)) && json.Unmarshal(b, v) == nil
 }
 
-// readJournal reads the state. Without one, or without its first line, it has no records
-// and the key that is given.
+// readJournal reads the state. If the file or its first line is missing, it returns no records and the given key.
 func readJournal(path string, key [32]byte) (map[location]record, [32]byte, error) {
 	records := make(map[location]record)
 	f, err := os.Open(path)
@@ -113,7 +111,7 @@ func readJournal(path string, key [32]byte) (map[location]record, [32]byte, erro
 	return records, key, nil
 }
 
-// writeJournal writes the state anew and opens it for what follows.
+// writeJournal rewrites the state and opens it for appends.
 func writeJournal(path string, key [32]byte, records map[location]record) (*journal, error) {
 	all, err := encode(header{1, key[:]})
 	for _, r := range records {
@@ -135,8 +133,7 @@ func writeJournal(path string, key [32]byte, records map[location]record) (*jour
 
 func (j *journal) close() error { return j.f.Close() }
 
-// append writes records behind those that are there. It begins a line, so that one that was
-// cut off before stays alone.
+// append appends records. It starts with a line feed, so that an incomplete last line stays separate.
 func (j *journal) append(list []record) error {
 	all := []byte("\n")
 	for _, r := range list {
@@ -151,7 +148,7 @@ func (j *journal) append(list []record) error {
 	return err
 }
 
-// restore remembers a file as the state has it.
+// restore adds a file from the state.
 func (t *Tailer) restore(r record) {
 	for _, root := range t.roots {
 		if root.id != r.Root {
@@ -177,8 +174,8 @@ func (t *Tailer) restore(r record) {
 	}
 }
 
-// Notes lists the files that the state knows and that were not looked at so far, with what
-// the caller said of them: after Open, all of the state. The loop must not call t.
+// Notes lists the files of the state that were not examined yet, with the caller's notes: after Open, the whole state.
+// The loop must not call t.
 func (t *Tailer) Notes() iter.Seq2[File, string] {
 	return func(yield func(File, string) bool) {
 		t.mu.Lock()
@@ -191,7 +188,7 @@ func (t *Tailer) Notes() iter.Seq2[File, string] {
 	}
 }
 
-// record returns what the state is to have of a file.
+// record returns the state's record of a file.
 func (f *file) record() record {
 	r := record{
 		Root: f.at.root, Path: []byte(f.at.path),
@@ -208,7 +205,7 @@ func (f *file) record() record {
 	return r
 }
 
-// saveIfDue writes what changed, if it is time to.
+// saveIfDue writes changes when they are due.
 func (t *Tailer) saveIfDue(now time.Time) {
 	if len(t.dirty) == 0 || t.journal == nil || !reached(now, t.journal.due, t.o.Save) {
 		return
@@ -217,8 +214,7 @@ func (t *Tailer) saveIfDue(now time.Time) {
 	t.stateErr = t.save()
 }
 
-// save writes what changed since it was written last. On an error that is still to be
-// written.
+// save writes the changes since the last write. After an error they stay pending.
 func (t *Tailer) save() error {
 	if t.journal == nil {
 		clear(t.dirty)
@@ -227,7 +223,7 @@ func (t *Tailer) save() error {
 	var list []record
 	for f := range t.dirty {
 		if f.ackedTurn != f.turn || f.rewriting || f.acked.Offset == 0 && f.saved == (location{}) {
-			continue // what the state has still says that it was rewritten
+			continue // the stored state still leads to a rewrite
 		}
 		if f.saved != f.at && f.saved != (location{}) {
 			list = append(list, record{Root: f.saved.root, Path: []byte(f.saved.path), Left: true})
@@ -248,7 +244,7 @@ func (t *Tailer) save() error {
 	return nil
 }
 
-// write appends records to the state, or writes it anew if that is shorter by half.
+// write appends records to the state, or rewrites it if that halves its length.
 func (t *Tailer) write(list []record) error {
 	if t.journal.lines < 2*t.journal.records+1000 {
 		return t.journal.append(list)
@@ -279,15 +275,15 @@ func (t *Tailer) write(list []record) error {
 	return nil
 }
 
-// Known is how far a state says that a file was read.
+// Known is the position of a file in a state.
 type Known struct {
-	Size   int64 // of the file then
-	Offset int64 // up to which it is acknowledged, in the content of a compressed one
-	Gone   bool  // the file is not there any more
+	Size   int64 // of the file at that time
+	Offset int64 // acknowledged position, in the content of a compressed file
+	Gone   bool  // the file is missing
 }
 
-// ReadState returns what is in the file of a state, by the IDs of roots and the paths below
-// them. It takes no lock: a Tailer may be about to write more.
+// ReadState returns the positions in a state file, by root ID and path below the root. It takes no lock: a Tailer may
+// have unsaved changes.
 func ReadState(path string) (map[string]map[string]Known, error) {
 	records, _, err := readJournal(path, [32]byte{})
 	roots := make(map[string]map[string]Known)

@@ -16,63 +16,60 @@ import (
 	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
-// Bounds of what is delivered and not acknowledged.
+// Bounds of unacknowledged deliveries.
 const (
 	fileLines  = 512      // of one file
 	fileBytes  = 4 << 20  // of one file; a longer line goes alone
 	totalBytes = 64 << 20 // of all files; a longer line goes alone
 )
 
-// A Root is a folder that is followed, with all folders in it. It need not be there yet. It
-// may be a symbolic link itself.
+// A Root is a folder that is followed, including its subfolders. It may not exist yet, and may be a symbolic link.
 type Root struct {
 	Path string
-	ID   string // names it in File and in the state; unique
+	ID   string // name in File and in the state; unique
 }
 
-// Options say what is followed and how. Only Roots is required.
+// Options configure a Tailer. Only Roots is required.
 type Options struct {
 	Roots []Root
-	// State is the path of the file in which is kept how far each file was read; its lock
-	// is beside it. Losing it loses nothing if there is a Resume. "": none is kept.
+	// State is the path of the file with the read positions; its lock is beside it. With a Resume function, losing it
+	// loses no data. "": no state.
 	State string
 	// Wants reports whether a file is read; rel is its path below the root, with slashes.
 	// nil: every file.
 	Wants func(root, rel string) bool
-	// Enters reports whether a folder is looked at. nil: every folder.
+	// Enters reports whether a folder is followed. nil: every folder.
 	Enters func(root, rel string) bool
-	// Resume says where to go on with a file that the state does not know, or that changed
-	// since the state was written: what is further counts. nil, or false: the caller does
-	// not know. head returns what the file begins with, as Head does.
+	// Resume returns the caller's position in a file that is missing in the state, or that changed since. The later
+	// position counts. nil or false: unknown. head returns the first line, like Head.
 	Resume func(f File, head func() []byte) (Position, bool)
-	// Whole reports whether what follows the last line feed is a whole value, which is
-	// delivered without an end. nil: nothing is.
+	// Whole reports whether text after the last line feed is a complete value, which is then delivered without an end.
+	// nil: never.
 	Whole func(line []byte) bool
-	// Order says that files of a root belong together: those of a group are read in the order
-	// of their places, as far as they were not begun. A file waits until all that is there was
-	// looked at, and those before it were read to their ends, or cannot be read. nil, no group,
-	// or no place, which is the first: a file waits for none.
-	Order func(root, rel string) (group, location string)
-	// Follows reports whether a file may be another one under a new name, if it has its
-	// content; head returns what it begins with. nil: it may.
+	// Order assigns files of a root to groups. Files of a group are read in the order of their positions, unless they
+	// were started already. A file waits until all existing names were examined and the files before it were read to
+	// their ends or cannot be read. nil, no group, or position "", which is the first: the file does not wait.
+	Order func(root, rel string) (group, position string)
+	// Follows reports whether a file may be another file under a new name, given that it has its content. head returns
+	// its first line. nil: always.
 	Follows func(from, to File, head func() []byte) bool
-	// Since leaves a file alone that the state does not know, as long as it was not changed
-	// since then; after that it is read from its beginning. Zero: every file is read.
+	// Since skips files that are missing in the state and have not changed since this time. Once such a file changes,
+	// it is read from its beginning. Zero: every file is read.
 	Since time.Time
-	// Once has Next return io.EOF when everything that is there was delivered. Nothing is
-	// watched, and what has no line feed is not waited for.
+	// Once makes Next return io.EOF when all existing content was delivered. Nothing is watched, and content without a
+	// line feed is not waited for.
 	Once bool
 
-	MaxLine    int           // bytes of a line; a longer one is delivered in pieces. Default 64 MiB
-	MaxFiles   int           // files and folders that are remembered; more are counted in Status. Default 200,000
-	MaxWatches int           // folders that are watched; the others are polled. -1: none. Default: as many as the system gives
-	Live       time.Duration // a file that changed within it goes before others. Default 10 min
-	Quiet      time.Duration // for which what has no line feed must not have changed. Default 30 s
+	MaxLine    int           // maximum bytes of a line; longer lines are delivered in parts. Default 64 MiB
+	MaxFiles   int           // maximum number of files and folders; Status reports more. Default 200,000
+	MaxWatches int           // maximum number of watched folders; the others are polled. -1: none. Default: the system's limit
+	Live       time.Duration // files that changed within it have priority. Default 10 min
+	Quiet      time.Duration // time without a change before content without a line feed is delivered. Default 30 s
 	Grace      time.Duration // after which a missing file counts as gone. Default 2 s
-	Folders    time.Duration // between looks at the times of folders. Default 5 s
-	Files      time.Duration // between looks at the times of files. Default 60 s
-	Poll       time.Duration // between looks at files that changed within 24 h in folders that are not watched. Default 1 s
-	Save       time.Duration // between writes of the state, at least. Default 1 s
+	Folders    time.Duration // between checks of the times of folders. Default 5 s
+	Files      time.Duration // between checks of the times of files. Default 60 s
+	Poll       time.Duration // between checks of files that changed within 24 h in folders without a watch. Default 1 s
+	Save       time.Duration // minimum time between writes of the state. Default 1 s
 
 	Now func() time.Time // default time.Now
 }
@@ -100,32 +97,31 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A Position is a place in a file that a caller knows from elsewhere. What it says of the
-// content is compared with the file; if the file holds something else, it is delivered from
-// its beginning as Rewritten. So it is later if it was replaced or compressed, or written to
-// without growing: what is before Offset was not read, and so is not known to be the same.
+// A Position is a caller's position in a file. Its data about the content are compared with the file. If the file has
+// other content, it is delivered from its beginning as Rewritten. The same happens later if the file is replaced,
+// compressed, or written without growing, because the content before Offset was not read and cannot be compared.
 type Position struct {
 	Offset int64
-	Head   []byte // with which the file begins, as far as known
-	Before []byte // what is right before Offset, as far as known
-	Note   string // of the file, as Batch has it
+	Head   []byte // beginning of the file, as far as known
+	Before []byte // content right before Offset, as far as known
+	Note   string // of the file, see Batch
 }
 
-// A Tailer follows folders. Next, Ack, Kick, Status and Close are safe for concurrent use;
-// one goroutine at a time is served by Next.
+// A Tailer follows folders. Next, Ack, Kick, Status and Close are safe for concurrent use. Concurrent calls of Next are
+// served one at a time.
 type Tailer struct {
 	o Options
 
-	mu      sync.Mutex // guards all below but mail; Next holds it while it works, not while it waits
+	mu      sync.Mutex // guards all fields below but mail; Next holds it while it works, not while it waits
 	closed  bool
 	roots   []*root
 	folders map[key]*folder
-	byPath  map[string]*folder // by what is watched
-	lost    map[key]*file      // that are known and not there
+	byPath  map[string]*folder // by watched path
+	lost    map[key]*file      // known missing files
 	byNode  map[node]*file
-	byStem  map[string]*file // the newest; file.sameStem leads on
-	files   int              // that are there
-	full    bool             // MaxFiles were reached
+	byStem  map[string]*file // newest of each stem; file.nextStem links the others
+	files   int              // number of existing files
+	full    bool             // MaxFiles was reached
 
 	prints   *prints
 	journal  *journal
@@ -134,37 +130,37 @@ type Tailer struct {
 	stateErr error
 
 	watch     *fsnotify.Watcher
-	watches   int // folders that are watched
-	unwatched int // folders that are not
+	watches   int // number of watched folders
+	unwatched int // number of other folders
 
 	agenda  agenda
-	turns   int // of step
+	turns   int // number of calls of step
 	woke    time.Time
 	ready   ready
-	torn    map[*file]bool // have content without a line feed that is not old enough
-	absent  map[*file]bool // are missing and not said to be gone
-	again   map[*file]bool // could not be read a moment ago
-	behind  map[*file]bool // wait for others of their group
+	torn    map[*file]bool // files with recent content without a line feed
+	absent  map[*file]bool // missing files that were not reported
+	again   map[*file]bool // files with a recent failed read
+	behind  map[*file]bool // files that wait for others of their group
 	groups  map[group]map[*file]bool
 	broken  map[key]*Problem
-	unnamed bool // there were more problems than are kept
+	unnamed bool // further problems were not listed
 
-	packedFile *file // the compressed file that is read
+	packedFile *file // the open compressed file
 	packed     *content
-	waiting    []*file // for that to be over
+	waiting    []*file // files that wait for its end
 
-	beforeOpen func(path string) error // for tests: between the look at a file and its opening
+	beforeOpen func(path string) error // for tests: between the check of a file and its opening
 
 	mail mailbox
 }
 
-// mailbox is what other goroutines leave for Next.
+// mailbox holds requests of other goroutines for Next.
 type mailbox struct {
 	sync.Mutex
 	acks  []*Batch
 	kicks []string
 	skips []File
-	wake  chan struct{} // of one place
+	wake  chan struct{} // capacity 1
 }
 
 func (m *mailbox) put(leave func()) {
@@ -177,11 +173,11 @@ func (m *mailbox) put(leave func()) {
 	}
 }
 
-// ErrClosed is what Next returns of a Tailer that was closed.
+// ErrClosed is returned by Next after Close.
 var ErrClosed = errors.New("tail: closed")
 
-// Open begins to follow. It reads the state and looks at no folder yet. If another process
-// holds the state, the error is lockfile.ErrLocked.
+// Open creates a Tailer. It reads the state, but no folder yet. If another process holds the state, the error is
+// lockfile.ErrLocked.
 func Open(o Options) (*Tailer, error) {
 	t := &Tailer{
 		o:       o.withDefaults(),
@@ -212,13 +208,13 @@ func Open(o Options) (*Tailer, error) {
 		return nil, err
 	}
 	if !o.Once && t.o.MaxWatches > 0 {
-		t.watch, _ = fsnotify.NewBufferedWatcher(1024) // without one, folders are polled
+		t.watch, _ = fsnotify.NewBufferedWatcher(1024) // without it, folders are polled
 	}
 	t.agenda.begin(t)
 	return t, nil
 }
 
-// openState takes the lock of the state and reads it.
+// openState locks and reads the state.
 func (t *Tailer) openState() error {
 	var key [32]byte
 	rand.Read(key[:])
@@ -248,8 +244,8 @@ func (t *Tailer) openState() error {
 	return nil
 }
 
-// Close writes the state, gives its lock up, and ends a Next that waits. What was delivered
-// and not acknowledged is delivered again by the next Tailer.
+// Close writes the state, releases its lock, and ends a waiting Next. Unacknowledged batches are delivered again by the
+// next Tailer.
 func (t *Tailer) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -273,17 +269,16 @@ func (t *Tailer) Close() error {
 	return err
 }
 
-// Kick has a file looked at, and delivered before all others. A path that is not below a
-// root, or not wanted, does nothing.
+// Kick has a file examined and delivered before all others. It ignores paths outside the roots and unwanted files.
 func (t *Tailer) Kick(path string) {
 	t.mail.put(func() {
-		if len(t.mail.kicks) < 1000 { // whoever kicks that often is not heard; the file is seen anyway
+		if len(t.mail.kicks) < 1000 { // excess calls are ignored; the file is noticed anyway
 			t.mail.kicks = append(t.mail.kicks, path)
 		}
 	})
 }
 
-// isNotThere reports whether an error says that there is nothing of a name.
+// isNotThere reports whether an error means that a name does not exist.
 func isNotThere(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || isNotDir(err)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is appended is delivered, in whatever pieces it comes, and nothing twice.
+// Appended lines are delivered once, in any pieces.
 func TestGrown(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("a/one.jsonl", "1\n2\n")
@@ -30,7 +30,7 @@ func TestGrown(t *testing.T) {
 	r.mustBe()
 }
 
-// Each way in which content can be exchanged.
+// Each way to replace content.
 func TestRewritten(t *testing.T) {
 	const size = 20_000
 	old := text("a", size)
@@ -73,7 +73,7 @@ func TestRewritten(t *testing.T) {
 				case "killed":
 					r.kill()
 				}
-				time.Sleep(5 * time.Millisecond) // so that the file's time is another
+				time.Sleep(5 * time.Millisecond) // so that the file's time differs
 				tt.change(r)
 				r.run()
 				r.mustHave("a", tt.after)
@@ -95,8 +95,7 @@ func TestRewritten(t *testing.T) {
 	}
 }
 
-// A cursor follows its file: to another folder and back, by rename and by copy, into a
-// compressed form and out of it.
+// A position follows its file: to another folder and back, by rename and by copy, into a compressed form and out of it.
 func TestMoved(t *testing.T) {
 	old := text("a", 20_000)
 	for name, tt := range map[string]struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// addWatch has the system tell of changes in a folder, if it does so for one more.
+// addWatch watches a folder, if the limit permits.
 func (t *Tailer) addWatch(d *folder) {
 	if t.watch == nil || d.watched || t.watches >= t.o.MaxWatches {
 		return
@@ -27,14 +27,14 @@ func (t *Tailer) unwatch(d *folder) {
 		return
 	}
 	full := d.root.full(d.rel)
-	t.watch.Remove(full) // the system may have forgotten it with the folder
+	t.watch.Remove(full) // the system may have removed it with the folder
 	d.watched = false
 	delete(t.byPath, full)
 	t.watches--
 	t.unwatched++
 }
 
-// events returns what the system tells of, nil if nothing is watched.
+// events returns the channels of the watcher, or nil.
 func (t *Tailer) events() (<-chan fsnotify.Event, <-chan error) {
 	if t.watch == nil {
 		return nil, nil
@@ -42,14 +42,14 @@ func (t *Tailer) events() (<-chan fsnotify.Event, <-chan error) {
 	return t.watch.Events, t.watch.Errors
 }
 
-// takeEvents does what the system told of, as far as it is there.
+// takeEvents processes pending events.
 func (t *Tailer) takeEvents() {
 	events, errs := t.events()
 	last := ""
 	for range step {
 		select {
 		case e := <-events:
-			if e.Name != last { // several writes to a file are often told of together
+			if e.Name != last { // several writes to a file are often reported together
 				t.onEvent(e)
 			}
 			last = e.Name
@@ -71,10 +71,10 @@ func (t *Tailer) onEvent(e fsnotify.Event) {
 	}
 }
 
-// onWatchError looks at everything if the system has dropped what it had to tell.
+// onWatchError examines everything if the system has dropped events.
 func (t *Tailer) onWatchError(err error) {
 	if !errors.Is(err, fsnotify.ErrEventOverflow) {
-		return // of one folder: its time is looked at anyway
+		return // of one folder, whose time is checked anyway
 	}
 	for _, d := range t.folders {
 		t.agendaList(d)

@@ -16,13 +16,13 @@ import (
 	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
-// watching has the system tell, and nothing else look: all intervals are long.
+// watching relies on the system's events alone: all intervals are long.
 func watching(o *Options) {
 	o.MaxWatches, o.Now = 1<<20, time.Now
 	o.Folders, o.Files, o.Poll = time.Hour, time.Hour, time.Hour
 }
 
-// await takes what comes until a caller has something.
+// await receives deliveries until a condition holds.
 func (r *rig) await(what string, is func() bool) {
 	r.t.Helper()
 	r.open()
@@ -41,8 +41,7 @@ func (r *rig) has(stem, want string) func() bool {
 	return func() bool { d := r.docs[stem]; return d != nil && string(d.content) == want }
 }
 
-// What is written is delivered at once, also in folders that were just made, with files in
-// them.
+// Writes are delivered at once, also in new folders that already contain files.
 func TestWatch(t *testing.T) {
 	r := newRig(t, watching)
 	r.write("a.jsonl", "1\n")
@@ -63,8 +62,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A root that is not there yet is followed when it appears, and its files are not gone with
-// it.
+// A missing root is followed when it appears, and its files are not reported as gone while it is missing.
 func TestRootAppears(t *testing.T) {
 	r := newRig(t, nil)
 	must(t, os.Remove(r.dir))
@@ -87,7 +85,7 @@ func TestRootAppears(t *testing.T) {
 	}
 }
 
-// A system that gives no more watches, or drops what it has to tell, costs time and no line.
+// If the system has no more watches, or drops events, deliveries are late but complete.
 func TestWithoutWatches(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.MaxWatches = 2 })
 	r.write("a/a.jsonl", "1\n")
@@ -105,7 +103,7 @@ func TestWithoutWatches(t *testing.T) {
 		r.drain()
 	}
 	want := map[string]string{"a": "1\n2\n", "b": "1\n2\n", "c": "1\n", "c2": "1\n"}
-	for stem := range want { // of one folder the system tells, when it gets to it
+	for stem := range want { // the events of one folder may be late
 		for n := 0; !r.has(stem, want[stem])() && n < 2000; n++ {
 			time.Sleep(10 * time.Millisecond)
 			r.drain()
@@ -128,8 +126,8 @@ func TestOverflow(t *testing.T) {
 	r.mustHave("b", "1\n")
 }
 
-// A kick has a file read before others, also one in a folder that nobody has seen, and
-// nothing that is outside or not wanted.
+// A kicked file is read before others, even in an unknown folder. Paths outside the root and unwanted files are
+// ignored.
 func TestKick(t *testing.T) {
 	r := newRig(t, nil)
 	for i := range 20 {
@@ -159,7 +157,7 @@ func TestKick(t *testing.T) {
 	}
 }
 
-// Once everything was delivered that is there, it ends.
+// After the delivery of all existing content, Next returns io.EOF.
 func TestOnce(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Once = true })
 	want := strings.Repeat("1\n", 3000)
@@ -188,8 +186,7 @@ func TestOnce(t *testing.T) {
 	r.mustBe("gone a/a.jsonl")
 }
 
-// The state is of one process at a time, for nobody else to read, and damage to it is as
-// good as its loss.
+// Only one process at a time uses the state. Only its owner may read it. Damage has the same effect as its loss.
 func TestState(t *testing.T) {
 	r := newRig(t, nil)
 	r.write("a.jsonl", "1\n")

@@ -2,5 +2,5 @@
 
 package tail
 
-// kqueue takes an open file for each file of a watched folder.
+// kqueue needs an open file for each file of a watched folder.
 const maxWatches = 64
