@@ -1,18 +1,18 @@
 package redact
 
-// An automaton finds a set of words in one pass over a text, a step a byte
-// (Aho and Corasick). Upper and lower case of ASCII are one: rules look again.
+// An automaton finds a set of words in one pass over a text, one step per byte (Aho and Corasick). It ignores the case
+// of ASCII letters; the rules check it.
 type automaton struct {
-	class [256]uint8 // bytes that no word has are class 0
-	width int        // classes
-	next  []uint32   // of state and class, states being multiples of width
+	class [256]uint8 // class 0: bytes that are in no word
+	width int        // number of classes
+	next  []uint32   // indexed by state plus class; states are multiples of width
 	first uint32     // states from here on end a word
-	ends  [][]end    // what they end, by number from the first
+	ends  [][]end    // the words that they end, starting at first
 
 	trie []node
 }
 
-// An end is a word that ends, and what it means: a rule's number, or escapeWord.
+// An end is a word that ends, with its meaning: the number of a rule, or escapeWord.
 type end struct {
 	rule int32
 	size int32
@@ -51,13 +51,13 @@ func (a *automaton) add(word string, rule int32) {
 	a.trie[at].ends = append(a.trie[at].ends, end{rule, int32(len(word))})
 }
 
-// build makes the table of the trie.
+// build builds the table from the trie.
 func (a *automaton) build() {
 	a.classes()
 	order := a.breadthFirst()
 	id := a.number(order)
 	a.next = make([]uint32, len(order)*a.width)
-	for _, at := range order { // the state that a fail leads to is done before
+	for _, at := range order { // the state that fail leads to is complete
 		n := &a.trie[at]
 		if at != 0 {
 			copy(a.next[id[at]:], a.next[id[n.fail]:int(id[n.fail])+a.width])
@@ -84,7 +84,7 @@ func (a *automaton) classes() {
 	}
 }
 
-// breadthFirst sets the fails of the trie and returns its nodes, short ones first.
+// breadthFirst sets the fail links of the trie and returns its nodes, shortest first.
 func (a *automaton) breadthFirst() []int {
 	order := []int{0}
 	for i := 0; i < len(order); i++ {
@@ -114,8 +114,7 @@ func (a *automaton) follow(at int, c byte) int {
 	}
 }
 
-// number gives each node its state: first those that end nothing, so that one
-// comparison tells.
+// number assigns states to nodes. States that end no word come first, so one comparison identifies them.
 func (a *automaton) number(order []int) []uint32 {
 	id := make([]uint32, len(order))
 	n := uint32(0)

@@ -22,8 +22,7 @@ func mustNew(t testing.TB, o redact.Options) *redact.Redactor {
 	return r
 }
 
-// eachLine visits the lines of the files under a folder whose names end in one of
-// the given ways.
+// eachLine visits the lines of the files below a folder with one of the given name endings.
 func eachLine(t testing.TB, root string, visit func(path string, line []byte), ends ...string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -59,13 +58,12 @@ func agentLines(t testing.TB) [][]byte {
 	return lines
 }
 
-// shownSecrets are the user names and passwords of examples in Go's source and the keys
-// of its test vectors, which is all that is found there.
+// shownSecrets are the user names and passwords of examples in Go's source, and the keys of its test vectors. They are
+// the only matches there.
 var shownSecrets = []string{"aladdin:opensesame@", "YWxhZGRpbjpvcGVuc2VzYW1l", "My%20Pass@", "pa%2Fssword@", "foo:bar@", "p%40ssword@", "pa%3Fsword@", "passwo^rd@",
 	`"shared_secret": "`, `"exporter_secret": "`}
 
-// At most one hit in 10 MB of source is false. (Names of more folders in
-// REDACT_CORPUS, with -v: each hit is printed.)
+// At most one match in 10 MB of source is false. (REDACT_CORPUS names further folders; -v prints each match.)
 func TestFalseHitsInSource(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "it reads all of Go's source; TestNoSecrets has lines of each kind")
@@ -98,7 +96,7 @@ func TestFalseHitsInSource(t *testing.T) {
 	}
 }
 
-// The recorded sessions have no secrets: their owners took them out.
+// The recorded sessions contain no secrets, because their owners removed them.
 func TestAgentsHaveNone(t *testing.T) {
 	r := mustNew(t, redact.Options{})
 	for _, line := range agentLines(t) {

@@ -10,8 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// varied leaves out what a human wrote where a token belongs: xxxx, 000, a line of
-// dashes.
+// varied rejects filler in the place of a token: xxxx, 000, a line of dashes.
 func varied(secret []byte) bool {
 	var seen [256]bool
 	n := 0
@@ -24,7 +23,7 @@ func varied(secret []byte) bool {
 	return n >= min(8, len(secret)/2)
 }
 
-// mixed is for shapes that words could have too: there is a digit and a letter.
+// mixed accepts text with a digit and a letter. It is for shapes that words could have too.
 func mixed(secret []byte) bool {
 	digit, letter := false, false
 	for _, c := range secret {
@@ -34,7 +33,7 @@ func mixed(secret []byte) bool {
 	return digit && letter && varied(secret)
 }
 
-// basic is for base64 of a name and a password.
+// basic accepts base64 of a name and a password.
 func basic(secret []byte) bool {
 	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(string(secret), "="))
 	if err != nil {
@@ -50,7 +49,7 @@ func basic(secret []byte) bool {
 
 var keyRun = part{class: classOf("A-Za-z0-9/+"), min: 0, max: math.MaxInt}
 
-// besideAccessKey looks for AWS's other half behind the id of an access key.
+// besideAccessKey finds an AWS secret key behind the id of an access key.
 func besideAccessKey(t *reader, i int) (m match) {
 	const size, far, key = 20, 100, 40
 	text := t.text
@@ -71,8 +70,7 @@ func besideAccessKey(t *reader, i int) (m match) {
 	return m
 }
 
-// threeKinds reports whether a secret has upper and lower case and digits: neither a
-// hash in hex nor a path.
+// threeKinds reports whether a secret has upper case, lower case and digits, unlike a hash in hex or a path.
 func threeKinds(s []byte) bool {
 	return !bytes.Equal(bytes.ToLower(s), s) && !bytes.Equal(bytes.ToUpper(s), s) && mixed(s)
 }
@@ -82,8 +80,7 @@ var (
 	base64Text = part{class: classOf(`A-Za-z0-9+/=\s`), min: 0, max: math.MaxInt}
 )
 
-// jsonWebToken takes header, claims and signature, or the five parts of one that is
-// encrypted.
+// jsonWebToken matches header, claims and signature, or the five parts of an encrypted token.
 func jsonWebToken(t *reader, i int) (m match) {
 	text := t.text
 	if string(text[i:i+3]) != "eyJ" {
@@ -95,7 +92,7 @@ func jsonWebToken(t *reader, i int) (m match) {
 	at := base64url.run(t, i)
 	header := text[i:at]
 	if t.broken(i) && len(header) > 1024 {
-		return m // the next word may begin one too: it would be read again and again
+		return m // the next word may begin a token too, which would be read repeatedly
 	}
 	parts, short := 1, false
 	for ; parts < 5 && at < len(text) && text[at] == '.'; parts++ {
@@ -119,7 +116,7 @@ func tokenHeader(b []byte) bool {
 	return err == nil && has
 }
 
-// privateKey takes a block from its BEGIN through its END.
+// privateKey matches a block from its BEGIN to its END.
 func privateKey(t *reader, i int) (m match) {
 	const begin, dashes = "-----BEGIN ", "-----"
 	text := t.text
@@ -152,15 +149,15 @@ func privateKey(t *reader, i int) (m match) {
 	return m
 }
 
-// keyBytes reports whether a body has enough base64 for the shortest of keys: a
-// program that only names the lines has none.
+// keyBytes reports whether a body has enough base64 for the shortest of keys. A program that only contains the marker
+// lines has not.
 func keyBytes(body []byte) bool {
 	n := 0
 	for _, c := range body {
 		if alnum[c] || c == '+' || c == '/' {
 			n++
 		} else if c == '(' || c == ')' || c == ';' {
-			return false // a program
+			return false // source code
 		}
 	}
 	return n >= 40
@@ -171,7 +168,7 @@ var (
 	urlPass = part{class: classOf(`^\s/@:"'<>\\\[\](){}$,;|\x60`), min: 3, max: 256}
 )
 
-// urlPassword takes what stands between user and host.
+// urlPassword matches the password between user and host.
 func urlPassword(t *reader, i int) (m match) {
 	text := t.text
 	at := urlUser.run(t, i+len("://"))
@@ -187,8 +184,7 @@ func urlPassword(t *reader, i int) (m match) {
 	return m
 }
 
-// placeholder reports whether a password stands for one, in a text on how to write
-// a URL or in a program that makes one.
+// placeholder reports whether a password is a placeholder, in documentation of a URL or in a program that builds one.
 func placeholder(s string) bool {
 	switch strings.ToLower(strings.Trim(s, "*.-_")) {
 	case "", "password", "passwd", "pass", "pw", "pwd", "secret", "token", "user", "username", "xxx", "xxxx", "xxxxx", "redacted", "your_password", "your-password":

@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/redaction.md")
 
-// The table of the documentation is that of the code.
+// The table in the documentation equals the rules in the code.
 func TestDocs(t *testing.T) {
 	const page, head = "../../../docs/redaction.md", "| rule | finds | shape | described by |\n|---|---|---|---|\n"
 	text, err := os.ReadFile(page)

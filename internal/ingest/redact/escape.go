@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// A spelling writes characters in other characters.
+// A spelling is an encoding of characters by other characters.
 type spelling struct {
-	begin byte // each spelled character begins with it
-	// read appends what text begins with to dst. size is how many bytes that took, 0 if
-	// the text does not begin with a spelled character.
+	begin byte // first byte of each encoded character
+	// read appends the decoded start of text to dst. size is the number of decoded bytes, 0 if text does not begin with
+	// an encoded character.
 	read func(dst, text []byte) (out []byte, size int)
 }
 
@@ -22,18 +22,16 @@ var (
 	quotedPrint = spelling{'=', readQuotedPrintable}
 )
 
-// escapes are bytes that the escape of a character begins with. Those to a terminal
-// have words that tell.
+// escapes are the first bytes of escaped characters. Escape sequences of terminals are detected by words instead.
 var escapes = [256]bool{'\\': true, '%': true, '&': true}
 
-// escapedAt reports whether an escape may stand before i, so that the bytes there are
-// not what they seem.
+// escapedAt reports whether there may be an escape right before i, so that the bytes there may mean something else.
 func escapedAt(text []byte, i int) bool {
 	return slices.ContainsFunc(text[max(0, i-8):i], func(c byte) bool { return escapes[c] })
 }
 
-// escapeEnds reports whether a text ends with a character of a URL that is escaped
-// (%22) or with a control character in caret notation (^I).
+// escapeEnds reports whether a text ends with an escaped character of a URL (%22) or with a control character in caret
+// notation (^I).
 func escapeEnds(text []byte) bool {
 	n := len(text)
 	if n >= 2 && text[n-2] == '^' && '@' <= text[n-1] && text[n-1] <= '_' {
@@ -46,8 +44,7 @@ func escapeEnds(text []byte) bool {
 	return ok
 }
 
-// decoded resolves the escapes of one spelling once. What looks like one and is none
-// stays, and a lone surrogate becomes U+FFFD.
+// decoded resolves the escapes of one spelling once. Invalid escapes stay, and a lone surrogate becomes U+FFFD.
 func (v view) decoded(s spelling) (out view, other bool) {
 	if bytes.IndexByte(v.text, s.begin) < 0 {
 		return view{}, false
@@ -75,7 +72,7 @@ func (v view) resolved(s spelling) (out view, other bool) {
 	return out, other
 }
 
-// readBackslash reads the escapes of JSON and those of C, Go, Python and shells.
+// readBackslash decodes escapes of JSON, C, Go, Python and shells.
 func readBackslash(dst, s []byte) ([]byte, int) {
 	if len(s) < 2 {
 		return dst, 0
@@ -117,10 +114,10 @@ func unicodeEscape(dst, s []byte) ([]byte, int) {
 			return utf8.AppendRune(dst, both), 12
 		}
 	}
-	return utf8.AppendRune(dst, r), 6 // AppendRune makes U+FFFD of a surrogate
+	return utf8.AppendRune(dst, r), 6 // AppendRune writes U+FFFD for a surrogate
 }
 
-// hex4 reads \uXXXX.
+// hex4 decodes \uXXXX.
 func hex4(s []byte) (r rune, ok bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
@@ -129,7 +126,7 @@ func hex4(s []byte) (r rune, ok bool) {
 	return r, n == 4
 }
 
-// readFixed reads a character whose number has so many hexadecimal digits from i on.
+// readFixed decodes a character whose number has a fixed count of hexadecimal digits from i on.
 func readFixed(dst, s []byte, i, digits int) ([]byte, int) {
 	if len(s) < i+digits {
 		return dst, 0
@@ -141,8 +138,7 @@ func readFixed(dst, s []byte, i, digits int) ([]byte, int) {
 	return utf8.AppendRune(dst, r), i + digits
 }
 
-// readDigits reads a character whose number begins at i, has at most so many digits
-// and ends with a word.
+// readDigits decodes a character whose number starts at i, has at most limit digits and ends with a word.
 func readDigits(dst, s []byte, i int, base rune, limit int, last string) ([]byte, int) {
 	if i >= len(s) {
 		return dst, 0
@@ -154,7 +150,7 @@ func readDigits(dst, s []byte, i int, base rune, limit int, last string) ([]byte
 	return utf8.AppendRune(dst, r), i + n + len(last)
 }
 
-// number reads digits; r has no meaning above 31 bits and is no character then.
+// number parses digits. A number above utf8.MaxRune is returned as an invalid rune.
 func number(s []byte, base rune) (r rune, n int) {
 	for ; n < len(s); n++ {
 		d, ok := digit(s[n])
@@ -178,7 +174,7 @@ func digit(c byte) (rune, bool) {
 	return 0, false
 }
 
-// hexByte reads two hexadecimal digits.
+// hexByte parses two hexadecimal digits.
 func hexByte(s []byte) (c byte, ok bool) {
 	if len(s) < 2 {
 		return 0, false
@@ -194,7 +190,7 @@ func readPercent(dst, s []byte) ([]byte, int) {
 	return dst, 0
 }
 
-// namedEntities are those of HTML that stand for a character of a token or beside it.
+// namedEntities are the HTML entities of characters in a token or next to it.
 var namedEntities = []struct {
 	name string
 	is   byte
@@ -219,8 +215,7 @@ func readEntity(dst, s []byte) ([]byte, int) {
 	return dst, 0
 }
 
-// readQuotedPrintable reads =3D, in upper case as mail has it, and the end of a line
-// that goes on in the next.
+// readQuotedPrintable decodes =3D, in upper case as in mail, and a soft line break.
 func readQuotedPrintable(dst, s []byte) ([]byte, int) {
 	switch {
 	case hasPrefix(s, "=\r\n"):

@@ -1,6 +1,6 @@
 package redact
 
-// Words are what the rules are found by, and what says that a text has escapes.
+// Words returns the words of the rules, and the words that indicate escapes.
 func Words() []string {
 	words := append([]string(nil), escapeWords...)
 	for _, r := range builtin() {
@@ -9,7 +9,7 @@ func Words() []string {
 	return words
 }
 
-// Work returns how many bytes are looked at for a line.
+// Work returns the number of bytes examined for a line.
 func (r *Redactor) Work(line []byte) int {
 	_, steps := r.find(line)
 	return steps

@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// minWord is the shortest literal that tells where a pattern may match.
+// minWord is the minimum length of a literal that locates matches of a pattern.
 const minWord = 3
 
-// patternRule makes a rule of a user's pattern.
+// patternRule makes a rule from a user's pattern.
 func patternRule(p Pattern) (*rule, error) {
 	if err := checkName("pattern", p.Name); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func patternRule(p Pattern) (*rule, error) {
 	return &rule{name: p.Name, words: literals(tree), search: func(text []byte) [][2]int { return groups(re, text) }}, nil
 }
 
-// groups returns what the first group of each match took, or the matches.
+// groups returns the first group of each match, or the matches if there is no group.
 func groups(re *regexp.Regexp, text []byte) [][2]int {
 	var list [][2]int
 	for _, m := range re.FindAllSubmatchIndex(text, -1) {
@@ -48,8 +48,8 @@ func groups(re *regexp.Regexp, text []byte) [][2]int {
 	return list
 }
 
-// literals returns words of which one stands, in some case, in whatever matches an
-// expression; none if there are no such words.
+// literals returns words of which every match of an expression contains at least one, ignoring case. It returns none if
+// there are no such words.
 func literals(re *syntax.Regexp) []string {
 	if words, ok := exact(re); ok {
 		return plainWords(words)
@@ -77,8 +77,7 @@ func literals(re *syntax.Regexp) []string {
 	return nil
 }
 
-// literalsOfConcat prefers the part, or the neighbours together, whose shortest word
-// is the longest.
+// literalsOfConcat prefers the part, or the adjacent parts, whose shortest word is the longest.
 func literalsOfConcat(subs []*syntax.Regexp) []string {
 	var best []string
 	run := []string{""}
@@ -110,7 +109,7 @@ func shortest(words []string) int {
 	return n
 }
 
-// maxWords is how many words an expression may stand for.
+// maxWords bounds the number of words that an expression may expand to.
 const maxWords = 32
 
 // exact returns the texts that an expression matches, if they are few.
@@ -148,7 +147,7 @@ func exact(re *syntax.Regexp) (words []string, ok bool) {
 	return nil, false
 }
 
-// few returns the characters of a class.
+// few returns the characters of a class, if they are few.
 func few(ranges []rune) (words []string, ok bool) {
 	for i := 0; i < len(ranges); i += 2 {
 		if ranges[i+1]-ranges[i] >= maxWords {
@@ -161,7 +160,7 @@ func few(ranges []rune) (words []string, ok bool) {
 	return words, len(words) <= maxWords
 }
 
-// joined returns each word of a with each of b behind it, nil if that is too many.
+// joined returns each word of a followed by each word of b, or nil if there are too many.
 func joined(a, b []string) []string {
 	if len(a)*len(b) > maxWords {
 		return nil
@@ -175,7 +174,7 @@ func joined(a, b []string) []string {
 	return list
 }
 
-// plainWords returns a piece of each word, nil if one has none that is long enough.
+// plainWords returns a piece of each word, or nil if a word has no piece that is long enough.
 func plainWords(words []string) []string {
 	var list []string
 	for _, w := range words {
@@ -188,9 +187,8 @@ func plainWords(words []string) []string {
 	return list
 }
 
-// plainWord returns the longest piece of a text that stands in a line of JSON as it
-// is, whoever wrote it. (Where a pattern does not regard case, s and k are two more
-// characters, the long s and the sign of Kelvin; these are not looked for.)
+// plainWord returns the longest piece of a text that every JSON encoder writes unchanged. (In a pattern that ignores
+// case, s and k also match the long s and the Kelvin sign. The search does not cover these.)
 func plainWord(s string) string {
 	best := ""
 	for _, piece := range strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
@@ -201,7 +199,7 @@ func plainWord(s string) string {
 	return best
 }
 
-// valueRule makes a rule of a secret itself.
+// valueRule makes a rule from a secret value.
 func valueRule(name, value string) (*rule, error) {
 	if err := checkName("value", name); err != nil {
 		return nil, err
@@ -218,7 +216,7 @@ func valueRule(name, value string) (*rule, error) {
 	for _, f := range forms {
 		word := plainWord(f.text)
 		if len(word) < minWord {
-			r.words = nil // of letters that all may be escaped: look everywhere
+			r.words = nil // all its letters may be escaped, so it has no words to search by
 			break
 		}
 		r.words = append(r.words, word)
@@ -226,14 +224,13 @@ func valueRule(name, value string) (*rule, error) {
 	return r, nil
 }
 
-// A form is how a value may be spelled. In base64 the character before or behind
-// it may hold bits of it too.
+// A form is an encoding of a value. In base64 the character before or behind it may contain bits of the value too.
 type form struct {
 	text           string
 	before, behind bool
 }
 
-// encoded returns the forms of a value that differ from it.
+// encoded returns the forms of a value that differ from the value.
 func encoded(value string) []form {
 	var list []form
 	have := map[string]bool{value: true}
@@ -266,8 +263,8 @@ func lowerHex(s string) string {
 	return string(b)
 }
 
-// base64Core returns the characters that only the value decides if it begins shift
-// bytes into a group of three.
+// base64Core returns the characters that depend on the value alone, if the value starts shift bytes into a group of
+// three.
 func base64Core(enc *base64.Encoding, value string, shift int) string {
 	text := enc.EncodeToString(append(make([]byte, shift), value...))
 	from := []int{0, 2, 3}[shift]
@@ -277,7 +274,7 @@ func base64Core(enc *base64.Encoding, value string, shift int) string {
 
 var base64Any = classOf("A-Za-z0-9+/_-")
 
-// occurrences returns where the forms of a value stand.
+// occurrences returns the positions of the forms of a value.
 func occurrences(forms []form, text []byte) [][2]int {
 	var list [][2]int
 	for _, f := range forms {

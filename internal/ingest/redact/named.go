@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Names of values. Of a password a short one is a secret too; a key or token has 16
-// characters at least, as words of programs are called so as well.
+// Names of secret values. A short password is a secret too. A key or token has at least 16 characters, because
+// identifiers in programs have these names as well.
 var (
 	passwordWords = []string{"password", "passwd", "passphrase", "pwd", "_pass", "-pass", `"pass`, "'pass"}
 	secretWords   = []string{"token", "secret", "api_key", "api-key", "apikey", "access_key", "access-key", "accesskey", "secret_key", "secret-key",
@@ -19,7 +19,7 @@ var (
 func namedPassword(t *reader, i int) match { return byName(t, i, passwordWords, 8) }
 func namedSecret(t *reader, i int) match   { return byName(t, i, secretWords, 16) }
 
-// byName takes the value of a name that ends with one of the words at i.
+// byName matches the value of a name that ends with one of the words at i.
 func byName(t *reader, i int, words []string, minLen int) (m match) {
 	for _, w := range words {
 		if commonFold(t.text[i:], w) < len(w) {
@@ -34,7 +34,7 @@ func byName(t *reader, i int, words []string, minLen int) (m match) {
 	return m
 }
 
-// valueOf takes the value of the name whose last word is text[word:end].
+// valueOf matches the value of the name whose last word is text[word:end].
 func (t *reader) valueOf(word, end, minLen int) (m match) {
 	at, quote, option := t.assigned(word, end)
 	if at < 0 {
@@ -53,9 +53,8 @@ func (t *reader) valueOf(word, end, minLen int) (m match) {
 	return m
 }
 
-// assigned returns where the value begins that a name is set to, and the quote around
-// it. option says that a blank alone is between, as on a command line; at is -1 if
-// nothing is set.
+// assigned returns where the value assigned to a name starts, and the quote around it. option means that only a blank
+// separates them, as on a command line. If there is no assignment, at is -1.
 func (t *reader) assigned(word, end int) (at int, quote byte, option bool) {
 	text := t.text
 	at = end
@@ -86,7 +85,7 @@ func (t *reader) assigned(word, end int) (at int, quote byte, option bool) {
 	return -1, 0, false
 }
 
-// opened returns where a value begins, behind its quote if it has one.
+// opened returns where a value starts, behind its quote if it has one.
 func opened(text []byte, at int) (int, byte, bool) {
 	if at < len(text) && isQuote(text[at]) {
 		return at + 1, text[at], false
@@ -103,8 +102,8 @@ func blanks(text []byte, at int) int {
 	return at
 }
 
-// equals returns the length of what sets a name. A comparison does not, nor does mail's
-// spelling of ESC.
+// equals returns the length of an assignment operator. Comparisons do not count, and neither does the quoted-printable
+// form of ESC.
 func equals(text []byte) int {
 	for _, s := range []string{"==", "=1B"} {
 		if hasPrefix(text, s) {
@@ -119,8 +118,8 @@ func equals(text []byte) int {
 	return 0
 }
 
-// besideName returns where the value begins in what stands behind a name of which
-// another string is the value: {"name":"DB_PASSWORD","value":"..."}.
+// besideName returns where the value starts if name and value are separate strings:
+// {"name":"DB_PASSWORD","value":"..."}.
 func besideName(text []byte) int {
 	text = text[:min(len(text), 64)]
 	at := 0
@@ -147,7 +146,7 @@ func besideName(text []byte) int {
 	return at
 }
 
-// nameBegins returns where the name begins that has a word at i.
+// nameBegins returns the start of the name with a word at i.
 func nameBegins(text []byte, i int) int {
 	for n := 0; n < 64 && i > 0 && (wordy[text[i-1]] || text[i-1] == '.'); n++ {
 		i--
@@ -155,20 +154,19 @@ func nameBegins(text []byte, i int) int {
 	return i
 }
 
-// elementBegins reports whether a name is that of an element of XML.
+// elementBegins reports whether a name is that of an XML element.
 func elementBegins(text []byte, word int) bool {
 	from := nameBegins(text, word)
 	return from > 0 && text[from-1] == '<'
 }
 
-// optionBegins reports whether a name is that of an option, --password, or is set by
-// a line of a Dockerfile, ENV DB_PASSWORD.
+// optionBegins reports whether a name is that of an option, --password, or is set in a Dockerfile, ENV DB_PASSWORD.
 func optionBegins(text []byte, word int) bool {
 	from := nameBegins(text, word)
 	return hasPrefix(text[from:], "--") || bytes.HasSuffix(text[:from], []byte("ENV "))
 }
 
-// lineOfYAML reports whether only blanks and a dash stand before a name on its line.
+// lineOfYAML reports whether only blanks and a dash precede a name on its line.
 func lineOfYAML(text []byte, word int) bool {
 	from := nameBegins(text, word)
 	for from > 0 && (text[from-1] == ' ' || text[from-1] == '-') {
@@ -177,16 +175,15 @@ func lineOfYAML(text []byte, word int) bool {
 	return from == 0 || text[from-1] == '\n'
 }
 
-// shouted reports whether a name is written as those of environment variables.
+// shouted reports whether a name is in upper case, like environment variables.
 func shouted(word []byte) bool { return bytes.Equal(bytes.ToUpper(word), word) }
 
-// otherNames are what names of something else than secrets have before their last
-// word: where a list goes on, how much there is, signs of a language.
+// otherNames precede the last word in names of other values than secrets: pagination, counts, tokens of a language.
 var otherNames = []string{"page", "next", "previous", "continuation", "continue", "sync", "cursor", "pagination", "max", "min", "num", "stop", "eos",
 	"bos", "pad", "unk", "mask", "special", "old", "aws_", "aws_secret_", "awssecret"}
 
-// otherwise reports whether a name is that of something else; those of AWS, whose
-// values have one shape, have rules of their own.
+// otherwise reports whether a name is that of another value than a secret. AWS names have rules of their own, because
+// their values have one shape.
 func otherwise(text []byte, word int) bool {
 	name := strings.ToLower(string(text[nameBegins(text, word):word]))
 	if name == "" && commonFold(text[word:], "pwd") == len("pwd") {
@@ -198,12 +195,12 @@ func otherwise(text []byte, word int) bool {
 	})
 }
 
-// maxValueLen bounds what is looked at.
+// maxValueLen bounds the length of a value.
 const maxValueLen = 512
 
 var bareValue = part{class: classOf("^\\s\"'`,;&|<>(){}\\[\\]\\\\"), max: math.MaxInt, id: base64url.id + 1}
 
-// valueEnd returns where a value ends: at its quote, or at what cannot be in it.
+// valueEnd returns the end of a value: its quote, or the first character that cannot be in it.
 func (t *reader) valueEnd(at int, quote byte) int {
 	if quote == 0 {
 		end := t.runEnd(&bareValue, at)
@@ -224,8 +221,7 @@ func (t *reader) valueEnd(at int, quote byte) int {
 	return min(end, len(t.text))
 }
 
-// expression reports whether a program computes the value: it ends at a bracket, or
-// is not closed by its quote.
+// expression reports whether a program computes the value: it ends at a bracket, or its quote is not closed.
 func expression(text []byte, to int, quote byte) bool {
 	if quote != 0 {
 		return to == len(text) || text[to] != quote
@@ -233,8 +229,8 @@ func expression(text []byte, to int, quote byte) bool {
 	return to < len(text) && (text[to] == '(' || text[to] == '[' || text[to] == '{' || text[to] == '<' && !hasPrefix(text[to:], "</"))
 }
 
-// secret reports whether a value is a secret and not a word, a path, a place holder
-// or what a program puts there. A strict one must not be a word with a number.
+// secret reports whether a value is a secret, rather than a word, a path, a placeholder or an expression. With strict,
+// a word with a number is not a secret.
 func secret(value []byte, strict bool) bool {
 	if !mixed(value) && !manyKinds(value) || notSecret(string(value)) {
 		return false
@@ -245,8 +241,7 @@ func secret(value []byte, strict bool) bool {
 	return true
 }
 
-// manyKinds reports whether a password without a digit is made of upper and lower
-// case and of signs.
+// manyKinds reports whether a password without a digit has upper case, lower case and signs.
 func manyKinds(value []byte) bool {
 	var upper, lower, sign int
 	for _, c := range value {
@@ -268,7 +263,7 @@ var notBegin = []string{"/", "./", "../", "~/", "$", "%", "{", "<", "@", "op://"
 var notInside = []string{markBegin, "${", "$(", "{{", "}}", "<%", "%>", "...", "***", "xxxx", "your", "example", "changeme", "change_me", "change-me",
 	"placeholder", "redacted", "<", "://", "::", "todo", "dummy"}
 
-// notSecret reports whether a value is of another kind, or shows what belongs there.
+// notSecret reports whether a value is of another kind, or a placeholder.
 func notSecret(value string) bool {
 	value = strings.ToLower(value)
 	begins := func(s string) bool { return strings.HasPrefix(value, s) }
@@ -276,13 +271,12 @@ func notSecret(value string) bool {
 	return strings.ContainsAny(value, " \t\r") || slices.ContainsFunc(notBegin, begins) || slices.ContainsFunc(notInside, inside)
 }
 
-// segments are the pieces of letters and digits of a text.
+// segments returns the runs of letters and digits in a text.
 func segments(text []byte) [][]byte {
 	return bytes.FieldsFunc(text, func(r rune) bool { return r < 128 && !alnum[byte(r)] })
 }
 
-// wordlike reports whether a text is made of words as people write them, each with a
-// number of up to four digits behind it at most.
+// wordlike reports whether a text consists of natural words, each followed by a number of at most four digits.
 func wordlike(text []byte) bool {
 	return !slices.ContainsFunc(segments(text), func(s []byte) bool { return !oneWord(s) })
 }
@@ -292,7 +286,7 @@ func oneWord(s []byte) bool {
 	if len(s)-len(letters) > 4 && len(letters) > 0 || len(letters) == 0 && len(s) > 4 {
 		return false
 	}
-	humps, run := 0, 0 // of camelCase, and how long the last is
+	humps, run := 0, 0 // humps of camelCase, and length of the last run
 	for i, c := range letters {
 		switch {
 		case '0' <= c && c <= '9':
@@ -309,8 +303,7 @@ func oneWord(s []byte) bool {
 	return humps <= len(letters)/3
 }
 
-// identifier reports whether a text may be the name of a variable with a number or
-// two in it: testRSA2048Key.
+// identifier reports whether a text may be a variable name with at most two numbers: testRSA2048Key.
 func identifier(text []byte) bool {
 	numbers := 0
 	words := bytes.FieldsFunc(text, func(r rune) bool { return r == '_' || r == '.' || '0' <= r && r <= '9' })
@@ -322,8 +315,7 @@ func identifier(text []byte) bool {
 	return numbers <= 2 && !slices.ContainsFunc(words, func(w []byte) bool { return !oneWord(w) })
 }
 
-// plain reports whether a text is made of words in lower case, in upper case, or with
-// a capital letter.
+// plain reports whether a text consists of words in lower case, in upper case, or with an initial capital.
 func plain(text []byte) bool {
 	for _, s := range segments(text) {
 		rest := s[1:]

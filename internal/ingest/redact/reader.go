@@ -2,15 +2,14 @@ package redact
 
 import "slices"
 
-// A reader is a text that rules look at, with what was found out about it. It bounds
-// the work per byte: a word that occurs again and again in a long run of token
-// characters would otherwise have the run measured and judged from each place.
+// A reader is a text under examination, with cached results. It bounds the work per byte: without it, a word that
+// repeats in a long run of token characters would have the run measured and judged at each occurrence.
 type reader struct {
 	text   []byte
-	breaks []int     // places at which a terminal sequence was taken out
+	breaks []int     // positions of removed terminal sequences
 	runs   []stretch // by part: the last long run of its class
-	judged []verdict // by rule: the last secret that was judged
-	steps  int       // bytes looked at
+	judged []verdict // by rule: the last judged secret
+	steps  int       // bytes examined
 }
 
 type stretch struct{ from, to int }
@@ -20,7 +19,7 @@ type verdict struct {
 	ok bool
 }
 
-// broken reports whether a terminal sequence stood right before i.
+// broken reports whether a terminal sequence was removed right before i.
 func (t *reader) broken(i int) bool {
 	if len(t.breaks) == 0 {
 		return false
@@ -29,11 +28,11 @@ func (t *reader) broken(i int) bool {
 	return ok
 }
 
-// longRun is from how many bytes on a run is worth remembering.
+// longRun is the length from which a run is cached.
 const longRun = 32
 
-// runEnd returns the end of the run of a part's class that begins at i. Of a part
-// that has a number it remembers long runs, and measures each once.
+// runEnd returns the end of the run of a part's class that starts at i. For a part with an id it caches long runs, and
+// measures each once.
 func (t *reader) runEnd(p *part, i int) int {
 	if p.id > 0 && p.id < len(t.runs) && t.runs[p.id].from <= i && i < t.runs[p.id].to {
 		return t.bounded(p, i, t.runs[p.id].to)
@@ -63,9 +62,8 @@ func (t *reader) remember(id int, run stretch) {
 	t.runs[id] = run
 }
 
-// judge asks whether a secret is random enough for a rule. The rest of a secret has
-// no other answer than the secret: if it is one, it is replaced with it, and if
-// there is no digit in a text, there is none in its end.
+// judge reports whether a secret is random enough for a rule. The end of a secret gets the same answer as the whole: if
+// the whole is a secret, both are replaced, and if a text has no digit, its end has none.
 func (t *reader) judge(r *rule, from, to int) bool {
 	if r.random == nil {
 		return true

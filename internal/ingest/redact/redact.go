@@ -1,19 +1,17 @@
-// Package redact takes known shapes of secrets out of one line before it is
-// stored: API keys, private keys, tokens, passwords in URLs, values that the
-// caller names. docs/redaction.md lists what it finds and what it does not.
+// Package redact removes secrets of known shapes from a line before it is stored: API keys, private keys, tokens,
+// passwords in URLs, and values that the caller supplies. docs/redaction.md lists the detected and the undetected
+// secrets.
 //
-// A line is usually one JSON value. Then a secret is looked for in its strings
-// and its names, also where they are escaped or hold JSON themselves, and what
-// is replaced stands inside of one string: the line stays JSON, and every byte
-// outside of what is replaced stays. Any other line, torn, glued or no text at
-// all, is searched as it is.
+// A line is usually one JSON value. Then the search covers its strings and names, including escaped text and JSON
+// inside strings, and each replacement stays within one string. So the line remains JSON, and all other bytes remain
+// unchanged. Any other line, such as incomplete or binary text, is searched as a whole.
 //
 //	r, err := redact.New(redact.Options{Values: map[string]string{"DB_PASSWORD": os.Getenv("DB_PASSWORD")}})
 //	...
 //	line, found := r.Line(line)
 //
-// A secret is replaced by [redacted:RULE], which says nothing of its bytes, not
-// even by a hash: whoever had a guess could try it against one.
+// A secret is replaced by [redacted:RULE]. The mark reveals nothing of its bytes, not even a hash, which would allow
+// tests of guesses.
 package redact
 
 import (
@@ -25,34 +23,32 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Options say what is looked for beside the rules of this package.
+// Options add searches to the rules of this package.
 type Options struct {
-	// Values are secrets themselves by the names that their marks have, such as
-	// environment variables and what they are set to. White space around a value
-	// does not count; what is left has at least MinValue bytes. A value is found
-	// as it stands, escaped, URL-encoded and in base64.
+	// Values are secrets, keyed by the names in their marks, such as environment variables and their values. White
+	// space around a value is ignored; the rest must have at least MinValue bytes. A value is found as plain text,
+	// escaped, URL-encoded and in base64.
 	Values map[string]string
 
-	// Patterns are searched in each string of a line, unescaped, by itself.
+	// Patterns are searched in each unescaped string of a line.
 	Patterns []Pattern
 }
 
-// MinValue is how many bytes a value must have. A shorter one occurs by chance.
+// MinValue is the minimum length of a value in bytes. A shorter one occurs by chance.
 const MinValue = 8
 
-// A Pattern is a rule of the user's.
+// A Pattern is a user's rule.
 type Pattern struct {
-	// Name stands in the mark: 1 to 64 of A-Z a-z 0-9 _ . -
+	// Name is the name in the mark: 1 to 64 of A-Z a-z 0-9 _ . -
 	Name string
 
-	// Regexp is in Go's syntax (RE2). If it has groups, what the first one takes
-	// is replaced, otherwise all of the match. A pattern in which some literal
-	// text must occur costs nothing on lines without that text.
+	// Regexp is in Go's syntax (RE2). If it has groups, the first group is replaced, otherwise the whole match. If a
+	// literal text occurs in every match, the pattern costs nothing on lines without that text.
 	Regexp string
 }
 
-// Found is how often a rule was replaced in a line. Secrets that overlap are
-// replaced once, in the name of the one that begins first.
+// Found is the number of replacements of a rule in a line. Overlapping secrets are replaced once, under the rule of the
+// first.
 type Found struct {
 	Rule  string
 	Count int
@@ -61,12 +57,12 @@ type Found struct {
 // A Redactor finds secrets. It is safe for concurrent use.
 type Redactor struct {
 	rules  []*rule
-	always []int // rules that no literal tells about
+	always []int // rules without words
 	words  *automaton
 }
 
-// New returns a Redactor with the rules of [Rules] and those of the options. An
-// error names the option, and never has a value in it.
+// New returns a Redactor with the rules of [Rules] and of the options. Errors name the option, but never contain a
+// value.
 func New(o Options) (*Redactor, error) {
 	rules := builtin()
 	r := &Redactor{rules: slices.Clone(rules[:len(rules)-named])}
@@ -84,7 +80,7 @@ func New(o Options) (*Redactor, error) {
 		}
 		r.rules = append(r.rules, one)
 	}
-	r.rules = append(r.rules, rules[len(rules)-named:]...) // of two that find the same secret, the first counts
+	r.rules = append(r.rules, rules[len(rules)-named:]...) // if two rules find the same secret, the first counts
 	r.words = newAutomaton()
 	for _, word := range escapeWords {
 		r.words.add(word, escapeWord)
@@ -110,13 +106,12 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// Format writes the type's name alone: what a Redactor knows is not for printing.
+// Format writes only the type's name, because a Redactor contains secrets.
 func (r *Redactor) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Redactor") }
 
-// Line returns the line without its secrets, and what was replaced, by rule. It
-// never changes its input, and returns it itself if there was nothing to
-// replace. A second Line of the result finds nothing more, unless a pattern of
-// the user's looks at what stands beside its match.
+// Line returns the line without its secrets, and the replacements by rule. It never changes its input, and returns it
+// if there was nothing to replace. A second call with the result finds nothing more, unless a user's pattern depends on
+// the text next to its match.
 func (r *Redactor) Line(line []byte) ([]byte, []Found) {
 	if len(r.always) == 0 && r.quiet(line) {
 		return line, nil
@@ -128,8 +123,7 @@ func (r *Redactor) Line(line []byte) ([]byte, []Found) {
 	return r.replace(line, spans)
 }
 
-// find returns what is to be replaced, in order and without overlaps, and how much
-// work that was.
+// find returns the spans to replace, in order and without overlaps, and the amount of work.
 func (r *Redactor) find(line []byte) (spans []span, steps int) {
 	f := finder{r: r}
 	if rawjson.Check(line) == nil {
@@ -140,9 +134,8 @@ func (r *Redactor) find(line []byte) (spans []span, steps int) {
 	return cut(merge(f.spans), marks(line)), f.steps
 }
 
-// strings looks into each string of a JSON line by itself. Of what it finds in the
-// whole line, such as a header whose name and value are two strings, it keeps what
-// stands inside of one.
+// strings searches each string of a JSON line separately. It also searches the whole line, for example for a header
+// whose name and value are two strings, and keeps matches within one string.
 func (f *finder) strings(line []byte) {
 	f.detect(plainView(line), false)
 	whole := f.spans
@@ -165,7 +158,7 @@ func (f *finder) strings(line []byte) {
 	}
 }
 
-// string looks into what stands between the quotes of a string.
+// string searches the text between the quotes of a string.
 func (f *finder) string(line []byte, from, to int) {
 	v, escaped := plainView(line[from:to]).decoded(backslashes)
 	if v.level = 0; !escaped {
@@ -181,7 +174,7 @@ func (f *finder) string(line []byte, from, to int) {
 
 const markBegin = "[redacted:"
 
-// replace puts the marks in.
+// replace inserts the marks.
 func (r *Redactor) replace(line []byte, spans []span) ([]byte, []Found) {
 	out := make([]byte, 0, len(line)+len(spans)*len(markBegin))
 	var found []Found
@@ -203,10 +196,10 @@ func (r *Redactor) replace(line []byte, spans []span) ([]byte, []Found) {
 	return append(out, line[last:]...), found
 }
 
-// Marked returns how many marks of a redaction a line has, whoever made them.
+// Marked returns the number of redaction marks in a line, of any origin.
 func Marked(line []byte) int { return len(marks(line)) }
 
-// marks returns where the marks of a line stand.
+// marks returns the positions of the marks in a line.
 func marks(line []byte) []span {
 	var list []span
 	for i := 0; ; {
@@ -231,7 +224,7 @@ const maxName = 64
 
 var nameBytes = classOf("A-Za-z0-9_.-")
 
-// checkName says what is wrong with the name of a pattern or value.
+// checkName checks the name of a pattern or value.
 func checkName(kind, name string) error {
 	ok := name != "" && len(name) <= maxName
 	for i := range len(name) {
@@ -243,7 +236,7 @@ func checkName(kind, name string) error {
 	return nil
 }
 
-// A span is what a rule wants replaced: from its first byte to the one behind.
+// A span is the text to be replaced by a rule; to is exclusive.
 type span struct {
 	from, to int
 	rule     int32
@@ -261,7 +254,7 @@ func sortSpans(s []span) {
 	})
 }
 
-// merge joins what overlaps.
+// merge joins overlapping spans.
 func merge(spans []span) []span {
 	sortSpans(spans)
 	out := spans[:0]
@@ -275,7 +268,7 @@ func merge(spans []span) []span {
 	return out
 }
 
-// cut takes the marks that are there already out of spans: they stay.
+// cut removes existing marks from spans, so that they remain.
 func cut(spans, marks []span) []span {
 	if len(marks) == 0 {
 		return spans

@@ -25,8 +25,7 @@ func line(t *testing.T, r *redact.Redactor, in, want string, found ...redact.Fou
 	}
 }
 
-// Hashes, ids, pictures and programs are no secrets, and a line without any comes
-// back as the slice that it was.
+// Hashes, ids, images and programs are not secrets. A line without secrets is returned as the same slice.
 func TestNoSecrets(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(4, 4))}
 	picture := make([]byte, 200_000)
@@ -62,7 +61,7 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// AWS's console writes both halves of a key side by side.
+// AWS's console shows both halves of a key side by side.
 func TestBesideAccessKey(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(7, 7))}
 	id, key := "AK"+"IA"+d.of(upper, 16), d.of(alnum+"/+", 37)+"aB3"
@@ -101,7 +100,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A value of which JSON may escape every letter is found too.
+// A value whose letters JSON may all escape is found too.
 func TestValueWithoutASCII(t *testing.T) {
 	r := mustNew(t, redact.Options{Values: map[string]string{"P": "пароль"}})
 	line(t, r, `{"a":"\u043f\u0430\u0440\u043e\u043b\u044c!"}`, `{"a":"[redacted:P]!"}`, redact.Found{Rule: "P", Count: 1})
@@ -110,7 +109,7 @@ func TestValueWithoutASCII(t *testing.T) {
 func TestPatterns(t *testing.T) {
 	r := mustNew(t, redact.Options{Patterns: []redact.Pattern{
 		{Name: "assigned", Regexp: `(?i)\b(?:password|passwd|pwd)\b["']?\s*[:=]\s*["']?([^\s"',;]{4,})`},
-		{Name: "ticket", Regexp: `\b[A-Z]{2}[0-9]{6}\b`}, // has no word that must occur
+		{Name: "ticket", Regexp: `\b[A-Z]{2}[0-9]{6}\b`}, // no literal word
 		{Name: "rest", Regexp: `internal: .*`},
 	}})
 	line(t, r, `{"a":"PassWord = hunter2x\nnext","password":"kept-apart"}`, `{"a":"PassWord = [redacted:assigned]\nnext","password":"kept-apart"}`,
@@ -156,7 +155,7 @@ func TestMarked(t *testing.T) {
 	}
 }
 
-// What was redacted by somebody stays as it is, and what stands beside it is found.
+// Existing marks remain, and secrets next to them are found.
 func TestMarksStay(t *testing.T) {
 	r := mustNew(t, redact.Options{Values: map[string]string{"V": "redacted"}, Patterns: []redact.Pattern{{Name: "p", Regexp: `p: (.+)`}}})
 	line(t, r, "[redacted:V] redacted", "[redacted:V] [redacted:V]", redact.Found{Rule: "V", Count: 1})
@@ -164,8 +163,8 @@ func TestMarksStay(t *testing.T) {
 	line(t, r, "p: [redacted:x]", "p: [redacted:x]")
 }
 
-// A line sixteen times as long takes about sixteen times as long, up to 64 MiB: of
-// words that begin many rules, of escapes, of openings of strings.
+// A line sixteen times as long takes about sixteen times as long, up to 64 MiB: for words that start many rules, for
+// escapes, and for openings of strings.
 func TestLinear(t *testing.T) {
 	testkit.Long(t)
 	r := mustNew(t, redact.Options{Values: map[string]string{"V": "sk-ant-sk-ant"}})
@@ -202,8 +201,7 @@ func TestDeepNesting(t *testing.T) {
 	}
 }
 
-// The laws, on anything: JSON stays JSON, what is not replaced stays, a second time
-// finds nothing.
+// The laws, on arbitrary lines: JSON remains JSON, other text remains unchanged, and a second call finds nothing.
 func FuzzLine(f *testing.F) {
 	d := dice{rand.New(rand.NewPCG(6, 6))}
 	for _, s := range seeds(d) {
@@ -239,7 +237,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// pieces reports whether out is in with something replaced by marks.
+// pieces reports whether out equals in, except for parts replaced by marks.
 func pieces(in, out []byte) bool {
 	first := true
 	for {

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// A Rule is what the package finds without being told.
+// A Rule is a built-in rule.
 type Rule struct {
-	Name   string   // as it stands in the mark
-	Finds  string   // whose secret it is
-	Shapes []string // regular expressions; a group is what is replaced of a match. Or a sentence
-	Origin string   // where the shape is described
+	Name   string   // as in the mark
+	Finds  string   // owner or kind of the secret
+	Shapes []string // regular expressions, in which a group is the replaced part of a match, or a sentence
+	Origin string   // source of the shape
 }
 
 // Rules returns the rules of the package, in the order of docs/redaction.md.
@@ -23,20 +23,19 @@ func Rules() []Rule {
 	return list
 }
 
-// A rule is one of three: a few shapes, a func that looks at a place, or one that
-// searches all of a text.
+// A rule has shapes, a func that examines a position, or a func that searches a whole text.
 type rule struct {
-	id                  int // among the rules of the package
+	id                  int // index among the package's rules
 	name, finds, origin string
-	says                []string // its shapes for people
-	words               []string // one occurs wherever it is found
+	says                []string // its shapes for documentation
+	words               []string // every match contains one of them
 	shapes              []shape
-	detect              func(t *reader, i int) match // a word stands at i, in whatever case
+	detect              func(t *reader, i int) match // examines position i, where one of the words is, in any case
 	search              func(text []byte) [][2]int
-	random              func(secret []byte) bool // nil: any that has the shape
+	random              func(secret []byte) bool // nil: any text of the shape
 }
 
-// match looks at a place of a text at which one of the words stands.
+// match examines a position of a text with one of the words.
 func (r *rule) match(t *reader, i int) (m match) {
 	if r.detect != nil {
 		return r.detect(t, i)
@@ -56,7 +55,7 @@ func (r *rule) match(t *reader, i int) (m match) {
 	return m
 }
 
-// tokens makes a rule of shapes.
+// tokens makes a rule from shapes.
 func tokens(name, finds, origin string, random func([]byte) bool, shapes ...string) *rule {
 	r := &rule{name: name, finds: finds, origin: origin, random: random}
 	for _, text := range shapes {
@@ -73,13 +72,12 @@ func tokens(name, finds, origin string, random func([]byte) bool, shapes ...stri
 	return r
 }
 
-// detector makes a rule of a func.
+// detector makes a rule from a func.
 func detector(name, finds, origin string, detect func(*reader, int) match, says string, words ...string) *rule {
 	return &rule{name: name, finds: finds, origin: origin, says: []string{says}, words: words, detect: detect}
 }
 
-// expand writes a shape that has <a|b> as one with a and one with b, and for people
-// as one.
+// expand expands <a|b> in a shape to one shape with a and one with b, and returns a combined form for documentation.
 func expand(text string) (shapes []string, says string) {
 	before, rest, ok := strings.Cut(text, "<")
 	words, after, _ := strings.Cut(rest, ">")
@@ -92,18 +90,17 @@ func expand(text string) (shapes []string, says string) {
 	return shapes, before + "(?:" + words + ")" + after
 }
 
-// gap stands between a name and its value, in an assignment, a header, JSON, a
-// list of arguments. For people it is written as …
+// gap separates a name and its value, in an assignment, a header, JSON, or a list of arguments. Documentation shows it
+// as an ellipsis.
 const gap = `["'\x60\s:=\[,\\]{1,16}`
 
-// gitleaks is where a shape is from that its vendor does not describe well.
+// gitleaks names the source of a shape that its vendor does not document well.
 func gitleaks(id string) string { return "gitleaks, `" + id + "`" }
 
-// builtin are all rules. They are made when somebody looks for secrets first: most calls of a
-// program do not.
+// builtin returns all rules. They are created at the first search, because most runs of a program do not search.
 var builtin = sync.OnceValue(func() []*rule { return numbered(append(append(models(), services()...), general()...)) })
 
-// named is how many rules at the end of builtin go by a name alone.
+// named is the number of rules at the end of builtin that depend on a name alone.
 const named = 2
 
 // numbered numbers rules, and the parts of their shapes that may be long.
@@ -123,7 +120,7 @@ func numbered(rules []*rule) []*rule {
 	return rules
 }
 
-// models are those who have models and what agents call beside them.
+// models returns the rules for model vendors and services that agents use.
 func models() []*rule {
 	return []*rule{
 		tokens("anthropic", "Anthropic", gitleaks("anthropic-api-key"), mixed, `sk-ant-[A-Za-z0-9_-]{32,256}`),
@@ -141,7 +138,7 @@ func models() []*rule {
 	}
 }
 
-// services are all others whose tokens say whose they are.
+// services returns the rules for other tokens that identify their owner.
 func services() []*rule {
 	return []*rule{
 		tokens("github", "GitHub", "https://github.blog/engineering/behind-githubs-new-authentication-token-formats/", varied,
@@ -215,7 +212,7 @@ func services() []*rule {
 	}
 }
 
-// general are forms that all use.
+// general returns the rules for general formats.
 func general() []*rule {
 	const value = `([A-Za-z0-9._~+/=-]{16,})`
 	return []*rule{

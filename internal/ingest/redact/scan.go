@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// Words that say that a text may read otherwise once it is unescaped: an escape of a
-// printable ASCII character, and that of the slash, which some encoders write.
+// escapeWords indicate that a text may differ after unescaping. They are escapes of printable ASCII characters, and of
+// the slash, which some encoders write.
 var escapeWords = slices.Concat(sequenceWords, []string{`\/`, `\u002`, `\u003`, `\u004`, `\u005`, `\u006`, `\u007`, `\u{`, `\U000`,
 	`\x2`, `\x3`, `\x4`, `\x5`, `\x6`, `\x7`, `\04`, `\05`, `\06`, `\07`, `\10`, `\11`, `\12`, `\13`, `\14`, `\15`, `\16`, `\17`,
 	"%2", "%3", "%4", "%5", "%6", "%7", "&#", "&quot;", "&apos;", "&equals;", "&colon;", "&lowbar;", "&amp;#", "&amp;quot;", "=3d", "=5f", "=2d", "=2e", "=3a", "=22"})
 
 const escapeWord int32 = -1
 
-// A sighting is what one pass over a text found.
+// A sighting is the result of one pass over a text.
 type sighting struct {
 	spans  []span
-	deeper bool // it may say more once it is unescaped
+	deeper bool // unescaping may reveal more
 }
 
-// quiet reports whether a text holds nothing, without a look at its structure.
-// By far the most lines end here.
+// quiet reports whether a text contains nothing to search for, without parsing it. It is true for most lines.
 func (r *Redactor) quiet(text []byte) bool {
 	a := r.words
 	state := uint32(0)
@@ -45,9 +44,8 @@ func (r *Redactor) quiet(text []byte) bool {
 	return true
 }
 
-// scan looks for the rules in a text as it stands. Rules that search all of a text
-// do so if one of their words occurs, or if they are among always; without search
-// they are left out.
+// scan searches a text for the rules without unescaping. Rules that search a whole text run if one of their words
+// occurs, or if they are in always. Without search they are skipped.
 func (f *finder) scan(text []byte, breaks []int, search bool) (got sighting) {
 	a := f.r.words
 	state := uint32(0)
@@ -87,7 +85,7 @@ func (f *finder) scan(text []byte, breaks []int, search bool) (got sighting) {
 	return got
 }
 
-// take keeps a match that the last one does not hold already.
+// take keeps a match unless the last one covers it.
 func (got *sighting) take(m match, rule int32) {
 	got.deeper = got.deeper || m.deeper
 	if !m.ok {
@@ -99,22 +97,21 @@ func (got *sighting) take(m match, rule int32) {
 	got.spans = append(got.spans, span{m.from, m.to, rule})
 }
 
-// A finder looks for secrets in one line.
+// A finder searches one line.
 type finder struct {
 	r     *Redactor
 	spans []span
-	steps int // bytes looked at, for those who want to know how much work a line is
+	steps int // bytes examined, to measure the work
 }
 
-// maxLevels is how often a text is unescaped once more: JSON in a string of JSON
-// in a string of the line's takes two. maxOthers is how many texts are looked at in
-// which something else than backslashes was resolved.
+// maxLevels bounds the repeated unescaping of a text: JSON in a string of JSON in a string of the line takes two.
+// maxOthers bounds the texts in which other encodings than backslashes were resolved.
 const (
 	maxLevels = 3
 	maxOthers = 12
 )
 
-// text looks for secrets in a text, and in what it says once it is unescaped.
+// text searches a text, and its unescaped forms.
 func (f *finder) text(v view) {
 	var others []view
 	for {
@@ -132,7 +129,7 @@ func (f *finder) text(v view) {
 	f.others(others)
 }
 
-// others resolves what else is spelled in texts, and what that turns out to be.
+// others resolves the other encodings in texts, repeatedly.
 func (f *finder) others(list []view) {
 	first := len(list)
 	for i := 0; i < len(list); i++ {
@@ -148,8 +145,7 @@ func (f *finder) others(list []view) {
 	}
 }
 
-// look looks for secrets in a text as it stands and without its terminal sequences,
-// and reports whether it may say more once it is unescaped.
+// detect searches a text with and without its terminal sequences. It reports whether unescaping may reveal more.
 func (f *finder) detect(v view, search bool) (deeper bool) {
 	got := f.scan(v.text, nil, search)
 	if !got.deeper {
@@ -170,8 +166,8 @@ func (f *finder) detect(v view, search bool) (deeper bool) {
 	return true
 }
 
-// whole returns the spans of a text that no sequence is a part of: what is known
-// without the sequences says better where those begin and end.
+// whole returns the spans of a text that contain no sequence. For spans next to a sequence, the search without
+// sequences determines the bounds better.
 func (f *finder) whole(v, apart view, spans, known []span) []span {
 	begins := make(map[span]bool, len(known))
 	for _, s := range known {
@@ -183,10 +179,10 @@ func (f *finder) whole(v, apart view, spans, known []span) []span {
 	})
 }
 
-// across returns what is found in a text whose terminal sequences are taken out. A
-// sequence ends a word, so it leaves out what goes on behind a secret as another word.
+// across returns the matches in a text without its terminal sequences. A sequence ends a word. So if the text behind a
+// secret continues as another word, across leaves that match out.
 func (f *finder) across(apart view, ended []span, joined view, search bool) (list []span) {
-	size := make(map[int]int, len(ended)) // of secrets that end at a sequence, by where they begin
+	size := make(map[int]int, len(ended)) // lengths of secrets that end at a sequence, by start
 	for _, s := range ended {
 		size[apart.begin(s.from)] = s.to - s.from
 	}
@@ -198,7 +194,7 @@ func (f *finder) across(apart view, ended []span, joined view, search bool) (lis
 	return list
 }
 
-// keep notes spans of a view by where they stand in the line.
+// keep adds spans of a view by their positions in the line.
 func (f *finder) keep(v view, spans []span) {
 	for _, s := range spans {
 		f.spans = append(f.spans, span{v.begin(s.from), v.end(s.to), s.rule})

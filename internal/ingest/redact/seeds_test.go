@@ -13,9 +13,8 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// A seed is a secret in what stands around it. Seeds are made of the formats that
-// their vendors document, written down here a second time, at random and from parts,
-// so that no scanner takes this file for a leak.
+// A seed is a secret in its context. Seeds follow the documented formats of vendors, written here independently of the
+// rules. They are random and composed of parts, so that no scanner reports this file as a leak.
 type seed struct{ rule, before, secret, after string }
 
 const (
@@ -28,7 +27,7 @@ const (
 	bech32 = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
 )
 
-// A dice throws the random parts of seeds.
+// A dice draws the random parts of seeds.
 type dice struct{ *rand.Rand }
 
 func (d dice) of(alphabet string, n int) string {
@@ -39,8 +38,8 @@ func (d dice) of(alphabet string, n int) string {
 	return b.String()
 }
 
-// checked makes a token with the checksum that GitHub and npm put at its end:
-// CRC32 of the 30 characters before, in base62.
+// checked returns a token with the checksum that GitHub and npm append: CRC32 of the preceding 30 characters, in
+// base62.
 func (d dice) checked() string {
 	body := d.of(alnum, 30)
 	sum, end := crc32.ChecksumIEEE([]byte(body)), ""
@@ -162,11 +161,10 @@ func seeds(d dice) []seed {
 
 func quoted(s string) string { b, _ := json.Marshal(s); return string(b) }
 
-// inside is a string's text as it stands in JSON.
+// inside returns the JSON encoding of a text, without quotes.
 func inside(s string) string { q := string(rawjson.AppendString(nil, s)); return q[1 : len(q)-1] }
 
-// The forms in which a text reaches a line. Each spells three pieces of a text, so
-// that the piece in the middle can be replaced by its mark.
+// The encodings of a text in a line. Each encodes three parts, so that a mark can replace the middle one.
 var forms = map[string]func(a, b, c string) string{
 	"plain":        func(a, b, c string) string { return a + b + c },
 	"in a text":    func(a, b, c string) string { return "see " + a + b + c + " there" },
@@ -210,8 +208,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// Every character of the string is escaped, as no encoder does and every decoder
-// reads.
+// Every character of the string is escaped. No encoder does that, but every decoder accepts it.
 func TestEscapedThroughout(t *testing.T) {
 	r := mustNew(t, redact.Options{})
 	escape := func(s string) string {

@@ -8,21 +8,20 @@ import (
 	"unicode"
 )
 
-// A shape is what a token looks like, written as a regular expression of a kind
-// that needs no way back: literals and classes of ASCII one after the other, each
-// with how often, as often as possible. It is found from a literal in it.
+// A shape describes a token as a regular expression without backtracking: a sequence of literals and repeated ASCII
+// classes, each as long as possible. The search locates it by a literal in it.
 type shape struct {
-	before []part // what stands before the literal, from right to left
+	before []part // parts before the literal, from right to left
 	word   string
-	fold   bool // upper and lower case are one
+	fold   bool // ignore case
 	after  []part
-	first  int // the part of after in which the secret begins; -1: the whole shape is
+	first  int // part of after where the secret starts; -1: the secret is the whole shape
 	strict bool
 }
 
 type part struct {
-	word     string // if not empty; otherwise the others
-	id       int    // of a class that repeats: under which a reader remembers its runs; 0: it need not
+	word     string // if not empty; otherwise the class below
+	id       int    // of a repeated class whose runs a reader caches; 0: not cached
 	fold     bool
 	class    *class
 	min, max int
@@ -31,14 +30,14 @@ type part struct {
 
 type class [256]bool
 
-// classOf returns the bytes of a class of a regular expression.
+// classOf returns the bytes of a character class.
 func classOf(in string) *class { return mustShape("x[" + in + "]").after[0].class }
 
-// A match is what a rule says of a place in a text.
+// A match is the result of a rule at a position.
 type match struct {
 	from, to int
 	ok       bool
-	deeper   bool // an escape stands in the way of knowing
+	deeper   bool // an escape prevents the decision
 }
 
 func mustShape(text string) shape {
@@ -76,7 +75,7 @@ func partsOf(parts []part, re *syntax.Regexp, secret bool) []part {
 	return parts
 }
 
-// appendWord joins a word to the one before it, if that says the same.
+// appendWord joins a word with the previous one, if both have the same flags.
 func appendWord(parts []part, p part) []part {
 	if n := len(parts); n > 0 && parts[n-1].class == nil && parts[n-1].secret == p.secret {
 		last := &parts[n-1]
@@ -106,7 +105,7 @@ func newClass(re *syntax.Regexp) *class {
 	return &c
 }
 
-// shapeOf splits parts at the literal that the shape is found by: the first.
+// shapeOf splits parts at the first literal, by which the shape is located.
 func shapeOf(parts []part) shape {
 	s := shape{first: -1}
 	for len(parts) > 0 && parts[0].class != nil {
@@ -123,7 +122,7 @@ func shapeOf(parts []part) shape {
 	return s
 }
 
-// match looks at a text in which the word stands at i, in whatever case.
+// match examines a text with the word at i, in any case.
 func (s *shape) match(t *reader, i int) (m match) {
 	if !s.fold && string(t.text[i:i+len(s.word)]) != s.word {
 		return m
@@ -143,7 +142,7 @@ func (s *shape) match(t *reader, i int) (m match) {
 	return m
 }
 
-// back goes through what stands before the word.
+// back matches the parts before the word.
 func (s *shape) back(t *reader, i int) (from int, ok bool) {
 	for _, p := range s.before {
 		n := 0
@@ -158,7 +157,7 @@ func (s *shape) back(t *reader, i int) (from int, ok bool) {
 	return i, true
 }
 
-// forward goes through what stands behind the word.
+// forward matches the parts behind the word.
 func (s *shape) forward(t *reader, i int) (at, secret int, ok bool) {
 	for n := range s.after {
 		p := &s.after[n]
@@ -174,7 +173,7 @@ func (s *shape) forward(t *reader, i int) (at, secret int, ok bool) {
 	return i, secret, true
 }
 
-// run returns the end of the part that begins at i, -1 if none does.
+// run returns the end of the part at i, or -1 if the text does not match.
 func (p *part) run(t *reader, i int) int {
 	if p.class == nil {
 		if p.common(t, i) == len(p.word) && (p.fold || hasPrefix(t.text[i:], p.word)) {
@@ -189,7 +188,7 @@ func (p *part) run(t *reader, i int) int {
 	return end
 }
 
-// common returns how far a text agrees with a part that it does not have.
+// common returns the length of the matching beginning of a part that does not match.
 func (p *part) common(t *reader, i int) int {
 	if p.class != nil {
 		return t.runEnd(p, i) - i
@@ -199,7 +198,7 @@ func (p *part) common(t *reader, i int) int {
 	return n
 }
 
-// commonFold returns how far a text begins like a word, in whatever case.
+// commonFold returns the length of the common prefix of a text and a word, ignoring case.
 func commonFold(text []byte, word string) int {
 	n := 0
 	for n < len(text) && n < len(word) && lower(word[n]) == lower(text[n]) {
@@ -213,16 +212,15 @@ var (
 	wordy = classOf("A-Za-z0-9_-")
 )
 
-// begins reports whether a token may begin at i: it is not the rest of a longer
-// word, nor glued to a mark. A short prefix must not follow a hyphen either. What
-// escapes a character, or told a terminal a colour, is no part of a word.
+// begins reports whether a token may start at i: not inside a longer word, nor next to a mark. A token with a short
+// prefix must not follow a hyphen either. An escaped character or a terminal sequence is not part of a word.
 func (s *shape) begins(t *reader, i int) bool {
 	if i == 0 || t.broken(i) {
 		return true
 	}
 	c := t.text[i-1]
 	switch {
-	case c == '\\': // the token's first letter may be that of an escape
+	case c == '\\': // the token's first letter may belong to an escape
 		return !escapeLetter(t.text[i])
 	case c == ']':
 		return !marked(t.text[:i])

@@ -10,20 +10,20 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// escs are the ways in which tools print the character ESC.
+// escs are the texts that tools print for ESC.
 var escs = map[string]string{
 	"raw": "\x1b", "JSON": `\u001b`, "JSON twice": `\\u001b`, "hexadecimal": `\x1b`, "upper case": `\x1B`, "octal": `\033`, "shell": `\e`, "URL": "%1b",
 	"URL, upper case": "%1B", "caret": "^[", "HTML": "&#27;", "HTML, hexadecimal": "&#x1b;", "quoted-printable": "=1B", "syslog": "#033", "picture": "\u241b",
 	"Unicode": `\u{1b}`, "Python": `\U0000001b`, "less": "ESC",
 }
 
-// sequences are what terminals are told; @ is ESC.
+// sequences are terminal sequences; @ is ESC.
 var sequences = map[string]string{
 	"colour": "@[31m", "bold colour": "@[1;31m", "256 colours": "@[38;5;208m", "true colour": "@[38:2::255:100:0m", "reset": "@[0m", "short reset": "@[m",
 	"erase": "@[K", "grep": "@[01;31m@[K", "cursor": "@[?25h", "title": "@]0;build 7\a", "link": "@]8;;https://example.com/@\\",
 }
 
-// more are sequences that are spelled in a way of their own.
+// more are sequences with other encodings.
 var more = map[string]string{
 	"C1": "\u009b31m", "C1 in JSON": `\u009b31m`, "URL throughout": "%1B%5B1%3B31m", "HTML throughout": "&#27;&#91;31m", "mail throughout": "=1B=5B31m", "two parameters in mail": "=1B[1;31m",
 	"lost ESC": "[31m", "lost ESC, bold": "[1;32m",
@@ -43,14 +43,14 @@ func allSequences() map[string]string {
 	return all
 }
 
-// lines are what a sequence stands in.
+// lines are contexts of a sequence.
 var lines = map[string]func(s string) string{
 	"plain":  func(s string) string { return s },
 	"JSON":   func(s string) string { return `{"text":"` + inside(s) + `","n":1.50}` },
 	"nested": func(s string) string { return `{"arguments":"` + inside(`{"cmd":"`+inside(s)+`"}`) + `"}` },
 }
 
-// tokens are seeds that are one word, which a sequence can cut.
+// oneWords returns the seeds of one word, which a sequence can split.
 func oneWords(list []seed) (words []seed) {
 	for _, s := range list {
 		if !strings.Contains(s.secret, "\n") {
@@ -84,7 +84,7 @@ func TestTerminalSequences(t *testing.T) {
 				for place, p := range variants {
 					for form, line := range lines {
 						if n++; n%8 != 0 && !testkit.Soak() {
-							continue // maps are in another order each time
+							continue // maps have a random order
 						}
 						out, found := r.Line([]byte(line(p[0])))
 						if string(out) != line(p[1]) {
@@ -100,8 +100,7 @@ func TestTerminalSequences(t *testing.T) {
 	})
 }
 
-// What stands beside a token may be written in the escapes of a URL, of HTML, of
-// mail or of a language, and a character of the token too.
+// Characters next to a token, and characters of the token, may be escaped for URLs, HTML, mail or a language.
 func TestSpelledCharacters(t *testing.T) {
 	spell := map[string]func(c byte) string{
 		"URL":         func(c byte) string { return fmt.Sprintf("%%%02X", c) },
@@ -130,7 +129,7 @@ func TestSpelledCharacters(t *testing.T) {
 				}
 				for i := range s.secret {
 					if name == "mail" && strings.ContainsRune(alnum, rune(s.secret[i])) {
-						continue // mail has no need to
+						continue // mail does not encode it
 					}
 					in := "x " + s.secret[:i] + as(s.secret[i]) + s.secret[i+1:] + " y"
 					if out, found := r.Line([]byte(in)); string(out) != "x "+mark+" y" {
@@ -142,7 +141,7 @@ func TestSpelledCharacters(t *testing.T) {
 	})
 }
 
-// What looks like a sequence, an escape or a secret of a name stays whole.
+// Text that resembles a sequence, an escape or a named secret remains unchanged.
 func TestLookAlikes(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(13, 1))}
 	r := mustNew(t, redact.Options{})
@@ -172,7 +171,7 @@ func TestLookAlikes(t *testing.T) {
 	})
 }
 
-// Values that a name alone tells of, in each form of setting a name; @ stands for the value.
+// Values that are secrets by their name alone, in each form of assignment; @ is the value.
 func TestNamedValues(t *testing.T) {
 	const password, token = "gT5kW9qLs2Vx8Z", "h7Kq2LmPz9Xv4RtWb8NcYd3FgJs6TuAe1QoViZxB"
 	for rule, kind := range map[string]struct {

@@ -9,37 +9,35 @@ import (
 
 const (
 	esc     = 0x1b
-	csiByte = 0x9b // ESC [ in one byte; in UTF-8 a byte stands before it
+	csiByte = 0x9b // ESC [ in one byte; in UTF-8 another byte precedes it
 )
 
-// escSpellings are what tools print in place of ESC; \u001b and its kind are read
-// behind any number of backslashes.
+// escSpellings are the texts that tools print for ESC. \u001b and similar forms are recognised behind any number of
+// backslashes.
 var escSpellings = []string{"\x1b", "^[", "%1b", "&#27;", "&#x1b;", "&#x001b;", "=1b", "#033", "\u241b", "<esc>", "<1b>", "<0x1b>", "<u+001b>"}
 
 var escBackslashed = []string{"u001b", "x1b", "033", "u{1b}", "u{001b}", "u{00001b}", "U0000001b", "e", "c["}
 
-// csiSpellings are what tools print in place of ESC [ as one character.
+// csiSpellings are the texts that tools print for ESC [ as one character.
 var csiSpellings = []string{"\u009b", "\x9b", "%c2%9b", "%9b", "&#155;", "&#x9b;", "=c2=9b"}
 
 var csiBackslashed = []string{"u009b", "x9b", "233", "u{9b}"}
 
-// bracketSpellings are what may stand for the [ or ] behind an ESC.
+// bracketSpellings are the encodings of [ and ] behind an ESC.
 var bracketSpellings = [2][]string{
 	{"[", "%5b", "&#91;", "&#x5b;", "&lsqb;", "&lbrack;", "=5b", `\[`, `\x5b`, `\u005b`, `\\u005b`},
 	{"]", "%5d", "&#93;", "&#x5d;", "&rsqb;", "&rbrack;", "=5d", `\]`, `\x5d`, `\u005d`, `\\u005d`},
 }
 
-// semicolons are what may stand for the one between the parameters of a sequence.
+// semicolons are the encodings of the semicolon between parameters.
 var semicolons = []string{"%3b", "&#59;", "&#x3b;", "&semi;"}
 
-// stringEnds are what ends a text that is meant for the terminal, beside a spelled
-// ESC with a backslash.
+// stringEnds are the ends of a string for the terminal, in addition to an encoded ESC with a backslash.
 var stringEnds = []string{"\a", "\u009c", "^g", "%07", "&#7;", "&#x7;", "=07", `\u0007`, `\x07`, `\007`, `\a`}
 
 var endStarts = startsOf(append(stringEnds, escSpellings...), `\E`)
 
-// sequenceWords say that a text has a sequence. Of a colour whose ESC was lost, those
-// are looked for that tools use.
+// sequenceWords indicate a sequence in a text. Of colours without their ESC, they cover those that tools use.
 var sequenceWords = append(slices.Concat(escSpellings, lostColours()), "u001b", `\x1b`, `\033`, `\e[`, `\e]`, "u{1b}", "0000001b", "esc[", "esc]",
 	"u009b", `\x9b`, "\u009b")
 
@@ -53,7 +51,7 @@ func lostColours() (words []string) {
 	return words
 }
 
-// sequenceStarts are the bytes that spelled sequences begin with.
+// sequenceStarts are the first bytes of encoded sequences.
 var sequenceStarts = startsOf(append(escSpellings, csiSpellings...), `\[E`)
 
 func startsOf(words []string, more string) (starts [256]bool) {
@@ -66,8 +64,7 @@ func startsOf(words []string, more string) (starts [256]bool) {
 	return starts
 }
 
-// stripped returns the text without its terminal sequences, with what is given in
-// the place of each.
+// stripped returns the text with its terminal sequences replaced by as.
 func (v view) stripped(as string) (out view, other bool) {
 	if !slices.ContainsFunc(v.text, func(c byte) bool { return sequenceStarts[c] }) {
 		return view{}, false
@@ -75,7 +72,7 @@ func (v view) stripped(as string) (out view, other bool) {
 	w := rewrite(v)
 	for i := 0; i < len(v.text); {
 		n := 0
-		if c := v.text[i]; sequenceStarts[c] && (c != csiByte || i == 0 || v.text[i-1] < utf8.RuneSelf) { // not the rest of a letter
+		if c := v.text[i]; sequenceStarts[c] && (c != csiByte || i == 0 || v.text[i-1] < utf8.RuneSelf) { // not inside a UTF-8 character
 			n = sequence(v.text[i:])
 		}
 		if n > 0 {
@@ -86,9 +83,8 @@ func (v view) stripped(as string) (out view, other bool) {
 	return w.view()
 }
 
-// sequence returns the length of the terminal sequence that a text begins with, 0 if
-// it begins with none: a control sequence, a text for the terminal, or ESC and what
-// belongs to it.
+// sequence returns the length of the terminal sequence at the start of a text, or 0. It is a control sequence, a string
+// for the terminal, or ESC with its arguments.
 func sequence(s []byte) int {
 	if n := csi(s); n > 0 {
 		return n + controls(s[n:])
@@ -130,8 +126,8 @@ func csi(s []byte) int {
 	return 0
 }
 
-// escape returns the length of the ESC that a text begins with; only says that it is
-// taken for one in front of a bracket alone, as its spelling has other meanings.
+// escape returns the length of the ESC at the start of a text. only means that it counts as ESC only before a bracket,
+// because the text has other meanings.
 func escape(s []byte) (n int, only bool) {
 	if n := oneOf(s, escSpellings); n > 0 {
 		return n, s[0] == '^' || s[0] == '='
@@ -148,7 +144,7 @@ func escape(s []byte) (n int, only bool) {
 	return 0, false
 }
 
-// slashes returns how many backslashes a text begins with.
+// slashes returns the number of backslashes at the start of a text.
 func slashes(s []byte) int {
 	n := 0
 	for n < len(s) && n < 8 && s[n] == '\\' {
@@ -157,7 +153,7 @@ func slashes(s []byte) int {
 	return n
 }
 
-// oneOf returns the length of the word that a text begins with, in whatever case.
+// oneOf returns the length of the word at the start of a text, ignoring case.
 func oneOf(s []byte, words []string) int {
 	for _, w := range words {
 		if len(s) >= len(w) && lower(s[0]) == lower(w[0]) && commonFold(s, w) == len(w) {
@@ -167,8 +163,7 @@ func oneOf(s []byte, words []string) int {
 	return 0
 }
 
-// controls returns the length of the rest of a control sequence: parameters,
-// intermediate bytes, and the final one.
+// controls returns the length of the rest of a control sequence: parameters, intermediate bytes, and the final byte.
 func controls(s []byte) int {
 	const limit = 64
 	n := 0
@@ -190,8 +185,8 @@ func controls(s []byte) int {
 	return 0
 }
 
-// message returns the length of the rest of a text for the terminal with its end, 0
-// if it has none on its line.
+// message returns the length of the rest of a string for the terminal with its end. If the line does not contain the
+// end, it returns 0.
 func message(s []byte) int {
 	const limit = 4096
 	s = s[:min(len(s), limit)]
@@ -212,7 +207,7 @@ func message(s []byte) int {
 	return 0
 }
 
-// charset returns the length of what names a set of characters.
+// charset returns the length of the name of a character set.
 func charset(s []byte) int {
 	n := 0
 	for n < len(s) && n < 4 && ' ' <= s[n] && s[n] <= '/' {
@@ -224,8 +219,8 @@ func charset(s []byte) int {
 	return n
 }
 
-// lost returns the length of the rest of a colour whose ESC was lost, as in the logs
-// of some build servers: [1;31m and what stands right behind it.
+// lost returns the length of a colour sequence without its ESC, as in logs of some build servers: [1;31m and further
+// sequences right behind it.
 func lost(s []byte) int {
 	n := lostColour(s, 1)
 	for n > 0 {

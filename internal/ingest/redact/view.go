@@ -4,23 +4,21 @@ import (
 	"sort"
 )
 
-// A view is a text as it reads after unescaping, and where each of its bytes
-// came from.
+// A view is a text after unescaping, with the origin of each byte.
 type view struct {
 	text   []byte
 	turns  []turn
-	parent *view // what it was before the last unescaping; nil: the text is as it stands
-	level  int   // how often it was unescaped
+	parent *view // the text before the last unescaping; nil: the original text
+	level  int   // number of unescapings
 }
 
-// After a turn, the text and its parent's go on byte for byte. Before it stand so many
-// bytes of the parent's in place of so many of the text.
+// A turn is a position from which the text and its parent's text continue equally. Before it, size bytes of the parent
+// were replaced by as bytes of the text.
 type turn struct{ text, parent, as, size int }
 
 func plainView(text []byte) view { return view{text: text} }
 
-// begin returns where a byte of the text begins in what it came from; the end of
-// the text is that of its origin.
+// begin returns where a byte of the text starts in the original. The end of the text maps to the end of the original.
 func (v *view) begin(i int) int {
 	for ; v.parent != nil; v = v.parent {
 		n := sort.Search(len(v.turns), func(n int) bool { return v.turns[n].text > i }) - 1
@@ -29,7 +27,7 @@ func (v *view) begin(i int) int {
 	return i
 }
 
-// end returns where the bytes of the text before i end in what it came from.
+// end returns where the bytes of the text before i end in the original.
 func (v *view) end(i int) int {
 	for ; v.parent != nil; v = v.parent {
 		n := sort.Search(len(v.turns), func(n int) bool { return v.turns[n].text >= i })
@@ -44,7 +42,7 @@ func (v *view) end(i int) int {
 	return i
 }
 
-// breaks returns the places at which something was taken out of the parent's text.
+// breaks returns the positions where text of the parent was removed.
 func (v *view) breaks() (list []int) {
 	for _, t := range v.turns {
 		if n := len(list); t.as == 0 && t.size > 0 && (n == 0 || list[n-1] != t.text) {
@@ -54,8 +52,8 @@ func (v *view) breaks() (list []int) {
 	return list
 }
 
-// cuts reports whether something that was replaced begins inside of a span of the
-// parent's text, and where that ends in which the span begins.
+// cuts reports whether a replacement starts inside a span of the parent's text. behind is the end of the replacement
+// that contains the start of the span, or -1.
 func (v *view) cuts(s span) (inside bool, behind int) {
 	n := sort.Search(len(v.turns), func(n int) bool { return v.turns[n].parent > s.from })
 	if behind = -1; n == len(v.turns) {
@@ -71,15 +69,15 @@ func (v *view) cuts(s span) (inside bool, behind int) {
 	return false, behind
 }
 
-// A rewriter makes the text of a view out of its parent's.
+// A rewriter derives the text of a view from its parent's text.
 type rewriter struct {
 	out  view
-	done int // bytes of the parent's text that are written
+	done int // number of bytes of the parent's text that are written
 }
 
 func rewrite(v view) rewriter { return rewriter{out: view{parent: &v, level: v.level}} }
 
-// put writes what is in place of the parent's bytes from i to end.
+// put replaces the parent's bytes from i to end.
 func (w *rewriter) put(i, end int, as []byte) {
 	if w.out.text == nil {
 		w.out.text, w.out.turns = make([]byte, 0, len(w.out.parent.text)), []turn{{}}
@@ -90,7 +88,7 @@ func (w *rewriter) put(i, end int, as []byte) {
 	w.out.turns = append(w.out.turns, turn{len(w.out.text), end, len(as), end - i})
 }
 
-// view returns the text if it is another one than its parent's.
+// view returns the text, if it differs from its parent's.
 func (w *rewriter) view() (v view, other bool) {
 	if w.out.text == nil {
 		return view{}, false

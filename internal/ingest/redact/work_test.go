@@ -9,13 +9,12 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// maxWork is how many bytes may be looked at for each byte of a line: some passes
-// over a text, over what it says without terminal sequences, and over what each
-// unescaping makes of it.
+// maxWork is the maximum number of examined bytes per byte of a line: several passes over a text, over its form without
+// terminal sequences, and over each unescaped form.
 const maxWork = 300
 
-// The work per byte is bounded, whatever the words of the rules stand in: of each
-// word, alone and with what may follow it, again and again.
+// The work per byte is bounded for any context of the rules' words: each word is repeated, alone and with possible
+// suffixes.
 func TestWorkPerByte(t *testing.T) {
 	t.Run("B-04 the work per byte is bounded", func(t *testing.T) {
 		r := mustNew(t, redact.Options{Values: map[string]string{"V": "sk-ant-sk-ant"}})
@@ -56,8 +55,7 @@ func TestWorkPerByte(t *testing.T) {
 	})
 }
 
-// workOf returns how many bytes are looked at for each byte of a text of a size that
-// repeats a unit.
+// workOf returns the examined bytes per byte of a text of a given size that repeats a unit.
 func workOf(r *redact.Redactor, unit string, size int) int {
 	text := strings.Repeat(unit, size/len(unit)+1)
 	work := 0
