@@ -48,7 +48,7 @@ func statusOfTree(t config.Tree) TreeStatus {
 func (k *treeKept) status(ctx context.Context) TreeStatus {
 	s, now := statusOfTree(k.Tree), k.tree.Status()
 	s.LeftOut = now.LeftOut
-	s.PID, s.Shown, s.Units, s.Files, s.Skipped, s.Watching = os.Getpid(), now.Shown, now.Units, now.Files, now.Skipped, now.Watching
+	s.PID, s.Shown, s.Units, s.Files, s.Skipped, s.Watching = os.Getpid(), now.Shown, now.Entries, now.Files, now.Skipped, now.Watching
 	if list, err := k.tree.Conflicts(ctx); err == nil {
 		s.Conflicts = len(list)
 	} else {

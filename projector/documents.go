@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// DocumentQuery selects documents in their current state. A zero field selects nothing in particular: the zero query
+// DocumentQuery selects documents in their current state. A zero field sets no condition: the zero query
 // returns every existing document of the namespace.
 //
 // A page begins behind the last document of the previous page, regardless of writes in between. In the order by kind

@@ -134,7 +134,7 @@ type Rewind struct {
 	Checkpoint string        `json:"checkpoint,omitempty"`
 	Reason     string        `json:"reason,omitempty"`
 	Before     events.Offset `json:"before"`          // the session's last offset before it
-	Moves      int           `json:"moves,omitempty"` // length of the rewind stack's moves before it (Ledger.StackBefore)
+	Moves      int           `json:"moves,omitempty"` // number of stack moves before it (see Ledger.StackBefore)
 }
 
 // Cost is one cost.accrued.

@@ -224,7 +224,7 @@ func (t *Tree) Restore(ctx context.Context) error {
 		}
 		e.dropped = true
 		if have := t.files[p]; have != nil {
-			t.writeAgain(have.unit)
+			t.writeAgain(have.entry)
 			if e.gone {
 				t.set(p, nil) // not as the removal of a user
 			}
@@ -267,7 +267,7 @@ func (t *Tree) discard(ctx context.Context, e *edit) error {
 	if err != nil {
 		return err
 	}
-	t.came(ctx, old, e.path, e.unit, nil, want{sum: e.sum})
+	t.came(ctx, old, e.path, e.entry, nil, want{sum: e.sum})
 	t.tidy(ctx, []string{e.path})
 	return nil
 }

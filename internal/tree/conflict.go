@@ -45,7 +45,7 @@ type Conflict struct {
 // keeping is a text to be kept as a conflict.
 type keeping struct {
 	path   string
-	unit   events.Subject
+	entry  events.Subject
 	base   events.Offset
 	sum    string
 	reason string
@@ -72,8 +72,8 @@ func (t *Tree) keep(ctx context.Context, k keeping) error {
 	doc := events.Document(t.c.Target.Namespace(), KindConflict, id)
 	meta := events.DocMeta{Base: k.base, Attributes: map[string]string{attrTree: t.c.Name, attrPath: filename.Key(k.path),
 		attrCopy: filename.Key(copyPath(k.path, k.base, id)), attrReason: k.reason}}
-	if k.unit.ID != "" {
-		meta.Links = []events.Link{{Rel: "of", To: k.unit.String()}}
+	if k.entry.ID != "" {
+		meta.Links = []events.Link{{Rel: "of", To: k.entry.String()}}
 	}
 	contentType := events.ContentTypeRaw
 	if utf8.Valid(data) {
@@ -115,7 +115,7 @@ func copyPath(p string, base events.Offset, id string) string {
 // isCopy reports whether a path has the form of a conflict's file.
 func isCopy(p string) bool { return strings.Contains(path.Base(p), ".conflict-") }
 
-func (t *Tree) conflictPlace(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Location, error) {
+func (t *Tree) conflictLocation(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Location, error) {
 	doc, err := src.Loader().Document(ctx, sub, 0)
 	if err != nil {
 		return layouts.Location{}, err

@@ -24,19 +24,19 @@ var nothing = hex.EncodeToString(sha256.New().Sum(nil))
 
 // displaced is a file that was replaced or removed, and now has a temporary name.
 type displaced struct {
-	path string // current path
-	from string
-	unit events.Subject
-	base events.Offset // offset whose content it had before a user changed it
-	sums []string      // hashes of known contents: written by the tree, or kept
-	due  time.Time     // time of the final check
-	wait time.Duration // delay of the last retry, if it could not be kept
+	path  string // current path
+	from  string
+	entry events.Subject
+	base  events.Offset // offset whose content it had before a user changed it
+	sums  []string      // hashes of known contents: written by the tree, or kept
+	due   time.Time     // time of the final check
+	wait  time.Duration // delay of the last retry, if it could not be kept
 }
 
 // came handles a file that was displaced by a new file or by a removal. If its content is neither that of the tree's
 // previous file nor of the new one, the content is kept. The caller holds mu.
 func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, have *file, now want) {
-	d := &displaced{path: old, from: from, unit: sub, sums: append([]string{now.sum}, t.tried[from]...), due: t.c.Now().Add(linger)}
+	d := &displaced{path: old, from: from, entry: sub, sums: append([]string{now.sum}, t.tried[from]...), due: t.c.Now().Add(linger)}
 	if have != nil {
 		d.base, d.sums = have.at, append(d.sums, have.sum)
 	}
@@ -76,7 +76,7 @@ func (t *Tree) recheck(ctx context.Context, d *displaced) error {
 	if err != nil || slices.Contains(d.sums, sum) || sum == nothing { // empty: a program is about to write to it
 		return err
 	}
-	if err := t.keep(ctx, keeping{path: d.from, unit: d.unit, base: d.base, sum: sum, reason: "it was written while the log changed it", read: func() (io.ReadCloser, error) { return t.c.Storage.Read(ctx, d.path) }}); err != nil {
+	if err := t.keep(ctx, keeping{path: d.from, entry: d.entry, base: d.base, sum: sum, reason: "it was written while the log changed it", read: func() (io.ReadCloser, error) { return t.c.Storage.Read(ctx, d.path) }}); err != nil {
 		return err
 	}
 	d.sums, d.due = append(d.sums, sum), t.c.Now().Add(linger)
@@ -144,18 +144,18 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 	have, meant := t.files[from], t.intents[from]
 	d := &displaced{path: p, from: from, due: t.c.Now()}
 	if have != nil {
-		d.unit, d.base = have.unit, have.at
+		d.entry, d.base = have.entry, have.at
 	}
 	if have == nil {
 		if sub, ok, err := t.c.Layout.EntryAt(ctx, t.c.Target, t.c.Root, from); err == nil && ok && !isCopy(from) {
-			d.unit = sub
+			d.entry = sub
 		}
 	}
 	d.sums = append([]string{meant.sum}, t.tried[from]...)
 	if have != nil {
 		d.sums = append(d.sums, have.sum)
 	}
-	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.unit, p, from, sum, want{})) {
+	if !slices.Contains(d.sums, sum) && (t.isPart(ctx, p, from, meant) || have == nil && t.isOld(ctx, d.entry, p, from, sum, want{})) {
 		d.sums = append(d.sums, sum)
 	}
 	t.out[p] = d
@@ -165,10 +165,10 @@ func (t *Tree) leftover(ctx context.Context, p string) error {
 
 // isPart reports whether a file is the beginning of an intended new file.
 func (t *Tree) isPart(ctx context.Context, p, from string, meant intent) bool {
-	if meant.sum == "" || t.units[meant.unit] == nil {
+	if meant.sum == "" || t.entries[meant.entry] == nil {
 		return false
 	}
-	files, err := t.render(ctx, meant.unit, meant.at)
+	files, err := t.render(ctx, meant.entry, meant.at)
 	if err != nil {
 		return false
 	}

@@ -37,7 +37,7 @@ type notice struct {
 // edit is a change of a file by a user.
 type edit struct {
 	path    string
-	unit    events.Subject
+	entry   events.Subject
 	gone    bool
 	sum     string
 	size    int64
@@ -187,7 +187,7 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		if n.settle < settleGone {
 			return nil, settleGone
 		}
-		return &edit{path: p, unit: have.unit, gone: true}, 0
+		return &edit{path: p, entry: have.entry, gone: true}, 0
 	case err != nil:
 		return t.unread(p, n, err)
 	case info.Dir:
@@ -216,9 +216,9 @@ func (t *Tree) examine(ctx context.Context, p string, n *notice) (e *edit, longe
 		return t.unread(p, n, err)
 	}
 	if meant, ok := t.intents[p]; ok && e.sum == meant.sum { // the tree put it there without an answer
-		have = &file{unit: meant.unit, at: meant.at, sum: e.sum, size: e.size, mode: e.mode, version: e.version}
+		have = &file{entry: meant.entry, at: meant.at, sum: e.sum, size: e.size, mode: e.mode, version: e.version}
 		t.set(p, have)
-		t.writeAgain(meant.unit) // a later write may have been intended
+		t.writeAgain(meant.entry) // a later write may have been intended
 		if t.again.IsZero() {
 			t.again = t.c.Now()
 		}

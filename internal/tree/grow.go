@@ -19,7 +19,7 @@ type hashed struct {
 	hash hash.Hash // has hashed the whole content
 }
 
-// maxHashes bounds the hash states and the known units, at about 250 bytes each.
+// maxHashes bounds the hash states and the known entries, at about 250 bytes each.
 const maxHashes = 4096
 
 // keepHash keeps the hash state of a written log file. The caller holds mu.
@@ -33,13 +33,13 @@ func (t *Tree) keepHash(w want) {
 	t.hashes[w.Path] = hashed{w.sum, w.hash}
 }
 
-// known is a layout's cached knowledge of a unit at an offset.
+// known is a layout's cached knowledge of an entry at an offset.
 type known struct {
 	at events.Offset
 	of any
 }
 
-// keepKnown caches the knowledge of a unit. The caller holds mu.
+// keepKnown caches the knowledge of an entry. The caller holds mu.
 func (t *Tree) keepKnown(sub events.Subject, k known) {
 	if len(t.knowns) >= maxHashes {
 		clear(t.knowns)
@@ -50,13 +50,13 @@ func (t *Tree) keepKnown(sub events.Subject, k known) {
 // isLog reports whether a file grows at its end.
 func isLog(p string) bool { return strings.HasSuffix(p, ".jsonl") }
 
-// grown returns the units whose files only grow, with the additions. The units in rest must be rendered. All records up
+// grown returns the entries whose files only grow, with the additions. The entries in rest must be rendered. All records up
 // to the offset were applied. The caller holds mu.
 func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offset) (grown map[events.Subject][]want, rest []events.Subject) {
 	g, is := t.c.Layout.(layouts.Grower)
 	grown = make(map[events.Subject][]want)
 	for _, sub := range list {
-		if d, applied := t.dirty[sub]; is && applied && !d.whole && !t.redo[sub] && t.stuck[sub] == nil && t.units[sub].at != 0 && t.units[sub].path != "" {
+		if d, applied := t.dirty[sub]; is && applied && !d.whole && !t.redo[sub] && t.stuck[sub] == nil && t.entries[sub].at != 0 && t.entries[sub].path != "" {
 			if more, ok := t.additions(ctx, g, sub, at); ok {
 				growth(t, sub, at, more)
 				grown[sub] = more
@@ -68,9 +68,9 @@ func (t *Tree) grown(ctx context.Context, list []events.Subject, at events.Offse
 	return grown, rest
 }
 
-// additions returns the growing files of a unit with their additions. It returns false if they are unknown.
+// additions returns the growing files of an entry with their additions. It returns false if they are unknown.
 func (t *Tree) additions(ctx context.Context, g layouts.Grower, sub events.Subject, at events.Offset) ([]want, bool) {
-	u, before := t.units[sub], t.knowns[sub]
+	u, before := t.entries[sub], t.knowns[sub]
 	if before.at != u.at {
 		before.of = nil
 	}
@@ -81,10 +81,10 @@ func (t *Tree) additions(ctx context.Context, g layouts.Grower, sub events.Subje
 	t.keepKnown(sub, known{at, more.Known})
 	var list []want
 	for _, a := range more.Added {
-		w := want{File: layouts.File{Path: a.Path, Mode: a.Mode}, unit: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
+		w := want{File: layouts.File{Path: a.Path, Mode: a.Mode}, entry: sub, at: at, size: int64(len(a.Data)), hash: sha256.New()}
 		have := t.files[a.Path]
 		switch {
-		case have != nil && have.unit != sub, have == nil && !a.New:
+		case have != nil && have.entry != sub, have == nil && !a.New:
 			return nil, false
 		case a.New:
 			w.Write = func(out io.Writer) error { _, err := out.Write(a.Data); return err }
@@ -120,7 +120,7 @@ func (t *Tree) hashOf(p, sum string) (hash.Hash, bool) {
 // rendering writes a whole file, for the case that the addition cannot be appended.
 func (t *Tree) rendering(ctx context.Context, sub events.Subject, p string, at events.Offset) func(io.Writer) error {
 	return func(w io.Writer) error {
-		for f, err := range t.unitFiles(ctx, sub, at, t.units[sub].path) {
+		for f, err := range t.entryFiles(ctx, sub, at, t.entries[sub].path) {
 			if err != nil {
 				return err
 			}

@@ -17,15 +17,15 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// counted is a growing layout that counts full renderings of a unit.
+// counted is a growing layout that counts full renderings of an entry.
 type counted struct {
 	layouts.Grower
 	made *int
 }
 
-func (l counted) EntryFiles(ctx context.Context, src layouts.Source, root layouts.Root, unit events.Subject, at string) iter.Seq2[layouts.File, error] {
+func (l counted) EntryFiles(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject, at string) iter.Seq2[layouts.File, error] {
 	*l.made++
-	return l.Grower.EntryFiles(ctx, src, root, unit, at)
+	return l.Grower.EntryFiles(ctx, src, root, sub, at)
 }
 
 // An appended line is the only thing rendered, read or written.

@@ -91,9 +91,9 @@ func (t *Tree) hold(ctx context.Context, e *edit) error {
 }
 
 func (t *Tree) keepingOf(ctx context.Context, e *edit) keeping {
-	k := keeping{path: e.path, unit: e.unit, sum: e.sum, reason: "it was saved while the tree asked", read: t.reader(ctx, e), held: true}
+	k := keeping{path: e.path, entry: e.entry, sum: e.sum, reason: "it was saved while the tree asked", read: t.reader(ctx, e), held: true}
 	if have := t.files[e.path]; have != nil {
-		k.base, k.unit = have.at, have.unit
+		k.base, k.entry = have.at, have.entry
 	}
 	return k
 }
@@ -119,7 +119,7 @@ func (t *Tree) leaveOpen(e *edit) {
 	}
 	delete(t.holding, e.kept)
 	sub := events.Document(t.c.Target.Namespace(), KindConflict, e.kept)
-	if t.units[sub] == nil {
+	if t.entries[sub] == nil {
 		return // its record was not read yet
 	}
 	t.writeAgain(sub)
@@ -186,11 +186,11 @@ func (t *Tree) importText(ctx context.Context, e *edit) error {
 		if err != nil {
 			return err
 		}
-		units, err := t.grouped(ctx, map[string]*edit{e.path: e}, head)
-		if err != nil || len(units) == 0 {
+		entries, err := t.grouped(ctx, map[string]*edit{e.path: e}, head)
+		if err != nil || len(entries) == 0 {
 			return err
 		}
-		if err = t.importUnit(ctx, units[0]); !errors.Is(err, errMoved) {
+		if err = t.importEntry(ctx, entries[0]); !errors.Is(err, errMoved) {
 			return err
 		}
 	}

@@ -16,19 +16,19 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// importEdits imports edits, unit by unit, each completely. The caller holds mu.
+// importEdits imports edits, entry by entry, each completely. The caller holds mu.
 func (t *Tree) importEdits(ctx context.Context, list map[string]*edit) error {
 	head, err := t.c.Head(ctx)
 	if err != nil {
 		return err
 	}
-	units, err := t.grouped(ctx, list, head)
+	entries, err := t.grouped(ctx, list, head)
 	if err != nil {
 		return err
 	}
-	t.renamed(units)
-	for _, u := range units {
-		err := t.importUnit(ctx, u)
+	t.renamed(entries)
+	for _, u := range entries {
+		err := t.importEntry(ctx, u)
 		if errors.Is(err, errMoved) {
 			for _, e := range u.edits { // examined again, with the newer content
 				t.note(e.path, t.c.Now())
@@ -45,21 +45,21 @@ func (t *Tree) importEdits(ctx context.Context, list map[string]*edit) error {
 	return nil
 }
 
-// unitEdits holds the edits of one unit.
-type unitEdits struct {
-	unit  events.Subject
+// entryEdits holds the edits of one entry.
+type entryEdits struct {
+	entry events.Subject
 	edits []*edit
-	to    events.Subject // the unit that its files were renamed to
+	to    events.Subject // the entry that its files were renamed to
 }
 
-// grouped groups edits by unit. Units with new files come first, so that moved content exists in its new place before
+// grouped groups edits by entry. Entries with new files come first, so that moved content exists in its new place before
 // it is removed from the old one.
-func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.Offset) ([]*unitEdits, error) {
-	groups := make(map[events.Subject]*unitEdits)
+func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.Offset) ([]*entryEdits, error) {
+	groups := make(map[events.Subject]*entryEdits)
 	for _, p := range slices.Sorted(maps.Keys(list)) {
 		e := list[p]
 		if have := t.files[p]; have != nil {
-			e.unit = have.unit
+			e.entry = have.entry
 		} else if isCopy(p) {
 			t.skipped[p] = "it has the name of a conflict's copy"
 			delete(t.edits, p)
@@ -74,17 +74,17 @@ func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.O
 				delete(t.edits, p)
 				continue
 			}
-			e.unit = sub
+			e.entry = sub
 		}
-		g := groups[e.unit]
+		g := groups[e.entry]
 		if g == nil {
-			g = &unitEdits{unit: e.unit}
-			groups[e.unit] = g
+			g = &entryEdits{entry: e.entry}
+			groups[e.entry] = g
 		}
 		g.edits = append(g.edits, e)
 	}
-	units := slices.Collect(maps.Values(groups))
-	slices.SortFunc(units, func(a, b *unitEdits) int {
+	entries := slices.Collect(maps.Values(groups))
+	slices.SortFunc(entries, func(a, b *entryEdits) int {
 		if x, y := a.isRemoval(), b.isRemoval(); x != y {
 			if x {
 				return 1
@@ -93,112 +93,112 @@ func (t *Tree) grouped(ctx context.Context, list map[string]*edit, head events.O
 		}
 		return strings.Compare(a.edits[0].path, b.edits[0].path)
 	})
-	return units, nil
+	return entries, nil
 }
 
-func (g *unitEdits) isRemoval() bool {
+func (g *entryEdits) isRemoval() bool {
 	return !slices.ContainsFunc(g.edits, func(e *edit) bool { return !e.gone })
 }
 
 // birth is a document created from a new file.
 type birth struct {
-	unit events.Subject
-	sum  string
-	at   time.Time
+	entry events.Subject
+	sum   string
+	at    time.Time
 }
 
 // renamed finds documents whose file was recently moved to another name. The caller holds mu.
-func (t *Tree) renamed(units []*unitEdits) {
+func (t *Tree) renamed(entries []*entryEdits) {
 	now := t.c.Now()
 	t.born = slices.DeleteFunc(t.born, func(b birth) bool { return now.Sub(b.at) > 2*settleGone })
-	for _, g := range units {
+	for _, g := range entries {
 		e := g.edits[0]
-		if have := t.files[e.path]; have == nil && !e.gone && !g.unit.IsSession() {
-			t.born = append(t.born, birth{g.unit, e.sum, now})
+		if have := t.files[e.path]; have == nil && !e.gone && !g.entry.IsSession() {
+			t.born = append(t.born, birth{g.entry, e.sum, now})
 		}
 	}
-	for _, g := range units {
-		if !g.isRemoval() || len(g.edits) != 1 || g.unit.IsSession() || g.unit.Kind == KindConflict {
+	for _, g := range entries {
+		if !g.isRemoval() || len(g.edits) != 1 || g.entry.IsSession() || g.entry.Kind == KindConflict {
 			continue
 		}
 		have := t.files[g.edits[0].path]
 		i := slices.IndexFunc(t.born, func(b birth) bool {
-			return have != nil && b.sum == have.sum && b.unit.Kind == g.unit.Kind && b.unit != g.unit
+			return have != nil && b.sum == have.sum && b.entry.Kind == g.entry.Kind && b.entry != g.entry
 		})
 		if i >= 0 {
-			g.to = t.born[i].unit
+			g.to = t.born[i].entry
 			t.born = slices.Delete(t.born, i, i+1)
 		}
 	}
 }
 
-// importUnit imports the edits of a unit, except for files that the log has changed. The caller holds mu.
-func (t *Tree) importUnit(ctx context.Context, g *unitEdits) error {
+// importEntry imports the edits of an entry, except for files that the log has changed. The caller holds mu.
+func (t *Tree) importEntry(ctx context.Context, g *entryEdits) error {
 	head, err := t.c.Head(ctx)
 	if err != nil {
 		return err
 	}
-	if err := t.know(ctx, g.unit); err != nil {
+	if err := t.know(ctx, g.entry); err != nil {
 		return err
 	}
-	shown, err := t.current(ctx, g.unit, head)
+	shown, err := t.current(ctx, g.entry, head)
 	if err != nil {
 		return err
 	}
 	var changed, gone []*edit
 	for _, e := range g.edits {
 		have, is := t.files[e.path], shown[e.path]
-		isOurs := have != nil && have.unit == g.unit
+		isOurs := have != nil && have.entry == g.entry
 		switch {
 		case e.gone && (is.Path == "" || !isOurs || is.sum != have.sum):
 			t.set(e.path, nil) // the log changed it meanwhile: it is written again, if it still exists
 		case e.gone:
 			gone = append(gone, e)
 		case is.Path != "" && is.sum == e.sum && layouts.ModeOf(is.Mode) == layouts.ModeOf(e.mode):
-			t.adopt(e, g.unit, head)
-		case e.found && have == nil && t.isOld(ctx, g.unit, e.path, e.path, e.sum, is):
-			t.adopt(e, g.unit, head) // the log's content replaces it
+			t.adopt(e, g.entry, head)
+		case e.found && have == nil && t.isOld(ctx, g.entry, e.path, e.path, e.sum, is):
+			t.adopt(e, g.entry, head) // the log's content replaces it
 		case is.Path != "" && isOurs && is.grew && e.size > have.size && t.isBegun(ctx, e, is):
-			t.adopt(e, g.unit, have.at) // a part of the growth was written, and the log has the rest
-		case g.unit.Kind == KindConflict && is.Path != "" && is.sum == e.sum:
-			t.adopt(e, g.unit, head) // its mode has no meaning
+			t.adopt(e, g.entry, have.at) // a part of the growth was written, and the log has the rest
+		case g.entry.Kind == KindConflict && is.Path != "" && is.sum == e.sum:
+			t.adopt(e, g.entry, head) // its mode has no meaning
 		case is.Path == "" && has(shown, e.sum):
-			t.adopt(e, g.unit, head) // it exists, under the name in the log
-		case is.Path == "" && len(shown) > 0 && !g.unit.IsSession():
-			if err := t.refuse(ctx, e, g.unit, "what it would be has another file"); err != nil {
+			t.adopt(e, g.entry, head) // it exists, under the name in the log
+		case is.Path == "" && len(shown) > 0 && !g.entry.IsSession():
+			if err := t.refuse(ctx, e, g.entry, "what it would be has another file"); err != nil {
 				return err
 			}
 		case is.Path == "" && (have == nil || !isOurs), is.Path != "" && isOurs && is.sum == have.sum:
 			changed = append(changed, e)
 		default:
-			if err := t.refuse(ctx, e, g.unit, "the log changed it too"); err != nil {
+			if err := t.refuse(ctx, e, g.entry, "the log changed it too"); err != nil {
 				return err
 			}
 		}
 	}
-	t.writeAgain(g.unit)
-	if len(gone) > 0 && len(changed) == 0 && len(gone) == len(t.filesOf(g.unit)) {
+	t.writeAgain(g.entry)
+	if len(gone) > 0 && len(changed) == 0 && len(gone) == len(t.filesOf(g.entry)) {
 		return t.removed(ctx, g, gone, head)
 	}
 	for _, e := range gone {
-		t.set(e.path, nil) // the unit exists: its file is written again
+		t.set(e.path, nil) // the entry exists: its file is written again
 	}
 	if len(changed) > 0 {
-		if err := t.bring(ctx, g.unit, changed, shown, head); err != nil {
+		if err := t.bring(ctx, g.entry, changed, shown, head); err != nil {
 			return err
 		}
 	}
 	if head, err = t.c.Head(ctx); err != nil {
 		return err
 	}
-	return t.rewriteFiles(ctx, g.unit, head)
+	return t.rewriteFiles(ctx, g.entry, head)
 }
 
-// know adds a unit to the known units. The caller holds mu.
+// know adds an entry to the known entries. The caller holds mu.
 func (t *Tree) know(ctx context.Context, sub events.Subject) error {
-	u := t.units[sub]
+	u := t.entries[sub]
 	if u == nil {
-		u = &unit{first: events.MaxOffset} // until the log has it
+		u = &entry{first: events.MaxOffset} // until the log has it
 	}
 	if u.first != events.MaxOffset {
 		return nil
@@ -210,12 +210,12 @@ func (t *Tree) know(ctx context.Context, sub events.Subject) error {
 	if err == nil {
 		u.first = first
 	}
-	t.units[sub] = u
-	t.changed.unit(sub)
+	t.entries[sub] = u
+	t.changed.entry(sub)
 	return nil
 }
 
-// current renders a unit as of an offset, at its current path.
+// current renders an entry as of an offset, at its current path.
 func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset) (map[string]want, error) {
 	t.locate(ctx, []events.Subject{sub}, at)
 	list, err := t.render(ctx, sub, at)
@@ -229,7 +229,7 @@ func (t *Tree) current(ctx context.Context, sub events.Subject, at events.Offset
 	return files, nil
 }
 
-// rewriteFiles writes the current files of a unit. A unit without content is forgotten.
+// rewriteFiles writes the current files of an entry. An entry without content is forgotten.
 func (t *Tree) rewriteFiles(ctx context.Context, sub events.Subject, at events.Offset) error {
 	if t.c.Way == In {
 		delete(t.redo, sub)
@@ -247,7 +247,7 @@ func (t *Tree) isBegun(ctx context.Context, e *edit, is want) bool {
 	return err == nil && begins
 }
 
-// has reports whether one of a unit's files has this content.
+// has reports whether one of an entry's files has this content.
 func has(files map[string]want, sum string) bool {
 	for _, w := range files {
 		if w.sum == sum {
@@ -259,12 +259,12 @@ func has(files map[string]want, sum string) bool {
 
 // adopt registers a user's file as a file of the tree.
 func (t *Tree) adopt(e *edit, sub events.Subject, at events.Offset) {
-	t.set(e.path, &file{unit: sub, at: at, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
+	t.set(e.path, &file{entry: sub, at: at, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
 }
 
 // refuse keeps a user's text as a conflict. The file will get the log's content.
 func (t *Tree) refuse(ctx context.Context, e *edit, sub events.Subject, reason string) error {
-	k := keeping{path: e.path, unit: sub, sum: e.sum, reason: reason, read: t.reader(ctx, e)}
+	k := keeping{path: e.path, entry: sub, sum: e.sum, reason: reason, read: t.reader(ctx, e)}
 	if have := t.files[e.path]; have != nil {
 		k.base = have.at
 	}
@@ -272,7 +272,7 @@ func (t *Tree) refuse(ctx context.Context, e *edit, sub events.Subject, reason s
 		return err
 	}
 	// The text is stored, so the file may be replaced unless it changes again.
-	t.set(e.path, &file{unit: sub, at: k.base, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
+	t.set(e.path, &file{entry: sub, at: k.base, sum: e.sum, size: e.size, mode: e.mode, version: e.version})
 	return nil
 }
 
@@ -323,7 +323,7 @@ func (t *Tree) bring(ctx context.Context, sub events.Subject, changed []*edit, s
 		}
 		if is := now[e.path]; e.data == nil && is.Path != "" && t.isAnother(ctx, e) {
 			// The import covers the content at that time. The current content is examined as an edit of it.
-			t.set(e.path, &file{unit: sub, at: head, sum: is.sum, size: is.size, mode: is.Mode})
+			t.set(e.path, &file{entry: sub, at: head, sum: is.sum, size: is.size, mode: is.Mode})
 			continue
 		}
 		if err := t.refuse(ctx, e, sub, reasonOf(report, e.path)); err != nil {
@@ -339,11 +339,11 @@ func (t *Tree) isAnother(ctx context.Context, e *edit) bool {
 	return err == nil && info.Version != e.version
 }
 
-// isShownElsewhere reports whether the text in a file belongs to another unit than its path implies, for example a node
+// isShownElsewhere reports whether the text in a file belongs to another entry than its path implies, for example a node
 // file that names another agent.
 func (t *Tree) isShownElsewhere(ctx context.Context, e *edit, head events.Offset) bool {
 	sub, ok, err := t.c.Layout.EntryAt(ctx, t.as(head), t.c.Root, e.path)
-	if err != nil || !ok || sub == e.unit {
+	if err != nil || !ok || sub == e.entry {
 		return false
 	}
 	if t.know(ctx, sub) != nil {
@@ -388,18 +388,18 @@ func (t *Tree) rewrite(ctx context.Context, doc events.Subject, e *edit, head ev
 	return err
 }
 
-// removed removes a unit after all its files were removed.
-func (t *Tree) removed(ctx context.Context, g *unitEdits, gone []*edit, head events.Offset) error {
+// removed removes an entry after all its files were removed.
+func (t *Tree) removed(ctx context.Context, g *entryEdits, gone []*edit, head events.Offset) error {
 	src := t.as(head)
 	var parts []log.Part
 	var err error
-	if g.unit.Kind == KindConflict {
-		err = t.close(ctx, g.unit)
+	if g.entry.Kind == KindConflict {
+		err = t.close(ctx, g.entry)
 		if isGone(err) {
 			err = nil
 		}
 	} else {
-		parts, err = t.c.Layout.Removal(ctx, src, g.unit)
+		parts, err = t.c.Layout.Removal(ctx, src, g.entry)
 	}
 	if err != nil {
 		return err
@@ -424,7 +424,7 @@ func (t *Tree) removed(ctx context.Context, g *unitEdits, gone []*edit, head eve
 	if head, err = t.c.Head(ctx); err != nil {
 		return err
 	}
-	return t.rewriteFiles(ctx, g.unit, head)
+	return t.rewriteFiles(ctx, g.entry, head)
 }
 
 // renamedTo adds the new name to the deletion of a document.
@@ -449,7 +449,7 @@ const maxOldSession = 64
 
 // wasOfSession reports whether a file of a session had this content after one of its last records.
 func (t *Tree) wasOfSession(ctx context.Context, sub events.Subject, p, sum string) bool {
-	u := t.units[sub]
+	u := t.entries[sub]
 	if u == nil || u.path == "" {
 		return false
 	}
@@ -521,7 +521,7 @@ func (t *Tree) isOld(ctx context.Context, sub events.Subject, where, p, sum stri
 	return false
 }
 
-// now returns a file of a unit as of the end of the log, or the zero value.
+// now returns a file of an entry as of the end of the log, or the zero value.
 func (t *Tree) now(ctx context.Context, sub events.Subject, p string) want {
 	if t.know(ctx, sub) != nil {
 		return want{}

@@ -125,8 +125,8 @@ func (plainLand) kinds() []string { return []string{plainKind} }
 // wanted computes the expected files from the log alone.
 func (w *world) wanted() map[string]string {
 	ctx := context.Background()
-	var list []*unit
-	subs := make(map[*unit]events.Subject)
+	var list []*entry
+	subs := make(map[*entry]events.Subject)
 	known := make(map[events.Subject]bool)
 	for _, kind := range w.land.kinds() {
 		for info, err := range w.st.Subjects(ctx, kind) {
@@ -142,7 +142,7 @@ func (w *world) wanted() map[string]string {
 				continue
 			}
 			must(w.t, err)
-			u := &unit{want: p.Path, apart: p.Apart, folder: p.Folder, within: p.Files, first: events.MaxOffset}
+			u := &entry{want: p.Path, apart: p.Apart, folder: p.Folder, within: p.Files, first: events.MaxOffset}
 			for rec := range w.st.Log.Read(ctx, events.Range{Subject: sub, Limit: 1}) {
 				u.first = rec.Offset
 			}
@@ -223,26 +223,26 @@ func newWorld(t testing.TB, l land, random *rand.Rand, fold bool) *world {
 	return w
 }
 
-// growth compares appended data with the full files of a unit.
-func (w *world) growth(t *Tree, unit events.Subject, at events.Offset, list []want) {
+// growth compares appended data with the full files of an entry.
+func (w *world) growth(t *Tree, sub events.Subject, at events.Offset, list []want) {
 	w.grown += len(list)
-	p, err := t.placeOf(context.Background(), t.as(at), unit)
-	if u := t.units[unit]; err != nil || p.Path != u.want || p.Apart != u.apart || p.Folder != u.folder || !slices.Equal(p.Files, u.within) {
-		w.t.Errorf("%v is to be at %v, %v, and what it grew by says that it is still at %s", unit, p, err, u.want)
+	p, err := t.locationOf(context.Background(), t.as(at), sub)
+	if u := t.entries[sub]; err != nil || p.Path != u.want || p.Apart != u.apart || p.Folder != u.folder || !slices.Equal(p.Files, u.within) {
+		w.t.Errorf("%v is to be at %v, %v, and what it grew by says that it is still at %s", sub, p, err, u.want)
 	}
 	is := make(map[string]string)
-	for _, p := range t.filesOf(unit) {
+	for _, p := range t.filesOf(sub) {
 		is[p] = fmt.Sprintf("%s %o", t.files[p].sum, layouts.ModeOf(t.files[p].mode))
 	}
 	for _, f := range list {
 		is[f.Path] = fmt.Sprintf("%s %o", f.sum, layouts.ModeOf(f.Mode))
 	}
 	to := make(map[string]string)
-	for _, f := range need(t.render(context.Background(), unit, at)) {
+	for _, f := range need(t.render(context.Background(), sub, at)) {
 		to[f.Path] = fmt.Sprintf("%s %o", f.sum, layouts.ModeOf(f.Mode))
 	}
 	if !maps.Equal(is, to) {
-		w.t.Errorf("%v grew to\n%s, and is to be\n%s", unit, lines(is), lines(to))
+		w.t.Errorf("%v grew to\n%s, and is to be\n%s", sub, lines(is), lines(to))
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// file is the manifest's entry for a file that the tree wrote or imported.
+// file is the manifest's record of a file that the tree wrote or imported.
 type file struct {
-	unit    events.Subject
+	entry   events.Subject
 	at      events.Offset // offset at which the log has this content: the base of an edit
 	sum     string        // SHA-256 of its content
 	size    int64
@@ -21,22 +21,22 @@ type file struct {
 	version string // version in the storage: a file with the same version need not be read
 }
 
-// unit is the manifest's entry for a session or document with files.
-type unit struct {
-	first  events.Offset // its first record: if two units want the same name, the lower one gets it
+// entry is the manifest's record of a session or document with files.
+type entry struct {
+	first  events.Offset // its first record: if two entries want the same name, the lower one gets it
 	at     events.Offset // offset that its files show; 0: they must be written again
 	path   string        // current path; "": it has no files
-	want   string        // path that it would have without other units
-	apart  string        // path that it gets if another unit has the wanted one; for a unit without files: why the layout has none
+	want   string        // path that it would have without other entries
+	apart  string        // path that it gets if another entry has the wanted one; for an entry without files: why the layout has none
 	folder bool          // it is a folder
-	within []string      // names in the folder that no other unit may use
+	within []string      // names in the folder that no other entry may use
 }
 
 // intent is a file that is about to be written. After a crash it identifies the tree's own content.
 type intent struct {
-	unit events.Subject
-	at   events.Offset
-	sum  string
+	entry events.Subject
+	at    events.Offset
+	sum   string
 }
 
 // state is the content of the manifest.
@@ -44,7 +44,7 @@ type state struct {
 	cursor  projector.Cursor
 	part    string // Config.Part of the files
 	files   map[string]*file
-	units   map[events.Subject]*unit
+	entries map[events.Subject]*entry
 	intents map[string]intent
 	out     map[string]*displaced // by current path
 	met     bool                  // every file was examined since the manifest was created
@@ -52,14 +52,14 @@ type state struct {
 }
 
 func newState() state {
-	return state{files: make(map[string]*file), units: make(map[events.Subject]*unit), intents: make(map[string]intent), out: make(map[string]*displaced)}
+	return state{files: make(map[string]*file), entries: make(map[events.Subject]*entry), intents: make(map[string]intent), out: make(map[string]*displaced)}
 }
 
 // changes are the parts of a state that are not saved yet.
 type changes struct {
 	cursor  *projector.Cursor
 	files   map[string]bool
-	units   map[events.Subject]bool
+	entries map[events.Subject]bool
 	intents map[string]bool
 	out     map[string]bool
 	met     bool
@@ -67,7 +67,7 @@ type changes struct {
 }
 
 func (c *changes) isEmpty() bool {
-	return c.cursor == nil && len(c.files)+len(c.units)+len(c.intents)+len(c.out) == 0 && !c.met && !c.clean
+	return c.cursor == nil && len(c.files)+len(c.entries)+len(c.intents)+len(c.out) == 0 && !c.met && !c.clean
 }
 
 func (c *changes) file(path string) {
@@ -77,11 +77,11 @@ func (c *changes) file(path string) {
 	c.files[path] = true
 }
 
-func (c *changes) unit(sub events.Subject) {
-	if c.units == nil {
-		c.units = make(map[events.Subject]bool)
+func (c *changes) entry(sub events.Subject) {
+	if c.entries == nil {
+		c.entries = make(map[events.Subject]bool)
 	}
-	c.units[sub] = true
+	c.entries[sub] = true
 }
 
 func (c *changes) intent(path string) {
@@ -134,7 +134,7 @@ func (t *Tree) save(ctx context.Context) error {
 // set registers a file of the tree at a path. nil removes the path. The caller holds mu.
 func (t *Tree) set(path string, f *file) {
 	if old := t.files[path]; old != nil {
-		t.indexed(old.unit, func(p *pathSet) { p.remove(path) })
+		t.indexed(old.entry, func(p *pathSet) { p.remove(path) })
 		if key := layouts.FoldedName(path); t.folded[key] == path {
 			delete(t.folded, key)
 		}
@@ -149,20 +149,20 @@ func (t *Tree) set(path string, f *file) {
 }
 
 func (t *Tree) index(path string, f *file) {
-	t.indexed(f.unit, func(p *pathSet) { p.add(path) })
+	t.indexed(f.entry, func(p *pathSet) { p.add(path) })
 	t.folded[layouts.FoldedName(path)] = path
 }
 
-func (t *Tree) indexed(unit events.Subject, change func(*pathSet)) {
-	p := t.ofUnit[unit]
+func (t *Tree) indexed(sub events.Subject, change func(*pathSet)) {
+	p := t.ofEntry[sub]
 	if change(&p); p.isEmpty() {
-		delete(t.ofUnit, unit)
+		delete(t.ofEntry, sub)
 	} else {
-		t.ofUnit[unit] = p
+		t.ofEntry[sub] = p
 	}
 }
 
-// pathSet is a set of paths, optimised for one path. A map for each of very many units would need more memory than all
+// pathSet is a set of paths, optimised for one path. A map for each of very many entries would need more memory than all
 // their other data.
 type pathSet struct {
 	one  string // "": more holds the paths
@@ -219,9 +219,9 @@ func (t *Tree) sameFile(ctx context.Context, path string) string {
 	return ours
 }
 
-// filesOf lists the paths of a unit's files, sorted. The caller holds mu.
+// filesOf lists the paths of an entry's files, sorted. The caller holds mu.
 func (t *Tree) filesOf(sub events.Subject) []string {
-	p := t.ofUnit[sub]
+	p := t.ofEntry[sub]
 	return p.sorted()
 }
 
@@ -241,9 +241,9 @@ func (b *memoryManifest) load(context.Context) (state, error) {
 		c := *f
 		s.files[path] = &c
 	}
-	for sub, u := range b.units {
+	for sub, u := range b.entries {
 		c := *u
-		s.units[sub] = &c
+		s.entries[sub] = &c
 	}
 	maps.Copy(s.intents, b.intents)
 	for path, d := range b.out {
@@ -269,12 +269,12 @@ func (b *memoryManifest) save(_ context.Context, s *state, c changes) error {
 			delete(b.files, path)
 		}
 	}
-	for sub := range c.units {
-		if u := s.units[sub]; u != nil {
+	for sub := range c.entries {
+		if u := s.entries[sub]; u != nil {
 			kept := *u
-			b.units[sub] = &kept
+			b.entries[sub] = &kept
 		} else {
-			delete(b.units, sub)
+			delete(b.entries, sub)
 		}
 	}
 	for path := range c.intents {

@@ -8,18 +8,18 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// names counts the paths that units want, to detect paths that some system treats as equal. Without such conflicts,
-// each unit gets its path.
+// names counts the paths that entries want, to detect paths that some system treats as equal. Without such conflicts,
+// each entry gets its path.
 type names struct {
 	wanted    map[string]*claim // by folded path
 	contested int
 }
 
-// claim counts the units that want a path.
+// claim counts the entries that want a path.
 type claim struct {
-	files   int            // number of units that want it as a file
-	folders int            // number of units that want it as a folder
-	dirs    map[string]int // spelling of the folder -> number of units in it
+	files   int            // number of entries that want it as a file
+	folders int            // number of entries that want it as a folder
+	dirs    map[string]int // spelling of the folder -> number of entries in it
 }
 
 func newNames() names { return names{wanted: make(map[string]*claim)} }
@@ -28,8 +28,8 @@ func (c *claim) isContested() bool {
 	return c.files+c.folders > 1 || c.files == 1 && len(c.dirs) > 0 || len(c.dirs) > 1
 }
 
-// add counts the wanted path of a unit, times times. A negative number removes it.
-func (n *names) add(u *unit, times int) {
+// add counts the wanted path of an entry, times times. A negative number removes it.
+func (n *names) add(u *entry, times int) {
 	if u.want == "" {
 		return
 	}
@@ -78,10 +78,10 @@ func (n *names) change(p string, do func(*claim)) {
 	}
 }
 
-// assignPaths chooses the path of each unit. Units without an alternative path choose first, then the others by their
+// assignPaths chooses the path of each entry. Entries without an alternative path choose first, then the others by their
 // first record.
-func assignPaths(list []*unit) {
-	slices.SortStableFunc(list, func(a, b *unit) int {
+func assignPaths(list []*entry) {
+	slices.SortStableFunc(list, func(a, b *entry) int {
 		if x, y := a.apart == "", b.apart == ""; x != y {
 			if x {
 				return -1

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// part is a storage with the files of one unit: edited files with the content that was examined, other files with the
+// part is a storage with the files of one entry: edited files with the content that was examined, other files with the
 // content of the log. So an import sees the examined content, even if the files change meanwhile.
 type part struct {
 	under layouts.Storage

@@ -113,19 +113,19 @@ func (b *sqliteManifest) read(ctx context.Context) (s state, err error) {
 		var path, kind, id string
 		f := &file{}
 		err := scan(&path, &kind, &id, &f.at, &f.sum, &f.size, &f.mode, &f.version)
-		f.unit = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
+		f.entry = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
 		s.files[path] = f
 		return err
 	})
 	if err == nil {
 		err = b.each(ctx, "SELECT kind, id, first, offset, path, want, apart, folder, within FROM units", func(scan func(...any) error) error {
 			var kind, id, within string
-			u := &unit{}
+			u := &entry{}
 			err := scan(&kind, &id, &u.first, &u.at, &u.path, &u.want, &u.apart, &u.folder, &within)
 			if within != "" {
 				u.within = strings.Split(within, "/")
 			}
-			s.units[events.Subject{Namespace: b.namespace, Kind: kind, ID: id}] = u
+			s.entries[events.Subject{Namespace: b.namespace, Kind: kind, ID: id}] = u
 			return err
 		})
 	}
@@ -134,7 +134,7 @@ func (b *sqliteManifest) read(ctx context.Context) (s state, err error) {
 			var path, kind, id string
 			var i intent
 			err := scan(&path, &kind, &id, &i.at, &i.sum)
-			i.unit = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
+			i.entry = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
 			s.intents[path] = i
 			return err
 		})
@@ -145,7 +145,7 @@ func (b *sqliteManifest) read(ctx context.Context) (s state, err error) {
 			d := &displaced{}
 			err := scan(&d.path, &d.from, &kind, &id, &d.base, &sums)
 			d.sums = strings.Fields(sums)
-			d.unit = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
+			d.entry = events.Subject{Namespace: b.namespace, Kind: kind, ID: id}
 			s.out[d.path] = d
 			return err
 		})
@@ -187,13 +187,13 @@ func (b *sqliteManifest) save(ctx context.Context, s *state, c changes) (err err
 	}
 	for p := range c.files {
 		if f := s.files[p]; f != nil {
-			w.do("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?)", []byte(p), f.unit.Kind, f.unit.ID, f.at, f.sum, f.size, f.mode, f.version)
+			w.do("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?)", []byte(p), f.entry.Kind, f.entry.ID, f.at, f.sum, f.size, f.mode, f.version)
 		} else {
 			w.do("DELETE FROM files WHERE path=?", []byte(p))
 		}
 	}
-	for sub := range c.units {
-		if u := s.units[sub]; u != nil {
+	for sub := range c.entries {
+		if u := s.entries[sub]; u != nil {
 			w.do("INSERT OR REPLACE INTO units VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", sub.Kind, sub.ID, u.first, u.at, []byte(u.path), []byte(u.want), []byte(u.apart), u.folder, []byte(strings.Join(u.within, "/")))
 		} else {
 			w.do("DELETE FROM units WHERE kind=? AND id=?", sub.Kind, sub.ID)
@@ -201,14 +201,14 @@ func (b *sqliteManifest) save(ctx context.Context, s *state, c changes) (err err
 	}
 	for p := range c.intents {
 		if i, ok := s.intents[p]; ok {
-			w.do("INSERT OR REPLACE INTO intents VALUES(?, ?, ?, ?, ?)", []byte(p), i.unit.Kind, i.unit.ID, i.at, i.sum)
+			w.do("INSERT OR REPLACE INTO intents VALUES(?, ?, ?, ?, ?)", []byte(p), i.entry.Kind, i.entry.ID, i.at, i.sum)
 		} else {
 			w.do("DELETE FROM intents WHERE path=?", []byte(p))
 		}
 	}
 	for p := range c.out {
 		if d := s.out[p]; d != nil {
-			w.do("INSERT OR REPLACE INTO displaced VALUES(?, ?, ?, ?, ?, ?)", []byte(p), []byte(d.from), d.unit.Kind, d.unit.ID, d.base, strings.Join(d.sums, " "))
+			w.do("INSERT OR REPLACE INTO displaced VALUES(?, ?, ?, ?, ?, ?)", []byte(p), []byte(d.from), d.entry.Kind, d.entry.ID, d.base, strings.Join(d.sums, " "))
 		} else {
 			w.do("DELETE FROM displaced WHERE path=?", []byte(p))
 		}

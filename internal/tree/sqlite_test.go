@@ -22,20 +22,20 @@ func TestManifest(t *testing.T) {
 	sub := events.Document("ns", "doc", "\xff/x")
 	s := newState()
 	s.cursor = projector.Cursor{Offset: 7, EventID: "e", Recorded: time.Unix(1_700_000_000, 5).UTC(), Head: 9}
-	s.files["docs/\xfe"] = &file{unit: sub, at: 5, sum: "ab", size: 3, mode: 0o600, version: "v"}
-	s.files["gone"] = &file{unit: sub, at: 1}
-	s.units[sub] = &unit{first: 2, at: 5, path: "p\xfd", want: "w", apart: "a", folder: true, within: []string{"x", "y.md"}}
-	s.units[events.Session("ns", "s")] = &unit{first: events.MaxOffset}
+	s.files["docs/\xfe"] = &file{entry: sub, at: 5, sum: "ab", size: 3, mode: 0o600, version: "v"}
+	s.files["gone"] = &file{entry: sub, at: 1}
+	s.entries[sub] = &entry{first: 2, at: 5, path: "p\xfd", want: "w", apart: "a", folder: true, within: []string{"x", "y.md"}}
+	s.entries[events.Session("ns", "s")] = &entry{first: events.MaxOffset}
 	s.intents["docs/\xfe"] = intent{sub, 6, "cd"}
-	s.out[".t\xfc"] = &displaced{path: ".t\xfc", from: "t\xfc", unit: sub, base: 4, sums: []string{"a", "b"}}
+	s.out[".t\xfc"] = &displaced{path: ".t\xfc", from: "t\xfc", entry: sub, base: 4, sums: []string{"a", "b"}}
 	s.met = true
 	var c changes
 	c.cursor, c.met = &s.cursor, true
 	for p := range s.files {
 		c.file(p)
 	}
-	for u := range s.units {
-		c.unit(u)
+	for u := range s.entries {
+		c.entry(u)
 	}
 	c.intent("docs/\xfe")
 	c.displaced(".t\xfc")

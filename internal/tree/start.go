@@ -12,7 +12,7 @@ import (
 // recover determines the outcome of the intents when the tree ended, and schedules the examination of files that may
 // have changed since. If the tree did not stop regularly, these are all files. The caller holds mu.
 func (t *Tree) recover(ctx context.Context) error {
-	// First, because displaced files are recognised by the previous entries.
+	// First, because displaced files are recognised by the previous state.
 	if err := t.leftovers(ctx); err != nil {
 		return err
 	}
@@ -24,10 +24,10 @@ func (t *Tree) recover(ctx context.Context) error {
 		}
 		if err == nil && sum == meant.sum {
 			if e, err := t.c.Storage.Stat(ctx, p); err == nil {
-				t.set(p, &file{unit: meant.unit, at: meant.at, sum: sum, size: e.Size, mode: e.Mode, version: e.Version})
+				t.set(p, &file{entry: meant.entry, at: meant.at, sum: sum, size: e.Size, mode: e.Mode, version: e.Version})
 			}
 		}
-		t.writeAgain(meant.unit)
+		t.writeAgain(meant.entry)
 	}
 	for p := range t.intents {
 		delete(t.intents, p)
@@ -38,7 +38,7 @@ func (t *Tree) recover(ctx context.Context) error {
 			f.version = "" // only the content is trusted
 		}
 	}
-	for sub, u := range t.units {
+	for sub, u := range t.entries {
 		if u.at == 0 && t.c.Way != In {
 			t.redo[sub], t.again = true, t.c.Now()
 		}

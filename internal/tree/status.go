@@ -16,7 +16,7 @@ type Status struct {
 	Name     string
 	Shown    events.Offset // offset of the log that the files show, except for stuck ones
 	Files    int
-	Units    int  // number of sessions and documents with files
+	Entries  int  // number of sessions and documents with files
 	Met      bool // every file was examined since the manifest was created: further changes are new
 	Noticed  int  // number of paths to be examined
 	Skipped  []layouts.Problem
@@ -39,7 +39,7 @@ const maxSample = 5
 // leftOut counts the sessions without files by reason. The caller holds mu.
 func (t *Tree) leftOut() (list []LeftOut) {
 	ids := make(map[string][]string)
-	for sub, u := range t.units {
+	for sub, u := range t.entries {
 		if u.want == "" && u.apart != "" {
 			ids[u.apart] = append(ids[u.apart], sub.ID)
 		}
@@ -56,7 +56,7 @@ func (t *Tree) leftOut() (list []LeftOut) {
 func (t *Tree) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Units: len(t.ofUnit), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched, LeftOut: t.leftOut()}
+	s := Status{Name: t.c.Name, Shown: t.cursor.Offset, Files: len(t.files), Entries: len(t.ofEntry), Met: t.met, Noticed: len(t.noticed), Asking: t.asking, Watching: t.watched, LeftOut: t.leftOut()}
 	for _, p := range slices.Sorted(maps.Keys(t.skipped)) {
 		s.Skipped = append(s.Skipped, layouts.Problem{File: p, Reason: t.skipped[p]})
 	}
@@ -80,7 +80,7 @@ func (t *Tree) Verify(ctx context.Context) ([]layouts.Problem, error) {
 	var list []layouts.Problem
 	problem := func(p, reason string) { list = append(list, layouts.Problem{File: p, Reason: reason}) }
 	known := make(map[string]bool)
-	for sub, u := range t.units {
+	for sub, u := range t.entries {
 		files, err := t.render(ctx, sub, t.cursor.Offset)
 		if err != nil {
 			problem(u.path, err.Error())

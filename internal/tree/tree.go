@@ -64,14 +64,14 @@ type Tree struct {
 	loaded bool
 	state
 	changed changes                    // unsaved changes of state
-	ofUnit  map[events.Subject]pathSet // paths of files by unit
+	ofEntry map[events.Subject]pathSet // paths of files by entry
 	folded  map[string]string          // folded path of a file -> its path
 
 	dirty   map[events.Subject]touched // applied and not committed
 	redo    map[events.Subject]bool    // to be written again, regardless of the log
 	knowns  map[events.Subject]known
 	hashes  map[string]hashed       // of log files, by path
-	moved   map[events.Subject]bool // units whose path differs from that of their files
+	moved   map[events.Subject]bool // entries whose path differs from that of their files
 	again   time.Time               // when stuck files are retried
 	wait    time.Duration           // between the last two attempts
 	noticed map[string]*notice      // paths that may have changed
@@ -120,7 +120,7 @@ func newTree(c Config, b manifest) *Tree {
 
 // clear forgets all state in memory. The caller holds mu.
 func (t *Tree) clear() {
-	t.loaded, t.state, t.changed, t.ofUnit = false, newState(), changes{}, make(map[events.Subject]pathSet)
+	t.loaded, t.state, t.changed, t.ofEntry = false, newState(), changes{}, make(map[events.Subject]pathSet)
 	t.knowns = make(map[events.Subject]known)
 	t.moved, t.hashes = make(map[events.Subject]bool), make(map[string]hashed)
 	t.folded = make(map[string]string)

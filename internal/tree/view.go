@@ -19,7 +19,7 @@ var (
 // Name implements projector.View.
 func (t *Tree) Name() string { return "tree:" + t.c.Name }
 
-// Wants implements projector.Selective: units are rendered at the commit, not folded record by record.
+// Wants implements projector.Selective: entries are rendered at the commit, not folded record by record.
 func (t *Tree) Wants(events.Subject) bool { return false }
 
 // Begin implements projector.View.
@@ -55,7 +55,7 @@ func (t *Tree) load(ctx context.Context) error {
 	for path, f := range t.files {
 		t.index(path, f)
 	}
-	for sub, u := range t.units {
+	for sub, u := range t.entries {
 		t.names.add(u, 1)
 		if sub.Kind == KindConflict && u.path == "" { // kept for a question that was open when the process ended
 			t.writeAgain(sub)
@@ -69,12 +69,12 @@ func (t *Tree) load(ctx context.Context) error {
 	return err
 }
 
-// reassignPaths schedules a look-up of every unit in the log, because the tree shows another part of it. Units that are
+// reassignPaths schedules a look-up of every entry in the log, because the tree shows another part of it. Entries that are
 // no longer part lose their files. The caller holds mu.
 func (t *Tree) reassignPaths(ctx context.Context) error {
 	t.part, t.cursor = t.c.Part, projector.Cursor{}
 	t.changed.cursor = &t.cursor
-	for sub := range t.units {
+	for sub := range t.entries {
 		t.writeAgain(sub)
 	}
 	return t.save(ctx)
@@ -85,26 +85,26 @@ func (t *Tree) Apply(ctx context.Context, f projector.Fact) error {
 	if f.Subject.Kind == events.KindUnit || f.Subject.Namespace != t.c.Target.Namespace() || t.c.Way == In {
 		return nil
 	}
-	sub, ok, err := t.unitOf(ctx, f.Offset, f.Subject)
+	sub, ok, err := t.entryOf(ctx, f.Offset, f.Subject)
 	if err != nil || !ok {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u, isNew := t.units[sub], false
+	u, isNew := t.entries[sub], false
 	if u == nil {
-		u = &unit{first: events.MaxOffset}
-		t.units[sub] = u
+		u = &entry{first: events.MaxOffset}
+		t.entries[sub] = u
 	}
 	if u.first > f.Offset {
 		u.first, isNew = f.Offset, true
-		t.changed.unit(sub)
+		t.changed.entry(sub)
 	}
 	t.dirty[sub] = t.dirty[sub].with(f.Subject, sub, isNew)
 	return nil
 }
 
-// touched describes the uncommitted records of a unit.
+// touched describes the uncommitted records of an entry.
 type touched struct {
 	others []events.Subject // other subjects with such records
 	whole  bool             // the effect of the records cannot be narrowed by subject
@@ -114,9 +114,9 @@ type touched struct {
 const maxOthers = 64
 
 // with returns d with another record.
-func (d touched) with(of, unit events.Subject, isNew bool) touched {
+func (d touched) with(of, sub events.Subject, isNew bool) touched {
 	switch {
-	case d.whole || of == unit && !isNew || slices.Contains(d.others, of):
+	case d.whole || of == sub && !isNew || slices.Contains(d.others, of):
 		return d
 	case isNew || len(d.others) == maxOthers:
 		return touched{whole: true}
@@ -124,8 +124,8 @@ func (d touched) with(of, unit events.Subject, isNew bool) touched {
 	return touched{others: append(d.others, of)}
 }
 
-// unitOf returns the unit of a session or document.
-func (t *Tree) unitOf(ctx context.Context, at events.Offset, sub events.Subject) (events.Subject, bool, error) {
+// entryOf returns the entry of a session or document.
+func (t *Tree) entryOf(ctx context.Context, at events.Offset, sub events.Subject) (events.Subject, bool, error) {
 	if sub.Kind == KindConflict {
 		return sub, true, nil
 	}
@@ -168,7 +168,7 @@ func (t *Tree) Commit(ctx context.Context, c projector.Cursor) error {
 	return t.save(ctx)
 }
 
-// atOnce is the number of units that are rendered at a time, in memory.
+// atOnce is the number of entries that are rendered at a time, in memory.
 const atOnce = 256
 
 // catchUp writes the files of the applied records as of an offset. The caller holds mu.
@@ -178,13 +178,13 @@ func (t *Tree) catchUp(ctx context.Context, at events.Offset) error {
 	}
 	var list []events.Subject
 	for sub := range t.dirty {
-		if t.units[sub].at < at || t.redo[sub] {
+		if t.entries[sub].at < at || t.redo[sub] {
 			list = append(list, sub)
 		}
 	}
 	if !t.met {
 		for sub := range t.redo {
-			if _, is := t.dirty[sub]; !is && t.units[sub] != nil && t.stuck[sub] == nil {
+			if _, is := t.dirty[sub]; !is && t.entries[sub] != nil && t.stuck[sub] == nil {
 				list = append(list, sub)
 			}
 		}
@@ -198,10 +198,10 @@ func (t *Tree) catchUp(ctx context.Context, at events.Offset) error {
 	return nil
 }
 
-// sorted sorts units by their first record. The caller holds mu.
+// sorted sorts entries by their first record. The caller holds mu.
 func (t *Tree) sorted(list []events.Subject) []events.Subject {
 	slices.SortFunc(list, func(a, b events.Subject) int {
-		if x, y := t.units[a].first, t.units[b].first; x != y {
+		if x, y := t.entries[a].first, t.entries[b].first; x != y {
 			return cmp.Compare(x, y)
 		}
 		return strings.Compare(a.String(), b.String())
@@ -236,7 +236,7 @@ func (t *Tree) Room() error {
 // Problem returns why the files of a session or document do not show the log, as an *Error. nil means that they do, as
 // far as the log was read.
 func (t *Tree) Problem(ctx context.Context, sub events.Subject) error {
-	sub, ok, err := t.unitOf(ctx, 0, sub)
+	sub, ok, err := t.entryOf(ctx, 0, sub)
 	if err != nil || !ok {
 		return err
 	}
@@ -248,5 +248,5 @@ func (t *Tree) Problem(ctx context.Context, sub events.Subject) error {
 	return nil
 }
 
-// isGone reports whether a unit has no content.
+// isGone reports whether an entry has no content.
 func isGone(err error) bool { return errors.Is(err, projector.ErrNotFound) }

@@ -22,14 +22,14 @@ import (
 // want is the intended state of a file.
 type want struct {
 	layouts.File
-	unit events.Subject
-	at   events.Offset
-	sum  string
-	size int64
-	data []byte    // nil: it is large, and rendered during the write
-	grew bool      // the current content of the file is its beginning
-	tail []byte    // data behind the current content; nil: in data, or rendered
-	hash hash.Hash // has hashed the whole content
+	entry events.Subject
+	at    events.Offset
+	sum   string
+	size  int64
+	data  []byte    // nil: it is large, and rendered during the write
+	grew  bool      // the current content of the file is its beginning
+	tail  []byte    // data behind the current content; nil: in data, or rendered
+	hash  hash.Hash // has hashed the whole content
 }
 
 // Maximum sizes of a file that is rendered once, into memory, and of an edit that is kept in memory.
@@ -38,7 +38,7 @@ const (
 	heldEdit     = 8 << 20
 )
 
-// writeOut updates the files of units to the log as of an offset, and appends the additions of grown units. Files that
+// writeOut updates the files of entries to the log as of an offset, and appends the additions of grown entries. Files that
 // cannot be written are stuck and retried. The caller holds mu.
 func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[events.Subject][]want, at events.Offset) error {
 	ctx = context.WithoutCancel(ctx) // a partial update would be repeated
@@ -70,7 +70,7 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 		delete(t.stuck, sub)
 		files, err := t.render(ctx, sub, at)
 		if err != nil {
-			t.isStuck(sub, t.units[sub].path, err)
+			t.isStuck(sub, t.entries[sub].path, err)
 			continue
 		}
 		for _, p := range t.filesOf(sub) {
@@ -79,7 +79,7 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 			}
 		}
 		for _, w := range files {
-			if f := t.files[w.Path]; f == nil || f.sum != w.sum || layouts.ModeOf(f.mode) != layouts.ModeOf(w.Mode) || f.unit != sub || t.redo[sub] {
+			if f := t.files[w.Path]; f == nil || f.sum != w.sum || layouts.ModeOf(f.mode) != layouts.ModeOf(w.Mode) || f.entry != sub || t.redo[sub] {
 				wants = append(wants, w)
 			} else if f.at != at {
 				f.at = at
@@ -96,8 +96,8 @@ func (t *Tree) writeOut(ctx context.Context, list []events.Subject, grown map[ev
 	}
 	for _, sub := range list {
 		if t.stuck[sub] == nil {
-			t.units[sub].at = at
-			t.changed.unit(sub)
+			t.entries[sub].at = at
+			t.changed.entry(sub)
 		}
 	}
 	return nil
@@ -112,7 +112,7 @@ func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 		if tried, ok := t.intents[w.Path]; ok && tried.sum != w.sum {
 			t.tried[w.Path] = append(t.tried[w.Path], tried.sum)
 		}
-		t.intents[w.Path] = intent{w.unit, w.at, w.sum}
+		t.intents[w.Path] = intent{w.entry, w.at, w.sum}
 		t.changed.intent(w.Path)
 	}
 	reached("before temp")
@@ -120,14 +120,14 @@ func (t *Tree) change(ctx context.Context, wants []want, gone []string) error {
 		return err
 	}
 	folders := make(map[string]bool)
-	for _, p := range gone { // first: another unit may get the name
-		sub := t.files[p].unit
+	for _, p := range gone { // first: another entry may get the name
+		sub := t.files[p].entry
 		t.attempt(sub, p, t.remove(ctx, p))
 		folders[folder(p)] = true
 	}
 	for _, w := range wants {
 		appended, err := t.put(ctx, w)
-		if t.attempt(w.unit, w.Path, err) {
+		if t.attempt(w.entry, w.Path, err) {
 			delete(t.intents, w.Path)
 			delete(t.tried, w.Path)
 			t.changed.intent(w.Path)
@@ -164,7 +164,7 @@ func (t *Tree) attempt(sub events.Subject, p string, err error) bool {
 	return err == nil
 }
 
-// isStuck schedules a retry for a unit. The caller holds mu.
+// isStuck schedules a retry for an entry. The caller holds mu.
 func (t *Tree) isStuck(sub events.Subject, p string, err error) {
 	if reason := err.Error(); t.told[p] != reason { // avoids a message for each retry
 		t.told[p] = reason
@@ -180,12 +180,12 @@ func (t *Tree) isStuck(sub events.Subject, p string, err error) {
 	t.stir()
 }
 
-// writeAgain schedules a rewrite of a unit, also across a restart. The caller holds mu.
+// writeAgain schedules a rewrite of an entry, also across a restart. The caller holds mu.
 func (t *Tree) writeAgain(sub events.Subject) {
 	t.redo[sub] = true
-	if u := t.units[sub]; u != nil {
+	if u := t.entries[sub]; u != nil {
 		u.at = 0
-		t.changed.unit(sub)
+		t.changed.entry(sub)
 	}
 }
 
@@ -206,14 +206,14 @@ const (
 	maxRetry = 10 * time.Second
 )
 
-// locate determines the paths of units. Other units may have to give way, or get back their wanted path; these are
+// locate determines the paths of entries. Other entries may have to give way, or get back their wanted path; these are
 // added to moved. The caller holds mu.
 func (t *Tree) locate(ctx context.Context, list []events.Subject, at events.Offset) {
 	src := t.as(at)
 	contested := t.names.contested > 0
 	for _, sub := range list {
-		u := t.units[sub]
-		p, err := t.placeOf(ctx, src, sub)
+		u := t.entries[sub]
+		p, err := t.locationOf(ctx, src, sub)
 		if err != nil && !isGone(err) {
 			t.isStuck(sub, u.path, err)
 			continue
@@ -224,7 +224,7 @@ func (t *Tree) locate(ctx context.Context, list []events.Subject, at events.Offs
 		t.names.add(u, -1)
 		if u.want != p.Path || u.apart != p.Apart || u.folder != p.Folder || !slices.Equal(u.within, p.Files) {
 			u.want, u.apart, u.folder, u.within, u.path = p.Path, p.Apart, p.Folder, p.Files, p.Path
-			t.changed.unit(sub)
+			t.changed.entry(sub)
 		}
 		t.names.add(u, 1)
 	}
@@ -241,11 +241,11 @@ func reasonOut(err error) string {
 	return ""
 }
 
-// choose assigns a path to each unit, considering all others. The caller holds mu.
+// choose assigns a path to each entry, considering all others. The caller holds mu.
 func (t *Tree) choose() {
-	var all []*unit
-	subs, before := make(map[*unit]events.Subject), make(map[*unit]string)
-	for sub, u := range t.units {
+	var all []*entry
+	subs, before := make(map[*entry]events.Subject), make(map[*entry]string)
+	for sub, u := range t.entries {
 		if u.want != "" {
 			all, subs[u], before[u] = append(all, u), sub, u.path
 		}
@@ -254,21 +254,21 @@ func (t *Tree) choose() {
 	for _, u := range all {
 		if u.path != before[u] {
 			t.moved[subs[u]] = true
-			t.changed.unit(subs[u])
+			t.changed.entry(subs[u])
 		}
 	}
 }
 
-func (t *Tree) placeOf(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Location, error) {
+func (t *Tree) locationOf(ctx context.Context, src layouts.Source, sub events.Subject) (layouts.Location, error) {
 	if sub.Kind == KindConflict {
-		return t.conflictPlace(ctx, src, sub)
+		return t.conflictLocation(ctx, src, sub)
 	}
 	return t.c.Layout.Location(ctx, src, t.c.Root, sub)
 }
 
-// render returns the files of a unit as of an offset. The caller holds mu.
+// render returns the files of an entry as of an offset. The caller holds mu.
 func (t *Tree) render(ctx context.Context, sub events.Subject, at events.Offset) ([]want, error) {
-	u := t.units[sub]
+	u := t.entries[sub]
 	if u == nil || u.path == "" {
 		return nil, nil
 	}
@@ -277,14 +277,14 @@ func (t *Tree) render(ctx context.Context, sub events.Subject, at events.Offset)
 
 func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offset, name string) ([]want, error) {
 	var list []want
-	for f, err := range t.unitFiles(ctx, sub, at, name) {
+	for f, err := range t.entryFiles(ctx, sub, at, name) {
 		if isGone(err) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		w := want{File: f, unit: sub, at: at}
+		w := want{File: f, entry: sub, at: at}
 		if err := w.measure(t.files[f.Path], t.heldRendered); err != nil {
 			return nil, err
 		}
@@ -293,7 +293,7 @@ func (t *Tree) renderAt(ctx context.Context, sub events.Subject, at events.Offse
 	return list, nil
 }
 
-func (t *Tree) unitFiles(ctx context.Context, sub events.Subject, at events.Offset, name string) iter.Seq2[layouts.File, error] {
+func (t *Tree) entryFiles(ctx context.Context, sub events.Subject, at events.Offset, name string) iter.Seq2[layouts.File, error] {
 	if sub.Kind == KindConflict {
 		return conflictFile(ctx, t.as(at), sub, name)
 	}
@@ -397,7 +397,7 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 	}
 	if there && have == nil && e.Size == w.size && layouts.ModeOf(e.Mode) == layouts.ModeOf(w.Mode) {
 		if sum, err := t.sumOf(ctx, w.Path); err == nil && sum == w.sum { // unchanged
-			t.set(w.Path, &file{unit: w.unit, at: w.at, sum: sum, size: w.size, mode: e.Mode})
+			t.set(w.Path, &file{entry: w.entry, at: w.at, sum: sum, size: w.size, mode: e.Mode})
 			return false, nil
 		}
 	}
@@ -410,14 +410,14 @@ func (t *Tree) put(ctx context.Context, w want) (appended bool, err error) {
 		return false, err
 	}
 	reached("after exchange")
-	f := &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: mode}
+	f := &file{entry: w.entry, at: w.at, sum: w.sum, size: w.size, mode: mode}
 	f.version = t.versionOf(ctx, w)
 	if other != "" {
 		t.set(other, nil)
 	}
 	t.set(w.Path, f)
 	if old != "" {
-		t.came(ctx, old, w.Path, w.unit, have, w)
+		t.came(ctx, old, w.Path, w.entry, have, w)
 	}
 	return false, nil
 }
@@ -475,7 +475,7 @@ func (t *Tree) grow(ctx context.Context, w want, have *file) (done bool, err err
 	if err != nil || e.Size != w.size {
 		return false, err
 	}
-	t.set(w.Path, &file{unit: w.unit, at: w.at, sum: w.sum, size: w.size, mode: have.mode, version: e.Version})
+	t.set(w.Path, &file{entry: w.entry, at: w.at, sum: w.sum, size: w.size, mode: have.mode, version: e.Version})
 	return true, nil
 }
 
@@ -548,7 +548,7 @@ func (t *Tree) remove(ctx context.Context, p string) error {
 	}
 	t.set(p, nil)
 	if old != "" {
-		t.came(ctx, old, p, have.unit, have, want{})
+		t.came(ctx, old, p, have.entry, have, want{})
 	}
 	return nil
 }
