@@ -103,8 +103,8 @@ func (m MessageMeta) checkNames() error {
 // Awaits reports whether the sender awaits an answer.
 func (m MessageMeta) Awaits() bool { return m.Amends == "" && (m.Expects != "" || m.Deadline != "") }
 
-// Answers returns the asker's partner and the id of the question that the message answers, or "" if it answers none of
-// the receiver's questions. A malfunction counts as the answer of the receiver that it is about.
+// Answers returns the sender of the answer and the id of the receiver's message that it answers, or "" if the message
+// answers none. A malfunction counts as the answer of the receiver that it is about.
 func (m MessageMeta) Answers() (from, id string) {
 	switch {
 	case m.ReplyTo == "" || m.Amends != "":
