@@ -13,9 +13,9 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// SaveCheckpoint stores a checkpoint. One of its id that is there is replaced, and stays
-// readable in the job's history; the same again is not stored again. Members that it has in common
-// with the one that it replaces stay as they are spelled there.
+// SaveCheckpoint stores a checkpoint. It replaces a checkpoint with the same id, which stays readable in the job's
+// history. An unchanged checkpoint is not stored again. Members that are equal to the replaced version's keep their
+// spelling.
 func (h *Handle) SaveCheckpoint(ctx context.Context, c Checkpoint) (log.Ack, error) {
 	raw, err := c.Raw()
 	if err != nil {
@@ -24,13 +24,13 @@ func (h *Handle) SaveCheckpoint(ctx context.Context, c Checkpoint) (log.Ack, err
 	return h.saveCheckpoint(ctx, raw, "", c.over)
 }
 
-// SaveCheckpointRaw is SaveCheckpoint of a checkpoint as it stands, to the byte.
+// SaveCheckpointRaw is SaveCheckpoint with a checkpoint as JSON, byte for byte.
 func (h *Handle) SaveCheckpointRaw(ctx context.Context, raw events.Raw) (log.Ack, error) {
 	return h.saveCheckpoint(ctx, raw, "", nil)
 }
 
-// saveCheckpoint stores a checkpoint that goes on from another one, "" if it does not say. over, if
-// it is not nil, spells the checkpoint as the version that it replaces.
+// saveCheckpoint stores a checkpoint. parent is the checkpoint that it continues, or "". If over is not nil, it spells
+// the checkpoint like the version that it replaces.
 func (h *Handle) saveCheckpoint(ctx context.Context, raw events.Raw, parent string, over func(old events.Raw) (events.Raw, error)) (log.Ack, error) {
 	c, err := shape.ParseCheckpoint(raw)
 	if err == nil {
@@ -67,10 +67,9 @@ func (h *Handle) saveCheckpoint(ctx context.Context, raw events.Raw, parent stri
 	return ack, err
 }
 
-// version returns where the newest version of a checkpoint is that the handle knows of, 0
-// for none.
+// version returns the offset of the newest version of a checkpoint that the handle knows, or 0.
 func (h *Handle) version(ctx context.Context, c shape.Checkpoint) (events.Offset, error) {
-	if _, err := h.lane(ctx, c.Run); err != nil { // which reads the session, if it was not
+	if _, err := h.lane(ctx, c.Run); err != nil { // which reads the session if necessary
 		return 0, err
 	}
 	h.writer.mu.Lock()
@@ -83,15 +82,14 @@ func (h *Handle) saved(id string, ack log.Ack) {
 	h.writer.mu.Lock()
 	defer h.writer.mu.Unlock()
 	if ack.Last == 0 {
-		h.writer.known = false // it is there, and nobody said where
+		h.writer.known = false // it is stored, at an unknown offset
 		return
 	}
 	h.writer.versions[id] = max(h.writer.versions[id], ack.Last)
 }
 
-// Checkpoint returns a checkpoint by its id. If there is none the error says so in the
-// original's words, and matches tally.ErrNotFound; one that the schema does not allow is an
-// *events.InvalidError.
+// Checkpoint returns a checkpoint by its id. If it does not exist, the error has the original's text and matches
+// tally.ErrNotFound. If it violates the schema, the error is *events.InvalidError.
 func (h *Handle) Checkpoint(ctx context.Context, id string) (Checkpoint, error) {
 	raw, err := h.CheckpointBytes(ctx, id)
 	if err != nil {
@@ -100,7 +98,7 @@ func (h *Handle) Checkpoint(ctx context.Context, id string) (Checkpoint, error) 
 	return ParseCheckpoint(raw)
 }
 
-// CheckpointBytes returns a checkpoint as it stands.
+// CheckpointBytes returns a checkpoint as it was stored.
 func (h *Handle) CheckpointBytes(ctx context.Context, id string) (events.Raw, error) {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -115,8 +113,8 @@ func (h *Handle) CheckpointBytes(ctx context.Context, id string) (events.Raw, er
 
 func newestOf(c *projector.Checkpoint) events.Offset { return c.Saved[len(c.Saved)-1] }
 
-// Checkpoints returns all checkpoints of the job, by step; those of one step in the order in
-// which they were saved first. What the schema does not allow is left out.
+// Checkpoints returns all checkpoints of the job, sorted by step, and within a step in the order in which they were
+// first saved. It skips checkpoints that violate the schema.
 func (h *Handle) Checkpoints(ctx context.Context) ([]Checkpoint, error) {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -136,13 +134,13 @@ func (h *Handle) Checkpoints(ctx context.Context) ([]Checkpoint, error) {
 	return list, nil
 }
 
-// CheckpointInfo is a checkpoint as a list has it.
+// CheckpointInfo is a checkpoint in a list.
 type CheckpointInfo struct {
 	ID         string
 	RunID      string
 	Status     CheckpointStatus
 	StepNumber int64
-	Parent     string        // the checkpoint that it goes on from, or delegates from; "": not said
+	Parent     string        // the checkpoint that it continues or delegates from, or ""
 	Offset     events.Offset // of its newest version
 }
 
@@ -163,7 +161,7 @@ func (h *Handle) CheckpointList(ctx context.Context) ([]CheckpointInfo, error) {
 	return list, nil
 }
 
-// stepsOf are the checkpoints of a job, by step.
+// stepsOf returns the checkpoints of a job, sorted by step.
 func stepsOf(l *projector.Ledger) []*projector.Checkpoint {
 	var list []*projector.Checkpoint
 	for _, c := range l.Checkpoints {
@@ -175,15 +173,15 @@ func stepsOf(l *projector.Ledger) []*projector.Checkpoint {
 	return list
 }
 
-// rawAt reads the value that a record of the job has, whole. o may be nil.
+// rawAt reads the whole value in a record of the job. o may be nil.
 func (h *Handle) rawAt(ctx context.Context, o *projector.Outline, at events.Offset) (events.Raw, error) {
 	return (&filler{h: h, o: o}).rawAt(ctx, at)
 }
 
-// filler reads values whole. What it reads of threads it keeps, for the next one.
+// filler reads whole values. It caches the threads that it reads.
 type filler struct {
 	h     *Handle
-	o     *projector.Outline // as of the values' records or later; nil: opened when it is needed
+	o     *projector.Outline // as of the values' records or later; nil: opened when needed
 	turns map[string][]events.Raw
 }
 
@@ -195,7 +193,7 @@ func (f *filler) rawAt(ctx context.Context, at events.Offset) (events.Raw, error
 	return f.raw(ctx, rec)
 }
 
-// raw returns the value of a record whose data are there, whole.
+// raw returns the whole value of a record with data.
 func (f *filler) raw(ctx context.Context, rec events.Record) (events.Raw, error) {
 	raw, lists, err := rawOf(rec)
 	if err != nil || len(lists) == 0 {
@@ -217,7 +215,7 @@ func (f *filler) raw(ctx context.Context, rec events.Record) (events.Raw, error)
 	return raw, projector.Unfilled(rec.Offset, err)
 }
 
-// before reads a value as the threads were at its record: somebody moved them since.
+// before reads a value with the threads as of its record, because they were moved since.
 func (f *filler) before(ctx context.Context, rec events.Record) (events.Raw, error) {
 	whole, err := f.h.st.Loader().Whole(ctx, rec)
 	if err != nil {
@@ -248,7 +246,7 @@ func (f *filler) piece(ctx context.Context, at events.Offset, p events.Piece) ([
 	return have[p.From:p.To], nil
 }
 
-// rawOf returns what a record has of a checkpoint or an event.
+// rawOf returns the value of a checkpoint or an event in a record.
 func rawOf(rec events.Record) (events.Raw, events.Lists, error) {
 	f := projector.Decode(rec)
 	if f.Invalid != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// DeltaPolicy says what becomes of the pieces of a text that streams in. What begins and
-// what completes a text is always kept, and so is the whole text with it.
+// DeltaPolicy determines how pieces of a streamed text are stored. The events that begin and complete a text are always
+// stored, and with the last one the whole text.
 type DeltaPolicy int
 
-// The policies.
+// Policies for pieces of streamed text.
 const (
 	KeepDeltas   DeltaPolicy = iota // each piece is an event, as in the original
-	SampleDeltas                    // those of 250 ms or 4 KiB become one event
-	DropDeltas                      // none is kept: what was not completed leaves no text
+	SampleDeltas                    // the pieces of 250 ms or 4 KiB become one event
+	DropDeltas                      // no piece is stored: a text that is not completed is lost
 )
 
-// Bounds of what SampleDeltas holds back.
+// Bounds of the pieces that SampleDeltas holds back.
 const (
 	holdTime  = 250 * time.Millisecond
 	holdBytes = 4 << 10
@@ -30,21 +30,21 @@ const (
 
 // deltas are the pieces of text that a handle holds back.
 type deltas struct {
-	storing sync.Mutex // held while pieces are stored, so that what comes behind them stays there
+	storing sync.Mutex // held while pieces are stored, so that later events stay behind them
 
-	mu   sync.Mutex            // guards what follows
+	mu   sync.Mutex            // guards the fields below
 	held map[string]*heldDelta // by run
-	lost error                 // of what was stored behind the caller's back; the next call returns it
+	lost error                 // error of a background write; the next call returns it
 }
 
-// heldDelta is a stretch of pieces of one text.
+// heldDelta is consecutive pieces of one text.
 type heldDelta struct {
 	first shape.Event
 	text  strings.Builder
 	timer *time.Timer
 }
 
-// hold keeps a piece of text back, and stores what is held when it is enough.
+// hold holds a piece of text back, or stores the held pieces if they are enough.
 func (h *Handle) hold(ctx context.Context, e shape.Event) (log.Ack, error) {
 	if h.options.Deltas == DropDeltas {
 		return log.Ack{}, nil
@@ -71,7 +71,7 @@ func (h *Handle) hold(ctx context.Context, e shape.Event) (log.Ack, error) {
 	return log.Ack{}, lost
 }
 
-// isOther reports whether pieces of another text are held back of a run.
+// isOther reports whether a run has held pieces of another text.
 func (d *deltas) isOther(e shape.Event) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,8 +79,7 @@ func (d *deltas) isOther(e shape.Event) bool {
 	return have != nil && (have.first.Type != e.Type || have.first.Step != e.Step)
 }
 
-// begin begins a stretch of pieces. Whoever streams may pause or be gone from here: what is
-// held is stored all the same, in time. The caller holds deltas.mu.
+// begin begins to hold pieces. A timer stores them even if the caller never calls again. The caller holds deltas.mu.
 func (h *Handle) begin(ctx context.Context, e shape.Event) *heldDelta {
 	d := &h.deltas
 	if d.held == nil {
@@ -89,7 +88,7 @@ func (h *Handle) begin(ctx context.Context, e shape.Event) *heldDelta {
 	have := &heldDelta{first: e}
 	have.timer = time.AfterFunc(holdTime, func() {
 		d.storing.Lock()
-		defer d.storing.Unlock() // and not before it is known whether it failed
+		defer d.storing.Unlock() // not before the result is known
 		if _, err := h.takeHeld(ctx, e.Run); err != nil {
 			d.mu.Lock()
 			d.lost = errors.Join(d.lost, err)
@@ -100,7 +99,7 @@ func (h *Handle) begin(ctx context.Context, e shape.Event) *heldDelta {
 	return have
 }
 
-// flushRun stores what is held back of a run.
+// flushRun stores the held pieces of a run.
 func (h *Handle) flushRun(ctx context.Context, run string) error {
 	_, err := h.storeHeld(ctx, run)
 	return err
@@ -112,7 +111,7 @@ func (h *Handle) storeHeld(ctx context.Context, run string) (log.Ack, error) {
 	return h.takeHeld(ctx, run)
 }
 
-// takeHeld is storeHeld. The caller holds deltas.storing.
+// takeHeld is storeHeld without the lock. The caller holds deltas.storing.
 func (h *Handle) takeHeld(ctx context.Context, run string) (log.Ack, error) {
 	d := &h.deltas
 	d.mu.Lock()
@@ -131,8 +130,8 @@ func (h *Handle) takeHeld(ctx context.Context, run string) (log.Ack, error) {
 	return h.recordOne(ctx, have.first)
 }
 
-// Flush stores what is held back of streamed text, also what is just being stored as its
-// time came. A program calls it before it ends.
+// Flush stores all held pieces of streamed text, and waits for those that a timer is storing. Call it before the
+// program ends.
 func (h *Handle) Flush(ctx context.Context) error {
 	d := &h.deltas
 	d.storing.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// ParseJob reads a job. What the original's schema does not allow is an
-// *events.InvalidError that names the member.
+// ParseJob parses a job. If it violates the original's schema, the error is an *events.InvalidError that names the
+// member.
 func ParseJob(raw events.Raw) (Job, error) {
 	if _, err := shape.ParseJob(raw); err != nil {
 		return Job{}, err
@@ -18,7 +18,7 @@ func ParseJob(raw events.Raw) (Job, error) {
 	return decode[Job]("job", raw, jobNumbers...)
 }
 
-// ParseCheckpoint reads a checkpoint, as ParseJob does.
+// ParseCheckpoint parses a checkpoint, as ParseJob does.
 func ParseCheckpoint(raw events.Raw) (Checkpoint, error) {
 	if _, err := shape.ParseCheckpoint(raw); err != nil {
 		return Checkpoint{}, err
@@ -26,7 +26,7 @@ func ParseCheckpoint(raw events.Raw) (Checkpoint, error) {
 	return decode[Checkpoint]("checkpoint", raw, checkpointNumbers...)
 }
 
-// ParseEvent reads an event, as ParseJob does.
+// ParseEvent parses an event, as ParseJob does.
 func ParseEvent(raw events.Raw) (Event, error) {
 	if _, err := shape.ParseEvent(raw); err != nil {
 		return Event{}, err
@@ -34,7 +34,7 @@ func ParseEvent(raw events.Raw) (Event, error) {
 	return decode[Event]("event", raw, "timestamp", "stepNumber")
 }
 
-// ParseRunSetting reads the setting of a run, as ParseJob does.
+// ParseRunSetting parses the setting of a run, as ParseJob does.
 func ParseRunSetting(raw events.Raw) (RunSetting, error) {
 	if _, err := shape.ParseSetting(raw); err != nil {
 		return RunSetting{}, err
@@ -42,14 +42,14 @@ func ParseRunSetting(raw events.Raw) (RunSetting, error) {
 	return decode[RunSetting]("runSetting", raw, "maxSteps", "maxRetries", "timeout", "startedAt", "updatedAt")
 }
 
-// jobNumbers are the members of a job that have numbers.
+// jobNumbers are the members of a job with numbers.
 var jobNumbers = []string{"totalSteps", "maxSteps", "startedAt", "finishedAt", "usage"}
 
 var checkpointNumbers = []string{"stepNumber", "contextWindow", "retryCount", "usage", "error"}
 
 var usageNumbers = []string{"inputTokens", "outputTokens", "reasoningTokens", "totalTokens", "cachedInputTokens"}
 
-// decode reads a document. The numbers of some members may be spelled in any way.
+// decode parses a document. Numbers of the named members may have any spelling.
 func decode[T any](what string, raw events.Raw, numbers ...string) (v T, err error) {
 	plain, err := shape.Plain(raw, numbers...)
 	if err == nil {
@@ -61,8 +61,8 @@ func decode[T any](what string, raw events.Raw, numbers ...string) (v T, err err
 	return v, nil
 }
 
-// encode writes a document. What it has in common with the one that it replaces stays as it
-// stands there: the order of members, the spelling of numbers, what is said in many words.
+// encode encodes a document. Parts that are equal to the replaced one's keep its order of members, spelling of numbers
+// and unknown members.
 func encode[T any](what string, old events.Raw, v T, numbers ...string) (events.Raw, error) {
 	fresh, err := rawjson.Marshal(v)
 	if err != nil {
@@ -73,7 +73,7 @@ func encode[T any](what string, old events.Raw, v T, numbers ...string) (events.
 	}
 	before, err := decode[T](what, old, numbers...)
 	if err != nil {
-		return fresh, nil // what was there was not one
+		return fresh, nil // the replaced value is not such a document
 	}
 	was, err := rawjson.Marshal(before)
 	if err != nil {
@@ -82,7 +82,7 @@ func encode[T any](what string, old events.Raw, v T, numbers ...string) (events.
 	return change(old, was, fresh)
 }
 
-// change makes of a document what the difference of two others says.
+// change applies the difference between two documents to a third one.
 func change(old, was, fresh events.Raw) (events.Raw, error) {
 	from, err := rawjson.Object(was)
 	if err != nil {
@@ -111,10 +111,10 @@ func change(old, was, fresh events.Raw) (events.Raw, error) {
 	return old, nil
 }
 
-// Raw is the checkpoint as JSON.
+// Raw returns the checkpoint as JSON.
 func (c Checkpoint) Raw() (events.Raw, error) { return c.over(nil) }
 
-// over is the checkpoint as JSON, spelled as the one that it replaces.
+// over returns the checkpoint as JSON, spelled like the one that it replaces.
 func (c Checkpoint) over(old events.Raw) (events.Raw, error) {
 	if c.Messages == nil {
 		c.Messages = []events.Raw{}
@@ -122,11 +122,11 @@ func (c Checkpoint) over(old events.Raw) (events.Raw, error) {
 	return encode("checkpoint", old, c, checkpointNumbers...)
 }
 
-// Raw is the job as JSON.
+// Raw returns the job as JSON.
 func (j Job) Raw() (events.Raw, error) { return encode("job", nil, j) }
 
-// Raw is the event as JSON.
+// Raw returns the event as JSON.
 func (e Event) Raw() (events.Raw, error) { return encode("event", nil, e) }
 
-// Raw is the setting as JSON, with its secrets.
+// Raw returns the setting as JSON, with its secrets.
 func (s RunSetting) Raw() (events.Raw, error) { return encode("runSetting", nil, s) }

@@ -13,16 +13,16 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// index is where the events of a job are, as far as it was read.
+// index has the positions of a job's events, as far as they were read.
 type index struct {
 	mu    sync.Mutex
-	at    events.Offset          // 0: it was not
+	at    events.Offset          // read up to here; 0: not yet
 	byRun map[string][]EventMeta // in the order of the log
 
-	steps  int64         // the largest number of one
-	used   Usage         // by the steps that said it
-	said   int           // how many those are
-	latest events.Offset // of the checkpoint of the largest step, of several the last
+	steps  int64         // largest number of a step
+	used   Usage         // summed over steps
+	said   int           // number of those steps
+	latest events.Offset // of the checkpoint with the largest step, the last one of several
 	behind int64         // its step
 }
 
@@ -36,14 +36,14 @@ func (x *index) events(ctx context.Context, h *Handle, run string) ([]EventMeta,
 	return slices.Clone(x.byRun[run]), nil
 }
 
-// isRead reports whether the job was read, so that what came since is all there is to read.
+// isRead reports whether the job was read, so that only newer records are left to read.
 func (x *index) isRead() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.at != 0
 }
 
-// catchUp reads what came since. The caller holds mu.
+// catchUp reads newer records. The caller holds mu.
 func (x *index) catchUp(ctx context.Context, h *Handle) error {
 	for rec, err := range h.st.Log.Read(ctx, events.Range{Subject: h.session.Subject(), After: x.at}) {
 		if err == nil && isIndexed(rec.Type) {
@@ -68,7 +68,7 @@ func isIndexed(typ string) bool {
 	return false
 }
 
-// add notes what a record says of the job.
+// add notes a record of the job.
 func (x *index) add(f projector.Fact) {
 	switch p := f.Payload.(type) {
 	case *events.CheckpointSaved:
@@ -85,7 +85,7 @@ func (x *index) add(f projector.Fact) {
 	}
 }
 
-// addEvent notes an event; what is none is left out.
+// addEvent notes an event. It ignores other records.
 func (x *index) addEvent(f projector.Fact) {
 	happened, ok := projector.ProgressOf(f)
 	if !ok || happened.Run.Kind != shape.RunKind {
@@ -105,23 +105,23 @@ func (x *index) addEvent(f projector.Fact) {
 	x.byRun[happened.Run.ID] = append(x.byRun[happened.Run.ID], m)
 }
 
-// plainMeta returns what a row of the catalog says of an event as its file's name would. It
-// is false if that may not be all: what starts or ends a run has no step, some times have no
-// spelling, and what calls itself otherwise than its kind may be no event.
+// plainMeta returns an event's metadata, as in the name of its file, from a row of the catalog. It returns false if the
+// row may be incomplete: events that start or end a run have no step, some times cannot be expressed, and a type that
+// differs from the row's kind may belong to another record.
 func plainMeta(p projector.Progress) (EventMeta, bool) {
 	at, ok := p.At.Time()
 	m := EventMeta{Timestamp: at.UnixMilli(), StepNumber: p.Step, Type: p.Kind, Offset: p.Offset}
 	return m, ok && m.Timestamp < shape.LastTime && p.Name == p.Kind && p.Kind != projector.ProgressStarted && p.Kind != projector.ProgressFinished
 }
 
-// metaOf returns what an event says of itself, false if it is none.
+// metaOf returns an event's metadata, or false if it is not an event.
 func metaOf(raw events.Raw, at events.Offset) (EventMeta, bool) {
 	e, err := shape.ParseEvent(raw)
 	return EventMeta{Timestamp: e.Timestamp, StepNumber: e.Step, Type: e.Type, Offset: at}, err == nil
 }
 
-// metas returns events of a run in the order of the log, behind an offset and at most limit,
-// 0 for all. A job that was read is read on, of another one the catalog lists them.
+// metas returns events of a run in the order of the log, after an offset, at most limit or 0 for all. If the job was
+// read before, metas reads newer records; otherwise it lists the events from the catalog.
 func (h *Handle) metas(ctx context.Context, run string, after events.Offset, limit int) ([]EventMeta, error) {
 	if !h.index.isRead() {
 		list, err := h.listedMetas(ctx, run, after, limit)
@@ -137,7 +137,7 @@ func (h *Handle) metas(ctx context.Context, run string, after events.Offset, lim
 	return list, err
 }
 
-// listedMetas are metas as the catalog has them.
+// listedMetas is metas from the catalog.
 func (h *Handle) listedMetas(ctx context.Context, run string, after events.Offset, limit int) (list []EventMeta, err error) {
 	for {
 		q := projector.ProgressQuery{Session: h.session.ID(), Run: shape.RunRef(run), After: after}
@@ -163,8 +163,8 @@ func (h *Handle) listedMetas(ctx context.Context, run string, after events.Offse
 	}
 }
 
-// metaAt returns what a row of the catalog says of an event, or where that is not all its
-// record; false if it is none.
+// metaAt returns an event's metadata from a row of the catalog, or if the row is incomplete from its record. It returns
+// false if the record is not an event.
 func (h *Handle) metaAt(ctx context.Context, row projector.Progress) (EventMeta, bool, error) {
 	if m, ok := plainMeta(row); ok {
 		return m, true, nil
@@ -178,29 +178,27 @@ func (h *Handle) metaAt(ctx context.Context, row projector.Progress) (EventMeta,
 	return m, ok, nil
 }
 
-// EventList lists the events of a run by step; those of one step in the order in which they
-// were recorded. It does not read them: the catalog lists them, and shows everything that is
-// acknowledged when it is called. Where there is no catalog, as on a server that others run,
-// the first call of a handle reads the whole job once, about 20 ms for each thousand records,
-// and a later one what came since.
+// EventList lists the events of a run by step, and within a step in the order of recording. It lists them from the
+// catalog without reading them, and includes everything acknowledged before the call. Without a catalog, as on a server
+// that others run, a handle's first call reads the whole job, about 20 ms per thousand records, and later calls read
+// new records.
 func (h *Handle) EventList(ctx context.Context, run string) ([]EventMeta, error) {
 	list, err := h.metas(ctx, run, 0, 0)
 	slices.SortStableFunc(list, func(a, b EventMeta) int { return cmp.Compare(a.StepNumber, b.StepNumber) })
 	return list, err
 }
 
-// EventPage lists events of a run in the order in which they were recorded: at most limit of
-// them, 0 for all, that came behind an offset, 0 or that of the last one of the page before.
-// It costs what EventList does, but for what it does not list.
+// EventPage lists at most limit events of a run, or 0 for all, in the order of recording, after an offset: 0, or the
+// last one of the previous page. It costs as much as EventList for the events that it lists.
 func (h *Handle) EventPage(ctx context.Context, run string, after events.Offset, limit int) ([]EventMeta, error) {
 	return h.metas(ctx, run, after, limit)
 }
 
-// AllSteps is the last step of Events: none.
+// AllSteps as the last step of Events selects all steps.
 const AllSteps = int64(-1)
 
-// Events returns the events of a run up to a step, AllSteps for all, by their time; those of
-// one millisecond in the order in which they were recorded.
+// Events returns the events of a run up to a step, AllSteps for all, sorted by time, and within a millisecond in the
+// order of recording.
 func (h *Handle) Events(ctx context.Context, run string, upto int64) ([]Event, error) {
 	list, err := h.metas(ctx, run, 0, 0)
 	if err != nil {
@@ -216,7 +214,7 @@ func (h *Handle) Events(ctx context.Context, run string, upto int64) ([]Event, e
 		if err != nil {
 			return nil, err
 		}
-		if e, err := ParseEvent(raw); err == nil { // else it is none
+		if e, err := ParseEvent(raw); err == nil { // else it is not an event
 			all = append(all, e)
 		}
 	}
@@ -224,8 +222,7 @@ func (h *Handle) Events(ctx context.Context, run string, upto int64) ([]Event, e
 	return all, nil
 }
 
-// EventBytes returns the event, or the checkpoint, that the record at an offset has, as it
-// stands.
+// EventBytes returns the event or checkpoint in the record at an offset, as it was stored.
 func (h *Handle) EventBytes(ctx context.Context, at events.Offset) (events.Raw, error) {
 	rec, err := h.record(ctx, at)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// FileSystem is where StoreRunSetting writes a file beside the log.
+// FileSystem is where StoreRunSetting writes a file in addition to the log.
 type FileSystem interface {
 	Exists(path string) (bool, error)
-	Mkdir(path string) error // with those above it; one that is there is none of its errors
+	Mkdir(path string) error // creates missing parents; an existing folder is not an error
 	ReadFile(path string) ([]byte, error)
 	WriteFile(path string, data []byte) error
 }
 
-// osFiles is the operating system's. What it writes is whole or not there.
+// osFiles is the operating system's file system. Its writes are atomic.
 type osFiles struct{}
 
 func (osFiles) Exists(path string) (bool, error) {
@@ -39,14 +39,13 @@ func (osFiles) WriteFile(path string, b []byte) error {
 	return durable.Replace(path, b, 0o600, durable.WithSync)
 }
 
-// FileOnly makes StoreRunSetting write the file and nothing into the log.
+// FileOnly makes StoreRunSetting write only the file, not the log.
 func FileOnly(files FileSystem) FileSystem { return fileOnly{files} }
 
 type fileOnly struct{ FileSystem }
 
-// storeFile writes the setting of a run as the original does: the first call writes it, a
-// later one moves the time of the last change. The file has the secrets, as the original's
-// has: it is the caller's.
+// storeFile writes the setting of a run as the original does: the first call writes it, later calls change only the
+// time of the last change. As in the original, the file has the secrets in clear; the caller protects it.
 func storeFile(s shape.Setting, files FileSystem, dir string, now time.Time) error {
 	path := filepath.Join(dir, "run-setting.json")
 	there, err := files.Exists(path)

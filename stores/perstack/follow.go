@@ -10,10 +10,10 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// UpdateKind says what happened to a job.
+// UpdateKind is the kind of a change of a job.
 type UpdateKind uint8
 
-// What Follow yields.
+// Kinds of changes that Follow yields.
 const (
 	EventRecorded   UpdateKind = iota // an event of a run
 	CheckpointSaved                   // a checkpoint was stored, or another version of it
@@ -25,20 +25,18 @@ func (k UpdateKind) String() string {
 	return [...]string{"event recorded", "checkpoint saved", "job saved", "setting saved"}[k]
 }
 
-// Update is something that happened to a job. What it brings whole is read with
-// [Handle.EventBytes] of its offset.
+// Update is a change of a job. [Handle.EventBytes] of its offset returns the whole value.
 type Update struct {
 	Kind       UpdateKind
 	Offset     events.Offset
 	Run        string
 	Event      EventMeta      // of EventRecorded
-	Delta      string         // the piece of text that the event brings; "": none
+	Delta      string         // piece of text in the event, or ""
 	Checkpoint CheckpointInfo // of CheckpointSaved
 }
 
-// Follow yields what happened to the job behind an offset, 0 for all, and then what happens,
-// until ctx is done. A job that does not exist yet is waited for. What is damaged is an
-// error, and the loop goes on if it is let to.
+// Follow yields the changes of the job after an offset, 0 for all, and then new ones until ctx is done. If the job does
+// not exist yet, Follow waits for it. For a damaged record it yields an error and goes on.
 func (h *Handle) Follow(ctx context.Context, after events.Offset) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
 		for rec, err := range h.session.Follow(ctx, after) {
@@ -59,7 +57,7 @@ func (h *Handle) Follow(ctx context.Context, after events.Offset) iter.Seq2[Upda
 	}
 }
 
-// updateOf says what a record is of, and whether it is of anything.
+// updateOf returns the change in a record, or false if the record is not one.
 func updateOf(rec events.Record) (Update, bool) {
 	u := Update{Offset: rec.Offset}
 	switch p := projector.Decode(rec).Payload.(type) {
@@ -102,24 +100,24 @@ func eventUpdate(u Update, p events.Payload) (Update, bool) {
 	return u, true
 }
 
-// Stream is a text that streamed in.
+// Stream is a streamed text.
 type Stream struct {
-	Type       string // of the events that brought its pieces: streamReasoning, streamRunResult
+	Type       string // type of the events with its pieces: streamReasoning, streamRunResult
 	StepNumber int64
 	Text       string
-	Finished   bool          // it was completed; otherwise the text is what came before its producer stopped, or so far
+	Finished   bool          // it was completed; otherwise Text is as far as its pieces were stored
 	Offset     events.Offset // of the event that began it
 }
 
-// Streams returns the texts that streamed in a run, in order. One that nobody completed has
-// what came of it, as far as the producer's options let it be kept.
+// Streams returns the streamed texts of a run, in order. A text that was not completed has the pieces that the
+// producer's options kept.
 func (h *Handle) Streams(ctx context.Context, run string) ([]Stream, error) {
 	metas, err := h.metas(ctx, run, 0, 0)
 	if err != nil {
 		return nil, err
 	}
 	var list []Stream
-	open := make(map[string]int) // by type: index of the one that is not finished
+	open := make(map[string]int) // type -> index of the unfinished stream
 	for _, m := range metas {
 		text, part := shape.PartOf(m.Type)
 		if part == shape.NoPart {

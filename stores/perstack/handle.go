@@ -15,42 +15,40 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// Handle is a handle on one job, whether it exists or not. It does no I/O until a method is
-// called, and is safe for concurrent use. It remembers which messages the log has, so that
-// what is saved through it costs what is new in it: a program that writes a job keeps one.
-// Handles of several processes write to one job without knowing of each other.
+// Handle is a handle on one job, whether it exists or not. It does no I/O until a method is called, and is safe for
+// concurrent use. It remembers which messages the log has, so that a save costs only its new parts: keep one handle per
+// job that you write. Handles of several processes may write to one job.
 type Handle struct {
 	st      *tally.Store
-	unshown *tally.Store // for the steps of a save: only the save as a whole is acknowledged, and waits for files
+	unshown *tally.Store // for the steps of a save: only the whole save is acknowledged and waits for files
 	session *tally.Session
 	id      string
 	options Options
 	*memory
 }
 
-// memory is what a handle remembers of its job. It knows nothing of the store, so that it
-// keeps none alive.
+// memory is a handle's cache of its job. It has no reference to the store, so that it does not keep the store alive.
 type memory struct {
-	decides sync.Mutex // held while the job's own document is changed: so those of one program do not get in each other's way
+	decides sync.Mutex // held while the job's own document changes, so that calls of one program do not conflict
 	writer  writer
 	index   index
 	deltas  deltas
-	seen    atomic.Pointer[projector.Outline] // the session as it was opened last
+	seen    atomic.Pointer[projector.Outline] // the session as of the last read
 }
 
-// Options say how a handle works. The zero value works.
+// Options configure a handle. The zero value works.
 type Options struct {
 	Deltas DeltaPolicy // default: KeepDeltas
 
-	// AllowSuspects stores settings with values that look like keys where none are known to
-	// stand. Default: they are a *SuspectError.
+	// AllowSuspects stores settings with values that look like keys at positions where no keys are expected. By default
+	// they are refused with a *SuspectError.
 	AllowSuspects bool
 }
 
 // JobOf returns a handle on a job.
 func JobOf(st *tally.Store, id string) *Handle { return JobWith(st, id, Options{}) }
 
-// JobWith returns a handle on a job that works as options say.
+// JobWith returns a handle on a job with options.
 func JobWith(st *tally.Store, id string, o Options) *Handle {
 	return handleWith(st, id, o, new(memory))
 }
@@ -59,26 +57,25 @@ func handleWith(st *tally.Store, id string, o Options, m *memory) *Handle {
 	return &Handle{st: st, unshown: st.Unshown(), session: st.Session(shape.SessionID(id)), id: id, options: o, memory: m}
 }
 
-// ID is the job's id.
+// ID returns the job's id.
 func (h *Handle) ID() string { return h.id }
 
-// Session is the job's session: its history, its costs, to fork it.
+// Session returns the job's session, with its history and costs, for forking.
 func (h *Handle) Session() *tally.Session { return h.session }
 
-// A NotFoundError says in the original's words what there is none of. It matches
-// tally.ErrNotFound.
+// A NotFoundError reports a missing object in the original's words. It matches tally.ErrNotFound.
 type NotFoundError struct{ Text string }
 
 func (e *NotFoundError) Error() string { return e.Text }
 
-// Is makes it match tally.ErrNotFound.
+// Is reports whether target is tally.ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == tally.ErrNotFound }
 
 func notFound(format string, args ...any) error {
 	return &NotFoundError{fmt.Sprintf(format, args...)}
 }
 
-// belongs refuses what is of another job.
+// belongs refuses a value of another job.
 func (h *Handle) belongs(what, job string) error {
 	if job != h.id {
 		return &events.InvalidError{Field: what + ".jobId", Reason: fmt.Sprintf("%q, and this is job %q", job, h.id)}
@@ -86,10 +83,10 @@ func (h *Handle) belongs(what, job string) error {
 	return nil
 }
 
-// maxDecisions bounds how often a save is tried again after somebody else wrote.
+// maxDecisions bounds how often a save is tried again after a conflict.
 const maxDecisions = 31
 
-// again decides and appends until nobody else wrote in between.
+// again calls do until it does not conflict with another writer.
 func (h *Handle) again(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -102,7 +99,7 @@ func (h *Handle) again(ctx context.Context, do func() error) error {
 	}
 }
 
-// pause waits a little longer each time.
+// pause waits, longer after each try.
 func pause(ctx context.Context, try int) error {
 	t := time.NewTimer(time.Millisecond << min(try-1, 6))
 	defer t.Stop()

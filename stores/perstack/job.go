@@ -13,10 +13,10 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// decides are the types that a decision about the job's own document rests on.
+// decides are the types that a decision about the job's own document depends on.
 var decides = []string{events.TypeSessionCreated, events.TypeSessionUpdated}
 
-// Create stores a job that is new. One that is there already is tally.ErrExists.
+// Create stores a new job. If the job exists, the error is tally.ErrExists.
 func (h *Handle) Create(ctx context.Context, j Job) (log.Ack, error) {
 	return h.update(ctx, func(old events.Raw) (events.Raw, error) {
 		if old != nil {
@@ -26,22 +26,20 @@ func (h *Handle) Create(ctx context.Context, j Job) (log.Ack, error) {
 	})
 }
 
-// Save stores the job as it is handed over, whatever was there: who read it first and
-// changed it since uses Update, which loses nothing that others changed meanwhile. A job
-// that is there as it is is not stored again.
+// Save stores the job, and replaces any version. To change a job that was read before, use Update, which loses no
+// concurrent changes. An unchanged job is not stored again.
 func (h *Handle) Save(ctx context.Context, j Job) (log.Ack, error) {
 	return h.update(ctx, func(old events.Raw) (events.Raw, error) { return encode("job", old, j, jobNumbers...) })
 }
 
-// SaveRaw is Save of a job as it stands, to the byte but for the white space between its
-// members.
+// SaveRaw is Save with a job as JSON. Its bytes are kept, except for white space between its members.
 func (h *Handle) SaveRaw(ctx context.Context, raw events.Raw) (log.Ack, error) {
 	return h.update(ctx, func(events.Raw) (events.Raw, error) { return raw, nil })
 }
 
-// Update changes the job as it is now, on the condition that nobody else did so meanwhile:
-// then it changes what the other one stored. So what many delegates add up is exact. change
-// may be called several times. A job that was never stored is tally.ErrNotFound.
+// Update changes the present version of the job. If another writer was faster, it calls change again with that version,
+// so that sums of many delegates are exact. change may be called several times. If the job was never stored, the error
+// is tally.ErrNotFound.
 func (h *Handle) Update(ctx context.Context, change func(*Job) error) (j Job, err error) {
 	_, err = h.update(ctx, func(old events.Raw) (events.Raw, error) {
 		if old == nil {
@@ -60,7 +58,7 @@ func (h *Handle) Update(ctx context.Context, change func(*Job) error) (j Job, er
 
 func (h *Handle) noJob() error { return fmt.Errorf("job %q: %w", h.id, tally.ErrNotFound) }
 
-// update lets decide say what the job is next, from what it is now, nil for nothing.
+// update stores the version that decide returns for the present one, which is nil if there is none.
 func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events.Raw, error)) (ack log.Ack, err error) {
 	h.memory.decides.Lock()
 	defer h.memory.decides.Unlock()
@@ -92,7 +90,7 @@ func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events
 	return ack, err
 }
 
-// jobEvents are those that make a job what it is next.
+// jobEvents returns the events that store a version of a job.
 func jobEvents(l *projector.Ledger, j shape.Job, old events.Raw) []events.Payload {
 	if l.Created != 0 {
 		if p := j.Updated(); !bytes.Equal(p.Raw, old) {
@@ -107,8 +105,8 @@ func jobEvents(l *projector.Ledger, j shape.Job, old events.Raw) []events.Payloa
 	return list
 }
 
-// Load returns the job. One that was never stored is tally.ErrNotFound, one that is not
-// what the original's schema asks for an *events.InvalidError.
+// Load returns the job. If it was never stored, the error is tally.ErrNotFound; if it violates the original's schema,
+// *events.InvalidError.
 func (h *Handle) Load(ctx context.Context) (Job, error) {
 	raw, err := h.JobBytes(ctx)
 	if err != nil {
@@ -117,8 +115,7 @@ func (h *Handle) Load(ctx context.Context) (Job, error) {
 	return ParseJob(raw)
 }
 
-// JobBytes returns the job as it stands, compact. One that was never stored is
-// tally.ErrNotFound.
+// JobBytes returns the compact job. If it was never stored, the error is tally.ErrNotFound.
 func (h *Handle) JobBytes(ctx context.Context) (events.Raw, error) {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -131,8 +128,7 @@ func (h *Handle) JobBytes(ctx context.Context) (events.Raw, error) {
 	return raw, err
 }
 
-// head opens the job's session as it is now; one without records is empty. As long as
-// nothing is written to it, it is opened once.
+// head opens the job's session as it is now, or an empty one. It reads the session again only if it has changed.
 func (h *Handle) head(ctx context.Context) (*projector.Outline, error) {
 	sub := h.session.Subject()
 	if last, err := h.st.Log.Last(ctx, sub); err == nil && !h.st.Log.LostBehind(sub, last.Offset) {
@@ -151,7 +147,7 @@ func (h *Handle) head(ctx context.Context) (*projector.Outline, error) {
 	return o, nil
 }
 
-// newest reads the job's newest version, nil if none was stored.
+// newest reads the job's newest version, or nil.
 func (h *Handle) newest(ctx context.Context, l *projector.Ledger) (events.Raw, error) {
 	at := max(l.Raw[events.TypeSessionCreated], l.Raw[events.TypeSessionUpdated])
 	if at == 0 {
@@ -175,7 +171,7 @@ func (h *Handle) versionAt(ctx context.Context, at events.Offset) (events.Raw, e
 	return nil, &events.DamageError{Offset: at, Err: errors.New("it is no version of the job")}
 }
 
-// payload reads a record with data that are kept by reference; lists in it stay out.
+// payload reads a record, with data that are kept by reference. Removed lists stay out.
 func (h *Handle) payload(ctx context.Context, at events.Offset) (events.Payload, error) {
 	rec, err := h.record(ctx, at)
 	if err != nil {

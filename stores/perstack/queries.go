@@ -13,19 +13,18 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// Query selects jobs. Fields that are zero select all.
+// Query selects jobs. Zero fields select all.
 type Query struct {
 	Status JobStatus
 	Limit  int
 }
 
-// Jobs lists the jobs of the store, those that started last first; those that started in one
-// millisecond by their id. What was never stored, or is not what the schema asks for, is
-// left out.
+// Jobs lists the jobs of the store, the last started first, and within a millisecond by id. It skips jobs that were
+// never stored or violate the schema.
 //
-// It reads one record of each job that it lists. A limit reads those that started last, in the
-// order of the catalog; jobs of a status are looked for among ever more of them. Where there is
-// no catalog, as on a server that others run, each job is opened first, about 1 ms.
+// It reads one record of each listed job. With a limit it reads the last started ones, in the order of the catalog;
+// with a status it enlarges its search until it has enough. Without a catalog, as on a server that others run, it opens
+// each job first, about 1 ms each.
 func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
 	for most := q.Limit; ; most *= 4 {
 		found, err := st.SessionList(ctx, projector.SessionQuery{Kind: events.KindJob, Stored: true, Newest: true, Limit: most})
@@ -46,12 +45,12 @@ func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
 	}
 }
 
-// readJobs reads the jobs that sessions are, those that started last first.
+// readJobs reads the jobs of sessions, the last started first.
 func readJobs(ctx context.Context, st *tally.Store, found []projector.Listed, status JobStatus) (list []Job, err error) {
 	for _, s := range found {
 		id, ok := shape.JobID(s.ID)
 		if !ok {
-			continue // of that kind, and somebody else's
+			continue // another program's session of that kind
 		}
 		raw, err := JobOf(st, id).versionAt(ctx, s.Raw)
 		if err != nil {
@@ -69,16 +68,15 @@ func readJobs(ctx context.Context, st *tally.Store, found []projector.Listed, st
 	return list, nil
 }
 
-// isMissing reports whether a document is not there, or is not what it should be.
+// isMissing reports whether a document is missing or invalid.
 func isMissing(err error) bool {
 	_, invalid := errors.AsType[*events.InvalidError](err)
 	return invalid || errors.Is(err, tally.ErrNotFound)
 }
 
-// Runs lists the settings of all runs of the store, those that changed last first. Secrets
-// are in them if there is a key, else the placeholders that stand for them. It reads the
-// record of each setting, and the document of its secrets; where there is no catalog, each
-// job is opened first.
+// Runs lists the settings of all runs of the store, the last changed first. They have their secrets if there is a key,
+// and else placeholders. It reads the record of each setting and the document of its secrets. Without a catalog it
+// opens each job first.
 func Runs(ctx context.Context, st *tally.Store) ([]RunSetting, error) {
 	found, err := st.SessionList(ctx, projector.SessionQuery{Kind: events.KindJob, Settings: true})
 	hole := err
@@ -105,7 +103,7 @@ func sortByUpdate(list []RunSetting) {
 	slices.SortStableFunc(list, func(a, b RunSetting) int { return cmp.Compare(b.UpdatedAt, a.UpdatedAt) })
 }
 
-// Settings lists the settings of the job's runs, as Runs does those of all.
+// Settings lists the settings of the job's runs, as Runs does for the store.
 func (h *Handle) Settings(ctx context.Context) ([]RunSetting, error) {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -116,7 +114,7 @@ func (h *Handle) Settings(ctx context.Context) ([]RunSetting, error) {
 	return list, err
 }
 
-// settings reads the settings that a list has.
+// settings reads the settings of a list.
 func (h *Handle) settings(ctx context.Context, found []projector.RunSetting) (list []RunSetting, err error) {
 	for _, r := range found {
 		if r.Run.Kind != shape.RunKind {
@@ -134,7 +132,7 @@ func (h *Handle) settings(ctx context.Context, found []projector.RunSetting) (li
 	return list, nil
 }
 
-// listed is a setting as a list has it.
+// listed returns a setting for a list.
 func (h *Handle) listed(ctx context.Context, r projector.RunSetting) (RunSetting, error) {
 	raw, ref, err := h.settingAt(ctx, r.Offset)
 	if err != nil {
@@ -151,8 +149,8 @@ func (h *Handle) listed(ctx context.Context, r projector.RunSetting) (RunSetting
 	return ParseRunSetting(raw)
 }
 
-// MostRecentRun returns the run of the store whose setting changed last. If there is none
-// the error is a *NotFoundError.
+// MostRecentRun returns the run of the store whose setting changed last. If there are no runs, the error is a
+// *NotFoundError.
 func MostRecentRun(ctx context.Context, st *tally.Store) (RunSetting, error) {
 	list, err := Runs(ctx, st)
 	if err == nil && len(list) == 0 {
@@ -164,8 +162,7 @@ func MostRecentRun(ctx context.Context, st *tally.Store) (RunSetting, error) {
 	return list[0], nil
 }
 
-// MostRecentRun returns the run of the job whose setting changed last, as the function of
-// that name does.
+// MostRecentRun returns the run of the job whose setting changed last, as the function does for the store.
 func (h *Handle) MostRecentRun(ctx context.Context) (RunSetting, error) {
 	list, err := h.Settings(ctx)
 	if err == nil && len(list) == 0 {
@@ -177,8 +174,8 @@ func (h *Handle) MostRecentRun(ctx context.Context) (RunSetting, error) {
 	return list[0], nil
 }
 
-// MostRecentCheckpoint returns the checkpoint of the largest step, of several the one saved
-// last. If there is none the error is a *NotFoundError.
+// MostRecentCheckpoint returns the checkpoint with the largest step, the last saved of several. If there are no
+// checkpoints, the error is a *NotFoundError.
 func (h *Handle) MostRecentCheckpoint(ctx context.Context) (Checkpoint, error) {
 	latest, err := h.latest(ctx)
 	if err != nil {
@@ -187,14 +184,13 @@ func (h *Handle) MostRecentCheckpoint(ctx context.Context) (Checkpoint, error) {
 	return h.Checkpoint(ctx, latest.ID)
 }
 
-// RecentExpert is an expert that was run.
+// RecentExpert is an expert that was used by a run.
 type RecentExpert struct {
 	Key      string
 	LastUsed int64 // Unix milliseconds
 }
 
-// RecentExperts lists the experts of the runs of the store, each once, those used last
-// first; at most limit, 0 for all.
+// RecentExperts lists the experts of the store's runs, each once, the last used first; at most limit, 0 for all.
 func RecentExperts(ctx context.Context, st *tally.Store, limit int) ([]RecentExpert, error) {
 	runs, err := Runs(ctx, st)
 	if err != nil {
@@ -218,7 +214,7 @@ type EventRow struct {
 	RunID string
 }
 
-// EventRows lists the events of a run, or of all runs of the job (""), by their time.
+// EventRows lists the events of a run, or with "" of all runs of the job, sorted by time.
 func (h *Handle) EventRows(ctx context.Context, run string) ([]EventRow, error) {
 	x := &h.index
 	x.mu.Lock()

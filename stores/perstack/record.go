@@ -8,10 +8,9 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// Record stores an event. The same event again is not stored again, two that happen in one
-// millisecond are both kept. With an event that ends a step it is recorded what the step
-// used, once. Pieces of streamed text are treated as the handle's options say: one that is
-// held back is stored with a later one, within 250 ms, and its ack is empty.
+// Record stores an event. The same event is not stored again; different events of the same millisecond are both stored.
+// With an event that ends a step, Record also stores the step's usage, once. Pieces of streamed text are stored by the
+// handle's options: a held piece is stored with a later one, within 250 ms, and its ack is empty.
 func (h *Handle) Record(ctx context.Context, e Event) (log.Ack, error) {
 	raw, err := e.Raw()
 	if err != nil {
@@ -20,7 +19,7 @@ func (h *Handle) Record(ctx context.Context, e Event) (log.Ack, error) {
 	return h.RecordRaw(ctx, raw)
 }
 
-// RecordRaw is Record of an event as it stands, to the byte.
+// RecordRaw is Record with an event as JSON, byte for byte.
 func (h *Handle) RecordRaw(ctx context.Context, raw events.Raw) (log.Ack, error) {
 	e, err := shape.ParseEvent(raw)
 	if err == nil {
@@ -40,7 +39,7 @@ func (h *Handle) RecordRaw(ctx context.Context, raw events.Raw) (log.Ack, error)
 	return h.recordOne(ctx, e)
 }
 
-// recordOne stores one event, and what the step used that it ends.
+// recordOne stores one event, and the usage of the step that it ends.
 func (h *Handle) recordOne(ctx context.Context, e shape.Event) (log.Ack, error) {
 	return h.save(ctx, saving{run: e.Run, raw: e.Raw, steps: func(w *writer, raw events.Raw, lists events.Lists) []step {
 		list := []step{{payload: e.Payload(raw, lists), source: shape.Source, id: e.EventID(), event: events.Event{Time: e.At()}}}

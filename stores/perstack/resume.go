@@ -10,11 +10,9 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Resume begins the next step after a checkpoint, by its id, or after the latest of the job
-// ("": that of the largest step, of several the one saved last): a checkpoint that is the
-// same but for a new id and the next number, stored and returned. What came after the old
-// one stays as it is: two resumes of one checkpoint are two branches. A job that had ended
-// runs again.
+// Resume begins the next step after a checkpoint. "" selects the job's latest checkpoint: that with the largest step,
+// the last saved of several. Resume stores and returns a copy of the checkpoint with a new id and the next step number.
+// Later checkpoints stay: two resumes of one checkpoint are two branches. A job that had ended becomes running.
 func (h *Handle) Resume(ctx context.Context, checkpoint string) (Checkpoint, error) {
 	if checkpoint == "" {
 		latest, err := h.latest(ctx)
@@ -48,7 +46,7 @@ func (h *Handle) Resume(ctx context.Context, checkpoint string) (Checkpoint, err
 	return ParseCheckpoint(raw)
 }
 
-// reopen makes a job run that had ended. One that was never stored stays so.
+// reopen sets a job that had ended to running. It does not create a job.
 func (h *Handle) reopen(ctx context.Context) error {
 	_, err := h.Update(ctx, func(j *Job) error {
 		if j.Status != JobRunning {
@@ -62,7 +60,7 @@ func (h *Handle) reopen(ctx context.Context) error {
 	return err
 }
 
-// latest is the checkpoint of the largest step, of several the one saved last.
+// latest returns the checkpoint with the largest step, the last saved of several.
 func (h *Handle) latest(ctx context.Context) (CheckpointInfo, error) {
 	list, err := h.CheckpointList(ctx)
 	if err != nil {

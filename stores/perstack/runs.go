@@ -11,25 +11,25 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// Run is a run of a job as a list has it.
+// Run is a run of a job in a list.
 type Run struct {
 	ID          string
-	ExpertKey   string // "": nothing says it
-	Model       string // as the setting says; "": there is none
-	Outcome     string // completed, failed, stopped:<reason>; "": it goes on, or whoever did it is gone
-	Steps       int64  // the largest number of a step that a checkpoint has
+	ExpertKey   string // "": unknown
+	Model       string // of the setting, or ""
+	Outcome     string // completed, failed, stopped:<reason>; "": it has not ended, or its process is gone
+	Steps       int64  // the largest step of a checkpoint
 	Checkpoints int
-	First       events.Offset // the first record that names it
+	First       events.Offset // the first record about it
 	HasSetting  bool
 	TouchedAt   events.Timestamp
 
-	Parent     string // run that delegated to it; "": none
-	Checkpoint string // of the parent, at which it did
+	Parent     string // run that delegated to it, or ""
+	Checkpoint string // of the parent, from which it delegated
 	ToolCall   string
 }
 
-// Runs lists the runs of the job in the order in which they appeared: those that have a
-// setting or an event, and those that only a checkpoint names.
+// Runs lists the runs of the job in the order in which they appeared: those with a setting or an event, and those that
+// only a checkpoint names.
 func (h *Handle) Runs(ctx context.Context) ([]Run, error) {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (h *Handle) Runs(ctx context.Context) ([]Run, error) {
 	return runs, nil
 }
 
-// runsOf returns the runs that a ledger names, and the first checkpoint of each.
+// runsOf returns the runs in a ledger, and the first checkpoint of each.
 func runsOf(l *projector.Ledger) ([]*Run, map[string]*projector.Checkpoint) {
 	var list []*Run
 	byID, first := make(map[string]*Run), make(map[string]*projector.Checkpoint)
@@ -79,7 +79,7 @@ func runsOf(l *projector.Ledger) ([]*Run, map[string]*projector.Checkpoint) {
 	return list, first
 }
 
-// takes notes what the ledger has of a run.
+// takes copies a run's fields from the ledger.
 func (r *Run) takes(had *projector.Run) {
 	if len(had.Models) > 0 {
 		r.Model = had.Models[0]
@@ -93,8 +93,7 @@ func (r *Run) takes(had *projector.Run) {
 	}
 }
 
-// describe reads whose a run is and who delegated to it: its first checkpoint says it, else
-// the event that started it.
+// describe reads a run's expert and parent, from its first checkpoint or else from the event that started it.
 func (h *Handle) describe(ctx context.Context, r *Run, had *projector.Run, first *projector.Checkpoint) error {
 	var at []events.Offset
 	if first != nil {
@@ -124,7 +123,7 @@ func (h *Handle) describe(ctx context.Context, r *Run, had *projector.Run, first
 	return nil
 }
 
-// rawIn is what a record has of the original's document, without its lists.
+// rawIn returns the original's document in a record, without its lists.
 func rawIn(p events.Payload) events.Raw {
 	switch p := p.(type) {
 	case *events.CheckpointSaved:
@@ -136,13 +135,13 @@ func rawIn(p events.Payload) events.Raw {
 	return raw
 }
 
-// Node is a run with those that it delegated to.
+// Node is a run with the runs that it delegated to.
 type Node struct {
 	Run
 	Children []*Node
 }
 
-// Tree returns the runs that nobody of the job delegated to, each with those below it.
+// Tree returns the runs without a parent in the job, each with those below it.
 func (h *Handle) Tree(ctx context.Context) ([]*Node, error) {
 	runs, err := h.Runs(ctx)
 	if err != nil {
@@ -164,7 +163,7 @@ func (h *Handle) Tree(ctx context.Context) ([]*Node, error) {
 	return roots, nil
 }
 
-// circles reports whether a run is its own ancestor, as a file that somebody edited may say.
+// circles reports whether a run is its own ancestor, which an edited file may claim.
 func circles(nodes map[string]*Node, n *Node) bool {
 	at := n
 	for range nodes {

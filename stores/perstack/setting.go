@@ -15,31 +15,28 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// Errors of secrets. None says anything of a value.
+// Errors of secrets. They never quote a value.
 var (
-	// ErrNoKey says that a setting has secrets and that there is no key to seal or open them
-	// with: TALLY_SECRET_KEY_FILE names no file.
+	// ErrNoKey reports that a setting has secrets and that there is no key: TALLY_SECRET_KEY_FILE names no file.
 	ErrNoKey = sealed.ErrNoKey
-	// ErrSealBroken says that sealed secrets are not what was sealed.
+	// ErrSealBroken reports that a sealed document was changed.
 	ErrSealBroken = sealed.ErrSealBroken
-	// ErrNoSecrets says that a setting has placeholders and that the store does not have what
-	// they stand for: it was imported without secrets, or they were purged.
+	// ErrNoSecrets reports that the store lacks the values for a setting's placeholders: it was imported without
+	// secrets, or they were purged.
 	ErrNoSecrets = errors.New("the store does not have the secrets of the setting")
 )
 
-// A SuspectError says that a setting has values that look like keys where none are known to
-// stand. They would be in the log for ever, in clear: nothing was written. See
-// Options.AllowSuspects.
+// A SuspectError reports values that look like keys at positions where no keys are expected. Nothing was written,
+// because they would stay in the log in clear. See Options.AllowSuspects.
 type SuspectError struct{ Paths []string } // JSON pointers
 
 func (e *SuspectError) Error() string {
 	return "the setting has what looks like a key at " + strings.Join(e.Paths, ", ") + ", where it would not be sealed"
 }
 
-// SaveSetting stores what a run is started with. The first one of a run counts: a later one
-// moves the time of the last change to now and is otherwise ignored. Secrets are sealed
-// under the key of TALLY_SECRET_KEY_FILE and stand nowhere in clear; if there is no key, it
-// is ErrNoKey and nothing is written.
+// SaveSetting stores the setting with which a run starts. The first setting of a run counts: a later call sets only the
+// time of the last change to now. Secrets are sealed under the key of TALLY_SECRET_KEY_FILE and never stored in clear.
+// Without a key, the error is ErrNoKey and nothing is written.
 func (h *Handle) SaveSetting(ctx context.Context, s RunSetting) (log.Ack, error) {
 	raw, err := s.Raw()
 	if err != nil {
@@ -48,7 +45,7 @@ func (h *Handle) SaveSetting(ctx context.Context, s RunSetting) (log.Ack, error)
 	return h.SaveSettingRaw(ctx, raw)
 }
 
-// SaveSettingRaw is SaveSetting of a setting as it stands, to the byte.
+// SaveSettingRaw is SaveSetting with a setting as JSON, byte for byte.
 func (h *Handle) SaveSettingRaw(ctx context.Context, raw events.Raw) (log.Ack, error) {
 	s, err := shape.ParseSetting(raw)
 	if err == nil {
@@ -75,7 +72,7 @@ func (h *Handle) SaveSettingRaw(ctx context.Context, raw events.Raw) (log.Ack, e
 	return ack, err
 }
 
-// created is the event of a run's first setting. The secrets are stored before it.
+// created returns the event of a run's first setting. It stores the secrets before.
 func (h *Handle) created(ctx context.Context, s shape.Setting) (events.Payload, error) {
 	without, values, suspects, err := secret.Take(s.Raw)
 	if err != nil {
@@ -96,7 +93,7 @@ func (h *Handle) created(ctx context.Context, s shape.Setting) (events.Payload, 
 	if err != nil {
 		return nil, err
 	}
-	// An id that is not a fresh one is looked up, so that what is sent again is one revision.
+	// The id is derived, so that the store looks it up: a repeated append is one revision.
 	rev, err := h.st.Documents().Save(ctx, doc.Kind, doc.ID, tally.Write{Data: content, ContentType: sealed.ContentType, ID: events.DerivedID("secret", h.st.Log.NewID())})
 	if err != nil {
 		return nil, err
@@ -104,9 +101,9 @@ func (h *Handle) created(ctx context.Context, s shape.Setting) (events.Payload, 
 	return s.Created(without, events.RefOf(doc, rev.Offset)), nil
 }
 
-// Setting returns the setting of a run with its secrets, never with placeholders. One that was
-// never stored is tally.ErrNotFound; without the key it is ErrNoKey, or says which key is
-// missing. If the store does not have the secrets it is ErrNoSecrets.
+// Setting returns the setting of a run with its secrets, never with placeholders. If the setting was never stored, the
+// error is tally.ErrNotFound. Without the key it is ErrNoKey or names the missing key. If the store lacks the secrets,
+// it is ErrNoSecrets.
 func (h *Handle) Setting(ctx context.Context, run string) (RunSetting, error) {
 	raw, err := h.SettingBytes(ctx, run)
 	if err != nil {
@@ -115,8 +112,8 @@ func (h *Handle) Setting(ctx context.Context, run string) (RunSetting, error) {
 	return ParseRunSetting(raw)
 }
 
-// SettingBytes returns the setting of a run as it stands; after a later call, as the original
-// writes it then.
+// SettingBytes returns the setting of a run as it was stored. After a later call it is spelled as the original writes
+// it then.
 func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, error) {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -133,11 +130,10 @@ func (h *Handle) SettingBytes(ctx context.Context, run string) (events.Raw, erro
 	if err != nil {
 		return nil, err
 	}
-	return shape.SettingFile(raw, r.TouchedAt) // last: it may leave members out, secrets with them
+	return shape.SettingFile(raw, r.TouchedAt) // last, because it may drop members with secrets in them
 }
 
-// settingAt returns the first setting of a run with placeholders, and the document that has what
-// they stand for, "" if it names none.
+// settingAt returns the first setting of a run with placeholders, and the document with their values, or "".
 func (h *Handle) settingAt(ctx context.Context, at events.Offset) (events.Raw, events.DocRef, error) {
 	p, err := h.payload(ctx, at)
 	if err != nil {
@@ -150,12 +146,12 @@ func (h *Handle) settingAt(ctx context.Context, at events.Offset) (events.Raw, e
 	return created.Setting, created.Secrets, nil
 }
 
-// unseal puts the secrets of a run's setting back. One that was imported without them names no
-// document: if a later import brought them, they are where they would have been.
+// unseal restores the secrets of a run's setting. A setting that was imported without secrets names no document; a
+// later import may have stored one under the usual id.
 func (h *Handle) unseal(ctx context.Context, run string, raw events.Raw, ref events.DocRef) (events.Raw, error) {
 	if ref == "" {
 		if _, err := secret.Put(raw, nil); err == nil {
-			return raw, nil // without placeholders
+			return raw, nil // it has no placeholders
 		}
 		ref = events.RefOf(events.Document(h.st.Namespace(), sealed.Kind, shape.SecretID(h.id, run)), 0)
 	}
@@ -174,8 +170,8 @@ func (h *Handle) unseal(ctx context.Context, run string, raw events.Raw, ref eve
 	return secret.Put(raw, values)
 }
 
-// open returns what is sealed in a document. After a change of keys the revision that a setting
-// names may not open any more: the newest has the same.
+// open returns the content of a sealed document. After a change of keys, the revision that a setting names may be
+// unreadable; the newest one has the same content.
 func (h *Handle) open(ctx context.Context, doc events.Subject, at events.Offset) ([]byte, error) {
 	ring, err := sealed.FromEnvironment()
 	if err != nil && !errors.Is(err, ErrNoKey) {

@@ -9,25 +9,23 @@ import (
 	"github.com/tallylog/tally"
 )
 
-// shared is what the functions of the original remember, by store, so that each call finds
-// what the one before it knew. It keeps no store alive, and goes with it.
+// shared caches, by store, the state of the original's functions between calls. It does not keep a store alive.
 var shared struct {
 	mu      sync.Mutex
 	byStore map[weak.Pointer[tally.Store]]*memories
 }
 
-// maxMemories bounds the jobs of a store that are remembered: that of which nobody spoke
-// for longest is forgotten.
+// maxMemories bounds the cached jobs of a store. The least recently used one is dropped.
 const maxMemories = 32
 
-// memories are those of the jobs of a store.
+// memories are the caches of a store's jobs.
 type memories struct {
 	mu   sync.Mutex
 	byID map[string]*memory
 	used []string // the last one was used last
 }
 
-// handleOf returns the handle that the functions of the original use for a job.
+// handleOf returns the handle that the original's functions use for a job.
 func handleOf(st *tally.Store, id string) *Handle {
 	return handleWith(st, id, Options{}, memoriesOf(st).of(id))
 }

@@ -6,17 +6,16 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Totals are what a job took.
+// Totals are the steps and the usage of a job.
 type Totals struct {
-	Steps int64 // the largest number of a step
+	Steps int64 // the largest step
 	Usage Usage
-	Said  int // how many steps said what they used; 0: Usage is that of the latest checkpoint
+	Said  int // number of steps with a usage; 0: Usage is that of the latest checkpoint
 }
 
-// Totals adds up what the steps of all runs used, as the events say that end them: each
-// step counts once, also those of delegates at work at the same time, of branches that were
-// left, and of what was recorded or imported twice. Without such events it is what the
-// checkpoint of the largest step says, of several the last.
+// Totals sums the usage of all steps of all runs, from the events that end them. Each step counts once, including steps
+// of concurrent delegates and of abandoned branches, and steps that were recorded or imported twice. Without such
+// events, the usage is that of the checkpoint with the largest step, the last of several.
 func (h *Handle) Totals(ctx context.Context) (Totals, error) {
 	x := &h.index
 	x.mu.Lock()

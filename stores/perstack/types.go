@@ -4,10 +4,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// JobStatus is where a job is.
+// JobStatus is the status of a job.
 type JobStatus string
 
-// The statuses of a job.
+// Statuses of a job.
 const (
 	JobRunning                  JobStatus = "running"
 	JobCompleted                JobStatus = "completed"
@@ -16,10 +16,10 @@ const (
 	JobStoppedByError           JobStatus = "stoppedByError"
 )
 
-// CheckpointStatus is where a run was at a checkpoint.
+// CheckpointStatus is the status of a run at a checkpoint.
 type CheckpointStatus string
 
-// The statuses of a checkpoint.
+// Statuses of a checkpoint.
 const (
 	CheckpointInit                      CheckpointStatus = "init"
 	CheckpointProceeding                CheckpointStatus = "proceeding"
@@ -41,7 +41,7 @@ type Usage struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// Plus sums two usages. What is unknown of the other one is left out.
+// Plus returns the sum of two usages. Unknown members of v are dropped.
 func (u Usage) Plus(v Usage) Usage {
 	u.InputTokens += v.InputTokens
 	u.OutputTokens += v.OutputTokens
@@ -51,17 +51,17 @@ func (u Usage) Plus(v Usage) Usage {
 	return u
 }
 
-// Job is what a user asked for. Times are Unix milliseconds.
+// Job is a task of a user. Times are Unix milliseconds.
 //
-// In all types of this package Unknown keeps the members for which there is no field. It also keeps
-// an optional member that is there with the zero value of its field, such as "maxSteps": 0: without
-// it, a field with the zero value is not written. Once the field has another value, that is written.
+// In all types of this package, Unknown keeps members without a field. It also keeps an optional member that is present
+// with the zero value of its field, such as "maxSteps": 0, because a field with the zero value is otherwise not
+// written. If the field has another value, that is written.
 type Job struct {
 	ID                   string    `json:"id"`
 	Status               JobStatus `json:"status"`
 	CoordinatorExpertKey string    `json:"coordinatorExpertKey"`
 	TotalSteps           int64     `json:"totalSteps"`
-	MaxSteps             int64     `json:"maxSteps,omitempty" rawjson:"kept"` // 0: not said
+	MaxSteps             int64     `json:"maxSteps,omitempty" rawjson:"kept"` // 0: not set
 	Usage                Usage     `json:"usage"`
 	StartedAt            int64     `json:"startedAt"`
 	FinishedAt           int64     `json:"finishedAt,omitempty" rawjson:"kept"` // 0: not finished
@@ -78,7 +78,7 @@ type Expert struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// Delegation asks another expert, by a call of a tool.
+// Delegation is a request to another expert, by a tool call.
 type Delegation struct {
 	Expert     Expert `json:"expert"`
 	ToolCallID string `json:"toolCallId"`
@@ -88,7 +88,7 @@ type Delegation struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// DelegatedBy says which call of which run started this one.
+// DelegatedBy names the tool call that started a run.
 type DelegatedBy struct {
 	Expert       Expert `json:"expert"`
 	ToolCallID   string `json:"toolCallId"`
@@ -109,20 +109,20 @@ type CheckpointError struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// Checkpoint is a run after one of its steps: what is needed to go on from there.
+// Checkpoint is the state of a run after a step, sufficient to resume it.
 type Checkpoint struct {
 	ID                 string           `json:"id"`
 	JobID              string           `json:"jobId"`
 	RunID              string           `json:"runId"`
 	Status             CheckpointStatus `json:"status"`
 	StepNumber         int64            `json:"stepNumber"`
-	Messages           []events.Raw     `json:"messages"` // all of them, each as it stands
+	Messages           []events.Raw     `json:"messages"` // all messages, byte for byte
 	Expert             Expert           `json:"expert"`
 	DelegateTo         []Delegation     `json:"delegateTo,omitempty" rawjson:"kept"`
 	DelegatedBy        *DelegatedBy     `json:"delegatedBy,omitempty" rawjson:"kept"`
-	Usage              Usage            `json:"usage"`                                       // of the run and of what it went on from
-	ContextWindow      int64            `json:"contextWindow,omitempty" rawjson:"kept"`      // tokens; 0: not said
-	ContextWindowUsage float64          `json:"contextWindowUsage,omitempty" rawjson:"kept"` // from 0 to 1; 0: not said
+	Usage              Usage            `json:"usage"`                                       // of the run and its predecessors
+	ContextWindow      int64            `json:"contextWindow,omitempty" rawjson:"kept"`      // tokens; 0: not set
+	ContextWindowUsage float64          `json:"contextWindowUsage,omitempty" rawjson:"kept"` // from 0 to 1; 0: not set
 	PendingToolCalls   []events.Raw     `json:"pendingToolCalls,omitempty" rawjson:"kept"`
 	PartialToolResults []events.Raw     `json:"partialToolResults,omitempty" rawjson:"kept"`
 	Metadata           events.Raw       `json:"metadata,omitempty" rawjson:"kept"`
@@ -132,7 +132,7 @@ type Checkpoint struct {
 	Unknown events.Fields `json:",unknown"`
 }
 
-// Event is a change of a run's state. What its type brings is in Payload, by its member.
+// Event is a change of a run's state. Payload has the members of its type.
 type Event struct {
 	Type       string `json:"type"`
 	ID         string `json:"id"`
@@ -145,7 +145,7 @@ type Event struct {
 	Payload events.Fields `json:",unknown"`
 }
 
-// EventMeta is what the name of an event's file says, and where the log has it.
+// EventMeta is the metadata in the name of an event's file, and its offset in the log.
 type EventMeta struct {
 	Timestamp  int64
 	StepNumber int64
@@ -154,7 +154,7 @@ type EventMeta struct {
 	Offset events.Offset
 }
 
-// RunSetting is what a run was started with. It has secrets: the log keeps them sealed.
+// RunSetting is the setting with which a run starts. The log keeps its secrets sealed.
 type RunSetting struct {
 	Model              string        `json:"model"`
 	ProviderConfig     events.Raw    `json:"providerConfig"`

@@ -15,10 +15,10 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/share"
 )
 
-// moves are the types after which a thread may not be what it was with more behind it.
+// moves are the types of events that change threads other than by appends.
 var moves = []string{events.TypeSessionRewound, events.TypeThreadReplaced, events.TypeThreadTruncated}
 
-// writer is what a handle knows of the session that it appends to.
+// writer is a handle's knowledge of the session that it appends to.
 type writer struct {
 	mu       sync.Mutex
 	known    bool
@@ -27,24 +27,24 @@ type writer struct {
 	calm     events.Offset // at or above it; up to here no thread was moved
 	messages share.Messages
 	lanes    map[string]*lane         // by run
-	versions map[string]events.Offset // of checkpoints, by id: the newest
-	models   map[string]string        // of runs, as their settings say
+	versions map[string]events.Offset // newest offset of each checkpoint
+	models   map[string]string        // run -> model of its setting
 }
 
-// lane is a run that the handle writes. Its thread is the handle's alone: nobody else
-// appends to it, so that its turns have the numbers that the handle counts.
+// lane is a run that the handle writes. Only the handle appends to its thread, so that the handle's numbers of turns
+// are right.
 type lane struct {
 	mu      sync.Mutex // held from counting turns until they are in the log
-	own     string     // thread; "": none yet
-	claimed bool       // it is the handle's
-	refused int        // how often another writer came in between a claim
+	own     string     // thread, or ""
+	claimed bool       // the thread belongs to the handle
+	refused int        // how often another writer interrupted a claim
 }
 
-// maxClaims bounds how often a lane tries to get a thread with a short name: where many
-// write at once, a long one is nobody else's without asking.
+// maxClaims bounds how often a lane claims a thread with a short name. After that it takes a unique long name, which
+// needs no claim.
 const maxClaims = 3
 
-// lane returns the lane of a run, the session known.
+// lane returns the lane of a run, and reads the session if necessary.
 func (h *Handle) lane(ctx context.Context, run string) (*lane, error) {
 	w := &h.writer
 	w.mu.Lock()
@@ -62,7 +62,7 @@ func (h *Handle) lane(ctx context.Context, run string) (*lane, error) {
 	return l, nil
 }
 
-// load reads what the session has. The caller holds writer.mu.
+// load reads the session. The caller holds writer.mu.
 func (h *Handle) load(ctx context.Context) error {
 	o, err := h.head(ctx)
 	if err != nil {
@@ -97,11 +97,11 @@ func (h *Handle) load(ctx context.Context) error {
 	return nil
 }
 
-// page is how many turns are read at once.
+// page is how many turns are read at a time.
 const page = 256
 
-// catchUp reads what came since. If threads were moved, everything is read again, and the
-// handle's own threads are others. The caller holds writer.mu.
+// catchUp reads newer records. If threads were moved, it reads everything again, and the handle takes new threads. The
+// caller holds writer.mu.
 func (h *Handle) catchUp(ctx context.Context) error {
 	w := &h.writer
 	for rec, err := range events.Readable(h.st.Log.Read(ctx, events.Range{Subject: h.session.Subject(), After: w.at})) {
@@ -121,7 +121,7 @@ func (h *Handle) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// learn notes what a record says that somebody else may have appended.
+// learn notes a record that another writer may have appended.
 func (w *writer) learn(rec events.Record) {
 	switch rec.Type {
 	case events.TypeTurnAppended, events.TypeCheckpointSaved, events.TypeRunCreated:
@@ -155,7 +155,7 @@ func (w *writer) owns(thread string) bool {
 	return false
 }
 
-// claim chooses a thread for a lane that nobody has. The caller holds lane.mu.
+// claim chooses a free thread for a lane. The caller holds lane.mu.
 func (h *Handle) claim(ctx context.Context, l *lane, run string) error {
 	w := &h.writer
 	w.mu.Lock()
@@ -171,7 +171,7 @@ func (h *Handle) claim(ctx context.Context, l *lane, run string) error {
 	return nil
 }
 
-// choose names a thread that nobody is known to have. The caller holds writer.mu.
+// choose selects a thread that no known writer has. The caller holds writer.mu.
 func (w *writer) choose(l *lane, run string) {
 	for n := 1; ; n++ {
 		l.own = shape.RunThread(run, n)
@@ -181,26 +181,26 @@ func (w *writer) choose(l *lane, run string) {
 	}
 }
 
-// A step is an event of a save, and what it expects.
+// A step is an event of a save, with its condition.
 type step struct {
 	expect  log.Expect
 	payload events.Payload
 	id      string // "": any
 	source  string // "": the store's
 	event   events.Event
-	calm    bool // expects that no thread was moved
+	calm    bool // requires that no thread was moved
 }
 
-// A saving is a value to be saved: what it is once its lists are out.
+// A saving is a value to save.
 type saving struct {
 	run   string
 	raw   events.Raw
-	steps func(w *writer, raw events.Raw, lists events.Lists) []step // the value, then what follows from it
+	steps func(w *writer, raw events.Raw, lists events.Lists) []step // the value without its lists, then the events that follow from it
 }
 
-// save appends a value of a run, the messages first that the session does not have. Only
-// the last of it waits for the disk, so that it costs one sync; what dies in between leaves
-// messages without a value, which the next save finds. It returns the ack of the value.
+// save appends a value of a run, after the messages that the session lacks. Only the last event waits for the disk, so
+// a save costs one sync. After a crash in between, the session has messages without a value, which the next save uses.
+// save returns the ack of the value.
 func (h *Handle) save(ctx context.Context, s saving) (ack log.Ack, err error) {
 	err = h.again(ctx, func() error {
 		ack, err = h.saveOnce(ctx, s)
@@ -231,21 +231,21 @@ func (h *Handle) saveOnce(ctx context.Context, s saving) (log.Ack, error) {
 	case err != nil:
 		l.mu.Unlock()
 		return log.Ack{}, err
-	case p.brings == nil: // what follows need not wait for it
+	case p.brings == nil: // the following events need not wait for it
 		sent := h.send(ctx, p.steps)
 		l.mu.Unlock()
 		return h.acks(ctx, p.steps, sent)
 	}
 	defer l.mu.Unlock()
-	// Turns are stored before what counts on them is sent: behind an append of somebody
-	// else's that fails, both would be turned away, or only the first of them.
+	// Turns must be stored before events that count them are sent: if another writer's append fails before them, both
+	// may be refused, or only the turns.
 	bring, rest := p.steps[:1], p.steps[1:]
 	if _, _, err := h.answers(ctx, bring, []*tally.Pending{h.unshown.Log.AppendAsyncBuffered(ctx, h.session.Subject(), bring[0].expect, bring[0].event)}); err != nil {
 		switch {
 		case !l.claimed:
 			l.refused++
 		case !errors.Is(err, log.ErrConflict):
-			h.forget() // the turns may be there or not
+			h.forget() // the turns may be stored or not
 		}
 		return log.Ack{}, err
 	}
@@ -253,7 +253,7 @@ func (h *Handle) saveOnce(ctx context.Context, s saving) (log.Ack, error) {
 	return h.acks(ctx, rest, h.send(ctx, rest))
 }
 
-// locked returns the lane of a run, its mutex held.
+// locked returns the lane of a run, with its mutex held.
 func (h *Handle) locked(ctx context.Context, run string) (*lane, error) {
 	for {
 		l, err := h.lane(ctx, run)
@@ -268,7 +268,7 @@ func (h *Handle) locked(ctx context.Context, run string) (*lane, error) {
 	}
 }
 
-// has reports whether a lane is that of a run still.
+// has reports whether a lane still belongs to a run.
 func (w *writer) has(run string, l *lane) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -281,7 +281,7 @@ func (h *Handle) brought(l *lane, p plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.loaded != p.loaded || w.lanes[p.run] != l {
-		w.known = false // what was read since may have some of them
+		w.known = false // the last read may include some of them
 		return
 	}
 	learned := !l.claimed && w.messages.Len(l.own)+w.messages.Len(share.ResultsOf(l.own)) > 0
@@ -300,18 +300,18 @@ func (h *Handle) forget() {
 	h.writer.known = false
 }
 
-// plan is what a save appends.
+// plan is the events that a save appends.
 type plan struct {
 	run    string
 	steps  []step
-	brings []events.Entry // by the first step; nil: none are new
-	loaded int            // which reading of the session it rests on
+	brings []events.Entry // turns in the first step; nil: none are new
+	loaded int            // number of the session's read that it is based on
 }
 
-// plan says what a save appends. The caller holds lane.mu.
+// plan returns the events that a save appends. The caller holds lane.mu.
 func (h *Handle) plan(ctx context.Context, l *lane, s saving) (p plan, err error) {
 	p, err = h.writer.plan(l, s)
-	if err == nil && !l.claimed && p.brings != nil { // only who brings turns needs a thread
+	if err == nil && !l.claimed && p.brings != nil { // only new turns need a thread
 		if err = h.claim(ctx, l, s.run); err == nil {
 			p, err = h.writer.plan(l, s)
 		}
@@ -360,7 +360,7 @@ func (w *writer) plan(l *lane, s saving) (p plan, err error) {
 	return p, nil
 }
 
-// ready makes the event of a step, such as the log takes it.
+// ready makes the event of a step for the log.
 func (h *Handle) ready(ctx context.Context, s *step) error {
 	e, err := events.New(cmp.Or(s.source, h.st.Source()), h.session.Subject(), s.payload)
 	if err != nil {
@@ -375,8 +375,7 @@ func (h *Handle) ready(ctx context.Context, s *step) error {
 	return err
 }
 
-// send sends the events of a save without waiting. The last one is acknowledged when it is
-// as durable as the log promises, and all before it are then too.
+// send sends the events of a save without waiting. The ack of the last one means that all are durable.
 func (h *Handle) send(ctx context.Context, steps []step) []*tally.Pending {
 	sent := make([]*tally.Pending, len(steps))
 	for i, s := range steps {
@@ -389,21 +388,21 @@ func (h *Handle) send(ctx context.Context, steps []step) []*tally.Pending {
 	return sent
 }
 
-// acks waits for what was sent, and for the files that show it, and returns the first ack.
+// acks waits for the sent events, and for the files that show them, and returns the first ack.
 func (h *Handle) acks(ctx context.Context, steps []step, sent []*tally.Pending) (log.Ack, error) {
 	first, last, err := h.answers(ctx, steps, sent)
 	if err != nil {
 		return first, err
 	}
-	if first.Unshown != nil { // the owner of the store says so
+	if first.Unshown != nil { // the store's owner reports it
 		return first, first.Unshown
 	}
 	return first, h.st.Show(ctx, last, h.session.Subject())
 }
 
-// answers waits for what was sent, and returns the first ack, as durable as the last one, and
-// the highest offset. What was not answered, or not taken as it came behind what was not, is
-// sent again. An event that is there already, put in other words, is a duplicate.
+// answers waits for the sent events. It returns the first ack, as durable as the last one, and the highest offset.
+// Events without an answer, or refused because an earlier one had none, are sent again. An event with an identity that
+// the log has already is a duplicate.
 func (h *Handle) answers(ctx context.Context, steps []step, sent []*tally.Pending) (first log.Ack, upto events.Offset, err error) {
 	newest, last, at := log.Ack{}, log.Ack{}, 0
 	for i, p := range sent {
@@ -427,15 +426,14 @@ func (h *Handle) answers(ctx context.Context, steps []step, sent []*tally.Pendin
 			newest, at = ack, i
 		}
 	}
-	if last.Last < newest.Last { // it was there before: that it is safe says nothing of them
+	if last.Last < newest.Last { // it was stored before, so its durability says nothing about the others
 		last, err = h.unshown.Append(ctx, h.session.Subject(), log.Any, steps[at].event)
 	}
 	first.Durability, first.Unshown = last.Durability, last.Unshown
 	return first, newest.Last, err
 }
 
-// calmTo notes that no thread was moved up to an offset, so that the next append need not be
-// held to what came before it.
+// calmTo notes that no thread was moved up to an offset, so that the next append has a weaker condition.
 func (h *Handle) calmTo(at events.Offset) {
 	h.writer.mu.Lock()
 	defer h.writer.mu.Unlock()

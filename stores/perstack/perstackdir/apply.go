@@ -13,21 +13,20 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/share"
 )
 
-// guards are types that would make a plan wrong.
+// guards are the types of events that invalidate a plan.
 var guards = []string{events.TypeRunCreated, events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished, events.TypeRunAnnotated,
 	events.TypeCheckpointSaved, events.TypeCheckpointCleared}
 
-// writerMeta marks a thread that imports write, so that the next one goes on with it. Nobody
-// else appends to it.
+// writerMeta marks a thread that imports write, so that later imports continue it. No other writer appends to it.
 var writerMeta = events.Raw(`{"writer":"` + EventSource + `"}`)
 
-// applying carries a plan out.
+// applying is a plan that is being applied.
 type applying struct {
 	*plan
 	w       *sessiondir.Writer
 	known   share.Messages
-	threads map[string]string // the thread of each run that takes its messages
-	begun   map[string]bool   // threads that are, or were just, marked
+	threads map[string]string // run -> thread for its messages
+	begun   map[string]bool   // threads that have the mark
 }
 
 // Apply implements sessiondir.Plan.
@@ -54,8 +53,7 @@ func (p *plan) Apply(ctx context.Context) error {
 	return a.w.Flush(ctx)
 }
 
-// began is the time of what an import says of a session that is new: its past is not of
-// today.
+// began returns the time for events of a new session, whose past did not happen today, or "".
 func (p *plan) began() events.Timestamp {
 	if p.s.Offset() == 0 {
 		return p.folder.created
@@ -112,7 +110,7 @@ func (a *applying) put(ctx context.Context, v *value) error {
 	return a.add(ctx, v.Path, a.timeOf(v), e.Payload(split.Raw, split.Lists))
 }
 
-// timeOf is when a value was stored, as far as that is known.
+// timeOf returns the time when a value was stored, as far as it is known.
 func (a *applying) timeOf(v *value) events.Timestamp {
 	if v.at == 0 {
 		return a.folder.created
@@ -120,7 +118,7 @@ func (a *applying) timeOf(v *value) events.Timestamp {
 	return stampOf(v.at)
 }
 
-// readAgain returns the raw value of a file as it was scanned.
+// readAgain reads a file's raw value again, unchanged since the scan.
 func (jf *jobFolder) readAgain(v *value) (events.Raw, error) {
 	data, err := jf.Tree.Read(v.File, v.Size+1)
 	if err != nil {
@@ -133,8 +131,7 @@ func (jf *jobFolder) readAgain(v *value) (events.Raw, error) {
 	return j.Raw, err
 }
 
-// own returns the thread of a run that this import appends to: the one of earlier imports,
-// or a new one.
+// own returns the thread of a run that this import appends to: that of earlier imports, or a new one.
 func (a *applying) own(run string) string {
 	if name, ok := a.threads[run]; ok {
 		return name
@@ -150,7 +147,7 @@ func (a *applying) own(run string) string {
 	}
 }
 
-// putTurns appends the messages that a value brings, before it.
+// putTurns appends the new messages of a value, before it.
 func (a *applying) putTurns(ctx context.Context, v *value, own string, entries []events.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -167,8 +164,8 @@ func (a *applying) putTurns(ctx context.Context, v *value, own string, entries [
 	return a.add(ctx, v.Path+" messages", a.timeOf(v), p)
 }
 
-// putCost appends what a step used, before the event that says it: after a crash between the
-// two the next import finds that the event is missing.
+// putCost appends the usage of a step, before the event that has it. After a crash between the two, the next import
+// finds that the event is missing.
 func (a *applying) putCost(ctx context.Context, event shape.Event) error {
 	p, id, ok := event.Cost(a.model(event.Run))
 	if !ok || a.shown.costs[id] {
@@ -183,7 +180,7 @@ func (a *applying) putCost(ctx context.Context, event shape.Event) error {
 	return a.w.Add(ctx, e)
 }
 
-// model is what a run's setting says, "" if there is none.
+// model returns the model of a run's setting, or "".
 func (a *applying) model(run string) string {
 	if v := a.folder.setting(run); v != nil {
 		return v.setting.Model
@@ -194,7 +191,7 @@ func (a *applying) model(run string) string {
 	return ""
 }
 
-// putSetting states a setting, its secrets first.
+// putSetting appends a setting, after its secrets.
 func (a *applying) putSetting(ctx context.Context, v *value) error {
 	st := a.shown.files[settingPath(v.run)]
 	var ref events.DocRef
@@ -219,14 +216,14 @@ func (a *applying) putSetting(ctx context.Context, v *value) error {
 	return nil
 }
 
-// writeSecret writes a document that is sealed.
+// writeSecret writes a sealed document.
 func (jf *jobFolder) writeSecret(ctx context.Context, doc events.Subject, plain []byte, session events.Subject) error {
 	content, err := jf.keys.ring.SealDocument(doc, plain)
 	if err != nil {
 		return err
 	}
 	e := events.Event{Source: EventSource, Type: events.TypeDocumentWritten, Subject: doc, ContentType: sealed.ContentType, Data: content}
-	e.ID = events.DerivedID(Format, doc.String(), sessiondir.SumOf(content)) // no two seals are alike
+	e.ID = events.DerivedID(Format, doc.String(), sessiondir.SumOf(content)) // two seals of the same content differ
 	meta := events.DocMeta{Links: []events.Link{{Rel: "session", To: session.String()}}}
 	ack, err := jf.In.Target.Append(ctx, doc, log.Any, e.WithExtension(events.ExtDoc, meta.String()))
 	if err == nil && !ack.Duplicate {

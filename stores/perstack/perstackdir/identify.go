@@ -27,8 +27,8 @@ func distinct(in *sessiondir.Intake, entries []sessiondir.Entry) []sessiondir.En
 	return list
 }
 
-// identified finds out the id of the job. Its folder is called after it; where a name could
-// be an encoded one, the files say whether it is.
+// identified finds the id of the job. Its folder has the id as its name. If the name may be an encoded one, the files
+// decide.
 func identified(in *sessiondir.Intake, at sessiondir.Entry) sessiondir.Entry {
 	name := path.Base(at.Dir)
 	id := at.ID
@@ -42,9 +42,9 @@ func identified(in *sessiondir.Intake, at sessiondir.Entry) sessiondir.Entry {
 	return sessiondir.Entry{ID: shape.SessionID(id), Dir: at.Dir}
 }
 
-// says returns the id of the job that the first file says which says any.
+// says returns the job's id from the first file that has it.
 func says(in *sessiondir.Intake, at sessiondir.Entry) (string, bool) {
-	jf := newJobFolder(in.Part().Folder(at), keyring{}) // nobody reads what this reports
+	jf := newJobFolder(in.Part().Folder(at), keyring{}) // its reports are dropped
 	if jf.list("") != nil {
 		return "", false
 	}

@@ -11,23 +11,23 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// unit is the folder of a job, as the importer found it.
+// jobFolder is the folder of a job in an import.
 type jobFolder struct {
 	sessiondir.Folder
 	keys keyring
 
 	job     string // its id
-	key     string // the name of its folder, where that is not made of the id; else ""
+	key     string // the folder's name, if it does not follow from the id, or ""
 	values  []*value
 	files   map[string]*sessiondir.File // by path
-	byFile  map[*sessiondir.File]*value // what goes into the session
-	out     map[string]bool             // files, and folders with a slash behind them, that are not looked at: they stay as the store has them
-	notes   []string                    // paths of files that the original does not know
-	birth   string                      // what the job says of its beginning
-	created events.Timestamp            // best knowledge of the beginning
+	byFile  map[*sessiondir.File]*value // values that go into the session
+	out     map[string]bool             // files, and folders with a trailing slash, that are not imported: the store's versions stay
+	notes   []string                    // paths of unknown files
+	birth   string                      // the job's beginning, as in job.json
+	created events.Timestamp            // best estimate of the beginning
 }
 
-// newUnit returns a unit of which nothing was looked at yet.
+// newJobFolder returns a folder that was not scanned yet.
 func newJobFolder(at sessiondir.Folder, keys keyring) *jobFolder {
 	jf := &jobFolder{Folder: at, keys: keys, files: make(map[string]*sessiondir.File), byFile: make(map[*sessiondir.File]*value), out: make(map[string]bool)}
 	jf.job, _ = shape.JobID(at.ID)
@@ -37,10 +37,10 @@ func newJobFolder(at sessiondir.Folder, keys keyring) *jobFolder {
 	return jf
 }
 
-// file returns the file of a path, nil if the unit has none.
+// file returns the file at a path, or nil.
 func (jf *jobFolder) file(name string) *sessiondir.File { return jf.files[name] }
 
-// of returns the value of a part, nil if there is none or nothing could be read from it.
+// of returns the value of a part, or nil if it is missing or unreadable.
 func (jf *jobFolder) of(p part) *value {
 	for _, v := range jf.values {
 		if v.part == p && v.Value && !jf.Leaves(v.Path) {
@@ -60,9 +60,9 @@ func (jf *jobFolder) Status() events.Raw {
 	return raw
 }
 
-// setting returns that of a run, nil if there is none.
+// setting returns the setting of a run, or nil.
 func (jf *jobFolder) setting(run string) *value {
-	for _, v := range jf.values { // they come first
+	for _, v := range jf.values { // settings come first
 		if v.part == partSetting && v.run == run {
 			return v
 		}
@@ -89,14 +89,13 @@ func (jf *jobFolder) Leaves(name string) bool {
 	return false
 }
 
-// isSecretive reports whether a file that is kept whole is to be sealed.
+// isSecretive reports whether a kept file must be sealed.
 func (jf *jobFolder) isSecretive(f *sessiondir.File) bool {
 	v := jf.byFile[f]
 	return isPrivate(f.Path) && (v == nil || len(v.setting.values)+len(v.setting.suspects) > 0)
 }
 
-// begin settles when the job began, by the best witness there is: the job, the first event,
-// the age of the files.
+// begin determines when the job began: by the job, or else the first event, or else the age of the files.
 func (jf *jobFolder) begin() error {
 	for _, v := range jf.values {
 		if jf.created == "" && v.part == partEvent {
@@ -145,7 +144,7 @@ func (jf *jobFolder) Same(ctx context.Context, v view, name string) (bool, error
 	}
 	same, err := o.Holds(ctx, f.Sum)
 	if w := jf.byFile[f]; err == nil && !same && !o.Whole && w != nil && jf.In.Options.NoSecrets {
-		same = st.value == w.setting.sum() // what is left out is not compared
+		same = st.value == w.setting.sum() // values that are left out are not compared
 	}
 	return same, err
 }

@@ -15,9 +15,8 @@ import (
 
 // Layout is the layout of this package.
 type Layout struct {
-	// Keys returns the keys that seal and open the secrets of settings. nil, or an error
-	// that is sealed.ErrNoKey: there are none. Any other error ends an import, and is a
-	// problem of the files of an export that have secrets.
+	// Keys returns the keys that seal and open the secrets of settings. If Keys is nil or returns sealed.ErrNoKey,
+	// there are no keys. Any other error ends an import; in an export it is a problem of each file with secrets.
 	Keys func() (*sealed.Ring, error)
 
 	sessiondir.Layout[store, *jobFolder, view]
@@ -28,16 +27,15 @@ var (
 	_ layouts.Chooser = Layout{}
 )
 
-// opened returns the layout with its keys, which are read now.
+// opened returns the layout with its keys, which it reads now.
 func (l Layout) opened() sessiondir.Layout[store, *jobFolder, view] {
 	l.Store.keys = l.open()
 	return l.Layout
 }
 
-// Import implements layouts.Layout. It brings a folder into a store: perstack/, the folder that
-// holds it, that of the jobs, or the folder of one job. The original may go on writing meanwhile.
-// Files that cannot be read are problems of the report; they are kept as they are. A setting with
-// secrets does not go in without a key, nor is it kept.
+// Import implements layouts.Layout. It imports a folder into a store: perstack/, its parent, the folder of jobs, or the
+// folder of one job. The original may write meanwhile. Unreadable files are problems of the report and stay as they
+// are. A setting with secrets is neither imported nor kept without a key.
 func (l Layout) Import(ctx context.Context, target layouts.Target, path string, o layouts.ImportOptions) (layouts.Report, error) {
 	return l.opened().Import(ctx, target, path, o)
 }
@@ -57,7 +55,7 @@ func (l Layout) EntryFiles(ctx context.Context, src layouts.Source, root layouts
 	return l.opened().EntryFiles(ctx, src, root, unit, at)
 }
 
-// Entry implements layouts.Layout. What is sealed is its job's.
+// Entry implements layouts.Layout. A sealed document belongs to its job.
 func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root, sub events.Subject) (events.Subject, bool, error) {
 	if sub.IsSession() {
 		_, ok := shape.JobID(sub.ID)
@@ -75,5 +73,5 @@ func (l Layout) Entry(ctx context.Context, src layouts.Source, root layouts.Root
 	}
 	escaped, _, _ := strings.Cut(sub.ID, "/")
 	job, err := events.UnescapeID(escaped)
-	return events.Session(src.Namespace(), shape.SessionID(job)), err == nil, nil //nolint:nilerr // it is no job's
+	return events.Session(src.Namespace(), shape.SessionID(job)), err == nil, nil //nolint:nilerr // the id is not a job's
 }

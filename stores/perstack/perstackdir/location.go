@@ -29,32 +29,32 @@ const (
 	eventPrefix     = "event-"
 	suffix          = ".json"
 
-	fieldFolder = "perstackFolder" // name of the job's folder, where it is not the one made of its id
-	everyFile   = "./"             // names, in a session's formats, the files that are not named there; no path ends so
+	fieldFolder = "perstackFolder" // field with the name of the job's folder, if it does not follow from the id
+	everyFile   = "./"             // in a session's formats, all files that have no entry; no path ends so
 )
 
-// jobIndent is by how much the original indents job.json.
+// jobIndent is the original's indentation of job.json.
 const jobIndent = "  "
 
-// part says what a file of a job holds.
+// part is the kind of a job's file.
 type part int
 
 const (
-	partOther part = iota // nothing that is known: the file is kept whole
+	partOther part = iota // unknown: the file is kept whole
 	partJob
 	partCheckpoint
 	partEvent
 	partSetting
 )
 
-// place is what the path of a file says.
+// location is what the path of a file means.
 type location struct {
 	part part
 	run  string // name of the run's folder
 	name string // of the file, without .json
 }
 
-// placeOf reads a path inside a job's folder.
+// locate parses a path inside a job's folder.
 func locate(full string) location {
 	name, isJSON := strings.CutSuffix(path.Base(full), suffix)
 	dirs := strings.Split(full, "/")
@@ -73,24 +73,24 @@ func locate(full string) location {
 	return location{}
 }
 
-// isVariant reports whether a path is that of a checkpoint as some of the original's pages
-// describe it: in the folder of its run.
+// isVariant reports whether a path is that of a checkpoint in the folder of its run, as some of the original's pages
+// describe it.
 func isVariant(full string) bool {
 	dirs := strings.Split(full, "/")
 	return len(dirs) == 3 && dirs[0] == runsName && strings.HasPrefix(dirs[2], "checkpoint-") && strings.HasSuffix(full, suffix)
 }
 
-// isPrivate reports whether a file that is kept whole may hold the secrets of a setting:
-// the setting itself, and what an editor or a half-done write left beside it.
+// isPrivate reports whether a kept file may hold the secrets of a setting: the setting itself, and files of editors or
+// interrupted writes beside it.
 func isPrivate(full string) bool { return strings.Contains(path.Base(full), "run-setting") }
 
-// The paths of files, made of ids.
+// The paths of files, made from ids.
 func checkpointPath(id string) string { return checkpointsName + "/" + layouts.FileName(id) + suffix }
 func settingPath(run string) string   { return runDir(run) + settingName }
 func runDir(run string) string        { return runsName + "/" + layouts.FileName(run) + "/" }
 
-// eventPath is the path of an event's file, without .json: the second of those with one name
-// has .2 there, and so on.
+// eventPath returns the path of an event's file, without .json. The second of several with the same name has .2 after
+// it, and so on.
 func eventPath(e shape.Event) string {
 	return runDir(e.Run) + layouts.FileName(shape.EventName(e.Timestamp, e.Step, e.Type))
 }
@@ -102,7 +102,7 @@ func numbered(base string, n int) string {
 	return base + "." + strconv.Itoa(n) + suffix
 }
 
-// stampOf is a time in Unix milliseconds as the log spells it, "" if it does not.
+// stampOf returns a time in Unix milliseconds as a timestamp of the log, or "".
 func stampOf(ms int64) events.Timestamp {
 	if at := shape.At(ms); !at.IsZero() {
 		return events.TimestampOf(at)
@@ -110,11 +110,10 @@ func stampOf(ms int64) events.Timestamp {
 	return ""
 }
 
-// isNameOf reports whether a file is called after an id: as it stands, which is what the
-// original does, or as it is encoded where that cannot be.
+// isNameOf reports whether a file has an id as its name: unchanged, as in the original, or encoded if necessary.
 func isNameOf(name, id string) bool { return name == id || name == layouts.FileName(id) }
 
-// dirOf is the folder of a session below the root.
+// dirOf returns the folder of a session below the root.
 func dirOf(s *projector.Session) string {
 	if name := sessiondir.PathOf(s.Ledger.Text(fieldFolder)); layouts.IsFileName(name) {
 		return jobsName + "/" + name
@@ -122,10 +121,10 @@ func dirOf(s *projector.Session) string {
 	return jobsName + "/" + layouts.FileName(jobID(s.Subject))
 }
 
-// jobID is the id of a session's job.
+// jobID returns the id of a session's job.
 func jobID(sub events.Subject) string { return strings.TrimPrefix(sub.ID, shape.SessionID("")) }
 
-// documentOf names the document of a file that is kept whole.
+// documentOf returns the document of a kept file.
 func documentOf(ns, root, full string) events.Subject {
 	return sessiondir.DocumentOf(ns, root, full, "")
 }

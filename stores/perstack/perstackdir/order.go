@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// inOrder sorts values as they go in, which depends on nothing but what they are: the job
-// first, then the settings, then events by time, step and name. A checkpoint has no time. It
-// goes in behind the last event of its run whose step is not greater than its own.
+// inOrder sorts values for the import. The order depends only on the values: the job first, then settings, then events
+// by time, step and name. A checkpoint has no time. It follows the last event of its run whose step is not greater than
+// its own.
 func inOrder(values []*value) {
 	setTimes(values)
 	slices.SortFunc(values, func(a, b *value) int {
@@ -27,7 +27,7 @@ func rank(v *value) int {
 	return 2
 }
 
-// setTimes gives each checkpoint the time at which it goes in.
+// setTimes sets the time of each checkpoint for the order.
 func setTimes(values []*value) {
 	byRun := make(map[string][]*value)
 	for _, v := range values {
@@ -54,8 +54,7 @@ func setTimes(values []*value) {
 	}
 }
 
-// latest sorts the events of a run by step, and keeps those that are later than all of the
-// steps before them.
+// latest sorts the events of a run by step, and keeps those that are later than all earlier steps.
 func latest(list []*value) []*value {
 	slices.SortFunc(list, func(a, b *value) int { return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.at, b.at)) })
 	kept := list[:0]

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// plan is what has to happen so that the session has what the folder has. How the files are
-// spelled is settled afterwards, when it shows what the state renders.
+// plan has the events that make the session equal to the folder. The spelling of files is settled afterwards, when the
+// state renders them.
 type plan struct {
 	view
 	folder *jobFolder
@@ -21,8 +21,8 @@ type plan struct {
 
 	created *events.SessionCreated
 	updated *events.SessionUpdated
-	todo    []*value // what goes in besides, in order
-	undoes  bool     // what the session has is overwritten or taken away
+	todo    []*value // further values to import, in order
+	undoes  bool     // the import overwrites or removes something of the session
 }
 
 // Plan implements sessiondir.Found.
@@ -45,7 +45,7 @@ func (jf *jobFolder) Plan(ctx context.Context, v view, origin *events.Origin) (s
 	return p, p.planHead()
 }
 
-// isNew reports whether the session does not have a value. The job is not among these.
+// isNew reports whether the session lacks a value other than the job.
 func (p *plan) isNew(w *value) bool {
 	switch w.part {
 	case partEvent:
@@ -60,9 +60,9 @@ func (p *plan) isNew(w *value) bool {
 	return false
 }
 
-// isNewSetting reports whether something of a setting goes in. Of one that is there already,
-// what the original changes does: the time of its last use; and the values of its secrets.
-// A setting that was changed otherwise is kept whole.
+// isNewSetting reports whether a part of a setting is imported. If the session has the setting, only changes that the
+// original makes count: the time of its last use, and the values of its secrets. A setting with other changes is kept
+// whole.
 func (p *plan) isNewSetting(w *value) bool {
 	st := p.shown.files[settingPath(w.run)]
 	if st == nil {
@@ -74,8 +74,8 @@ func (p *plan) isNewSetting(w *value) bool {
 	return p.lacksValues(st, w)
 }
 
-// touched returns the event that makes a setting what a file has, nil if there is none. With
-// their secrets left out, the two are compared without.
+// touched returns the event that makes a setting equal to a file, or nil. If secrets are left out, the two are compared
+// without them.
 func (p *plan) touched(st *state, w *value) *events.RunAnnotated {
 	e := shape.Touched(w.run, w.setting.UpdatedAt)
 	later := *st
@@ -90,8 +90,7 @@ func (p *plan) touched(st *state, w *value) *events.RunAnnotated {
 	return nil
 }
 
-// lacksValues reports whether the store is to be given the values of a file's secrets: it has
-// others, or none, for the same placeholders.
+// lacksValues reports whether the store lacks the values of a file's secrets, or has others for the same placeholders.
 func (p *plan) lacksValues(st *state, w *value) bool {
 	if len(w.setting.values) == 0 || p.folder.In.Options.NoSecrets || p.keys.err != nil {
 		return false
@@ -103,12 +102,12 @@ func (p *plan) lacksValues(st *state, w *value) bool {
 	return err == nil && bytes.Equal(raw, w.setting.raw)
 }
 
-// secretOf names the document of the secrets of a run's setting.
+// secretOf returns the document with the secrets of a run's setting.
 func (v view) secretOf(run string) events.Subject {
 	return secretOf(v.s.Subject.Namespace, jobID(v.s.Subject), run)
 }
 
-// Contradicts implements sessiondir.Plan. To add to what they added takes nothing away.
+// Contradicts implements sessiondir.Plan. A plan that only adds values contradicts nothing.
 func (p *plan) Contradicts(since map[string]bool) bool {
 	for typ := range since {
 		if typ != events.TypeCostAccrued && p.undoes {
@@ -118,7 +117,7 @@ func (p *plan) Contradicts(since map[string]bool) bool {
 	return false
 }
 
-// planHead says what the session says of itself.
+// planHead plans the events of the session's own fields.
 func (p *plan) planHead() error {
 	c := events.SessionCreated{Kind: events.KindJob, CreatedAt: p.folder.created, Origin: p.origin}
 	var set events.Fields
@@ -140,7 +139,7 @@ func (p *plan) planHead() error {
 	return err
 }
 
-// changed lists what a job says that the session does not say yet.
+// changed returns the fields of a job that differ from the session's.
 func (p *plan) changed(j shape.Job) events.Fields {
 	var set events.Fields
 	if p.s.Ledger.Created == 0 && j.IsInitial() {
@@ -155,7 +154,7 @@ func (p *plan) changed(j shape.Job) events.Fields {
 	return set
 }
 
-// usualMode is the mode of most of the files.
+// usualMode returns the most frequent mode of the files.
 func (jf *jobFolder) usualMode() int64 {
 	counts := make(map[int64]int)
 	for _, f := range jf.Files {

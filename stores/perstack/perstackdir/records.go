@@ -10,34 +10,34 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// shown is what the session's records show: its files, each with the record that has it.
+// shown is the session's files, each with its record.
 type shown struct {
 	files    map[string]*state
-	contents map[string]map[string]bool // of the events of one name: the hashes of their raw values
+	contents map[string]map[string]bool // name of events -> hashes of their raw values
 	costs    map[string]bool            // ids of cost.accrued
-	moved    bool                       // the threads were not only appended to
+	moved    bool                       // threads were changed other than by appends
 }
 
-// state is a file as the session has it.
+// state is a file in the session.
 type state struct {
 	part    part
 	at      events.Offset
-	raw     events.Raw // of a job, and of a setting, with placeholders
+	raw     events.Raw // of a job, or of a setting, with placeholders
 	run     string     // of a setting
 	touched events.Timestamp
-	secrets []byte // the document of a setting's secrets; nil: there is none
-	sum     string // of the file as it is rendered; of a setting, with placeholders
+	secrets []byte // the document of a setting's secrets, or nil
+	sum     string // of the rendered file; of a setting, with placeholders
 	value   string // of the raw value; of a setting, with placeholders
 }
 
-// records reads what the session's records show.
+// records reads the session's files from its records.
 func (v view) records(ctx context.Context) (*shown, error) {
 	if v.known.files != nil {
 		return v.known, nil
 	}
 	out := &shown{moved: v.s.Ledger.Fork != nil || len(v.s.Ledger.Rewinds) > 0}
 	err := v.read(ctx, out)
-	if errors.Is(err, errMoved) { // then each record has the threads that it was written on
+	if errors.Is(err, errMoved) { // each record has the threads as of its write
 		out.moved = true
 		err = v.read(ctx, out)
 	}
@@ -47,13 +47,12 @@ func (v view) records(ctx context.Context) (*shown, error) {
 	return v.known, err
 }
 
-// errMoved says that a thread was replaced or cut, so that its turns are not those that
-// records before that named.
+// errMoved reports that a thread was replaced or cut, so that earlier records name other turns.
 var errMoved = errors.New("threads were moved")
 
 func (v view) read(ctx context.Context, out *shown) error {
 	out.files, out.contents, out.costs = make(map[string]*state), make(map[string]map[string]bool), make(map[string]bool)
-	if v.s.Offset() == 0 { // as a bound it would mean no bound
+	if v.s.Offset() == 0 { // an upper bound of 0 would mean no bound
 		return nil
 	}
 	void := make(map[events.Offset]bool, len(v.s.Ledger.Void))
@@ -61,7 +60,7 @@ func (v view) read(ctx context.Context, out *shown) error {
 		void[r.Offset] = true
 	}
 	r := reader{v, out, make(map[string]int)}
-	for rec, err := range events.Readable(v.src.Loader().Source.Read(ctx, events.Range{Subject: v.s.Subject, Upto: v.s.Offset()})) { // which the export says
+	for rec, err := range events.Readable(v.src.Loader().Source.Read(ctx, events.Range{Subject: v.s.Subject, Upto: v.s.Offset()})) { // the export reports them
 		if err == nil && !void[rec.Offset] {
 			err = r.apply(ctx, rec)
 		}
@@ -72,11 +71,11 @@ func (v view) read(ctx context.Context, out *shown) error {
 	return r.finish()
 }
 
-// reader makes the files of the records.
+// reader makes the files from the records.
 type reader struct {
 	view
 	out   *shown
-	names map[string]int // of the events of one name, how many there are
+	names map[string]int // number of events by name
 }
 
 func (r reader) apply(ctx context.Context, rec events.Record) error {
@@ -121,7 +120,7 @@ func (r reader) job(rec events.Record, raw events.Raw) {
 	}
 }
 
-// add notes a file that holds a raw value as it stands.
+// add notes a file with a raw value.
 func (r reader) add(path string, st *state, raw events.Raw) {
 	st.value = sessiondir.SumOf(raw)
 	st.sum = st.value
@@ -139,7 +138,7 @@ func (r reader) cleared(p *events.CheckpointCleared) {
 	}
 }
 
-// event notes the file of an event. One that was recorded for another purpose has none.
+// event notes the file of an event. Events of other records have no file.
 func (r reader) event(rec events.Record, p events.Payload, raw events.Raw) {
 	if ref := projector.RunOf(p); raw == nil || ref.Kind != shape.RunKind {
 		return
@@ -158,7 +157,7 @@ func (r reader) event(rec events.Record, p events.Payload, raw events.Raw) {
 	r.out.contents[base][st.value] = true
 }
 
-// setting notes the setting of a run: the first counts.
+// setting notes the setting of a run. The first one counts.
 func (r reader) setting(ctx context.Context, rec events.Record, p *events.RunCreated) error {
 	run := r.s.Ledger.Run(p.Run)
 	if p.Run.Kind != shape.RunKind || p.Setting == nil || run == nil || run.Setting != rec.Offset {
@@ -176,7 +175,7 @@ func (r reader) setting(ctx context.Context, rec events.Record, p *events.RunCre
 	return nil
 }
 
-// finish settles what later records may change.
+// finish completes the states that later records may change.
 func (r reader) finish() error {
 	for path, st := range r.out.files {
 		if st.raw == nil {
@@ -191,7 +190,7 @@ func (r reader) finish() error {
 	return nil
 }
 
-// current is the raw value as it is now: a setting has the time at which it was touched.
+// current returns the present raw value. A setting has the time of its last change.
 func (st *state) current() (events.Raw, error) {
 	if st.part != partSetting {
 		return st.raw, nil

@@ -21,13 +21,12 @@ func (jf *jobFolder) Scan(context.Context, view) error {
 			jf.files[f.Path] = f
 		}
 	}
-	jf.Files = slices.DeleteFunc(jf.Files, func(f *sessiondir.File) bool { return f.Sum == "" && !jf.out[f.Path] }) // taken away meanwhile
+	jf.Files = slices.DeleteFunc(jf.Files, func(f *sessiondir.File) bool { return f.Sum == "" && !jf.out[f.Path] }) // removed meanwhile
 	inOrder(jf.values)
 	return jf.begin()
 }
 
-// list finds the files of a folder and of those in it. What may not be read is reported, and
-// everything else goes in.
+// list finds the files of a folder and its subfolders. It reports unreadable folders and goes on.
 func (jf *jobFolder) list(dir string) error {
 	entries, err := jf.Tree.Entries(path.Join(jf.Dir, dir))
 	if err != nil {
@@ -63,7 +62,7 @@ func (jf *jobFolder) add(e layouts.FileInfo, rel string) error {
 	return err
 }
 
-// scan reads a file once. One that was taken away meanwhile gets no sum.
+// scan reads a file once. A file that was removed meanwhile gets no sum.
 func (jf *jobFolder) scan(f *sessiondir.File) {
 	p := locate(f.Path)
 	data, err := jf.read(f)
@@ -93,15 +92,14 @@ func (jf *jobFolder) scan(f *sessiondir.File) {
 	jf.guard(v)
 }
 
-// useless reports a file that is kept as it is, because nothing can be taken from it.
+// useless reports a file that is kept as it is, because it has no usable value.
 func (jf *jobFolder) useless(f *sessiondir.File, line int, why string) {
 	if jf.mayKeep(f, why) {
 		f.Problem(line, why+": kept as it is, nothing is taken from it")
 	}
 }
 
-// read reads a file, and hashes it. One that is larger than what an event can hold is only
-// hashed: then data is nil.
+// read reads a file and hashes it. If the file is larger than an event may be, read only hashes it and returns nil.
 func (jf *jobFolder) read(f *sessiondir.File) (data []byte, err error) {
 	if f.Size > int64(jf.Limit) {
 		return nil, jf.Tree.Hash(f)

@@ -9,9 +9,9 @@ import (
 	"github.com/tallylog/tally/stores/internal/sessiondir"
 )
 
-// Seal implements sessiondir.Sealer. It settles how each file is spelled, now that the state shows what it renders: a file
-// that does not come out is kept whole for as long as the state renders that, and one that is
-// gone stays away for as long.
+// Seal implements sessiondir.Sealer. It records how each file is spelled, after the import, when the state renders the
+// files. A file that would be rendered differently is kept whole until the state changes. A file that is gone stays
+// away until then.
 func (jf *jobFolder) Seal(ctx context.Context, v view, origin *events.Origin) error {
 	names, err := sessiondir.Differing(ctx, v, jf)
 	if err != nil {
@@ -51,7 +51,7 @@ type sealing struct {
 	wanted map[string]events.FileFormat
 }
 
-// settle decides what becomes of a file that does not come out as it is.
+// settle handles a file that would be rendered differently.
 func (s sealing) settle(ctx context.Context, name string) error {
 	out, err := s.v.records(ctx)
 	if err != nil {
@@ -89,8 +89,8 @@ func (s sealing) settle(ctx context.Context, name string) error {
 	return nil
 }
 
-// keep keeps a file whole, sealed if it may hold secrets. Where there is no key it is not
-// kept: then it returns no document.
+// keep keeps a file whole, sealed if it may hold secrets. Without a key, it does not keep such a file and returns no
+// document.
 func (s sealing) keep(ctx context.Context, f *sessiondir.File) (events.DocRef, error) {
 	doc := documentOf(s.folder.In.Target.Namespace(), s.origin.Root, f.Full)
 	session := events.Link{Rel: "session", To: s.v.s.Subject.String()}
@@ -116,7 +116,7 @@ func (s sealing) keep(ctx context.Context, f *sessiondir.File) (events.DocRef, e
 	return events.RefOf(doc, 0), s.folder.In.Keep(ctx, doc, s.origin, &box, session)
 }
 
-// drop takes away the documents of files that are not kept whole any more.
+// drop deletes the documents of files that are no longer kept whole.
 func (s sealing) drop(ctx context.Context) error {
 	for _, key := range slices.Sorted(maps.Keys(s.wanted)) {
 		have := s.v.s.Ledger.Formats[key].Doc

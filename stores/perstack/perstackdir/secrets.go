@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// keyring is what opens and seals; err says why it does not.
+// keyring opens and seals secrets, or has the error why it cannot.
 type keyring struct {
 	ring *sealed.Ring
 	err  error
@@ -30,7 +30,7 @@ func (l Layout) open() keyring {
 	return keyring{ring, err}
 }
 
-// setting is a run's setting taken apart.
+// setting is a run's setting with its secrets separated.
 type setting struct {
 	shape.Setting
 	raw      events.Raw // with placeholders
@@ -38,17 +38,17 @@ type setting struct {
 	suspects []string
 }
 
-// sum is the hash of the setting without its secrets.
+// sum returns the hash of the setting without its secrets.
 func (s setting) sum() string { return sumOfSetting(s.raw) }
 
-// sumOfSetting hashes a setting with placeholders, whose numbers follow from their places.
+// sumOfSetting hashes a setting with placeholders. Their numbers follow from their order, so they are left out.
 func sumOfSetting(raw events.Raw) string {
 	return sessiondir.SumOf(placeholder.ReplaceAll(raw, []byte(`"tally:secret:"`)))
 }
 
 var placeholder = regexp.MustCompile(`"tally:secret:[0-9]+"`)
 
-// names lists the places of secrets, for a report.
+// names lists the positions of secrets for a report.
 func (s setting) names() string {
 	names := make([]string, len(s.values))
 	for i, v := range s.values {
@@ -57,25 +57,25 @@ func (s setting) names() string {
 	return strings.Join(names, ", ")
 }
 
-// takeSecrets takes a setting apart.
+// takeSecrets separates the secrets of a setting.
 func (v *value) takeSecrets(s shape.Setting) (err error) {
 	v.setting.Setting = s
 	v.setting.raw, v.setting.values, v.setting.suspects, err = secret.Take(v.raw)
-	v.setting.Raw, v.raw = nil, nil // neither is to be written anywhere
+	v.setting.Raw, v.raw = nil, nil // the values must not be written anywhere
 	return err
 }
 
-// secretOf names the document of the secrets of a run's setting.
+// secretOf returns the document with the secrets of a run's setting.
 func secretOf(ns, job, run string) events.Subject {
 	return events.Document(ns, sealed.Kind, shape.SecretID(job, run))
 }
 
-// privateOf names the document of a file that is kept whole and sealed.
+// privateOf returns the document of a kept file that is sealed.
 func privateOf(doc events.Subject) events.Subject {
 	return events.Document(doc.Namespace, sealed.Kind, doc.ID)
 }
 
-// guard decides what becomes of a setting with secrets.
+// guard checks whether a setting with secrets can be imported.
 func (jf *jobFolder) guard(v *value) {
 	switch {
 	case len(v.setting.suspects) > 0:
@@ -90,8 +90,8 @@ func (jf *jobFolder) guard(v *value) {
 	}
 }
 
-// mayKeep reports whether a file may be kept whole. One that may hold secrets is kept sealed;
-// without a key it is reported, and left out: nothing of it is compared or taken away.
+// mayKeep reports whether a file may be kept whole. A file that may hold secrets is sealed. Without a key it is
+// reported and left out, and the store's version stays.
 func (jf *jobFolder) mayKeep(f *sessiondir.File, why string) bool {
 	if !jf.isSecretive(f) || jf.keys.err == nil && !jf.In.Options.NoSecrets {
 		return true
@@ -100,7 +100,7 @@ func (jf *jobFolder) mayKeep(f *sessiondir.File, why string) bool {
 	return false
 }
 
-// leaveOut reports a file that does not go in for want of a key.
+// leaveOut reports a file that is not imported because there is no key.
 func (jf *jobFolder) leaveOut(f *sessiondir.File, why string) {
 	jf.out[f.Path] = true
 	reason := "the values of secrets are to be left out"
@@ -117,9 +117,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// withSecrets puts the values back in the place of placeholders. If that cannot be, problem
-// says why, and the placeholders stay. content is that of the document that has the values,
-// nil if there is none.
+// withSecrets replaces the placeholders by their values. If it cannot, problem is the reason, and the placeholders
+// stay. content is the document with the values, or nil.
 func (k keyring) withSecrets(raw events.Raw, doc events.Subject, content []byte) (whole events.Raw, problem string) {
 	values, err := k.values(doc, content)
 	if err == nil {
@@ -145,7 +144,7 @@ func (k keyring) values(doc events.Subject, content []byte) ([]secret.Value, err
 	return secret.Unpack(plain)
 }
 
-// file opens a file that is kept sealed.
+// file opens a sealed file.
 func (k keyring) file(doc events.Subject, content []byte) ([]byte, error) {
 	switch {
 	case doc.Kind != sealed.Kind:

@@ -18,7 +18,7 @@ import (
 
 const rootName = "perstack"
 
-// store is what the layout knows of jobs.
+// store is the layout's implementation of jobs.
 type store struct {
 	sessiondir.Defaults
 	keys keyring
@@ -41,8 +41,8 @@ func looksLikeRoot(dir string) bool {
 	return sessiondir.Shape{HasSession: looksLikeJob}.HoldsSession(filepath.Join(dir, jobsName))
 }
 
-// looksLikeJob reports whether a folder has a file that only a job has: the runtime writes
-// neither job.json nor run-setting.json, and another program may have a job.json.
+// looksLikeJob reports whether a folder has a file that only a job has. The runtime writes neither job.json nor
+// run-setting.json, and other programs may have a job.json.
 func looksLikeJob(dir string) bool {
 	return sessiondir.IsFile(filepath.Join(dir, jobName)) && isJob(filepath.Join(dir, jobName)) ||
 		holds(filepath.Join(dir, checkpointsName), func(name string) bool { return strings.HasSuffix(name, suffix) }) ||
@@ -62,7 +62,7 @@ func holdsRun(dir string) bool {
 	return false
 }
 
-// holds reports whether a folder has a file whose name is as it should be.
+// holds reports whether a folder has a file whose name is accepted.
 func holds(dir string, is func(name string) bool) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func holds(dir string, is func(name string) bool) bool {
 	return false
 }
 
-// isJob reports whether a file names the members of a job, whole or cut off.
+// isJob reports whether a file has members of a job, even if it is cut off.
 func isJob(name string) bool {
 	f, err := os.Open(name)
 	if err != nil {
@@ -88,7 +88,7 @@ func isJob(name string) bool {
 	return strings.Contains(string(head[:n]), `"coordinatorExpertKey"`) || strings.Contains(string(head[:n]), `"totalSteps"`)
 }
 
-// Exports implements sessiondir.Store: jobs that no import brought.
+// Exports implements sessiondir.Store: jobs that were not imported.
 func (store) Exports(kind string) bool { return kind == events.KindJob }
 
 // Document implements sessiondir.Store.
@@ -125,8 +125,8 @@ func (store) Named(ctx context.Context, src layouts.Source, dir string) (events.
 	})
 }
 
-// At implements sessiondir.Store. The folder of a job may have a name that was not made
-// of its id. A file that may hold secrets has no place beside the jobs.
+// At implements sessiondir.Store. The folder of a job may have a name that does not follow from its id. A file that may
+// hold secrets cannot be beside the jobs.
 func (store) At(ctx context.Context, src layouts.Source, name string, sub events.Subject) (events.Subject, bool) {
 	if !sub.IsSession() {
 		return sub, !isPrivate(name)
@@ -151,7 +151,7 @@ func (store) Takes(_ context.Context, in *sessiondir.Intake, full string) (bool,
 	return false, nil
 }
 
-// Birth implements sessiondir.Store: job.json says it.
+// Birth implements sessiondir.Store. It reads job.json.
 func (st store) Birth(in *sessiondir.Intake, at sessiondir.Entry) string {
 	jf := newJobFolder(in.Folder(at), st.keys)
 	f, err := in.Tree.File(path.Join(at.Dir, jobName))

@@ -11,26 +11,26 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// value is what a file holds that goes into the session.
+// value is a file's value that goes into the session.
 type value struct {
 	*sessiondir.File
 	location
-	raw events.Raw // nil: it is read again when its turn comes
+	raw events.Raw // nil: it is read again for the import
 	sum string     // of the raw value
 
 	run  string // its id
 	id   string // of a checkpoint
-	base string // of an event: its path without .json, and without the number of those of one name
-	n    int    // that number, 1 for the first
-	at   int64  // Unix milliseconds, of an event; of a checkpoint, those of the one that it goes in behind
+	base string // of an event: its path without .json and without the number of events with the same name
+	n    int    // that number, from 1
+	at   int64  // Unix milliseconds; of a checkpoint, those of the event that it follows
 	step int64
 
 	job     shape.Job // of a job
 	setting setting
 }
 
-// take reads the value of a file. Its name has to follow from it: otherwise it would come
-// out under another.
+// take parses the value of a file. The file's name must follow from the value; otherwise an export would write another
+// name.
 func (v *value) take(jf *jobFolder, data []byte) error {
 	j, err := sessiondir.ReadJSON(data, sessiondir.TurnInside)
 	if err == nil {
@@ -49,7 +49,7 @@ func (v *value) take(jf *jobFolder, data []byte) error {
 	return nil
 }
 
-// read reads what a value is called by, and how it is ordered.
+// read reads the parts of a value that determine its name and order.
 func (v *value) read(jf *jobFolder) error {
 	switch v.part {
 	case partJob:
@@ -129,7 +129,7 @@ func (v *value) readSetting(jf *jobFolder) error {
 	return v.takeSecrets(s)
 }
 
-// wantID refuses a value of another job than the one whose folder it is in.
+// wantID refuses a value of another job.
 func wantID(member, have, want string) error {
 	if have == want {
 		return nil
@@ -137,7 +137,7 @@ func wantID(member, have, want string) error {
 	return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("is %.80q in the folder of %.80q", have, want)}
 }
 
-// wantName refuses a value that another file would hold.
+// wantName refuses a value that belongs to another file.
 func wantName(member, says, name string) error {
 	if isNameOf(name, says) {
 		return nil
@@ -145,8 +145,7 @@ func wantName(member, says, name string) error {
 	return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("%.80q is not what the file is called after", says)}
 }
 
-// cutNumber takes a name apart that has a number for its second part: the second event of a
-// name, and those after it, have one.
+// cutNumber splits a name and the number after it. The second and further events with the same name have a number.
 func cutNumber(name string) (rest string, n int, ok bool) {
 	i := strings.LastIndexByte(name, '.')
 	if i < 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/shape"
 )
 
-// errNoValues says that secrets were left out when a setting was imported.
+// errNoValues reports that a setting was imported without its secrets.
 var errNoValues = errors.New("the store does not have them")
 
 // view renders the files of a job's session.
@@ -22,14 +22,14 @@ type view struct {
 	src   layouts.Source
 	s     *projector.Session
 	keys  keyring
-	known *shown // read before; empty: not yet
+	known *shown // cached; empty: not read yet
 }
 
 func newView(src layouts.Source, s *projector.Session, keys keyring) view {
 	return view{src, s, keys, new(shown)}
 }
 
-// whole returns the payload of a record, and its raw value with its lists put together.
+// whole returns the payload of a record, and its raw value with its lists restored.
 func (v view) whole(ctx context.Context, moved bool, rec events.Record) (events.Payload, events.Raw, error) {
 	var err error
 	if moved {
@@ -49,7 +49,7 @@ func (v view) whole(ctx context.Context, moved bool, rec events.Record) (events.
 	return p, raw, err
 }
 
-// rawOf is what a payload holds of a file.
+// rawOf returns a payload's value of a file.
 func rawOf(p events.Payload) events.Raw {
 	if c, ok := p.(*events.CheckpointSaved); ok {
 		return c.Raw
@@ -58,7 +58,7 @@ func rawOf(p events.Payload) events.Raw {
 	return raw
 }
 
-// piece returns turns, from threads that were only appended to.
+// piece returns turns, from threads that only had appends.
 func (v view) piece(p events.Piece) ([]events.Raw, error) {
 	turns := v.s.Threads.Turns(p.Thread)
 	if p.To > len(turns) {
@@ -71,8 +71,7 @@ func (v view) piece(p events.Piece) ([]events.Raw, error) {
 	return raws, nil
 }
 
-// format is how a file is spelled, if it is not kept whole: as the original does, unless the
-// session says otherwise.
+// format returns a file's spelling, if the file is not kept whole: the original's, unless the session has another one.
 func (v view) format(path string) events.FileFormat {
 	if f, ok := v.s.Ledger.Formats[sessiondir.KeyOf(path)]; ok {
 		return f
@@ -125,7 +124,7 @@ func (v view) File(ctx context.Context, path string) (o sessiondir.Output, ok bo
 	return o, o.Whole || !o.Gone, err
 }
 
-// rendered is the hash of what the state renders for a file.
+// rendered returns the hash of the rendered file.
 func (st *state) rendered() string {
 	if st == nil {
 		return sessiondir.Nothing
@@ -142,7 +141,7 @@ func (v view) render(ctx context.Context, w io.Writer, st *state, f events.FileF
 	return sessiondir.WriteJSON(w, raw, f)
 }
 
-// value returns the raw value of a file, of a setting with its secrets if there is a key.
+// value returns the raw value of a file; a setting has its secrets if there is a key.
 func (v view) value(ctx context.Context, st *state) (events.Raw, error) {
 	switch st.part {
 	case partSetting:
@@ -159,8 +158,7 @@ func (v view) value(ctx context.Context, st *state) (events.Raw, error) {
 	return raw, err
 }
 
-// sumAs is the hash of what the state renders for a file by another format; of a setting,
-// with placeholders.
+// sumAs returns the hash of a file rendered in another format; a setting has placeholders.
 func (v view) sumAs(ctx context.Context, st *state, f events.FileFormat) (string, error) {
 	if st == nil {
 		return sessiondir.Nothing, nil
@@ -172,13 +170,13 @@ func (v view) sumAs(ctx context.Context, st *state, f events.FileFormat) (string
 	return sessiondir.SumOf(sessiondir.SpellJSON(raw, f)), err
 }
 
-// setting returns a run's setting with its secrets, or with placeholders and why.
+// setting returns a run's setting with its secrets, or with placeholders and the reason.
 func (v view) setting(st *state) (events.Raw, string) {
 	raw, problem := st.raw, ""
-	if _, err := secret.Put(raw, nil); err != nil { // there are placeholders
+	if _, err := secret.Put(raw, nil); err != nil { // it has placeholders
 		raw, problem = v.keys.withSecrets(raw, v.secretOf(st.run), st.secrets)
 	}
-	touched, err := shape.SettingFile(raw, st.touched) // last: it may leave members out, secrets with them
+	touched, err := shape.SettingFile(raw, st.touched) // last, because it may drop members with secrets in them
 	if err != nil {
 		return raw, err.Error()
 	}

@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// begins are how keys of known services begin, and how many letters, digits and - _ . follow
-// at least.
+// begins are prefixes of known services' keys, each with the minimum number of letters, digits and - _ . after it.
 var begins = []struct {
 	text  string
 	least int
@@ -19,16 +18,16 @@ var begins = []struct {
 	{"AKIA", 12}, {"ASIA", 12}, {"SG.", 8}, {"eyJ", 20}, {"AGE-SECRET-KEY-", 8}, {"AccountKey=", 8}, {"SharedAccessKey=", 8},
 }
 
-// window is how much of a text is looked at behind what may begin a key, in bytes.
+// window is how many bytes after a possible start of a key are examined.
 const window = 256
 
-// looksLikeKey reports whether there is something in a text that may be a key. What it
-// searches for it finds by a word first: texts may be long, and mostly have none.
+// looksLikeKey reports whether a text may contain a key. It searches for fixed words first, because texts may be long
+// and rarely contain keys.
 func looksLikeKey(text string) bool {
 	return len(text) >= 8 && (beginsLikeKey(text) || isInAddress(text) || isAssigned(text) || hasRandom(text))
 }
 
-// beginsLikeKey reports whether there is a key that can be told by how it begins.
+// beginsLikeKey reports whether a text contains a key with a known prefix.
 func beginsLikeKey(text string) bool {
 	for _, b := range begins {
 		for i := range occurrences(text, b.text) {
@@ -49,18 +48,17 @@ func beginsLikeKey(text string) bool {
 	return strings.Contains(text, "-----BEGIN ") && strings.Contains(text, "PRIVATE KEY")
 }
 
-// pattern compiles an expression when it is asked for first: not each start of a program
-// pays for it.
+// pattern returns an expression that is compiled on first use, to keep the start of a program fast.
 func pattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// secretWords are in the names of what is secret in a query.
+// secretWords occur in the names of secret query parameters.
 var secretWords = []string{"key", "token", "secret", "sig", "passwd", "password", "auth", "credential"}
 
 var user = pattern(`^://(?:[^\s/@:?#]*:[^\s/@${}<>]+|[^\s/@:?#${}<>]{12,})@`)
 
-// isInAddress reports whether there is a URL with a password, or with a token in its query.
+// isInAddress reports whether a text contains a URL with a password, or with a token in its query.
 func isInAddress(text string) bool {
 	for i := range occurrences(text, "://") {
 		if user().MatchString(text[i:min(i+window, len(text))]) {
@@ -84,8 +82,7 @@ var (
 	assigned  = pattern(`^[a-z_-]+["']?(?:\s*[=:]\s*|\s+)["']?([^\s"'${}<>,;]{8,})`)
 )
 
-// isAssigned reports whether a word says of what follows it that it is secret, and that has
-// letters and digits.
+// isAssigned reports whether a text has a word such as password, followed by a value with letters and digits.
 func isAssigned(text string) bool {
 	low := lower(text)
 	for _, word := range assigners {
@@ -99,7 +96,7 @@ func isAssigned(text string) bool {
 	return false
 }
 
-// hasRandom reports whether there is a word as if drawn at random, and no hash.
+// hasRandom reports whether a text contains a word that looks random and is not a hash.
 func hasRandom(text string) bool {
 	before := ""
 	for w := range strings.FieldsFuncSeq(text, apart) {
@@ -111,14 +108,13 @@ func hasRandom(text string) bool {
 	return false
 }
 
-// apart is what stands between the words of a text, a path, an address.
+// apart reports whether a character separates words of a text, a path, an address.
 func apart(r rune) bool {
 	return r >= 128 || !isWord(byte(r)) && r != '_' && r != '-' && r != '+'
 }
 
-// isRandom reports whether a word is as if drawn at random: people change between lower
-// case, upper case and digits much less often than chance does. What has two of these has
-// to be longer than ids are that runs and calls have.
+// isRandom reports whether a word looks random: people change between lower case, upper case and digits less often than
+// chance does. A word with only two of these classes must be longer than ids of runs and calls.
 func isRandom(w string) bool {
 	var kinds [3]int
 	var seen [128]bool
@@ -147,7 +143,7 @@ func isRandom(w string) bool {
 	return distinct >= 10 && (several == 3 && percent >= 35 || several == 2 && len(w) >= 32 && percent >= 25)
 }
 
-// kindOf tells lower case, upper case and digits apart; -1 is what is none of them.
+// kindOf returns a number for lower case, upper case and digits, and -1 for other characters.
 func kindOf(c byte) int {
 	switch {
 	case 'a' <= c && c <= 'z':
@@ -162,7 +158,7 @@ func kindOf(c byte) int {
 
 func isWord(c byte) bool { return kindOf(c) >= 0 }
 
-// places yields where a text has another.
+// occurrences yields the offsets of a text inside another.
 func occurrences(text, what string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for at := 0; ; {
@@ -175,7 +171,7 @@ func occurrences(text, what string) iter.Seq[int] {
 	}
 }
 
-// lower is a text with its ASCII letters in lower case, every byte where it was.
+// lower returns a text with its ASCII letters in lower case. Offsets stay the same.
 func lower(text string) string {
 	b := []byte(text)
 	for i, c := range b {
@@ -196,25 +192,23 @@ func hasAny(text string, words []string) bool {
 }
 
 var (
-	// id is the form of a UUID, and of a commit's name.
+	// id matches a UUID or the name of a commit.
 	id = pattern(`^(?:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-9a-f]{40})$`)
 
-	// hash is how a hash begins, sha512-..., or what stands before it, sha256:...
+	// hash matches a hash, sha512-..., or the word before it, sha256:...
 	hash = pattern(`^(?i:sha-?(?:1|256|384|512))(?:-|$)`)
 
 	address = pattern(`^[A-Za-z][A-Za-z0-9+.-]*://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[A-Za-z0-9._~/-]*)?$`)
 	command = pattern(`^[A-Za-z0-9_./~@-]+$`)
 )
 
-// isAddress reports whether a URL is a scheme, a host and a path, and nothing in it looks
-// like a key: no user, no query.
+// isAddress reports whether a URL has only a scheme, a host and a path, and no part looks like a key.
 func isAddress(text string) bool { return address().MatchString(text) && !looksLikeKey(text) }
 
-// isCommand reports whether a text names a command, and no more.
+// isCommand reports whether a text is only the name of a command.
 func isCommand(text string) bool { return command().MatchString(text) && !looksLikeKey(text) }
 
-// isReference reports whether a value is called an id of something, and is no key by its
-// form: ids are random too.
+// isReference reports whether a value has the name of an id, and does not look like a known key. Ids are random too.
 func isReference(path []string, text string) bool {
 	if len(path) == 0 {
 		return false

@@ -2,24 +2,23 @@ package secret
 
 import "strings"
 
-// A rule says what becomes of the strings and numbers at a place, and below it.
+// A rule determines how strings and numbers at a position, and below it, are treated.
 type rule int
 
 const (
 	look   rule = iota // they stay; a string that looks like a key is a suspect
-	all                // they are taken, but for the empty string
-	config             // strings are taken, but for those of a harmless name
+	all                // they are taken, except the empty string
+	config             // strings are taken, except those with a harmless name
 	plain              // a string is taken if it looks like a key
-	url                // a string is taken if it is more than the plain address of something
-	line               // a command line: the first is a word, the others are taken
-	word               // a string is taken if it is more than the name of a command
+	url                // a string is taken unless it is a plain address
+	line               // a command line: the first element has the rule word, the others are taken
+	word               // a string is taken unless it is only the name of a command
 )
 
-// table has the places of a run setting, * for any member or element. A row counts for
-// what is below it, unless a name there or another row says otherwise; what is below all
-// stays so. The first row that fits counts. Those of look have names that the user chose,
-// so that they say nothing. What is not here, such as env, perstackApiKey and proxyUrl, is
-// known by its name.
+// table has positions of a run setting; * matches any member or element. A row applies to everything below its
+// position, unless a name or another row there overrides it. Below all, everything is taken. The first matching row
+// counts. In rows with look, the user chose the names, so names do not count. Other positions, such as env,
+// perstackApiKey and proxyUrl, are identified by name.
 var table = []struct {
 	path string
 	rule rule
@@ -33,23 +32,21 @@ var table = []struct {
 	{"/experts/*/skills/*/tools/*", look},
 }
 
-// harmless are the names of strings of a provider's settings that are no secrets. All
-// others are, so those of a provider that nobody has heard of too. Names are compared in
-// lower case, without what separates words.
+// harmless are names of strings in a provider's settings that are not secrets. All others are secrets, also those of
+// unknown providers. Names are compared in lower case, without word separators.
 var harmless = names("api version", "deployment name", "location", "model", "project", "provider name", "region", "resource name", "type")
 
-// containers are names below which everything is taken, wherever they stand.
+// containers are names below which everything is taken, at any position.
 var containers = names("auth", "cookies", "credentials", "env", "environment", "headers", "secrets")
 
-// secretEnds and addressEnds are the ends of names of what is a secret, or may have one in
-// it, wherever it stands.
+// secretEnds and addressEnds are suffixes of names of secrets, and of addresses that may contain one, at any position.
 var (
 	secretEnds = ends("access key", "access key id", "api key", "authorization", "bearer", "connection string", "cookie", "credential", "passphrase",
 		"passwd", "password", "private key", "secret", "secret key", "token")
 	addressEnds = ends("dsn", "endpoint", "proxy", "uri", "uris", "url", "urls", "webhook")
 )
 
-// names makes a set of names.
+// names returns a set of names.
 func names(list ...string) map[string]bool {
 	set := make(map[string]bool)
 	for _, name := range list {
@@ -58,7 +55,7 @@ func names(list ...string) map[string]bool {
 	return set
 }
 
-// ends makes a list of ends of names.
+// ends returns a list of suffixes of names.
 func ends(list ...string) []string {
 	for i := range list {
 		list[i] = bare(list[i])
@@ -66,14 +63,14 @@ func ends(list ...string) []string {
 	return list
 }
 
-// bare is a name without what people write in different ways: apiKey, api_key, API-KEY.
+// bare returns a name without spelling differences: apiKey, api_key, API-KEY.
 func bare(name string) string {
 	return between.Replace(strings.ToLower(name))
 }
 
 var between = strings.NewReplacer("-", "", "_", "", " ", "", ".", "")
 
-// below returns the rule of a member that has a path and a name, by that of what it is in.
+// below returns the rule of a member by its path and name. outer is the rule of its parent.
 func below(outer rule, path []string, name string) rule {
 	r, ok := placed(outer, path)
 	if ok {
@@ -91,7 +88,7 @@ func below(outer rule, path []string, name string) rule {
 	return r
 }
 
-// within returns the rule of an element of an array that has a path and a number.
+// within returns the rule of an array's element by its path and number.
 func within(outer rule, path []string, n int) rule {
 	if outer == line && n == 0 {
 		return word
@@ -100,13 +97,13 @@ func within(outer rule, path []string, n int) rule {
 	return r
 }
 
-// placed returns the rule of a path, and whether the table of places alone decides it. If it
-// does not, the rule is that of what it is in.
+// placed returns the rule of a path, and whether the table alone decides it. Otherwise the rule is outer, that of the
+// parent.
 func placed(outer rule, path []string) (r rule, ok bool) {
 	switch outer {
-	case all, line, word: // an object is not a line, and a list not a word
+	case all, line, word: // an object is not a line, and a list is not a word
 		return all, true
-	case plain: // a harmless name is that of a string
+	case plain: // a harmless name applies to a string
 		outer = config
 	}
 	for _, p := range table {
@@ -117,7 +114,7 @@ func placed(outer rule, path []string) (r rule, ok bool) {
 	return outer, false
 }
 
-// fits reports whether a path is what a pattern says.
+// fits reports whether a path matches a pattern.
 func fits(pattern string, path []string) bool {
 	for _, name := range path {
 		var want string

@@ -11,25 +11,23 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// mark is how a placeholder begins; its number follows, from 1.
+// mark is the prefix of placeholders; a number from 1 follows.
 const mark = "tally:secret:"
 
-// A Value is what was taken from a setting. Printed it is its path, and never the value.
+// A Value is a secret of a setting. It prints as its path, never as the value.
 type Value struct {
-	Path string // JSON pointer to where it was; "" of one that was unpacked
+	Path string // JSON pointer; "" after Unpack
 	raw  events.Raw
 }
 
 // Format prints the path, whatever the verb.
 func (v Value) Format(f fmt.State, _ rune) { fmt.Fprint(f, "secret at ", v.Path) }
 
-// Take returns a run setting in which each secret is a placeholder, the secrets in the order
-// of their placeholders, and JSON pointers to suspects: values elsewhere that look like a
-// key, and stay, and names that do. In a pointer such a name is a *. All other bytes are
-// untouched. A string that looks like a placeholder is a secret too, so that it comes back.
+// Take returns a run setting with a placeholder for each secret, the secrets in the order of their placeholders, and
+// JSON pointers to suspects: other values and names that look like a key, and stay. In a pointer such a name is a *.
+// All other bytes are unchanged. A string that looks like a placeholder is a secret too, so that Put restores it.
 //
-// What is not JSON is a *rawjson.SyntaxError; nobody can say what is secret in it, and it
-// is to be sealed whole.
+// If the setting is not JSON, the error is a *rawjson.SyntaxError. It may contain secrets anywhere, so seal it whole.
 func Take(raw events.Raw) (without events.Raw, values []Value, suspects []string, err error) {
 	if err := rawjson.Check(raw); err != nil {
 		return nil, nil, nil, err
@@ -46,14 +44,14 @@ func Take(raw events.Raw) (without events.Raw, values []Value, suspects []string
 	return t.out.done(), t.values, slices.Compact(t.suspects), nil
 }
 
-// taker is a Take under way.
+// taker is a call of Take in progress.
 type taker struct {
 	out      replacer
 	values   []Value
 	suspects []string
 }
 
-// literal decides about a string, a number, or true, false and null, which always stay.
+// literal decides about a string or a number. true, false and null always stay.
 func (t *taker) literal(r rule, path []string, from, to int) {
 	token := t.out.from[from:to]
 	taken := r == all && (token[0] == '-' || '0' <= token[0] && token[0] <= '9')
@@ -70,7 +68,7 @@ func (t *taker) literal(r rule, path []string, from, to int) {
 	}
 }
 
-// isSecret reports whether a string is to be taken.
+// isSecret reports whether a string is taken.
 func isSecret(r rule, text string) bool {
 	if strings.HasPrefix(text, mark) {
 		return true
@@ -91,12 +89,11 @@ func isSecret(r rule, text string) bool {
 	return false
 }
 
-// placeholder is the JSON string that stands for the n-th secret.
+// placeholder returns the JSON string for the n-th secret.
 func placeholder(n int) []byte { return []byte(`"` + mark + strconv.Itoa(n) + `"`) }
 
-// Put brings the secrets back into what Take returned, which gives the bytes that Take was
-// given. Each has to have its placeholder; otherwise it is an *events.InvalidError, which
-// names the place.
+// Put restores the secrets in a setting from Take, byte for byte. If a secret lacks its placeholder or a placeholder
+// its secret, the error is an *events.InvalidError that names the position.
 func Put(raw events.Raw, values []Value) (events.Raw, error) {
 	if err := rawjson.Check(raw); err != nil {
 		return nil, err
@@ -114,11 +111,11 @@ func Put(raw events.Raw, values []Value) (events.Raw, error) {
 	return p.out.done(), nil
 }
 
-// putter is a Put under way.
+// putter is a call of Put in progress.
 type putter struct {
 	out    replacer
 	values []Value
-	used   []bool // secrets that have been put
+	used   []bool // secrets that were restored
 	err    error  // the first
 }
 
@@ -136,7 +133,7 @@ func (p *putter) literal(path []string, from, to int) {
 	p.out.replace(from, to, p.values[n-1].raw)
 }
 
-// Pack returns secrets as a JSON array, to be sealed. Their paths are not in it.
+// Pack returns secrets as a JSON array for sealing. It does not contain their paths.
 func Pack(values []Value) []byte {
 	list := make([]events.Raw, len(values))
 	for i, v := range values {
@@ -145,7 +142,7 @@ func Pack(values []Value) []byte {
 	return rawjson.AppendArray(nil, list)
 }
 
-// Unpack reads what Pack returned. Its error does not say what stands there.
+// Unpack parses the result of Pack. Its error never quotes a value.
 func Unpack(packed []byte) ([]Value, error) {
 	list, err := rawjson.Array(packed)
 	if err != nil {
@@ -161,10 +158,10 @@ func Unpack(packed []byte) ([]Value, error) {
 	return values, nil
 }
 
-// replacer copies bytes, and others in the place of some of them.
+// replacer copies bytes and replaces some of them.
 type replacer struct {
 	from, to []byte
-	at       int // how far it is copied
+	at       int // copied up to here
 }
 
 func (r *replacer) replace(from, to int, by []byte) {

@@ -7,17 +7,16 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// walker goes through a value that has passed rawjson.Check, in its order. Names that occur
-// twice are two members.
+// walker walks through a value that has passed rawjson.Check, in order. A repeated name is another member.
 type walker struct {
 	b       []byte
 	i       int
-	path    []string // of where it is: names, and numbers of elements
-	name    func()   // is called for each member, with its name the end of path
+	path    []string // of the present position: names, and numbers of elements
+	name    func()   // called for each member, whose name is the end of path
 	literal func(r rule, from, to int)
 }
 
-// value passes a value, with what is in it.
+// value walks through a value.
 func (w *walker) value(r rule) {
 	w.space()
 	switch w.b[w.i] {
@@ -59,7 +58,7 @@ func (w *walker) array(r rule) {
 	w.i++
 }
 
-// leave ends a member or an element, with the comma behind it.
+// leave ends a member or an element, with the comma after it.
 func (w *walker) leave() {
 	w.path = w.path[:len(w.path)-1]
 	if w.b[w.i] == ',' {
@@ -74,7 +73,7 @@ func (w *walker) space() {
 	}
 }
 
-// endOf returns the place behind a string, a number, true, false or null.
+// endOf returns the offset after a string, a number, true, false or null.
 func endOf(b []byte, i int) int {
 	if b[i] == '"' {
 		return rawjson.StringEnd(b, i)
@@ -85,7 +84,7 @@ func endOf(b []byte, i int) int {
 	return i
 }
 
-// textOf decodes a string. One with half a surrogate pair is what stands between its quotes.
+// textOf decodes a string. If it has half a surrogate pair, textOf returns the bytes between its quotes.
 func textOf(token []byte) string {
 	text, err := rawjson.String(token)
 	if err != nil {
@@ -94,7 +93,7 @@ func textOf(token []byte) string {
 	return text
 }
 
-// pointer spells a path as a JSON pointer. A name that looks like a key is a *.
+// pointer returns a path as a JSON pointer. A name that looks like a key becomes a *.
 func pointer(path []string) string {
 	var b strings.Builder
 	for _, name := range path {

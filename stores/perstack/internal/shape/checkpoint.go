@@ -13,7 +13,7 @@ var (
 	failure     = object(must("name", text), must("message", text), may("statusCode", count), must("isRetryable", boolean))
 )
 
-// metadata is open but for the runtime, if it says one.
+// metadata may have any members. Only runtime is checked, if present.
 var metadata = object(may("runtime", word("local", "cursor", "claude-code", "gemini", "docker")))
 
 var checkpoint = object(must("id", id), must("jobId", id), must("runId", id),
@@ -22,19 +22,19 @@ var checkpoint = object(must("id", id), must("jobId", id), must("runId", id),
 	must("usage", usage), may("contextWindow", count), may("contextWindowUsage", number), may("pendingToolCalls", list(toolCall)),
 	may("partialToolResults", list(toolResult)), may("metadata", metadata), may("error", failure), may("retryCount", count))
 
-// Checkpoint is what the log says of a checkpoint beside its raw value.
+// Checkpoint has the members of a checkpoint that the log stores beside its raw value.
 type Checkpoint struct {
 	ID     string
 	Job    string
 	Run    string
 	Status string
 	Step   int64
-	Parent string // the checkpoint that it delegates from; ""
+	Parent string // the checkpoint that it delegates from, or ""
 	Usage  events.Raw
 	Raw    events.Raw
 }
 
-// ParseCheckpoint holds a checkpoint to the original's schema, as ParseJob does.
+// ParseCheckpoint checks a checkpoint against the original's schema, as ParseJob does.
 func ParseCheckpoint(raw events.Raw) (Checkpoint, error) {
 	m, err := parse("checkpoint", raw, checkpoint)
 	if err != nil {
@@ -46,21 +46,21 @@ func ParseCheckpoint(raw events.Raw) (Checkpoint, error) {
 	return c, nil
 }
 
-// Saved is the event of the checkpoint, of whose raw value lists were taken out. at is the
-// last offset that its writer knows of, 0 for none.
+// Saved returns the event of the checkpoint. raw is its value without the lists. at is the last offset that its writer
+// knows, or 0.
 func (c Checkpoint) Saved(raw events.Raw, lists events.Lists, at events.Offset) *events.CheckpointSaved {
 	run := RunRef(c.Run)
 	return &events.CheckpointSaved{ID: c.ID, Kind: events.CheckpointStep, At: at, Run: &run, Step: c.Step, Status: c.Status, Parent: c.Parent, Raw: raw, Lists: lists}
 }
 
-// EventID is the id of the event of the checkpoint, behind the version of it at an offset
-// (0: none): the same again is the same event.
+// EventID returns the id of the checkpoint's event. before is the offset of the version that it replaces, or 0. An
+// equal checkpoint after the same version is the same event.
 func (c Checkpoint) EventID(before events.Offset) string {
 	return events.DerivedID("checkpoint", c.Job, c.ID, sum(c.Raw), before.String())
 }
 
-// DelegatedBy says which tool call of which run a value's run was started by: the member
-// delegatedBy of a checkpoint, or that of the checkpoint with which an event starts a run.
+// DelegatedBy returns the tool call that started a value's run: the member delegatedBy of a checkpoint, or of the
+// checkpoint in an event that starts a run.
 func DelegatedBy(raw events.Raw) (events.Lineage, bool) {
 	m, err := rawjson.Object(raw)
 	if err != nil {

@@ -7,18 +7,17 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// UnknownModel stands in a cost whose run has no setting.
+// UnknownModel is the model of a cost whose run has no setting.
 const UnknownModel = "unknown"
 
-// EndsStep reports whether a type of event says what its step used: continueToNextStep, and
-// those that end the run. Exactly one of them ends a step.
+// EndsStep reports whether a type of event has the usage of its step: continueToNextStep, and the types that end the
+// run. Exactly one such event ends a step.
 func EndsStep(typ string) bool { return typ == "continueToNextStep" || outcomes[typ] != "" }
 
-// Cost is what the step used that the event ends, by its member step.usage, which holds the
-// step alone; nothing if the event ends none or nothing was used. model is that of the
-// run's setting, "" if there is none. The id is that of the record: the same event costs
-// once, whoever brings it; another event of the same step, as after a resume, is another
-// branch and was paid for.
+// Cost returns the usage of the step that the event ends, from its member step.usage, which covers the step alone. ok
+// is false if the event ends no step or nothing was used. model is that of the run's setting, or "". id is that of the
+// record: the same event costs once, whatever program stores it. Another event of the same step, as after a resume, is
+// another branch that was paid for.
 func (e Event) Cost(model string) (p *events.CostAccrued, id string, ok bool) {
 	if !EndsStep(e.Type) {
 		return nil, "", false
@@ -37,9 +36,8 @@ func (e Event) Cost(model string) (p *events.CostAccrued, id string, ok bool) {
 	return p, events.DerivedID("cost", e.Job, e.Run, itoa(e.Step), e.ID), true
 }
 
-// Tokens are what a usage counts, in disjoint classes. The original's input includes what
-// came from a cache, its output what was reasoned; where a provider counts otherwise, so
-// that the part is larger than the whole, they are disjoint already.
+// Tokens returns the counts of a usage in disjoint classes. The original's input includes tokens from a cache, and its
+// output includes reasoning. If a provider's part is larger than the whole, the counts are disjoint already.
 func Tokens(used events.Raw) (events.Tokens, bool) {
 	if len(used) == 0 || usage("usage", used) != nil {
 		return events.Tokens{}, false

@@ -9,11 +9,11 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// event is what all events have. What else one has is its type's, and types that nobody
-// here knows are kept like the others: the original does not look either.
+// event checks the members that all events have. Further members depend on the type. Unknown types are accepted, as in
+// the original.
 var event = object(must("id", id), must("expertKey", text), must("timestamp", count), must("jobId", id), must("runId", id), must("stepNumber", count), must("type", id))
 
-// Event is what the log says of an event beside its raw value.
+// Event has the members of an event that the log stores beside its raw value.
 type Event struct {
 	ID        string
 	Job       string
@@ -25,7 +25,7 @@ type Event struct {
 	Raw       events.Raw
 }
 
-// ParseEvent holds an event to what the original's schema asks of all, as ParseJob does.
+// ParseEvent checks the members that all events have, as ParseJob does.
 func ParseEvent(raw events.Raw) (Event, error) {
 	m, err := parse("event", raw, event)
 	if err != nil {
@@ -38,7 +38,7 @@ func ParseEvent(raw events.Raw) (Event, error) {
 // StartRun is the type that starts a run.
 const StartRun = "startRun"
 
-// outcomes are the types that end a run, with what they leave it as.
+// outcomes maps the types that end a run to its outcome.
 var outcomes = map[string]string{
 	"completeRun":               "completed",
 	"stopRunByInteractiveTool":  "stopped:interactive-tool",
@@ -47,11 +47,11 @@ var outcomes = map[string]string{
 	"stopRunByError":            "failed",
 }
 
-// Outcome is what a type of event leaves its run as, "" if it does not end it.
+// Outcome returns the outcome of a run that a type of event ends, or "".
 func Outcome(typ string) string { return outcomes[typ] }
 
-// Payload is the one record that the event becomes, of whose raw value lists were taken
-// out: run.started, run.finished, or run.progressed of its type.
+// Payload returns the event's record: run.started, run.finished, or run.progressed with its type. raw is its value
+// without the lists.
 func (e Event) Payload(raw events.Raw, lists events.Lists) events.Payload {
 	run := RunRef(e.Run)
 	switch outcome := outcomes[e.Type]; {
@@ -63,7 +63,7 @@ func (e Event) Payload(raw events.Raw, lists events.Lists) events.Payload {
 	return &events.RunProgressed{Run: run, Kind: e.Type, Step: e.Step, Raw: raw, Lists: lists}
 }
 
-// RawOf returns the event that a record is of and its lists, nil if it is of none.
+// RawOf returns the event in a record and its lists, or nil if the record is not an event's.
 func RawOf(p events.Payload) (run events.RunRef, raw events.Raw, lists events.Lists) {
 	switch p := p.(type) {
 	case *events.RunStarted:
@@ -79,12 +79,12 @@ func RawOf(p events.Payload) (run events.RunRef, raw events.Raw, lists events.Li
 	return run, raw, events.ListsOf(p)
 }
 
-// EventID is the id of its record: the same event again is the same record.
+// EventID returns the id of the event's record. The same event is the same record.
 func (e Event) EventID() string {
 	return events.DerivedID("event", e.Job, e.Run, e.ID, sum(e.Raw))
 }
 
-// At is when the event happened; LastTime if that is later.
+// At returns the event's time, at most LastTime.
 func (e Event) At() time.Time { return spelled(e.Timestamp) }
 
 func sum(raw events.Raw) string {
@@ -92,7 +92,7 @@ func sum(raw events.Raw) string {
 	return hex.EncodeToString(s[:])
 }
 
-// stream is the type of event that brings a piece of a text, with what begins and ends it.
+// stream has the types of events that begin, continue and complete a streamed text.
 type stream struct{ start, more, complete string }
 
 var streams = []stream{
@@ -100,10 +100,10 @@ var streams = []stream{
 	{"startStreamingRunResult", "streamRunResult", "completeStreamingRunResult"},
 }
 
-// A Part says what an event is of a streamed text.
+// A Part is an event's role in a streamed text.
 type Part int
 
-// The parts. What is none of a streamed text is NoPart.
+// Parts of a streamed text. NoPart is any other event.
 const (
 	NoPart Part = iota
 	StartPart
@@ -111,8 +111,7 @@ const (
 	CompletePart
 )
 
-// PartOf says which part of which streamed text a type is; the text is named after the
-// type that brings its pieces.
+// PartOf returns the streamed text and the part of a type. A text has the name of the type with its pieces.
 func PartOf(typ string) (text string, p Part) {
 	for _, s := range streams {
 		switch typ {
@@ -127,7 +126,7 @@ func PartOf(typ string) (text string, p Part) {
 	return "", NoPart
 }
 
-// TextOf is a text member of an event, such as its delta; "" if it has none.
+// TextOf returns a text member of an event, such as its delta, or "".
 func TextOf(raw events.Raw, name string) string {
 	m, err := rawjson.Object(raw)
 	if err != nil {
@@ -136,7 +135,7 @@ func TextOf(raw events.Raw, name string) string {
 	return m.Text(name)
 }
 
-// WithDelta is the event with another piece of text.
+// WithDelta returns the event with another piece of text.
 func WithDelta(raw events.Raw, delta string) (events.Raw, error) {
 	return rawjson.SetMember(raw, "delta", rawjson.AppendString(nil, delta))
 }

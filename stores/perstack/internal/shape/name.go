@@ -6,23 +6,21 @@ import (
 	"strings"
 )
 
-// EventName is the name of an event's file, without .json. Nothing in it is escaped: a type
-// may have a slash.
+// EventName returns the name of an event's file, without .json. It escapes nothing: a type may contain a slash.
 func EventName(timestamp, step int64, typ string) string {
 	return "event-" + itoa(timestamp) + "-" + itoa(step) + "-" + typ
 }
 
-// EventMeta is what the name of an event's file says. Timestamp and Step are NaN where
-// there is no number, as in the original.
+// EventMeta is the metadata in the name of an event's file. As in the original, Timestamp and Step are NaN if the name
+// has no number there.
 type EventMeta struct {
 	Timestamp float64
 	Step      float64
 	Type      string
 }
 
-// ParseEventName reads the name of an event's file as the original's functions do: the text
-// before the first dot, of it the fourth token as type. A name without a number is there
-// nevertheless. A name that does not begin with event- is of no event.
+// ParseEventName parses the name of an event's file as the original's functions do: the text before the first dot, with
+// the third token as type. Missing numbers are accepted. It returns false if the name does not begin with event-.
 func ParseEventName(name string) (EventMeta, bool) {
 	if !strings.HasPrefix(name, "event-") {
 		return EventMeta{}, false
@@ -32,8 +30,8 @@ func ParseEventName(name string) (EventMeta, bool) {
 	return EventMeta{numberOf(tokens[1]), numberOf(tokens[2]), tokens[3]}, true
 }
 
-// ParseEventNameStrict reads it as the original's class does: the type is the rest, with
-// its dashes, and a name without numbers is left out.
+// ParseEventNameStrict parses the name as the original's class does: the type is the rest, with its dashes. It returns
+// false for a name without numbers.
 func ParseEventNameStrict(name string) (EventMeta, bool) {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(name, ".json"), "event-")
 	tokens := strings.SplitN(rest, "-", 3)

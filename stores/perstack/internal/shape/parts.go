@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// What several documents have inside.
+// Parts that several documents have.
 var (
 	usage = object(must("inputTokens", count), must("outputTokens", count), must("reasoningTokens", count),
 		must("totalTokens", count), must("cachedInputTokens", count))
@@ -20,10 +20,10 @@ var (
 	toolResult = object(must("id", text), must("skillName", text), must("toolName", text), must("result", list(anyPart)))
 )
 
-// kinds are objects that their member type tells apart, with the members of each beside it.
+// kinds are objects with a member type, by its value, with the members of each.
 type kinds map[string][]member
 
-// The parts of messages, by what they are of.
+// Parts of messages, by kind.
 var (
 	textParts  = kinds{"textPart": {must("text", text)}}
 	mediaParts = kinds{"imageUrlPart": address, "imageInlinePart": inline, "imageBinaryPart": binary,
@@ -41,8 +41,8 @@ var (
 	binary  = []member{must("data", text), must("mimeType", text)}
 )
 
-// message is a message of one of the four kinds, each of which has only some of the parts: what
-// a tool answers is in its result, never text beside it.
+// message is one of four kinds of messages, each with only some of the parts. A tool's answer is in its result, never
+// in a text beside it.
 var message = oneOf(kinds{
 	"instructionMessage": holding(textParts),
 	"userMessage":        holding(textParts, mediaParts),
@@ -54,7 +54,7 @@ func holding(parts ...kinds) []member {
 	return []member{must("id", id), must("contents", list(part(parts...))), may("cache", boolean)}
 }
 
-// part is a part of one of some kinds.
+// part is a part of one of several kinds.
 func part(some ...kinds) rule {
 	all := make(kinds)
 	for _, k := range some {
@@ -65,7 +65,7 @@ func part(some ...kinds) rule {
 	return oneOf(all)
 }
 
-// oneOf is an object of one of these kinds.
+// oneOf is an object of one of several kinds.
 func oneOf(of kinds) rule {
 	rules := make(map[string]rule, len(of))
 	for name, members := range of {
@@ -88,10 +88,10 @@ func oneOf(of kinds) rule {
 	}
 }
 
-// maxCallID is how long the id of a call may be, in units of UTF-16.
+// maxCallID is the maximum length of a call's id, in UTF-16 code units.
 const maxCallID = 255
 
-// callID is the id of a call of a tool.
+// callID is the id of a tool call.
 func callID(at string, raw events.Raw) error {
 	if err := id(at, raw); err != nil {
 		return err

@@ -12,17 +12,16 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// maxWhole keeps numbers exact in every language.
+// maxWhole is the largest number that every language represents exactly.
 const maxWhole = 1<<53 - 1
 
-// A rule says what a value must be. It returns an *events.InvalidError for the first
-// place that is not so.
+// A rule checks a value. It returns an *events.InvalidError for the first violation.
 type rule func(at string, raw events.Raw) error
 
-// member is a member of an object that the schema knows.
+// member is a member of an object in the schema.
 type member struct {
 	name     string
-	optional bool // as in the original it may be missing, but not null
+	optional bool // it may be missing, but not null, as in the original
 	rule     rule
 }
 
@@ -56,7 +55,7 @@ func object(members ...member) rule {
 	}
 }
 
-// list is an array of values of one rule.
+// list is an array whose elements satisfy a rule.
 func list(of rule) rule {
 	return func(at string, raw events.Raw) error {
 		elems, err := rawjson.Array(raw)
@@ -72,7 +71,7 @@ func list(of rule) rule {
 	}
 }
 
-// each is an object whose values are of one rule.
+// each is an object whose values satisfy a rule.
 func each(of rule) rule {
 	return func(at string, raw events.Raw) error {
 		have, err := rawjson.Object(raw)
@@ -88,7 +87,7 @@ func each(of rule) rule {
 	}
 }
 
-// text is a string of JSON, also one that is no text to Go: with half a surrogate pair.
+// text is a JSON string, also one with half a surrogate pair, which Go cannot represent.
 func text(at string, raw events.Raw) error {
 	if len(raw) == 0 || raw[0] != '"' {
 		return invalid(at, "want a string")
@@ -96,7 +95,7 @@ func text(at string, raw events.Raw) error {
 	return nil
 }
 
-// id is a text that names something: not empty.
+// id is a string that is not empty.
 func id(at string, raw events.Raw) error {
 	if s, err := rawjson.String(raw); err != nil {
 		return invalid(at, "%v", err)
@@ -106,7 +105,7 @@ func id(at string, raw events.Raw) error {
 	return nil
 }
 
-// word is one of a set of texts.
+// word is one of a set of strings.
 func word(words ...string) rule {
 	return func(at string, raw events.Raw) error {
 		s, err := rawjson.String(raw)
@@ -120,8 +119,7 @@ func word(words ...string) rule {
 	}
 }
 
-// count is a whole number from 0 that every language has exactly, in any spelling, as 1e3 or
-// 2.0: steps, tokens and times.
+// count is a whole number from 0 to maxWhole in any spelling, such as 1e3 or 2.0: steps, tokens and times.
 func count(at string, raw events.Raw) error {
 	if _, ok := Whole(raw); !ok {
 		return invalid(at, "want a whole number from 0 to 2^53-1")
@@ -129,7 +127,7 @@ func count(at string, raw events.Raw) error {
 	return nil
 }
 
-// Whole reads a number by its value, and reports whether it is one that count lets pass.
+// Whole parses a number by its value, and reports whether count accepts it.
 func Whole(raw events.Raw) (int64, bool) {
 	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return n, n >= 0 && n <= maxWhole
@@ -144,8 +142,7 @@ func Whole(raw events.Raw) (int64, bool) {
 	return int64(f), true
 }
 
-// Plain returns an object with the numbers of some members spelled in digits, where they are
-// whole, and those of the objects that stand in others of them.
+// Plain returns an object in which whole numbers of the named members, and of objects in them, are spelled as digits.
 func Plain(raw events.Raw, names ...string) (events.Raw, error) {
 	m, err := rawjson.Object(raw)
 	if err != nil {
@@ -192,14 +189,14 @@ func boolean(at string, raw events.Raw) error {
 
 func anything(string, events.Raw) error { return nil }
 
-// wholeOf reads a number that a rule has let pass, 0 if it is not there.
+// wholeOf returns a checked number, or 0 if the member is missing.
 func wholeOf(m rawjson.Members, name string) int64 {
 	raw, _ := m.Get(name)
 	n, _ := Whole(raw)
 	return n
 }
 
-// parse holds a value to a rule and returns its members.
+// parse checks a value against a rule and returns its members.
 func parse(what string, raw events.Raw, r rule) (rawjson.Members, error) {
 	if err := r(what, raw); err != nil {
 		return nil, err

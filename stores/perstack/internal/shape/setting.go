@@ -4,14 +4,13 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// setting is what a run was started with. What the original fills in where it is missing
-// may be missing.
+// setting is the setting of a run. Members with a default in the original may be missing.
 var setting = object(must("model", text), must("providerConfig", object()), must("jobId", id), must("runId", id), must("expertKey", text),
 	must("input", object(may("text", text), may("interactiveToolCallResult", object()))), must("experts", each(object())),
 	may("reasoningBudget", anything), may("maxSteps", count), may("maxRetries", count), may("timeout", count), must("startedAt", count), must("updatedAt", count),
 	may("perstackApiBaseUrl", text), may("perstackApiKey", text), may("perstackBaseSkillCommand", list(text)), may("env", each(text)), may("proxyUrl", text), may("verbose", boolean))
 
-// Setting is what the log says of a run's setting beside its raw value.
+// Setting has the members of a run's setting that the log stores beside its raw value.
 type Setting struct {
 	Job       string
 	Run       string
@@ -23,8 +22,8 @@ type Setting struct {
 	Raw       events.Raw
 }
 
-// ParseSetting holds the setting of a run to the original's schema, as ParseJob does. Its
-// errors name members and never quote a value that may be a secret.
+// ParseSetting checks the setting of a run against the original's schema, as ParseJob does. Its errors name members and
+// never quote a value, which may be a secret.
 func ParseSetting(raw events.Raw) (Setting, error) {
 	m, err := parse("runSetting", raw, setting)
 	if err != nil {
@@ -34,8 +33,8 @@ func ParseSetting(raw events.Raw) (Setting, error) {
 		StartedAt: wholeOf(m, "startedAt"), UpdatedAt: wholeOf(m, "updatedAt"), Raw: raw}, nil
 }
 
-// Created is the event of the first setting of a run. raw is the setting with placeholders,
-// secrets the document that has their values, "" if there are none.
+// Created returns the event of a run's first setting. raw is the setting with placeholders, secrets the document with
+// their values, or "".
 func (s Setting) Created(raw events.Raw, secrets events.DocRef) *events.RunCreated {
 	p := &events.RunCreated{Run: RunRef(s.Run), Setting: raw, Secrets: secrets, CreatedAt: stamp(s.StartedAt), MaxSteps: s.MaxSteps}
 	if s.Model != "" {
@@ -44,12 +43,12 @@ func (s Setting) Created(raw events.Raw, secrets events.DocRef) *events.RunCreat
 	return p
 }
 
-// Touched is the event of a later call: of all that it brings, only the time counts.
+// Touched returns the event of a later call, of which only the time counts.
 func Touched(run string, ms int64) *events.RunAnnotated {
 	return &events.RunAnnotated{Run: RunRef(run), TouchedAt: stamp(ms)}
 }
 
-// SecretID names the document that has the secrets of a run's setting.
+// SecretID returns the id of the document with the secrets of a run's setting.
 func SecretID(job, run string) string {
 	name := events.EscapeID(job) + "/" + events.EscapeID(run)
 	if len(name) > events.MaxIDLen {
@@ -58,8 +57,7 @@ func SecretID(job, run string) string {
 	return name
 }
 
-// RunThread names the thread of the n-th writer of a run, from 1. There is room behind it
-// for a writer that is named otherwise.
+// RunThread returns the thread of the n-th writer of a run, from 1. The name leaves room for a suffix.
 func RunThread(run string, n int) string {
 	const room = 64
 	name := "run/" + run

@@ -5,8 +5,8 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// written is a member as the original's schema writes it again: in this order, with what is
-// filled in where it is missing, and without the members that it does not know.
+// written is a member as the original writes it after parsing: in this order, with defaults for missing members, and
+// without unknown members.
 type written struct {
 	name     string
 	standard string // JSON; "": it stays missing
@@ -24,9 +24,9 @@ var (
 		{name: "env"}, {name: "proxyUrl"}, {name: "verbose"}}
 )
 
-// SettingFile is the setting as the original has it after a later call: it reads the file by
-// its schema, moves the member updatedAt, and writes it. What stands in it keeps its bytes but
-// for white space. Without a later call ("") it is the setting to the byte.
+// SettingFile returns the setting as the original has it after a later call: it parses the file by its schema, sets the
+// member updatedAt, and writes it. Values keep their bytes except for white space. If touched is "", SettingFile
+// returns the setting unchanged.
 func SettingFile(raw events.Raw, touched events.Timestamp) (events.Raw, error) {
 	at, ok := touched.Time()
 	if !ok {
@@ -82,7 +82,7 @@ func eachAgain(one func(events.Raw) (events.Raw, error)) func(events.Raw) (event
 	}
 }
 
-// compact writes an object without white space.
+// compact returns an object without white space.
 func compact(members rawjson.Members) events.Raw {
 	b := []byte{'{'}
 	for i, m := range members {

@@ -1,9 +1,9 @@
 package shape
 
-// SessionStatus is what a job's status is as a session's, "" for none.
+// SessionStatus returns a job's status as a session's, or "".
 func SessionStatus(job string) string { return statusOf[job] }
 
-// JobStatus is what a session's status is as a job's, "" if a job has none like it.
+// JobStatus returns a session's status as a job's, or "".
 func JobStatus(session string) string {
 	for job, status := range statusOf {
 		if status == session {
@@ -13,8 +13,8 @@ func JobStatus(session string) string {
 	return ""
 }
 
-// reached says where a job is whose checkpoint of the largest step has a status: the other
-// statuses are of runs that go on, by themselves or in those that they delegated to.
+// reached maps the status of the checkpoint with the largest step to that of its job. Other statuses belong to runs
+// that continue, by themselves or by delegation.
 var reached = map[string]string{
 	"completed":                 "completed",
 	"stoppedByInteractiveTool":  "stoppedByInteractiveTool",
@@ -22,8 +22,7 @@ var reached = map[string]string{
 	"stoppedByError":            "stoppedByError",
 }
 
-// Reached is the status of a job that was never stored, by that of its checkpoint of the
-// largest step.
+// Reached returns the status of a job that was never stored, from the checkpoint with the largest step.
 func Reached(checkpoint string) string {
 	if status := reached[checkpoint]; status != "" {
 		return status

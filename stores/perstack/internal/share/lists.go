@@ -1,9 +1,8 @@
 package share
 
-// places are in the order in which they are looked at: whole histories first, so that the
-// turns of a thread are in the order of the conversation. What a model says comes by itself
-// before it is in any list; if it were no turn then, what a tool answers it would be one
-// before it.
+// listLocations are in the order in which Split handles them: whole histories first, so that a thread has the order of
+// the conversation. A model's answer occurs alone before it is in any list. If it were not stored as a turn then, the
+// tool's answer to it would come first.
 var listLocations = []listLocation{
 	{pointer: "/messages"},
 	{pointer: "/initialCheckpoint/messages"},

@@ -1,7 +1,6 @@
-// Package share takes out of a job's checkpoints and events what the job has already. A
-// runtime repeats the whole list of messages in every checkpoint and in many an event; the
-// log keeps each message once, as a turn of a thread, and says where a list stood which
-// turns it was (events.Lists).
+// Package share removes repeated messages from a job's checkpoints and events. A runtime repeats the whole list of
+// messages in every checkpoint and in many events. The log keeps each message once, as a turn of a thread, and records
+// which turns a list consisted of (events.Lists).
 package share
 
 import (
@@ -14,22 +13,21 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Messages are what the threads of a session have, by content. The zero value is a session
-// without turns. It is not safe for concurrent use.
+// Messages indexes the turns of a session's threads by content. The zero value is a session without turns. It is not
+// safe for concurrent use.
 type Messages struct {
 	ids     map[[sha256.Size]byte]int // content -> its number
-	first   []position                // by number: where it stands first
+	first   []position                // by number: its first position
 	threads map[string][]int          // the numbers of a thread's turns, in order
 }
 
-// place is a turn of a thread.
+// position is the position of a turn in a thread.
 type position struct {
 	thread string
 	index  int
 }
 
-// Add notes turns that were appended to a thread. Of a turn that is no JSON the place is
-// kept: a nil.
+// Add notes turns that were appended to a thread. A nil stands for a turn that is not JSON, and keeps its position.
 func (m *Messages) Add(thread string, turns ...events.Raw) {
 	if m.ids == nil {
 		m.ids, m.threads = make(map[[sha256.Size]byte]int), make(map[string][]int)
@@ -52,30 +50,28 @@ func (m *Messages) number(sum [sha256.Size]byte, at position) int {
 	return n
 }
 
-// Len is the number of turns of a thread.
+// Len returns the number of turns of a thread.
 func (m *Messages) Len(thread string) int { return len(m.threads[thread]) }
 
-// Split is a value without the lists that are turns.
+// Split is a value without its shared lists.
 type Split struct {
-	Raw   events.Raw     // the value, with [] in the place of each list, null in that of a single element
-	Lists events.Lists   // what stood there; nil: nothing was taken out, Raw is the whole value
-	New   []events.Entry // the turns to be appended before the value, all to threads of the writer
+	Raw   events.Raw     // the value, with [] for each list, and null for a single element
+	Lists events.Lists   // the removed lists; nil: Raw is the whole value
+	New   []events.Entry // the turns to append before the value, all to threads of the writer
 }
 
-// ResultsOf names the thread that takes the calls and results of tools of the writer of a
-// thread: they are no messages, so they are not read as such. Nobody else writes to it.
+// ResultsOf returns the thread for the tool calls and results of a thread's writer. They are not messages, so they have
+// a thread of their own. No other writer appends to it.
 func ResultsOf(own string) string { return "results/" + own }
 
-// Whole is a value of which nothing is taken out.
+// Whole returns a value with nothing removed.
 func Whole(raw events.Raw) Split { return Split{Raw: raw} }
 
-// Split takes the lists out of a checkpoint or an event, and what stands by itself in one
-// and in a list of another. What the session does not have yet
-// is to be appended to the thread own, or ResultsOf(own), to which nobody else appends; the
-// caller then tells Add. A list stays where it stands if it is shorter than what would be
-// said in its place, and if putting it together again would not give the same bytes, as
-// with white space between its elements. A value that is no object stays whole, and so does
-// one of more than events.MaxValue bytes, which is refused when it is appended.
+// Split removes the shared lists and single messages from a checkpoint or an event. The caller appends New, turns that
+// the session does not have, to the threads own and ResultsOf(own), to which no other writer appends, and then calls
+// Add. A list stays in the value if its replacement would be longer, or if it could not be restored byte for byte, as
+// with white space between elements. A value that is not an object stays whole, and so does one of more than
+// events.MaxValue bytes, which the append refuses.
 func (m *Messages) Split(own string, raw events.Raw) (Split, error) {
 	s := splitting{Messages: m, own: own, added: make(map[[sha256.Size]byte]position), grown: make(map[string]int)}
 	top, err := rawjson.Object(raw)
@@ -83,10 +79,10 @@ func (m *Messages) Split(own string, raw events.Raw) (Split, error) {
 		if _, syntax := err.(*rawjson.SyntaxError); syntax {
 			return Split{}, &events.InvalidError{Field: "raw", Reason: err.Error()}
 		}
-		return Whole(raw), nil // an array, or a name twice: nothing leads into it
+		return Whole(raw), nil // an array, or a repeated name: no pointer leads into it
 	}
 	if len(raw) > events.MaxValue {
-		return Whole(raw), nil // no reader would put it together again
+		return Whole(raw), nil // no reader would restore it
 	}
 	for _, p := range listLocations {
 		if value, ok := find(top, p.pointer); ok {
@@ -103,24 +99,24 @@ func (m *Messages) Split(own string, raw events.Raw) (Split, error) {
 	return Split{Raw: rest, Lists: s.lists, New: s.entries}, nil
 }
 
-// splitting is one call of Split.
+// splitting is a call of Split in progress.
 type splitting struct {
 	*Messages
 	own     string
 	lists   events.Lists
 	entries []events.Entry
-	added   map[[sha256.Size]byte]position // what the entries will bring
-	grown   map[string]int                 // how many, by thread
+	added   map[[sha256.Size]byte]position // positions of the new entries
+	grown   map[string]int                 // number of new entries by thread
 }
 
-// listPlace is where a checkpoint or an event of a runtime has a list that others repeat.
+// listLocation is the position of a list that checkpoints or events repeat.
 type listLocation struct {
 	pointer string
-	tools   bool // of what tools are asked and answer, not of messages
-	single  bool // an element by itself, that others have in a list
+	tools   bool // of tool calls and results, not of messages
+	single  bool // a single element that is in lists elsewhere
 }
 
-// elements are what stands in a place, nil if it cannot be taken out.
+// elements returns the elements at a location, or nil if they cannot be removed.
 func (p listLocation) elements(value events.Raw) []events.Raw {
 	if p.single {
 		if value[0] != '{' {
@@ -135,11 +131,10 @@ func (p listLocation) elements(value events.Raw) []events.Raw {
 	return elems
 }
 
-// aside is about what it takes to have a turn that is no message: its entry, its place in
-// views.
+// aside is the approximate cost in bytes of a turn that is not a message: its entry, and its rows in views.
 const aside = 400
 
-// take takes what stands in a place out, if that makes the value smaller.
+// take removes the elements at a location if that makes the value smaller.
 func (s *splitting) take(p listLocation, value events.Raw) {
 	elems := p.elements(value)
 	if len(elems) == 0 {
@@ -165,7 +160,7 @@ func (s *splitting) take(p listLocation, value events.Raw) {
 	}
 	instead := saidIn(p.pointer, pieces)
 	if p.tools && len(more) > 0 {
-		instead += aside // nobody reads them there: it has to pay
+		instead += aside // nothing reads them there, so it must save space
 	}
 	if instead >= len(value) {
 		for _, sum := range sums {
@@ -180,8 +175,8 @@ func (s *splitting) take(p listLocation, value events.Raw) {
 	s.entries, s.grown[thread] = append(s.entries, more...), s.grown[thread]+len(more)
 }
 
-// where returns a turn of some content: if there are several, the one that goes on with the
-// last piece.
+// where returns the position of a turn with some content. If there are several, it prefers the one after the last
+// piece.
 func (s *splitting) where(sum [sha256.Size]byte, pieces []events.Piece) (position, bool) {
 	n, ok := s.ids[sum]
 	if !ok {
@@ -197,7 +192,7 @@ func (s *splitting) where(sum [sha256.Size]byte, pieces []events.Piece) (positio
 	return s.first[n], true
 }
 
-// push adds a turn to pieces.
+// push appends a turn to pieces.
 func push(pieces []events.Piece, at position) []events.Piece {
 	if k := len(pieces) - 1; k >= 0 && pieces[k].Thread == at.thread && pieces[k].To == at.index {
 		pieces[k].To++
@@ -206,8 +201,7 @@ func push(pieces []events.Piece, at position) []events.Piece {
 	return append(pieces, events.Piece{Thread: at.thread, From: at.index, To: at.index + 1})
 }
 
-// saidIn is how many bytes stand in the place of a list: its pieces, and about the same
-// again for the entry of a turn that is brought.
+// saidIn returns the number of bytes that replace a list: its pieces, and about as much for the entry of a new turn.
 func saidIn(pointer string, pieces []events.Piece) int {
 	n := len(`"":[],`) + len(pointer)
 	for _, p := range pieces {
@@ -221,7 +215,7 @@ func saidIn(pointer string, pieces []events.Piece) int {
 
 func digits(n int) int { return len(strconv.Itoa(n)) }
 
-// find returns the value that a pointer of the table leads to.
+// find returns the value at a pointer of the table.
 func find(top rawjson.Members, pointer string) (events.Raw, bool) {
 	names := strings.Split(pointer[1:], "/")
 	for _, name := range names[:len(names)-1] {
@@ -232,7 +226,7 @@ func find(top rawjson.Members, pointer string) (events.Raw, bool) {
 	return top.Get(names[len(names)-1])
 }
 
-// without puts [] in the place of each list, null in that of a single element.
+// without replaces each list by [], and a single element by null.
 func without(raw events.Raw, lists events.Lists) (events.Raw, error) {
 	for pointer := range lists {
 		from, to, err := rawjson.Locate(raw, pointer)
