@@ -24,6 +24,7 @@ import (
 // their messages are there without them, and what a step used without the step.
 func TestPowerCutOfJobs(t *testing.T) {
 	testkit.Long(t)
+	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestKilled of stores/perstack has the same promise")
 	t.Parallel()
 	needImages(t)
 	t.Run("P-32 what a call did when it returned survives a power cut", func(t *testing.T) {

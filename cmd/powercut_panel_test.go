@@ -23,6 +23,7 @@ import (
 // when their events are with the server, and not yet on disk, lose some.
 func TestPanelPowerCut(t *testing.T) {
 	testkit.Long(t)
+	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestChangesWaitForTheDisk of stores/errata has the same promise")
 	t.Parallel()
 	needImages(t)
 	cuts := 2

@@ -21,6 +21,7 @@ import (
 // file.
 func TestPowerCutOfTrees(t *testing.T) {
 	testkit.Long(t)
+	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestTreeSync of embedded has the same promise")
 	t.Parallel()
 	needImages(t)
 	t.Run("D-02 what was acknowledged is in its file after a power cut", func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 // there once, whatever the disk kept of the store and of what the watch remembers.
 func TestPowerCutOfWatch(t *testing.T) {
 	testkit.Long(t)
+	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestKillWatch has the same promise")
 	t.Parallel()
 	needImages(t)
 	t.Run("A13 the power goes under a watch", func(t *testing.T) {

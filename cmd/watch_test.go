@@ -285,8 +285,11 @@ func TestKillWatch(t *testing.T) {
 		testkit.Long(t)
 		t.Parallel()
 		kills := 12
-		if testkit.Soak() {
+		switch {
+		case testkit.Soak():
 			kills = 200
+		case !testkit.Full():
+			kills = 3
 		}
 		store := filepath.Join(t.TempDir(), "store")
 		files := newTranscripts(t, store, 5)
@@ -314,6 +317,7 @@ func TestKillWatch(t *testing.T) {
 func TestKillOwnerUnderWatch(t *testing.T) {
 	t.Run("A13 the owner of the store killed", func(t *testing.T) {
 		testkit.Long(t)
+		testkit.OnlyFull(t, "TestKillWatch kills a watch that owns the store")
 		t.Parallel()
 		kills := 3
 		if testkit.Soak() {
@@ -422,7 +426,7 @@ func TestHook(t *testing.T) {
 		}
 		for range 400 { // more than a socket takes
 			run("a watch that stands still", whole[:200], false)
-			if testing.Short() {
+			if !testkit.Full() {
 				break
 			}
 		}
