@@ -75,8 +75,8 @@ type quarantineStatus struct {
 
 func newStatus(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show where the store is, what it contains, and how far its views are", Args: cobra.NoArgs,
-		Long: `Show where the store is, what it contains, and how far its views are: the end of the
+		Use: "status", Short: "Show where the store is, its content, and how far its views are", Args: cobra.NoArgs,
+		Long: `Show where the store is, its content, and how far its views are: the end of the
 log and its durable part, the lag of each view, sessions in quarantine, trees, background
 workers, and disk space. Nothing is changed. A view that is behind catches up when a
 command opens the store. The exit code is 5 if records are lost, 6 if a tree waits for a

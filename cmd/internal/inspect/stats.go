@@ -48,7 +48,7 @@ func newStats(a *cmdutil.App) *cobra.Command {
 	q := statsQuery{by: "day"}
 	var since, until, tz string
 	cmd := &cobra.Command{
-		Use: "stats [SESSION]", Short: "Count turns, tool calls and costs, by day, model, tool, project or kind", Args: cobra.MaximumNArgs(1),
+		Use: "stats [SESSION]", Short: "Count turns, tool calls and costs by day, model, tool or project", Args: cobra.MaximumNArgs(1),
 		Long: `Count turns, tool calls, errors of tools, tokens and costs, in one session or in all. The
 bar shows turns, or calls for --by tool. Rewound turns count, too.
 
