@@ -50,7 +50,7 @@ func (st *Store) putBlob(ctx context.Context, ns string, content []byte) (string
 // putParts appends the parts of the blob doc and reports whether one of them was there.
 // again distinguishes their ids from those of an earlier time.
 func (st *Store) putParts(ctx context.Context, doc events.Subject, content []byte, again string) (known bool, err error) {
-	size := min(events.MaxBlobPart, st.Log.MostData())
+	size := min(events.MaxBlobPart, st.Log.MaxData())
 	count := max(1, (len(content)+size-1)/size)
 	for i := range count {
 		part := content[i*size : min(len(content), (i+1)*size)]

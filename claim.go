@@ -48,7 +48,7 @@ type FencedError struct {
 	Have    events.Offset  // of the claim in effect; 0: no claim, or an agent's or a document's lease
 	Holder  string         // of that; "": nobody
 	Outcome string         // of an item or a flow that is finished
-	Late    events.Offset  // of the report, which is kept without effect; 0: it is not kept
+	Stale   events.Offset  // of the report, which is kept without effect; 0: it is not kept
 }
 
 func (e *FencedError) Error() string {

@@ -212,8 +212,8 @@ type bases struct {
 	of map[events.Subject]events.Offset
 }
 
-// mostBases bounds them; about 100 bytes each.
-const mostBases = 1 << 14
+// maxBases bounds them; about 100 bytes each.
+const maxBases = 1 << 14
 
 func (b *bases) known(sub events.Subject, at events.Offset) bool {
 	b.mu.Lock()
@@ -230,7 +230,7 @@ func (b *bases) note(sub events.Subject, at events.Offset, meta events.DocMeta) 
 		return
 	case b.of == nil:
 		b.of = make(map[events.Subject]events.Offset)
-	case len(b.of) >= mostBases:
+	case len(b.of) >= maxBases:
 		clear(b.of) // those in use are back soon
 	}
 	b.of[sub] = at

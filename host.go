@@ -55,7 +55,7 @@ type Host struct {
 	// Queue returns a queue as the view "work" has it, without finished items and with at
 	// most that many of the free ones, all if most is 0, and the offset up to which the
 	// answer is true. nil: queues are read from the log.
-	Queue func(ctx context.Context, namespace, id string, most int) (*projector.Work, events.Offset, error)
+	Queue func(ctx context.Context, namespace, id string, limit int) (*projector.Work, events.Offset, error)
 
 	// Usage returns what the store, owners and kinds hold in documents, and their limits.
 	// SetLimit sets one, 0 for no limit. nil: this process does not count, and limits cannot

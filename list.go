@@ -59,11 +59,11 @@ func (st *Store) Lacks(ctx context.Context, view, namespace string, about func(e
 // to which that is so, which may be behind the log. Whoever goes on from there reads what is to
 // be done, and not all that ever was. Of the items that are free it has the first ones, so many
 // at least, or all if most is 0. A view that nobody keeps is ErrNotFound.
-func (st *Store) QueueView(ctx context.Context, id string, most int) (*projector.Work, events.Offset, error) {
+func (st *Store) QueueView(ctx context.Context, id string, limit int) (*projector.Work, events.Offset, error) {
 	if st.config.Host.Queue == nil {
 		return nil, 0, fmt.Errorf("view work: %w", ErrNotFound)
 	}
-	return st.config.Host.Queue(ctx, st.config.Namespace, id, most)
+	return st.config.Host.Queue(ctx, st.config.Namespace, id, limit)
 }
 
 // Sessions lists the sessions of a kind in the store's namespace, "" for all, in the

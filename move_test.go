@@ -72,7 +72,7 @@ func TestMoves(t *testing.T) {
 		t.Errorf("rewind to start: %v", err)
 	}
 	m, err := s.PlanRewind(t.Context(), "#1", "too far")
-	if err != nil || m.Event.To != 1 || m.Event.Reason != "too far" || m.Seen != 2 || len(m.Leaves) != 1 || m.Leaves[0].Number != 3 || len(m.Returns) != 0 {
+	if err != nil || m.Event.To != 1 || m.Event.Reason != "too far" || m.Basis != 2 || len(m.Leaves) != 1 || m.Leaves[0].Number != 3 || len(m.Returns) != 0 {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	mustBe(t, s, "", "a", "b", "c") // a plan changes nothing
@@ -245,7 +245,7 @@ func TestStayIsAMove(t *testing.T) {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	mustMove(t, s, m, nil)
-	if ack, err := s.AppendTurns(t.Context(), events.MainThread, []byte(`"c"`)); err != nil || ack.Late {
+	if ack, err := s.AppendTurns(t.Context(), events.MainThread, []byte(`"c"`)); err != nil || ack.Stale {
 		t.Errorf("%+v, %v", ack, err)
 	}
 	m, err = s.PlanRewind(t.Context(), "", "")
@@ -303,7 +303,7 @@ func TestLateAnswer(t *testing.T) {
 	mustTurns(t, s, "a")
 	mustTurns(t, s, "question")
 	seen := func(p events.Payload, at events.Offset) events.Event {
-		return mustEvent(t, s, p).WithExtension(events.ExtSeen, at.Padded())
+		return mustEvent(t, s, p).WithExtension(events.ExtBasis, at.Padded())
 	}
 	turn := func(text string) *events.TurnAppended {
 		return &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(strconv.Quote(text))}}}
@@ -312,24 +312,24 @@ func TestLateAnswer(t *testing.T) {
 	mustMove(t, s, m, err) // @3
 	answer := seen(turn("answer"), 2)
 	answer.ID = "answer"
-	if ack := mustAppend(t, st, s, log.Any, answer); !ack.Late || ack.Duplicate || ack.First != 4 {
+	if ack := mustAppend(t, st, s, log.Any, answer); !ack.Stale || ack.Duplicate || ack.First != 4 {
 		t.Errorf("%+v", ack)
 	}
-	if ack := mustAppend(t, st, s, log.Any, answer); !ack.Late || !ack.Duplicate || ack.First != 4 {
+	if ack := mustAppend(t, st, s, log.Any, answer); !ack.Stale || !ack.Duplicate || ack.First != 4 {
 		t.Errorf("again: %+v", ack)
 	}
-	if ack := mustAppend(t, st, s, log.Any, seen(cost, 2)); !ack.Late {
+	if ack := mustAppend(t, st, s, log.Any, seen(cost, 2)); !ack.Stale {
 		t.Errorf("%+v", ack)
 	}
-	if ack := mustAppend(t, st, s, log.Any, seen(turn("in time"), 5)); ack.Late {
+	if ack := mustAppend(t, st, s, log.Any, seen(turn("in time"), 5)); ack.Stale {
 		t.Errorf("%+v", ack)
 	}
-	if ack := mustAppend(t, st, s, log.Any, seen(turn("of what was never gone"), 1)); ack.Late {
+	if ack := mustAppend(t, st, s, log.Any, seen(turn("of what was never gone"), 1)); ack.Stale {
 		t.Errorf("%+v", ack)
 	}
 	state := mustBe(t, s, "", "a", "in time", "of what was never gone")
-	if late := state.History.Late(); !slices.Equal(late, []events.Offset{4, 5}) {
-		t.Errorf("late: %v", late)
+	if stale := state.History.Stale(); !slices.Equal(stale, []events.Offset{4, 5}) {
+		t.Errorf("late: %v", stale)
 	}
 	if spent, branch := state.Ledger.Spent(), state.OnBranch(); spent.USD != "0.5" || branch.Events != 0 {
 		t.Errorf("spent %+v, on this branch %+v", spent, branch)
@@ -449,7 +449,7 @@ func TestKindsThatAreNotRewound(t *testing.T) {
 			head := mustBe(t, s, "", "one", "two").Offset()
 			_, planned := s.PlanRewind(t.Context(), "#1", "")
 			_, undone := s.PlanUndo(t.Context())
-			_, moved := s.Move(t.Context(), &tally.Move{Event: &events.SessionRewound{To: head - 1}, Seen: head})
+			_, moved := s.Move(t.Context(), &tally.Move{Event: &events.SessionRewound{To: head - 1}, Basis: head})
 			_, _, forked := s.Fork(t.Context(), "", "")
 			for what, err := range map[string]error{"plan": planned, "undo": undone, "move": moved, "fork": forked} {
 				if k, ok := errors.AsType[*tally.KindError](err); !ok || k.ID != id || k.Have != kind || k.Want != "" || !strings.Contains(err.Error(), "neither rewound nor forked") {
@@ -462,8 +462,8 @@ func TestKindsThatAreNotRewound(t *testing.T) {
 			// Who publishes around the handle has no effect.
 			_, err := s.Append(t.Context(), log.At(head), &events.SessionRewound{To: head - 1})
 			must(t, err)
-			if now := mustBe(t, s, "", "one", "two"); len(now.Ledger.Void) != 1 || now.Ledger.Kind != kind {
-				t.Errorf("%s is %s, void: %v", id, now.Ledger.Kind, now.Ledger.Void)
+			if now := mustBe(t, s, "", "one", "two"); len(now.Ledger.Rejected) != 1 || now.Ledger.Kind != kind {
+				t.Errorf("%s is %s, void: %v", id, now.Ledger.Kind, now.Ledger.Rejected)
 			}
 		}
 		job := st.Session("job/1")

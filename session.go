@@ -21,9 +21,9 @@ import (
 // to what somebody else rewound meanwhile is known to be late: a producer has a handle
 // of its own.
 type Session struct {
-	st   *Store
-	sub  events.Subject
-	seen seen
+	st    *Store
+	sub   events.Subject
+	basis basis
 }
 
 // Session returns a handle on a session, whether it exists or not. A session comes to be
@@ -53,7 +53,7 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 	if p.IsHead() {
 		now, err := s.st.loader.Session(ctx, s.sub, 0)
 		if projector.Tolerate(err) == nil {
-			s.seen.read(now.Offset())
+			s.basis.read(now.Offset())
 		}
 		return now, err
 	}
@@ -104,7 +104,7 @@ func (s *Session) Follow(ctx context.Context, after events.Offset) iter.Seq2[eve
 func (s *Session) Outline(ctx context.Context) (*projector.Outline, error) {
 	o, err := s.st.loader.Outline(ctx, s.sub, 0)
 	if projector.Tolerate(err) == nil {
-		s.seen.read(o.Offset())
+		s.basis.read(o.Offset())
 	}
 	return o, err
 }
@@ -149,16 +149,16 @@ func (s *Session) append(ctx context.Context, expect log.Expect, evs ...events.E
 	if err != nil {
 		return log.Ack{}, err
 	}
-	first, late := expect, []events.Event(nil)
+	first, stale := expect, []events.Event(nil)
 	if expect == log.Any {
-		first, late = s.behind(ready)
+		first, stale = s.behind(ready)
 	}
 	ack, err := s.st.put(ctx, s.sub, first, ready)
-	if late != nil && (errors.Is(err, log.ErrConflict) || events.IsDamage(err)) { // it is recorded whatever happened to the session
-		ack, err = s.st.put(ctx, s.sub, log.Any, late)
+	if stale != nil && (errors.Is(err, log.ErrConflict) || events.IsDamage(err)) { // it is recorded whatever happened to the session
+		ack, err = s.st.put(ctx, s.sub, log.Any, stale)
 	}
 	if events.IsStored(err) {
-		s.seen.wrote(expect, ready, ack)
+		s.basis.wrote(expect, ready, ack)
 	}
 	return ack, err
 }
@@ -186,7 +186,7 @@ func (s *Session) Update(ctx context.Context, types []string, decide func(*proje
 		}
 		if len(payloads) == 0 {
 			if len(types) > 0 && isWhole(expect) {
-				s.seen.read(now.Offset()) // it was decided that the threads are as they should be
+				s.basis.read(now.Offset()) // it was decided that the threads are as they should be
 			}
 			return log.Ack{}, nil
 		}
@@ -203,7 +203,7 @@ func (s *Session) Update(ctx context.Context, types []string, decide func(*proje
 // Move is a rewind, undo or redo that can be looked at before it is made.
 type Move struct {
 	Event   *events.SessionRewound
-	Seen    events.Offset      // the head that the decision was made on
+	Basis   events.Offset      // the head that the decision was made on
 	Leaves  []projector.TurnAt // turns that go out of effect
 	Returns []projector.TurnAt // turns that come back
 	There   bool               // a rewind to where the threads are what they are now: Move writes nothing
@@ -260,7 +260,7 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*ev
 	if err != nil {
 		return nil, err
 	}
-	m := &Move{Event: p, Seen: head.Offset()}
+	m := &Move{Event: p, Basis: head.Offset()}
 	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
 	m.There = p.Undoes == 0 && len(m.Leaves)+len(m.Returns) == 0 && head.Threads.Hash() == target.Threads.Hash()
 	return m, nil
@@ -279,9 +279,9 @@ func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
 		return log.Ack{}, err
 	}
 	if m.There {
-		return log.Ack{}, s.stay(ctx, m.Seen)
+		return log.Ack{}, s.stay(ctx, m.Basis)
 	}
-	return s.Append(ctx, log.Since(m.Seen, projector.MoveTypes()...), m.Event)
+	return s.Append(ctx, log.Since(m.Basis, projector.MoveTypes()...), m.Event)
 }
 
 // stay is a move to where the head was at an offset, unless it has moved since. As after
@@ -296,7 +296,7 @@ func (s *Session) stay(ctx context.Context, seen events.Offset) error {
 			return &log.ConflictError{Subject: s.sub, Want: seen, Have: rec.Offset}
 		}
 	}
-	s.seen.read(seen)
+	s.basis.read(seen)
 	return nil
 }
 

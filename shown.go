@@ -53,7 +53,7 @@ func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect log.E
 
 // referred returns events such as the log takes them.
 func (l *Log) referred(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
-	isLarge := func(e events.Event) bool { return len(e.Data) > l.MostData() }
+	isLarge := func(e events.Event) bool { return len(e.Data) > l.MaxData() }
 	if l.refer == nil || !slices.ContainsFunc(evs, isLarge) {
 		return evs, nil
 	}

@@ -441,7 +441,7 @@ func (st *Store) ByReference(ctx context.Context, e events.Event) (events.Event,
 }
 
 // isLarge reports whether an event cannot hold its data itself.
-func (st *Store) isLarge(e events.Event) bool { return len(e.Data) > st.Log.MostData() }
+func (st *Store) isLarge(e events.Event) bool { return len(e.Data) > st.Log.MaxData() }
 
 // Judge says in the ack of an append whether the events are late: only the live
 // list at their place can tell, and the log knows nothing of it. Append does it
@@ -449,7 +449,7 @@ func (st *Store) isLarge(e events.Event) bool { return len(e.Data) > st.Log.Most
 func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs ...events.Event) (log.Ack, error) {
 	said := false
 	for _, e := range evs {
-		_, ok := e.Seen()
+		_, ok := e.Basis()
 		said = said || ok
 	}
 	if !said || !sub.IsSession() {
@@ -459,8 +459,8 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 	if err = projector.Tolerate(err); err != nil {
 		return ack, fmt.Errorf("appended at %v, but whether late is not known: %w", ack.First, err)
 	}
-	for _, at := range s.Late() {
-		ack.Late = ack.Late || at >= ack.First && at <= ack.Last
+	for _, at := range s.Stale() {
+		ack.Stale = ack.Stale || at >= ack.First && at <= ack.Last
 	}
 	return ack, nil
 }

@@ -192,7 +192,7 @@ func foldsOf(t *testing.T, dir string, ids []string) []byte {
 
 func foldOf(s *projector.Session) any {
 	costs, err := tally.CostsOf(s)
-	return map[string]any{"ledger": ledgerOf(s.Ledger), "threads": s.Threads.Hash(), "live": s.History.Live(s.Offset()), "late": s.History.Late(),
+	return map[string]any{"ledger": ledgerOf(s.Ledger), "threads": s.Threads.Hash(), "live": s.History.Live(s.Offset()), "late": s.History.Stale(),
 		"spent": costs.Spent.Total, "onBranch": costs.OnBranch.Total, "damaged": s.Damaged, "err": err}
 }
 

@@ -474,7 +474,7 @@ func (l *jobLook) whole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, v := range o.Ledger().Void {
+	for _, v := range o.Ledger().Rejected {
 		l.half("void: %+v", v)
 	}
 	seen := make(map[string]bool)

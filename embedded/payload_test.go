@@ -23,7 +23,7 @@ func TestPayloadOfAServer(t *testing.T) {
 	home(t, nil)
 	s := mustServe(t, " }\nmax_payload: 1MB\n")
 	st := mustOpen(t, embedded.Options{URL: s.ClientURL()})
-	most := st.Log.MostData()
+	most := st.Log.MaxData()
 	if most != 1<<20-64<<10 {
 		t.Errorf("an event has room for %d bytes", most)
 	}

@@ -70,7 +70,7 @@ func extensionHeader(name string) string {
 		return "ce-correlationid"
 	case ExtCausationID:
 		return "ce-causationid"
-	case ExtSeen:
+	case ExtBasis:
 		return "ce-tallyseen"
 	case ExtDoc:
 		return "ce-tallydoc"

@@ -22,7 +22,7 @@ func turn() events.Event {
 		ID: "019a8f3e-7c41-7d2a-9b1e-1f2d3c4b5a69", Source: "urn:tally:ingest", Type: events.TypeTurnAppended,
 		Subject: events.Session("acme", "travel/berlin"), Time: time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC),
 		ContentType: events.ContentTypeJSON, Data: []byte(`{"entries":[{"thread":"main","turn":{"role":"user"}}]}`),
-		Extensions: map[string]string{events.ExtActor: "ada", events.ExtSeen: events.Offset(41).Padded()},
+		Extensions: map[string]string{events.ExtActor: "ada", events.ExtBasis: events.Offset(41).Padded()},
 	}
 }
 

@@ -19,11 +19,11 @@ const (
 // the bytes of all data that the session's records have named again, and distinct those of
 // the data that they name, each blob counted once.
 func CheckAgain(sum string, again, distinct int64) error {
-	most := max(MaxAgain, MaxAgainTimes*distinct)
-	if again <= most {
+	limit := max(MaxAgain, MaxAgainTimes*distinct)
+	if again <= limit {
 		return nil
 	}
-	return invalid(ExtDataRef, "with %.8s, records of the session name %d bytes of data again, at most %d are allowed", sum, again, most)
+	return invalid(ExtDataRef, "with %.8s, records of the session name %d bytes of data again, at most %d are allowed", sum, again, limit)
 }
 
 func checkReferences(path string, n int) error {

@@ -28,7 +28,7 @@ const (
 	ExtActor         = "actor"         // who: user, agent or program id
 	ExtCorrelationID = "correlationid" // run or turn
 	ExtCausationID   = "causationid"   // id of the causing event
-	ExtSeen          = "tallyseen"     // the offset up to which the producer knew the subject, padded
+	ExtBasis         = "tallyseen"     // the offset up to which the producer knew the subject, padded
 	ExtDoc           = "tallydoc"      // a document's metadata, see DocMeta
 	ExtDataRef       = "dataref"       // urn:tally:blob:<sha256>, in place of data
 )
@@ -114,10 +114,10 @@ func (e Event) MsgID() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// Seen is the offset up to which the producer knew the subject (ExtSeen), and
+// Basis is the offset up to which the producer knew the subject (ExtSeen), and
 // whether it said so.
-func (e Event) Seen() (Offset, bool) {
-	text, ok := e.Extensions[ExtSeen]
+func (e Event) Basis() (Offset, bool) {
+	text, ok := e.Extensions[ExtBasis]
 	if !ok {
 		return 0, false
 	}

@@ -144,7 +144,7 @@ func TestEventValidate(t *testing.T) {
 		"extension name":        {"extension", turn(), func(e *events.Event) { e.Extensions["A"] = "x" }},
 		"core as extension":     {"extension", turn(), func(e *events.Event) { e.Extensions["subject"] = "x" }},
 		"extension value":       {"x", turn(), func(e *events.Event) { e.Extensions["x"] = "\u0085" }},
-		"seen":                  {events.ExtSeen, turn(), func(e *events.Event) { e.Extensions[events.ExtSeen] = "41" }},
+		"seen":                  {events.ExtBasis, turn(), func(e *events.Event) { e.Extensions[events.ExtBasis] = "41" }},
 		"dataref":               {events.ExtDataRef, turn(), func(e *events.Event) { e.Extensions[events.ExtDataRef] = "urn:x" }},
 		"payload":               {"data.entries", turn(), func(e *events.Event) { e.Data = []byte(`{}`) }},
 		"no payload":            {"data", turn(), func(e *events.Event) { e.Data = nil }},
@@ -157,11 +157,11 @@ func TestEventValidate(t *testing.T) {
 	}
 }
 
-func TestSeen(t *testing.T) {
-	if at, ok := turn().Seen(); at != 41 || !ok {
+func TestBasis(t *testing.T) {
+	if at, ok := turn().Basis(); at != 41 || !ok {
 		t.Errorf("Seen = %v, %v", at, ok)
 	}
-	if at, ok := (events.Event{}).Seen(); at != 0 || ok {
+	if at, ok := (events.Event{}).Basis(); at != 0 || ok {
 		t.Errorf("Seen of nothing = %v, %v", at, ok)
 	}
 }

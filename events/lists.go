@@ -109,13 +109,13 @@ const pieceTurns = 256
 // piece, of which Fill may ask for a part. If the value has more than limit bytes, Fill
 // returns an error that says so.
 func (l Lists) Fill(raw Raw, limit int64, turns func(Piece) ([]Raw, error)) (Raw, error) {
-	places, err := l.places(raw)
+	positions, err := l.positions(raw)
 	if err != nil {
 		return nil, err
 	}
 	f := filling{limit: limit, room: limit - int64(len(raw)), turns: turns}
 	done := 0
-	for _, at := range places {
+	for _, at := range positions {
 		f.whole = append(f.whole, raw[done:at.from]...)
 		done = at.to
 		if err := f.list(l[at.pointer], raw[at.from] == '['); err != nil {
@@ -128,24 +128,24 @@ func (l Lists) Fill(raw Raw, limit int64, turns func(Piece) ([]Raw, error)) (Raw
 	return append(f.whole, raw[done:]...), nil
 }
 
-// listPlace is where the value that a pointer names stands.
-type listPlace struct {
+// listPosition is where the value that a pointer names stands.
+type listPosition struct {
 	from, to int
 	pointer  string
 }
 
-// places locates all lists, in the order in which they stand in the raw value.
-func (l Lists) places(raw Raw) ([]listPlace, error) {
-	var places []listPlace
+// positions locates all lists, in the order in which they stand in the raw value.
+func (l Lists) positions(raw Raw) ([]listPosition, error) {
+	var list []listPosition
 	for _, pointer := range sortedKeys(l) {
 		from, to, err := rawjson.Locate(raw, pointer)
 		if err != nil {
 			return nil, wrong(fmt.Sprintf("lists[%q]", pointer), "%v", err)
 		}
-		places = append(places, listPlace{from, to, pointer})
+		list = append(list, listPosition{from, to, pointer})
 	}
-	slices.SortFunc(places, func(a, b listPlace) int { return a.from - b.from })
-	return places, nil
+	slices.SortFunc(list, func(a, b listPosition) int { return a.from - b.from })
+	return list, nil
 }
 
 // filling is one call of Fill.

@@ -15,7 +15,7 @@ type Range struct {
 	Namespace string  // with a zero Subject: only this namespace; "": every namespace
 	Kind      string  // with a zero Subject: only subjects of this kind ("session", "recipe", ...); "": every kind
 	After     Offset  // exclusive: what the caller has already seen
-	Seen      int     // with a Subject: how many of its records that is; 0: the caller does not say. A read notices by it what is lost behind After
+	Known     int     // with a Subject: how many of its records that is; 0: the caller does not say. A read notices by it what is lost behind After
 	Upto      Offset  // inclusive; 0: the last record when the read began
 	Limit     int     // at most this many records; 0: no limit
 	Buffered  bool    // also records that a power cut could still take away

@@ -252,12 +252,12 @@ func checkTurn(path string, turn Raw, bytes []byte, raw rawCheck) error {
 }
 
 func checkPins(path string, pins map[int]bool) error {
-	least, most := 0, 0
+	lowest, highest := 0, 0
 	for i := range pins {
-		least, most = min(least, i), max(most, i)
+		lowest, highest = min(lowest, i), max(highest, i)
 	}
-	if least < 0 {
-		return wrong(fmt.Sprintf(`%s["%d"]`, path, least), "the index is negative")
+	if lowest < 0 {
+		return wrong(fmt.Sprintf(`%s["%d"]`, path, lowest), "the index is negative")
 	}
-	return first(checkReferences(path, len(pins)), checkTurns(path, most))
+	return first(checkReferences(path, len(pins)), checkTurns(path, highest))
 }

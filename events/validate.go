@@ -27,9 +27,9 @@ func (e Event) Validate() error {
 	if e.DataSchema != "" && e.DataSchema != DataSchema(e.Type) {
 		return invalid("dataschema", "%q: that of %s is %q", e.DataSchema, e.Type, DataSchema(e.Type))
 	}
-	if text, ok := e.Extensions[ExtSeen]; ok {
+	if text, ok := e.Extensions[ExtBasis]; ok {
 		if at, err := ParseOffset(text); err != nil || at.Padded() != text {
-			return invalid(ExtSeen, "%q: want an offset as 20 digits", text)
+			return invalid(ExtBasis, "%q: want an offset as 20 digits", text)
 		}
 	}
 	if ref, ok := e.Extensions[ExtDataRef]; ok {

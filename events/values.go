@@ -98,11 +98,11 @@ func digits(s string) bool {
 
 // AmountOf spells the sum of exact decimals with as many places as it needs.
 func AmountOf(r *big.Rat) Amount {
-	places, ok := r.FloatPrec()
+	decimals, ok := r.FloatPrec()
 	if !ok {
 		panic(fmt.Sprintf("events: %v is no finite decimal", r))
 	}
-	return Amount(r.FloatString(places))
+	return Amount(r.FloatString(decimals))
 }
 
 // Tokens counts tokens in disjoint classes, but for Reasoning, which Output

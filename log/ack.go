@@ -45,7 +45,7 @@ type Ack struct {
 	First, Last events.Offset
 	Durability  Durability
 	Duplicate   bool // it was appended before: First and Last are those of then
-	Late        bool // not live at its place: for the store above to fill in, a Log never sets it
+	Stale       bool // not live at its place: for the store above to fill in, a Log never sets it
 
 	// Unshown reports that the owner stored the append (Host.Via), and that its trees of files
 	// do not show it. nil: they do, there are none, or the owner was not asked to wait.

@@ -270,10 +270,10 @@ type appending struct {
 	unshown  bool // the owner does not wait for its trees of files
 
 	// What store knows of its tries.
-	exact   Exactly // that it was published against last
-	tried   Exactly // and when the backend refused it
-	claimed Exactly // what the backend said then about the subject
-	found   []place // by event, in the last look
+	exact   Exactly   // that it was published against last
+	tried   Exactly   // and when the backend refused it
+	claimed Exactly   // what the backend said then about the subject
+	found   []located // by event, in the last look
 }
 
 // prepareDecided prepares an append that may rest on a decision. A series does not: what it brings

@@ -25,7 +25,7 @@ func FuzzAppendRequest(f *testing.F) {
 			mustRefuse(t, err)
 			return
 		}
-		if len(a.producer) > mostProducer || (a.producer == "") != (a.number == 0) {
+		if len(a.producer) > maxProducer || (a.producer == "") != (a.number == 0) {
 			t.Fatalf("taken with the producer %q and the number %d", a.producer, a.number)
 		}
 		mustBeStorable(t, p)
@@ -126,7 +126,7 @@ func appendRequests() (taken, refused []string) {
 		request(of(strings.Replace(event(`,"data":{"to":1}`), "com.example.t", events.TypeSessionRewound, 1))),
 	}
 	refused = []string{
-		request(`,"producer":"` + strings.Repeat("p", mostProducer+1) + `","number":1` + of(event(""))),
+		request(`,"producer":"` + strings.Repeat("p", maxProducer+1) + `","number":1` + of(event(""))),
 		request(`,"producer":"p"` + of(event(""))),
 		request(`,"number":1` + of(event(""))),
 		request(`,"expect":{"at":1,"since":1}` + of(event(""))),

@@ -34,10 +34,10 @@ type horizon interface {
 // committer makes what is stored durable, many appends with one sync. While a sync
 // runs, the next group is already being stored.
 type committer struct {
-	sync func() error
-	mark func(events.Offset)
-	seen Observer
-	idle time.Duration // how long what nobody waits for stays unsynced
+	sync     func() error
+	mark     func(events.Offset)
+	observer Observer
+	idle     time.Duration // how long what nobody waits for stays unsynced
 
 	kick chan struct{} // somebody waits
 	done chan struct{} // run has ended
@@ -46,14 +46,14 @@ type committer struct {
 
 	busy sync.Mutex // held during a sync and what follows from it
 
-	mu     sync.Mutex    // guards what follows
-	stored events.Offset // the highest offset that the backend acknowledged
-	synced events.Offset // up to which a sync covered it
-	safe   events.Offset // the durable watermark
-	units  []*hold       // that are being stored, in the order in which they were begun
-	waits  []waiter      // by offset
-	err    error         // of a sync that failed, until revive
-	tell   func(events.Offset)
+	mu      sync.Mutex    // guards what follows
+	stored  events.Offset // the highest offset that the backend acknowledged
+	synced  events.Offset // up to which a sync covered it
+	safe    events.Offset // the durable watermark
+	batches []*hold       // that are being stored, in the order in which they were begun
+	waits   []waiter      // by offset
+	err     error         // of a sync that failed, until revive
+	tell    func(events.Offset)
 }
 
 // background is how long an append that asked for no more stays in memory only.
@@ -66,7 +66,7 @@ func newCommitter(life context.Context, s func() error, mark func(events.Offset)
 		return nil, fmt.Errorf("log: open: sync: %w", err)
 	}
 	mark(head)
-	c := &committer{sync: s, mark: mark, seen: seen, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
+	c := &committer{sync: s, mark: mark, observer: seen, idle: background, kick: make(chan struct{}, 1), done: make(chan struct{}),
 		stored: head, synced: head, safe: head}
 	go c.run(life)
 	return c, nil
@@ -135,7 +135,7 @@ func (c *committer) commit() {
 		// The backend stores in the order of offsets: when one is acknowledged, those
 		// below it are in the system's memory too, and this sync covers them.
 		if err = c.sync(); err == nil {
-			c.seen.Synced(int(unsynced), time.Since(begun))
+			c.observer.Synced(int(unsynced), time.Since(begun))
 		}
 	}
 	if err == nil && shown > before {
@@ -166,7 +166,7 @@ func (c *committer) hold() *hold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := &hold{at: c.stored}
-	c.units = append(c.units, h)
+	c.batches = append(c.batches, h)
 	return h
 }
 
@@ -180,7 +180,7 @@ func (c *committer) before(h *hold) events.Offset {
 // letGo ends one: all of the unit is stored, or nothing.
 func (c *committer) letGo(h *hold) {
 	c.mu.Lock()
-	c.units = slices.DeleteFunc(c.units, func(u *hold) bool { return u == h })
+	c.batches = slices.DeleteFunc(c.batches, func(u *hold) bool { return u == h })
 	waited := c.isAwaited()
 	c.mu.Unlock()
 	if waited {
@@ -192,13 +192,13 @@ func (c *committer) letGo(h *hold) {
 func (c *committer) held(at events.Offset) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.units) > 0 && at > c.shown()
+	return len(c.batches) > 0 && at > c.shown()
 }
 
 // shown is how far the watermark could go. The caller holds mu.
 func (c *committer) shown() events.Offset {
-	if len(c.units) > 0 {
-		return max(c.safe, min(c.stored, c.units[0].at))
+	if len(c.batches) > 0 {
+		return max(c.safe, min(c.stored, c.batches[0].at))
 	}
 	return c.stored
 }
@@ -238,7 +238,7 @@ func (c *committer) revive(head events.Offset) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.stored, c.synced = nil, max(head, c.safe), c.safe
-	for _, u := range c.units {
+	for _, u := range c.batches {
 		u.at = c.safe // what was stored of it may be gone, and comes again elsewhere
 	}
 }
@@ -266,7 +266,7 @@ func (c *committer) isAwaited() bool {
 func (c *committer) release() {
 	n := len(c.waits)
 	if c.err == nil {
-		n, _ = c.place(c.safe + 1)
+		n, _ = c.waiterAt(c.safe + 1)
 	}
 	for _, w := range c.waits[:n] {
 		close(w.over)
@@ -274,8 +274,8 @@ func (c *committer) release() {
 	c.waits = slices.Delete(c.waits, 0, n)
 }
 
-// place returns the index of the first waiter for an offset or one above it.
-func (c *committer) place(at events.Offset) (int, bool) {
+// waiterAt returns the index of the first waiter for an offset or one above it.
+func (c *committer) waiterAt(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
 }
 
@@ -290,7 +290,7 @@ func (c *committer) enlist(at events.Offset, patient bool) <-chan struct{} {
 	w := waiter{at, make(chan struct{}), patient}
 	i := len(c.waits)
 	if i > 0 && c.waits[i-1].at > at { // mostly they come in order
-		i, _ = c.place(at)
+		i, _ = c.waiterAt(at)
 	}
 	c.waits = slices.Insert(c.waits, i, w)
 	return w.over

@@ -18,10 +18,10 @@ import (
 // first. What one request may bring bounds the memory of a read: the server sends all
 // of it at once. A message that is larger than that has a request of its own.
 const (
-	firstBatch = 256
-	mostBatch  = 8192
-	someBytes  = 4 << 20  // of one request
-	mostBytes  = 16 << 20 // of one that follows a request which brought nothing; above the largest message there can be
+	firstRequest = 256
+	maxRequest   = 8192
+	someBytes    = 4 << 20  // of one request
+	maxBytes     = 16 << 20 // of one that follows a request which brought nothing; above the largest message there can be
 
 	silence   = 10 * time.Second // after which a server that owes an answer is given up
 	heartbeat = 2 * time.Second  // of a live request
@@ -60,7 +60,7 @@ type consumer struct {
 	asks   int                   // requests so far
 	asked  int                   // messages that the request under way may still bring
 	room   int                   // bytes that it may
-	batch  int                   // size of the next request
+	want   int                   // size of the next request
 	barren int                   // requests in a row that brought nothing yet, that under way among them
 }
 
@@ -82,7 +82,7 @@ type incoming struct {
 }
 
 func newConsumer(b *jetStream, s *segment, q Query) *consumer {
-	return &consumer{b: b, q: q, segment: s, name: "tally-" + rand.Text(), at: q.After, batch: firstBatch}
+	return &consumer{b: b, q: q, segment: s, name: "tally-" + rand.Text(), at: q.After, want: firstRequest}
 }
 
 // open makes the server's consumer.
@@ -233,15 +233,15 @@ func (c *consumer) ask() error {
 		NoWait    bool          `json:"no_wait,omitempty"`
 		Expires   time.Duration `json:"expires,omitempty"`
 		Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
-	}{Batch: c.batch, MaxBytes: someBytes}
+	}{Batch: c.want, MaxBytes: someBytes}
 	if c.barren > 0 {
-		req.MaxBytes = mostBytes // the next message may be too large for less
+		req.MaxBytes = maxBytes // the next message may be too large for less
 	}
 	if c.q.Live {
 		req.Expires, req.Heartbeat = expiry, heartbeat
 	} else {
 		req.NoWait = true // answered at the end of the stream, also if less came than was announced
-		req.Batch = int(min(uint64(c.batch), c.announced-c.got, uint64(c.q.Upto-c.at)))
+		req.Batch = int(min(uint64(c.want), c.announced-c.got, uint64(c.q.Upto-c.at)))
 	}
 	if c.q.Want > 0 && c.got == 0 {
 		req.Batch = min(req.Batch, c.q.Want)
@@ -250,7 +250,7 @@ func (c *consumer) ask() error {
 	if err != nil {
 		return err
 	}
-	c.asked, c.room, c.batch = req.Batch, req.MaxBytes, min(4*c.batch, mostBatch)
+	c.asked, c.room, c.want = req.Batch, req.MaxBytes, min(4*c.want, maxRequest)
 	c.barren++
 	c.asks++
 	c.reply, err = c.inbox.request(c.asks, "$JS.API.CONSUMER.MSG.NEXT."+c.segment.name+"."+c.name, body)

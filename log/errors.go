@@ -221,10 +221,10 @@ const (
 	codeInProcess         = 10158 // the same id is being stored
 	codeWrongLastInFlight = 10164 // the expectation failed, or a write to the subject is in flight
 	codeTooManyRequests   = 10167 // the stream's queue is full
-	codeBatchDisabled     = 10174 // the stream takes no atomic batches
-	codeBatchIncomplete   = 10176 // a message of the batch is missing
-	codeBatchDuplicate    = 10201 // an id of the batch is known
-	codeBatchTooMany      = 10210 // too many batches are open
+	codeAtomicDisabled    = 10174 // the stream takes no atomic batches
+	codeAtomicIncomplete  = 10176 // a message of the batch is missing
+	codeAtomicDuplicate   = 10201 // an id of the batch is known
+	codeAtomicTooMany     = 10210 // too many batches are open
 )
 
 // answerError translates the server's refusal of a publication. Nothing was stored.
@@ -238,13 +238,13 @@ func answerError(code int, text string) error {
 		return ErrConflict
 	case codeWrongLastInFlight:
 		return ErrConflict
-	case codeBatchDuplicate:
+	case codeAtomicDuplicate:
 		return ErrDuplicate
 	case codeInProcess:
 		return errInProcess
 	case codeOtherStream:
 		return errOtherStream
-	case codeTooManyRequests, codeBatchTooMany, codeBatchIncomplete:
+	case codeTooManyRequests, codeAtomicTooMany, codeAtomicIncomplete:
 		return fmt.Errorf("%w: %s", ErrBusy, text)
 	case codeAccountResources, codeInsufficient, codeStorageResources:
 		return fmt.Errorf("%w: %s", ErrFull, text)

@@ -20,8 +20,8 @@ func NewJetStream(ctx context.Context, nc *nats.Conn) (Backend, error) {
 // all had the same hash.
 func (l *Log) MisplaceIDs(sub events.Subject, at events.Offset) {
 	ids := l.ids.of(sub)
-	for h := range ids.places {
-		ids.places[h] = at
+	for h := range ids.offsets {
+		ids.offsets[h] = at
 	}
 }
 

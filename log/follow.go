@@ -62,7 +62,7 @@ type follower struct {
 }
 
 func (f *follower) give(it item) {
-	f.r.After, f.r.Seen = it.at, 0
+	f.r.After, f.r.Known = it.at, 0
 	if it.err == nil {
 		f.n++
 	}
@@ -83,7 +83,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 			return nil
 		}
 	}
-	f.r.After, f.r.Seen = max(f.r.After, s.upto), 0
+	f.r.After, f.r.Known = max(f.r.After, s.upto), 0
 	f.over = f.r.Upto > 0 && f.r.After >= f.r.Upto
 	return nil
 }

@@ -24,7 +24,7 @@ type clientInbox struct {
 }
 
 func newClientInbox(nc *nats.Conn, live bool, reconnects uint64) (*clientInbox, error) {
-	in := &clientInbox{nc: nc, prefix: nc.NewInbox(), live: live, reconnects: reconnects, arrived: make(chan *nats.Msg, mostBatch+16)}
+	in := &clientInbox{nc: nc, prefix: nc.NewInbox(), live: live, reconnects: reconnects, arrived: make(chan *nats.Msg, maxRequest+16)}
 	var err error
 	if in.sub, err = nc.ChanSubscribe(in.prefix+".*", in.arrived); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrUnavailable, err)

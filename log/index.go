@@ -32,19 +32,19 @@ type idIndex struct {
 // subjectIDs holds the identities of one subject up to an offset. Only the append
 // whose turn it is uses it.
 type subjectIDs struct {
-	sub    events.Subject
-	from   events.Offset // places has none up to here: the backend's own index is asked
-	upto   events.Offset // the subject's last offset, when it was read
-	whole  bool          // it was read
-	places map[uint64]events.Offset
-	types  []typePlace   // the newest event of each type behind from and forgot
-	forgot events.Offset // types has none up to here: there were too many
+	sub     events.Subject
+	from    events.Offset // places has none up to here: the backend's own index is asked
+	upto    events.Offset // the subject's last offset, when it was read
+	whole   bool          // it was read
+	offsets map[uint64]events.Offset
+	types   []newestOfType // the newest event of each type behind from and forgot
+	forgot  events.Offset  // types has none up to here: there were too many
 
 	counted int // places as the index accounts for them; guarded by its mu
 }
 
-// typePlace is where the newest event of a type is.
-type typePlace struct {
+// newestOfType is where the newest event of a type is.
+type newestOfType struct {
 	typ string
 	at  events.Offset
 }
@@ -54,7 +54,7 @@ const maxTypes = 64
 
 // note adds an event that is behind all that were noted.
 func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
-	ids.places[hash] = at
+	ids.offsets[hash] = at
 	for i := range ids.types {
 		if ids.types[i].typ == typ {
 			ids.types[i].at = at
@@ -65,7 +65,7 @@ func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
 		ids.types, ids.forgot = ids.types[:0], at
 		return
 	}
-	ids.types = append(ids.types, typePlace{strings.Clone(typ), at})
+	ids.types = append(ids.types, newestOfType{strings.Clone(typ), at})
 }
 
 // knows reports whether all types that came since an offset are known.
@@ -74,14 +74,14 @@ func (ids *subjectIDs) knows(since events.Offset) bool { return since >= max(ids
 // clash reports whether an event came that an expectation excludes, if all is known that
 // came since.
 func (ids *subjectIDs) clash(expect Expect) bool {
-	return slices.ContainsFunc(ids.types, func(t typePlace) bool { return t.at > expect.at && expect.concerns(t.typ) })
+	return slices.ContainsFunc(ids.types, func(t newestOfType) bool { return t.at > expect.at && expect.concerns(t.typ) })
 }
 
 // subjectCost is what a subject takes beside its ids, in ids.
 const subjectCost = 32
 
-func newIDIndex(most int) *idIndex {
-	return &idIndex{seed: maphash.MakeSeed(), max: most, subjects: make(map[events.Subject]*list.Element), recent: list.New()}
+func newIDIndex(ids int) *idIndex {
+	return &idIndex{seed: maphash.MakeSeed(), max: ids, subjects: make(map[events.Subject]*list.Element), recent: list.New()}
 }
 
 func (x *idIndex) hash(e events.Event) uint64 {
@@ -113,7 +113,7 @@ func (x *idIndex) of(sub events.Subject) *subjectIDs {
 		x.recent.MoveToFront(el)
 		return el.Value.(*subjectIDs)
 	}
-	ids := &subjectIDs{sub: sub, places: make(map[uint64]events.Offset)}
+	ids := &subjectIDs{sub: sub, offsets: make(map[uint64]events.Offset)}
 	x.subjects[sub] = x.recent.PushFront(ids)
 	x.total += subjectCost
 	return ids
@@ -126,8 +126,8 @@ func (x *idIndex) grew(ids *subjectIDs) {
 	if el, ok := x.subjects[ids.sub]; !ok || el.Value != ids {
 		return // forgotten meanwhile
 	}
-	x.total += len(ids.places) - ids.counted
-	ids.counted = len(ids.places)
+	x.total += len(ids.offsets) - ids.counted
+	ids.counted = len(ids.offsets)
 	for x.total > x.max && x.recent.Len() > 1 {
 		oldest := x.recent.Remove(x.recent.Back()).(*subjectIDs)
 		delete(x.subjects, oldest.sub)
@@ -157,13 +157,13 @@ func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset, alone
 
 // lookUp finds the events of an append among all events of their subject, and
 // returns the subject's last offset.
-func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.Offset, error) {
+func (l *Log) lookUp(ctx context.Context, p *appending, found []located) (events.Offset, error) {
 	ids := l.ids.of(p.sub)
 	if err := l.fill(ctx, ids, p.behind); err != nil {
 		return 0, err
 	}
 	for i, e := range p.events {
-		at, hit := ids.places[l.ids.hash(e)]
+		at, hit := ids.offsets[l.ids.hash(e)]
 		if !hit {
 			var err error
 			if found[i], err = l.lookBelow(ctx, e, p.msgs[i].ID, ids.from); err != nil {
@@ -174,7 +174,7 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []place) (events.O
 		rec, err := l.record(ctx, at)
 		switch {
 		case err == nil && rec.Source == e.Source && rec.ID == e.ID:
-			found[i] = place{at: at, same: sameEvent(rec.Event, e)}
+			found[i] = located{at: at, same: sameEvent(rec.Event, e)}
 		case err == nil: // two identities with one hash
 			if found[i], err = l.search(ctx, e, 0, 0); err != nil {
 				return 0, err
@@ -226,7 +226,7 @@ func (l *Log) remembers(p *appending, s *survey) bool {
 		return false
 	}
 	for _, e := range p.events {
-		if _, hit := ids.places[l.ids.hash(e)]; hit {
+		if _, hit := ids.offsets[l.ids.hash(e)]; hit {
 			return false
 		}
 	}
@@ -262,10 +262,10 @@ func (l *Log) alone() bool { return l.config.Host.Owner && !l.doubtful.Load() }
 
 // lookBelow looks for an identity among the records up to an offset, of which the
 // backend has an index.
-func (l *Log) lookBelow(ctx context.Context, e events.Event, id string, upto events.Offset) (place, error) {
+func (l *Log) lookBelow(ctx context.Context, e events.Event, id string, upto events.Offset) (located, error) {
 	b, ok := l.backend.(indexed)
 	if !ok || upto == 0 {
-		return place{}, nil
+		return located{}, nil
 	}
 	for _, s := range b.MayHold(e.Subject.NATS(), id, upto) {
 		found, err := l.search(ctx, e, s.After, s.Upto)
@@ -273,19 +273,19 @@ func (l *Log) lookBelow(ctx context.Context, e events.Event, id string, upto eve
 			return found, err
 		}
 	}
-	return place{}, nil
+	return located{}, nil
 }
 
 // search looks for an identity in every record of its subject between two offsets;
 // upto 0: to the end.
-func (l *Log) search(ctx context.Context, e events.Event, after, upto events.Offset) (place, error) {
+func (l *Log) search(ctx context.Context, e events.Event, after, upto events.Offset) (located, error) {
 	for rec, err := range events.Readable(l.Read(ctx, events.Range{Subject: e.Subject, After: after, Upto: upto, Buffered: true})) {
 		if err != nil {
-			return place{}, err
+			return located{}, err
 		}
 		if rec.Source == e.Source && rec.ID == e.ID {
-			return place{at: rec.Offset, same: sameEvent(rec.Event, e)}, nil
+			return located{at: rec.Offset, same: sameEvent(rec.Event, e)}, nil
 		}
 	}
-	return place{}, nil
+	return located{}, nil
 }

@@ -13,7 +13,7 @@ func TestIndexIsBounded(t *testing.T) {
 	for i := range 50 {
 		ids := x.of(events.Session("", fmt.Sprint(i)))
 		for j := range 20 {
-			ids.places[uint64(j)] = 1
+			ids.offsets[uint64(j)] = 1
 		}
 		x.grew(ids)
 	}
@@ -21,15 +21,15 @@ func TestIndexIsBounded(t *testing.T) {
 		t.Fatalf("%d ids of %d subjects are kept, at most 110 may be", x.total, x.recent.Len())
 	}
 	ids := x.of(events.Session("", "49"))
-	if len(ids.places) != 20 {
-		t.Fatalf("the last subject has %d ids", len(ids.places))
+	if len(ids.offsets) != 20 {
+		t.Fatalf("the last subject has %d ids", len(ids.offsets))
 	}
 	huge := x.of(events.Session("", "huge"))
 	for j := range 1000 {
-		huge.places[uint64(j)] = 1
+		huge.offsets[uint64(j)] = 1
 	}
 	x.grew(huge)
-	if x.recent.Len() != 1 || len(x.of(events.Session("", "huge")).places) != 1000 {
+	if x.recent.Len() != 1 || len(x.of(events.Session("", "huge")).offsets) != 1000 {
 		t.Fatal("a subject larger than the index is not kept alone")
 	}
 	x.grew(ids) // forgotten while its append was under way
@@ -48,7 +48,7 @@ func TestHashKeepsSourceAndIDApart(t *testing.T) {
 
 // TestTypesAreBounded has a subject of so many types that they are forgotten.
 func TestTypesAreBounded(t *testing.T) {
-	ids := &subjectIDs{places: make(map[uint64]events.Offset)}
+	ids := &subjectIDs{offsets: make(map[uint64]events.Offset)}
 	for i := range 10_000 {
 		ids.note(uint64(i), fmt.Sprint(i), events.Offset(i+1))
 		if len(ids.types) > maxTypes {

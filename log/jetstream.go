@@ -68,8 +68,8 @@ func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, er
 	if err != nil {
 		return nil, err
 	}
-	if most := b.reads.MaxPayload(); most < leastPayload {
-		return nil, &ConfigError{Stream: c.Stream, Field: "the server's max_payload", Have: fmt.Sprint(most), Need: fmt.Sprint(leastPayload, " or more")}
+	if payload := b.reads.MaxPayload(); payload < minPayload {
+		return nil, &ConfigError{Stream: c.Stream, Field: "the server's max_payload", Have: fmt.Sprint(payload), Need: fmt.Sprint(minPayload, " or more")}
 	}
 	if b.js, err = jetstream.New(b.reads); err != nil {
 		return nil, fmt.Errorf("log: open: %w", err)
@@ -110,9 +110,9 @@ type jetStream struct {
 	line     atomic.Pointer[line]
 	changing sync.Mutex // held while the line is changed
 
-	// seen is the highest offset that a cluster gave away to this process; 0 where it
+	// basis is the highest offset that a cluster gave away to this process; 0 where it
 	// is one server that answers.
-	seen atomic.Uint64
+	shown atomic.Uint64
 
 	// appending is held for reading by publications under way, and for writing while
 	// the next segment is begun: none may be stored in between.
@@ -300,7 +300,7 @@ func (b *jetStream) exactIn(ctx context.Context, l *line, p Publication) (Public
 
 func (b *jetStream) publish(ctx context.Context, s *segment, p Publication) (Receipt, error) {
 	if len(p.Writes) > 1 || len(p.Writes[0].Messages) > 1 {
-		return b.publishBatch(ctx, s, p)
+		return b.publishAtomic(ctx, s, p)
 	}
 	w := p.Writes[0]
 	ack, err := b.writes.request(ctx, message(s, w.Subject, w.Messages[0], w.Expect))
@@ -355,7 +355,7 @@ func (b *jetStream) Get(ctx context.Context, at events.Offset) (Message, error) 
 	}
 	for {
 		l := b.line.Load()
-		s := l.segments[l.place(at)]
+		s := l.segments[l.indexOf(at)]
 		m, err := b.get(ctx, s, at)
 		if !errors.Is(err, ErrNotFound) || s.last != 0 || b.owner {
 			return m, err

@@ -15,8 +15,8 @@ type lasts struct {
 	of map[string]events.Offset
 }
 
-// mostLasts bounds the subjects; about 100 bytes each.
-const mostLasts = 1 << 15
+// maxLasts bounds the subjects; about 100 bytes each.
+const maxLasts = 1 << 15
 
 func (x *lasts) get(subject string) (events.Offset, bool) {
 	x.mu.Lock()
@@ -29,7 +29,7 @@ func (x *lasts) get(subject string) (events.Offset, bool) {
 func (x *lasts) set(subject string, at events.Offset) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.of) >= mostLasts {
+	if len(x.of) >= maxLasts {
 		clear(x.of) // those in use are back soon
 	}
 	if x.of == nil {

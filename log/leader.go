@@ -76,7 +76,7 @@ func behind(have, want events.Offset) error {
 
 // saw notes an offset that a cluster gave away.
 func (b *jetStream) saw(at events.Offset) {
-	for seen := b.seen.Load(); uint64(at) > seen && !b.seen.CompareAndSwap(seen, uint64(at)); seen = b.seen.Load() {
+	for seen := b.shown.Load(); uint64(at) > seen && !b.shown.CompareAndSwap(seen, uint64(at)); seen = b.shown.Load() {
 	}
 }
 
@@ -88,7 +88,7 @@ func (b *jetStream) caughtUp(ctx context.Context) (*jetstream.StreamInfo, error)
 		if err != nil {
 			return nil, err
 		}
-		have, seen := events.Offset(info.State.LastSeq), events.Offset(b.seen.Load())
+		have, seen := events.Offset(info.State.LastSeq), events.Offset(b.shown.Load())
 		if have >= seen {
 			return info, nil
 		}

@@ -283,13 +283,13 @@ func (l *Log) Stamp(e events.Event) events.Event {
 const FirstStream = "TALLY_1"
 
 const (
-	besides      = 64 << 10  // bytes of a message that are not data: subject and headers
-	leastPayload = 128 << 10 // bytes of a message that a server takes at least
+	besides    = 64 << 10  // bytes of a message that are not data: subject and headers
+	minPayload = 128 << 10 // bytes of a message that a server takes at least
 )
 
-// MostData is how many bytes of data one event may have here: a server that others run may
+// MaxData is how many bytes of data one event may have here: a server that others run may
 // take less in a message than an event may hold.
-func (l *Log) MostData() int {
+func (l *Log) MaxData() int {
 	if l.js == nil {
 		return events.MaxData
 	}
@@ -424,11 +424,11 @@ func (l *Log) whole(ctx context.Context, head events.Offset) (events.Offset, err
 	if isNotFound(err) {
 		return head, nil // it is lost
 	}
-	return head - events.Offset(m.inBatch()), err
+	return head - events.Offset(m.inAtomic()), err
 }
 
-// inBatch is the number of a message in its batch, 0 if nothing of it comes behind.
-func (m Message) inBatch() uint64 {
+// inAtomic is the number of a message in its batch, 0 if nothing of it comes behind.
+func (m Message) inAtomic() uint64 {
 	if m.field(headerBatchID) == "" || m.field(headerBatchCommit) != "" {
 		return 0
 	}
@@ -441,7 +441,7 @@ func (m Message) inBatch() uint64 {
 
 // awaitWhole returns when the append is whole that a message belongs to.
 func (l *Log) awaitWhole(ctx context.Context, m Message) error {
-	if l.js == nil || l.safe != nil || m.inBatch() == 0 {
+	if l.js == nil || l.safe != nil || m.inAtomic() == 0 {
 		return nil
 	}
 	for try := 0; ; try++ {

@@ -88,7 +88,7 @@ func TestReadBehindAnOffsetNoticesALostRecord(t *testing.T) {
 	spoil(t, natsfile.Path(natsfile.Messages(dir, "TALLY_1"), 1), 7)
 
 	l = mustOpen(t, mustDial(t, mustServe(t, dir, nil)), log.Config{})
-	for _, r := range []events.Range{{}, {After: 1, Seen: 1}, {After: 3, Seen: 2}, {After: 4, Seen: 2}, {After: 5, Seen: 3}, {After: 6, Seen: 3}} {
+	for _, r := range []events.Range{{}, {After: 1, Known: 1}, {After: 3, Known: 2}, {After: 4, Known: 2}, {After: 5, Known: 3}, {After: 6, Known: 3}} {
 		r.Subject = a
 		lost := 0
 		for _, err := range l.Read(t.Context(), r) {
@@ -102,7 +102,7 @@ func TestReadBehindAnOffsetNoticesALostRecord(t *testing.T) {
 			t.Errorf("a read behind %v reports the lost record %d times", r.After, lost)
 		}
 	}
-	if got := show(t, l, events.Range{Subject: a, After: 7, Seen: 4}); len(got) != 1 {
+	if got := show(t, l, events.Range{Subject: a, After: 7, Known: 4}); len(got) != 1 {
 		t.Errorf("behind the lost record: %v", got)
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 // Bounds of what waits for its turn.
 const (
-	mostAhead    = 64              // requests of one series that may be ahead of the missing one
-	mostHeld     = 64 << 20        // bytes of all that wait
-	mostSeries   = 4096            // series that are known at a time
+	maxAhead     = 64              // requests of one series that may be ahead of the missing one
+	maxHeld      = 64 << 20        // bytes of all that wait
+	maxSeries    = 4096            // series that are known at a time
 	keepAnswers  = 64              // of a series, for requests that are repeated
 	patientFor   = time.Second     // how long a request waits for those before it
 	forgetSeries = 2 * time.Minute // how long a series is remembered at least
@@ -149,14 +149,14 @@ func (n *numbering) find(key seriesKey) (*series, error) {
 	if s := n.series[key]; s != nil {
 		return s, nil
 	}
-	if len(n.series) >= mostSeries {
+	if len(n.series) >= maxSeries {
 		for old, s := range n.series {
 			if len(s.waiting) == 0 && time.Since(s.used) > forgetSeries {
 				delete(n.series, old)
 			}
 		}
 	}
-	if len(n.series) >= mostSeries {
+	if len(n.series) >= maxSeries {
 		return nil, fmt.Errorf("log: append: %w: %d producers number their requests", ErrUnavailable, len(n.series))
 	}
 	s := &series{next: 1, kept: 1, waiting: make(map[uint64]*early), given: make(map[uint64]given)}
@@ -207,7 +207,7 @@ func (n *numbering) hold(s *series, a arrival) {
 		n.drop(s, w)
 		n.refuse(w.arrival, &orderError{number: a.number, next: s.next})
 	}
-	if a.number > s.next+mostAhead || n.held+len(a.data) > mostHeld {
+	if a.number > s.next+maxAhead || n.held+len(a.data) > maxHeld {
 		n.refuse(a, &orderError{number: a.number, next: s.next})
 		return
 	}

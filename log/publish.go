@@ -150,33 +150,33 @@ func message(s *segment, subject string, out Outgoing, exact Exactly) natswire.P
 	return m
 }
 
-// publishBatch stores several messages as one atomic batch. Only the last of them
+// publishAtomic stores several messages as one atomic batch. Only the last of them
 // asks for an answer: whatever is wrong with an earlier one, the server says then,
 // and has stored nothing.
-func (b *jetStream) publishBatch(ctx context.Context, s *segment, p Publication) (Receipt, error) {
-	batch, err := batchOf(s, p)
+func (b *jetStream) publishAtomic(ctx context.Context, s *segment, p Publication) (Receipt, error) {
+	batch, err := atomicOf(s, p)
 	if err != nil {
 		return Receipt{}, err
 	}
 	if c, ok := b.writes.(connSender); ok {
-		return c.batch(ctx, batch)
+		return c.atomic(ctx, batch)
 	}
-	return sendBatch(ctx, b.writes, batch)
+	return sendAtomic(ctx, b.writes, batch)
 }
 
-// batch sends a batch, and the whole batch again if nobody answers, with the same ids: the
+// atomic sends a batch, and the whole batch again if nobody answers, with the same ids: the
 // next leader of a cluster has no part of the first. It waits longer each time, as the first
 // may be large.
-func (c connSender) batch(ctx context.Context, batch []natswire.Publication) (Receipt, error) {
+func (c connSender) atomic(ctx context.Context, batch []natswire.Publication) (Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
 	for try := 0; ; try++ {
 		once, cancel := context.WithTimeout(ctx, 2*time.Second<<try)
-		receipt, err := sendBatch(once, c, batch)
-		isLate := once.Err() != nil && errors.Is(err, ErrUnknown)
+		receipt, err := sendAtomic(once, c, batch)
+		timedOut := once.Err() != nil && errors.Is(err, ErrUnknown)
 		cancel()
 		switch {
-		case isLate && ctx.Err() == nil:
+		case timedOut && ctx.Err() == nil:
 			continue
 		case try > 0 && err != nil && !errors.Is(err, ErrDuplicate):
 			err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first one may be there, and the reason
@@ -185,8 +185,8 @@ func (c connSender) batch(ctx context.Context, batch []natswire.Publication) (Re
 	}
 }
 
-// sendBatch sends a batch once.
-func sendBatch(ctx context.Context, to sender, batch []natswire.Publication) (Receipt, error) {
+// sendAtomic sends a batch once.
+func sendAtomic(ctx context.Context, to sender, batch []natswire.Publication) (Receipt, error) {
 	id, n := nuid.Next(), len(batch)
 	for i, m := range batch {
 		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchID, Value: id}, natswire.Field{Name: headerBatchSequence, Value: strconv.Itoa(i + 1)})
@@ -211,10 +211,10 @@ func sendBatch(ctx context.Context, to sender, batch []natswire.Publication) (Re
 	panic("log: a publication without messages")
 }
 
-// batchOf gives the messages of a batch. The first one to a subject expects what is to be
+// atomicOf gives the messages of a batch. The first one to a subject expects what is to be
 // expected of it: the batch itself moves the subject on. A message has room for one
 // expectation, so a guard goes with one that has none of its own.
-func batchOf(s *segment, p Publication) ([]natswire.Publication, error) {
+func atomicOf(s *segment, p Publication) ([]natswire.Publication, error) {
 	batch := make([]natswire.Publication, 0, p.Messages())
 	var guards []Write
 	var free []int // messages without an expectation

@@ -85,7 +85,7 @@ func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 	// The watermark is asked first: it is never inside a unit, and the head may be.
 	s := stretch{filter: filter, after: r.After, upto: events.MaxOffset, want: r.Limit}
 	if r.Subject != (events.Subject{}) && r.After > 0 {
-		s.seen = r.Seen
+		s.seen = r.Known
 	}
 	if l.safe != nil && !r.Buffered {
 		if s.upto, err = l.safe.durable(ctx); err != nil {
@@ -378,11 +378,11 @@ func (l *Log) count(ctx context.Context, filter string, after, upto events.Offse
 
 // fillWindow takes the next records of a cursor, as many as may be kept in memory.
 func fillWindow(ctx context.Context, cur Cursor, window []item, want int) (_ []item, end bool, err error) {
-	most := windowRecords
+	limit := windowRecords
 	if want > 0 {
-		most = min(most, want)
+		limit = min(limit, want)
 	}
-	for size := 0; len(window) < most && size < windowBytes; {
+	for size := 0; len(window) < limit && size < windowBytes; {
 		m, err := cur.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return window, true, nil

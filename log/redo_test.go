@@ -138,7 +138,7 @@ func TestNobodyWritesRedoRecords(t *testing.T) {
 
 // Two writers whose units have two subjects in common, named in another order by each, do
 // not wait for each other for ever, and both subjects have them in one order.
-func TestManyUnitsCross(t *testing.T) {
+func TestManyBatchesCross(t *testing.T) {
 	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Owner: true, Sync: func(string) error { return nil }}})
 	subs := [2]events.Subject{events.Session("", "a"), events.Session("", "b")}
 	const each = 5_000

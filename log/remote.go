@@ -143,8 +143,8 @@ func (r *remote) appendAll(ctx context.Context, parts []*appending) ([]Ack, erro
 
 // request has the owner store an append.
 func (r *remote) request(ctx context.Context, sub events.Subject, name string, data []byte) (reply appendReply, d Durability, err error) {
-	if most := r.nc.MaxPayload(); int64(len(data)) > most {
-		return reply, d, &SizeError{Index: -1, What: "bytes of the request", Size: len(data), Max: int(most)}
+	if limit := r.nc.MaxPayload(); int64(len(data)) > limit {
+		return reply, d, &SizeError{Index: -1, What: "bytes of the request", Size: len(data), Max: int(limit)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()

@@ -81,7 +81,7 @@ func TestRequestIsSentAgain(t *testing.T) {
 
 // A batch that nobody answers is sent again as a whole, as another batch with the same ids. A
 // refusal of the second one because of its ids says that the first one is stored.
-func TestBatchIsSentAgain(t *testing.T) {
+func TestAtomicIsSentAgain(t *testing.T) {
 	nc := dialServer(t)
 	for _, c := range []struct {
 		name, answer string
@@ -114,7 +114,7 @@ func TestBatchIsSentAgain(t *testing.T) {
 			message := func(id string) natswire.Publication {
 				return natswire.Publication{Subject: "batch.to", Data: []byte("x"), Extra: append(make([]natswire.Field, 0, 6), natswire.Field{Name: headerMsgID, Value: id})}
 			}
-			receipt, err := connSender{nc, 20 * time.Second}.batch(t.Context(), []natswire.Publication{message("a"), message("b")})
+			receipt, err := connSender{nc, 20 * time.Second}.atomic(t.Context(), []natswire.Publication{message("a"), message("b")})
 			if !errors.Is(err, c.want) || c.want == nil && receipt.Last != 7 {
 				t.Errorf("%+v, %v", receipt, err)
 			}

@@ -28,7 +28,7 @@ type scan struct {
 	literal bool
 	line    *line
 	at      events.Offset    // of the last message
-	place   int              // in the line, of the segment that is read
+	index   int              // in the line, of the segment that is read
 	last    int              // of the last one to be read
 	reading *consumer        // nil: not begun
 	blocks  *natsfile.Reader // of the segment, if it is read from its blocks
@@ -45,10 +45,10 @@ func newScan(b *jetStream, q Query) *scan {
 
 // settle says which segments of a line are to be read from where the scan is.
 func (s *scan) settle(l *line) {
-	s.line, s.place = l, l.place(s.at+1)
+	s.line, s.index = l, l.indexOf(s.at+1)
 	s.last = len(l.segments) - 1
 	if !s.q.Live {
-		s.last = l.place(s.q.Upto)
+		s.last = l.indexOf(s.q.Upto)
 	}
 	s.counts = make([]*uint64, len(l.segments))
 }
@@ -78,7 +78,7 @@ func (s *scan) lacks(i int) bool {
 // Announced implements Cursor. A full segment's number does not change any more, so
 // it may be asked late.
 func (s *scan) Announced(ctx context.Context) (uint64, error) {
-	first := s.line.place(s.q.After + 1)
+	first := s.line.indexOf(s.q.After + 1)
 	total := uint64(0)
 	for i := first; i <= s.last; i++ {
 		n, err := s.count(ctx, i)
@@ -97,7 +97,7 @@ func (s *scan) count(ctx context.Context, i int) (uint64, error) {
 	n, err := uint64(0), error(nil)
 	switch {
 	case s.lacks(i):
-	case i == s.place && s.consumer().q.After == s.begin(i):
+	case i == s.index && s.consumer().q.After == s.begin(i):
 		n, err = s.consumer().count(ctx)
 	case s.line.segments[i].last != 0 && s.indexed(i) > 0: // which is added below
 	default:
@@ -132,8 +132,8 @@ func (s *scan) begin(i int) events.Offset { return max(s.q.After, s.line.segment
 // consumer reads the segment in its turn.
 func (s *scan) consumer() *consumer {
 	if s.reading == nil {
-		q := s.part(s.place)
-		s.reading = newConsumer(s.b, s.line.segments[s.place], q)
+		q := s.part(s.index)
+		s.reading = newConsumer(s.b, s.line.segments[s.index], q)
 		switch {
 		case q.Live:
 			s.reading.moved = s.line.moved
@@ -147,11 +147,11 @@ func (s *scan) consumer() *consumer {
 // Next implements Cursor.
 func (s *scan) Next(ctx context.Context) (Message, error) {
 	for {
-		if s.place > s.last {
+		if s.index > s.last {
 			return Message{}, io.EOF
 		}
-		q := s.part(s.place)
-		if s.lacks(s.place) || !q.Live && q.After >= q.Upto {
+		q := s.part(s.index)
+		if s.lacks(s.index) || !q.Live && q.After >= q.Upto {
 			s.advance()
 			continue
 		}
@@ -171,7 +171,7 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 			// What the segment still has is read to its end, then the next one is live.
 			s.stop()
 			s.settle(s.b.line.Load())
-		case errors.Is(err, ErrUnavailable) && s.losses < mostLosses && !s.b.reads.IsClosed():
+		case errors.Is(err, ErrUnavailable) && s.losses < maxLosses && !s.b.reads.IsClosed():
 			// The server may have lost the consumer, as it does when it opens its streams
 			// anew: another one goes on behind the last message.
 			s.losses++
@@ -188,7 +188,7 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 // isLong reports whether a query is for all records of a stretch, more than one request
 // brings.
 func (q Query) isLong() bool {
-	return q.Filter == events.SubjectFilter && q.Want == 0 && !q.Live && q.Upto-q.After > firstBatch
+	return q.Filter == events.SubjectFilter && q.Want == 0 && !q.Live && q.Upto-q.After > firstRequest
 }
 
 // about estimates how many records of a filter a stretch has in segments that a long scan
@@ -217,7 +217,7 @@ func (b *jetStream) about(filter string, after, upto events.Offset) uint64 {
 // stands in the server's files as it should. Else the server is asked from there on, and
 // says what it can read.
 func (s *scan) fromBlocks(q Query) (m Message, ok bool) {
-	seg := s.line.segments[s.place]
+	seg := s.line.segments[s.index]
 	if s.served || s.b.segments.Blocks == "" || seg.last == 0 || !s.q.isLong() {
 		return m, false
 	}
@@ -245,17 +245,17 @@ func (s *scan) closeBlocks() {
 	}
 }
 
-// mostLosses bounds how often a consumer that returns nothing is replaced.
-const mostLosses = 3
+// maxLosses bounds how often a consumer that returns nothing is replaced.
+const maxLosses = 3
 
 // advance goes on to the next segment. What is announced of this one is kept.
 func (s *scan) advance() {
-	if s.reading != nil && s.reading.made && s.reading.q.After == s.begin(s.place) {
-		n := max(s.reading.announced+s.reading.late, s.indexed(s.place))
-		s.counts[s.place] = &n
+	if s.reading != nil && s.reading.made && s.reading.q.After == s.begin(s.index) {
+		n := max(s.reading.announced+s.reading.late, s.indexed(s.index))
+		s.counts[s.index] = &n
 	}
 	s.stop()
-	s.place++
+	s.index++
 }
 
 func (s *scan) stop() {

@@ -97,9 +97,9 @@ type line struct {
 
 func (l *line) active() *segment { return l.segments[len(l.segments)-1] }
 
-// place returns the index of the segment for an offset: the first one for offsets
+// indexOf returns the index of the segment for an offset: the first one for offsets
 // below all of them.
-func (l *line) place(at events.Offset) int {
+func (l *line) indexOf(at events.Offset) int {
 	behind := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].first > at })
 	return max(0, behind-1)
 }

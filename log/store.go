@@ -160,9 +160,9 @@ func pause(ctx context.Context, try int) error {
 	if try == 0 {
 		return ctx.Err()
 	}
-	most := min(time.Millisecond<<min(try, 6), 50*time.Millisecond)
+	bound := min(time.Millisecond<<min(try, 6), 50*time.Millisecond)
 	select {
-	case <-time.After(rand.N(most)):
+	case <-time.After(rand.N(bound)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -308,17 +308,17 @@ func (p *appending) guardedType() string {
 type survey struct {
 	last  events.Offset // of the subject
 	clash bool          // an event came that Since excludes
-	found []place       // by event
+	found []located     // by event
 }
 
-// place is where an identity is; the zero place is nowhere.
-type place struct {
+// located is where an identity is; the zero place is nowhere.
+type located struct {
 	at   events.Offset
 	same bool // with the same type and data
 }
 
 func (l *Log) survey(ctx context.Context, p *appending) (survey, error) {
-	s := survey{found: make([]place, len(p.events))}
+	s := survey{found: make([]located, len(p.events))}
 	if !p.look {
 		if l.remembers(p, &s) {
 			return s, nil
@@ -360,7 +360,7 @@ func (l *Log) surveyTail(ctx context.Context, p *appending, s *survey, upto even
 		s.last = max(s.last, rec.Offset)
 		s.clash = s.clash || p.expect.concerns(rec.Type)
 		if i, mine := want[rec.MsgID()]; mine && ids {
-			s.found[i] = place{at: rec.Offset, same: sameEvent(rec.Event, p.events[i])}
+			s.found[i] = located{at: rec.Offset, same: sameEvent(rec.Event, p.events[i])}
 		}
 	}
 	return nil

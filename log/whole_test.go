@@ -39,7 +39,7 @@ func (s *storing) Last(ctx context.Context, _ string) (Message, error) { return 
 
 // On a server that others run, a read ends before a batch that is being stored, and who
 // asks for the last record of a subject waits for the rest.
-func TestBatchesAreReadWhole(t *testing.T) {
+func TestAtomicIsReadWhole(t *testing.T) {
 	s := &storing{shown: 3}
 	l := &Log{backend: s, js: &jetStream{}, life: context.Background()}
 	for _, want := range []events.Offset{4, 4, 4, 7, 7} {

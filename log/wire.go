@@ -288,8 +288,8 @@ type arrival struct {
 	repeated bool // it was submitted before
 }
 
-// mostProducer bounds the name of a producer.
-const mostProducer = 64
+// maxProducer bounds the name of a producer.
+const maxProducer = 64
 
 // decodeAppend reads a request.
 func decodeAppend(data []byte) (a arrival, err error) {
@@ -299,8 +299,8 @@ func decodeAppend(data []byte) (a arrival, err error) {
 	}
 	a = arrival{buffered: r.Buffered, unshown: r.Unshown, producer: r.Producer, number: r.Number, data: data}
 	switch {
-	case len(r.Producer) > mostProducer:
-		return a, &events.InvalidError{Field: "producer", Reason: fmt.Sprintf("want at most %d bytes", mostProducer)}
+	case len(r.Producer) > maxProducer:
+		return a, &events.InvalidError{Field: "producer", Reason: fmt.Sprintf("want at most %d bytes", maxProducer)}
 	case (r.Producer == "") != (r.Number == 0):
 		return a, &events.InvalidError{Field: "number", Reason: "want producer and number, from 1, or neither"}
 	}

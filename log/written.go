@@ -16,9 +16,9 @@ type written struct {
 	messages uint64
 }
 
-// mostWritten bounds what is remembered, in ids; a subject counts as several.
+// maxWritten bounds what is remembered, in ids; a subject counts as several.
 const (
-	mostWritten    = 1 << 20
+	maxWritten     = 1 << 20
 	writtenSubject = 8
 )
 
@@ -47,7 +47,7 @@ func (s *segment) note(p Publication, got Receipt, err error) {
 		}
 	}
 	w.messages += uint64(n)
-	if w.messages+writtenSubject*uint64(w.build.Subjects()) > mostWritten {
+	if w.messages+writtenSubject*uint64(w.build.Subjects()) > maxWritten {
 		s.written.Store(nil)
 	}
 }

@@ -24,10 +24,10 @@ func TestWrittenIsAllOrNothing(t *testing.T) {
 		"unknown, and stored or not": {func(s *segment) { s.note(one, Receipt{}, fmt.Errorf("x: %w", ErrUnknown)); s.note(two, stored(2), nil) }, 2, false},
 		"somebody else's beginning":  {func(s *segment) { s.written.Store(nil); s.note(one, stored(2), nil) }, 1, false},
 		"too much": {func(s *segment) {
-			for i := range events.Offset(mostWritten/writtenSubject + 1) {
+			for i := range events.Offset(maxWritten/writtenSubject + 1) {
 				s.note(Publication{Writes: []Write{{Subject: fmt.Sprint(i), Messages: one.Writes[0].Messages}}}, stored(i+1), nil)
 			}
-		}, mostWritten/writtenSubject + 1, false},
+		}, maxWritten/writtenSubject + 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := new(segment)

@@ -27,7 +27,7 @@ func longTimeline(t testing.TB, seed uint64, n int) (*projector.Timeline, []proj
 			t.Fatal(err)
 		}
 		if r.IntN(10) == 0 { // its producer may have read records that are no longer in effect
-			e = e.WithExtension(events.ExtSeen, events.Offset(1+r.Uint64N(uint64(at))).Padded())
+			e = e.WithExtension(events.ExtBasis, events.Offset(1+r.Uint64N(uint64(at))).Padded())
 		}
 		f := projector.Decode(events.Record{Event: e, Offset: at})
 		add(t, h, f)

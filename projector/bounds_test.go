@@ -184,8 +184,8 @@ func TestBoundsOfBlobs(t *testing.T) {
 		sub, store := events.Session("", "s0"), new(snapshot.Mem)
 		loader := func() *projector.Loader { return (&projector.Loader{Source: h.log, Snapshots: store}).SetChunks(7, 3) }
 		want := mustBeAtHead(t, &projector.Loader{Source: h.log}, sub)
-		if n := len(want.Threads.Turns("main")); n != 120*10+16*2000 || len(want.Ledger.Void) != 120-16 {
-			t.Fatalf("%d turns, %d void records", n, len(want.Ledger.Void))
+		if n := len(want.Threads.Turns("main")); n != 120*10+16*2000 || len(want.Ledger.Rejected) != 120-16 {
+			t.Fatalf("%d turns, %d void records", n, len(want.Ledger.Rejected))
 		}
 		for at := events.Offset(3); int(at) < len(h.log); at += 31 {
 			if _, err := loader().Keep(t.Context(), sub, at, ""); err != nil {
@@ -206,7 +206,7 @@ func TestBoundsOfBlobs(t *testing.T) {
 			if err := store.Delete(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
-			if got := mustBeAtHead(t, loader(), sub); got.Threads.Hash() != want.Threads.Hash() || len(got.Ledger.Void) != len(want.Ledger.Void) {
+			if got := mustBeAtHead(t, loader(), sub); got.Threads.Hash() != want.Threads.Hash() || len(got.Ledger.Rejected) != len(want.Ledger.Rejected) {
 				t.Fatalf("without the chunk at %v: %d turns", m.Offset, len(got.Threads.Turns("main")))
 			}
 			if _, err := store.Get(t.Context(), m); err != nil {

@@ -15,7 +15,7 @@ type Document struct {
 	Head      events.Offset // offset of its last record of any type: a writer expects it
 	Expired   bool          // the newest revision has expired
 	Damaged   []events.Offset
-	Void      []Void
+	Rejected  []Rejected
 }
 
 // Revision is one write or deletion of a document.
@@ -86,7 +86,7 @@ func (d *Document) Apply(rec events.Record) {
 		rev.Deleted, rev.Reason, rev.RenamedTo = true, p.Reason, p.To
 		d.Data = nil
 		if rev.IsPurge() {
-			d.Revisions, d.Damaged, d.Void = nil, nil, nil
+			d.Revisions, d.Damaged, d.Rejected = nil, nil, nil
 		}
 	default:
 		return // an event of another vocabulary
@@ -95,5 +95,5 @@ func (d *Document) Apply(rec events.Record) {
 }
 
 func (d *Document) void(rec events.Record, reason error) {
-	d.Void = append(d.Void, Void{rec.Offset, rec.Type, reason.Error()})
+	d.Rejected = append(d.Rejected, Rejected{rec.Offset, rec.Type, reason.Error()})
 }

@@ -70,8 +70,8 @@ func TestDocument(t *testing.T) {
 	if d.Last().Time != "2026-01-01T00:00:08.000Z" {
 		t.Errorf("the time is the log's: %s", d.Last().Time)
 	}
-	if len(d.Void) != 2 || d.Void[0].Offset != 4 || d.Void[1].Offset != 6 {
-		t.Errorf("void: %v", d.Void)
+	if len(d.Rejected) != 2 || d.Rejected[0].Offset != 4 || d.Rejected[1].Offset != 6 {
+		t.Errorf("void: %v", d.Rejected)
 	}
 }
 
@@ -219,8 +219,8 @@ func TestReferences(t *testing.T) {
 	if turns := s.Threads.Turns("main"); len(turns) != 2 || string(turns[0].Raw) != `"a large turn"` || string(turns[1].Raw) != `"last"` {
 		t.Errorf("turns %v", turns)
 	}
-	if !slices.Equal(s.Damaged, []events.Offset{4}) || len(s.Ledger.Void) > 0 || s.Ledger.Unknown[0].Count != 1 {
-		t.Errorf("damaged %v, void %v, unknown %v", s.Damaged, s.Ledger.Void, s.Ledger.Unknown)
+	if !slices.Equal(s.Damaged, []events.Offset{4}) || len(s.Ledger.Rejected) > 0 || s.Ledger.Unknown[0].Count != 1 {
+		t.Errorf("damaged %v, void %v, unknown %v", s.Damaged, s.Ledger.Rejected, s.Ledger.Unknown)
 	}
 	st.add(s1, &events.SessionRewound{To: 2})
 	l.Source = st.records

@@ -154,8 +154,8 @@ func mustAgree(t *rapid.T, l *projector.Loader, model testkit.DocumentModel, rec
 			t.Fatalf("%s is %q, want %q", sub, d.Data, want.Newest().Data)
 		}
 		h, err := l.History(t.Context(), sub)
-		if err != nil || len(h.Void) != want.Void || h.Head != want.Last {
-			t.Fatalf("%s: head %v, %d void, %v, want %+v", sub, h.Head, len(h.Void), err, want)
+		if err != nil || len(h.Rejected) != want.Rejected || h.Head != want.Last {
+			t.Fatalf("%s: head %v, %d void, %v, want %+v", sub, h.Head, len(h.Rejected), err, want)
 		}
 		var have []events.Offset
 		for i, rev := range h.Revisions {

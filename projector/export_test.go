@@ -75,7 +75,7 @@ func (s *Session) Encode() ([]byte, error) {
 		Late    []events.Offset
 		Threads Threads
 		Ledger  *Ledger
-	}{s.Subject.NATS(), h, lengths, s.History.Live(s.Offset()), s.History.Late(), s.Threads, s.Ledger})
+	}{s.Subject.NATS(), h, lengths, s.History.Live(s.Offset()), s.History.Stale(), s.Threads, s.Ledger})
 }
 
 // SetCheckAgain replaces the bound for data that are named again, for one test.

@@ -100,10 +100,10 @@ func (f Fact) Impossible(kind string, created, before events.Offset) Fact {
 	return f
 }
 
-// CanBeVoid reports whether a valid event may be rejected at its position. The session then lists it in its ledger.
-// Data by reference must be resolved first to decide it. CanBeVoid ignores the size bound of data that are named again,
+// CanBeRejected reports whether a valid event may be rejected at its position. The session then lists it in its ledger.
+// Data by reference must be resolved first to decide it. CanBeRejected ignores the size bound of data that are named again,
 // because an append refuses data above it.
-func CanBeVoid(e events.Event) bool {
+func CanBeRejected(e events.Event) bool {
 	if len(e.Data) == 0 && nameOf(events.Record{Event: e}) != "" {
 		return true
 	}

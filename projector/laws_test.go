@@ -65,11 +65,11 @@ func TestSessionFollowsTheDefinitions(t *testing.T) {
 				t.Errorf("%v: live is %v, want %v", r.Offset, got.History.IsLive(r.Offset), live[r.Offset])
 			}
 		}
-		if diff := cmp.Diff(want.late, got.History.Late()); diff != "" {
+		if diff := cmp.Diff(want.late, got.History.Stale()); diff != "" {
 			t.Errorf("late (-want +got):\n%s", diff)
 		}
 		for at := range want.void {
-			if at > want.ownFirst() && !slices.ContainsFunc(got.Ledger.Void, func(v projector.Void) bool { return v.Offset == at }) {
+			if at > want.ownFirst() && !slices.ContainsFunc(got.Ledger.Rejected, func(v projector.Rejected) bool { return v.Offset == at }) {
 				t.Errorf("%v is void and not listed", at)
 			}
 		}
@@ -439,8 +439,8 @@ func TestUnknownVoidAndCost(t *testing.T) {
 		sub := drawSession(t, log)
 		s := mustLoad(t, &projector.Loader{Source: log}, sub, 0)
 		without := slices.DeleteFunc(slices.Clone(log), func(r events.Record) bool {
-			void := slices.ContainsFunc(s.Ledger.Void, func(v projector.Void) bool { return v.Offset == r.Offset })
-			if void && r.Validate() == nil && !projector.CanBeVoid(r.Event) {
+			void := slices.ContainsFunc(s.Ledger.Rejected, func(v projector.Rejected) bool { return v.Offset == r.Offset })
+			if void && r.Validate() == nil && !projector.CanBeRejected(r.Event) {
 				t.Fatalf("%s at %v is void, and cannot be", r.Type, r.Offset)
 			}
 			return r.Subject == sub && (void || !events.IsKnown(r.Type)) && r.Offset != s.History.First()

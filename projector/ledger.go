@@ -30,9 +30,9 @@ type Ledger struct {
 	Costs       []Cost        `json:"costs,omitempty"`      // effective costs, ordered by Cost.CountsAt
 	Superseded  []Cost        `json:"superseded,omitempty"` // superseded by another cost with the same response; in log order
 
-	Void    []Void          `json:"void,omitempty"`
-	Late    []events.Offset `json:"late,omitempty"`
-	Unknown []Foreign       `json:"unknown,omitempty"` // types of other vocabularies, with counts
+	Rejected []Rejected      `json:"void,omitempty"`
+	Stale    []events.Offset `json:"late,omitempty"`
+	Unknown  []Foreign       `json:"unknown,omitempty"` // types of other vocabularies, with counts
 
 	Records int              `json:"records"`
 	LastID  string           `json:"lastId,omitempty"` // id of the last record; a snapshot is recognised by it
@@ -154,8 +154,8 @@ type Cost struct {
 	Source   string           `json:"source"`
 }
 
-// Void is a rejected record.
-type Void struct {
+// Rejected is a rejected record.
+type Rejected struct {
 	Offset events.Offset `json:"offset"`
 	Type   string        `json:"type"`
 	Reason string        `json:"reason"`
@@ -190,11 +190,11 @@ func (l *Ledger) apply(f Fact, v Verdict, before events.Offset) {
 	l.Records++
 	l.LastID = f.ID
 	l.LastAt, l.LastGuessed = f.Latest(l.LastAt, l.LastGuessed)
-	if v.Late {
-		l.Late = append(l.Late, f.Offset)
+	if v.Stale {
+		l.Stale = append(l.Stale, f.Offset)
 	}
-	if v.Void != "" {
-		l.Void = append(l.Void, Void{f.Offset, f.Type, v.Void})
+	if v.Rejected != "" {
+		l.Rejected = append(l.Rejected, Rejected{f.Offset, f.Type, v.Rejected})
 	} else {
 		l.fold(f, before)
 	}

@@ -78,7 +78,7 @@ func TestWhole(t *testing.T) {
 	}
 	// Lists that cannot be resolved have no effect and are listed as rejected.
 	s := mustFold(t, *log, s1)
-	if v := s.Ledger.Void; len(v) != 1 || v[0].Offset != 9 || v[0].Reason != `lists turns up to 1 of thread "n", which has 0` || len(s.Ledger.Run(run).Results) != 1 {
+	if v := s.Ledger.Rejected; len(v) != 1 || v[0].Offset != 9 || v[0].Reason != `lists turns up to 1 of thread "n", which has 0` || len(s.Ledger.Run(run).Results) != 1 {
 		t.Errorf("void: %+v", v)
 	}
 	// The inherited records of a fork are complete too.

@@ -292,7 +292,7 @@ func (ld *loading) session(ctx context.Context) error {
 // rest folds the records after the state's last one.
 func (ld *loading) rest(ctx context.Context) (err error) {
 	s := ld.s
-	for rec, err := range ld.read(ctx, events.Range{Subject: ld.sub, After: s.offset(), Seen: s.history.Len() - s.history.inherited(), Upto: ld.at}) {
+	for rec, err := range ld.read(ctx, events.Range{Subject: ld.sub, After: s.offset(), Known: s.history.Len() - s.history.inherited(), Upto: ld.at}) {
 		if damage, ok := errors.AsType[*events.DamageError](err); ok {
 			s.damaged = append(s.damaged, damage.Offset)
 			continue

@@ -77,7 +77,7 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 			m.skip(rec)
 			continue
 		}
-		if seen, ok := rec.Seen(); ok && !isPrefix(m.live[m.last(seen, k-1)], before) {
+		if seen, ok := rec.Basis(); ok && !isPrefix(m.live[m.last(seen, k-1)], before) {
 			m.late = append(m.late, rec.Offset)
 			m.live = append(m.live, before)
 			continue

@@ -84,7 +84,7 @@ func missingIn(other, have Threads) []TurnAt {
 // turns with a *HoleError.
 func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 	void := make(map[events.Offset]bool)
-	for _, v := range s.Ledger.Void {
+	for _, v := range s.Ledger.Rejected {
 		void[v.Offset] = true
 	}
 	ever := make(Threads) // every turn that any record brought

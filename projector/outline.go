@@ -109,8 +109,8 @@ func (o *Outline) Offset() events.Offset { return o.s.offset() }
 // First returns the offset of the session's own first record, or 0 if no record can be read.
 func (o *Outline) First() events.Offset { return o.s.history.First() }
 
-// Late lists the stale records: their producers had read records that were rewound meanwhile.
-func (o *Outline) Late() []events.Offset { return o.s.history.Late() }
+// Stale lists the stale records: their producers had read records that were rewound meanwhile.
+func (o *Outline) Stale() []events.Offset { return o.s.history.Stale() }
 
 // Damaged lists the records that could not be read. They are not folded.
 func (o *Outline) Damaged() []events.Offset { return slices.Clone(o.s.damaged) }

@@ -289,8 +289,8 @@ func TestOutlineEqualsSession(t *testing.T) {
 		if rapid.Bool().Draw(t, "spoil") {
 			spoil(t, store)
 		}
-		if !slices.Equal(want.Threads.Names(), got.Names()) || want.Offset() != got.Offset() || want.History.First() != got.First() || !slices.Equal(want.History.Late(), got.Late()) {
-			t.Fatalf("%v at %v, %v; want %v at %v, %v", got.Names(), got.Offset(), got.Late(), want.Threads.Names(), want.Offset(), want.History.Late())
+		if !slices.Equal(want.Threads.Names(), got.Names()) || want.Offset() != got.Offset() || want.History.First() != got.First() || !slices.Equal(want.History.Stale(), got.Stale()) {
+			t.Fatalf("%v at %v, %v; want %v at %v, %v", got.Names(), got.Offset(), got.Stale(), want.Threads.Names(), want.Offset(), want.History.Stale())
 		}
 		for _, name := range want.Threads.Names() {
 			all := want.Threads.Turns(name)

@@ -82,7 +82,7 @@ type Queue struct {
 	Last     events.Offset `json:"last,omitempty"`    // its newest record
 	LastRun  events.Offset `json:"lastRun,omitempty"` // its newest record of a run
 	Open     string        `json:"open,omitempty"`    // of a serial queue: the item of the newest claim, until the claim ends
-	Void     int           `json:"void,omitempty"`    // turns of thread main that are not valid new items
+	Rejected int           `json:"void,omitempty"`    // turns of thread main that are not valid new items
 }
 
 // apply folds a record of the queue's session.

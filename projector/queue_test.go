@@ -194,8 +194,8 @@ func TestQueueFold(t *testing.T) {
 				t.Errorf("(-full +brief):\n%s", diff)
 			}
 		}
-		if full.Queue.Void != 1 {
-			t.Errorf("%d turns are void", full.Queue.Void)
+		if full.Queue.Rejected != 1 {
+			t.Errorf("%d turns are void", full.Queue.Rejected)
 		}
 	})
 }

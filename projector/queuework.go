@@ -74,10 +74,10 @@ func (w *Work) Apply(f Fact) (touched []*QueueItem) {
 // add adds the items of a record.
 func (w *Work) add(f Fact) (touched []*QueueItem) {
 	list, void := itemsOf(f)
-	w.Queue.Void += void
+	w.Queue.Rejected += void
 	for _, i := range list {
 		if w.Items[i.ID] != nil {
-			w.Queue.Void++
+			w.Queue.Rejected++
 			continue
 		}
 		w.Items[i.ID] = i

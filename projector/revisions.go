@@ -27,7 +27,7 @@ type revisionChunk struct {
 	Purge     events.Offset `json:"purge"`  // the purge before all of them; 0: none
 	Exists    bool          `json:"exists"` // the document exists after the last record
 	Revisions []Revision    `json:"revisions"`
-	Void      []Void        `json:"void,omitempty"`
+	Rejected  []Rejected    `json:"void,omitempty"`
 }
 
 // revisions reads the revisions of a document, newest first.
@@ -73,7 +73,7 @@ func (r *revisions) fold(ctx context.Context, rec events.Record) error {
 	if r.records < r.chunkSizes().records || len(r.open.Damaged) > 0 {
 		return nil
 	}
-	c := revisionChunk{r.after, r.before, r.purge, r.open.Exists(), slices.Clone(r.own()), r.open.Void}
+	c := revisionChunk{r.after, r.before, r.purge, r.open.Exists(), slices.Clone(r.own()), r.open.Rejected}
 	r.chunks = append(r.chunks, c)
 	r.reopen(rec.Offset, r.before+len(c.Revisions), c.Exists)
 	if r.into == nil {
@@ -212,7 +212,7 @@ func (r *revisions) discard(ctx context.Context, list []snapshot.Meta, reason er
 
 // backward calls visit with the revisions up to an offset, 0 for all, newest chunk first, until visit returns false.
 func (r *revisions) backward(ctx context.Context, upto events.Offset, visit func(revisionChunk) bool) error {
-	if !visit(revisionChunk{Before: r.before, Revisions: r.own(), Void: r.open.Void}) {
+	if !visit(revisionChunk{Before: r.before, Revisions: r.own(), Rejected: r.open.Rejected}) {
 		return nil
 	}
 	for len(r.chunks) > 0 {
@@ -269,7 +269,7 @@ func (r *revisions) further(ctx context.Context, upto events.Offset) error {
 	r.older, r.chunks = nil, again.chunks
 	r.open.Damaged = append(again.open.Damaged, r.open.Damaged...)
 	if open := again.own(); len(open) > 0 {
-		r.chunks = append(r.chunks, revisionChunk{Before: again.before, Revisions: open, Void: again.open.Void})
+		r.chunks = append(r.chunks, revisionChunk{Before: again.before, Revisions: open, Rejected: again.open.Rejected})
 	}
 	return nil
 }
@@ -328,13 +328,13 @@ func (l *Loader) History(ctx context.Context, doc events.Subject) (*Document, er
 		for i := range slices.Backward(c.Revisions) {
 			d.Revisions = append(d.Revisions, c.numbered(i))
 		}
-		for _, v := range slices.Backward(c.Void) {
-			d.Void = append(d.Void, v)
+		for _, v := range slices.Backward(c.Rejected) {
+			d.Rejected = append(d.Rejected, v)
 		}
 		return true
 	})
 	slices.Reverse(d.Revisions)
-	slices.Reverse(d.Void)
+	slices.Reverse(d.Rejected)
 	d.Damaged = r.open.Damaged
 	return d, err
 }

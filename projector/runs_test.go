@@ -50,8 +50,8 @@ func TestRunSaysWhoWorksOnIt(t *testing.T) {
 	if diff := cmp.Diff(want, s.Ledger.Run(run)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if len(s.Ledger.Void) > 0 {
-		t.Errorf("void: %v", s.Ledger.Void)
+	if len(s.Ledger.Rejected) > 0 {
+		t.Errorf("void: %v", s.Ledger.Rejected)
 	}
 }
 

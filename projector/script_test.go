@@ -85,7 +85,7 @@ func (sc *script) given(t *testing.T, line string) {
 	}
 	ev := events.Event{ID: "event-" + offset[1:], Source: "urn:test", Type: "tally." + e.Type + ".v1", Subject: subjectOf(session), ContentType: events.ContentTypeJSON, Data: e.Data}
 	if e.Seen != 0 {
-		ev = ev.WithExtension(events.ExtSeen, e.Seen.Padded())
+		ev = ev.WithExtension(events.ExtBasis, e.Seen.Padded())
 	}
 	sc.records = append(sc.records, events.Record{Event: ev, Offset: at})
 }
@@ -177,10 +177,10 @@ func describe(s *projector.Session) string {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "live: %v\n", s.History.Live(s.Offset()))
-	if late := s.History.Late(); len(late) > 0 {
+	if late := s.History.Stale(); len(late) > 0 {
 		fmt.Fprintf(&b, "late: %v\n", late)
 	}
-	for _, v := range s.Ledger.Void {
+	for _, v := range s.Ledger.Rejected {
 		fmt.Fprintf(&b, "void: %v %s\n", v.Offset, v.Reason)
 	}
 	for _, f := range s.Ledger.Fields {

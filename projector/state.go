@@ -171,7 +171,7 @@ type headState struct {
 	Names    []string               `json:"names"`
 	Ends     [3]events.Offset       `json:"ends"` // first, first own and last offset
 	Points   []byte                 `json:"points,omitempty"`
-	Late     []byte                 `json:"late,omitempty"`
+	Stale    []byte                 `json:"late,omitempty"`
 	Rewinds  []byte                 `json:"rewinds,omitempty"`
 	Sources  []tableState           `json:"sources"`
 	Segments [][6]int64             `json:"segments,omitempty"`
@@ -192,7 +192,7 @@ type tableState struct {
 func (s *state) encode() ([]byte, error) {
 	h := s.history
 	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
-		Late: appendRefs(nil, h.late), Rewinds: appendRefs(nil, h.rewinds), Threads: s.strands.state(),
+		Stale: appendRefs(nil, h.late), Rewinds: appendRefs(nil, h.rewinds), Threads: s.strands.state(),
 		Ledger: s.ledger, Open: s.own().open.state(), Named: h.named.sizes, Again: h.named.again}
 	if st.Names == nil {
 		st.Names = []string{}
@@ -356,7 +356,7 @@ func (s *state) readHistory(st headState) error {
 		return errors.New("there is no first point")
 	}
 	var err error
-	if h.late, err = readRefs(st.Late, n); err == nil {
+	if h.late, err = readRefs(st.Stale, n); err == nil {
 		h.rewinds, err = readRefs(st.Rewinds, n)
 	}
 	if err != nil {

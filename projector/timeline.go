@@ -98,9 +98,9 @@ const markEvery = 256
 
 // Verdict is the effect of a record at its position in the history.
 type Verdict struct {
-	Live bool   // it was appended to the live list
-	Late bool   // stale: its producer had read records that are no longer in effect
-	Void string // why it was rejected; "": it was not
+	Live     bool   // it was appended to the live list
+	Stale    bool   // stale: its producer had read records that are no longer in effect
+	Rejected string // why it was rejected; "": it was not
 }
 
 // Interval is a stretch of live records by their offsets, both inclusive.
@@ -210,18 +210,18 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 	}
 	if f.Invalid != nil {
 		t.skip(f)
-		return Verdict{Void: f.Invalid.Error()}, nil
+		return Verdict{Rejected: f.Invalid.Error()}, nil
 	}
 	if p, ok := f.Payload.(*events.SessionRewound); ok {
 		if reason := t.cannotRewind(f, p); reason != "" {
 			t.skip(f)
-			return Verdict{Void: reason}, nil
+			return Verdict{Rejected: reason}, nil
 		}
 		return Verdict{}, t.rewind(f, p.To)
 	}
 	if reason := t.cannotList(f.Payload); reason != "" {
 		t.skip(f)
-		return Verdict{Void: reason}, nil
+		return Verdict{Rejected: reason}, nil
 	}
 	late, err := t.isLate(f)
 	if err != nil {
@@ -231,11 +231,11 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 	if late {
 		t.skip(f)
 		t.late = append(t.late, recordRef{n, f.Offset})
-		return Verdict{Late: true}, nil
+		return Verdict{Stale: true}, nil
 	}
 	if reason := t.measure(n, f.Payload); reason != "" {
 		t.skip(f)
-		return Verdict{Void: reason}, nil
+		return Verdict{Rejected: reason}, nil
 	}
 	t.enter(f.Offset)
 	if n%markEvery == 0 && n >= t.nextMark {
@@ -337,7 +337,7 @@ func (t *Timeline) newest() *page { return &page{first: t.base, offsets: t.offse
 // isLate reports whether the next record is stale: its producer had read a list that is no longer a prefix of the
 // current one.
 func (t *Timeline) isLate(f Fact) (bool, error) {
-	seen, ok := f.Seen()
+	seen, ok := f.Basis()
 	if !ok {
 		return false, nil
 	}
@@ -494,8 +494,8 @@ func (t *Timeline) liveBefore(at events.Offset) (events.Offset, error) {
 	return 0, nil
 }
 
-// Late lists the stale records: their producers had read records that were rewound meanwhile.
-func (t *Timeline) Late() []events.Offset {
+// Stale lists the stale records: their producers had read records that were rewound meanwhile.
+func (t *Timeline) Stale() []events.Offset {
 	var list []events.Offset
 	for _, p := range t.late {
 		list = append(list, p.at)

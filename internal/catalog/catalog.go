@@ -127,10 +127,10 @@ func (c *Catalog) applyTo(ctx context.Context, s *session, f projector.Fact) err
 		}
 	}
 	v, err := s.apply(f)
-	if v.Void != "" || err != nil {
+	if v.Rejected != "" || err != nil {
 		return err
 	}
-	if s.Opening == "" && !v.Late && s.opens(f) {
+	if s.Opening == "" && !v.Stale && s.opens(f) {
 		s.open(c.opening(f), f.Offset)
 	}
 	if ref := projector.RunOf(f.Payload); ref != nil {

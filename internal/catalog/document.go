@@ -55,8 +55,8 @@ func (d *document) apply(rec events.Record) {
 		d.row.First = rec.Offset
 	}
 	d.row.Last = rec.Offset
-	d.void += len(d.Void)
-	d.Void = nil
+	d.void += len(d.Rejected)
+	d.Rejected = nil
 	last := d.Last()
 	if last == nil || last.Offset != rec.Offset {
 		return // it is not a revision

@@ -153,8 +153,8 @@ func openedBy(t *rapid.T, records testkit.Records, loader *projector.Loader, sub
 	t.Helper()
 	s, err := loader.Session(t.Context(), sub, 0)
 	must(t, err)
-	without := s.History.Late()
-	for _, v := range s.Ledger.Void {
+	without := s.History.Stale()
+	for _, v := range s.Ledger.Rejected {
 		without = append(without, v.Offset)
 	}
 	for i, rec := range records.Of(sub) {
@@ -226,7 +226,7 @@ func mustShow(t *rapid.T, got *session, want *projector.Session, spent projector
 		{"project", got.Project, l.Text("project")}, {"cwd", got.CWD, l.Text("cwd")},
 		{"created", got.CreatedAt, l.CreatedAt}, {"last", got.LastAt, l.LastAt},
 		{"turns", got.Turns, turns}, {"runs", got.Runs, len(l.Runs)}, {"rewinds", got.Rewinds, len(l.Rewinds)},
-		{"records", got.Records, l.Records}, {"late", got.Late, len(l.Late)}, {"void", got.Void, len(l.Void)},
+		{"records", got.Records, l.Records}, {"late", got.Stale, len(l.Stale)}, {"void", got.Rejected, len(l.Rejected)},
 		{"spent", got.Spent, spent}, {"first", got.First, want.History.First()}, {"head", got.Head, want.Offset()},
 		{"live", got.Live.String(), Intervals(want.History.Live(want.Offset())).String()},
 	} {

@@ -31,7 +31,7 @@ func longLog(t *testing.T, seed uint64, n int) testkit.Records {
 		e, err := events.New("urn:test", sub, p)
 		must(t, err)
 		if at > 1 && r.IntN(100) == 0 { // its producer may have read records that are no longer in effect
-			e = e.WithExtension(events.ExtSeen, (1 + events.Offset(r.Uint64N(uint64(at-1)))).Padded())
+			e = e.WithExtension(events.ExtBasis, (1 + events.Offset(r.Uint64N(uint64(at-1)))).Padded())
 		}
 		e.ID = fmt.Sprint("e", at)
 		list = append(list, events.Record{Event: e, Offset: at, Recorded: time.Unix(int64(at), 0)})

@@ -84,8 +84,8 @@ type Session struct {
 	Runs       int
 	Rewinds    int
 	Records    int
-	Late       int
-	Void       int
+	Stale      int
+	Rejected   int
 	Spent      projector.Total
 
 	Parent      string // session that started it
@@ -115,7 +115,7 @@ const sessionColumns = `namespace, id, kind, title, status, project, cwd, goal, 
 // columns returns pointers to the stored columns of a session.
 func (s *Session) columns() []any {
 	list := []any{&s.Namespace, &s.ID, &s.Kind, &s.Title, &s.Status, &s.Project, &s.CWD, &s.Goal, &s.Opening, &s.CreatedAt, &s.LastAt,
-		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Late, &s.Void}
+		&s.Turns, &s.TotalTurns, &s.Runs, &s.Rewinds, &s.Records, &s.Stale, &s.Rejected}
 	list = append(list, totalColumns(&s.Spent)...)
 	return append(list, &s.Parent, &s.Fork.Session, offset(&s.Fork.Offset), offset(&s.First), offset(&s.Head), &s.Live,
 		&s.Steps, &s.Reached, &s.TotalTokens, &s.FinishedAt, offset(&s.Raw), &s.Models)

@@ -46,11 +46,11 @@ func (s *session) apply(f projector.Fact) (projector.Verdict, error) {
 	}
 	s.Records++
 	s.active(f)
-	if v.Late {
-		s.Late++
+	if v.Stale {
+		s.Stale++
 	}
-	if v.Void != "" {
-		s.Void++
+	if v.Rejected != "" {
+		s.Rejected++
 		return v, nil
 	}
 	switch p := f.Payload.(type) {

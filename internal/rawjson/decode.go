@@ -185,9 +185,9 @@ func decodeSlice(elem *codec) decodeFunc {
 		for n := 0; more && err == nil; n++ {
 			v.Grow(1)
 			v.SetLen(n + 1)
-			place := v.Index(n)
-			place.SetZero()
-			if i, err = elem.dec(r, i, place); err != nil {
+			slot := v.Index(n)
+			slot.SetZero()
+			if i, err = elem.dec(r, i, slot); err != nil {
 				return 0, within(err, atIndex(n))
 			}
 			i, more, err = r.next(i, false)
@@ -204,9 +204,9 @@ func decodeArray(elem *codec) decodeFunc {
 			if n == v.Len() {
 				return 0, misfit("want %d elements, have more", v.Len())
 			}
-			place := v.Index(n)
-			place.SetZero()
-			if i, err = elem.dec(r, i, place); err != nil {
+			slot := v.Index(n)
+			slot.SetZero()
+			if i, err = elem.dec(r, i, slot); err != nil {
 				return 0, within(err, atIndex(n))
 			}
 			i, more, err = r.next(i, false)
@@ -231,17 +231,17 @@ func decodeMap(elem *codec) decodeFunc {
 			if name, i, err = r.name(i); err != nil {
 				return 0, err
 			}
-			key, place := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
+			key, value := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
 			if !setKey(key, string(name)) {
 				return 0, &FieldError{atKey(string(name)), "want a decimal " + t.Key().Kind().String() + " as name"}
 			}
 			if v.MapIndex(key).IsValid() {
 				return 0, &FieldError{atKey(string(name)), twice}
 			}
-			if i, err = elem.dec(r, i, place); err != nil {
+			if i, err = elem.dec(r, i, value); err != nil {
 				return 0, within(err, atKey(string(name)))
 			}
-			v.SetMapIndex(key, place)
+			v.SetMapIndex(key, value)
 			i, more, err = r.next(i, true)
 		}
 		return i, err

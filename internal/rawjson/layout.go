@@ -142,16 +142,16 @@ func hasAt(b []byte, j int, text string) bool {
 // lines returns the white space before elements.
 type lines struct {
 	indent  string
-	longest string
+	deepest string
 }
 
 func (l *lines) of(depth int) string {
 	depth = min(max(depth, 0), MaxDepth)
 	n := 1 + depth*len(l.indent)
-	if n > len(l.longest) {
-		l.longest = "\n" + strings.Repeat(l.indent, max(2*depth, 8))
+	if n > len(l.deepest) {
+		l.deepest = "\n" + strings.Repeat(l.indent, max(2*depth, 8))
 	}
-	return l.longest[:n]
+	return l.deepest[:n]
 }
 
 // sameString returns the ends of two strings that are spelled alike, which begin at i and

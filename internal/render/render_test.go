@@ -69,7 +69,7 @@ func history(t *testing.T, words string) (testkit.Records, *projector.Session) {
 		}
 		e.ID = word
 		if name == "late" {
-			e = e.WithExtension(events.ExtSeen, seen.Padded())
+			e = e.WithExtension(events.ExtBasis, seen.Padded())
 		}
 		log = append(log, events.Record{Event: e, Offset: offset})
 	}
@@ -81,7 +81,7 @@ func nodesOf(log testkit.Records, s *projector.Session) []render.Node {
 	for _, rec := range log {
 		n := render.Node{Offset: rec.Offset, Live: s.History.IsLive(rec.Offset), After: s.History.LastLive(rec.Offset - 1), Mark: '*'}
 		switch {
-		case slices.Contains(s.History.Late(), rec.Offset), slices.ContainsFunc(s.Ledger.Void, func(v projector.Void) bool { return v.Offset == rec.Offset }):
+		case slices.Contains(s.History.Stale(), rec.Offset), slices.ContainsFunc(s.Ledger.Rejected, func(v projector.Rejected) bool { return v.Offset == rec.Offset }):
 			n.Mark = '!'
 		case rec.Type == events.TypeSessionRewound:
 			n.Mark = '<'

@@ -55,8 +55,8 @@ func formsOf(words ...string) (forms [][]byte) {
 func HasCanary(data []byte) bool { return hasCanary(data, 0) }
 
 const (
-	mostNested   = 3        // compressed in compressed
-	mostUnpacked = 64 << 20 // bytes of what is compressed, each
+	maxNested   = 3        // compressed in compressed
+	maxUnpacked = 64 << 20 // bytes of what is compressed, each
 )
 
 func hasCanary(data []byte, depth int) bool {
@@ -64,7 +64,7 @@ func hasCanary(data []byte, depth int) bool {
 	if slices.ContainsFunc(canaryForms, func(form []byte) bool { return bytes.Contains(lower, form) }) {
 		return true
 	}
-	if depth == mostNested {
+	if depth == maxNested {
 		return false
 	}
 	for _, p := range packers {
@@ -89,7 +89,7 @@ func unpacked(p packer, data []byte) []byte {
 		return nil
 	}
 	defer r.Close()
-	out, _ := io.ReadAll(io.LimitReader(r, mostUnpacked)) // what follows it is garbage to it
+	out, _ := io.ReadAll(io.LimitReader(r, maxUnpacked)) // what follows it is garbage to it
 	return out
 }
 

@@ -97,7 +97,7 @@ type DocumentModel map[events.Subject]*ModelDocument
 type ModelDocument struct {
 	First, Last events.Offset   // of its records, since the last purge
 	Revisions   []events.Record // those that are readable; the purge itself is one
-	Void        int             // since the last purge
+	Rejected    int             // since the last purge
 	Meta        events.DocMeta  // of the last write, none after a purge
 	RenamedTo   events.Subject  // if it was deleted so
 }
@@ -147,7 +147,7 @@ func (m DocumentModel) take(rec events.Record) {
 	switch text := string(rec.Data); {
 	case rec.Type == events.TypeDocumentWritten && rec.Extensions[events.ExtDoc] == brokenMeta,
 		rec.Type == events.TypeDocumentDeleted && text == `{}`:
-		d.Void++
+		d.Rejected++
 	case rec.Type == events.TypeDocumentWritten:
 		meta, err := events.ParseDocMeta(rec.Extensions[events.ExtDoc])
 		if err != nil {
@@ -170,7 +170,7 @@ func (m DocumentModel) delete(d *ModelDocument, rec events.Record) {
 		return
 	}
 	if d.Newest() == nil || d.Deleted() {
-		d.Void++
+		d.Rejected++
 		return
 	}
 	d.Revisions = append(slices.Clip(d.Revisions), rec)

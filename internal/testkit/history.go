@@ -115,7 +115,7 @@ func (g *historian) turn(id string) {
 	}
 	e := g.event(id, p)
 	if g.n("seen", 0, 1) == 1 {
-		e = e.WithExtension(events.ExtSeen, events.Offset(g.n("seen at", 0, int(g.at)+1)).Padded())
+		e = e.WithExtension(events.ExtBasis, events.Offset(g.n("seen at", 0, int(g.at)+1)).Padded())
 	}
 	g.append(e)
 }

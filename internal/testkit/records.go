@@ -59,7 +59,7 @@ func (l Records) GoString() string {
 	var b strings.Builder
 	for _, rec := range l {
 		fmt.Fprintf(&b, "\n%v %s %s %s", rec.Offset, rec.Subject, rec.Type, rec.Data)
-		if seen, ok := rec.Seen(); ok {
+		if seen, ok := rec.Basis(); ok {
 			fmt.Fprintf(&b, " seen %v", seen)
 		}
 	}

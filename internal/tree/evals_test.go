@@ -97,7 +97,7 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 	case 0, 1:
 		p = &events.SessionRewound{To: seen, Reason: "test"}
 	case 2, 3:
-		p, extensions = &events.TurnAppended{Entries: turns}, []string{events.ExtSeen, seen.Padded()} // it may be stale
+		p, extensions = &events.TurnAppended{Entries: turns}, []string{events.ExtBasis, seen.Padded()} // it may be stale
 	case 4:
 		p = &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, w.random.IntN(2)}}, {Turn: said}}}}, Others: "keep", Reason: "test"} // it may be void
 	case 5:
@@ -119,7 +119,7 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 	ack, err := w.st.Append(ctx, sub, log.At(o.Offset()), e)
 	if err == nil && e.Type == events.TypeSessionRewound { // a producer that does not know it is stale
 		w.project()
-		late := need(events.New("urn:api", sub, &events.TurnAppended{Entries: turns[:1]})).WithExtension(events.ExtSeen, o.Offset().Padded())
+		late := need(events.New("urn:api", sub, &events.TurnAppended{Entries: turns[:1]})).WithExtension(events.ExtBasis, o.Offset().Padded())
 		for _, e := range []events.Event{need(events.New("urn:api", sub, &events.TurnAppended{Entries: turns})), late} {
 			w.say("log: %s of %s %v: %s", e.Type, id, e.Extensions, e.Data)
 			if ack, err = w.st.Append(ctx, sub, log.At(ack.Last), e); err != nil {

@@ -43,7 +43,7 @@ func (h *History) Revisions(ctx context.Context) ([]Revision, error) {
 		}
 	}
 	void := make(map[events.Offset]bool)
-	for _, v := range s.Ledger.Void {
+	for _, v := range s.Ledger.Rejected {
 		void[v.Offset] = true
 	}
 	var list []Revision

@@ -138,7 +138,7 @@ func (s *Session) appended(ctx context.Context, panelIDs []string, p *events.Tur
 		return done, fmt.Errorf("appended at %v, but not read back: %w", ack.First, err)
 	}
 	own := make(map[string]int)
-	if !ack.Late {
+	if !ack.Stale {
 		for _, entry := range p.Entries {
 			own[entry.Thread]++
 		}

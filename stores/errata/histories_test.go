@@ -95,7 +95,7 @@ func TestPanelHistories(t *testing.T) {
 			second := mustAppendHistories(t, s, panel, []errata.Response{answer("a", "A2"), answer("b", "B2"), answer("c", "C")}, "q2")
 			wantEqual(t, "second lengths", second.Lengths, map[string]int{"a": 2, "b": 0})
 			wantEqual(t, "histories", mustHistories(t, s), map[string][]errata.Turn{"a": turns("q", "A", "q2", "A2"), "b": turns("q2", "B2")})
-			if first.At == 0 || second.At != first.Ack.Last || second.Ack.Late {
+			if first.At == 0 || second.At != first.Ack.Last || second.Ack.Stale {
 				t.Errorf("first %+v, second %+v", first, second)
 			}
 		})
@@ -183,7 +183,7 @@ func TestPanelLate(t *testing.T) {
 		_, err = ui.Rewind(t.Context(), errata.WorkTree{})
 		must(t, err)
 		late := mustAppendHistories(t, producer, panel, []errata.Response{answer("a", "too late")}, "q2")
-		if !late.Ack.Late {
+		if !late.Ack.Stale {
 			t.Errorf("%+v", late)
 		}
 		ref, err := producer.PersistRunState(t.Context(), errata.Run{Prompt: "q2", Responses: []errata.Response{answer("a", "too late")}})
@@ -202,7 +202,7 @@ func TestPanelLate(t *testing.T) {
 			t.Errorf("%+v, %v", costs, err)
 		}
 		mustHistories(t, producer)
-		if a := mustAppendHistories(t, producer, panel, []errata.Response{answer("a", "now")}, "q3"); a.Ack.Late {
+		if a := mustAppendHistories(t, producer, panel, []errata.Response{answer("a", "now")}, "q3"); a.Ack.Stale {
 			t.Error("late after reading again")
 		}
 	})

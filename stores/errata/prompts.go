@@ -87,7 +87,7 @@ func newestPrompt(ctx context.Context, now *projector.Outline) (*string, error) 
 // plainPrompt returns the prompt of a record that only appends one.
 func plainPrompt(rec events.Record) (string, bool) {
 	a, ok := projector.Decode(rec).Payload.(*events.TurnAppended)
-	if _, seen := rec.Seen(); !ok || seen || len(a.Entries) != 1 || len(a.Pins) > 0 || a.Entries[0].Thread != PromptsSession {
+	if _, seen := rec.Basis(); !ok || seen || len(a.Entries) != 1 || len(a.Pins) > 0 || a.Entries[0].Thread != PromptsSession {
 		return "", false
 	}
 	return promptOf(a.Entries[0].Turn)

@@ -192,7 +192,7 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 	if err != nil {
 		return nil, err
 	}
-	m := &StackMove{Move: tally.Move{Event: p.event, Seen: head.Offset()}, plan: p}
+	m := &StackMove{Move: tally.Move{Event: p.event, Basis: head.Offset()}, plan: p}
 	m.Leaves, m.Returns = projector.Changes(head.Threads, target.Threads)
 	m.Entries = listed(p.entries)
 	t := w.open()
@@ -207,11 +207,11 @@ func (s *Session) look(ctx context.Context, w WorkTree, plan planner) (*StackMov
 // MoveStack makes a planned move. If histories or the rewind stack changed since, it touches no file, appends
 // nothing, and returns an error that matches log.ErrConflict.
 func (s *Session) MoveStack(ctx context.Context, w WorkTree, m *StackMove) (RewindResult, error) {
-	if err := s.stillAt(ctx, m.Seen); err != nil {
+	if err := s.stillAt(ctx, m.Basis); err != nil {
 		return RewindResult{}, err
 	}
 	result := s.restore(ctx, w, m.plan, make(map[string]FileChange))
-	ack, err := s.Append(ctx, log.Since(m.Seen, stackTypes()...), m.plan.event)
+	ack, err := s.Append(ctx, log.Since(m.Basis, stackTypes()...), m.plan.event)
 	return s.moved(ctx, m.plan, result, ack, err)
 }
 

@@ -223,7 +223,7 @@ func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, erro
 		return log.Ack{}, err
 	}
 	ack, err := c.s.Append(ctx, log.Any, p)
-	if ack.Late {
+	if ack.Stale {
 		c.id = "" // load again
 	}
 	return ack, err

@@ -99,7 +99,7 @@ func (c *Conversation) updateOf(ctx context.Context, rec events.Record) (u Updat
 	f := projector.Decode(rec)
 	switch p := f.Payload.(type) {
 	case *events.TurnAppended:
-		if _, said := rec.Seen(); said || p.Pins != nil { // it may be stale or rejected: only its position decides
+		if _, said := rec.Basis(); said || p.Pins != nil { // it may be stale or rejected: only its position decides
 			s, err := c.s.Store().Loader().Session(ctx, c.s.Subject(), rec.Offset)
 			if err != nil || !s.History.IsLive(rec.Offset) {
 				return u, false, err

@@ -16,7 +16,7 @@ import (
 func testAppend(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	for i := range 5 {
-		if ack, err := c.Append(t.Context(), step(i, fmt.Sprint(i))); err != nil || ack.Late {
+		if ack, err := c.Append(t.Context(), step(i, fmt.Sprint(i))); err != nil || ack.Stale {
 			t.Fatalf("%+v, %v", ack, err)
 		}
 		if i == 2 { // another writer
@@ -45,13 +45,13 @@ func testAppendLate(t *testing.T, st *tally.Store) {
 	}
 	need(other.Move(t.Context(), back))
 	ack, err := c.Append(t.Context(), step(2, "answer to b"))
-	if err != nil || !ack.Late {
+	if err != nil || !ack.Stale {
 		t.Fatalf("%+v, %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a" {
 		t.Errorf("now %s", got)
 	}
-	if ack, err := c.Append(t.Context(), step(1, "c")); err != nil || ack.Late { // it has loaded again
+	if ack, err := c.Append(t.Context(), step(1, "c")); err != nil || ack.Stale { // it has loaded again
 		t.Fatalf("%+v, %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a,c" {

@@ -156,8 +156,8 @@ func parityCheckpoints(t *testing.T, st *tally.Store) {
 		if diff := cmp.Diff(messages(0, 5), need(h.Checkpoint(ctx, "c2")).Messages); diff != "" {
 			t.Error(diff)
 		}
-		if o := need(st.Loader().Outline(ctx, s.Subject(), 0)); len(o.Ledger().Void) > 0 {
-			t.Errorf("%+v are void", o.Ledger().Void)
+		if o := need(st.Loader().Outline(ctx, s.Subject(), 0)); len(o.Ledger().Rejected) > 0 {
+			t.Errorf("%+v are void", o.Ledger().Rejected)
 		}
 	})
 }

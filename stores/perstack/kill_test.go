@@ -266,7 +266,7 @@ func (m made) whole(t *testing.T, h *perstack.Handle) {
 		return // killed before anything was stored
 	}
 	must(t, err)
-	if void := o.Ledger().Void; len(void) > 0 {
+	if void := o.Ledger().Rejected; len(void) > 0 {
 		t.Errorf("void are %+v", void)
 	}
 	if costs := need(h.Totals(ctx)).Said; costs < m.end || costs > ends {

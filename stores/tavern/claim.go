@@ -377,7 +377,7 @@ func (c *Claim) say(ctx context.Context, end string, p events.Payload) error {
 		if !events.IsStored(err) {
 			return errors.Join(late, err)
 		}
-		late.Late = ack.Last
+		late.Stale = ack.Last
 		return late // a *tally.TreeError beside it would suggest that the report counts
 	case events.IsStored(err) && acks[0].Duplicate:
 		return cmp.Or(c.again(ctx, acks[0].Last), err)
@@ -392,7 +392,7 @@ func (c *Claim) again(ctx context.Context, at events.Offset) error {
 		return err
 	}
 	late := c.fencedBy(now)
-	late.Late = at
+	late.Stale = at
 	return late
 }
 

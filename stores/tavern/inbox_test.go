@@ -525,8 +525,8 @@ func inboxRewinds(t *testing.T, st *tally.Store) {
 	_, err = in.Session().Append(ctx, log.Since(first, events.TypeSessionRewound), &events.SessionRewound{To: 1})
 	must(t, err)
 	delivered()
-	if last := need(in.Session().Outline(ctx)).Ledger(); len(last.Void) != 1 || last.Kind != events.KindInbox {
-		t.Errorf("the rewind is not void: %+v", last.Void)
+	if last := need(in.Session().Outline(ctx)).Ledger(); len(last.Rejected) != 1 || last.Kind != events.KindInbox {
+		t.Errorf("the rewind is not void: %+v", last.Rejected)
 	}
 }
 

@@ -26,7 +26,7 @@ func (in *Inbox) behind(ctx context.Context, after events.Offset) events.Range {
 		return r
 	}
 	if o, err := in.st.Loader().Outline(ctx, r.Subject, 0); projector.Tolerate(err) == nil {
-		r.Seen, _ = o.Count(ctx, after) // 0: unknown
+		r.Known, _ = o.Count(ctx, after) // 0: unknown
 	}
 	return r
 }

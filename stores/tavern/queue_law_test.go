@@ -234,7 +234,7 @@ func TestQueueFencing(t *testing.T) {
 	refused := 0
 	for _, c := range slow {
 		fenced, ok := errors.AsType[*tally.FencedError](c.Finish(ctx, []byte(`"slow"`)))
-		if ok && fenced.Holder == "fast" && fenced.Late != 0 {
+		if ok && fenced.Holder == "fast" && fenced.Stale != 0 {
 			refused++
 		}
 	}

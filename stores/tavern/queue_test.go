@@ -320,7 +320,7 @@ func queueLate(t *testing.T, st *tally.Store) {
 	fast := need(q.Next(ctx, "fast"))
 	for range 2 { // the second time is the same event
 		fenced, ok := errors.AsType[*tally.FencedError](slow.Finish(ctx, []byte(`"slow"`)))
-		if !ok || fenced.Have != fast.Fence || fenced.Holder != "fast" || fenced.Fence != slow.Fence || fenced.Late == 0 {
+		if !ok || fenced.Have != fast.Fence || fenced.Holder != "fast" || fenced.Fence != slow.Fence || fenced.Stale == 0 {
 			t.Errorf("%+v", fenced)
 		}
 	}
@@ -430,7 +430,7 @@ func queueSerial(t *testing.T, st *tally.Store) {
 	if fast.Item.ID != "a" || fast.Attempt != 2 {
 		t.Errorf("%+v", fast)
 	}
-	if fenced, ok := errors.AsType[*tally.FencedError](slow.Finish(ctx, nil)); !ok || fenced.Holder != "w2" || fenced.Late == 0 {
+	if fenced, ok := errors.AsType[*tally.FencedError](slow.Finish(ctx, nil)); !ok || fenced.Holder != "w2" || fenced.Stale == 0 {
 		t.Errorf("%+v", fenced)
 	}
 	need(q.Enqueue(ctx, tavern.Item{ID: "d"})) // is in nobody's way

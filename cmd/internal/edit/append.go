@@ -209,7 +209,7 @@ func (p *appender) first() <-chan struct{} {
 func (p *appender) canBeVoid(ctx context.Context, e events.Event) bool {
 	ref := e.Extensions[events.ExtDataRef]
 	if ref == "" || len(e.Data) > 0 {
-		return projector.CanBeVoid(e)
+		return projector.CanBeRejected(e)
 	}
 	void, known := p.blobs[e.Type+" "+ref]
 	if known {
@@ -217,7 +217,7 @@ func (p *appender) canBeVoid(ctx context.Context, e events.Event) bool {
 	}
 	rec, err := projector.Resolve(ctx, p.st.Log, events.Record{Event: e}, p.st.MaxValue())
 	if err == nil { // what cannot be read is damaged, not void
-		void = projector.CanBeVoid(rec.Event) || projector.Decode(rec).Invalid != nil
+		void = projector.CanBeRejected(rec.Event) || projector.Decode(rec).Invalid != nil
 	}
 	if p.blobs == nil {
 		p.blobs = make(map[string]bool)
@@ -234,7 +234,7 @@ func (p *appender) nameVoid(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, v := range s.Ledger().Void {
+		for _, v := range s.Ledger().Rejected {
 			if moves[v.Offset] {
 				fmt.Fprintf(p.app.Err, "%s at %v is void: %s. It is kept, and has no effect.\n", v.Type, v.Offset, plain.Printable(v.Reason))
 			}
@@ -420,7 +420,7 @@ func (p *appender) print(ctx context.Context, e events.Event, void bool, ack log
 	if err != nil {
 		return err
 	}
-	if ack.Late {
+	if ack.Stale {
 		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", plain.Printable(e.ID), ack.First)
 	}
 	if void {
@@ -435,7 +435,7 @@ func (p *appender) print(ctx context.Context, e events.Event, void bool, ack log
 	if p.app.Format == cli.Text {
 		return nil
 	}
-	return cli.WriteJSON(p.app.Out, cli.JSONL, acked{e.ID, ack.First, ack.Durability.String(), ack.Duplicate, ack.Late})
+	return cli.WriteJSON(p.app.Out, cli.JSONL, acked{e.ID, ack.First, ack.Durability.String(), ack.Duplicate, ack.Stale})
 }
 
 func (p *appender) refuse(line int, err error) {

@@ -249,14 +249,14 @@ var marks = map[string]byte{"live": '*', "rewound": 'x', "rewind": '<', "late": 
 
 // stateOf returns the state of a record in its session, and the reason.
 func stateOf(l *projector.Ledger, live bool, rec events.Record) (state, reason string) {
-	for _, v := range l.Void {
+	for _, v := range l.Rejected {
 		if v.Offset == rec.Offset {
 			return "void", v.Reason
 		}
 	}
-	for _, at := range l.Late {
+	for _, at := range l.Stale {
 		if at == rec.Offset {
-			seen, _ := rec.Seen()
+			seen, _ := rec.Basis()
 			return "late", "its producer had seen " + seen.String() + ", which is not in effect any more"
 		}
 	}

@@ -91,9 +91,9 @@ func (f *follower) show(ctx context.Context, fact projector.Fact) error {
 	}
 	state := ""
 	switch l := o.Ledger(); {
-	case slices.Contains(o.Late(), fact.Offset):
+	case slices.Contains(o.Stale(), fact.Offset):
 		state = "late"
-	case slices.ContainsFunc(l.Void, func(v projector.Void) bool { return v.Offset == fact.Offset }):
+	case slices.ContainsFunc(l.Rejected, func(v projector.Rejected) bool { return v.Offset == fact.Offset }):
 		state = "void"
 	}
 	switch p := fact.Payload.(type) {

@@ -135,7 +135,7 @@ func (w *worker) fenced(row *worked, outcome string, err error) {
 		row.err = err
 		return
 	}
-	row.Outcome, row.Error, row.Late = outcome, fenced.Error(), fenced.Late
+	row.Outcome, row.Error, row.Late = outcome, fenced.Error(), fenced.Stale
 }
 
 // maxResult is how much of what a command prints is its result.

@@ -97,7 +97,7 @@ func TestLines(t *testing.T) {
 			if got := moves(l); got != c.moves {
 				t.Errorf("moved by %q, want %q", got, c.moves)
 			}
-			if v := l.Session(id).Ledger.Void; len(v) > 0 {
+			if v := l.Session(id).Ledger.Rejected; len(v) > 0 {
 				t.Errorf("without effect: %+v", v)
 			}
 		})
@@ -260,8 +260,8 @@ func TestRecorded(t *testing.T) {
 		t.Errorf("%d tokens, the file says %d", sum, total)
 	}
 	s := l.Session(session)
-	if s.Ledger.Text("cwd") != "/home/dev/demo" || len(s.Ledger.Void) > 0 {
-		t.Errorf("cwd %q, void %v", s.Ledger.Text("cwd"), s.Ledger.Void)
+	if s.Ledger.Text("cwd") != "/home/dev/demo" || len(s.Ledger.Rejected) > 0 {
+		t.Errorf("cwd %q, void %v", s.Ledger.Text("cwd"), s.Ledger.Rejected)
 	}
 	for _, p := range transcripts.Payloads[*events.RunFinished](l) {
 		if p.Outcome != "completed" {

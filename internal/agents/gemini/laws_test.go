@@ -64,7 +64,7 @@ func TestListLaw(t *testing.T) {
 		if !slices.Equal(got, want) {
 			rt.Fatalf("live\n%s\nwant\n%s\nof\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), strings.Join(lines, "\n"))
 		}
-		if v := l.Session(id).Ledger.Void; len(v) > 0 {
+		if v := l.Session(id).Ledger.Rejected; len(v) > 0 {
 			rt.Fatalf("without effect: %+v", v)
 		}
 	})

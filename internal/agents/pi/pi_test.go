@@ -131,7 +131,7 @@ func TestTreeLaw(t *testing.T) {
 		if got, want := costly(l), answers(l); !slices.Equal(got, want) {
 			rt.Fatalf("costs in effect are those of %q, want %q, of\n%s", got, want, b.String())
 		}
-		if v := l.Session(id).Ledger.Void; len(v) > 0 {
+		if v := l.Session(id).Ledger.Rejected; len(v) > 0 {
 			rt.Fatalf("without effect: %+v", v)
 		}
 	})

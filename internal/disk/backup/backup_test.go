@@ -204,7 +204,7 @@ func TestParts(t *testing.T) {
 	}
 	defer w.Close()
 	files, most := tree{"f": ""}, 0
-	for range backup.MostParts + 10 {
+	for range backup.MaxParts + 10 {
 		files["f"] += "x"
 		files.write(t, from)
 		m, err := w.Take(t.Context(), backup.Manifest{Time: at}, files.sources(from), quiet)
@@ -213,8 +213,8 @@ func TestParts(t *testing.T) {
 		}
 		most = max(most, len(m.Files[0].Parts))
 	}
-	if most != backup.MostParts {
-		t.Errorf("a file came to have %d parts, want %d", most, backup.MostParts)
+	if most != backup.MaxParts {
+		t.Errorf("a file came to have %d parts, want %d", most, backup.MaxParts)
 	}
 	mustRestore(t, dir, "", files)
 }

@@ -15,5 +15,5 @@ func SetSettled(t *testing.T, d time.Duration) {
 // ObjectPath is where a content is kept.
 func ObjectPath(dir string, p Part) string { return object(dir, p.Sum) }
 
-// MostParts bounds the parts of a file.
-const MostParts = mostParts
+// MaxParts bounds the parts of a file.
+const MaxParts = maxParts

@@ -38,9 +38,9 @@ func (e *OtherError) Error() string {
 	return fmt.Sprintf("backup: %s has backups of another store, which was %s: take another folder", e.Dir, e.Source)
 }
 
-// mostParts bounds the parts of a file: what grows with each backup is copied as one again
+// maxParts bounds the parts of a file: what grows with each backup is copied as one again
 // then.
-const mostParts = 64
+const maxParts = 64
 
 // errShort says that a file is shorter than it was.
 var errShort = errors.New("it is shorter than it was")
@@ -180,7 +180,7 @@ func openRegular(path string) (*os.File, error) {
 
 // same returns the parts of a file that are as they were.
 func (w *Writer) same(ctx context.Context, f io.Reader, size int64, before []Part) (parts []Part, err error) {
-	if len(before) >= mostParts {
+	if len(before) >= maxParts {
 		return nil, nil
 	}
 	for _, p := range before {

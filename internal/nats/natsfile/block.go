@@ -243,14 +243,14 @@ func (s *scanner) likely(at int) bool {
 	return bytes.HasPrefix(s.data[at+headerSize:], []byte("tally."))
 }
 
-// mostMended bounds the size of a record of which each bit is tried.
-const mostMended = 16 << 10
+// maxMended bounds the size of a record of which each bit is tried.
+const maxMended = 16 << 10
 
 // mend looks for the one bit that makes the record at a place sound, such that it ends at
 // another; -1 if none does. That a wrong one does is as likely as a collision of the hash.
 // It gives the subject with that bit, too.
 func (s *scanner) mend(at, end int) (bit int, subject string) {
-	if end-at > mostMended {
+	if end-at > maxMended {
 		return -1, s.subject(at)
 	}
 	for bit := at * 8; bit < end*8; bit++ {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	mostRequest = 64 << 10
-	mostIdle    = 5 * time.Minute // after which a consumer that nobody asks is gone
+	maxRequest = 64 << 10
+	maxIdle    = 5 * time.Minute // after which a consumer that nobody asks is gone
 )
 
 // Request is a request for a consumer, as far as others may have one. Members that it
@@ -55,8 +55,8 @@ type Config struct {
 // Check reads a request for a consumer, <stream>.<name>[.<filter>] being the end
 // of its subject, and bounds what it asks for.
 func Check(subject string, body []byte) (r Request, err error) {
-	if len(body) > mostRequest {
-		return r, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(body), mostRequest)
+	if len(body) > maxRequest {
+		return r, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(body), maxRequest)
 	}
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields() // deliver_subject and durable_name among them
@@ -82,8 +82,8 @@ func Check(subject string, body []byte) (r Request, err error) {
 	}
 	r.Action = "create" // and never a change of somebody else's
 	c.Memory, c.Replicas = true, 0
-	if c.Inactive <= 0 || c.Inactive > mostIdle {
-		c.Inactive = mostIdle
+	if c.Inactive <= 0 || c.Inactive > maxIdle {
+		c.Inactive = maxIdle
 	}
 	return r, nil
 }

@@ -38,7 +38,7 @@ func FuzzCheck(f *testing.F) {
 		}
 		tokens := strings.SplitN(subject, ".", 3)
 		if asked.Stream != tokens[0] || asked.Config["name"] != tokens[1] || asked.Action != "create" || asked.Config["ack_policy"] != "none" ||
-			asked.Config["mem_storage"] != true || asked.Config["inactive_threshold"].(float64) > float64(mostIdle) {
+			asked.Config["mem_storage"] != true || asked.Config["inactive_threshold"].(float64) > float64(maxIdle) {
 			t.Errorf("it asks for %s", sent)
 		}
 	})

@@ -62,8 +62,8 @@ type Publication struct {
 type Field struct{ Name, Value string }
 
 const (
-	mostWaiting = 16 << 20  // bytes that wait for the connection
-	large       = 256 << 10 // bytes of a message's data, from which on they are not copied
+	maxWaiting = 16 << 20  // bytes that wait for the connection
+	large      = 256 << 10 // bytes of a message's data, from which on they are not copied
 )
 
 // Publish writes a message behind those that wait, for a Push or Kick. It waits for room
@@ -75,14 +75,14 @@ func (c *Conn) Publish(p Publication) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.out) > mostWaiting && c.err == nil {
+	for len(c.out) > maxWaiting && c.err == nil {
 		c.room.Wait()
 	}
 	if c.err != nil {
 		return c.err
 	}
 	c.out = append(append(c.head(c.out, p), p.Data...), "\r\n"...)
-	if len(c.out) > mostWaiting/4 {
+	if len(c.out) > maxWaiting/4 {
 		c.kick() // whoever is to push it has more
 	}
 	return nil

@@ -78,8 +78,8 @@ type Message struct {
 // Size is what the server counts of a message, in bytes.
 func (m Message) Size() int { return len(m.Subject) + len(m.Reply) + len(m.Header) + len(m.Data) }
 
-// MostMessage bounds what a message has, header and data, in bytes.
-const MostMessage = 64 << 20
+// MaxMessage bounds what a message has, header and data, in bytes.
+const MaxMessage = 64 << 20
 
 // Handler is told what a server says, by one goroutine.
 type Handler struct {
@@ -173,10 +173,10 @@ func split(line []byte) (fields [6][]byte, n int) {
 func parseSize(digits []byte) (int, bool) {
 	n := 0
 	for _, c := range digits {
-		if c < '0' || c > '9' || n > MostMessage {
+		if c < '0' || c > '9' || n > MaxMessage {
 			return 0, false
 		}
 		n = 10*n + int(c-'0')
 	}
-	return n, len(digits) > 0 && n <= MostMessage
+	return n, len(digits) > 0 && n <= MaxMessage
 }

@@ -112,7 +112,7 @@ func (b *Builder) Write(path string, of Segment) error {
 		}
 	}
 	for _, id := range b.ids {
-		n, bits := places(id, filterPages)
+		n, bits := bitsOf(id, filterPages)
 		p := page(1 + tablePages + n)
 		for _, bit := range bits {
 			p[bit/8] |= 1 << (bit % 8)
@@ -134,8 +134,8 @@ func head(of Segment, subjects, filterPages int) []byte {
 	return append(p, of.Name...)
 }
 
-// places returns the page of the filter and the bits in it that stand for an id.
-func places(id hash, pages int) (page int, bits [probes]uint32) {
+// bitsOf returns the page of the filter and the bits in it that stand for an id.
+func bitsOf(id hash, pages int) (page int, bits [probes]uint32) {
 	a, b := binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:])
 	step := uint32(b) | 1
 	at := uint32(b >> 32)
@@ -252,7 +252,7 @@ func find(p []byte, rows int, h hash) (int, bool) {
 // MayHold reports whether a record with this id may be in the segment. That it says
 // no is certain.
 func (x *Index) MayHold(id string) (bool, error) {
-	n, bits := places(hashOf(id), x.filter)
+	n, bits := bitsOf(hashOf(id), x.filter)
 	p, err := x.page(1 + x.tablePages() + n)
 	if err != nil {
 		return false, err

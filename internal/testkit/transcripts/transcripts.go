@@ -107,7 +107,7 @@ func (l *Log) facts(f *file, session string, facts []agents.Fact, keys map[strin
 			l.first[session] = l.add(session, p)
 			continue
 		case *events.SessionRewound:
-			q.To = l.place(f, session, *fact.Position)
+			q.To = l.offsetOf(f, session, *fact.Position)
 		case *events.ThreadReplaced:
 			for thread := range q.Threads {
 				p = fact.Fit(len(l.Live(session, thread)))
@@ -117,8 +117,8 @@ func (l *Log) facts(f *file, session string, facts []agents.Fact, keys map[strin
 	}
 }
 
-// place finds the event at a place.
-func (l *Log) place(f *file, session string, p agents.Position) events.Offset {
+// offsetOf returns the offset of the event at a position.
+func (l *Log) offsetOf(f *file, session string, p agents.Position) events.Offset {
 	l.t.Helper()
 	if p.End == 0 {
 		return l.first[session]

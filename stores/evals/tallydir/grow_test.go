@@ -99,7 +99,7 @@ func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
 		t.Fatal(err)
 	}
 	if seen != "" && o.Offset() > 0 {
-		e = e.WithExtension(events.ExtSeen, seen)
+		e = e.WithExtension(events.ExtBasis, seen)
 	}
 	list := []events.Event{e}
 	if e.Type == events.TypeSessionRewound { // an event whose producer has not read it is stale
@@ -109,7 +109,7 @@ func draw(t *testing.T, st store, sub events.Subject, random *rand.Rand) {
 				t.Fatal(err)
 			}
 			if seen > 0 {
-				e = e.WithExtension(events.ExtSeen, seen.Padded())
+				e = e.WithExtension(events.ExtBasis, seen.Padded())
 			}
 			list = append(list, e)
 		}

@@ -99,7 +99,7 @@ func (g Grown) Next(ctx context.Context, src layouts.Source, sub events.Subject,
 	ok, err := appended(ctx, src, sub, since, upto, unshown, func(f projector.Fact, p *events.TurnAppended) bool {
 		// A turn has no effect if it pins a missing turn, or if its producer had not read a removal. Nothing was
 		// removed since Last.
-		if seen, said := f.Seen(); said && seen < g.Last || f.Invalid != nil || len(p.Pins)+len(p.ThreadMeta) > 0 {
+		if seen, said := f.Basis(); said && seen < g.Last || f.Invalid != nil || len(p.Pins)+len(p.ThreadMeta) > 0 {
 			return false
 		}
 		for name, th := range f.Brings() {

@@ -55,8 +55,8 @@ func (v view) read(ctx context.Context, out *shown) error {
 	if v.s.Offset() == 0 { // an upper bound of 0 would mean no bound
 		return nil
 	}
-	void := make(map[events.Offset]bool, len(v.s.Ledger.Void))
-	for _, r := range v.s.Ledger.Void {
+	void := make(map[events.Offset]bool, len(v.s.Ledger.Rejected))
+	for _, r := range v.s.Ledger.Rejected {
 		void[r.Offset] = true
 	}
 	r := reader{v, out, make(map[string]int)}

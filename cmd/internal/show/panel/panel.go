@@ -62,7 +62,7 @@ func write(ctx context.Context, v *show.View, s *projector.Session, gone []proje
 	}
 	p := page{show.NewPage(v)}
 	p.Header(s)
-	late, number := s.History.Late(), make(map[string]int)
+	late, number := s.History.Stale(), make(map[string]int)
 	others := unaccounted(s, runs)
 	for _, run := range runs {
 		for len(others) > 0 && others[0].offset < run.Offset {

@@ -61,7 +61,7 @@ type View struct {
 func New(head *projector.Session) *View {
 	v := &View{head: head, gone: make(map[events.Offset]bool), stale: make(map[events.Offset]bool),
 		runs: make(map[string]int), said: make(map[string]*said)}
-	for _, at := range head.History.Late() {
+	for _, at := range head.History.Stale() {
 		v.stale[at] = true
 	}
 	for _, r := range slices.Backward(head.Ledger.Rewinds) {

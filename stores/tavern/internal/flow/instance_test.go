@@ -28,7 +28,7 @@ func TestInstanceIsTheLedgers(t *testing.T) {
 				continue
 			}
 			f := projector.Decode(rec)
-			if v := ledger.Apply(f); v.Void != "" {
+			if v := ledger.Apply(f); v.Rejected != "" {
 				continue
 			}
 			for _, i := range runs {

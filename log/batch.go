@@ -41,8 +41,8 @@ func (l *Log) AppendAll(ctx context.Context, parts ...Part) ([]Ack, error) {
 	return u.run(ctx)
 }
 
-// unit is an append to several subjects that has a place in the queues of all of them.
-type unit struct {
+// batch is an append to several subjects that has a place in the queues of all of them.
+type batch struct {
 	l       *Log
 	begun   time.Time
 	given   []Part
@@ -53,11 +53,11 @@ type unit struct {
 
 // beginAll takes the unit's place in the order of its subjects. Behind it run is to be
 // called.
-func (l *Log) beginAll(given []Part) (*unit, error) {
+func (l *Log) beginAll(given []Part) (*batch, error) {
 	if n := len(given); n > events.MaxAppend {
 		return nil, &SizeError{Index: -1, What: "parts", Size: n, Max: events.MaxAppend}
 	}
-	u := &unit{l: l, begun: time.Now(), given: given, parts: make([]*appending, len(given))}
+	u := &batch{l: l, begun: time.Now(), given: given, parts: make([]*appending, len(given))}
 	known := make(map[events.Subject]bool, len(given))
 	for i, p := range given {
 		if known[p.Subject] {
@@ -95,7 +95,7 @@ func (l *Log) preparePart(p Part) (*appending, error) {
 }
 
 // run stores the unit in its turn.
-func (u *unit) run(ctx context.Context) (acks []Ack, err error) {
+func (u *batch) run(ctx context.Context) (acks []Ack, err error) {
 	l := u.l
 	defer func() { l.config.Observer.Appended(u.events, time.Since(u.begun), err) }()
 	if err := l.awaitAll(ctx, u.tickets); err != nil {
@@ -109,7 +109,7 @@ func (u *unit) run(ctx context.Context) (acks []Ack, err error) {
 }
 
 // store stores the unit, and leaves the queues.
-func (u *unit) store(ctx context.Context) ([]Ack, error) {
+func (u *batch) store(ctx context.Context) ([]Ack, error) {
 	if u.l.redoes(u.parts) {
 		return u.redoable(ctx)
 	}
@@ -128,7 +128,7 @@ func (l *Log) settleAll(ctx context.Context, parts []*appending, acks []Ack) err
 }
 
 // put stores the unit as one publication, here or through the owner.
-func (u *unit) put(ctx context.Context) ([]Ack, error) {
+func (u *batch) put(ctx context.Context) ([]Ack, error) {
 	l := u.l
 	if l.owner != nil {
 		return l.owner.appendAll(ctx, u.parts)
@@ -159,9 +159,9 @@ func (u *unit) put(ctx context.Context) ([]Ack, error) {
 // missing of its events before anybody reads (redo). So from the moment in which the redo
 // record is stored the unit happens, whatever comes.
 
-// mostRedone bounds what has a redo record, in bytes of all events. What is larger is
+// maxRedone bounds what has a redo record, in bytes of all events. What is larger is
 // stored as an atomic batch: then writing it twice is what would take long.
-const mostRedone = 1 << 20
+const maxRedone = 1 << 20
 
 // redoes reports whether a unit is stored by way of a redo record.
 func (l *Log) redoes(parts []*appending) bool {
@@ -172,12 +172,12 @@ func (l *Log) redoes(parts []*appending) bool {
 	for _, p := range parts {
 		size += p.size
 	}
-	return size <= mostRedone
+	return size <= maxRedone
 }
 
 // redoable stores the unit by way of a redo record, and leaves the queues. It goes on when
 // ctx ends: then the outcome is unknown.
-func (u *unit) redoable(ctx context.Context) ([]Ack, error) {
+func (u *batch) redoable(ctx context.Context) ([]Ack, error) {
 	l := u.l
 	acks, err := u.decide(ctx)
 	if acks != nil || err != nil {
@@ -220,7 +220,7 @@ func (u *unit) redoable(ctx context.Context) ([]Ack, error) {
 
 // decide says whether the unit may be stored. Nobody else writes to its subjects, so that
 // stays true until its turn is over. It returns Acks instead if the events are there.
-func (u *unit) decide(ctx context.Context) ([]Ack, error) {
+func (u *batch) decide(ctx context.Context) ([]Ack, error) {
 	for _, p := range u.parts {
 		if err := u.l.lookAhead(ctx, p); err != nil {
 			return nil, err
@@ -253,7 +253,7 @@ func (l *Log) lookAhead(ctx context.Context, p *appending) error {
 const clockSlack = 90 * time.Second
 
 // record makes the redo record.
-func (u *unit) record() (*appending, error) {
+func (u *batch) record() (*appending, error) {
 	e, err := redoRecord(u.parts)
 	if err != nil {
 		return nil, err
@@ -265,7 +265,7 @@ func (u *unit) record() (*appending, error) {
 
 // publish stores the redo record, and then everything else, until all is there or the log
 // is closed.
-func (u *unit) publish(record *appending) ([]Ack, error) {
+func (u *batch) publish(record *appending) ([]Ack, error) {
 	l := u.l
 	l.commit.coming.Add(1)
 	defer l.commit.coming.Add(-1)
@@ -311,7 +311,7 @@ func single(p *appending, i int) Publication {
 
 // publishEvents stores the events of all parts: the first ones in the order of the parts,
 // and what comes behind them in each, of several parts at a time.
-func (u *unit) publishEvents() ([]Ack, error) {
+func (u *batch) publishEvents() ([]Ack, error) {
 	acks, errs := make([]Ack, len(u.parts)), make([]error, len(u.parts))
 	var firsts []Publication
 	var of []int
@@ -372,7 +372,7 @@ func (l *Log) chain(p *appending, ack *Ack) error {
 
 // insist stores what is missing of a unit of which nobody knows how much was stored, until
 // all of it is, or the log is closed: then the next owner does.
-func (u *unit) insist(record *appending, h *hold) ([]Ack, error) {
+func (u *batch) insist(record *appending, h *hold) ([]Ack, error) {
 	l := u.l
 	for try := 1; ; try++ {
 		if l.closing() || pause(l.life, min(try, 6)) != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// seen is what a handle knows of its session. The zero value is nothing.
-type seen struct {
+// basis is what a handle knows of its session. The zero value is nothing.
+type basis struct {
 	mu   sync.Mutex
 	at   events.Offset // read or written up to here: what follows is late if that is gone
 	base events.Offset // the threads are known as they were here; 0: they were not read
@@ -20,14 +20,14 @@ type seen struct {
 }
 
 // offset returns up to where the session is known.
-func (k *seen) offset() events.Offset {
+func (k *basis) offset() events.Offset {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.at
 }
 
 // read notes that the caller was given the session as it was at an offset.
-func (k *seen) read(at events.Offset) {
+func (k *basis) read(at events.Offset) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if at >= k.at {
@@ -37,11 +37,11 @@ func (k *seen) read(at events.Offset) {
 
 // wrote notes an append of the handle. What was appended on the condition that the
 // threads are as the caller knows them leaves them known.
-func (k *seen) wrote(expect log.Expect, evs []events.Event, ack log.Ack) {
+func (k *basis) wrote(expect log.Expect, evs []events.Event, ack log.Ack) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case ack.Late, expect != log.Any && !expect.Excludes(events.TypeSessionRewound):
+	case ack.Stale, expect != log.Any && !expect.Excludes(events.TypeSessionRewound):
 		return // nobody looked at what was rewound
 	case isWhole(expect):
 		if ack.Last > k.base {
@@ -74,9 +74,9 @@ func moves(evs []events.Event) int {
 // somebody did, this call or the append fails with an error that matches
 // log.ErrConflict. For a handle through which they were not read it is log.Any.
 func (s *Session) Unchanged(ctx context.Context) (log.Expect, error) {
-	s.seen.mu.Lock()
-	base, own := s.seen.base, s.seen.own
-	s.seen.mu.Unlock()
+	s.basis.mu.Lock()
+	base, own := s.basis.base, s.basis.own
+	s.basis.mu.Unlock()
 	last := base
 	switch {
 	case base == 0:
@@ -102,13 +102,13 @@ func (s *Session) Unchanged(ctx context.Context) (log.Expect, error) {
 // that are appended whatever else happens, and the same events with what their producer
 // had seen, for when it is.
 func (s *Session) behind(evs []events.Event) (log.Expect, []events.Event) {
-	at := s.seen.offset()
+	at := s.basis.offset()
 	if at == 0 || slices.ContainsFunc(evs, func(e events.Event) bool { return events.GuardOf(e.Type) == events.GuardSince }) {
 		return log.Any, nil
 	}
-	late := slices.Clone(evs)
-	for i, e := range late {
-		late[i] = e.WithExtension(events.ExtSeen, fmt.Sprintf("%020d", uint64(at)))
+	stale := slices.Clone(evs)
+	for i, e := range stale {
+		stale[i] = e.WithExtension(events.ExtBasis, fmt.Sprintf("%020d", uint64(at)))
 	}
-	return log.Since(at, events.TypeSessionRewound), late
+	return log.Since(at, events.TypeSessionRewound), stale
 }

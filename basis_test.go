@@ -32,14 +32,14 @@ func TestSessionRemembers(t *testing.T) {
 			mustTurns(t, s, turn)
 		}
 		rewind(t, other)
-		if ack := answer(t, s); !ack.Late {
+		if ack := answer(t, s); !ack.Stale {
 			t.Errorf("written three turns, rewound to the first: %+v", ack)
 		}
-		if ack := answer(t, s); !ack.Late {
+		if ack := answer(t, s); !ack.Stale {
 			t.Errorf("it has not looked since: %+v", ack)
 		}
 		mustBe(t, s, "head", "a") // it looks
-		if ack := answer(t, s); ack.Late {
+		if ack := answer(t, s); ack.Stale {
 			t.Errorf("after a look: %+v", ack)
 		}
 		reader := st.Session("s")
@@ -49,17 +49,17 @@ func TestSessionRemembers(t *testing.T) {
 			t.Errorf("%d turns", o.Len(events.MainThread))
 		}
 		rewind(t, other)
-		if ack := answer(t, reader); !ack.Late {
+		if ack := answer(t, reader); !ack.Stale {
 			t.Errorf("read, not written: %+v", ack)
 		}
-		if ack, err := s.Append(t.Context(), log.Any, cost); err != nil || !ack.Late {
+		if ack, err := s.Append(t.Context(), log.Any, cost); err != nil || !ack.Stale {
 			t.Errorf("a cost of what is gone: %+v, %v", ack, err)
 		}
-		if ack := answer(t, st.Session("s")); ack.Late {
+		if ack := answer(t, st.Session("s")); ack.Stale {
 			t.Errorf("a handle that knows nothing: %+v", ack)
 		}
 		rewind(t, s) // its own move
-		if ack := answer(t, s); ack.Late {
+		if ack := answer(t, s); ack.Stale {
 			t.Errorf("after its own rewind: %+v", ack)
 		}
 		mustBe(t, st.Session("s"), "", "a", "answer")
@@ -67,7 +67,7 @@ func TestSessionRemembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		rewind(t, other)
-		if ack := answer(t, s); !ack.Late {
+		if ack := answer(t, s); !ack.Stale {
 			t.Errorf("a look at an earlier position: %+v", ack)
 		}
 	})
