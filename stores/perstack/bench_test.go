@@ -9,8 +9,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// One more checkpoint costs the same, however many a job has: by a handle, and by the
-// function of the original.
+// A further checkpoint costs the same however many a job has, by a handle and by the original's function.
 func BenchmarkCheckpoint(b *testing.B) {
 	for _, had := range []int{0, 10_000} {
 		for _, way := range []string{"handle", "function"} {
@@ -31,7 +30,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 					n++
 					return save(checkpoint("j", "new", fmt.Sprint("c", n), int64(n), messages(1_000_000, 1_000_000+n%20)))
 				}
-				if err := next(); err != nil { // what is read once
+				if err := next(); err != nil { // reads the job once
 					b.Fatal(err)
 				}
 				for b.Loop() {
@@ -44,7 +43,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	}
 }
 
-// What a job with 10,000 checkpoints costs otherwise.
+// Other calls on a job with 10,000 checkpoints.
 func BenchmarkLongJob(b *testing.B) {
 	st, ctx := storetest.Open(b, "local"), b.Context()
 	h := perstack.JobOf(st, "j")

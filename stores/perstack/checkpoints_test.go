@@ -34,7 +34,7 @@ func parityCheckpoints(t *testing.T, st *tally.Store) {
 		if _, err := perstack.JobOf(st, "p05").SaveCheckpoint(ctx, c); err != nil || records(t, st) != had {
 			t.Errorf("%v: the same again, also by somebody who has not seen it, is %d events", err, records(t, st)-had)
 		}
-		for _, status := range []perstack.CheckpointStatus{perstack.CheckpointCompleted, perstack.CheckpointProceeding} { // and back to what it was
+		for _, status := range []perstack.CheckpointStatus{perstack.CheckpointCompleted, perstack.CheckpointProceeding} { // and back to the first status
 			c.Status = status
 			must(t, perstack.DefaultStoreCheckpoint(ctx, st, c))
 			if have := need(perstack.DefaultRetrieveCheckpoint(ctx, st, "p05", "c1")).Status; have != status {

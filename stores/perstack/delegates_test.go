@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// Delegates that work at the same time, each with a handle of its own or one with others, as
-// the processes of a machine have: nothing is lost, and the totals are exact.
+// Delegates work at the same time, with their own handles or a shared one, as the processes of a machine do: nothing is
+// lost, and the totals are exact.
 func TestDelegates(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("P-31 P-15 32 delegates by 8 handles lose nothing", func(t *testing.T) { delegates(t, st) })
@@ -47,7 +47,7 @@ func delegates(t *testing.T, st *tally.Store) {
 	wantDelegates(t, st, children, steps)
 }
 
-// wantDelegates fails unless all that delegates did is there, and the job has its sum.
+// wantDelegates checks that the work of all delegates is stored, and that the job has its sum.
 func wantDelegates(t *testing.T, st *tally.Store, children, steps int64) {
 	t.Helper()
 	ctx, h := t.Context(), perstack.JobOf(st, "j")
@@ -76,7 +76,7 @@ func wantDelegates(t *testing.T, st *tally.Store, children, steps int64) {
 	}
 }
 
-// work is what a delegate does in a step.
+// work does a step of a delegate.
 func work(t *testing.T, h *perstack.Handle, run string, child int, step int64) error {
 	ctx := t.Context()
 	if _, err := h.SaveCheckpoint(ctx, workOf(run, child, step)); err != nil {
@@ -93,8 +93,7 @@ func work(t *testing.T, h *perstack.Handle, run string, child int, step int64) e
 	return err
 }
 
-// workOf is the checkpoint that a delegate has after a step: what its parent said, and what
-// was said since.
+// workOf returns the checkpoint of a delegate after a step: its parent's messages, and its own.
 func workOf(run string, child int, step int64) perstack.Checkpoint {
 	return checkpoint("j", run, fmt.Sprint(run, "-", step), step+1, append(messages(0, 3), messages(1000*child, 1000*child+int(step)+1)...))
 }

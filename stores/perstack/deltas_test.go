@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// Flush returns when all text is stored, also what the handle had begun to store by itself
-// as its time had come.
+// Flush returns when all text is stored, including text that the handle's timer is storing.
 func TestFlushWaitsForTheTimer(t *testing.T) {
 	testkit.Long(t)
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -37,7 +36,7 @@ func TestFlushWaitsForTheTimer(t *testing.T) {
 	select {
 	case <-early:
 		t.Error("it returned before the text was stored")
-	case <-time.After(20 * time.Millisecond): // time to err, no more
+	case <-time.After(20 * time.Millisecond): // long enough to notice an early return
 		close(release)
 		if <-early {
 			t.Error("it failed, or returned before the text was stored")

@@ -50,7 +50,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 			must(t, perstack.DefaultStoreEvent(ctx, st, event("p09", "r", fmt.Sprint("e", i), fmt.Sprint("type-", i), e.at, e.step)))
 		}
 		_, err := perstack.JobOf(st, "p09").Session().Append(ctx, logAny, &events.RunProgressed{Run: events.RunRef{Kind: "expert", ID: "r"}, Kind: "odd", Raw: events.Raw(`{"id":1}`)})
-		must(t, err) // as an import keeps what is corrupt
+		must(t, err) // as an import keeps corrupt events
 		var metas, contents, early []string
 		for _, m := range need(perstack.GetEventsByRun(ctx, st, "p09", "r")) {
 			metas = append(metas, fmt.Sprint(m.Type, " ", m.Timestamp, " ", m.StepNumber))
@@ -77,7 +77,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 			record("callTools", 20-i, 6-i)
 		}
 		record(strings.Repeat("é", 150), 7, 3)
-		record("late", 253402300800001, 3) // behind the last time that has a spelling
+		record("late", 253402300800001, 3) // after the last time that the log can express
 		_, err := h.Session().Append(ctx, logAny, &events.RunProgressed{Run: events.RunRef{Kind: "expert", ID: "r"}, Kind: "odd", Step: 9, Raw: events.Raw(`{"type":"even"}`)},
 			&events.RunProgressed{Run: events.RunRef{Kind: "flow", ID: "r"}, Kind: "callTools", Raw: events.Raw(`{"type":"callTools"}`)})
 		must(t, err)
@@ -107,7 +107,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 		for _, id := range []string{"a", "b", "a"} {
 			must(t, perstack.DefaultStoreEvent(ctx, st, event("p10", "r", id, "callTools", 5, 1)))
 		}
-		must(t, perstack.StoreJob(ctx, st, perstack.CreateInitialJob("p10", "coder"))) // which comes later
+		must(t, perstack.StoreJob(ctx, st, perstack.CreateInitialJob("p10", "coder"))) // stored later
 		if _, err := perstack.JobOf(st, "p10").Record(ctx, event("p10", "r", "b", "callTools", 5, 1)); err != nil {
 			t.Error(err)
 		}
@@ -121,7 +121,7 @@ func parityEvents(t *testing.T, st *tally.Store) {
 		e := event("p09-lists", "r", "e", "startGeneration", 1, 1, events.Field{Name: "messages", Value: whole})
 		need(h.SaveCheckpoint(ctx, checkpoint("p09-lists", "r", "c", 1, messages(0, 4))))
 		need(h.Record(ctx, e))
-		need(perstack.JobOf(st, "p09-lists").Record(ctx, e)) // who knows nothing of what the first one did
+		need(perstack.JobOf(st, "p09-lists").Record(ctx, e)) // a handle without a cache
 		if list := need(perstack.GetEventContents(ctx, st, "p09-lists", "r")); len(list) != 1 || !bytes.Equal(list[0].Payload[0].Value, whole) {
 			t.Errorf("it is %v", list)
 		}
@@ -212,11 +212,11 @@ func parityLive(t *testing.T, st *tally.Store) {
 		need(h.Record(ctx, event("p38", "r", "s", "startStreamingRunResult", 1, 1)))
 		for i, piece := range []string{"one ", "two ", "three"} {
 			need(h.Record(ctx, delta("p38", fmt.Sprint("d", i), piece)))
-		} // and then its producer says nothing any more
+		} // the producer sends no further event
 		if text := <-done; text != "one two three" {
 			t.Errorf("the follower has %q", text)
 		}
-		// The pieces are one event, or more if this machine stood still between two.
+		// The pieces are one event, or more if the machine paused between two.
 		if want := []string{"job saved", "checkpoint saved", "event recorded"}; len(kinds) < 4 || len(kinds) > 6 || !slices.Equal(slices.Compact(kinds), want) {
 			t.Errorf("it saw %v, want %v", kinds, want)
 		}

@@ -12,8 +12,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// An agent runtime that is killed in the middle of a job, started again, and goes on from
-// the checkpoint of its last step.
+// An agent runtime is killed in the middle of a job, started again, and resumes from the checkpoint of its last step.
 func Example() {
 	dir, err := os.MkdirTemp("", "tally-example-")
 	if err != nil {
@@ -34,7 +33,7 @@ func Example() {
 	// completed after 4 steps
 }
 
-// agent is one life of the program.
+// agent is one run of the program.
 func agent(ctx context.Context, dir string) error {
 	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 	if err != nil {
@@ -57,15 +56,14 @@ func agent(ctx context.Context, dir string) error {
 	return err
 }
 
-// begin stores a new job and returns what its first step begins with.
+// begin stores a new job, and returns the checkpoint for its first step.
 func begin(ctx context.Context, h *perstack.Handle) (perstack.Checkpoint, error) {
 	_, err := h.Create(ctx, perstack.CreateInitialJob(h.ID(), "writer@1.0.0"))
 	return perstack.Checkpoint{ID: "c1", JobID: h.ID(), RunID: "run-1", Status: perstack.CheckpointInit, StepNumber: 1,
 		Expert: perstack.Expert{Key: "writer@1.0.0", Name: "writer", Version: "1.0.0"}}, err
 }
 
-// step does one step and stores its checkpoint, which has all messages: the log grows by the
-// new one.
+// step does one step and stores its checkpoint. The checkpoint has all messages; the log grows by the new one.
 func step(ctx context.Context, h *perstack.Handle, c perstack.Checkpoint) (perstack.Checkpoint, error) {
 	answer := fmt.Sprintf(`{"id":"m%d","type":"expertMessage","contents":[{"id":"p","type":"textPart","text":"..."}]}`, c.StepNumber)
 	c.Messages = append(c.Messages, events.Raw(answer))

@@ -6,12 +6,12 @@ import (
 	"github.com/tallylog/tally"
 )
 
-// Remembers reports whether the functions of the original remember jobs of a store.
+// Remembers reports whether the original's functions cache jobs of a store.
 func Remembers(st weak.Pointer[tally.Store]) bool {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	return shared.byStore[st] != nil
 }
 
-// MaxMemories bounds the jobs of each.
+// MaxMemories bounds the cached jobs of a store.
 const MaxMemories = maxMemories

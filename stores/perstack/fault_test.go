@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// What nobody acknowledged is sent again, and is there once.
+// A call without an acknowledgement is repeated, and stored once.
 func TestFaults(t *testing.T) {
 	withKey(t)
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
@@ -48,11 +48,11 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// A process that dies while it saves, also between the messages of a checkpoint and the
-// checkpoint, leaves nothing half, and the next one's call appends what is missing, once.
+// If a process dies during a save, even between the messages of a checkpoint and the checkpoint, nothing is half
+// stored. The next process's call appends the missing records once.
 func TestSaveKilled(t *testing.T) {
 	first, second := checkpoint("j", "r", "c1", 1, messages(0, 2)), checkpoint("j", "r", "c2", 2, messages(0, 4))
-	for n := range 3 { // so many publications reach the log before it dies
+	for n := range 3 { // number of publications that reach the log before the process dies
 		t.Run(fmt.Sprintf("P-32 after %d records", n), func(t *testing.T) {
 			left := 2
 			st := storetest.Faulty(t, func() logtest.Fault {
@@ -83,11 +83,11 @@ func TestSaveKilled(t *testing.T) {
 	}
 }
 
-// killedDir tells a copy of this test where it is to work until it is killed.
+// killedDir passes the store's directory to a copy of the test program.
 const killedDir = "TALLY_TEST_PERSTACK_DIR"
 
-// The process that owns the store is killed while it works on a job: what it was told is
-// stored is there, and the one after it does the same again without adding to it.
+// The process that owns the store is killed while it works on a job: everything that was acknowledged is stored, and
+// the next process repeats the calls without adding records.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killedDir); dir != "" {
 		if err := workUntilKilled(t.Context(), dir); err != nil {
@@ -96,7 +96,7 @@ func TestKilled(t *testing.T) {
 		return
 	}
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports nothing
 	dir := filepath.Join(t.TempDir(), "store")
 	t.Run("P-32 a killed process loses nothing that was acknowledged", func(t *testing.T) {
 		done := 0
@@ -114,7 +114,7 @@ func TestKilled(t *testing.T) {
 				need(h.SaveCheckpoint(t.Context(), stepOf(i)))
 				need(h.Record(t.Context(), ending("j", "r", fmt.Sprint("e", i), int64(i), 5)))
 			}
-			if n := records(t, st); n-had > 2 { // of the last one the event and the cost may have been missing
+			if n := records(t, st); n-had > 2 { // the event and the cost of the last step may have been missing
 				t.Errorf("what was there already is %d records more", n-had)
 			}
 			if totals := need(h.Totals(t.Context())); totals.Said < done || totals.Said > done+1 || totals.Usage.InputTokens != int64(5*totals.Said) {
@@ -129,7 +129,7 @@ func stepOf(i int) perstack.Checkpoint {
 	return checkpoint("j", "r", fmt.Sprint("c", i), int64(i), messages(0, i+1))
 }
 
-// workUntilKilled says after each step that it is stored.
+// workUntilKilled reports each step when it is stored.
 func workUntilKilled(ctx context.Context, dir string) error {
 	st, err := embedded.Open(ctx, embedded.Options{Store: dir, Backend: "local"})
 	if err != nil {
@@ -146,8 +146,8 @@ func workUntilKilled(ctx context.Context, dir string) error {
 	}
 }
 
-// killAfter lets a copy of this test work and kills it after some steps; it returns how many
-// are known to be stored.
+// killAfter runs a copy of the test program and kills it after some steps. It returns how many steps are known to be
+// stored.
 func killAfter(t *testing.T, dir string, steps int) (done int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")

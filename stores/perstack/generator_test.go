@@ -10,29 +10,28 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// A played is what a runtime hands over: an event or a checkpoint, as JSON.
+// A played is an output of a runtime: an event or a checkpoint, as JSON.
 type played struct {
-	kind string // type of the event; "checkpoint"
+	kind string // type of the event, or "checkpoint"
 	raw  events.Raw
 }
 
-// A runtime plays the job of an agent runtime: a step asks a model, calls a tool, and ends
-// with a checkpoint. Each message, each call of a tool and each of its results is made once;
-// what repeats them repeats them to the byte, as the original does.
+// A runtime plays an agent runtime: a step asks a model, calls a tool, and ends with a checkpoint. Each message, call
+// and result is made once, and repeated byte for byte, as in the original.
 type runtime struct {
 	job, run  string
 	step      int
-	size      int // bytes of text that are new in a step
+	size      int // bytes of new text in a step
 	messages  []string
 	last      string // checkpoint
 	random    *rand.Rand
 	words     []string
 	ids, ms   int
 	out       func(played)
-	distinct  map[[sha256.Size]byte]int // sizes of what was made
+	distinct  map[[sha256.Size]byte]int // sizes of the made values
 	said      int                       // bytes of messages among them
 	usage     string
-	delegated string // member of checkpoints of a delegate
+	delegated string // member of a delegate's checkpoints
 }
 
 func newRuntime(job string, size int, out func(played)) *runtime {
@@ -52,7 +51,7 @@ func (r *runtime) id() string {
 	return fmt.Sprintf("%s-%024x", r.job, r.ids)
 }
 
-// text is n bytes that nobody said before: few words often, many seldom.
+// text returns n bytes of new text, of few frequent and many rare words.
 func (r *runtime) text(n int) string {
 	var b strings.Builder
 	for b.Len() < n {
@@ -88,14 +87,14 @@ const expertJSON = `{"key":"@acme/coder","name":"@acme/coder","version":"1.0.0"}
 
 func array(values []string) string { return "[" + strings.Join(values, ",") + "]" }
 
-// event hands an event over.
+// event emits an event.
 func (r *runtime) event(typ, members string) {
 	r.ms += 1 + r.random.IntN(40)
 	raw := fmt.Sprintf(`{"type":%q,"id":%q,"expertKey":"@acme/coder","timestamp":%d,"jobId":%q,"runId":%q,"stepNumber":%d,%s}`, typ, r.id(), r.ms, r.job, r.run, r.step, members)
 	r.out(played{typ, events.Raw(raw)})
 }
 
-// checkpoint is the run as it stands.
+// checkpoint returns the present state of the run.
 func (r *runtime) checkpoint(id, status string, step int, more string) string {
 	return fmt.Sprintf(`{"id":%q,"jobId":%q,"runId":%q,"status":%q,"stepNumber":%d,"messages":%s,"expert":%s%s,"usage":%s,"contextWindow":200000,"contextWindowUsage":0.1%s}`,
 		id, r.job, r.run, status, step, array(r.messages), expertJSON, r.delegated, r.usage, more)
@@ -103,7 +102,7 @@ func (r *runtime) checkpoint(id, status string, step int, more string) string {
 
 func (r *runtime) save(raw string) { r.out(played{"checkpoint", events.Raw(raw)}) }
 
-// start begins a run with what a user or another run asks it.
+// start begins a run with the request of a user or another run.
 func (r *runtime) start() {
 	r.usage = r.tokens()
 	r.last = r.id()
@@ -116,7 +115,7 @@ func (r *runtime) start() {
 	r.messages = append(r.messages, asked...)
 }
 
-// A call of a tool, by the expert's message.
+// call returns a tool call and the expert's message with it.
 func (r *runtime) call(typ string) (message, call string) {
 	id := r.id()
 	args := fmt.Sprintf(`{"path":%q}`, r.text(60))
@@ -130,7 +129,7 @@ func (r *runtime) call(typ string) (message, call string) {
 	return message, call
 }
 
-// result of a call, and the message that says it.
+// result returns the result of a call, and the message with it.
 func (r *runtime) result(call string) (result, message string) {
 	m, _ := rawjson.Object([]byte(call))
 	id, text := m.Text("id"), r.textPart(r.size/2)
@@ -145,7 +144,7 @@ func (r *runtime) generate() {
 	r.event("startGeneration", `"messages":`+array(r.messages))
 }
 
-// stepOf is a step with its messages.
+// stepOf returns a step with its messages.
 func (r *runtime) stepOf(messages []string, call, result string) string {
 	results := ""
 	if result != "" {
@@ -155,8 +154,7 @@ func (r *runtime) stepOf(messages []string, call, result string) string {
 		r.step, array(messages), call, results, r.tokens(), r.ms-30, r.ms)
 }
 
-// finish ends a step whose tool was called: what it gave becomes a message, and all of it a
-// checkpoint.
+// finish ends a step after a tool call: the result becomes a message, and the step a checkpoint.
 func (r *runtime) finish(said, call string) {
 	result, told := r.result(call)
 	r.event("resolveToolResults", `"toolResults":[`+result+`]`)
@@ -177,7 +175,7 @@ func (r *runtime) carryOn(more []string, call, result string) {
 	r.save(next)
 }
 
-// toolStep is a step that calls a tool.
+// toolStep is a step with a tool call.
 func (r *runtime) toolStep() {
 	r.generate()
 	if r.step%20 == 7 {
@@ -189,7 +187,7 @@ func (r *runtime) toolStep() {
 	r.finish(said, call)
 }
 
-// stop ends a run with a call that waits; what waits stands in the checkpoint.
+// stop ends a run with a pending call, which is in the checkpoint.
 func (r *runtime) stop(calls, stops, status string) (said, call string) {
 	r.generate()
 	said, call = r.call(calls)
@@ -214,7 +212,7 @@ func (r *runtime) ended(typ, status string, more []string, call, members string)
 	r.save(c)
 }
 
-// resume goes on with what waits.
+// resume continues with the pending call.
 func (r *runtime) resume(_, call string) {
 	result, told := r.result(call)
 	r.event("resumeToolCalls", `"pendingToolCalls":[`+call+`],"partialToolResults":[`+result+`]`)
@@ -231,7 +229,7 @@ func (r *runtime) complete() {
 	r.ended("completeRun", "completed", []string{said, told}, call, "")
 }
 
-// delegate lets another run do something, and goes on under a new id.
+// delegate lets another run work, and continues under a new id.
 func (r *runtime) delegate(child, next string) {
 	said, call := r.stop("callDelegate", "stopRunByDelegate", "stoppedByDelegate")
 	messages, run, step, parent := r.messages, r.run, r.step, r.last
@@ -246,8 +244,7 @@ func (r *runtime) delegate(child, next string) {
 	r.resume(said, call)
 }
 
-// play is a job of so many steps, in which everything happens that can: all types of events
-// that have a state.
+// play plays a job with a number of steps, with every possible type of event that changes a state.
 func (r *runtime) play(steps int) {
 	r.start()
 	for r.step < steps-1 {
@@ -272,7 +269,7 @@ var states = []string{"startRun", "startGeneration", "retry", "callTools", "call
 	"finishToolCall", "resumeToolCalls", "finishAllToolCalls", "continueToNextStep", "stopRunByInteractiveTool", "stopRunByDelegate",
 	"stopRunByExceededMaxSteps", "stopRunByError", "completeRun"}
 
-// bytesMade sums up what was made, each value once.
+// bytesMade returns the size of all values, each counted once.
 func (r *runtime) bytesMade() (n int) {
 	for _, size := range r.distinct {
 		n += size

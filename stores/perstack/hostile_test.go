@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// What is odd comes back as it was, or is refused by name and leaves nothing behind.
+// Unusual values are returned unchanged, or refused by name without traces.
 func TestHostile(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	ctx, h := t.Context(), perstack.JobOf(st, "j")
@@ -52,7 +52,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// A session of another kind that has a job's name is not written to.
+// A session of another kind with a job's name is not written to.
 func TestOtherKind(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	need(st.Session("job/j").Create(t.Context(), events.SessionCreated{Kind: events.KindConversation, CreatedAt: "2026-01-01T00:00:00Z"}))
@@ -66,7 +66,7 @@ func TestOtherKind(t *testing.T) {
 	}
 }
 
-// A message that somebody compacted away is in the checkpoints that had it.
+// A message that was compacted away stays in the checkpoints that had it.
 func TestReplacedThread(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	ctx, h := t.Context(), perstack.JobOf(st, "j")

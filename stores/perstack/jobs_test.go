@@ -50,8 +50,8 @@ func parityJobs(t *testing.T, st *tally.Store) {
 			jobs = append(jobs, j)
 		}
 		need(own.Session("job/only-runs").Append(ctx, logAny, &events.CheckpointSaved{ID: "c", Kind: events.CheckpointStep, Step: 4, Raw: events.Raw(`{"id":"c"}`)}))
-		jobs[1].StartedAt, jobs[4].Status = 5000, perstack.JobCompleted // which began first
-		jobs[3].StartedAt = 253402300800001                             // behind the last time that has a spelling
+		jobs[1].StartedAt, jobs[4].Status = 5000, perstack.JobCompleted // the first to start
+		jobs[3].StartedAt = 253402300800001                             // after the last time that the log can express
 		for _, i := range []int{1, 3, 4} {
 			must(t, perstack.StoreJob(ctx, own, jobs[i]))
 		}

@@ -24,13 +24,12 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// killedCalls tells a copy of this test which store it is to write to until it is killed, and
-// with which round of calls it begins.
+// killedCalls passes the store, and the first round of calls, to a copy of the test program.
 const killedCalls = "TALLY_TEST_PERSTACK_CALLS"
 
-// The process that owns the store is killed at random moments while it calls everything that
-// writes, one after the other: what it was told is stored is there, nothing is half there,
-// and the next one that makes the same calls again adds nothing to what is there.
+// The process that owns the store is killed at random moments while it makes every kind of write, one after the other:
+// everything that was acknowledged is stored, nothing is half stored, and the next process repeats the calls without
+// adding records.
 func TestKilledInAnyCall(t *testing.T) {
 	if text := os.Getenv(killedCalls); text != "" {
 		var round int
@@ -42,7 +41,7 @@ func TestKilledInAnyCall(t *testing.T) {
 		return
 	}
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports nothing
 	withKey(t)              // for the copies too
 	kills := 6
 	switch {
@@ -57,18 +56,16 @@ func TestKilledInAnyCall(t *testing.T) {
 	})
 }
 
-// killsOfOne is how many kills a store is used for: after each, all calls that ever returned
-// are looked for.
+// killsOfOne is how many kills a store is used for. After each kill, the results of all acknowledged calls are checked.
 const killsOfOne = 25
 
-// killInCalls kills copies that make calls. at says where the n-th does, and what is done to
-// it before it is killed.
+// killInCalls kills copies that make calls. at returns the store of the n-th copy, and actions to take before its kill.
 func killInCalls(t *testing.T, kills int, at func(n int) (where string, others []func())) {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	random, done, rounds, resumed := rand.New(rand.NewPCG(seed, 0)), made{}, 0, 0
 	t.Logf("seed %d", seed)
-	for n := 0; n < kills || rounds+done.rounds() == 0 && n < kills+40; n++ { // how far a copy gets is up to the machine
+	for n := 0; n < kills || rounds+done.rounds() == 0 && n < kills+40; n++ { // how far a copy gets depends on the machine
 		where, others := at(n)
 		done = killInCall(t, where, done, random, others...)
 		if !done.check(t, where) {
@@ -87,16 +84,16 @@ func killInCalls(t *testing.T, kills int, at func(n int) (where string, others [
 	}
 }
 
-// made says which calls are known to have returned: of each kind, for how many rounds.
+// made counts, for each kind of call, the rounds that are known to have returned.
 type made struct {
 	job, setting, checkpoint, event, end int
 	resumed                              []string // ids of the checkpoints that Resume returned
 }
 
-// rounds is how many rounds are known to be whole.
+// rounds returns how many rounds are known to be complete.
 func (m made) rounds() int { return min(m.job, m.setting, m.checkpoint, m.event, m.end) }
 
-// note notes a line of a copy.
+// note notes a line of a copy's output.
 func (m *made) note(line string) {
 	var call, id string
 	round := 0
@@ -112,7 +109,7 @@ func (m *made) note(line string) {
 	}
 }
 
-// The calls of a round. All but Resume do the same if they are made again.
+// The calls of a round. All but Resume have no effect when repeated.
 func jobOf(round int) perstack.Job {
 	j := perstack.CreateInitialJob("j", "coder")
 	j.StartedAt, j.TotalSteps = 1000, int64(round)
@@ -133,7 +130,7 @@ func endOf(round int) perstack.Event {
 	return ending("j", runOf(round), fmt.Sprint("f", round), int64(round), 5)
 }
 
-// openAt opens the store of a directory or, if it is a URL, of a server.
+// openAt opens a store by its directory or its server's URL.
 func openAt(ctx context.Context, where string) (*tally.Store, error) {
 	if strings.HasPrefix(where, "nats://") {
 		return embedded.Open(ctx, embedded.Options{Backend: "nats", URL: where})
@@ -141,8 +138,8 @@ func openAt(ctx context.Context, where string) (*tally.Store, error) {
 	return embedded.Open(ctx, embedded.Options{Store: where, Backend: "local"})
 }
 
-// callUntilKilled makes round after round of calls, and says of each that it returned. What
-// fails as the server is away is called again.
+// callUntilKilled makes round after round of calls, and reports each that returned. A call that fails because the
+// server is away is repeated.
 func callUntilKilled(ctx context.Context, where string, round int) {
 	st := need(openAt(ctx, where))
 	h := perstack.JobOf(st, "j")
@@ -175,12 +172,12 @@ func callUntilKilled(ctx context.Context, where string, round int) {
 	}
 }
 
-// killInCall lets a copy go on and kills it some time after one of its calls. Before, each of
-// others is done some time after an earlier one.
+// killInCall runs a copy and kills it some time after one of its calls. Before, it takes each of the other actions some
+// time after an earlier call.
 func killInCall(t *testing.T, where string, done made, random *rand.Rand, others ...func()) made {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledInAnyCall$")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", killedCalls, done.rounds(), where), "TMPDIR="+t.TempDir()) // what is killed leaves its views there
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", killedCalls, done.rounds(), where), "TMPDIR="+t.TempDir()) // a killed process leaves its views there
 	out := need(cmd.StdoutPipe())
 	must(t, cmd.Start())
 	strikes := append(slices.Clip(others), func() { _ = cmd.Process.Kill() })
@@ -189,7 +186,7 @@ func killInCall(t *testing.T, where string, done made, random *rand.Rand, others
 		if strings.HasPrefix(lines.Text(), "failed") {
 			t.Error(lines.Text())
 		}
-		done.note(lines.Text()) // also lines that were in the pipe already when it was killed
+		done.note(lines.Text()) // also lines that were in the pipe at the kill
 		if n++; n == next && len(strikes) > 0 {
 			time.Sleep(time.Duration(random.IntN(4000)) * time.Microsecond)
 			strikes[0]()
@@ -203,7 +200,7 @@ func killInCall(t *testing.T, where string, done made, random *rand.Rand, others
 	return done
 }
 
-// check reports whether all that returned is there and whole, and makes the calls again.
+// check reports whether all acknowledged calls are stored completely, and repeats them.
 func (m made) check(t *testing.T, where string) bool {
 	t.Helper()
 	ctx := t.Context()
@@ -233,8 +230,8 @@ func (m made) check(t *testing.T, where string) bool {
 	return !t.Failed()
 }
 
-// whole fails if something is half there: a checkpoint that cannot be read, an event without
-// effect, one that is there twice or has no cost.
+// whole fails if an object is half stored: a checkpoint that cannot be read, or an event without effect, stored twice
+// or without its cost.
 func (m made) whole(t *testing.T, h *perstack.Handle) {
 	t.Helper()
 	ctx, seen, ends := t.Context(), make(map[string]bool), 0
@@ -263,7 +260,7 @@ func (m made) whole(t *testing.T, h *perstack.Handle) {
 	}
 	o, err := h.Session().Store().Loader().Outline(ctx, h.Session().Subject(), 0)
 	if errors.Is(err, tally.ErrNotFound) {
-		return // killed before anything was stored
+		return // killed before the first write
 	}
 	must(t, err)
 	if void := o.Ledger().Rejected; len(void) > 0 {
@@ -274,7 +271,7 @@ func (m made) whole(t *testing.T, h *perstack.Handle) {
 	}
 }
 
-// again makes the calls that returned once more.
+// again repeats the calls that returned.
 func (m made) again(t *testing.T, st *tally.Store) {
 	t.Helper()
 	ctx, had := t.Context(), records(t, st)

@@ -16,13 +16,12 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// The store is on somebody else's server. The client is killed at random moments while it
-// calls everything that writes; every other time the server is killed before, and the client
-// goes on when it is back. Nothing is synced for that: what a killed process acknowledged is
-// with the system, and a power cut is another matter.
+// The store is on a server that others run. The client is killed at random moments while it makes every kind of write.
+// Every other time the server is killed before, and the client continues when it is back. Syncs do not matter here: the
+// operating system keeps the writes of a killed process. Power cuts are tested elsewhere.
 func TestKilledOnServer(t *testing.T) {
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports nothing
 	withKey(t)              // for the copies too
 	kills := 3
 	if testkit.Soak() {
@@ -42,11 +41,11 @@ func TestKilledOnServer(t *testing.T) {
 	})
 }
 
-// killedSave tells a copy of this test on which server it is to save.
+// killedSave passes the server's URL to a copy of the test program.
 const killedSave = "TALLY_TEST_PERSTACK_SAVE"
 
-// The client of a server is killed while it saves a checkpoint: before its messages are with
-// the server, between them and the checkpoint, behind both.
+// The client of a server is killed while it saves a checkpoint: before the server has its messages, between them and
+// the checkpoint, and after both.
 func TestSaveKilledOnServer(t *testing.T) {
 	first, second := checkpoint("j", "r", "c1", 1, messages(0, 2)), checkpoint("j", "r", "c2", 2, messages(0, 4))
 	if url := os.Getenv(killedSave); url != "" {
@@ -54,7 +53,7 @@ func TestSaveKilledOnServer(t *testing.T) {
 		return
 	}
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports nothing
 	for n, until := range []string{"tally.turn.appended.v1", "tally.checkpoint.saved.v1", ""} {
 		t.Run(fmt.Sprintf("P-32 after %d records", n), func(t *testing.T) {
 			s := storetest.StartServer(t)
@@ -76,7 +75,7 @@ func TestSaveKilledOnServer(t *testing.T) {
 	}
 }
 
-// saveUntilKilled saves a checkpoint and, when it is told to, another one.
+// saveUntilKilled saves a checkpoint, and another one on request.
 func saveUntilKilled(ctx context.Context, url string, first, second perstack.Checkpoint) error {
 	st, err := openAt(ctx, url)
 	if err != nil {
@@ -93,12 +92,12 @@ func saveUntilKilled(ctx context.Context, url string, first, second perstack.Che
 	return nil
 }
 
-// killInSave kills a copy that saves its second checkpoint when it sends a text, of which the
-// server gets nothing, or, if that is "", when it has saved it.
+// killInSave kills a copy during the save of its second checkpoint, when it sends a text that the server never gets,
+// or, if until is "", after the save.
 func killInSave(t *testing.T, s *storetest.Server, until string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSaveKilledOnServer$")
-	cmd.Env = append(os.Environ(), killedSave+"="+s.URL, "TMPDIR="+t.TempDir()) // what is killed leaves its views there
+	cmd.Env = append(os.Environ(), killedSave+"="+s.URL, "TMPDIR="+t.TempDir()) // a killed process leaves its views there
 	in, out := need(cmd.StdinPipe()), need(cmd.StdoutPipe())
 	must(t, cmd.Start())
 	lines := bufio.NewScanner(out)

@@ -20,7 +20,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// need gives the value of a call that must work.
+// need returns the value of a call that must succeed.
 func need[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -28,7 +28,7 @@ func need[T any](v T, err error) T {
 	return v
 }
 
-// message is a message of a user, the n-th one.
+// message returns the n-th message of a user.
 func message(n int) events.Raw {
 	return events.Raw(fmt.Sprintf(`{"id":"m%d","type":"userMessage","contents":[{"id":"p%d","type":"textPart","text":"%s"}]}`, n, n, strings.Repeat("<é>", 20)))
 }
@@ -51,7 +51,7 @@ func event(job, run, id, typ string, timestamp, step int64, payload ...events.Fi
 	return perstack.Event{Type: typ, ID: id, ExpertKey: "coder@1", Timestamp: timestamp, JobID: job, RunID: run, StepNumber: step, Payload: payload}
 }
 
-// ending is an event that ends a step, with what it used.
+// ending returns an event that ends a step, with its usage.
 func ending(job, run, id string, step, tokens int64) perstack.Event {
 	used := fmt.Sprintf(`{"usage":{"inputTokens":%d,"outputTokens":2,"reasoningTokens":1,"totalTokens":%d,"cachedInputTokens":1}}`, tokens, tokens+2)
 	return event(job, run, id, "continueToNextStep", 1000+step, step, events.Field{Name: "step", Value: events.Raw(used)})
@@ -62,7 +62,7 @@ func setting(job, run, key string, at int64) perstack.RunSetting {
 		Input: events.Raw(`{"text":"hello"}`), Experts: events.Fields{}, StartedAt: at, UpdatedAt: at}
 }
 
-// withKey lets secrets be sealed.
+// withKey configures a key for secrets.
 func withKey(t *testing.T) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys")
@@ -80,5 +80,5 @@ func records(t *testing.T, st *tally.Store) (n int) {
 	return n
 }
 
-// logAny is for what somebody else may append to a job's session.
+// logAny allows appends of other programs to a job's session.
 var logAny = log.Any

@@ -90,7 +90,7 @@ func TestLive(t *testing.T) {
 		j := need(perstack.RetrieveJob(ctx, st, "plain"))
 		j.Status, j.TotalSteps = perstack.JobCompleted, 9
 		must(t, os.WriteFile(path, need(json.Marshal(j)), 0o600))
-		must(t, st.KeepFiles(ctx, layout.Name(), folder)) // now, and not in a moment
+		must(t, st.KeepFiles(ctx, layout.Name(), folder)) // at once, without delay
 		if have := need(perstack.RetrieveJob(ctx, st, "plain")); have.TotalSteps != 9 || have.Status != perstack.JobCompleted {
 			t.Errorf("it is %+v", have)
 		}
@@ -102,7 +102,7 @@ func TestLive(t *testing.T) {
 			t.Errorf("jobs %+v, want %+v", have, want)
 		}
 		for _, j := range need(perstack.GetAllJobs(ctx, st)) {
-			// All but the mark by which an import knows its own threads.
+			// Everything but the mark of an import's own threads.
 			have, want := need(other.Session("job/"+j.ID).Load(ctx, "")), need(st.Session("job/"+j.ID).Load(ctx, ""))
 			for name := range want.Threads {
 				have.Threads[name].Meta = want.Threads[name].Meta

@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// What the original does, on every backend.
+// The behavior of the original, on every backend.
 func TestParity(t *testing.T) {
 	withKey(t)
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
@@ -45,7 +45,7 @@ func parityTotals(t *testing.T, st *tally.Store) {
 		if have := need(bare.Totals(ctx)); have.Steps != 4 || have.Usage.TotalTokens != 0 {
 			t.Errorf("by a checkpoint that does not say they are %+v", have)
 		}
-		for _, child := range []string{"a", "b"} { // at once, below the run: each says what it used itself
+		for _, child := range []string{"a", "b"} { // at the same time, below the run: each reports its own usage
 			need(h.Record(ctx, ending("p15", child, "e", 3, 7)))
 			need(perstack.JobOf(st, "p15").Record(ctx, ending("p15", child, "e", 3, 7)))
 		}
@@ -132,7 +132,7 @@ func parityQueries(t *testing.T, st *tally.Store) {
 	})
 }
 
-// P-25: the original's functions, with what it calls them with.
+// P-25: the original's functions, with its arguments.
 var (
 	_ func(string, string, ...int64) perstack.Job                                                                      = perstack.CreateInitialJob
 	_ func(context.Context, *tally.Store, perstack.Job) error                                                          = perstack.StoreJob

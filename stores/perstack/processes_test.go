@@ -14,11 +14,11 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// delegatesOf tells a copy of this test whose work it is to do, and where.
+// delegatesOf passes the store and the range of delegates to a copy of the test program.
 const delegatesOf = "TALLY_TEST_PERSTACK_DELEGATES"
 
-// Delegates in many processes work on one job at the same time: checkpoints, events, updates
-// of the job. Nothing is lost, the totals are exact, and each run keeps its order.
+// Delegates in many processes work on one job at the same time: checkpoints, events, updates of the job. Nothing is
+// lost, the totals are exact, and each run keeps its order.
 func TestDelegateProcesses(t *testing.T) {
 	const processes, each = 8, 4
 	steps := int64(2)
@@ -34,7 +34,7 @@ func TestDelegateProcesses(t *testing.T) {
 	}
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestDelegates has as many delegates in one process")
-	testkit.NotUnderRace(t) // which the copies are not told of
+	testkit.NotUnderRace(t) // the copies are not built with it
 	dir := filepath.Join(t.TempDir(), "store")
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local", Own: true}))
 	defer func() { must(t, st.Close()) }()
@@ -56,7 +56,7 @@ func TestDelegateProcesses(t *testing.T) {
 	})
 }
 
-// delegatesWork does what some delegates do, all at once, each with a handle of its own.
+// delegatesWork does the work of some delegates, all at once, each with its own handle.
 func delegatesWork(t *testing.T, dir string, from, to int, steps int64) {
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local"}))
 	defer func() { must(t, st.Close()) }()

@@ -23,11 +23,10 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// How many events a second are recorded, durably, by one run and by 16 runs at once, beside
-// a Node.js program that writes a file for each: synced with its folder, and, as the original
-// does, without any sync. An event either has a message that is new, so that it is two
-// records, or is a piece of streamed text. 16 runs are of one job, or each of its own. Each
-// round measures all of it, one after the other on the same disk; what is reported are medians
+// Durable events per second of one run and of 16 runs at once, compared with a Node.js program that writes a file for
+// each event: synced with its folder, and without any sync as in the original. An event either has a new message, so
+// that it is two records, or is a piece of streamed text. The 16 runs belong to one job, or each to its own. Each round
+// measures everything, one after the other on the same disk; the reported numbers are medians of the rounds.
 // of the rounds.
 //
 //	go test -run '^$' -bench Rate -benchtime 7x ./stores/perstack
@@ -53,8 +52,8 @@ func BenchmarkRate(b *testing.B) {
 	}
 }
 
-// syncs counts the syncs that a log says it did, and has each take as long as a disk needs:
-// on one that is memory no run would meet another.
+// syncs counts the syncs of a log, and makes each take as long as on a disk: with a faster one, runs would never share
+// a sync.
 type syncs struct{ times atomic.Int64 }
 
 func (*syncs) Appended(int, time.Duration, error) {}
@@ -64,9 +63,8 @@ func (s *syncs) Synced(int, time.Duration) {
 	time.Sleep(2 * time.Millisecond)
 }
 
-// 16 runs record at once, on every backend. Where the store itself syncs, one sync makes the
-// events of several runs durable: else it could not keep pace with them. How fast that is,
-// BenchmarkRate measures, and docs/measurements.md says.
+// 16 runs record at once, on every backend. If the store itself syncs, one sync makes the events of several runs
+// durable. BenchmarkRate measures the rate; see docs/measurements.md.
 func TestRate(t *testing.T) {
 	var synced syncs
 	storetest.EachWith(t, embedded.Options{Observer: &synced}, func(t *testing.T, st *tally.Store) {
@@ -96,7 +94,7 @@ func TestRate(t *testing.T) {
 			return
 		}
 		t.Run("P-33 a sync is shared by several runs", func(t *testing.T) {
-			testkit.NotUnderRace(t) // where appends take longer than syncs
+			testkit.NotUnderRace(t) // with it, appends take longer than syncs
 			if t.Logf("%d syncs", times); times == 0 || times >= int64(runs*each) {
 				t.Errorf("%d syncs for %d events", times, runs*each)
 			}
@@ -104,7 +102,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// wantInOrder wants the events of a run as they were recorded, each once.
+// wantInOrder checks that the events of a run are in the order of recording, each once.
 func wantInOrder(t *testing.T, st *tally.Store, run string, n int) {
 	t.Helper()
 	list := need(perstack.GetEventContents(t.Context(), st, "j", run))
@@ -118,7 +116,7 @@ func wantInOrder(t *testing.T, st *tally.Store, run string, n int) {
 	}
 }
 
-// rated is what is measured.
+// rated is a measured configuration.
 type rated struct {
 	what       string
 	runs, jobs int
@@ -126,7 +124,7 @@ type rated struct {
 	event      func(job, run string, n int) events.Raw
 }
 
-// record is how many events a second the runs of new jobs record.
+// record returns the events per second that the runs of new jobs record.
 func (r rated) record(b *testing.B) float64 {
 	b.Helper()
 	st, err := embedded.Open(b.Context(), embedded.Options{Store: filepath.Join(b.TempDir(), "store"), Backend: "local", Own: true})
@@ -163,7 +161,7 @@ func recordAll(ctx context.Context, h *perstack.Handle, list []events.Raw) error
 	return nil
 }
 
-// calling is the event that the Node.js program writes.
+// calling returns the event that the Node.js program writes.
 func calling(job, run string, n int) events.Raw {
 	const call = `{"id":"call-%d","skillName":"@perstack/base","toolName":"readTextFile","args":{"path":"src/main.go"}}`
 	return events.Raw(fmt.Sprintf(`{"type":"callTools","id":"event-%[1]s-%[2]d","expertKey":"@perstack/coordinator","timestamp":%[3]d,"jobId":%[4]q,"runId":%[1]q,"stepNumber":%[5]d,`+
@@ -173,13 +171,13 @@ func calling(job, run string, n int) events.Raw {
 		run, n, 1760000000000+n, job, 1+n>>3, strings.Repeat("0123456789abcdef", 24), fmt.Sprintf(call, n)))
 }
 
-// streaming is a piece of text that streams in.
+// streaming returns a piece of streamed text.
 func streaming(job, run string, n int) events.Raw {
 	return events.Raw(fmt.Sprintf(`{"type":"streamRunResult","id":"event-%[1]s-%[2]d","expertKey":"@perstack/coordinator","timestamp":%[3]d,"jobId":%[4]q,"runId":%[1]q,"stepNumber":1,"delta":"%[2]d and so on, "}`,
 		run, n, 1760000000000+n, job))
 }
 
-// nodeRate is how many events a second are written as files.
+// nodeRate returns the events per second that are written as files.
 func nodeRate(b *testing.B, runs, each int, flags ...string) float64 {
 	b.Helper()
 	_, err := exec.LookPath("node")

@@ -12,17 +12,15 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// A job takes as much room as what is new in it: of 200 steps of 4 KiB, with all types of
-// events that change a run's state, the log and the catalog take at most 1.5 times the
-// distinct bytes, and 1 KiB for each value that was stored.
+// The size of a job depends on its new content: for 200 steps of 4 KiB, with all types of events that change a run's
+// state, log and catalog take at most 1.5 times the distinct bytes, plus 1 KiB for each stored value.
 //
-// Distinct are the messages, the calls of tools and the results of tools that the runtime
-// made, each as JSON and counted once, however often it is repeated. A tool's result and the
-// message that says it are two, as they are two values that neither can be made of. All else
-// (names, ids, usage, the frame of a checkpoint) has to fit into the KiB of its value.
+// The distinct values are the messages, tool calls and tool results of the runtime, each as JSON and counted once,
+// however often it is repeated. A tool's result and its message are two values, because neither can be made from the
+// other. All other content (names, ids, usage, the frame of a checkpoint) must fit into the KiB of its value.
 //
-// Snapshots and the view that is searched are caches, with the text of each turn once more:
-// they are bounded by what is new too, not by that sum.
+// Snapshots and the search view are caches that have the text of each turn once more. They grow with new content too,
+// but are not part of this sum.
 func TestRoom(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestSize bounds the bytes in the log")
@@ -53,10 +51,10 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// original is what the original would have of a job.
+// original is the size of a job's folder in the original.
 type original struct{ files, bytes int }
 
-// playInto stores what a runtime does, and says what the original's folder would take.
+// playInto stores the output of a runtime, and returns the size of the original's folder.
 func playInto(t testing.TB, h *perstack.Handle, steps, size int) (*runtime, original) {
 	t.Helper()
 	var o original
@@ -83,7 +81,7 @@ func playInto(t testing.TB, h *perstack.Handle, steps, size int) (*runtime, orig
 	return r, o
 }
 
-// showsAll waits until the views have everything.
+// showsAll waits until the views have caught up.
 func showsAll(t testing.TB, st *tally.Store) {
 	t.Helper()
 	at, err := st.Log.Durable(t.Context())
@@ -93,7 +91,7 @@ func showsAll(t testing.TB, st *tally.Store) {
 	}
 }
 
-// sizesOf are the bytes below a directory, by first name.
+// sizesOf returns the bytes below a directory, by first name.
 func sizesOf(t testing.TB, dir string) map[string]int {
 	t.Helper()
 	sizes := make(map[string]int)

@@ -28,7 +28,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/share"
 )
 
-// read counts the records that are read of a backend.
+// read counts the records that are read from a backend.
 type read struct {
 	log.Backend
 	records *atomic.Int64
@@ -57,9 +57,8 @@ func (c readCursor) Next(ctx context.Context) (log.Message, error) {
 	return m, err
 }
 
-// What a call reads does not grow with the job: a handle that has worked with it reads for
-// one more of anything what came since and what it asks for, in a job of ten times as many
-// steps too.
+// The reads of a call do not grow with the job: a handle that has worked with the job reads only new records and the
+// requested ones, also in a job of ten times as many steps.
 func TestScale(t *testing.T) {
 	var records atomic.Int64
 	l := logtest.OpenOn(t, read{memlog.New(memlog.Config{}), &records}, log.Config{Host: log.Host{Owner: true}})
@@ -72,9 +71,9 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// The same on every backend, of which the log counts what is read; and of a new handle, where
-// there is a catalog. Where there are no snapshots a job that was written to is read again to be opened.
-// Those who keep views and snapshots may read beside it what was appended.
+// The same on every backend, by the log's count of reads, and for a new handle if there is a catalog. Without
+// snapshots, a job with new records is read again when it is opened. Views and snapshots may read appended records at
+// the same time.
 func TestScaleEverywhere(t *testing.T) {
 	const beside = 40
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
@@ -91,12 +90,12 @@ func TestScaleEverywhere(t *testing.T) {
 					scaleCall{"a page of events, by a new handle", 10, func() error { _, err := fresh().EventPage(t.Context(), "r1", 0, 5); return err }, false},
 					scaleCall{"a page of jobs", 1, func() error { _, err := perstack.Jobs(t.Context(), st, perstack.Query{Limit: 1}); return err }, false})
 			}
-			need(h.Totals(t.Context())) // as the first call of a handle reads the job
+			need(h.Totals(t.Context())) // the first call of a handle reads the job
 			for _, run := range []string{"r0", "r1"} {
 				need(h.EventList(t.Context(), run))
 			}
 			calls = append(calls, scaleCalls(t.Context(), h, steps)...)
-			if st.Snapshots() == nil { // to open a job again is to read it
+			if st.Snapshots() == nil { // opening a job reads it
 				calls = slices.DeleteFunc(calls, func(c scaleCall) bool { return c.opens })
 			}
 			readsAtMost(t, steps, beside, st.Log.RecordsRead, calls)
@@ -104,7 +103,7 @@ func TestScaleEverywhere(t *testing.T) {
 	})
 }
 
-// scaleJob stores a job of so many steps, with an event and a checkpoint each.
+// scaleJob stores a job with a number of steps, each with an event and a checkpoint.
 func scaleJob(t *testing.T, st *tally.Store, steps int) *perstack.Handle {
 	t.Helper()
 	h := perstack.JobOf(st, fmt.Sprint("job-", steps))
@@ -119,17 +118,17 @@ func scaleJob(t *testing.T, st *tally.Store, steps int) *perstack.Handle {
 		}
 	}
 	if st.Snapshots() != nil {
-		need(st.Loader().Keep(t.Context(), h.Session().Subject(), 0, "")) // as the one who owns the store does
+		need(st.Loader().Keep(t.Context(), h.Session().Subject(), 0, "")) // as the store's owner does
 	}
 	return h
 }
 
-// scaleCall is a call, and how many records it reads at most.
+// scaleCall is a call, with the maximum number of records that it reads.
 type scaleCall struct {
 	name  string
 	most  int64
 	do    func() error
-	opens bool // the job as it is now
+	opens bool // it opens the present job
 }
 
 func scaleCalls(ctx context.Context, h *perstack.Handle, steps int) []scaleCall {
@@ -146,9 +145,8 @@ func scaleCalls(ctx context.Context, h *perstack.Handle, steps int) []scaleCall 
 	}
 }
 
-// readsAtMost wants calls to read no more than they say, and what may be read beside. Who
-// keeps views and snapshots may read more than that at the same time, on a slow machine: then
-// the call is made again. One that reads too much does so each time.
+// readsAtMost checks the reads of calls, with an allowance for concurrent reads. On a slow machine, views and snapshots
+// may read more at the same time; then the call is repeated. A call that reads too much does so each time.
 func readsAtMost(t *testing.T, steps int, beside int64, count func() int64, calls []scaleCall) {
 	t.Helper()
 	for _, call := range calls {
@@ -162,26 +160,25 @@ func readsAtMost(t *testing.T, steps int, beside int64, count func() int64, call
 					t.Logf("it reads %d records", n)
 					return
 				}
-				time.Sleep(10 * time.Millisecond) // for those beside
+				time.Sleep(10 * time.Millisecond) // for the concurrent readers
 			}
 			t.Errorf("it reads %d records", tries)
 		})
 	}
 }
 
-// turnOf is the i-th checkpoint of a job: a run has ten, each with a message more.
+// turnOf returns the i-th checkpoint of a job. A run has ten, each with one more message.
 func turnOf(job string, i int) perstack.Checkpoint {
 	return checkpoint(job, fmt.Sprint("r", i/10), fmt.Sprint("c", i), int64(i), messages(i/10*10, i+1))
 }
 
-// 10,000 jobs, and a job of 100,000 events and 10,000 checkpoints: what the first page of a
-// list, the first page of a run's events, a checkpoint and one more checkpoint take, in ms,
-// and what memory the process has that owns the store: open-MB before, and peak-MB at most
-// meanwhile, its views and the server's caches with it. x-first is one more checkpoint of the
-// large job beside one of a new job.
+// 10,000 jobs, and a job of 100,000 events and 10,000 checkpoints: the times in ms of the first page of a list, the
+// first page of a run's events, reading a checkpoint and saving one. open-MB is the memory of the store's owner before,
+// and peak-MB its maximum meanwhile, including views and the server's caches. x-first is the ratio of a save in the
+// large job to one in a new job.
 //
-// first-event-list and first-event-page are of a new handle. Behind the peak, calls that read
-// everything: all jobs, all settings of runs, and the totals of the large job by a new handle.
+// first-event-list and first-event-page use a new handle. After the peak follow calls that read everything: all jobs,
+// all settings of runs, and the totals of the large job by a new handle.
 //
 //	go test -run '^$' -bench Scale -benchtime 1x ./stores/perstack
 func BenchmarkScale(b *testing.B) {
@@ -205,7 +202,7 @@ func BenchmarkScale(b *testing.B) {
 	defer r.Close()
 	before := peakMB(b)
 	h := perstack.JobOf(st, "large")
-	first := medianOf(b, 9, func(i int) error { // of a job each
+	first := medianOf(b, 9, func(i int) error { // a job for each
 
 		_, err := perstack.JobOf(st, fmt.Sprint("small-", i)).SaveCheckpoint(b.Context(), checkpoint(fmt.Sprint("small-", i), "r", "c", 1, messages(0, 3)))
 		return err
@@ -231,7 +228,7 @@ func BenchmarkScale(b *testing.B) {
 				}
 				return err
 			}},
-			{"first-event-list-ms", func(i int) error { // of a new handle
+			{"first-event-list-ms", func(i int) error { // by a new handle
 				list, err := perstack.JobOf(st, "large").EventList(b.Context(), fmt.Sprint("r", i))
 				if len(list) != 1000 {
 					b.Fatalf("%d events, %v", len(list), err)
@@ -254,7 +251,7 @@ func BenchmarkScale(b *testing.B) {
 			_, err := h.SaveCheckpoint(b.Context(), checkpoint("large", "more", fmt.Sprint("more", i), 1, messages(0, 3)))
 			return err
 		}
-		must(b, save(-1)) // what is read once
+		must(b, save(-1)) // reads the job once
 		more := medianOf(b, 9, save)
 		b.ReportMetric(more, "one-more-ms")
 		b.ReportMetric(more/first, "x-first")
@@ -266,14 +263,14 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
-// timeOf is how long a call takes, in milliseconds.
+// timeOf returns the duration of a call in milliseconds.
 func timeOf(do func()) float64 {
 	began := time.Now()
 	do()
 	return float64(time.Since(began).Microseconds()) / 1000
 }
 
-// medianOf is the median of some calls in milliseconds.
+// medianOf returns the median duration of calls in milliseconds.
 func medianOf(b *testing.B, n int, do func(int) error) float64 {
 	b.Helper()
 	var list []float64
@@ -286,7 +283,7 @@ func medianOf(b *testing.B, n int, do func(int) error) float64 {
 	return list[n/2]
 }
 
-// bulk appends events to a job as they are, without waiting for the disk.
+// bulk appends events to a job without waiting for the disk.
 func bulk(b *testing.B, st *tally.Store, job string, payloads ...events.Payload) {
 	b.Helper()
 	sub := perstack.JobOf(st, job).Session().Subject()
@@ -305,7 +302,7 @@ func bulk(b *testing.B, st *tally.Store, job string, payloads ...events.Payload)
 	must(b, err)
 }
 
-// fillJob stores a job of runs with checkpoints, and events for each of these.
+// fillJob stores a job of runs with checkpoints, and events for each checkpoint.
 func fillJob(b *testing.B, st *tally.Store, job string, runs, checkpoints, each int) {
 	b.Helper()
 	parsed, err := shape.ParseJob(need(perstack.CreateInitialJob(job, "coder").Raw()))
@@ -339,14 +336,14 @@ func fillJob(b *testing.B, st *tally.Store, job string, runs, checkpoints, each 
 	}
 }
 
-// forgetPeak frees what the making of the store took, and has peakMB begin anew.
+// forgetPeak frees memory and resets the peak.
 func forgetPeak(b *testing.B) {
 	b.Helper()
 	debug.FreeOSMemory()
-	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // not on Linux: then it is what it was
+	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // only on Linux
 }
 
-// peakMB is the most memory that this process has had.
+// peakMB returns the peak memory of this process.
 func peakMB(b *testing.B) float64 {
 	b.Helper()
 	text, err := os.ReadFile("/proc/self/status")

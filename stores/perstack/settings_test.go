@@ -35,7 +35,7 @@ func paritySettings(t *testing.T, st *tally.Store) {
 			t.Errorf("it was updated at %d", have.UpdatedAt)
 		}
 		have.UpdatedAt = 1000
-		first.ReasoningBudget, first.MaxSteps, first.MaxRetries, first.Timeout = events.Raw(`"low"`), 100, 5, 300000 // which the original fills in when it writes it again
+		first.ReasoningBudget, first.MaxSteps, first.MaxRetries, first.Timeout = events.Raw(`"low"`), 100, 5, 300000 // defaults that the original adds when it writes the setting again
 		if diff := cmp.Diff(first, have); diff != "" {
 			t.Error(diff)
 		}
@@ -66,7 +66,7 @@ func paritySettings(t *testing.T, st *tally.Store) {
 			t.Errorf("%d events were written", n-had)
 		}
 		s.ExpertKey = "coder"
-		must(t, perstack.StoreRunSetting(ctx, st, s, nil, nil)) // which has none
+		must(t, perstack.StoreRunSetting(ctx, st, s, nil, nil)) // a setting without secrets
 		if _, err := perstack.JobOf(st, "p11").Setting(ctx, "r"); !errors.Is(err, perstack.ErrNoKey) {
 			t.Errorf("what is sealed is read without a key: %v", err)
 		}
@@ -105,7 +105,7 @@ func paritySettings(t *testing.T, st *tally.Store) {
 		}
 	})
 	t.Run("P-14 runs of all jobs are listed, those that changed last first", func(t *testing.T) {
-		const far = 4000000000000 // later than any that was touched
+		const far = 4000000000000 // later than any change
 		for i, job := range []string{"p14-a", "p14-b", "p14-a"} {
 			s := setting(job, fmt.Sprint("r", i), "k", far+int64(i))
 			s.ExpertKey = fmt.Sprint("p14-", i%2)
@@ -119,7 +119,7 @@ func paritySettings(t *testing.T, st *tally.Store) {
 			t.Errorf("they are %v", runs)
 		}
 
-		// When a run began, its name, its job and the order in which it was stored say nothing.
+		// The start of a run, its name, its job and the order of storing do not matter.
 		own := need(st.In("p14"))
 		for i, updated := range []int64{40, 10, 50, 20, 30} {
 			s := setting(fmt.Sprint("j", i%2), fmt.Sprint("r", 9-i), "k", far+updated)

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// What the functions remember of a store goes with it, and is bounded.
+// The cache of a store goes away with the store, and is bounded.
 func TestRemembered(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	use := func(in *tally.Store) weak.Pointer[tally.Store] {
@@ -20,7 +20,7 @@ func TestRemembered(t *testing.T) {
 			c := checkpoint(fmt.Sprint("j", i), "r", "c", 1, messages(0, 1))
 			must(t, perstack.DefaultStoreCheckpoint(t.Context(), in, c))
 		}
-		need(perstack.DefaultRetrieveCheckpoint(t.Context(), in, "j0", "c")) // which was forgotten
+		need(perstack.DefaultRetrieveCheckpoint(t.Context(), in, "j0", "c")) // it was dropped from the cache
 		if !perstack.Remembers(weak.Make(in)) {
 			t.Fatal("a store that is used is not remembered")
 		}
@@ -31,6 +31,6 @@ func TestRemembered(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("a store that is gone is remembered")
 		}
-		debug.FreeOSMemory() // which collects
+		debug.FreeOSMemory() // runs a collection
 	}
 }

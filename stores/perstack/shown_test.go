@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// A save appends its steps to the log one behind the other. It waits for files once, behind the
-// last one, and a file that does not show it is an error beside the acknowledgement.
+// A save appends its steps to the log one after the other. It waits for files once, after the last one. If a file does
+// not show the save, the error comes with the acknowledgement.
 func TestShown(t *testing.T) {
 	var asked []events.Offset
 	var answer error

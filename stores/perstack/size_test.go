@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// A log grows with what is new: of a job whose checkpoints and events repeat all messages
-// each is stored once.
+// A log grows only by new content: if checkpoints and events of a job repeat all messages, each message is stored once.
 func TestSize(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{})
@@ -65,7 +64,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// long is a message of some size.
+// long returns a message of some size.
 func long(n, size int) events.Raw {
 	return events.Raw(fmt.Sprintf(`{"id":"m%d","type":"userMessage","contents":[{"id":"p","type":"textPart","text":"%s"}]}`, n, strings.Repeat(fmt.Sprint(n), size/len(fmt.Sprint(n)))))
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// Statuses in the spelling of sessions come back, and each of a checkpoint is one of a job.
+// Statuses survive the conversion to those of sessions, and each status of a checkpoint has one of a job.
 func TestStatuses(t *testing.T) {
 	for _, s := range perstack.JobStatuses {
 		if got := perstack.JobStatusOf(s.InSession()); s.InSession() == "" || got != s {

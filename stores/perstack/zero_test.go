@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// An optional is a member that a document may have, with its values: the zero value first.
+// An optional is an optional member of a document, with its values: the zero value first.
 type optional struct {
 	name   string
 	values []string
@@ -26,12 +26,12 @@ const (
 	zeroWho   = `{"key":"","name":"","version":""}`
 )
 
-// documents are the typed values with what each must have in front and behind, and may have between.
+// documents are the typed values, with the required text before and after, and the optional members between.
 var documents = []struct {
 	name          string
 	front, behind string
 	may           []optional
-	spell         func(events.Raw) (events.Raw, error) // reads it and writes it
+	spell         func(events.Raw) (events.Raw, error) // parses it and encodes it
 }{
 	{"job", `"id":"j","status":"running","coordinatorExpertKey":"","totalSteps":0`, zeroUsage + `,"startedAt":0`,
 		[]optional{{"maxSteps", []string{"0", "7"}}, {"finishedAt", []string{"0", "9"}}, {"later", []string{"0", `""`, "null"}}},
@@ -61,7 +61,7 @@ func spelled[T interface{ Raw() (events.Raw, error) }](v T, err error) (events.R
 	return v.Raw()
 }
 
-// drawn is a document with some of the members that it may have, in any order.
+// drawn returns a document with some of its optional members, in any order.
 func drawn(random *rand.Rand, front, behind string, may []optional) string {
 	parts := []string{front}
 	if behind != "" {
@@ -76,7 +76,7 @@ func drawn(random *rand.Rand, front, behind string, may []optional) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// membersOf are the members of an object, sorted, and those of the objects in it.
+// membersOf returns the members of an object and of objects in it, sorted.
 func membersOf(t *testing.T, raw []byte) string {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewReader(raw))

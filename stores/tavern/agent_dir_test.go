@@ -32,7 +32,7 @@ func agentDir(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// The folder of a repository goes into any store, and out of it to another one.
+// The folder of a repository is imported into any store, and exported from it into another one.
 func TestAgentTravels(t *testing.T) {
 	files := map[string]string{
 		"docs/b.md": "b", "docs/a.md": "---\ntitle: A\n---\nx\r\n\xff", "docs/sub/main.go": "package main", "workflows/w.json": `{ "initial": "a", "states": {"a": {"end": true}} }`, "agents/kettle/agent.md": agentFile,

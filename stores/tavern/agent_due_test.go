@@ -51,8 +51,8 @@ func TestAgentDue(t *testing.T) {
 			d := decide(a, l.Until.Add(2*time.Hour))
 			apply(d)
 			n := agentRecords(ctx, st)
-			apply(d)                                                                     // two daemons decide the same
-			later := need(tavern.DecideAgent(before, l.Until.Add(3*time.Hour), windows)) // and a third one, who looks later
+			apply(d)                                                                     // two daemons make the same decision
+			later := need(tavern.DecideAgent(before, l.Until.Add(3*time.Hour), windows)) // and a third one, later
 			if made, err := later.Make(ctx, st); made || err != nil {
 				t.Errorf("the same, decided later: %v, %v", made, err)
 			}
@@ -117,8 +117,8 @@ func TestAgentDue(t *testing.T) {
 	})
 }
 
-// Whatever agents do, and whenever deciders look: what is alive is neither archived nor
-// purged, nothing happens before it is due, and what was decided once is not decided again.
+// With random actions of agents and deciders: agents that are alive are neither archived nor purged, nothing happens
+// before it is due, and each decision is made once.
 func TestAgentDueLaw(t *testing.T) {
 	windows := tavern.AgentWindows{Archive: time.Hour, Purge: time.Hour}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -174,8 +174,7 @@ func TestAgentDueLaw(t *testing.T) {
 	})
 }
 
-// In a store that was at rest the windows of an agent begin when it is stopped or archived, and not
-// when the last record came before that.
+// If the store was idle, the windows of an agent begin when it is stopped or archived, not at the last record before.
 func TestAgentWindowsAfterRest(t *testing.T) {
 	ctx := t.Context()
 	w := newDaemonWorld(t)
@@ -193,7 +192,7 @@ func TestAgentWindowsAfterRest(t *testing.T) {
 		}
 	}
 
-	// A daemon that has just begun goes by the last record, and dates what it appends as the log does.
+	// A daemon that has just started judges by the last record, and dates its appends as the log does.
 	c := tavern.AgentOf(w.st, daemonAgent(0))
 	must(t, c.Dismiss(ctx, "so"))
 	w.pass(2 * daemonWindows.Agents.Archive)

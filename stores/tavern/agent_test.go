@@ -175,7 +175,7 @@ func agentCommitments(t *testing.T, a *tavern.Agent) {
 	must(t, a.Verify(ctx, c.ID))
 	look(false, false, true, false)
 	must(t, a.Pass(ctx, c.ID))
-	must(t, a.Pass(ctx, c.ID)) // it is so already
+	must(t, a.Pass(ctx, c.ID)) // it has passed already
 	look(true, false, false, false)
 	must(t, a.Amend(ctx, c.ID, "B, but better", "make b"))
 	look(false, true, false, false)
@@ -192,7 +192,7 @@ func agentCommitments(t *testing.T, a *tavern.Agent) {
 	must(t, a.Remove(ctx, c.ID))
 }
 
-// The table is that of the plan, spelled out once more.
+// The table is the specification's, written out again.
 func TestAgentStates(t *testing.T) {
 	testkit.NotUnderRace(t)
 	table := map[string]string{
@@ -282,7 +282,7 @@ func TestAgentStates(t *testing.T) {
 	})
 }
 
-// agentAt makes an agent that has come to a state.
+// agentAt creates an agent and moves it to a state.
 func agentAt(t *testing.T, st *tally.Store, name string, way []string) *tavern.Agent {
 	t.Helper()
 	a := need(tavern.NewAgent(t.Context(), st, tavern.NewAgentOptions{Name: name}))
@@ -292,8 +292,7 @@ func agentAt(t *testing.T, st *tally.Store, name string, way []string) *tavern.A
 	return a
 }
 
-// A person edits the file while the agent's state changes: nothing of either is lost, and
-// who comes too late with a text is told.
+// A person edits the file while the agent's state changes: no change is lost, and a stale edit is refused.
 func TestAgentEdited(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		ctx := t.Context()
@@ -326,7 +325,7 @@ func TestAgentEdited(t *testing.T) {
 	})
 }
 
-// What nobody acknowledged is sent again, and is there once: in both subjects, or in none.
+// An append without an acknowledgement is repeated, and stored once: in both subjects, or in neither.
 func TestAgentFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		ctx := t.Context()
@@ -371,9 +370,9 @@ func TestAgentFaults(t *testing.T) {
 	})
 }
 
-// Wherever a change is cut off, the session and the node file say the same.
+// Wherever a change is cut off, the session and the node file agree.
 func TestAgentCutOff(t *testing.T) {
-	for n := range 4 { // so many publications reach the log before nothing does
+	for n := range 4 { // so many publications reach the log before it fails
 		left := 1 << 20
 		st := storetest.Faulty(t, func() logtest.Fault {
 			if left--; left < 0 {

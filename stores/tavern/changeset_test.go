@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// changesetKit is a merge queue with documents, and overlays of an agent over them.
+// changesetKit is a merge queue with documents, and an agent's overlays of them.
 type changesetKit struct {
 	t  *testing.T
 	st *tally.Store
@@ -35,7 +35,7 @@ func (k changesetKit) read(id string) string {
 	return string(doc.Data)
 }
 
-// change makes an overlay of a document with other content.
+// change makes an overlay with other content of a document.
 func (k changesetKit) change(id string, base events.Offset, text string) tavern.Change {
 	rev := need(k.st.Documents().Save(k.t.Context(), "overlay", "a1/"+id, tally.Write{Data: []byte(text), ContentType: "text/plain", Attributes: map[string]string{"overlay.base": base.String(), "lang": "en"}}))
 	return tavern.Change{Document: k.doc(id), Base: base, Overlay: events.Document(k.st.Namespace(), "overlay", "a1/"+id), Revision: rev.Offset}
@@ -67,7 +67,7 @@ func changesetsSeen(t *testing.T, st *tally.Store) {
 		t.Errorf("%+v", m.Changeset)
 	}
 	must(t, m.Apply(ctx))
-	must(t, m.Apply(ctx)) // of which the outcome was not known
+	must(t, m.Apply(ctx)) // as after an unknown outcome
 	if got := []string{k.read("a"), k.read("b"), k.read("c")}; !slices.Equal(got, []string{"a2", "-", "c1"}) {
 		t.Errorf("%q", got)
 	}
@@ -106,7 +106,7 @@ func changesetsSeen(t *testing.T, st *tally.Store) {
 
 func changesetRefusal[T any](_ T, err error) error { return err }
 
-// Eight who propose and two who merge: each changeset is made in its turn, or refused whole.
+// With eight proposers and two mergers, each changeset is applied in its turn, or refused as a whole.
 func changesetsInOrder(t *testing.T, st *tally.Store) {
 	ctx := queueSoon(t)
 	k := changesetKit{t, st, tavern.ChangesetsOf(st, "order")}
@@ -114,7 +114,7 @@ func changesetsInOrder(t *testing.T, st *tally.Store) {
 	left := need(st.Documents().Create(ctx, "doc", "left", tally.Write{Data: []byte("0")}))
 	right := need(st.Documents().Create(ctx, "doc", "right", tally.Write{Data: []byte("0")}))
 	const n = 8
-	for i := range n { // each is made on what was there at first: one of them can be applied
+	for i := range n { // each has the original base, so only one can be applied
 		text := fmt.Sprint(i)
 		need(k.m.Propose(ctx, tavern.Changeset{ID: text, Changes: []tavern.Change{k.change("left", left.Offset, text), k.change("right", right.Offset, text)}}))
 	}
@@ -158,8 +158,7 @@ func changesetsInOrder(t *testing.T, st *tally.Store) {
 	}
 }
 
-// A changeset whose lease went on to another merger is not made, and one that is expired is
-// ended by whoever looks, once.
+// A changeset that another merger has claimed meanwhile is not applied. An expired one is ended by any process, once.
 func TestChangesetLate(t *testing.T) {
 	st, clock := queueStore(t)
 	ctx := t.Context()

@@ -15,8 +15,7 @@ import (
 // noRoom is the error of a tree that cannot write its files.
 var noRoom = &events.TreeError{Tree: "t", Err: errors.New("no room")}
 
-// storeWithTree returns a store in memory and what its trees answer to appends: nil if files show
-// them.
+// storeWithTree returns a store in memory, and the answer of its trees to appends: nil if files show them.
 func storeWithTree(t *testing.T) (st *tally.Store, answer *error) {
 	t.Helper()
 	answer = new(error)
@@ -36,8 +35,8 @@ func unshown(t *testing.T, what string, err error) {
 	}
 }
 
-// A claim that is stored is a claim, also if files of a tree do not show it: the worker has it,
-// can renew and finish it, and is told of the files.
+// A stored claim is valid, even if files of a tree do not show it: the worker gets it with an error about the files,
+// and can renew and finish it.
 func TestClaimUnshown(t *testing.T) {
 	ctx := t.Context()
 	st, answer := storeWithTree(t)

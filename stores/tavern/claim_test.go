@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// claimed are the things that one holder has at a time: each makes a claim of a holder.
+// claimed returns, for each kind of object with one holder, a function that claims it.
 func claimed(t *testing.T, st *tally.Store) map[string]func(holder string) *tally.Claim {
 	ctx := t.Context()
 	flowTemplates(t, st)
@@ -37,8 +37,8 @@ func claimed(t *testing.T, st *tally.Store) map[string]func(holder string) *tall
 	}
 }
 
-// Whatever is claimed: a claim is renewed, carries its fence in what its holder appends
-// elsewhere, and is refused in everything once another holder has a later one.
+// Every kind of claim is renewed, adds its fence to its holder's other appends, and is refused everywhere after another
+// holder's later claim.
 func TestClaims(t *testing.T) {
 	st, clock := queueStore(t)
 	for name, claim := range claimed(t, st) {
@@ -59,7 +59,7 @@ func TestClaims(t *testing.T) {
 			must(t, appends(c))
 			part := need(c.Part(ctx))
 			queueJump(t, st, clock, 2*time.Hour)
-			must(t, appends(c)) // its lease is over, and nobody else has it
+			must(t, appends(c)) // its lease has ended, and no other holder has it
 
 			second := claim("second")
 			before := written()
@@ -86,8 +86,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// Files that do not show what was stored are an error beside the claim, or the item, which
-// are there once.
+// If files do not show a stored claim or item, the call returns it with an error, and it is stored once.
 func TestClaimsShown(t *testing.T) {
 	var answer error
 	st := storetest.Memory(t, tally.Config{Host: tally.Host{Shows: func(context.Context, events.Offset, ...events.Subject) error { return answer }}})
@@ -131,7 +130,7 @@ func TestClaimsShown(t *testing.T) {
 	fc, err := f.Claim(ctx, "w", time.Hour)
 	unshown("a flow", fc != nil && fc.Fence != 0, err)
 
-	// Items that go in together are put in once, whatever their files show.
+	// Items that are queued together are stored once, whatever their files show.
 	apart := tavern.QueueOf(st, "together")
 	done := make(chan error, 100)
 	for n := range 100 {

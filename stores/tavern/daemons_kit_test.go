@@ -16,14 +16,14 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// daemonWindows keep what the dead have left for an hour, and dead agents for a day more.
+// daemonWindows keep an ended owner's belongings for an hour, and ended agents for another day.
 var daemonWindows = tavern.DaemonOptions{Agents: tavern.AgentWindows{Archive: time.Hour, Purge: 24 * time.Hour}, Orphans: time.Hour}
 
 func daemonScan(st *tally.Store) *daemon.Scan {
 	return daemon.NewScan(st.Log, st.Loader())
 }
 
-// daemonView is the view of a store, as it is when it is asked.
+// daemonView is the view of a store, caught up before each query.
 type daemonView struct {
 	catalog.WorkReader
 	runner *projector.Runner
@@ -36,7 +36,7 @@ func (v daemonView) Due(ctx context.Context, what string, upto time.Time, limit 
 	return v.WorkReader.Due(ctx, what, upto, limit)
 }
 
-// daemonViewOf makes the view of a store. end takes it away.
+// daemonViewOf returns the view of a store. end removes it.
 func daemonViewOf(t testing.TB, st *tally.Store) (v daemon.Work, end func()) {
 	dir := need(os.MkdirTemp("", "work"))
 	work := catalog.NewWork(dir, slog.New(slog.DiscardHandler))
@@ -46,13 +46,12 @@ func daemonViewOf(t testing.TB, st *tally.Store) (v daemon.Work, end func()) {
 	return daemonView{reader, r}, func() { must(t, errors.Join(reader.Close(), work.Close(), os.RemoveAll(dir))) }
 }
 
-// daemonsOf are daemons of a store.
+// daemonsOf returns daemons of a store.
 func daemonsOf(st *tally.Store, names ...string) []daemon.Daemon {
 	return need(tavern.Daemons(st, daemonWindows, names...))
 }
 
-// daemonDecides has daemons look until there is nothing left to decide, and returns what they
-// decided, and when they want to look again.
+// daemonDecides runs daemons until no decision is left. It returns their decisions, and when they want to look again.
 func daemonDecides(t testing.TB, work daemon.Work, now time.Time, daemons ...daemon.Daemon) (made []daemon.Decision, next time.Time) {
 	t.Helper()
 	for again := true; again; {
@@ -69,7 +68,7 @@ func daemonDecides(t testing.TB, work daemon.Work, now time.Time, daemons ...dae
 	return made, next
 }
 
-// daemonWhats are the decisions as text, sorted.
+// daemonWhats returns the decisions as text, sorted.
 func daemonWhats(made []daemon.Decision) (list []string) {
 	for _, m := range made {
 		list = append(list, m.Subject.String()+": "+m.What)
@@ -78,7 +77,7 @@ func daemonWhats(made []daemon.Decision) (list []string) {
 	return list
 }
 
-// daemonOrphans lists what belongs to somebody who is gone.
+// daemonOrphans lists subjects whose owner is gone.
 func daemonOrphans(t testing.TB, work daemon.Work) (list []daemon.Due) {
 	t.Helper()
 	for _, what := range []string{projector.DueOrphan, projector.DueOverlay} {
@@ -87,7 +86,7 @@ func daemonOrphans(t testing.TB, work daemon.Work) (list []daemon.Due) {
 	return list
 }
 
-// daemonBlunt is work that does not say which records it is about.
+// daemonBlunt is work without the offsets of records.
 type daemonBlunt struct{ daemon.Work }
 
 func (b daemonBlunt) Due(ctx context.Context, what string, upto time.Time, limit int) ([]daemon.Due, error) {

@@ -24,11 +24,10 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// D-63: whatever agents, flows, messages and queues do, and however many daemons look after
-// them, on a log that loses publications and acknowledgements, and are killed at whichever
-// publication: what is in the log is the same as with daemons of which there is one and that
-// never dies. A9: what belongs to the living stays, two windows after an end there is no
-// orphan, and a second pass appends nothing.
+// D-63: random actions of agents, flows, messages and queues, with several daemons, on a log that loses publications
+// and acknowledgements, and with daemons killed at any publication, leave the same log as one daemon that never dies.
+// A9: the belongings of living owners stay, two windows after an end no orphan is left, and a second pass appends
+// nothing.
 func TestDaemonsLaw(t *testing.T) {
 	t.Run("D-63 D-30 nothing is decided twice, and nothing of the living is gone", daemonsLaw)
 }
@@ -37,7 +36,7 @@ func daemonsLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := rapid.SliceOfN(rapid.Custom(drawDaemonStep), 3, 14).Draw(rt, "plan")
 		one, many := newDaemonWorld(t), newDaemonWorld(t)
-		view, end := daemonViewOf(t, many.st) // says where to look what the log itself says
+		view, end := daemonViewOf(t, many.st) // says where to look, as the log itself would
 		defer end()
 		many.work = view
 		defer one.st.Close()
@@ -57,7 +56,7 @@ func daemonsLaw(t *testing.T) {
 			}
 		}
 		one.checkLiving(rt, t)
-		for range 4 { // windows of the dead, then of what those owned
+		for range 4 { // windows of ended agents, then of what they owned
 			tick(time.Hour + time.Minute)
 		}
 		tick(25 * time.Hour)
@@ -78,7 +77,7 @@ func daemonsLaw(t *testing.T) {
 	})
 }
 
-// daemonStep is something that happens.
+// daemonStep is a random action.
 type daemonStep struct {
 	what    string
 	a, b    int // agents
@@ -94,7 +93,7 @@ func drawDaemonStep(t *rapid.T) daemonStep {
 	}
 }
 
-// daemonKills say how daemons are disturbed: each of them dies at a publication.
+// daemonKills are publications at which daemons die.
 type daemonKills struct {
 	at     []int
 	faults []logtest.Fault
@@ -142,7 +141,7 @@ func newDaemonWorld(t *testing.T) *daemonWorld {
 	return w
 }
 
-// next says what becomes of a publication: only while daemons are disturbed anything does.
+// next returns the fault of a publication. Without kills there is none.
 func (w *daemonWorld) next() logtest.Fault {
 	k := w.kills.Load()
 	if k == nil {
@@ -155,7 +154,7 @@ func (w *daemonWorld) next() logtest.Fault {
 	return k.faults[n%len(k.faults)]
 }
 
-// do does a step, and returns what came of it.
+// do does a step, and returns its result.
 func (w *daemonWorld) do(t *testing.T, s daemonStep, n int) string {
 	ctx, st := t.Context(), w.st
 	a, b := tavern.AgentOf(st, daemonAgent(s.a)), daemonAgent(s.b)
@@ -214,8 +213,8 @@ func (w *daemonWorld) do(t *testing.T, s daemonStep, n int) string {
 	return fmt.Sprintf("%T", err)
 }
 
-// settle has daemons look until nothing is due: one set of them, or as many as are killed, all
-// at once, and then one that goes on where they ended, on the same faulty log.
+// settle runs daemons until nothing is due: one set, or as many sets at once as kills has, and then one that continues
+// on the same faulty log.
 func (w *daemonWorld) settle(t *testing.T, kills *daemonKills) {
 	t.Helper()
 	now := w.now()
@@ -235,7 +234,7 @@ func (w *daemonWorld) settle(t *testing.T, kills *daemonKills) {
 		die = append(die, cancel)
 		running.Go(func() {
 			defer w.meet.leave()
-			work := daemonScan(w.st) // nothing is known but what is in the log
+			work := daemonScan(w.st) // it knows only the log
 			for _, d := range daemonsOf(w.st) {
 				res, err := d.Decide(ctx, work, now)
 				if err = errors.Join(err, res.Err); err != nil && ctx.Err() == nil && !errors.Is(err, log.ErrUnknown) {
@@ -266,7 +265,7 @@ func (w *daemonWorld) settle(t *testing.T, kills *daemonKills) {
 	}
 }
 
-// told is what the log says of each subject, but for times, claims and ids.
+// told returns the log's statements about each subject, without times, claims and ids.
 func (w *daemonWorld) told(t *testing.T) map[string][]string {
 	all := make(map[string][]string)
 	for rec, err := range w.st.Log.Read(t.Context(), events.Range{}) {
@@ -293,7 +292,7 @@ func (w *daemonWorld) told(t *testing.T) map[string][]string {
 		}
 		all[rec.Subject.String()] = append(all[rec.Subject.String()], what)
 	}
-	for sub, list := range all { // several may tell one sender at one time, in whichever order
+	for sub, list := range all { // several daemons may notify one sender at the same time, in any order
 		if strings.HasPrefix(sub, "session/inbox") {
 			slices.Sort(list)
 		}
@@ -301,7 +300,7 @@ func (w *daemonWorld) told(t *testing.T) map[string][]string {
 	return all
 }
 
-// checkLiving checks that nothing is gone that belongs to an agent who is alive.
+// checkLiving checks that nothing of a living agent is gone.
 func (w *daemonWorld) checkLiving(rt *rapid.T, t *testing.T) {
 	ctx := t.Context()
 	alive := make(map[string]bool)

@@ -119,8 +119,8 @@ func daemonsGone(t *testing.T, st *tally.Store) {
 	}
 }
 
-// However much lies with one who is gone, all of it is told of in one look, and no inbox is read
-// anew for each message.
+// All messages in the inbox of a receiver that is gone are handled in one look, and no inbox is read again for each
+// message.
 func TestDaemonsTellOfMany(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	reads := &recordsRead{Backend: mem}
@@ -147,7 +147,7 @@ func TestDaemonsTellOfMany(t *testing.T) {
 	}
 }
 
-// recordsRead counts what is read.
+// recordsRead counts the records that are read.
 type recordsRead struct {
 	log.Backend
 	n atomic.Int64
@@ -204,7 +204,7 @@ func daemonsFlow(t *testing.T, st *tally.Store) {
 	must(t, f.Move(ctx, "test"))
 	child := tavern.FlowOf(st, need(f.State(ctx)).Child)
 	must(t, child.Fail(ctx, "red"))
-	// The state's own flow failed, and nobody drives this one.
+	// The state's own flow failed, and no worker drives this one.
 	if made, _ := daemonDecides(t, work, need(st.LogTime(ctx)).Add(time.Second), dispatch...); len(made) != 1 {
 		t.Errorf("%v", made)
 	}
@@ -227,7 +227,7 @@ func daemonsJanitor(t *testing.T, st *tally.Store) {
 		t.Errorf("in the window: %v, %v", made, next)
 	}
 	daemonDecides(t, work, at.Add(time.Hour), janitor...)
-	// What a flow had that was an orphan is gone a window later.
+	// The belongings of an orphaned flow are gone a window later.
 	two := at.Add(2*time.Hour + time.Minute)
 	daemonDecides(t, work, two, janitor...)
 	if list := daemonOrphans(t, work); len(list) > 0 {
@@ -255,7 +255,7 @@ func daemonsJanitor(t *testing.T, st *tally.Store) {
 	}
 }
 
-// flowTemplates2 writes a template whose first state has a flow of its own.
+// flowTemplates2 writes a template whose first state has its own flow.
 func flowTemplates2(t *testing.T, st *tally.Store) {
 	for id, text := range map[string]string{
 		"inner":  `{"initial": "run", "states": {"run": {"to": ["ran"]}, "ran": {"end": true}}}`,
@@ -294,8 +294,7 @@ func daemonsExpired(t *testing.T, st *tally.Store) {
 	}
 }
 
-// Who asks for a daemon that there is not learns which there are; one without windows takes
-// nothing from the dead.
+// An unknown daemon's name is refused with the list of names. A daemon without windows removes nothing.
 func TestDaemonsByName(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	_, err := tavern.Daemons(st, tavern.DaemonOptions{}, "delivery", "postman")

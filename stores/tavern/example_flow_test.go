@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A workflow whose first worker is lost, and that goes on with the next one.
+// The first worker of a workflow is lost, and the next one continues.
 func ExampleFlow() {
 	dir, err := os.MkdirTemp("", "tally-example-")
 	if err != nil {
@@ -47,7 +47,7 @@ func deploy(ctx context.Context, dir string) {
 
 	first := need(f.Claim(ctx, "worker-1", time.Nanosecond))
 	fmt.Println("lost:", first.Holder)
-	fmt.Println("recovered:", need(f.Recover(ctx))) // as a daemon does, when the lease is over
+	fmt.Println("recovered:", need(f.Recover(ctx))) // as a daemon does when the lease has ended
 	fmt.Println("late:", first.Move(ctx, "test") != nil)
 
 	c := need(f.Claim(ctx, "worker-2", time.Minute))

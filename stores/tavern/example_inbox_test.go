@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A program asks a reviewer, who answers. What was seen and the answer are one append, so
-// that a reviewer who is killed in between answers once all the same.
+// A program asks a reviewer. The reviewer's mark and answer are one append, so a reviewer that is killed in between
+// answers exactly once.
 func ExampleInbox() {
 	ctx := context.Background()
 	l := need(log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{}))

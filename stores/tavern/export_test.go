@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally"
 )
 
-// ForgetQueues has a store forget what it knows of queues. Calls under way go on.
+// ForgetQueues drops a store's caches of queues. Calls in progress continue.
 func ForgetQueues(st *tally.Store) {
 	all := queueCachesOf(st)
 	all.mu.Lock()
@@ -15,7 +15,7 @@ func ForgetQueues(st *tally.Store) {
 	clear(all.of)
 }
 
-// ContestQueues has a store think that others were faster at its queues so often lately.
+// ContestQueues sets how often other processes were faster at the store's queues lately.
 func ContestQueues(st *tally.Store, often int) {
 	all := queueCachesOf(st)
 	all.mu.Lock()
@@ -27,8 +27,8 @@ func ContestQueues(st *tally.Store, often int) {
 	}
 }
 
-// Timers returns a function that stops the timers of a queue's board and counts those that
-// were set. The queue is in use.
+// Timers returns a function that stops the timers of a queue's cache, and returns how many were set. The queue is in
+// use.
 func Timers(q *Queue) (stop func() int) {
 	all := queueCachesOf(q.st)
 	all.mu.Lock()
@@ -44,14 +44,13 @@ func Timers(q *Queue) (stop func() int) {
 	}
 }
 
-// WaitFor is how long who has nothing to hand out waits for a time.
+// WaitFor returns how long a worker without an item waits until a time.
 var WaitFor = waitFor
 
-// MaxSeparate is how many items are put in by themselves before callers join.
+// MaxSeparate is how many items are appended separately before callers join.
 const MaxSeparate = maxSeparate
 
-// Joining counts the appends that put items into a queue now, and the callers that wait for
-// them.
+// Joining counts the appends of items to a queue in progress, and the callers that wait for them.
 func Joining(q *Queue) (n [2]int) {
 	all := joinsOf(q.st)
 	all.mu.Lock()
@@ -62,7 +61,7 @@ func Joining(q *Queue) (n [2]int) {
 	return n
 }
 
-// AwaitWaiting waits until so many workers of a store wait at a queue.
+// AwaitWaiting waits until a number of the store's workers wait at a queue.
 func AwaitWaiting(t testing.TB, q *Queue, workers int) {
 	t.Helper()
 	for range 1000 {

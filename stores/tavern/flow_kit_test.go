@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// flowRelease is a template with each rule of recovery and a state with a flow of its own.
+// flowRelease is a template with each rule of recovery, and a state with its own flow.
 const flowRelease = `{
   "title": "Release",
   "initial": "build",
@@ -38,7 +38,7 @@ func flowTemplates(t *testing.T, st *tally.Store) *tavern.Workflows {
 	return w
 }
 
-// flowIs checks where a flow is.
+// flowIs checks a flow's state.
 func flowIs(t *testing.T, f *tavern.Flow, state string, step int64, outcome string) *tavern.FlowState {
 	t.Helper()
 	s, err := f.State(t.Context())
@@ -74,7 +74,7 @@ func flowRefused[E error](t *testing.T, st *tally.Store, what string, do func() 
 	return refusal
 }
 
-// flowRefusedRaw is flowRefused for a store of which not all can be read.
+// flowRefusedRaw is flowRefused for a store with unreadable records.
 func flowRefusedRaw[E error](t *testing.T, what string, do func() error) {
 	t.Helper()
 	err := do()

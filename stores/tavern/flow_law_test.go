@@ -20,13 +20,13 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// flowMachine is the plain model of a template: each state, the last of which is the end.
+// flowMachine is the plain model of a template. Its last state is the end.
 type flowMachine struct {
 	to       [][]int
 	recovery []int // the state; -1: fail; -2: restart, twice
 }
 
-// drawMachine draws a template in which every state leads to the one after it, and to others.
+// drawMachine draws a template in which every state leads to the next one, and to others.
 func drawMachine(t *rapid.T, label string) flowMachine {
 	n := rapid.IntRange(2, 5).Draw(t, label)
 	m := flowMachine{to: make([][]int, n), recovery: make([]int, n)}
@@ -72,7 +72,7 @@ type flowModel struct {
 	step    int64
 	attempt int
 	outcome string
-	worker  *tavern.FlowClaim // that drives it; nil: nobody
+	worker  *tavern.FlowClaim // that drives it, or nil
 	lost    bool
 }
 
@@ -81,7 +81,7 @@ func (m *flowModel) enter(to int) {
 	m.step++
 }
 
-// recover is the rule of the state.
+// recover applies the rule of the state.
 func (m *flowModel) recover() {
 	m.worker, m.lost = nil, false
 	switch r := m.machine.recovery[m.state]; {
@@ -97,10 +97,9 @@ func (m *flowModel) recover() {
 	}
 }
 
-// Whatever random templates are written and whatever moves are tried, by hand, by workers that
-// hold a flow and by those that lost it, over a log that loses publications and
-// acknowledgements: flows are where a plain model says, and go by the template that they were
-// started with.
+// With random templates and random moves, by hand, by workers that hold a flow and by workers that lost it, over a log
+// that loses publications and acknowledgements: flows are in the states of a plain model, and follow the template that
+// they were started with.
 func TestFlowLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		next := rapid.SampledFrom([]logtest.Fault{logtest.None, logtest.None, logtest.None, logtest.Dropped, logtest.AckLost})
@@ -115,7 +114,7 @@ func TestFlowLaw(t *testing.T) {
 	})
 }
 
-// lawRun is one random program over a store and a model.
+// lawRun is a random program over a store and a model.
 type lawRun struct {
 	t     *testing.T
 	rt    *rapid.T
@@ -124,7 +123,7 @@ type lawRun struct {
 	now   flowMachine // the newest revision of the template
 	at    events.Offset
 	flows []*flowModel
-	old   []*tavern.FlowClaim // of workers that hold nothing any more
+	old   []*tavern.FlowClaim // of workers that lost their flow
 	oldOf []int
 }
 
@@ -182,7 +181,7 @@ func (r *lawRun) update() {
 	r.at = rev.Offset
 }
 
-// move moves a flow, or ends it if it is where it ends, as whoever may.
+// move moves a flow, or ends it in its end state, by its worker or by hand.
 func (r *lawRun) move() {
 	_, m, f := r.flow()
 	to := rapid.IntRange(0, len(m.machine.to)-1).Draw(r.rt, "to")
@@ -209,7 +208,7 @@ func (r *lawRun) move() {
 	}
 }
 
-// claim has a worker claim a flow; it may be lost at once.
+// claim lets a worker claim a flow. The worker may be lost at once.
 func (r *lawRun) claim() {
 	i, m, f := r.flow()
 	lease := rapid.SampledFrom([]time.Duration{time.Hour, time.Nanosecond}).Draw(r.rt, "lease")
@@ -227,7 +226,7 @@ func (r *lawRun) claim() {
 	}
 }
 
-// lose has a worker hold nothing any more.
+// lose takes a flow from its worker.
 func (r *lawRun) lose(i int, m *flowModel) {
 	if m.worker != nil {
 		r.old, r.oldOf = append(r.old, m.worker), append(r.oldOf, i)
@@ -247,7 +246,7 @@ func (r *lawRun) recover() {
 	}
 }
 
-// late has a worker that lost its claim go on.
+// late lets a worker that lost its claim continue.
 func (r *lawRun) late() {
 	if len(r.old) == 0 {
 		return
@@ -279,8 +278,8 @@ func (r *lawRun) check() {
 	}
 }
 
-// Of many who move one flow at once, each by what it has read, every step is made once and from
-// the one before it.
+// If many callers move a flow at once, each from the state that it has read, every step is made once, and from the one
+// before it.
 func TestFlowOneStepOnce(t *testing.T) {
 	meet := &meeting{Backend: memlog.New(memlog.Config{})}
 	st := need(tally.Open(t.Context(), logtest.OpenOn(t, meet, log.Config{}), tally.Config{}))
@@ -290,7 +289,7 @@ func TestFlowOneStepOnce(t *testing.T) {
 	var mu sync.Mutex
 	made := int64(1)
 	for k := range 40 {
-		s := need(f.State(t.Context())) // all have it before them
+		s := need(f.State(t.Context())) // all callers have read it
 		var running sync.WaitGroup
 		meet.expect(8)
 		for n := range 8 {

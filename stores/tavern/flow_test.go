@@ -54,7 +54,7 @@ func flowMoves(t *testing.T, st *tally.Store) {
 	}
 	flowRefused[*tavern.TransitionError](t, st, "an end in the middle", func() error { return f.End(ctx, nil) })
 	must(t, f.Move(ctx, "run"))
-	must(t, f.MoveFrom(ctx, s, "run")) // the same again
+	must(t, f.MoveFrom(ctx, s, "run")) // the same call again
 	flowRefused[*log.ConflictError](t, st, "a move out of a step that was left", func() error { return f.MoveFrom(ctx, s, "ran") })
 	s = flowIs(t, f, "run", 2, "")
 	if diff := cmp.Diff([]tavern.FlowStep{{State: "run", Status: tavern.StepCurrent, Visits: 2}}, s.Incomplete()); diff != "" {
@@ -77,7 +77,7 @@ func flowMoves(t *testing.T, st *tally.Store) {
 	r := flowStart(t, st, "release", "steps")
 	want := []tavern.FlowStep{{State: "build", Status: tavern.StepCurrent, Visits: 1}, {State: "test", Status: tavern.StepOpen}, {State: "ship", Status: tavern.StepOpen}}
 	if diff := cmp.Diff(want, need(r.State(ctx)).Incomplete()); diff != "" {
-		t.Error(diff) // triage is for what fails: no move leads there
+		t.Error(diff) // triage is a recovery state: no move leads there
 	}
 	must(t, r.Fail(ctx, "no time\xff"))
 	if s := flowIs(t, r, "build", 1, "failed"); string(s.Result) != "{\"reason\":\"no time\uFFFD\"}" || len(s.Incomplete()) != 3 {
@@ -117,14 +117,13 @@ func flowNested(t *testing.T, st *tally.Store) {
 	}
 	flowIs(t, tavern.FlowOf(st, "nested#4"), "run", 1, "")
 
-	// A child that does not complete is a step that failed: nobody drives the flow, so the rule
-	// of the state applies.
+	// A child that does not complete is a failed step. No worker drives the flow, so the rule of the state applies.
 	must(t, tavern.FlowOf(st, "nested#4").Fail(ctx, "red"))
 	if why := need(f.Recover(ctx)); why != `flow "nested#4" ended failed` {
 		t.Errorf("it recovers as %q", why)
 	}
 	s = flowIs(t, f, "triage", 5, "")
-	if status := s.Steps()[1].Status; status != tavern.StepOpen { // over build it comes there again
+	if status := s.Steps()[1].Status; status != tavern.StepOpen { // it can come back over build
 		t.Errorf("the step that failed is %s", status)
 	}
 	must(t, f.Move(ctx, "given up"))
@@ -133,7 +132,7 @@ func flowNested(t *testing.T, st *tally.Store) {
 	}
 }
 
-// flowLost has a worker claim the flow and be lost at once.
+// flowLost lets a worker claim the flow and be lost at once.
 func flowLost(t *testing.T, f *tavern.Flow, worker string) *tavern.FlowClaim {
 	t.Helper()
 	c, err := f.Claim(t.Context(), worker, time.Nanosecond)
@@ -173,7 +172,7 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	}
 	flowIs(t, f, "build", 3, "failed")
 
-	// A state of its own: the worker says so, and keeps its claim.
+	// A recovery state: the worker reports the failure, and keeps its claim.
 	f = flowStart(t, st, "release", "recovers-2")
 	c = need(f.Claim(ctx, "w", time.Hour))
 	must(t, c.Move(ctx, "test"))
@@ -187,7 +186,7 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	must(t, c.Move(ctx, "build"))
 	must(t, c.Move(ctx, "test"))
 
-	// A worker that is lost while the child runs leaves it running.
+	// If a worker is lost while the child runs, the child continues.
 	flowLost(t, tavern.FlowOf(st, "recovers-2"), "w")
 	if why := need(f.Recover(ctx)); why != `worker "w" was lost` {
 		t.Errorf("it recovers as %q", why)
@@ -198,11 +197,11 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	must(t, tavern.FlowOf(st, "recovers-2#5").End(ctx, nil))
 	must(t, f.Move(ctx, "ship"))
 	must(t, f.Move(ctx, "shipped"))
-	flowLost(t, f, "w") // in an end nothing is left to do
+	flowLost(t, f, "w") // in an end state no work is left
 	need(f.Recover(ctx))
 	flowIs(t, f, "shipped", 7, "completed")
 
-	// A claim does what is due before.
+	// A claim first makes the decision that is due.
 	f = flowStart(t, st, "suite", "recovers-3") // its rule is to fail
 	flowLost(t, f, "w")
 	if _, err := f.Claim(ctx, "other", 0); err == nil {
@@ -210,7 +209,7 @@ func flowRecovers(t *testing.T, st *tally.Store) {
 	}
 	flowIs(t, f, "run", 1, "failed")
 
-	// What cannot be entered fails.
+	// A recovery state that cannot be entered fails the flow.
 	w := tavern.WorkflowsOf(st)
 	need(w.Create(ctx, "into", []byte(`{"initial":"a","recovery":{"state":"b"},"states":{"a":{"to":["z"]},"b":{"to":["z"],"flow":"gone"},"z":{"end":true}}}`)))
 	f = flowStart(t, st, "into", "recovers-4")
@@ -230,7 +229,7 @@ func flowFences(t *testing.T, st *tally.Store) {
 			"end": func() error { return c.End(ctx, nil) }, "fail": func() error { return c.Fail(ctx, "no") }, "recover": func() error { return c.Recover(ctx, "no") },
 		}
 	}
-	must(t, second(stopped.Renew(ctx))) // it is over, and nobody has noticed
+	must(t, second(stopped.Renew(ctx))) // the lease has ended, and no process has noticed
 	flowRefused[*tally.LeaseError](t, st, "a move by hand", func() error { return f.Move(ctx, "test") })
 	need(f.Recover(ctx))
 	for what, do := range late(stopped) {
@@ -254,7 +253,7 @@ func flowFences(t *testing.T, st *tally.Store) {
 	}
 	must(t, f.Move(ctx, "test"))
 
-	// What is written around the handles by a worker that lost its claim has no effect.
+	// Records of a worker that lost its claim, written without the handles, have no effect.
 	to := &events.RunProgressed{Run: events.RunRef{Kind: "workflow", ID: "fences"}, Kind: "moved", State: &events.StateChange{From: "test", To: "shipped"}, Fence: stopped.Fence}
 	_, err := st.Session("flow/fences").Append(ctx, log.Any, to)
 	must(t, err)
@@ -288,7 +287,7 @@ func flowOrphans(t *testing.T, st *tally.Store) {
 	twice := need(f.Orphaned(s, gone, window, gone.Add(window)))
 	need(st.AppendAll(ctx, d.Parts...))
 	before := flowRecords(t, st)
-	need(st.AppendAll(ctx, twice.Parts...)) // two who decide at once decide it once
+	need(st.AppendAll(ctx, twice.Parts...)) // two processes that decide at once decide once
 	if n := flowRecords(t, st) - before; n != 0 {
 		t.Errorf("the same decision is %d records more", n)
 	}
@@ -297,7 +296,7 @@ func flowOrphans(t *testing.T, st *tally.Store) {
 		t.Errorf("one that is over is an orphan: %+v", d)
 	}
 
-	// The flow that its state started has lost its owner with it; a decision on what has moved on is void.
+	// The flow that its state started has lost its owner as well. A decision whose basis has changed has no effect.
 	child := tavern.FlowOf(st, s.Child)
 	c := need(child.State(ctx))
 	d = need(child.Orphaned(c, s.EndedAt, 0, s.EndedAt))
@@ -311,8 +310,7 @@ func flowOrphans(t *testing.T, st *tally.Store) {
 	flowIs(t, child, "run", 2, tavern.OutcomeOrphaned)
 }
 
-// What handles know is in the log: with new ones for each call nothing is different, and the
-// fold that views have says the same.
+// Handles have no state beside the log: new handles for each call behave the same, and the fold of the views agrees.
 func flowFromLog(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	flowStart(t, st, "release", "fresh")
@@ -333,7 +331,7 @@ func flowFromLog(t *testing.T, st *tally.Store) {
 	}
 }
 
-// What nobody acknowledged is asked for again, and is there once.
+// A call without an acknowledgement is repeated, and stored once.
 func TestFlowFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		ctx, w := t.Context(), tavern.WorkflowsOf(st)
@@ -370,8 +368,8 @@ func TestFlowFaults(t *testing.T) {
 	})
 }
 
-// A record of a flow that cannot be read may have been a move: nobody moves it on a guess. It
-// can be failed, and fails when its worker is lost. One before the state was entered does not matter.
+// An unreadable record of a flow may be a move, so the flow does not move. It can be failed, and it fails when its
+// worker is lost. An unreadable record before the state was entered does not matter.
 func TestFlowDamaged(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	st := need(tally.Open(t.Context(), logtest.OpenOn(t, mem, log.Config{}), tally.Config{}))
@@ -408,7 +406,7 @@ func isHole(err error) bool {
 	return is
 }
 
-// However many look after flows, and whoever they are, what is due is done once.
+// However many daemons look after flows, each decision is made once.
 func TestFlowDaemons(t *testing.T) {
 	l, ctx := logtest.Open(t), t.Context()
 	st := need(tally.Open(ctx, l, tally.Config{}))
@@ -432,14 +430,14 @@ func TestFlowDaemons(t *testing.T) {
 	running.Wait()
 	for n := range flows {
 		s := flowIs(t, tavern.FlowOf(st, fmt.Sprint("f", n)), "b", 2, "")
-		if s.Run.Starts != 3 || s.Run.Attempt != 2 { // at first, by w, and after it
+		if s.Run.Starts != 3 || s.Run.Attempt != 2 { // at the start, by w, and after w
 			t.Errorf("it was started %d times, attempt %d", s.Run.Starts, s.Run.Attempt)
 		}
 		flowIs(t, tavern.FlowOf(st, s.Child), "run", 1, "")
 	}
 }
 
-// What a flow is started with, and ends with, may be as large as a turn.
+// Input and result of a flow may be as large as a turn.
 func TestFlowLarge(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "memory")
@@ -453,7 +451,7 @@ func TestFlowLarge(t *testing.T) {
 	}
 }
 
-// A worker that renews its claim again and again reads what came since, and not the whole flow.
+// A worker that renews its claim many times reads only new records, not the whole flow.
 func TestFlowRenewed(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	flowTemplates(t, st)
@@ -474,7 +472,7 @@ func TestFlowRenewed(t *testing.T) {
 	flowIs(t, tavern.FlowOf(st, "long"), "ran", 2, "completed")
 }
 
-// A worker whose renewal got no answer does not take its lease for longer.
+// A worker whose renewal got no answer does not assume a longer lease.
 func TestFlowRenewalLost(t *testing.T) {
 	down := false
 	st := storetest.Faulty(t, func() logtest.Fault {
@@ -498,8 +496,7 @@ func TestFlowRenewalLost(t *testing.T) {
 	}
 }
 
-// Of several who move a flow at once each move is one step, in one order, and each is allowed
-// where it is made.
+// If several callers move a flow at once, each move is one step, in one order, and each is allowed in its state.
 func TestFlowRaces(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		flowTemplates(t, st)

@@ -20,16 +20,16 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// hostileNumbers are numbers, and what is none, that a field may be set to.
+// hostileNumbers are numbers and other values for a numeric field.
 var hostileNumbers = []string{"18446744073709551615", "9223372036854775807", "-9223372036854775808", "9007199254740991", "-1", "0", "1e300", "1.5", `"1"`, "null", "[]", "{}", "true"}
 
-// hostileTimes are times, and what is none.
+// hostileTimes are times and invalid times.
 var hostileTimes = []string{`"9999-12-31T23:59:59.999Z"`, `"0000-01-01T00:00:00Z"`, `"1000000000-01-01T00:00:00Z"`, `"soon"`, `""`, "7", "null"}
 
-// hostileTexts are what a text may be.
+// hostileTexts are possible values of a text field.
 var hostileTexts = []string{`"\u0000\u001b[2J\u202e"`, `"..\/..\/x"`, `"\ud800"`, `""`, "7", "null", `["x"]`, `"` + strings.Repeat("x", 100_000) + `"`}
 
-// hostileSets are values of fields of sessions, by field.
+// hostileSets returns values of session fields, by field.
 func hostileSets() map[string][]string {
 	sets := map[string][]string{"onEmpty": hostileTexts, "title": hostileTexts, "owner": append(hostileTexts, `"agent/me"`, `"flow/f"`), "status": append(hostileTexts, `"archived"`, `"stopped:"`),
 		"statusReason": hostileTexts, "finishedAt": hostileTimes, "archivedAt": hostileTimes}
@@ -46,7 +46,7 @@ func hostileSets() map[string][]string {
 	return sets
 }
 
-// hostileRuns are what somebody may say of a run: their own, and that of somebody else.
+// hostileRuns are claims about a run: the publisher's own, and another program's.
 func hostileRuns(ref events.RunRef, fence events.Offset) (list []events.Payload) {
 	most := int64(math.MaxInt64)
 	for _, f := range []events.Offset{fence, fence + 1, 0, events.MaxOffset} {
@@ -77,13 +77,13 @@ var hostileLetters = []string{
 	`{"id":"l6","from":"a/../\n\u202e","expects":"x","deadline":"2000-01-01T00:00:00Z"}`, `{"id":"l7","from":"nobody","deadline":"1000000000-01-01T00:00:00Z"}`, `{"base":18446744073709551615}`, `{"bubble":["me","me"]}`, `7`,
 }
 
-// hostileEvents has somebody who may write publish around the handles what no handle would,
-// and returns how much of it the log took.
+// hostileEvents publishes events, without the handles, that no handle would write. It returns how many the log
+// accepted.
 func hostileEvents(t *testing.T, st *tally.Store, me string) (taken int) {
 	t.Helper()
 	ctx := t.Context()
 	say := func(session string, p events.Payload) {
-		expect := log.At(0) // whoever reads knows what is there, and may say that it has seen it
+		expect := log.At(0) // a reader knows the last offset, and may claim to have seen it
 		if last, err := st.Log.Last(ctx, st.Session(session).Subject()); err == nil {
 			expect = log.At(last.Offset)
 		}
@@ -127,11 +127,10 @@ func hostileEvents(t *testing.T, st *tally.Store, me string) (taken int) {
 	return taken
 }
 
-// Whatever somebody who may write to the log publishes around the handles: what is folded
-// stays finite and quick, nothing panics, what is asked is answered or refused, daemons go on,
-// and what others do is not in question.
+// Whatever a program with write access publishes without the handles: folds stay bounded and quick, nothing panics,
+// reads return or are refused, daemons continue, and other programs' data stay valid.
 func TestHostileEvents(t *testing.T) {
-	testkit.NotUnderRace(t) // one thing is done after the other; what daemons do at once, TestDaemons shows there
+	testkit.NotUnderRace(t) // one step after the other; TestDaemons covers concurrent daemons there
 	storetest.EachDir(t, func(t *testing.T, st *tally.Store, dir string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -174,7 +173,7 @@ func TestHostileEvents(t *testing.T) {
 	})
 }
 
-// Nobody waits in vain for what is due in a million years, and nobody looks for it all the time.
+// A wait for a time in a million years ends, and does not poll.
 func TestHostileWait(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
@@ -190,7 +189,7 @@ func TestHostileWait(t *testing.T) {
 	}
 }
 
-// hostileReads asks for everything.
+// hostileReads calls every read.
 func hostileReads(ctx context.Context, t *testing.T, st *tally.Store, me string, q *tavern.Queue, in *tavern.Inbox) {
 	t.Helper()
 	_, _, items := q.List(ctx, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemReady, tavern.ItemWaiting, tavern.ItemClaimed, tavern.ItemDead, tavern.ItemDone}})
@@ -217,12 +216,12 @@ func hostileReads(ctx context.Context, t *testing.T, st *tally.Store, me string,
 			t.Errorf("agents: %+v, %v", i, err)
 		}
 	}
-	for _, id := range []string{"l1", "l2", "l3", "l4", "l5", "none"} { // there or not, and it ends
+	for _, id := range []string{"l1", "l2", "l3", "l4", "l5", "none"} { // present or not, each call ends
 		if _, err := in.Message(ctx, id); err != nil && !errors.Is(err, tally.ErrNotFound) {
 			t.Errorf("message %s: %v", id, err)
 		}
 	}
-	for range 3 { // there is something to do, or nobody waits
+	for range 3 { // it returns an item, or does not wait
 		c, err := q.TryClaim(ctx, "w")
 		if empty, ok := errors.AsType[*tavern.EmptyError](err); ok {
 			_ = empty.Error()
@@ -238,7 +237,7 @@ func hostileReads(ctx context.Context, t *testing.T, st *tally.Store, me string,
 	}
 }
 
-// hostileView waits for the view of it all, and lists what it has.
+// hostileView waits for the view of all records, and lists its rows.
 func hostileView(ctx context.Context, t *testing.T, st *tally.Store, dir, me string) {
 	t.Helper()
 	head := need(st.Log.Head(ctx))
@@ -266,7 +265,7 @@ func hostileView(ctx context.Context, t *testing.T, st *tally.Store, dir, me str
 			t.Errorf("the view, %s: %v", what, err)
 		}
 	}
-	heads := make(map[string]events.Offset) // of what the view knows
+	heads := make(map[string]events.Offset) // of the view's subjects
 	for _, i := range need(r.Inboxes(ctx, page)) {
 		heads["inbox/"+i.Receiver] = i.Head
 	}
@@ -291,8 +290,8 @@ func hostileView(ctx context.Context, t *testing.T, st *tally.Store, dir, me str
 	}
 }
 
-// An item of 47 MiB of bytes, or 63 MiB of text, comes back whole, on each backend; one of
-// 64 MiB of bytes is more than a value may be as base64, and refused with nothing written.
+// An item of 47 MiB of bytes or 63 MiB of text is returned whole, on each backend. 64 MiB of bytes exceed the largest
+// value in base64, and are refused with nothing written.
 func TestHostileItem(t *testing.T) {
 	testkit.NotUnderRace(t)
 	testkit.OnlySoak(t)

@@ -18,18 +18,17 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A8, D-20, D-45: a team sends each other messages, and the process that owns the store, those
-// that look after what is overdue and those that consume are killed at any moment. Each message
-// is seen, in order per receiver, and none is lost: exactly once by who commits work and cursor
-// together, at least once by the others. A question that has no answer in time is told of once.
+// A8, D-20, D-45: members of a team send each other messages, while the store's owner, the daemons and the consumers
+// are killed at random. Each message is seen, in order per receiver, and none is lost: exactly once by receivers that
+// commit work and cursor together, at least once by the others. A question without an answer in time is reported once.
 func TestInboxCampaign(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestInboxTeamLaw plays such a team in one process, and TestKilledTeam kills one")
-	testkit.NotUnderRace(t) // which members are not
+	testkit.NotUnderRace(t) // the members are not built with it
 	besideOthers(t)
 	messages, kills := 160, 4
 	if testkit.Soak() {
-		messages, kills = 10_000, 100 // of which 50 are of the owner or of a daemon
+		messages, kills = 10_000, 100 // 50 of them of the owner or of a daemon
 	}
 	owned, sent, quiet, left := 0, 0, false, map[string]string(nil)
 	r := newTroupe(t, filepath.Join(t.TempDir(), "store"), func(w word) {
@@ -69,7 +68,7 @@ func TestInboxCampaign(t *testing.T) {
 	for n := range kills {
 		at := (n + 1) * messages / (kills + 2)
 		r.until(func() bool { return sent >= at })
-		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // anywhere in what they do
+		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // at any point of their work
 		if n%2 == 0 {
 			killed[r.strike(random, consuming, 8)]++
 		} else {
@@ -94,7 +93,7 @@ func TestInboxCampaign(t *testing.T) {
 	t.Logf("killed were %v; %d messages were sent", killed, sent)
 }
 
-// teamBegins makes the agents of a team.
+// teamBegins creates the agents of a team.
 func teamBegins(t *testing.T, store string) {
 	t.Helper()
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: store, Backend: "local"}))
@@ -108,8 +107,8 @@ func teamBegins(t *testing.T, store string) {
 	}
 }
 
-// sendTeam sends the messages of some agents. Every fourth is a question: for some there is no
-// time, so that answer and malfunction race, and for some there is all of it.
+// sendTeam sends the messages of some agents. Every fourth is a question. Some questions are overdue at once, so that
+// answer and malfunction race, and some have plenty of time.
 func sendTeam(ctx context.Context, m member) error {
 	random, n := rand.New(rand.NewPCG(m.Seed, 3)), 0
 	return m.ride(ctx, func(st *tally.Store) error {
@@ -123,13 +122,13 @@ func sendTeam(ctx context.Context, m member) error {
 			}
 			if key%4 == 0 {
 				msg.Expects, msg.Deadline = "answer", teamBegan.Add(time.Duration(n)*time.Millisecond)
-				if commits(asked) && (from/2+key/4)%2 == 0 { // who commits does answer
+				if commits(asked) && (from/2+key/4)%2 == 0 { // an agent that commits does answer
 					msg.Deadline = msg.Deadline.AddDate(100, 0, 0)
 				}
 			}
 			to := inboxMember(asked)
 			if _, err := tavern.InboxOf(st, to).Send(ctx, msg); err != nil {
-				return err // the same is sent again
+				return err // the same message is sent again
 			}
 			speak(word{What: "sent"})
 			if random.IntN(10) == 0 {
@@ -142,16 +141,16 @@ func sendTeam(ctx context.Context, m member) error {
 	})
 }
 
-// teamBegan is a time that has passed: questions of then are overdue when they are asked.
+// teamBegan is a time in the past: questions with this deadline are overdue when they are asked.
 var teamBegan = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// commits reports whether an agent commits its work and its cursor together. The others do
-// what they do, and say then that they have seen it.
+// commits reports whether an agent commits its work and its cursor together. Other agents first work and then move the
+// cursor.
 func commits(agent int) bool { return agent%2 == 0 }
 
 // consumeTeam takes the messages of some agents until it is killed.
 func consumeTeam(ctx context.Context, m member) error {
-	chances := make(map[int]*rand.Rand) // go on when the store is opened again: else the same message would be its end each time
+	chances := make(map[int]*rand.Rand) // they continue when the store is opened again: otherwise the same message would be the end each time
 	for _, i := range m.Agents {
 		chances[i] = rand.New(rand.NewPCG(m.Seed, uint64(i)))
 	}
@@ -168,7 +167,7 @@ func consumeTeam(ctx context.Context, m member) error {
 }
 
 func consumeOf(ctx context.Context, st *tally.Store, agent int, random *rand.Rand) error {
-	for ctx.Err() == nil { // which the others end, when the owner is gone
+	for ctx.Err() == nil { // the other consumers end when the owner is gone
 		in := tavern.InboxOf(st, inboxMember(agent))
 		cursor, err := in.Cursor(ctx)
 		if err != nil {
@@ -185,7 +184,7 @@ func consumeOf(ctx context.Context, st *tally.Store, agent int, random *rand.Ran
 				}
 			}
 			if errors.Is(err, log.ErrConflict) {
-				break // an answer came too late: it is decided again
+				break // an answer came too late: decide again
 			}
 			if err != nil {
 				return err
@@ -195,8 +194,7 @@ func consumeOf(ctx context.Context, st *tally.Store, agent int, random *rand.Ran
 	return context.Cause(ctx)
 }
 
-// listenTeam says when so many messages were sent, everything was seen, and every question was
-// answered or told of.
+// listenTeam returns when all messages were sent and seen, and each question was answered or reported.
 func listenTeam(ctx context.Context, m member) error {
 	return m.ride(ctx, func(st *tally.Store) error {
 		mail := new(projector.Mail)
@@ -208,7 +206,7 @@ func listenTeam(ctx context.Context, m member) error {
 				speak(word{What: "quiet"})
 				return nil
 			}
-			left := make(map[string]string) // for whoever wonders why it is not
+			left := make(map[string]string) // for the error message if it does not finish
 			for receiver, in := range mail.Inboxes {
 				if n := len(in.Unread()); n > 0 {
 					left[receiver] = fmt.Sprintf("%d unread behind %v", n, in.Cursor())

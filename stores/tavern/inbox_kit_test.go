@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// inboxAgent makes an agent as far as its mail is concerned: its session, with a parent.
+// inboxAgent creates the session of an agent with a parent, as far as mail needs it.
 func inboxAgent(t testing.TB, st *tally.Store, id, parent string) {
 	t.Helper()
 	created := events.SessionCreated{Kind: events.KindAgent, CreatedAt: "2026-01-01T00:00:00Z"}
@@ -35,7 +35,7 @@ func inboxStatus(t testing.TB, st *tally.Store, id, status string) {
 	must(t, err)
 }
 
-// inboxNote is a message with what each needs.
+// inboxNote returns a message with the required fields.
 func inboxNote(from, text string) tavern.Message {
 	return tavern.Message{From: from, Type: "note", Thread: "work", Body: tavern.Text(text)}
 }
@@ -62,7 +62,7 @@ func inboxAll(t testing.TB, st *tally.Store, receiver string) (all []tavern.Mess
 	}
 }
 
-// inboxBodies are the bodies of messages, as text.
+// inboxBodies returns the bodies of messages as text.
 func inboxBodies(list []tavern.Message) (texts []string) {
 	for _, m := range list {
 		var s string
@@ -74,7 +74,7 @@ func inboxBodies(list []tavern.Message) (texts []string) {
 	return texts
 }
 
-// inboxTake follows an inbox until so many messages came.
+// inboxTake follows an inbox until a number of messages arrived.
 func inboxTake(t testing.TB, in *tavern.Inbox, after events.Offset, n int) (list []tavern.Message) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -110,7 +110,7 @@ func inboxRecords(t testing.TB, st *tally.Store) (n int) {
 	return n
 }
 
-// inboxRefused makes a call that must fail, and write nothing.
+// inboxRefused checks that a call fails and writes nothing.
 func inboxRefused(t testing.TB, st *tally.Store, want error, do func() error) {
 	t.Helper()
 	before := inboxRecords(t, st)
@@ -123,7 +123,7 @@ func inboxRefused(t testing.TB, st *tally.Store, want error, do func() error) {
 	}
 }
 
-// inboxTurn is an event that appends turns to a session, as a consumer's work.
+// inboxTurn makes an append of turns to a session, as a consumer's work.
 func inboxTurn(st *tally.Store, session string, text string) log.Part {
 	sub := events.Session(st.Namespace(), session)
 	p := &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: events.Raw(fmt.Sprintf("%q", text))}}}

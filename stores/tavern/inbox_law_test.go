@@ -26,14 +26,14 @@ import (
 
 // inboxModel is an inbox as a plain slice.
 type inboxModel struct {
-	texts  []string        // in the order in which they came, amendments too
+	texts  []string        // in the order of arrival, with amendments
 	at     []events.Offset // of each
 	ids    []string
-	cursor int // how many were seen
+	cursor int // number of seen messages
 }
 
-// A random program of senders and a receiver leaves what a plain slice does, whichever
-// handle is asked: one that remembers and one that was made just now.
+// A random program of senders and a receiver has the results of a plain slice, for old handles with a cache and for new
+// ones.
 func TestInboxCursorLaw(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	var runs atomic.Int64
@@ -112,7 +112,7 @@ func (m *inboxModel) check(t *testing.T, r *rapid.T, st *tally.Store, in *tavern
 	}
 }
 
-// A message that its sender sends again, by whatever handle and after whatever else, is one.
+// A message that its sender repeats, with any handle and after any other messages, is stored once.
 func TestInboxOnceLaw(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	var runs atomic.Int64
@@ -137,7 +137,7 @@ func TestInboxOnceLaw(t *testing.T) {
 	})
 }
 
-// inboxFill puts many messages of a size into an inbox, and returns the offset of the last one.
+// inboxFill sends many messages of a size to an inbox, and returns the offset of the last one.
 func inboxFill(t *testing.T, url, receiver string, n, size int) (last events.Offset) {
 	st := need(embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url}))
 	defer func() { must(t, st.Close()) }()
@@ -157,7 +157,7 @@ func inboxFill(t *testing.T, url, receiver string, n, size int) (last events.Off
 	return last
 }
 
-// inboxHeap is what is in use after a collection, in bytes.
+// inboxHeap returns the bytes in use after a collection.
 func inboxHeap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -165,8 +165,8 @@ func inboxHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// An inbox of very many messages is followed and counted with the memory of a few, and whoever
-// keeps up reads a few. The server is another process, so that its memory is not counted.
+// Following and counting an inbox of very many messages takes the memory of a few, and a receiver that keeps up reads
+// only a few. The server is another process, so its memory is not counted.
 func TestInboxOfManyMessages(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "only thousands of messages show that the memory does not grow with them")
@@ -222,8 +222,8 @@ func TestInboxOfManyMessages(t *testing.T) {
 	}
 }
 
-// Who follows an inbox gets each message once and in order, also when the server dies and
-// comes back, and so does the sender.
+// A follower of an inbox gets each message once and in order, even if the server dies and comes back, and the sender
+// reconnects as well.
 func TestInboxFollowOverReconnect(t *testing.T) {
 	testkit.Long(t)
 	server := storetest.StartServer(t)

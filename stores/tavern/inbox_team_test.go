@@ -32,9 +32,9 @@ func inboxMembers() (list []string) {
 	return list
 }
 
-// Agents ask each other while acknowledgements get lost, consumers die, and two look after
-// what is overdue: each message is worked on once and in order, each question is answered at
-// most once, and each that had no answer is told of once.
+// Agents ask each other while acknowledgements get lost, consumers die, and two daemons look after overdue questions:
+// each message is handled once and in order, each question is answered at most once, and each one without an answer is
+// reported once.
 func TestInboxTeamLaw(t *testing.T) {
 	messages := inboxTeamSize * testkit.Times(1000/inboxTeamSize)
 	if testkit.Soak() && !testing.Short() {
@@ -76,7 +76,7 @@ func TestInboxTeamLaw(t *testing.T) {
 	inboxCheckTeam(t, st, m, messages, func(int) bool { return false })
 }
 
-// inboxTalk sends an agent's messages to others, now and then one again. Every fourth is a question.
+// inboxTalk sends an agent's messages to others, and repeats some. Every fourth is a question.
 func inboxTalk(t *testing.T, st *tally.Store, from, n int) {
 	random := rand.New(rand.NewPCG(uint64(from), 3))
 	for key := range n {
@@ -95,8 +95,8 @@ func inboxTalk(t *testing.T, st *tally.Store, from, n int) {
 	}
 }
 
-// inboxConsume takes messages and commits each with its work, and with the answer to every
-// other question, until ctx is done. Now and then it dies, with all that it remembers.
+// inboxConsume takes messages and commits each with its work, and with the answer to every other question, until ctx is
+// done. Sometimes it dies and loses its caches.
 func inboxConsume(ctx context.Context, t *testing.T, st *tally.Store, receiver string, random *rand.Rand) {
 	for ctx.Err() == nil {
 		in := tavern.InboxOf(st, receiver)
@@ -118,14 +118,14 @@ func inboxConsume(ctx context.Context, t *testing.T, st *tally.Store, receiver s
 
 func inboxWorkOn(ctx context.Context, st *tally.Store, in *tavern.Inbox, m tavern.Message, random *rand.Rand) error {
 	if random.IntN(20) == 0 {
-		return log.ErrUnknown // it died before it did anything
+		return log.ErrUnknown // it died before the append
 	}
 	seen, err := in.SeenPart(ctx, m.Offset)
 	if err != nil {
 		return err
 	}
 	parts := []log.Part{seen, inboxTurn(st, "work/"+in.Receiver(), m.ID)}
-	if m.Expects != "" && (m.Deadline.After(time.Now()) || random.IntN(2) == 0) { // half of those for which somebody else may speak
+	if m.Expects != "" && (m.Deadline.After(time.Now()) || random.IntN(2) == 0) { // half of the questions that another process may answer too
 		_, reply, err := in.ReplyParts(ctx, m, tavern.Message{Body: tavern.Text("yes")})
 		if err != nil {
 			return err
@@ -136,7 +136,7 @@ func inboxWorkOn(ctx context.Context, st *tally.Store, in *tavern.Inbox, m taver
 	return err
 }
 
-// inboxTend decides on what is overdue, beside another one, until ctx is done.
+// inboxTend decides on overdue questions, beside another one, until ctx is done.
 func inboxTend(ctx context.Context, t *testing.T, st *tally.Store, random *rand.Rand) {
 	m := new(projector.Mail)
 	for ctx.Err() == nil {
@@ -158,7 +158,7 @@ func inboxTend(ctx context.Context, t *testing.T, st *tally.Store, random *rand.
 	}
 }
 
-// inboxCatchUp folds what came to a store since.
+// inboxCatchUp folds new records of a store.
 func inboxCatchUp(ctx context.Context, st *tally.Store, m *projector.Mail) error {
 	for rec, err := range st.Log.Read(ctx, events.Range{Namespace: st.Namespace(), Kind: events.KindSession, After: m.At}) {
 		if err != nil {
@@ -169,7 +169,7 @@ func inboxCatchUp(ctx context.Context, st *tally.Store, m *projector.Mail) error
 	return nil
 }
 
-// inboxIsQuiet reports whether everything was seen, and every question answered or told of.
+// inboxIsQuiet reports whether all messages were seen, and each question was answered or reported.
 func inboxIsQuiet(m *projector.Mail) bool {
 	for _, in := range m.Inboxes {
 		if len(in.Unread()) > 0 {
@@ -179,8 +179,7 @@ func inboxIsQuiet(m *projector.Mail) bool {
 	return len(m.Inboxes) > 0 && len(m.Open()) == 0
 }
 
-// inboxCheckTeam checks what a team has done. An agent may have done the last thing again if it
-// repeats.
+// inboxCheckTeam checks the result of a team. If repeats is true for an agent, it may have done its last work twice.
 func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages int, repeats func(agent int) bool) {
 	type question struct{ asker, asked, id string }
 	sent, answers, told := make(map[question]events.Offset), make(map[question][]events.Offset), make(map[question][]events.Offset)
@@ -231,7 +230,7 @@ func inboxCheckTeam(t *testing.T, st *tally.Store, m *projector.Mail, messages i
 	}
 }
 
-// inboxWork lists what a consumer has committed.
+// inboxWork lists the work that a consumer has committed.
 func inboxWork(t *testing.T, st *tally.Store, receiver string) (ids []string) {
 	s, err := st.Session("work/"+receiver).Load(t.Context(), "")
 	must(t, err)

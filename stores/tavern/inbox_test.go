@@ -128,7 +128,7 @@ func inboxAnswers(t *testing.T, st *tally.Store) {
 		})
 	}
 	inboxRefused(t, st, tally.ErrNotFound, func() error { _, err := tavern.InboxOf(st, "ghost").Send(ctx, inboxNote("boss", "x")); return err })
-	inboxRefused(t, st, tavern.ErrReceiver, func() error { // nobody could answer it
+	inboxRefused(t, st, tavern.ErrReceiver, func() error { // no answer could be delivered
 		m := inboxNote("ghost", "x")
 		m.Expects = "answer"
 		_, err := tavern.InboxOf(st, "hand").Send(ctx, m)
@@ -196,16 +196,16 @@ func inboxParents(t *testing.T, st *tally.Store) {
 		{"a1", "user", "a"},    // past its parent
 		{"user", "a1", "a"},    // past it, the other way
 		{"a", "user", "p"},     //
-		{"p", "user", ""},      // nobody is above
+		{"p", "user", ""},      // no agent is above
 		{"a1", "b1", "a b"},    // both parents
 		{"a", "b1", "b p"},     //
 		{"a11", "a", "a1"},     // past one
 		{"x1", "user", "x"},    // above x is y, and above y is x
-		{"ci", "a1", "a"},      // somebody who is not an agent
+		{"ci", "a1", "a"},      // a sender that is not an agent
 		{"x", "y", ""},         // each is the other's parent
 		{"x1", "y", "x"},       //
 		{"a1", "b1", "a p"},    // with b stopped
-		{"x1", "user", "gone"}, // with both stopped: parents that go round
+		{"x1", "user", "gone"}, // with both stopped: a circle of parents
 	} {
 		told := strings.Fields(c.told)
 		switch c.told {
@@ -251,7 +251,7 @@ func inboxParents(t *testing.T, st *tally.Store) {
 
 func inboxStoreAlone(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
-	fresh := func() *tavern.Inbox { return tavern.InboxOf(st, "alone") } // it remembers nothing
+	fresh := func() *tavern.Inbox { return tavern.InboxOf(st, "alone") } // without a cache
 	must(t, fresh().Open(ctx, "a program"))
 	must(t, fresh().Open(ctx, "again"))
 	var sent []tavern.Message
@@ -348,7 +348,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 		}
 	}
 
-	// A deadline passes, and two decide.
+	// A deadline passes, and two daemons decide.
 	sent := inboxSend(t, st, "d-hand", question)
 	ask, at := asked()
 	early, err := tavern.Overdue(ns, ask, at, deadline.Add(-time.Millisecond))
@@ -370,7 +370,7 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 		t.Errorf("it is about %+v", about)
 	}
 
-	// An answer comes between the look and the decision.
+	// An answer comes between the read and the decision.
 	sent = inboxSend(t, st, "d-hand", question)
 	ask, at = asked()
 	_, err = tavern.InboxOf(st, "d-hand").Reply(ctx, sent, tavern.Message{Body: tavern.Text("yes")})
@@ -381,14 +381,14 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 		t.Errorf("the sender has %d messages, want 2", n)
 	}
 
-	// A receiver is stopped with mail unread; it was not when somebody looked.
+	// A receiver is stopped with unread mail, after a daemon has read that it was not.
 	sent = inboxSend(t, st, "d-hand", inboxNote("d-boss", "read me"))
 	unread := inboxMail(t, st).Inboxes["d-hand"].Unread()
 	last := unread[len(unread)-1]
 	alive, err := tavern.Gone(ns, last, "working", 1<<40)
 	made(alive, err, false)
 	inboxStatus(t, st, "d-hand", "stopped:failed")
-	stale, err := tavern.Gone(ns, last, "stopped:failed", at) // the answer came since
+	stale, err := tavern.Gone(ns, last, "stopped:failed", at) // the answer came after at
 	made(stale, err, false)
 	gone, err := tavern.Gone(ns, last, "stopped:failed", inboxMail(t, st).At)
 	made(gone, err, true)
@@ -397,13 +397,13 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 	if m := got[len(got)-1]; m.Malfunction != tavern.MalfunctionGone || m.ReplyTo != sent.ID || len(got) != 3 {
 		t.Errorf("the sender got %+v", got)
 	}
-	// Nobody is told of what they were told.
+	// The sender of a malfunction gets no malfunction.
 	notice, err := tavern.Gone(ns, inboxMail(t, st).Inboxes["d-boss"].Letters[2], "archived", 1<<40)
 	if must(t, err); len(notice.Parts) != 0 {
 		t.Errorf("a malfunction of a malfunction: %+v", notice)
 	}
 
-	// A receiver refuses for ever.
+	// A receiver always refuses.
 	refused := inboxSend(t, st, "d-boss", inboxNote("d-boss", "to myself"))
 	letters := inboxMail(t, st).Inboxes["d-boss"].Letters
 	letter, now := letters[len(letters)-1], deadline
@@ -460,7 +460,7 @@ func inboxNeeds(t *testing.T, st *tally.Store) {
 
 	first := inboxSend(t, st, "needs", whole())
 	later := whole()
-	later.Deadline = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as of a program that counts from now each time
+	later.Deadline = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as of a program that computes the deadline anew at each call
 	records := inboxRecords(t, st)
 	for _, m := range []tavern.Message{whole(), later} {
 		if again := inboxSend(t, st, "needs", m); again.ID != first.ID || again.Offset != first.Offset {
@@ -479,7 +479,7 @@ func inboxNeeds(t *testing.T, st *tally.Store) {
 	if raw, _ := got.Meta.Get("x-color"); string(raw) != `{"r" : 1.0}` || len(got.Meta) != 1 {
 		t.Errorf("fields of its sender's own: %s", got.Meta)
 	}
-	// What somebody appended around Send is a message all the same.
+	// A turn that another program appended without Send is a message too.
 	_, err := st.Session("inbox/needs").Append(ctx, log.Any, &events.TurnAppended{Entries: []events.Entry{
 		{Thread: "inbox", Turn: events.Raw(`1`)}, {Thread: "other", Turn: events.Raw(`2`)}, {Thread: "inbox", Bytes: []byte{0xff}, Meta: events.Raw(`{"from":7}`)},
 	}})
@@ -530,8 +530,8 @@ func inboxRewinds(t *testing.T, st *tally.Store) {
 	}
 }
 
-// A sender says nothing that only those say who amend messages, or tell of them: it does not
-// answer for somebody else, nor write anew what others wrote.
+// A sender may not set the fields of amendments and notices: it cannot answer for another agent, or change another
+// agent's messages.
 func TestInboxForged(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	ctx, in := t.Context(), tavern.InboxOf(st, tavern.User)
@@ -568,7 +568,7 @@ func TestInboxForged(t *testing.T) {
 	}
 }
 
-// A page of large messages ends early, and the next one goes on behind it.
+// A page of large messages ends early, and the next page continues after it.
 func TestInboxLargePages(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{})
@@ -587,8 +587,7 @@ func TestInboxLargePages(t *testing.T) {
 	}
 }
 
-// Whoever sends to an inbox that nobody reads does not read it either, once there are
-// snapshots of it.
+// A sender to an inbox that no receiver reads does not read the inbox either, once it has snapshots.
 func TestInboxUnreadCostsSendersLittle(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Open(t, "local")
@@ -612,7 +611,7 @@ func TestInboxUnreadCostsSendersLittle(t *testing.T) {
 	}
 }
 
-// What nobody acknowledged is sent again, and is there once.
+// A call without an acknowledgement is repeated, and stored once.
 func TestInboxFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		ctx, in := t.Context(), tavern.InboxOf(st, "hand")
@@ -640,7 +639,7 @@ func TestInboxFaults(t *testing.T) {
 	})
 }
 
-// A body may be as large as a value is, and a larger one is refused before anything is written.
+// A body may be as large as a value. A larger one is refused before anything is written.
 func TestInboxLargeBodies(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{MaxValue: 20 << 20})

@@ -17,10 +17,10 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A9, D-30, D-38, D-43, D-64: random lives of agents, of what they write, start and propose,
-// while two janitors look after them and the clock of the machine is now a year ahead and now
-// a day behind. Nothing of the living is gone, the clock alone takes nothing away, two windows
-// later there is no orphan, and a second pass appends nothing.
+// A9, D-30, D-38, D-43, D-64: random lives of agents, of the documents that they write, and of the flows and changesets
+// that they start, while two janitors run and the machine's clock is sometimes a year ahead and sometimes a day behind.
+// Nothing of a living agent is removed, the clock alone removes nothing, two windows later no orphan is left, and a
+// second pass appends nothing.
 func TestJanitorLives(t *testing.T) {
 	agents, steps, rounds := 16, 160, 2
 	if testkit.Soak() {
@@ -48,7 +48,7 @@ func TestJanitorLives(t *testing.T) {
 		w.janitors(t)
 		w.checkLiving(t)
 	}
-	for range 4 { // windows of the dead, of what they had, and of what that had
+	for range 4 { // windows of ended agents, of their belongings, and of the belongings of those
 		w.later(t, time.Hour+time.Minute)
 		w.janitors(t)
 	}
@@ -78,25 +78,25 @@ func TestJanitorLives(t *testing.T) {
 	t.Logf("%d agents, %d of them dead; of what they had %d is there and %d is gone; %d records", len(w.agents), len(w.dead), left, gone, n)
 }
 
-// livesWorld is a world in which agents live.
+// livesWorld is a world of agents.
 type livesWorld struct {
 	*daemonWorld
 	random *rand.Rand
 	agents []string
-	owners map[string]string // what -> the agent that it belongs to, or the flow
+	owners map[string]string // object -> the agent or flow that owns it
 	dead   map[string]bool
 	n      int
 }
 
 func (w *livesWorld) isDead(owner string) bool {
 	owner = strings.TrimPrefix(owner, "agent/")
-	if of, is := w.owners[owner]; is { // a flow, which is over when its owner is
+	if of, is := w.owners[owner]; is { // a flow, which ends when its owner is gone
 		return w.isDead(of)
 	}
 	return w.dead[owner]
 }
 
-// live has something happen to an agent.
+// live lets a random event happen to an agent.
 func (w *livesWorld) live(t *testing.T) {
 	t.Helper()
 	ctx, st, id := t.Context(), w.st, w.agents[w.random.IntN(len(w.agents))]
@@ -140,7 +140,7 @@ func (w *livesWorld) live(t *testing.T) {
 	}
 }
 
-// isThere reports whether something is as its owner left it.
+// isThere reports whether an object is unchanged since its owner's last write.
 func (w *livesWorld) isThere(t *testing.T, what string) bool {
 	t.Helper()
 	ctx := t.Context()
@@ -177,17 +177,16 @@ func (w *livesWorld) checkLiving(t *testing.T) {
 	}
 }
 
-// later has time pass by the log.
+// later advances the log's time.
 func (w *livesWorld) later(t *testing.T, d time.Duration) {
 	w.pass(d)
 	need(w.st.Session("elsewhere").AppendTurns(t.Context(), events.MainThread, []byte(`"later"`)))
 }
 
-// wrongClock has janitors look while the clock of the machine is wrong, and nothing was recorded
-// by it yet: that changes nothing.
+// wrongClock runs janitors while the machine's clock is wrong and has dated no record yet. That changes nothing.
 func (w *livesWorld) wrongClock(t *testing.T) {
 	t.Helper()
-	w.janitors(t) // what is due is done
+	w.janitors(t) // all due work is done
 	n := inboxRecords(t, w.st)
 	for _, wrong := range []time.Duration{365 * 24 * time.Hour, -24 * time.Hour} {
 		w.pass(wrong)
@@ -199,7 +198,7 @@ func (w *livesWorld) wrongClock(t *testing.T) {
 	}
 }
 
-// janitors has two sets of daemons look at once, as two processes would, until nothing is due.
+// janitors runs two sets of daemons at once, as two processes would, until nothing is due.
 func (w *livesWorld) janitors(t *testing.T) {
 	t.Helper()
 	var both sync.WaitGroup

@@ -31,8 +31,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("of an agent: %q", got)
 		}
 	})
-	// The right-hand sides are what JavaScript gives for
-	// path.normalize("NFC").replace(/[^a-zA-Z0-9]/g, "-").
+	// The right-hand sides are the results of JavaScript's path.normalize("NFC").replace(/[^a-zA-Z0-9]/g, "-").
 	t.Run("D-25 the vendor's rule", func(t *testing.T) {
 		for path, want := range map[string]string{
 			"/nowhere/Projects/foo_bar":      "-nowhere-Projects-foo-bar",
@@ -52,7 +51,7 @@ func TestKeys(t *testing.T) {
 		dir := need(filepath.EvalSymlinks(t.TempDir()))
 		must(t, os.Mkdir(filepath.Join(dir, "real"), 0o700))
 		must(t, os.Symlink("real", filepath.Join(dir, "link")))
-		for _, below := range []string{"", "gone"} { // what is not there has the links above it resolved
+		for _, below := range []string{"", "gone"} { // for a missing path, the links of its parents are resolved
 			if got, want := tavern.VendorKey(filepath.Join(dir, "link", below)), tavern.VendorKey(filepath.Join(dir, "real", below)); got != want {
 				t.Errorf("by the link %q, want %q", got, want)
 			}
@@ -73,8 +72,7 @@ func TestKeys(t *testing.T) {
 
 func longName(r rune, n int) string { return strings.Repeat(string(r), n) }
 
-// The folders of recorded transcripts are named as the lines say, where these were recorded
-// in the folder that is named.
+// The folders of recorded transcripts have the names that their lines imply, if they were recorded in the named folder.
 func TestVendorKeyOfRecordings(t *testing.T) {
 	dir := testkit.Data(t, "claude", "projects")
 	projects := need(tavern.TranscriptsOf(dir).Projects(t.Context()))
@@ -88,8 +86,7 @@ func TestVendorKeyOfRecordings(t *testing.T) {
 	}
 }
 
-// A key has one character for each unit of UTF-16 of the composed path, and those that are
-// letters or digits of ASCII stay.
+// A key has one character for each UTF-16 code unit of the composed path, and keeps ASCII letters and digits.
 func FuzzVendorKey(f *testing.F) {
 	for _, s := range []string{"foo_bar", "caf\u0065\u0301", "\U0001F600", "a b.c", "-", "\u1112\u1161\u11ab"} {
 		f.Add(s)
@@ -117,7 +114,7 @@ func FuzzVendorKey(f *testing.F) {
 func TestColliding(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		if st.Log.Shared() {
-			return // personal_test.go says what it does
+			return // personal_test.go tests it
 		}
 		t.Run("D-25 two projects with one key stay two", func(t *testing.T) {
 			p := tavern.PersonalOf(st)

@@ -19,10 +19,10 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// killedRounds tells a copy of these tests with which round to begin, and in which store.
+// killedRounds passes the first round and the store to a copy of the test program.
 const killedRounds = "TALLY_TEST_TAVERN_ROUNDS"
 
-// killedOpen opens a store that a directory or the URL of a server names.
+// killedOpen opens a store by its directory or its server's URL.
 func killedOpen(ctx context.Context, where string) (*tally.Store, error) {
 	if strings.HasPrefix(where, "nats:") {
 		return embedded.Open(ctx, embedded.Options{Backend: "nats", URL: where})
@@ -30,7 +30,7 @@ func killedOpen(ctx context.Context, where string) (*tally.Store, error) {
 	return embedded.Open(ctx, embedded.Options{Store: where})
 }
 
-// killedRound does one thing of each sort, so that it is done if it returns.
+// killedRound does one action of each kind. When it returns, all are acknowledged.
 func killedRound(ctx context.Context, st *tally.Store, n int) {
 	id := fmt.Sprint("n", n)
 	q, a := tavern.QueueOf(st, "killed"), tavern.AgentOf(st, agentID)
@@ -54,7 +54,7 @@ func killedRound(ctx context.Context, st *tally.Store, n int) {
 	}
 }
 
-// killedCheck checks that rounds are there, as a store says that knows nothing.
+// killedCheck checks that rounds are complete, with empty caches.
 func killedCheck(t *testing.T, st *tally.Store, rounds []int) {
 	t.Helper()
 	ctx := t.Context()
@@ -78,8 +78,8 @@ func killedCheck(t *testing.T, st *tally.Store, rounds []int) {
 	}
 }
 
-// The process that uses the store is killed, also with what is kept beside the log taken away:
-// whatever it was told is done is so for who opens the store next.
+// The process that uses the store is killed, also with all files beside the log deleted: everything that was
+// acknowledged is there for the next process that opens the store.
 func TestKilledTeam(t *testing.T) {
 	if text := os.Getenv(killedRounds); text != "" {
 		first, where, _ := strings.Cut(text, " ")
@@ -89,7 +89,7 @@ func TestKilledTeam(t *testing.T) {
 			fmt.Println("round", n)
 		}
 	}
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports nothing
 	for _, backend := range []string{"local", "nats"} {
 		t.Run("D-03 "+backend+": killed and started again", func(t *testing.T) {
 			where := filepath.Join(t.TempDir(), "store")
@@ -123,9 +123,9 @@ func TestKilledTeam(t *testing.T) {
 				}
 				st := need(killedOpen(t.Context(), where))
 				killedCheck(t, st, acked)
-				for range st.Log.Read(t.Context(), events.Range{}) { // and all of it can be read
+				for range st.Log.Read(t.Context(), events.Range{}) { // all records can be read
 				}
-				// What was under way when it was killed is somebody's to do: here it is done at once.
+				// Work that was in progress at the kill is due again: here a worker does it at once.
 				for {
 					c, err := tavern.QueueOf(st, "killed").TryClaim(t.Context(), "w")
 					if err != nil {
@@ -134,7 +134,7 @@ func TestKilledTeam(t *testing.T) {
 					must(t, c.Finish(t.Context(), []byte(`"done"`)))
 				}
 				must(t, st.Close())
-				next += 2 // the rounds that may be cut off are not repeated
+				next += 2 // rounds that may be cut off are not repeated
 			}
 		})
 	}

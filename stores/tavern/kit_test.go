@@ -16,7 +16,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// need gives the value of a call that must work.
+// need returns the value of a call that must succeed.
 func need[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -24,21 +24,20 @@ func need[T any](v T, err error) T {
 	return v
 }
 
-// meeting is a backend on which several decide at once, however few processors there are: of
-// those that are expected each has decided before a publication of one of them is heard.
+// meeting is a backend on which several callers decide at the same time, however few processors there are: each
+// expected caller has decided before a publication of another one is delivered.
 type meeting struct {
 	log.Backend
 	missing atomic.Int64
 }
 
-// expect says how many will publish.
+// expect sets how many callers will publish.
 func (m *meeting) expect(n int) { m.missing.Store(int64(n)) }
 
-// leave says that one of them is over, whether it published or not.
+// leave reports that a caller has ended, whether it published or not.
 func (m *meeting) leave() { m.missing.Add(-1) }
 
-// Publish waits for those who are missing. One may stand behind another's publication, so it
-// does not wait for ever.
+// Publish waits for the missing callers, but not forever, because a caller may wait for another's publication.
 func (m *meeting) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
 	m.missing.Add(-1)
 	for until := time.Now().Add(20 * time.Millisecond); m.missing.Load() > 0 && time.Now().Before(until); {

@@ -62,7 +62,7 @@ func TestLayers(t *testing.T) {
 		})
 		t.Run("an id that no agent can have hides nothing", func(t *testing.T) {
 			long := need(st.In("long"))
-			agent := events.Document("long", "agent", strings.Repeat("x", events.MaxIDLen)) // which no handle would write
+			agent := events.Document("long", "agent", strings.Repeat("x", events.MaxIDLen)) // no handle would write it
 			need(long.Append(ctx, agent, log.Any, events.Event{Type: events.TypeDocumentWritten, Subject: agent, ContentType: "text/plain", Data: []byte("x")}))
 			need(long.Documents().Create(ctx, "doc", "y", tally.Write{Data: []byte("y")}))
 			n := 0
@@ -94,5 +94,5 @@ func TestLayers(t *testing.T) {
 	})
 }
 
-// need2 gives the first value of a call that must work.
+// need2 returns the first value of a call that must succeed.
 func need2[T, U any](v T, _ U, err error) T { return need(v, err) }

@@ -17,16 +17,16 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// lifeSession is the id of a session at the vendor's.
+// lifeSession is the id of the vendor's session.
 const lifeSession = "5c0375b4-57a5-4f26-b12d-d022ee4e51b7"
 
-// lifeLine is a message of a transcript, the n-th one, said n seconds past ten.
+// lifeLine returns the n-th message of a transcript, n seconds past ten.
 func lifeLine(cwd, role string, n int, content string) string {
 	return fmt.Sprintf(`{"type":%q,"uuid":"u%d","parentUuid":null,"sessionId":%q,"timestamp":"2026-08-22T10:%02d:%02d.000Z","cwd":%q,"gitBranch":"main","version":"2.1.7","message":{"role":%q,"content":%s}}`,
 		role, n, lifeSession, n/60%60, n%60, cwd, role, content)
 }
 
-// lifeFolder makes a folder of projects with the files that are named, each of lines.
+// lifeFolder makes a folder of projects with files of lines.
 func lifeFolder(t testing.TB, files map[string][]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func lifeFolder(t testing.TB, files map[string][]string) string {
 	return dir
 }
 
-// lifeImport brings the transcripts of a folder into a store, as an import does.
+// lifeImport imports the transcripts of a folder into a store.
 func lifeImport(t *testing.T, st *tally.Store, dir string) {
 	t.Helper()
 	in, err := ingest.New(ingest.Options{Log: st.Log, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: claude.Agent{}, Root: dir}}, Once: true,
@@ -47,7 +47,7 @@ func lifeImport(t *testing.T, st *tally.Store, dir string) {
 	must(t, errors.Join(in.Run(t.Context()), in.Close()))
 }
 
-// lifeServer is the vendor's side: whether it has a session, and how often it was asked.
+// lifeServer is the vendor: whether it has a session, and how often it was asked.
 type lifeServer struct {
 	has, deaf bool
 	asked     int

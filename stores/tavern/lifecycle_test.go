@@ -21,7 +21,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// lifeForm is a form of files that has none.
+// lifeForm is a layout without files.
 type lifeForm struct{}
 
 func (lifeForm) Name() string { return "none" }
@@ -34,7 +34,7 @@ func (lifeForm) RootFiles(context.Context, layouts.Source, string) iter.Seq2[lay
 
 var lifeBinding = events.Binding{Vendor: "claude", ID: lifeSession}
 
-// lifeFile makes a folder of projects with the transcript of the session, or without it.
+// lifeFile makes a folder of projects, with or without the transcript of the session.
 func lifeFile(t *testing.T, there bool) *tavern.Transcripts {
 	t.Helper()
 	files := map[string][]string{"-srv-bakery/other.jsonl": {lifeLine("/srv/bakery", "user", 1, `"other"`)}}
@@ -159,7 +159,7 @@ func lifeArchived(t *testing.T, st *tally.Store) {
 	if life, err := tavern.LifecycleOf(st, id, transcripts).Resume(t.Context(), server.probe); err != nil || life.Source() != tavern.DirectFile {
 		t.Errorf("with the file: %v, from %q", err, life.Source())
 	}
-	lifeImport(t, st, dir) // what is kept of its life is not in an import's way
+	lifeImport(t, st, dir) // entries about the session do not hinder an import
 	must(t, os.Remove(filepath.Join(dir, "-srv-bakery", lifeSession+".jsonl")))
 	must(t, tavern.LifecycleOf(st, "agent/8", transcripts).Bind(t.Context(), lifeBinding, "begun"))
 	for _, session := range []string{id, "agent/8"} {
@@ -182,7 +182,7 @@ func lifeArchived(t *testing.T, st *tally.Store) {
 	}
 }
 
-// A clock that is a year ahead ends nothing; only what the log has recorded does.
+// A clock that is a year ahead ends no session; only the log's records do.
 func TestLifeTime(t *testing.T) {
 	t.Run("D-64 a clock set forward", func(t *testing.T) {
 		now := time.Now()
@@ -208,7 +208,7 @@ func TestLifeTime(t *testing.T) {
 	})
 }
 
-// lifeBound binds a session anew as soon as anybody looks for its file.
+// lifeBound binds a session again as soon as a call looks for its file.
 type lifeBound struct {
 	t  *testing.T
 	st *tally.Store
@@ -220,8 +220,7 @@ func (l lifeBound) File(ctx context.Context, _ events.Binding) (string, error) {
 	return "", tally.ErrNotFound
 }
 
-// Whoever ends a session while it is bound anew ends the one that is bound then: the log and
-// the binding say the same.
+// If a session is bound again while End runs, End ends the newer one: log and binding agree.
 func TestLifeEndedWhileBound(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	for n := range 20 {
@@ -249,7 +248,7 @@ func TestLifeEndedWhileBound(t *testing.T) {
 	}
 }
 
-// What is not stored, or stored without an answer, is there once.
+// A change that is lost, or stored without an answer, is repeated and stored once.
 func TestLifeFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		l, server := tavern.LifecycleOf(st, "agent/1", lifeFile(t, true)), &lifeServer{has: true}

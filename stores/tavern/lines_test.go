@@ -19,7 +19,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// Lines of acceptance that are about several things of a team at once.
+// Acceptance lines that concern several parts of a team.
 func TestLines(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("D-34 a rewind keeps what was, and a branch is independent", func(t *testing.T) { lineBranches(t, st) })
@@ -29,8 +29,7 @@ func TestLines(t *testing.T) {
 	})
 }
 
-// lineBranches: an agent's conversation is rewound and branched, its inbox, a queue, an item
-// and a flow are not.
+// lineBranches: an agent's conversation can be rewound and branched, but its inbox, a queue, an item and a flow cannot.
 func lineBranches(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	s := st.Session("agent/branches")
@@ -77,10 +76,10 @@ func lineBranches(t *testing.T, st *tally.Store) {
 	}
 }
 
-// third is the error of a call that returns two values beside it.
+// third returns the error of a call with two other results.
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// lineMergeOrder: who looks sees in which order changesets are merged, before and while it is done.
+// lineMergeOrder: readers see the order of changesets before and during their merge.
 func lineMergeOrder(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	k := changesetKit{t, st, tavern.ChangesetsOf(st, "order of merging")}
@@ -113,8 +112,8 @@ func lineMergeOrder(t *testing.T, st *tally.Store) {
 	}
 }
 
-// lineOrphans: what an agent had is listed once it is gone, and nothing is after the clean-up
-// but what belongs to the living.
+// lineOrphans: the belongings of an agent are listed when it is gone. After the clean-up, only those of living agents
+// are left.
 func lineOrphans(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	gone, alive := agentAt(t, st, "gone", []string{"working", "waiting"}), agentAt(t, st, "here", []string{"working", "waiting"})
@@ -144,7 +143,7 @@ func lineOrphans(t *testing.T, st *tally.Store) {
 	must(t, gone.Reap(ctx, "nobody answers"))
 	want := []string{events.Document("", "doc", "orphan of "+gone.ID()).String(), events.Document("", "overlay", "a1/of "+gone.ID()).String(),
 		events.Document("", "overlay", gone.ID()+"/x").String(), events.Session("", "flow/orphan of "+gone.ID()).String(), events.Session("", projector.ItemSession("of agents", "of "+gone.ID())).String()}
-	want = slices.DeleteFunc(want, func(s string) bool { return s == want[1] }) // a1 is nobody who is gone
+	want = slices.DeleteFunc(want, func(s string) bool { return s == want[1] }) // the owner of a1 is not gone
 	slices.Sort(want)
 	if diff := cmp.Diff(want, mine()); diff != "" {
 		t.Errorf("(-want +have)\n%s", diff)
@@ -165,14 +164,14 @@ func lineOrphans(t *testing.T, st *tally.Store) {
 	flowIs(t, tavern.FlowOf(st, "orphan of "+alive.ID()), "run", 1, "")
 }
 
-// flowTemplatesOnce writes the templates unless they are there.
+// flowTemplatesOnce writes the templates if they do not exist.
 func flowTemplatesOnce(t *testing.T, st *tally.Store) {
 	if _, err := tavern.WorkflowsOf(st).Read(t.Context(), "suite"); errors.Is(err, tally.ErrNotFound) {
 		flowTemplates(t, st)
 	}
 }
 
-// lineDaemons: four sets of daemons look at once at a store in which something of each sort is due.
+// lineDaemons: four sets of daemons look at the same time at a store with due work of each kind.
 func lineDaemons(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	flowTemplatesOnce(t, st)

@@ -36,7 +36,7 @@ func newTeam(t *testing.T, store, dir string) *team {
 	return m
 }
 
-// settle takes in what was written to files.
+// settle imports the edited files.
 func (m *team) settle() {
 	m.t.Helper()
 	must(m.t, m.KeepFiles(m.t.Context(), "tavern", m.dir))
@@ -53,7 +53,7 @@ func (m *team) write(name, text string) {
 	must(m.t, os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o644))
 }
 
-// shows holds a file to a text, as it is now.
+// shows checks the present text of a file.
 func (m *team) shows(name, want string) {
 	m.t.Helper()
 	if have, err := os.ReadFile(filepath.Join(m.dir, name)); err != nil || string(have) != want {
@@ -61,7 +61,7 @@ func (m *team) shows(name, want string) {
 	}
 }
 
-// docs are the documents of a kind, each by its id.
+// docs returns the documents of a kind, by id.
 func (m *team) docs(kind string) map[string]string {
 	m.t.Helper()
 	all := make(map[string]string)
@@ -74,7 +74,7 @@ func (m *team) docs(kind string) map[string]string {
 	return all
 }
 
-// fill has something of each kind happen.
+// fill does one action of each kind.
 func (m *team) fill() {
 	ctx := m.t.Context()
 	m.put("notes", "# Notes\r\n no end \xff")
@@ -93,7 +93,7 @@ func (m *team) fill() {
 	need(tavern.InboxOf(m.Store, "ci").Send(ctx, tavern.Message{From: "user", Type: "note", Thread: "t", Body: tavern.Text("unread")}))
 }
 
-// work has an item of a queue for each thing that can become of it.
+// work creates an item of a queue for each possible result.
 func (m *team) work(q *tavern.Queue) {
 	ctx := m.t.Context()
 	for _, id := range []string{"done", "late", "failed", "dead", "again", "back", "claimed", "over"} {
@@ -128,7 +128,7 @@ func (m *team) work(q *tavern.Queue) {
 	}
 }
 
-// known is all that a team's store says, in words that are the same wherever it is.
+// known returns the contents of a team's store, in terms that do not depend on the store.
 func (m *team) known() map[string]any {
 	ctx, all := m.t.Context(), make(map[string]any)
 	for _, kind := range []string{"doc", "workflow", "overlay", events.KindAgent} {
@@ -263,7 +263,7 @@ func TestLiveFolder(t *testing.T) {
 			t.Errorf("%d records came back", n-had)
 		}
 		m.write("docs/a.md", "by hand")
-		m.put("a", "by the log") // in the same moment
+		m.put("a", "by the log") // at the same time
 		kept := m.docs("conflict")
 		for _, c := range need(m.Documents().History(ctx, "doc", "a", 0, 0)) {
 			kept[c.Offset.String()] = string(need(c.Read(ctx)).Data)
@@ -278,7 +278,7 @@ func TestLiveFolder(t *testing.T) {
 		m := newTeam(t, "", folder())
 		m.fill()
 		copied := folder()
-		for name, text := range layouttest.ReadTree(t, m.dir) { // nobody has said goodbye
+		for name, text := range layouttest.ReadTree(t, m.dir) { // as after a kill
 			must(t, os.MkdirAll(filepath.Dir(filepath.Join(copied, name)), 0o755))
 			must(t, os.WriteFile(filepath.Join(copied, name), []byte(text), 0o644))
 		}

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	storetest.Main(leakless{m})
 }
 
-// leakless are tests behind which no goroutine runs.
+// leakless runs tests and checks that they leave no goroutines.
 type leakless struct{ *testing.M }
 
 func (m leakless) Run() int {

@@ -26,26 +26,26 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// memberPlay tells a copy of these tests to be a member of a team, until its input ends.
+// memberPlay makes a copy of the test program a member of a team, until its input ends.
 const memberPlay = "TALLY_TEST_MEMBER"
 
-// member is a process that works on a store with others, and what it is told.
+// member is a process that works on a store with others, with its instructions.
 type member struct {
 	Store  string
 	Role   string // of memberRoles
 	Name   string
 	Seed   uint64
 	Agents []int // that it plays
-	Count  int   // of items or messages in all
+	Count  int   // of items or messages in total
 }
 
-// memberRoles are what members do until they are done, or killed.
+// memberRoles are the functions that members run until they are done or killed.
 var memberRoles = map[string]func(ctx context.Context, m member) error{
 	"owner": ownTeam, "daemon": tendTeam, "enqueuer": enqueueTeam, "worker": workTeam, "lister": listTeam, "watcher": watchTeam,
 	"sender": sendTeam, "consumer": consumeTeam, "listener": listenTeam, "restarted": restartTeam,
 }
 
-// word is what a member says of itself.
+// word is a message from a member to the parent.
 type word struct {
 	What  string
 	ID    string
@@ -56,19 +56,19 @@ type word struct {
 
 var speaking sync.Mutex
 
-// speak tells the parent.
+// speak sends a message to the parent.
 func speak(w word) {
 	speaking.Lock()
 	defer speaking.Unlock()
-	_ = json.NewEncoder(os.Stdout).Encode(w) // a parent that is gone does not listen
+	_ = json.NewEncoder(os.Stdout).Encode(w) // a parent that is gone does not read
 }
 
-// playMember is a member until its input ends.
+// playMember runs a member until its input ends.
 func playMember(text string) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1) // nobody listens any more
+		os.Exit(1) // the parent is gone
 	}()
 	var m member
 	err := json.Unmarshal([]byte(text), &m)
@@ -83,12 +83,12 @@ func playMember(text string) {
 	os.Exit(0)
 }
 
-// isAway reports whether an error says that nobody answered.
+// isAway reports whether an error means that the server did not answer.
 func isAway(err error) bool {
 	return errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown)
 }
 
-// openTeam attaches to the store of a team, or comes to own it.
+// open attaches to the store of a team, or becomes its owner.
 func (m member) open(ctx context.Context) (*tally.Store, error) {
 	for {
 		st, err := embedded.Open(ctx, embedded.Options{Store: m.Store, Backend: "local"})
@@ -99,8 +99,7 @@ func (m member) open(ctx context.Context) (*tally.Store, error) {
 	}
 }
 
-// ride calls a function with a store until that is done, again when the process that owned
-// the store is gone.
+// ride calls a function with a store until it succeeds, and again if the store's owner is gone.
 func (m member) ride(ctx context.Context, do func(st *tally.Store) error) error {
 	for {
 		st, err := m.open(ctx)
@@ -118,12 +117,12 @@ func (m member) ride(ctx context.Context, do func(st *tally.Store) error) error 
 	}
 }
 
-// teamDaemons are daemons that take away nothing.
+// teamDaemons returns daemons that remove nothing.
 func teamDaemons(st *tally.Store) ([]daemon.Daemon, error) {
 	return tavern.Daemons(st, tavern.DaemonOptions{})
 }
 
-// ownTeam owns the store, and looks after what is due.
+// ownTeam owns the store, and runs its daemons.
 func ownTeam(ctx context.Context, m member) error {
 	st, err := embedded.Open(ctx, embedded.Options{Store: m.Store, Backend: "local", Own: true, Wait: time.Hour, Daemons: teamDaemons})
 	if err != nil {
@@ -134,7 +133,7 @@ func ownTeam(ctx context.Context, m member) error {
 	return st.Close()
 }
 
-// tendTeam looks after what is due beside the owner.
+// tendTeam runs daemons beside the owner.
 func tendTeam(ctx context.Context, m member) error {
 	return m.ride(ctx, func(st *tally.Store) error {
 		list, err := teamDaemons(st)
@@ -146,18 +145,18 @@ func tendTeam(ctx context.Context, m member) error {
 	})
 }
 
-// troupe is members that are processes, of which some are killed.
+// troupe is members that are processes, some of which are killed.
 type troupe struct {
 	t     *testing.T
 	store string
-	on    func(w word) // hears what they say, one word at a time
+	on    func(w word) // receives their messages, one at a time
 	said  chan struct{}
 
 	hearing sync.Mutex
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	all     map[string]*exec.Cmd
 	over    map[string]chan struct{}
-	kills   map[string][]time.Time // when a member was killed, by its name
+	kills   map[string][]time.Time // times at which a member was killed, by its name
 }
 
 func newTroupe(t *testing.T, store string, on func(word)) *troupe {
@@ -205,7 +204,7 @@ func (r *troupe) hear(name string, out io.Reader) {
 	for in := bufio.NewReader(out); ; {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			return // also in the middle of a word: it was killed
+			return // also in the middle of a message: it was killed
 		}
 		var w word
 		if err := json.Unmarshal(line, &w); err != nil {
@@ -222,11 +221,11 @@ func (r *troupe) hear(name string, out io.Reader) {
 func (r *troupe) wake() {
 	select {
 	case r.said <- struct{}{}:
-	default: // it is to look already
+	default: // it has a wake-up already
 	}
 }
 
-// until waits until a condition holds. It fails if nobody says anything for minutes.
+// until waits until a condition holds. It fails if no member sends a message for minutes.
 func (r *troupe) until(holds func() bool) {
 	r.t.Helper()
 	for {
@@ -247,7 +246,7 @@ func (r *troupe) until(holds func() bool) {
 	}
 }
 
-// kill kills a member with SIGKILL. All that it said has been heard then.
+// kill kills a member with SIGKILL. All messages that it sent have been received then.
 func (r *troupe) kill(name string) {
 	r.mu.Lock()
 	c, over := r.all[name], r.over[name]
@@ -278,8 +277,8 @@ func (r *troupe) end() {
 	}
 }
 
-// strike kills one of the members by chance, or, one in so many times, whichever of them owns
-// the store now, and starts it again. It returns what it was.
+// strike kills a random member, or once in oneIn times the store's present owner, and starts it again. It returns the
+// member's role.
 func (r *troupe) strike(random *rand.Rand, list []member, oneIn int) (what string) {
 	m := list[random.IntN(len(list))]
 	what = m.Role
@@ -303,7 +302,7 @@ func (r *troupe) owner() string {
 		err = json.Unmarshal(text, &file)
 	}
 	if err != nil {
-		return "" // nobody does, at the moment
+		return "" // the store has no owner at the moment
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,8 +314,7 @@ func (r *troupe) owner() string {
 	return ""
 }
 
-// besideOthers has a test whose members wait for each other most of the time run beside others,
-// unless what it measures would be another thing then.
+// besideOthers runs a test whose members mostly wait in parallel with others, except in a soak, which measures times.
 func besideOthers(t *testing.T) {
 	if !testkit.Soak() {
 		t.Parallel()

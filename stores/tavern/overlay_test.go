@@ -49,7 +49,7 @@ func overlayReads(t *testing.T, st *tally.Store) {
 		t.Errorf("for another agent it is %v, %v", doc, err)
 	}
 
-	// The base is that of the first write, whatever comes after.
+	// The base is that of the first write, whatever follows.
 	v2 := need(docs.Update(ctx, "doc", "specs/x", v1.Offset, tally.Write{Data: []byte("two")}))
 	own := need(o.Write(ctx, "specs/x", tally.Write{Data: []byte("mine again"), Base: mine.Offset}))
 	for what, base := range map[string]events.Offset{"an older one of the agent's": mine.Offset, "one of the document": v2.Offset} {
@@ -116,7 +116,7 @@ func overlayReads(t *testing.T, st *tally.Store) {
 	}
 }
 
-// What nobody acknowledged is there once.
+// A write without an acknowledgement is stored once.
 func TestOverlayFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		ctx, o := t.Context(), tavern.OverlayOf(st, "a")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// questions are what the seed leaves open, in its own words: four that it calls open, and three
-// gaps of its coverage.
+// questions are open questions of the original specification, in its own words: four that it calls open, and three gaps
+// of its coverage.
 var questions = []string{
 	"the directory hierarchy and naming conventions are not specified",
 	"What are the initial durability guarantees? fsync after every write? Periodic flush?",
@@ -23,7 +23,7 @@ var questions = []string{
 	"No specification for maximum storage consumption ... or per-agent storage limits",
 }
 
-// operations are those of the original.
+// operations are the original's operations.
 var operations = strings.Fields(`DocStore.create read update save delete exists listAll readAll AgentPersistence.save saveAll load loadAll restore
 	clearAllSessions encodePathForKey listProjects getSessions getSession getMessages getMostRecentSession appendSessionEvent loadSessionEvents`)
 
@@ -68,7 +68,7 @@ func TestTavernPage(t *testing.T) {
 	})
 }
 
-// exported returns the names of the package that others can use, methods with their types.
+// exported returns the exported names of the package, methods with their types.
 func exported(t *testing.T) map[string]bool {
 	files, err := filepath.Glob("*.go")
 	must(t, err)

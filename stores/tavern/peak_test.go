@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// peakMemory returns a function that says by how many bytes this process was larger since, at
-// most, than it is now; 0 where Linux does not say.
+// peakMemory returns a function that returns by how many bytes this process was larger, at its peak since, than it is
+// now. It returns 0 if the system has no peak.
 func peakMemory(t *testing.T) func() int64 {
 	t.Helper()
 	debug.FreeOSMemory()
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // the peak is now
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // resets the peak
 		return func() int64 { return 0 }
 	}
 	before := residentPeak(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// Whatever is set and cleared, in whatever order, by handles that remember nothing: a person's
-// settings are those of a map by path, a map by agent and a list, also where keys collide.
+// After any sequence of sets and clears, by handles without caches, a person's settings equal a map by path, a map by
+// agent and a list, even if keys collide.
 func TestPersonalModel(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{})
@@ -65,7 +65,7 @@ func TestPersonalModel(t *testing.T) {
 	})
 }
 
-// personalAgrees compares what is kept with a model.
+// personalAgrees compares the settings with a model.
 func personalAgrees(t *testing.T, r *rapid.T, p *tavern.Personal, projects, sessions map[string]string, agents []string) {
 	kept := map[string]string{}
 	for _, s := range need(p.ProjectSessions(t.Context())) {

@@ -25,7 +25,7 @@ import (
 
 const personalAgent = "6F9619FF-8B86-D011-B42D-00C04FC964FF"
 
-// A store that others run has nothing personal; the tests of what is kept are for the others.
+// A store on a server that others run has nothing personal. The tests of settings are for other stores.
 func TestPersonal(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		p := tavern.PersonalOf(st)
@@ -38,7 +38,7 @@ func TestPersonal(t *testing.T) {
 			must(t, p.SetAgentSession(t.Context(), personalAgent, "two"))
 			must(t, p.SetAgentSession(t.Context(), "another", "three"))
 			must(t, p.SetProjectSession(t.Context(), "/srv/bakery", "four"))
-			again := tavern.PersonalOf(need(st.In("elsewhere"))) // they are a person's, not a namespace's
+			again := tavern.PersonalOf(need(st.In("elsewhere"))) // settings belong to a person, not to a namespace
 			if got := need(again.ProjectSession(t.Context(), "/srv/bakery")); got != "four" {
 				t.Errorf("of the project: %q", got)
 			}
@@ -153,7 +153,7 @@ func personalSettings(t *testing.T, p *tavern.Personal) {
 	}
 }
 
-// personalRefused checks that a store takes nothing personal, by whatever way.
+// personalRefused checks that a store refuses everything personal, in every way.
 func personalRefused(t *testing.T, st *tally.Store) {
 	t.Helper()
 	ctx, p := t.Context(), tavern.PersonalOf(st)
@@ -176,10 +176,10 @@ func personalRefused(t *testing.T, st *tally.Store) {
 	}
 }
 
-// personalCanary is a word that is in nothing but a person's settings.
+// personalCanary is a word that occurs only in a person's settings.
 func personalCanary(n int) string { return fmt.Sprintf("CaNaRy%02dzq", n) }
 
-// D-66: what is personal stays where it is. A restart of the process changes nothing of that.
+// D-66: personal settings stay in their store, also after a restart of the process.
 func TestPersonalStays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	var logged bytes.Buffer
@@ -236,20 +236,20 @@ func TestPersonalStays(t *testing.T) {
 		if refused, ok := errors.AsType[*events.PersonalError](err); !ok || refused.Subjects != 11 {
 			t.Errorf("it listens: %v", err)
 		}
-		st := open() // and is as it was
+		st := open() // the store is unchanged
 		must(t, st.Close())
 	})
 }
 
-// must1 is need without its value.
+// must1 is need without the value.
 func must1[T any](v T, err error) { need(v, err) }
 
 func personalListening(dir string) embedded.Options {
 	return embedded.Options{Store: dir, Own: true, Listen: &embedded.Listen{Address: "127.0.0.1:0", Users: []embedded.Account{{Name: "ann", Password: "secret"}}}}
 }
 
-// D-66: a store that listens takes nothing personal: neither from its owner, nor from another
-// process of the user's, nor from those who come over the network.
+// D-66: a store that listens refuses everything personal: from its owner, from other processes of the user, and from
+// the network.
 func TestPersonalOfListeners(t *testing.T) {
 	dir, url := filepath.Join(t.TempDir(), "store"), ""
 	o := personalListening(dir)

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// BenchmarkQueue puts items of 512 bytes in, claims and finishes them, each step durable, by
-// workers that all do all of it. An operation is one item from beginning to end.
+// BenchmarkQueue queues items of 512 bytes, claims and finishes them, each step durable. Each worker does all steps. An
+// operation is one item from beginning to end.
 func BenchmarkQueue(b *testing.B) {
 	for _, backend := range []string{"memory", "local"} {
 		for _, workers := range []int{1, 16, 64} {
@@ -37,7 +37,7 @@ func benchQueue(b *testing.B, backend string, workers int) {
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for range todo { // as many are put in as are claimed, so nobody waits for ever
+			for range todo { // as many are queued as are claimed, so no worker waits forever
 				if _, err := q.Enqueue(ctx, tavern.Item{Body: body}); err != nil {
 					b.Error(err)
 				}

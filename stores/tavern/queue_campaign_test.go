@@ -23,17 +23,15 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// campaignLease is that of items in a campaign: a worker that is not killed is done before,
-// unless it is one that takes long.
+// campaignLease is the lease of items in a campaign. A worker that is not killed finishes earlier, except a slow one.
 const campaignLease = 2 * time.Second
 
-// A3, D-17, D-18: workers are processes, and they, the process that owns the store and the
-// one that looks after what is due are killed at any moment. Of each item exactly one finish
-// is accepted, none is lost, none is claimed while somebody has it, none is left when its
-// lease is over, and everybody sees the same order.
+// A3, D-17, D-18: workers are processes. They, the store's owner and the daemons are killed at random. For each item
+// exactly one finish is accepted. No item is lost, claimed while a worker holds it, or left after its lease, and all
+// readers see the same order.
 func TestQueueCampaign(t *testing.T) {
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // which members are not
+	testkit.NotUnderRace(t) // the members are not built with it
 	besideOthers(t)
 	workers, items, kills := 4, 60, 4
 	switch {
@@ -59,7 +57,7 @@ func TestQueueCampaign(t *testing.T) {
 	for n := range kills {
 		at := (n + 1) * items / (kills + 2)
 		r.until(func() bool { return len(c.finished) >= at })
-		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // anywhere in what they do
+		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // at any point of their work
 		c.kills = append(c.kills, time.Now())
 		killed[r.strike(random, list, 8)]++
 	}
@@ -72,11 +70,11 @@ func TestQueueCampaign(t *testing.T) {
 	c.checkReaders(t, r, items)
 }
 
-// queueCampaign is what was heard from members.
+// queueCampaign collects the messages of members.
 type queueCampaign struct {
 	owned    int
 	empty    bool
-	finished map[string]uint64 // item -> fence of the finish that was accepted
+	finished map[string]uint64 // item -> fence of the accepted finish
 	lists    []string
 	kills    []time.Time
 	told     string
@@ -117,10 +115,10 @@ func enqueueTeam(ctx context.Context, m member) error {
 	})
 }
 
-// workTeam does items for ever. Some are given back, some fail, some take long.
+// workTeam claims and finishes items forever. It releases some, fails some, and holds some for long.
 func workTeam(ctx context.Context, m member) error {
 	random := rand.New(rand.NewPCG(m.Seed, 1))
-	var mine *tavern.Claim // that was not ended when the owner of the store was gone
+	var mine *tavern.Claim // not finished when the store's owner was killed
 	return m.ride(ctx, func(st *tally.Store) (err error) {
 		q := tavern.QueueOf(st, "law")
 		for err == nil {
@@ -161,7 +159,7 @@ func workOn(ctx context.Context, c *tavern.Claim, random *rand.Rand) error {
 	return err
 }
 
-// watchTeam says when all items are done.
+// watchTeam returns when all items are done.
 func watchTeam(ctx context.Context, m member) error {
 	return m.ride(ctx, func(st *tally.Store) error {
 		for {
@@ -179,7 +177,7 @@ func watchTeam(ctx context.Context, m member) error {
 	})
 }
 
-// listTeam says what a list of all items is.
+// listTeam reports a list of all items.
 func listTeam(ctx context.Context, m member) error {
 	return m.ride(ctx, func(st *tally.Store) error {
 		ids, err := campaignList(ctx, st, m.Count)
@@ -206,8 +204,8 @@ func campaignList(ctx context.Context, st *tally.Store, page int) (ids []string,
 
 func campaignSum(ids []string) string { return fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, ids))) }
 
-// checkReaders wants one order from everybody: whoever owns the store and whoever is attached,
-// by pages of any size, by the view, and by the log.
+// checkReaders checks that all readers get the same order: owner and attached processes, by pages of any size, from the
+// view and from the log.
 func (c *queueCampaign) checkReaders(t *testing.T, r *troupe, items int) {
 	t.Helper()
 	var want []string
@@ -241,16 +239,16 @@ func (c *queueCampaign) checkReaders(t *testing.T, r *troupe, items int) {
 	}
 }
 
-// claims are those of one item, as its records have them.
+// claims are the claims on one item, from its records.
 type claims struct {
 	holder events.Offset
-	until  int64 // of the holder's lease
+	until  int64 // end of the holder's lease
 	freed  time.Time
-	ended  int // finishes that were accepted
+	ended  int // accepted finishes
 	fence  events.Offset
 }
 
-// check reads the log, and nothing else, and applies the law to it.
+// check reads only the log, and checks the rules.
 func (c *queueCampaign) check(t *testing.T, r *troupe, workers, items int) {
 	t.Helper()
 	st := need(embedded.Open(t.Context(), embedded.Options{Store: r.store, Backend: "local"}))
@@ -259,8 +257,8 @@ func (c *queueCampaign) check(t *testing.T, r *troupe, workers, items int) {
 	var had []*tenure
 	tenures := make(map[events.Offset]*tenure)
 	var over, late int
-	var times, claimed []time.Time // of what workers said, and of their claims
-	var gaps [][2]time.Time        // in which an item was free that had been claimed before
+	var times, claimed []time.Time // of workers' reports, and of their claims
+	var gaps [][2]time.Time        // in which an item that had been claimed was free
 	for rec, err := range st.Log.Read(t.Context(), events.Range{Namespace: st.Namespace()}) {
 		must(t, err)
 		_, id, is := projector.ItemOf(rec.Subject.ID)
@@ -336,29 +334,28 @@ func (c *queueCampaign) check(t *testing.T, r *troupe, workers, items int) {
 		longest, without, passed = max(longest, g[1].Sub(g[0])), max(without, busy(times, c.kills, full, g[0], g[1])), max(passed, to-from)
 	}
 	c.told = fmt.Sprintf("%d leases were over, %d words came too late; an item was left for %v at most, and for %v at most while a worker could claim, who made %d claims meanwhile", over, late, longest, without, passed)
-	// However slow the machine is: a worker takes one of the first 64 that are free.
+	// However slow the machine is, a worker takes one of the first 64 free items.
 	if passed > 64+32 || testkit.Soak() && without > time.Second {
 		t.Error(c.told)
 	}
 }
 
-// tenure is the time in which a worker had an item, as the log has it: other items are not its
-// concern.
+// tenure is the time in which a worker held an item, from the log.
 type tenure struct {
 	worker     string
 	from, upto time.Time
-	goes       bool // it was heard of last that it goes on
+	goes       bool // the last record means that it continues
 }
 
-// said notes a word by the claim, if there was one.
+// said notes a record by the claim, if there is one.
 func (n *tenure) said(at time.Time, goes bool) {
 	if n != nil {
 		n.upto, n.goes = at, goes
 	}
 }
 
-// fullTimes are the times in which each of so many workers had an item. One that was going on
-// when it was last heard of had it until it was killed.
+// fullTimes returns the times in which each of the workers held an item. A worker whose last record means that it
+// continues held the item until it was killed.
 func fullTimes(had []*tenure, kills map[string][]time.Time, workers int) (full [][2]time.Time) {
 	type step struct {
 		at time.Time
@@ -389,9 +386,8 @@ func fullTimes(had []*tenure, kills map[string][]time.Time, workers int) (full [
 	return full
 }
 
-// busy is the time between two, without that in which nobody could claim: from when a member
-// was killed, which may have owned the store, until a worker said something, and while each
-// worker had an item.
+// busy returns the time between two times without the parts in which no worker could claim: from the kill of a member,
+// possibly the store's owner, to the next record of a worker, and while each worker held an item.
 func busy(times, kills []time.Time, full [][2]time.Time, from, to time.Time) time.Duration {
 	away := slices.Clone(full)
 	for _, killed := range kills {

@@ -20,7 +20,7 @@ type queueClock struct{ ahead atomic.Int64 }
 
 func (c *queueClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// queueStore is a store in memory whose clock a test sets.
+// queueStore returns a store in memory whose clock a test sets.
 func queueStore(t *testing.T) (*tally.Store, *queueClock) {
 	t.Helper()
 	c := new(queueClock)
@@ -30,7 +30,7 @@ func queueStore(t *testing.T) (*tally.Store, *queueClock) {
 	return st, c
 }
 
-// queueJump sets the log's time forth: a record is dated by it.
+// queueJump moves the log's time forward, by a record with that time.
 func queueJump(t *testing.T, st *tally.Store, c *queueClock, by time.Duration) {
 	t.Helper()
 	c.ahead.Add(int64(by))
@@ -45,7 +45,7 @@ func queueItems(n int) []tavern.Item {
 	return list
 }
 
-// queueIDs names the items of a list with their states.
+// queueIDs returns the ids of a list's items with their states.
 func queueIDs(list []tavern.ItemStatus) (ids []string) {
 	for _, s := range list {
 		ids = append(ids, s.ID+" "+string(s.State))
@@ -53,14 +53,14 @@ func queueIDs(list []tavern.ItemStatus) (ids []string) {
 	return ids
 }
 
-// queueSoon is a context that ends if nothing happens.
+// queueSoon returns a context that ends if a test hangs.
 func queueSoon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("what the test waits for has not happened within 20 seconds"))
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// queueNone checks that there is nothing to hand out, and returns what the worker is told.
+// queueNone checks that no item can be handed out, and returns the worker's error.
 func queueNone(t *testing.T, q *tavern.Queue) *tavern.EmptyError {
 	t.Helper()
 	c, err := q.TryClaim(t.Context(), "nobody")
@@ -71,7 +71,7 @@ func queueNone(t *testing.T, q *tavern.Queue) *tavern.EmptyError {
 	return empty
 }
 
-// queueOpen counts the items that are to be done.
+// queueOpen counts the open items.
 func queueOpen(ctx context.Context, q *tavern.Queue) (int, error) {
 	list, _, err := q.List(ctx, tavern.ListQuery{})
 	return len(list), err

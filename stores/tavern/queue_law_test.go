@@ -21,17 +21,16 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// crew is workers at one queue, of which some die and some come back too late, and what
-// they were told.
+// crew is the workers at one queue, with their results. Some workers die, and some come back too late.
 type crew struct {
 	t  *testing.T
 	st *tally.Store
 	q  *tavern.Queue
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 
-	accepted map[string]int       // item -> finishes that were accepted
-	fences   map[string][]int64   // item -> claims, in the order in which their workers heard of them
-	held     map[string]time.Time // item -> until when somebody alive has it
+	accepted map[string]int       // item -> accepted finishes
+	fences   map[string][]int64   // item -> claims, in the order in which their workers got them
+	held     map[string]time.Time // item -> end of the time for which a living worker holds it
 	late     []*tavern.Claim      // of workers that come back
 }
 
@@ -46,7 +45,7 @@ func (c *crew) claimed(claim *tavern.Claim) {
 	}
 }
 
-// hold notes that a worker has an item for a while.
+// hold notes that a worker holds an item for a while.
 func (c *crew) hold(id string, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,9 +54,9 @@ func (c *crew) hold(id string, until time.Time) {
 	}
 }
 
-// finish finishes an item, and notes what came of it.
+// finish finishes an item, and notes the result.
 func (c *crew) finish(ctx context.Context, claim *tavern.Claim) {
-	err := claim.Finish(context.WithoutCancel(ctx), fmt.Appendf(nil, "%d", claim.Fence)) // else one could count of which nobody heard
+	err := claim.Finish(context.WithoutCancel(ctx), fmt.Appendf(nil, "%d", claim.Fence)) // otherwise a finish could count without its worker knowing
 	c.hold(claim.Item.ID, time.Time{})
 	switch {
 	case err == nil:
@@ -69,7 +68,7 @@ func (c *crew) finish(ctx context.Context, claim *tavern.Claim) {
 	}
 }
 
-// work claims and does items until ctx is done.
+// work claims and finishes items until ctx is done.
 func (c *crew) work(ctx context.Context, name string, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for ctx.Err() == nil {
@@ -93,7 +92,7 @@ func (c *crew) work(ctx context.Context, name string, seed uint64) {
 			must(c.t, ignoreFenced(claim.Fail(ctx, "by chance", true)))
 		case 4: // takes long
 			c.linger(ctx, claim)
-		case 5: // forgets what the process knows
+		case 5: // drops the process's caches
 			tavern.ForgetQueues(c.st)
 			fallthrough
 		default:
@@ -118,7 +117,7 @@ func (c *crew) linger(ctx context.Context, claim *tavern.Claim) {
 			c.hold(claim.Item.ID, time.Time{})
 			return
 		}
-		c.hold(claim.Item.ID, until.Add(-lawLease/2)) // a word on its way is not heard yet
+		c.hold(claim.Item.ID, until.Add(-lawLease/2)) // a record in transit does not count yet
 		time.Sleep(lawLease / 2)
 	}
 	c.finish(ctx, claim)
@@ -126,9 +125,9 @@ func (c *crew) linger(ctx context.Context, claim *tavern.Claim) {
 
 const lawLease = 60 * time.Millisecond
 
-// Sixteen workers, of which some die and some come back too late, on a log of which
-// publications fail: each item has exactly one accepted finish, none is lost, claims are in
-// the order of their fences, and everybody sees the same order.
+// Sixteen workers, some of which die and some of which come back too late, on a log whose publications fail: each item
+// has exactly one accepted finish, none is lost, claims are in the order of their fences, and all readers see the same
+// order.
 func TestQueueLaw(t *testing.T) {
 	t.Run("memory, with faults", func(t *testing.T) {
 		queueLaw(t, storetest.Faulty(t, logtest.Sometimes(7, 12, logtest.Dropped, logtest.AckLost)), testkit.Times(240))
@@ -160,7 +159,7 @@ func queueLaw(t *testing.T, st *tally.Store, n int) {
 	c.check(n)
 }
 
-// comeBack has those finish that went to sleep.
+// comeBack lets the sleeping workers finish.
 func (c *crew) comeBack(ctx context.Context) {
 	c.mu.Lock()
 	late := c.late
@@ -212,8 +211,7 @@ func (c *crew) check(n int) {
 	}
 }
 
-// D-59: workers whose leases are over are refused, each of them, and their results are kept
-// as late.
+// D-59: each worker whose lease has ended is refused, and its result is recorded without effect.
 func TestQueueFencing(t *testing.T) {
 	st, clock := queueStore(t)
 	ctx, q := t.Context(), tavern.QueueOf(st, "fencing")
@@ -252,8 +250,8 @@ func TestQueueFencing(t *testing.T) {
 	}
 }
 
-// Workers who choose by chance, as others are often faster, take at once what was handed out
-// before, and pass nothing over for ever, however much is put in meanwhile.
+// If workers choose by chance, because others are often faster, they take items that were claimed before at once, and
+// pass over no item forever, however many items are added.
 func TestQueuePassesNothingOver(t *testing.T) {
 	st, clock := queueStore(t)
 	ctx, q := t.Context(), tavern.QueueOf(st, "contest")
@@ -282,8 +280,7 @@ func TestQueuePassesNothingOver(t *testing.T) {
 	}
 }
 
-// Workers that lie change nothing: a finish without a claim, a renewal of another's, a
-// request of long ago.
+// False reports change nothing: a finish without a claim, a renewal of another worker's claim, an old request.
 func TestQueueLies(t *testing.T) {
 	st, _ := queueStore(t)
 	ctx, q := t.Context(), tavern.QueueOf(st, "lies")
@@ -294,7 +291,7 @@ func TestQueueLies(t *testing.T) {
 	far := time.Now().Add(time.Hour).UnixMilli()
 	lie(&events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw("1")})
 	lie(&events.RunProgressed{Run: run, Kind: "renewed", LeaseUntil: &far, Fence: 1})
-	c := need(q.Next(ctx, "honest")) // its session has begun already
+	c := need(q.Next(ctx, "honest")) // its session exists already
 	lie(&events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw("2")})
 	lie(&events.RunFinished{Run: run, Outcome: "completed", Result: events.Raw("3"), Fence: c.Fence + 1000})
 	lie(&events.RunFinished{Run: events.RunRef{Kind: "item", ID: "b"}, Outcome: "completed", Result: events.Raw("4"), Fence: c.Fence})
@@ -309,11 +306,11 @@ func TestQueueLies(t *testing.T) {
 	if s := need(q.Get(ctx, "a")); s.State != tavern.ItemDone || string(s.History[0].Result) != "5" {
 		t.Errorf("%+v", s)
 	}
-	// Somebody wrote to the session of an item that is not in the queue yet.
+	// The session of an item has records before the item is queued.
 	need(st.Session(projector.ItemSession("lies", "b")).AppendTurns(ctx, events.MainThread, []byte("1")))
 	need(q.Enqueue(ctx, tavern.Item{ID: "b"}))
 	must(t, need(q.TryClaim(ctx, "honest")).Finish(ctx, nil))
-	// Turns that are not items, or not new ones, are not handed out.
+	// Turns that are not items, or repeat one, are not handed out.
 	for _, meta := range []string{`{"id":"c","priority":10}`, `{"id":""}`, `7`, `{"id":"` + strings.Repeat("c", 510) + `"}`} {
 		need(st.Session(q.Subject().ID).Append(ctx, log.Any, &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: events.Raw("1"), Meta: events.Raw(meta)}}}))
 	}
@@ -322,7 +319,7 @@ func TestQueueLies(t *testing.T) {
 	}
 }
 
-// What a queue needs by itself is decided once, however many decide and however often.
+// Due work of a queue is decided once, however many processes decide and however often.
 func TestQueueDecides(t *testing.T) {
 	st, clock := queueStore(t)
 	ctx, q := t.Context(), tavern.QueueOf(st, "decides")

@@ -57,7 +57,7 @@ func queueSettings(t *testing.T, st *tally.Store) {
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	need(q.Enqueue(ctx, tavern.Item{Body: []byte("1")})) // is in nobody's way
+	need(q.Enqueue(ctx, tavern.Item{Body: []byte("1")})) // does not conflict
 	second := first
 	second.MaxAttempts, second.OnEmpty = 2, ""
 	must(t, q.Configure(ctx, second))
@@ -107,7 +107,7 @@ func queueAtOnce(t *testing.T, st *tally.Store) {
 		})
 	}
 	var took []time.Duration
-	for n := range 15 { // one at a time: how soon is it somebody's
+	for n := range 15 { // one at a time: the time until a worker has it
 		need(q.Enqueue(ctx, tavern.Item{ID: fmt.Sprint("a", n)}))
 		put := time.Now()
 		took = append(took, (<-arrived).Sub(put))
@@ -147,7 +147,7 @@ func queueLease(t *testing.T, st *tally.Store) {
 	if empty := queueNone(t, q); empty.Claimed != 1 || !empty.Next.Equal(first.Until) {
 		t.Errorf("%+v, the lease is over at %v", empty, first.Until)
 	}
-	second := need(q.Next(ctx, "w2")) // waits for the lease, and not for a message
+	second := need(q.Next(ctx, "w2")) // waits for the lease, not for a record
 	if took := time.Since(begun); took < 900*time.Millisecond {
 		t.Errorf("the item was free again after %v", took)
 	}
@@ -169,7 +169,7 @@ func queueLease(t *testing.T, st *tally.Store) {
 		t.Errorf("an attempt that was given back counts: %d", third.Attempt)
 	}
 	must(t, third.Finish(ctx, []byte(`{"ok": true}`)))
-	must(t, third.Finish(ctx, []byte(`{"ok": true}`))) // is the same event
+	must(t, third.Finish(ctx, []byte(`{"ok": true}`))) // the same event
 	s := need(q.Get(ctx, "a"))
 	var history []string
 	for _, a := range s.History {
@@ -180,8 +180,8 @@ func queueLease(t *testing.T, st *tally.Store) {
 	}
 }
 
-// queueLasts checks that a claim, or its renewal, lasts as long as the queue says from about the time
-// on that the log has. It ends the test, so that nobody waits for what comes too late.
+// queueLasts checks that a claim, or its renewal, lasts as long as the queue's lease, from about the log's time. It
+// ends the test, so that the test does not wait for long.
 func queueLasts(t *testing.T, st *tally.Store, what string, lease time.Duration, near events.Offset, until time.Time) {
 	t.Helper()
 	rec := need(st.Log.Record(t.Context(), near))
@@ -190,8 +190,7 @@ func queueLasts(t *testing.T, st *tally.Store, what string, lease time.Duration,
 	}
 }
 
-// queueLeases has claims with leases of other lengths: the default, one that is said, one that is
-// changed, and one that is renewed.
+// queueLeases claims with several leases: the default, a set one, a changed one, and a renewed one.
 func queueLeases(t *testing.T, st *tally.Store) {
 	ctx := queueSoon(t)
 	for name, lease := range map[string]time.Duration{"lease-default": 0, "lease-short": 5 * time.Second, "lease-hour": time.Hour} {
@@ -239,7 +238,7 @@ func queueOrder(t *testing.T, st *tally.Store) {
 		t.Errorf("handed out: %q", had)
 	}
 	want = []string{"after waiting", "low claimed", "due waiting", "then ready"}
-	for range 2 { // also for who knew nothing of it
+	for range 2 { // also for a process without a cache
 		var paged []string
 		for query := (tavern.ListQuery{Limit: 1}); ; {
 			list, next := queueList(t, q, query)
@@ -266,7 +265,7 @@ func queueList(t *testing.T, q *tavern.Queue, query tavern.ListQuery) ([]tavern.
 	return list, next
 }
 
-// Whatever a process knew is forgotten between any two calls, and a claim goes on by its fence.
+// If the caches are dropped between any two calls, a claim continues by its fence.
 func queueForgotten(t *testing.T, st *tally.Store) {
 	ctx := queueSoon(t)
 	handle := func() *tavern.Queue {
@@ -301,11 +300,11 @@ func queueForgotten(t *testing.T, st *tally.Store) {
 	must(t, handle().Requeue(ctx, "a"))
 	c = need(handle().Next(ctx, "w"))
 	must(t, c.Finish(ctx, nil))
-	c = need(handle().Next(ctx, "w")) // that a is done is not in the state of whoever begins now
+	c = need(handle().Next(ctx, "w")) // a cache that begins now does not have the item a, which is done
 	if c.Item.ID != "b" || c.Attempt != 1 {
 		t.Errorf("%+v", c)
 	}
-	need(handle().Enqueue(ctx, tavern.Item{ID: "c", After: []string{"a"}})) // which is done and gone
+	need(handle().Enqueue(ctx, tavern.Item{ID: "c", After: []string{"a"}})) // which is done and not in the cache
 	if c := need(handle().TryClaim(ctx, "w")); c.Item.ID != "c" || !slices.Equal(c.Item.After, []string{"a"}) {
 		t.Errorf("%+v", c)
 	}
@@ -342,7 +341,7 @@ func queueDead(t *testing.T, st *tally.Store) {
 	for n := range 2 {
 		must(t, need(q.Next(ctx, "w")).Fail(ctx, fmt.Sprint("cause ", n), true))
 	}
-	need(q.Next(ctx, "gone")) // says nothing
+	need(q.Next(ctx, "gone")) // reports nothing
 	time.Sleep(50 * time.Millisecond)
 	if empty := queueNone(t, q); empty.Dead != 1 || empty.Waiting != 1 {
 		t.Errorf("%+v", empty)
@@ -433,7 +432,7 @@ func queueSerial(t *testing.T, st *tally.Store) {
 	if fenced, ok := errors.AsType[*tally.FencedError](slow.Finish(ctx, nil)); !ok || fenced.Holder != "w2" || fenced.Stale == 0 {
 		t.Errorf("%+v", fenced)
 	}
-	need(q.Enqueue(ctx, tavern.Item{ID: "d"})) // is in nobody's way
+	need(q.Enqueue(ctx, tavern.Item{ID: "d"})) // does not conflict
 	must(t, fast.Finish(ctx, nil))
 	tavern.ForgetQueues(st)
 	for _, id := range []string{"b", "c", "d"} {
@@ -476,7 +475,7 @@ func queueHostile(t *testing.T, st *tally.Store) {
 	if it := need(q.Enqueue(ctx, tavern.Item{ID: "..", Body: bodies[0]})); need(q.Get(ctx, "..")).Offset != it.Offset {
 		t.Errorf("the same item is another one: %v", it.Offset)
 	}
-	// Two queues whose names run into those of items.
+	// Two queues whose session names run into those of items.
 	for _, pair := range [][2]string{{"a/b", "c"}, {"a", "b/c"}, {"a=2Fb", "c"}} {
 		other := tavern.QueueOf(st, pair[0])
 		need(other.Enqueue(ctx, tavern.Item{ID: pair[1], Body: []byte(pair[0])}))
@@ -488,7 +487,7 @@ func queueHostile(t *testing.T, st *tally.Store) {
 	}
 }
 
-// What nobody acknowledged is sent again, and is there once.
+// A call without an acknowledgement is repeated, and stored once.
 func TestQueueFaults(t *testing.T) {
 	storetest.EachFault(t, func(t *testing.T, st *tally.Store, call storetest.Call) {
 		ctx, q := t.Context(), tavern.QueueOf(st, "q")
@@ -520,15 +519,14 @@ func TestQueueFaults(t *testing.T) {
 	})
 }
 
-// After Close no timer of a queue is set, and whoever waits or comes later learns that the store
-// is closed.
+// After Close no timer of a queue is set, and waiting and later calls return that the store is closed.
 func TestQueueClosed(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	l := need(log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{}))
 	st := need(tally.Open(t.Context(), l, tally.Config{}))
 	ctx, q := queueSoon(t), tavern.QueueOf(st, "closed")
 	need(q.Enqueue(ctx, tavern.Item{ID: "a"}))
-	need(q.TryClaim(ctx, "w")) // until its lease is over a timer is set, and one for the time when nobody uses the board
+	need(q.TryClaim(ctx, "w")) // a timer is set for the end of its lease, and one for the cache's idle time
 	stop := tavern.Timers(q)
 	waiting := make(chan error, 1)
 	go func() {

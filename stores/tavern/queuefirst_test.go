@@ -15,12 +15,11 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// Who comes to a long queue begins with its first items. All go out in their turn all the same:
-// those that were not among the first, those that come after them, and those that are put in
-// meanwhile.
+// A process that starts on a long queue loads only its first items. All items are still handed out in their turn: those
+// that were not loaded, those that come after them, and those that are added meanwhile.
 func TestLongQueueInTurn(t *testing.T) {
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // one claim comes after the other
+	testkit.NotUnderRace(t) // one claim after the other
 	t.Run("one who comes again and again", func(t *testing.T) { longQueue(t, false) })
 	t.Run("one who stays, and an item with an id that is there", func(t *testing.T) { longQueue(t, true) })
 }
@@ -40,7 +39,7 @@ func longQueue(t *testing.T, stays bool) {
 	for n := 0; n < count; n += 50 {
 		left[n].Priority, left[n].After = 2, []string{left[n+7].ID}
 	}
-	last := &left[count-1] // behind all that are first
+	last := &left[count-1] // after all first items
 	last.Priority = 0
 	need(q.EnqueueMany(ctx, left...))
 	tavern.ForgetQueues(st)
@@ -59,7 +58,7 @@ func longQueue(t *testing.T, stays bool) {
 	}
 	for n := 0; len(left) > 0; n++ {
 		switch {
-		case n == count/6 && stays: // a second one, more urgent, with the id of one that is far behind: it says nothing
+		case n == count/6 && stays: // a second item, more urgent, with the id of a later one: it is ignored
 			e := need(events.New("test", q.Subject(), &events.TurnAppended{Entries: []events.Entry{{Thread: events.MainThread, Turn: []byte(`"false"`), Meta: again}}}))
 			need(st.Append(ctx, q.Subject(), log.Any, e))
 		case n == count/3:

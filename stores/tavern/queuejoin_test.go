@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// Items that are put in while others are under way go in together: each once, with its own
-// body, and one that is refused is refused alone.
+// Items that are queued while other appends are in progress go in together: each once, with its own body. A refused one
+// is refused alone.
 func TestEnqueueTogether(t *testing.T) {
 	const others = 20
 	t.Run("all", func(t *testing.T) {
@@ -34,8 +34,7 @@ func TestEnqueueTogether(t *testing.T) {
 
 const refused = `"refused"`
 
-// enqueueTogether puts items in while the first append is held back, and returns how many
-// records that made.
+// enqueueTogether queues items while the first append is held back, and returns the resulting number of records.
 func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 	first, begun, held := new(sync.Once), make(chan bool), make(chan bool)
 	admit := func(_ context.Context, parts []log.Part) (func([]log.Ack, error), error) {
@@ -51,7 +50,7 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 	q, ctx := tavern.QueueOf(st, "q"), queueSoon(t)
 	var running sync.WaitGroup
 	var mu sync.Mutex
-	put := make(map[string]string) // body by id
+	put := make(map[string]string) // id -> body
 	enqueue := func(body string) {
 		running.Go(func() {
 			it, err := q.Enqueue(ctx, tavern.Item{Body: []byte(body)})
@@ -95,7 +94,7 @@ func enqueueTogether(t *testing.T, others int, more ...string) (records int) {
 		delete(put, c.Item.ID)
 	}
 	queueNone(t, q)
-	for tavern.Joining(q) != [2]int{} { // nothing is kept of a queue to which nothing is under way
+	for tavern.Joining(q) != [2]int{} { // a queue without appends in progress has no entry
 		runtime.Gosched()
 	}
 	for _, err := range l.Read(ctx, events.Range{Subject: q.Subject()}) {

@@ -11,8 +11,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A lateContext is over from some moment on, and those that wait for its end do not hear of it: it
-// ends at the moment in which they are woken by something else.
+// A lateContext is done from some moment on, but its Done channel does not close: the end is seen only by a caller that
+// is woken by another event.
 type lateContext struct {
 	context.Context
 	over atomic.Bool
@@ -25,8 +25,7 @@ func (c *lateContext) Err() error {
 	return c.Context.Err()
 }
 
-// A worker that is woken and gives up at that moment passes it on: nobody sleeps beside an item that
-// is ready.
+// A worker that is woken and gives up at that moment wakes the next one: no worker sleeps while an item is ready.
 func TestWokenWorkerGivesUp(t *testing.T) {
 	t.Run("Q1 the next worker gets the item at once", func(t *testing.T) {
 		ctx, st := queueSoon(t), storetest.Open(t, "memory")

@@ -17,9 +17,9 @@ type restMem struct{ *memlog.Backend }
 
 func (restMem) Close() error { return nil }
 
-// A lease that is taken in a store that was at rest lasts as long as any other, whatever the
-// clock of who takes it shows: the log's time there is that of its last record, and its next
-// record, the claim, is dated by the clock of who stores it. So is when a receiver refuses.
+// A lease in a store that was idle has its full length, whatever the clock of the holder shows. The log's time is that
+// of its last record, and the claim is dated by the clock of the process that stores it. The same holds for the time of
+// a receiver's refusal.
 func TestLeaseAfterRest(t *testing.T) {
 	clock := new(queueClock)
 	mem := memlog.New(memlog.Config{Now: clock.now})
@@ -66,7 +66,7 @@ func TestLeaseAfterRest(t *testing.T) {
 		})
 	}
 	t.Run("a server of others", func(t *testing.T) {
-		// Its clock is this machine's, and there is nothing to set: it answers at all.
+		// Its clock is this machine's and cannot be set: this only checks that it answers.
 		st := storetest.Open(t, "nats")
 		if now := need(st.LeaseTime(ctx)); time.Since(now).Abs() > time.Minute {
 			t.Errorf("it is %v", now)

@@ -24,12 +24,12 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A10, D-39: a process works with everything there is, is killed between any two calls, and all
-// that can be made of the log again is deleted. What the next one finds, every list, lease,
-// cursor and state, is what the last one had; and each lease ends when the call that took it said.
+// A10, D-39: a process uses every part of a store, is killed between any two calls, and all files that the log can
+// restore are deleted. The next process finds the same lists, leases, cursors and states, and each lease ends at the
+// time that its call returned.
 func TestRestart(t *testing.T) {
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // which members are not
+	testkit.NotUnderRace(t) // the members are not built with it
 	besideOthers(t)
 	lives, most := 5, 12
 	switch {
@@ -58,7 +58,7 @@ func TestRestart(t *testing.T) {
 	for n := range lives {
 		m := member{Role: "restarted", Name: fmt.Sprint("life ", n), Seed: random.Uint64(), Count: 1 + random.IntN(most), Agents: []int{n}}
 		if n == 0 {
-			m.Count = 0 // what it makes first is enough
+			m.Count = 0 // its first calls are enough
 		}
 		r.start(m)
 		r.until(func() bool { return life == n && now != nil })
@@ -79,7 +79,7 @@ func TestRestart(t *testing.T) {
 	t.Logf("%d lives; calls: %v; %d things are known", lives, did, len(was))
 }
 
-// restartTeam makes calls, says how things are, and waits to be killed.
+// restartTeam makes calls, reports the state, and waits to be killed.
 func restartTeam(ctx context.Context, m member) error {
 	st, err := embedded.Open(ctx, embedded.Options{Store: m.Store, Backend: "local", Own: true})
 	if err != nil {
@@ -99,7 +99,7 @@ func restartTeam(ctx context.Context, m member) error {
 	speak(word{What: "began", N: life, State: state})
 	random, promised := rand.New(rand.NewPCG(m.Seed, 1)), make(map[string]time.Time)
 	var calls []string
-	if life == 0 { // each kind of lease, cursor and state is there from then on
+	if life == 0 { // from then on each kind of lease, cursor and state exists
 		calls = []string{"enqueue", "enqueue", "claim", "renew", "agent lease", "start", "drive", "write", "lock", "send", "refused", "send", "seen", "overlay", "propose", "merge", "personal"}
 	}
 	for range m.Count {
@@ -115,7 +115,7 @@ func restartTeam(ctx context.Context, m member) error {
 	if state, err = restartState(ctx, st); err != nil {
 		return err
 	}
-	for what, until := range promised { // as the call said, whatever a list says now
+	for what, until := range promised { // as the call returned, whatever a list has now
 		if _, is := state[what]; is {
 			state[what] = restartTime(until)
 		}
@@ -125,7 +125,7 @@ func restartTeam(ctx context.Context, m member) error {
 	return nil
 }
 
-// restartLease is so long that no lease is over meanwhile.
+// restartLease is so long that no lease ends meanwhile.
 const restartLease = 10 * time.Hour
 
 const restartAgents = 3
@@ -155,16 +155,16 @@ func restartTime(at time.Time) string {
 	return at.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano)
 }
 
-// restartDraw is what a call is made with.
+// restartDraw is the input of a call.
 type restartDraw struct {
 	*rand.Rand
 	name     string               // a new one
-	promised map[string]time.Time // until when a lease lasts that a call took
+	promised map[string]time.Time // ends of leases that calls returned
 }
 
 func (d restartDraw) agent() string { return daemonAgent(d.IntN(restartAgents)) }
 
-// held returns a claim on an item that somebody has.
+// held returns a claim on an item that a worker holds.
 func (d restartDraw) held(ctx context.Context, q *tavern.Queue) (*tavern.Claim, error) {
 	list, _, err := q.List(ctx, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemClaimed}})
 	if err == nil && len(list) == 0 {
@@ -192,7 +192,7 @@ func (d restartDraw) unclaimed(c *tavern.Claim, err error, end func() error) err
 	return end()
 }
 
-// restartCalls are what a life is made of. What is refused then is not made.
+// restartCalls are the calls of a life. Refused calls are skipped.
 var restartCalls = map[string]func(context.Context, *tally.Store, restartDraw) error{
 	"enqueue": func(ctx context.Context, st *tally.Store, d restartDraw) error {
 		_, err := tavern.QueueOf(st, "q").Enqueue(ctx, tavern.Item{ID: d.name, Body: []byte(d.name), Priority: d.IntN(3)})
@@ -332,7 +332,7 @@ var restartCalls = map[string]func(context.Context, *tally.Store, restartDraw) e
 	},
 }
 
-// restartState is all that can be asked, by lists and by handles that remember nothing.
+// restartState returns everything that can be read, by lists and by handles without caches.
 func restartState(ctx context.Context, st *tally.Store) (map[string]string, error) {
 	s := make(map[string]string)
 	for _, part := range []func(context.Context, *tally.Store, map[string]string) error{restartQueues, restartAgentsOf, restartFlows, restartDocuments, restartView} {
@@ -432,8 +432,7 @@ func restartDocuments(ctx context.Context, st *tally.Store, s map[string]string)
 	return nil
 }
 
-// restartView is what the view says, which is made again where it was deleted, and a scan of the
-// log, which must say the same.
+// restartView compares the view, which is rebuilt if it was deleted, with a scan of the log.
 func restartView(ctx context.Context, st *tally.Store, s map[string]string) error {
 	head, err := st.Log.Durable(ctx)
 	if err == nil {
@@ -454,12 +453,12 @@ func restartView(ctx context.Context, st *tally.Store, s map[string]string) erro
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
-		if what == projector.DueQueue { // which the view lists once, for the first of its leases
+		if what == projector.DueQueue { // the view lists it once, for the first of its leases
 			first := make(map[events.Subject]bool)
 			scanned = slices.DeleteFunc(scanned, func(d projector.Due) bool { was := first[d.Subject]; first[d.Subject] = true; return was })
 		}
 		text, other := restartDues(list), restartDues(scanned)
-		// Of what was refused the view lists when it is tried again, and a scan when it was refused.
+		// For a refused message the view lists the time of the next attempt, and a scan the time of the refusal.
 		if s["due "+what] = text; text != other && what != projector.DueHandover {
 			s["due "+what] += ", and a scan says " + other
 			return fmt.Errorf("what is due of %s: %s", what, s["due "+what])

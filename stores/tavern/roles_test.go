@@ -14,15 +14,14 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// role is one of the five that the original's documents have: how one with a text is made,
-// read and given another text.
+// role is one of the original's five kinds of documents: how a document with a text is created, read and updated.
 type role struct {
 	create func(id, text string) error
 	read   func(id string) (text string, revision events.Offset, err error)
 	update func(id string, base events.Offset, text string) error
 }
 
-// rolesOf are the five roles in a store.
+// rolesOf returns the five roles in a store.
 func rolesOf(t *testing.T, st *tally.Store) map[string]role {
 	ctx, d, w, in := t.Context(), st.Documents(), tavern.WorkflowsOf(st), tavern.InboxOf(st, "roles")
 	must(t, in.Open(ctx, "a program"))
@@ -105,8 +104,8 @@ func rolesOf(t *testing.T, st *tally.Store) map[string]role {
 	}
 }
 
-// Each of the five roles is created, read and updated, and says what it is that is in the way:
-// there already, not there, moved on. What is refused writes nothing.
+// Each of the five roles is created, read and updated, and reports a conflict: it exists, it is missing, it has
+// changed. A refused call writes nothing.
 func TestRoles(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		for name, r := range rolesOf(t, st) {

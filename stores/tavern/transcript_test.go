@@ -153,7 +153,7 @@ func TestTranscriptLists(t *testing.T) {
 		}
 	})
 	t.Run("D-25 projects that share a folder", func(t *testing.T) {
-		if got := ids(need(r.Sessions(t.Context(), "/a/b_c"))); !slices.Equal(got, []string{"two", "five"}) { // of the fifth nobody knows
+		if got := ids(need(r.Sessions(t.Context(), "/a/b_c"))); !slices.Equal(got, []string{"two", "five"}) { // the fifth has no project
 			t.Errorf("of the other one: %q", got)
 		}
 		if got := ids(need(r.SessionsIn(t.Context(), "-a-b-c"))); len(got) != 5 {
@@ -196,8 +196,8 @@ func TestTranscriptLists(t *testing.T) {
 	})
 }
 
-// D-26, D-54: display needs the vendor's file and nothing else; nothing is written there, and
-// where this user may not read, the rest is listed and the file is named.
+// D-26, D-54: a display needs only the vendor's file. Nothing is written, and if a file cannot be read, the others are
+// listed and the error names it.
 func TestTranscriptsAlone(t *testing.T) {
 	dir := lifeFolder(t, map[string][]string{"-a/one.jsonl": {lifeLine("/a", "user", 1, `"hi"`)}, "-a/two.jsonl": {lifeLine("/a", "user", 2, `"ho"`)}})
 	before := lifeListing(t, dir)
@@ -227,7 +227,7 @@ func TestTranscriptsAlone(t *testing.T) {
 	})
 }
 
-// A folder that cannot be read keeps nobody from those behind it.
+// An unreadable folder does not hide the folders after it.
 func TestTranscriptFolderClosed(t *testing.T) {
 	if testkit.AsNobody(t) {
 		return
@@ -242,7 +242,7 @@ func TestTranscriptFolderClosed(t *testing.T) {
 	}
 }
 
-// lifeListing says what files are in a folder, with sizes and times.
+// lifeListing lists the files in a folder, with sizes and times.
 func lifeListing(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -257,8 +257,7 @@ func lifeListing(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// A line that is longer than what is read costs no memory of its length, and the lines around
-// it are read.
+// A line longer than the limit does not take memory of its length, and the lines around it are read.
 func TestTranscriptLongLine(t *testing.T) {
 	testkit.NotUnderRace(t)
 	testkit.Long(t)
@@ -285,8 +284,8 @@ func TestTranscriptLongLine(t *testing.T) {
 	}
 }
 
-// A transcript of 2 GiB costs no memory of its size: neither its one line of 300 MiB, nor those of
-// 15 MiB that are no text, nor all its messages.
+// A transcript of 2 GiB does not take memory of its size: neither one line of 300 MiB, nor lines of 15 MiB without
+// text, nor all its messages.
 func TestTranscriptOfTwoGigabytes(t *testing.T) {
 	testkit.OnlySoak(t)
 	testkit.NotUnderRace(t)
@@ -329,7 +328,7 @@ func TestTranscriptOfTwoGigabytes(t *testing.T) {
 	}
 }
 
-// What is in the recorded transcripts is read: each line is a message, another entry, or counted.
+// The recorded transcripts are read completely: each line is a message, another entry, or counted.
 func TestTranscriptRecorded(t *testing.T) {
 	r := tavern.TranscriptsOf(testkit.Data(t, "claude", "projects"))
 	sessions := need(r.SessionsIn(t.Context(), "sample-project"))
@@ -353,8 +352,7 @@ func TestTranscriptRecorded(t *testing.T) {
 	}
 }
 
-// Whatever a line is, reading it neither fails nor makes messages of what has none; what it
-// gives is of the line's bytes.
+// For any line, the parser neither fails nor makes messages of other entries, and its results share the line's bytes.
 func FuzzTranscriptLine(f *testing.F) {
 	f.Add([]byte(lifeLine("/a", "user", 1, `"hi"`)))
 	f.Add([]byte(lifeLine("/a", "assistant", 1, `[{"type":"tool_result","content":[{"type":"text","text":"x"}]},5]`) + `{"a":1}`))
@@ -379,7 +377,7 @@ func FuzzTranscriptLine(f *testing.F) {
 	})
 }
 
-// D-28 measures how long 1000 messages take.
+// D-28 measures the time for 1000 messages.
 func BenchmarkTranscript(b *testing.B) {
 	var list []string
 	for n := range 1000 {

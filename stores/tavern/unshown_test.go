@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// A call whose append is stored returns what it stored, also if files of a tree do not show it.
-// The same call again writes nothing.
+// If the append of a call is stored, the call returns its result, even if files of a tree do not show it. The same call
+// again writes nothing.
 func TestUnshown(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *tally.Store, *error){
 		"message": messageUnshown, "item": itemUnshown, "agent": agentUnshown, "flow": flowUnshown, "decision": decisionUnshown, "orphan": orphanUnshown,
@@ -128,7 +128,7 @@ func flowUnshown(t *testing.T, st *tally.Store, answer *error) {
 	if unshown(t, "a claim", err); c == nil {
 		t.Fatal("the claim that is stored is not returned")
 	}
-	for _, to := range []string{"run", "run", "ran"} { // each from where the one before has come to
+	for _, to := range []string{"run", "run", "ran"} { // each from the result of the one before
 		writes(t, st, 1, func() { unshown(t, "a move", c.Move(t.Context(), to)) })
 	}
 	unshown(t, "an end", c.End(t.Context(), nil))

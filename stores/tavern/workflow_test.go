@@ -66,7 +66,7 @@ func workflowTemplates(t *testing.T, st *tally.Store) {
 	}
 }
 
-// second is the error of a call.
+// second returns the error of a call.
 func second[T any](_ T, err error) error { return err }
 
 func workflowRefusals(t *testing.T, st *tally.Store) {
@@ -120,7 +120,7 @@ func workflowHostile(t *testing.T, st *tally.Store) {
 		t.Errorf("%d steps are incomplete", len(s.Incomplete()))
 	}
 
-	// What runs keeps its revision, whatever becomes of the template.
+	// A running flow keeps its revision, whatever happens to the template.
 	first := need(w.Create(ctx, "pinned", []byte(`{"initial":"a","states":{"a":{"to":["b"]},"b":{"end":true}}}`)))
 	old := need(w.Start(ctx, "pinned", tavern.FlowOptions{ID: "old"}))
 	changed := need(w.Update(ctx, "pinned", first.Offset, []byte(`{"initial":"a","states":{"a":{"to":["c"]},"c":{"end":true}}}`)))
@@ -134,7 +134,7 @@ func workflowHostile(t *testing.T, st *tally.Store) {
 		t.Errorf("it goes by %v", s.Workflow.Revision)
 	}
 
-	// What was purged cannot be gone by; the flow can still be ended.
+	// A flow cannot follow a purged template, but can still be ended.
 	must(t, st.Documents().Purge(ctx, "workflow", "pinned"))
 	if s := flowIs(t, later, "c", 2, ""); s.Workflow != nil || s.Steps() != nil {
 		t.Errorf("a purged template is %+v", s.Workflow)
@@ -142,7 +142,7 @@ func workflowHostile(t *testing.T, st *tally.Store) {
 	flowRefused[*tavern.TransitionError](t, st, "the end of a purged template", func() error { return later.End(ctx, nil) })
 	must(t, later.Fail(ctx, "its template is gone"))
 
-	// A template that starts itself is started so deep and no deeper.
+	// A template that starts itself is started up to the maximum depth.
 	need(w.Create(ctx, "self", []byte(`{"initial":"a","states":{"a":{"to":["z"],"flow":"self"},"z":{"end":true}}}`)))
 	flowRefused[*tavern.FlowDepthError](t, st, "a template that begins with itself", func() error {
 		return second(w.Start(ctx, "self", tavern.FlowOptions{ID: "self"}))

@@ -19,11 +19,10 @@ import (
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
-// No secret of a setting is in a file of the store, whatever that is for and whichever way the
-// setting came; the same search finds one that stands in a message. What the command says of
-// them is tested with the command.
+// No secret of a setting is in any file of the store, however the setting was stored. The same search finds a canary in
+// a message. The command's output is tested with the command.
 func TestCanariesInFiles(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // single-threaded
 	storetest.EachDir(t, func(t *testing.T, st *tally.Store, dir string) {
 		files := manySecrets(t)
 		l := withKeys(t, olderKey)
@@ -50,8 +49,8 @@ func TestCanariesInFiles(t *testing.T) {
 	})
 }
 
-// fillWithSecrets stores settings by way of a program and of imports: whole, without secrets, half
-// written, changed, suspect, and in files that nobody knows; and seals them again.
+// fillWithSecrets stores settings by a program and by imports: whole, without secrets, cut off, changed, suspect, and
+// in unknown files. Then it seals them again.
 func fillWithSecrets(t *testing.T, st *tally.Store, l perstackdir.Layout, files map[string]string) {
 	t.Helper()
 	suspect := newRuntime("s")
@@ -84,7 +83,7 @@ func fillWithSecrets(t *testing.T, st *tally.Store, l perstackdir.Layout, files 
 	sealAgain(t, in(t, st, "folder"), secretOf(t, in(t, st, "folder"), "run-a"))
 }
 
-// mustNotTell makes every call fail that can fail for a secret, and lists what there is.
+// mustNotTell makes every call fail that can fail because of a secret, and lists everything.
 func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 	t.Helper()
 	ctx, half := t.Context(), events.Raw(files[aSetting][:len(files[aSetting])-20])
@@ -118,7 +117,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 			if err == nil {
 				t.Errorf("%s, %s: it is stored", name, what)
 			}
-			if what != "another job" { // whose id is named
+			if what != "another job" { // its error names the id
 				say(name+", "+what, err)
 			}
 		}
@@ -133,7 +132,7 @@ func mustNotTell(t *testing.T, st *tally.Store, files map[string]string) {
 				say(name+", setting of "+ns, err, s)
 			}
 			if name == "the key" {
-				continue // it is there to bring them out
+				continue // which exports them on purpose
 			}
 			list, err := h.Settings(ctx)
 			say(name+", settings of "+ns, err, list)
@@ -162,7 +161,7 @@ func tells(t *testing.T, st *tally.Store) bool {
 	return false
 }
 
-// mustHideInFiles wants no canary in any file of a store, of which there are some.
+// mustHideInFiles checks that no file of a store has a canary, and that there are files.
 func mustHideInFiles(t *testing.T, st *tally.Store, dir string) {
 	t.Helper()
 	if dir == "" {
@@ -175,8 +174,8 @@ func mustHideInFiles(t *testing.T, st *tally.Store, dir string) {
 	}
 }
 
-// mustBeInFiles wants one in the log's files, and in those of the views if there are any. A server
-// of somebody else's writes them when it likes.
+// mustBeInFiles checks that the log's files have a canary, and so do those of the views, if there are any. A server
+// that others run writes them at its own time.
 func mustBeInFiles(t *testing.T, st *tally.Store, dir string) {
 	t.Helper()
 	if dir == "" {

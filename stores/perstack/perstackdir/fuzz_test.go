@@ -8,8 +8,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit/layouttest"
 )
 
-// mustSurvive imports whatever stands in files: it never panics, all of it comes out as it
-// was, and a second import finds nothing to do.
+// mustSurvive imports any files: the import never panics, an export writes the same files, and a second import adds
+// nothing.
 func mustSurvive(t *testing.T, files map[string]string) {
 	t.Helper()
 	st, dir := openStore(t), folder(t, files)
@@ -57,7 +57,7 @@ func FuzzEventName(f *testing.F) {
 	})
 }
 
-// FuzzCheckpoint: a checkpoint, and its like under another name.
+// FuzzCheckpoint: a checkpoint, and a similar one under another name.
 func FuzzCheckpoint(f *testing.F) {
 	r := newRuntime("a").play(1, 80)
 	whole := r.files[pathOf(r.files, "checkpoints/cp8")]
@@ -69,7 +69,7 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzSetting: a setting, and what an editor left of it.
+// FuzzSetting: a setting, and an editor's damaged copy of it.
 func FuzzSetting(f *testing.F) {
 	r := newRuntime("a")
 	r.storeSetting([2]any{"proxyUrl", "http://user:" + canary("proxy") + "@host"})
@@ -82,7 +82,7 @@ func FuzzSetting(f *testing.F) {
 	})
 }
 
-// FuzzFolder: any name and content of a file of a job, and the name of its folder.
+// FuzzFolder: any name and content of a file of a job, and any name of its folder.
 func FuzzFolder(f *testing.F) {
 	job := newRuntime("a").play(0, 0).files["jobs/a/job.json"]
 	for _, dir := range []string{"a", "A", "con", "a=2Fb", "x.", "\xff", "=41", "job", strings.Repeat("x", 220)} {

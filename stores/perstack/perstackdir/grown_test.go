@@ -20,11 +20,10 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// written is what an original does: files one after the other, each cut off while it is
-// written.
+// written is a write of the original: files are written one after the other, and each may be cut off.
 type written struct{ path, content string }
 
-// history returns the writes of a job in their order, job.json after each step.
+// history returns the writes of a job in order, with job.json after each step.
 func history(r *original, steps int) []written {
 	var list []written
 	before := make(map[string]string)
@@ -56,7 +55,7 @@ func history(r *original, steps int) []written {
 	return list
 }
 
-// contents lists what a session holds that came from files: every checkpoint and event once.
+// contents lists the session's contents from files: every checkpoint and event once.
 func contents(t *testing.T, st store, job string) []string {
 	t.Helper()
 	var list []string
@@ -85,8 +84,8 @@ func contents(t *testing.T, st store, job string) []string {
 	return list
 }
 
-// P-40: to import while the original writes, at any moment and as often as one likes, ends
-// with the events of one import at the end. Half a file at the end is kept, and gives way.
+// P-40: imports while the original writes, at any moments and any number of times, result in the events of one import
+// at the end. A half-written file is kept until it is complete.
 func TestImportWhileWritten(t *testing.T) {
 	seeds := testkit.Times(20)
 	if testkit.Soak() {
@@ -115,7 +114,7 @@ func TestImportWhileWritten(t *testing.T) {
 	}
 }
 
-// mustImportHalf imports while a file is written as far as cut.
+// mustImportHalf imports while a file is written up to cut.
 func mustImportHalf(t *testing.T, st layouts.Target, dir string, i int, w written, cut int) {
 	t.Helper()
 	layouttest.WriteTree(t, dir, 0o644, map[string]string{w.path: w.content[:cut]})
@@ -127,7 +126,7 @@ func mustImportHalf(t *testing.T, st layouts.Target, dir string, i int, w writte
 	layouttest.MustEqual(t, layouttest.ReadTree(t, dir), have)
 }
 
-// P-29: what a checkpoint or an event repeats is stored once.
+// P-29: messages that checkpoints and events repeat are stored once.
 func TestSize(t *testing.T) {
 	testkit.NotUnderRace(t)
 	const steps, size = 60, 4096
@@ -156,8 +155,8 @@ func TestSize(t *testing.T) {
 	t.Logf("folder %d bytes, messages %d, log %d in %d records", folderBytes, distinct, logBytes, records)
 }
 
-// Somebody else writes to the job between the look at it and the append: the import looks
-// again, and does what it would have done if that had come first.
+// Another program writes to the job between the read and the append: the import reads again, and does what it would
+// have done after that write.
 func TestChangedMeanwhile(t *testing.T) {
 	r := newRuntime("a").play(1, 100)
 	r.storeSetting()
@@ -203,7 +202,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// liveAt appends to job a as a program does that knows its head.
+// liveAt appends to job a as a program that knows its head.
 func liveAt(t *testing.T, st store, p events.Payload) {
 	t.Helper()
 	s := load(t, st, "a")
@@ -216,9 +215,9 @@ func liveAt(t *testing.T, st store, p events.Payload) {
 	}
 }
 
-// A crash between any two records leaves what the next import completes, with nothing twice.
+// A crash between any two records leaves a state that the next import completes, without duplicates.
 func TestCutShort(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // single-threaded
 	r := newRuntime("a").play(2, 300)
 	r.storeSetting()
 	once := openStore(t)
@@ -239,7 +238,7 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// breaking is a store that fails after so many records.
+// breaking is a store that fails after a number of records.
 type breaking struct {
 	store
 	left int
@@ -260,7 +259,7 @@ func (b *breaking) AppendSeries(ctx context.Context, sub events.Subject, expect 
 	return log.Ack{}, n, errors.New("broken")
 }
 
-// Several jobs are several sessions, whatever happens to one of them.
+// Several jobs are several sessions, independent of each other.
 func TestSeveralJobs(t *testing.T) {
 	files := make(map[string]string)
 	for i := range 5 {

@@ -13,8 +13,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// What is odd in an event, a checkpoint or their files and is not wrong: it comes back to the byte
-// from a folder, and is read.
+// Unusual but valid events, checkpoints and files are exported byte for byte, and can be read.
 func TestHostileFolders(t *testing.T) {
 	base := small("a").files
 	event := func(name, id, typ string, at, step int64) (string, string) {
@@ -33,7 +32,7 @@ func TestHostileFolders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, files := storetest.Memory(t, tally.Config{}), layouttest.Change(base, files...)
-			if r := mustComeBackOf(t, st, files); len(r.Problems) > 0 || r.Files.Whole > 0 && !strings.HasSuffix(name, "..") { // whose file has another name here
+			if r := mustComeBackOf(t, st, files); len(r.Problems) > 0 || r.Files.Whole > 0 && !strings.HasSuffix(name, "..") { // its file has another name here
 				t.Errorf("%+v", r)
 			}
 			list, err := perstack.GetEventContents(t.Context(), st, "a", "run-a")

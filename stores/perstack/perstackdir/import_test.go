@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit/layouttest"
 )
 
-// respelled is a document with its members in another order, others beside them, and text and numbers
-// spelled as few programs do.
+// respelled returns a document with its members in another order, further members, and unusual spellings of text and
+// numbers.
 func respelled(t *testing.T, random *rand.Rand, text string, indented bool) string {
 	t.Helper()
 	members, err := rawjson.Object([]byte(text))
@@ -40,8 +40,7 @@ func respelled(t *testing.T, random *rand.Rand, text string, indented bool) stri
 	return string(raw)
 }
 
-// A folder comes out byte for byte, every file of it rendered from the records, and a second
-// import finds nothing to do.
+// A folder is exported byte for byte, with every file rendered from the records, and a second import adds nothing.
 func TestRoundTrip(t *testing.T) {
 	t.Run("P-20 byte for byte", func(t *testing.T) {
 		st, files := openStore(t), small("a").files

@@ -38,7 +38,7 @@ func ringOf(t testing.TB, id string) *sealed.Ring {
 	return ring
 }
 
-// keyed is the layout with a key, bare the one without.
+// keyed is the layout with a key, bare the layout without a key.
 func keyed(t testing.TB) perstackdir.Layout {
 	ring := ringOf(t, "one")
 	return perstackdir.Layout{Keys: func() (*sealed.Ring, error) { return ring, nil }}
@@ -60,7 +60,7 @@ func mustImport(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	return mustImportBy(t, keyed(t), st, dir, layouts.ImportOptions{})
 }
 
-// mustBeClean imports a folder in which nothing is wrong.
+// mustBeClean imports a folder without problems.
 func mustBeClean(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	t.Helper()
 	r := mustImport(t, st, dir)
@@ -68,7 +68,7 @@ func mustBeClean(t testing.TB, st layouts.Target, dir string) layouts.Report {
 	return r
 }
 
-// exported returns all files of an export in which nothing is wrong.
+// exported returns all files of an export without problems.
 func exported(t testing.TB, st layouts.Source) map[string]string {
 	t.Helper()
 	files, r := layouttest.Exported(t, st, keyed(t))
@@ -82,7 +82,7 @@ func folder(t testing.TB, files map[string]string) string {
 	return layouttest.WriteTree(t, filepath.Join(t.TempDir(), "proj", "perstack"), 0o644, files)
 }
 
-// replaceTree puts another tree in the place of what is in a folder.
+// replaceTree replaces the contents of a folder.
 func replaceTree(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	if err := os.RemoveAll(dir); err != nil {
@@ -100,7 +100,7 @@ func load(t testing.TB, st store, job string) *projector.Session {
 	return s
 }
 
-// object writes an object as JSON.stringify does: in the order given, without what is nil.
+// object is an object as JSON.stringify writes it: in the given order, without nil values.
 type object [][2]any
 
 func (o object) MarshalJSON() ([]byte, error) {
@@ -141,8 +141,7 @@ func js(v any) string {
 // pretty is JSON.stringify with two spaces.
 func pretty(o object) string { return layouttest.Indent(js(o)) }
 
-// original writes the folder of a job as the runtime of the original does, with the repetition of
-// all messages that it has.
+// original writes the folder of a job as the original's runtime does, with its repetition of all messages.
 type original struct {
 	files    map[string]string
 	job, run string
@@ -210,10 +209,10 @@ func (r *original) storeSetting(members ...[2]any) {
 	r.files[r.dir()+"runs/"+r.run+"/run-setting.json"] = js(s)
 }
 
-// canary is a value that must stand nowhere but in the folder.
+// canary returns a value that may only be in the folder.
 func canary(name string) string { return testkit.Canary(name) }
 
-// play runs a job for some steps with a text of some size in each.
+// play runs a job for some steps, with a text of some size in each.
 func (r *original) play(steps, size int) *original {
 	r.storeJob("running")
 	first := r.message("userMessage", "what <is> that & \u2028 this?")
@@ -240,7 +239,7 @@ func (r *original) steps(n, size int) {
 	}
 }
 
-// small is a job of a few steps with all kinds of files.
+// small returns a job of a few steps with all kinds of files.
 func small(job string) *original {
 	r := newRuntime(job)
 	r.storeSetting()

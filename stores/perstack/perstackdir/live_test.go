@@ -21,7 +21,7 @@ func TestUnits(t *testing.T) {
 			for _, job := range []string{"a", "b", "=41", "c d"} {
 				maps.Copy(files, small(job).files)
 			}
-			delete(files, "jobs/a/job.json") // the runtime writes none
+			delete(files, "jobs/a/job.json") // the runtime does not write it
 			st := openStore(t)
 			root := layouttest.CheckImportFrom(t, l, folder(t, files), st, openStore(t))
 			layouttest.CheckEntries(t, st, l, root)

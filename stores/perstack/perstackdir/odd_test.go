@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
-// mustComeBack imports a tree in which something is wrong, and wants all of it back; a second
-// import finds nothing to do and says the same.
+// mustComeBack imports a tree with problems, and checks that an export writes it unchanged. A second import adds
+// nothing and reports the same.
 func mustComeBack(t *testing.T, files map[string]string) layouts.Report {
 	t.Helper()
 	return mustComeBackOf(t, openStore(t), files)
@@ -37,7 +37,7 @@ func mustComeBackOf(t *testing.T, st layouts.Target, files map[string]string) la
 	return r
 }
 
-// mustSay wants one problem of a file, and no other.
+// mustSay checks that a file has one problem, and that there is no other.
 func mustSay(t *testing.T, r layouts.Report, file, reason string) {
 	t.Helper()
 	if len(r.Problems) != 1 || r.Problems[0].File != file || !strings.Contains(r.Problems[0].Reason, reason) {
@@ -45,8 +45,8 @@ func mustSay(t *testing.T, r layouts.Report, file, reason string) {
 	}
 }
 
-// What the original could not read, or would look for under another name, is kept as it is,
-// named once, and nothing of it shows up anywhere else.
+// A file that the original could not read, or would expect under another name, is kept as it is and reported once.
+// Nothing of it appears elsewhere.
 func TestMalformed(t *testing.T) {
 	base := small("a").files
 	event, checkpoint := pathOf(base, "-callTools"), pathOf(base, "checkpoints/cp2")
@@ -75,7 +75,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// pathOf finds the first path with a part in it.
+// pathOf returns the first path that contains a part.
 func pathOf(files map[string]string, part string) string {
 	var found []string
 	for name := range files {
@@ -86,9 +86,9 @@ func pathOf(files map[string]string, part string) string {
 	return slices.Min(found)
 }
 
-// What is spelled otherwise comes out as it is spelled, and is in the log nevertheless.
+// An unusual spelling is exported unchanged, and the value is in the log.
 func TestSpelledOtherwise(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // single-threaded
 	base := small("a").files
 	event, checkpoint, setting := pathOf(base, "-startGeneration"), pathOf(base, "checkpoints/cp2"), pathOf(base, "run-setting")
 	for name, c := range map[string]struct{ path, content string }{
@@ -122,8 +122,7 @@ func compactOf(pretty string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(pretty, "\n", ""), "  ", ""), ": ", ":")
 }
 
-// P-30: whatever else is in the folder comes out as it was, in the folders of jobs and beside
-// them.
+// P-30: other files are exported unchanged, in the folders of jobs and beside them.
 func TestForeignFiles(t *testing.T) {
 	base := small("a").files
 	files := layouttest.Change(base, "jobs/a/.DS_Store", "\x00\x01", "jobs/a/notes/deep/er.md", "# Notes\n", "jobs/a/runs/run-a/stderr.log", "x\n",
@@ -146,7 +145,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// Names that differ in nothing but case, and names that are not UTF-8, are files of their own.
+// Names that differ only in case, and names that are not UTF-8, are different files.
 func TestNames(t *testing.T) {
 	base := small("a").files
 	c := base[pathOf(base, "checkpoints/cp2")]
@@ -177,8 +176,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A directory stands where a file is expected, links lead elsewhere, and some of it may not be
-// read: the rest goes in.
+// A directory is in place of a file, links lead elsewhere, and some files cannot be read: the others are imported.
 func TestNotFiles(t *testing.T) {
 	files := layouttest.Change(small("a").files, "jobs/a/job.json", "-", "jobs/a/job.json/inside", "x", "jobs/a/checkpoints/dir.json/y", "z")
 	r := mustComeBack(t, files)
@@ -199,8 +197,7 @@ func TestNotFiles(t *testing.T) {
 	layouttest.MustEqual(t, small("a").files, exported(t, st))
 }
 
-// What may not be read is named, and stays in the store as it was: nothing is taken away for
-// it.
+// Unreadable files are reported, and their versions in the store stay.
 func TestNoPermission(t *testing.T) {
 	if testkit.AsNobody(t) {
 		return
@@ -221,8 +218,8 @@ func TestNoPermission(t *testing.T) {
 	layouttest.MustEqual(t, small("a").files, exported(t, st))
 }
 
-// P-10: what the original would have overwritten is in the log, and comes out under a number.
-// Names that are unique stay as they are.
+// P-10: an event that the original would overwrite is in the log, and exported with a number. Unique names stay
+// unchanged.
 func TestOneNameTwice(t *testing.T) {
 	r := newRuntime("a").play(1, 10)
 	first := pathOf(r.files, "-callTools")
@@ -242,8 +239,8 @@ func TestOneNameTwice(t *testing.T) {
 	}
 }
 
-// P-19: a folder as the runtime itself writes it has neither job.json nor run-setting.json.
-// They are not made up, and what the job and its run are follows from the rest.
+// P-19: a folder of the runtime itself has neither job.json nor run-setting.json. An export does not create them, and
+// job and run follow from the other files.
 func TestWithoutJob(t *testing.T) {
 	r := newRuntime("a").play(2, 50)
 	files := layouttest.Change(r.files, "jobs/a/job.json", "-")
@@ -261,7 +258,7 @@ func TestWithoutJob(t *testing.T) {
 	}
 }
 
-// The files of a folder for some of which others may not read come out with their modes.
+// Files with restricted modes are exported with their modes.
 func TestModes(t *testing.T) {
 	dir := layouttest.WriteTree(t, filepath.Join(t.TempDir(), "proj", "perstack"), 0o600, small("a").files)
 	event := filepath.Join(dir, pathOf(small("a").files, "-callTools"))
@@ -286,8 +283,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// P-41: two jobs of one id from two folders stay apart: the second is refused, and taken with
-// --merge.
+// P-41: two jobs with one id from two folders stay apart: the second one is refused, and imported with --merge.
 func TestTwoRoots(t *testing.T) {
 	st := openStore(t)
 	mine := small("a").files
@@ -312,8 +308,7 @@ func TestTwoRoots(t *testing.T) {
 	layouttest.MustEqual(t, other.files, exported(t, st))
 }
 
-// A job that a program went on with is not set back by what a folder still says of it; what
-// the folder has beyond it goes in.
+// If a program continued a job, an older folder does not reset it. New files of the folder are imported.
 func TestChangedSince(t *testing.T) {
 	r := small("a")
 	st, dir := openStore(t), folder(t, r.files)
@@ -331,7 +326,7 @@ func TestChangedSince(t *testing.T) {
 	layouttest.MustEqual(t, r.files, exported(t, st))
 }
 
-// live appends what no import made.
+// live appends an event that no import made.
 func live(t testing.TB, st store, job string, p events.Payload) {
 	t.Helper()
 	e, err := events.New("urn:test:live", events.Session(st.Name, "job/"+job), p)
@@ -343,8 +338,8 @@ func live(t testing.TB, st store, job string, p events.Payload) {
 	}
 }
 
-// What is recognised: the folder perstack, the one around it, the one of the jobs, and one
-// job's; with one job the files beside it are left alone.
+// Sniff recognizes the folder perstack, its parent, the folder of jobs, and the folder of one job. With one job, files
+// beside it are ignored.
 func TestSniff(t *testing.T) {
 	root := folder(t, layouttest.Change(newRuntime("a").play(1, 10).files, "jobs/b/job.json", newRuntime("b").play(0, 0).files["jobs/b/job.json"], "beside", "x"))
 	for _, c := range []struct {
@@ -366,7 +361,7 @@ func TestSniff(t *testing.T) {
 	}
 }
 
-// A dry run says what an import would do, and does nothing.
+// A dry run reports the effects of an import, and has none.
 func TestDryRun(t *testing.T) {
 	st, dir := openStore(t), folder(t, layouttest.Change(small("a").files, "jobs/a/x", "y"))
 	dry := mustImportBy(t, keyed(t), st, dir, layouts.ImportOptions{DryRun: true})
@@ -381,13 +376,13 @@ func TestDryRun(t *testing.T) {
 
 var _ layouts.Layout = perstackdir.Layout{}
 
-// A document with one member twice is kept whole and named, and nothing is taken from it: the
-// original's JSON.parse takes the last of the two, other readers take the first, and a secret in one
-// of them would be overlooked. The rest of the job is there.
+// A document with a repeated member is kept whole and reported, and its value is not imported: the original's
+// JSON.parse uses the last one, other parsers use the first one, and a secret in one of them would be overlooked. The
+// rest of the job is imported.
 func TestMemberTwice(t *testing.T) {
 	base := small("a").files
 	job, checkpoint, setting, event := "jobs/a/job.json", pathOf(base, "checkpoints/cp2"), pathOf(base, "run-setting"), pathOf(base, "-callTools")
-	again := func(text, name, value string) string { // in front of the one that is there
+	again := func(text, name, value string) string { // before the present one
 		return strings.Replace(text, `"`+name+`":`, `"`+name+`":`+value+`,"`+name+`":`, 1)
 	}
 	spaced := strings.ReplaceAll

@@ -9,14 +9,13 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// An oracleResult is what a function of the original gives. Neither value nor error is
-// undefined.
+// An oracleResult is the result of an original's function. Without a value and an error, the result is undefined.
 type oracleResult struct {
 	Value json.RawMessage
 	Error *struct{ Kind, Message string } // Kind is not-found, missing, json, schema or io
 }
 
-// An oracleRun is what the functions give for a run.
+// An oracleRun has the functions' results for a run.
 type oracleRun struct {
 	RunID            string
 	GetEventsByRun   struct{ Module, Class oracleResult }
@@ -26,7 +25,7 @@ type oracleRun struct {
 	}
 }
 
-// An oracleJob is what the functions give for a job, its checkpoints and runs.
+// An oracleJob has the functions' results for a job, its checkpoints and runs.
 type oracleJob struct {
 	JobID                              string
 	RetrieveJob, GetCheckpointsByJobID oracleResult
@@ -37,21 +36,20 @@ type oracleJob struct {
 	Runs []oracleRun
 }
 
-// An oracleFolder is what the functions give for a folder.
+// An oracleFolder has the functions' results for a folder.
 type oracleFolder struct {
 	GetAllJobs, GetAllRuns oracleResult
 	Jobs                   []oracleJob
-	Missing                oracleJob // what is not there
+	Missing                oracleJob // results for a missing job
 }
 
-// oracle runs the program that does what the original does; testdata/oracle/cli.mjs says
-// how it is called.
+// oracle runs a program that behaves as the original. testdata/oracle/cli.mjs describes its arguments.
 func oracle(t testing.TB, stdin io.Reader, args ...string) []byte {
 	t.Helper()
 	return testkit.Node(t, stdin, append([]string{"testdata/oracle/cli.mjs"}, args...)...)
 }
 
-// oracleReads returns what the original reads of a folder, which has perstack/jobs in it.
+// oracleReads returns the original's results for a folder with perstack/jobs in it.
 func oracleReads(t testing.TB, dir string) oracleFolder {
 	t.Helper()
 	var all oracleFolder
@@ -63,7 +61,7 @@ func oracleReads(t testing.TB, dir string) oracleFolder {
 	return all
 }
 
-// The oracle does what the description of the original says, and is read as it is meant.
+// The oracle follows the description of the original, and this test parses its output correctly.
 func TestOracle(t *testing.T) {
 	testkit.NotUnderRace(t)
 	t.Run("as described", func(t *testing.T) {

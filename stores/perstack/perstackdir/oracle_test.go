@@ -25,7 +25,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
-// oracleJobs is how many jobs the original's double writes, each of four times.
+// oracleJobs is how many jobs the oracle writes, each four times.
 func oracleJobs() string {
 	if testkit.Soak() {
 		return "250"
@@ -33,11 +33,11 @@ func oracleJobs() string {
 	return "10"
 }
 
-// B2, P-39: what Node writes goes in and comes out byte for byte, damaged and foreign files
-// with it, and Node reads what came out as it reads what it wrote.
+// B2, P-39: a folder that Node writes is imported and exported byte for byte, with damaged and unknown files, and Node
+// reads both folders the same.
 func TestOracleRoundTrip(t *testing.T) {
 	testkit.Long(t)
-	testkit.NotUnderRace(t) // half of it is Node's, the rest one goroutine's
+	testkit.NotUnderRace(t) // half of it runs in Node, the rest in one goroutine
 	for seed, odd := range map[string][]string{"1": nil, "2": {"--unclear"}, "3": {"--unclear", "--collide"}} {
 		t.Run("B2 seed "+seed, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +59,7 @@ func TestOracleRoundTrip(t *testing.T) {
 	}
 }
 
-// mustHideKeys wants none of the keys in the settings of a folder in a record.
+// mustHideKeys checks that no record has a key from the settings of a folder.
 func mustHideKeys(t *testing.T, st store, files map[string]string) {
 	t.Helper()
 	keys := make(map[string]bool)
@@ -86,7 +86,7 @@ func mustHideKeys(t *testing.T, st store, files map[string]string) {
 	}
 }
 
-// What the original's functions write is rendered from the records, all of it.
+// All files that the original's functions write are rendered from the records.
 func TestOracleWrites(t *testing.T) {
 	testkit.NotUnderRace(t)
 	wrote, st := t.TempDir(), openStore(t)
@@ -101,15 +101,14 @@ func TestOracleWrites(t *testing.T) {
 	layouttest.MustEqual(t, files, layouttest.ReadTree(t, out))
 }
 
-// call is a call of a function of the original.
+// call is a call of an original's function.
 type call struct {
 	Call string
 	Args []events.Raw
 	Now  int64
 }
 
-// B2, the other way: the same calls by the Go functions and by Node make the same folder, and
-// Node reads the same of both.
+// B2, the other way: the same calls of the Go functions and of Node make the same folder, and Node reads both the same.
 func TestOracleReadsGo(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -152,7 +151,7 @@ func TestOracleReadsGo(t *testing.T) {
 	}
 }
 
-// perform does a call.
+// perform makes a call.
 func perform(ctx context.Context, st *tally.Store, c call) (err error) {
 	var ids struct{ ID, JobID string }
 	if err := json.Unmarshal(c.Args[0], &ids); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack/perstackdir"
 )
 
-// manySecrets are the files of a job whose setting has 40 canaries, at every kind of place.
+// manySecrets returns the files of a job whose setting has 40 canaries, at every kind of position.
 func manySecrets(t *testing.T) map[string]string {
 	t.Helper()
 	n := 0
@@ -94,13 +94,13 @@ func paritySecrets(t *testing.T, st *tally.Store) {
 	})
 }
 
-// parityLeftOut reads what was imported without secrets.
+// parityLeftOut reads a setting that was imported without secrets.
 func parityLeftOut(t *testing.T, st *tally.Store) {
 	t.Run("P-21 what was imported without secrets is never taken for a setting, and a later import with the key brings them", func(t *testing.T) {
 		own, files := in(t, st, "p21-left"), small("a").files
 		dir, h := folder(t, files), perstack.JobOf(own, "a")
 		mustSay(t, mustImportBy(t, withKeys(t, olderKey), own, dir, layouts.ImportOptions{NoSecrets: true}), aSetting, "left out")
-		for _, keys := range []string{os.Getenv(sealed.Variable), ""} { // a key would not help
+		for _, keys := range []string{os.Getenv(sealed.Variable), ""} { // a key does not help
 			t.Setenv(sealed.Variable, keys)
 			if s, err := h.Setting(t.Context(), "run-a"); !errors.Is(err, perstack.ErrNoSecrets) || errors.Is(err, tally.ErrNotFound) || !strings.Contains(err.Error(), "run-a") {
 				t.Errorf("it is %+v, %v", s, err)
@@ -137,14 +137,14 @@ func parsed(t *testing.T, text string) perstack.RunSetting {
 	return s
 }
 
-// Lines of files of keys: an older key, a newer one, and others that only have their ids.
+// Lines of key files: an older key, a newer one, and others with only their ids.
 var (
 	olderKey = "one:" + strings.Repeat("0123456789abcdef", 4) + "\n"
 	newerKey = "two:" + strings.Repeat("fedcba9876543210", 4) + "\n"
 	wrongKey = "one:" + strings.Repeat("00112233445566778899aabbccddeeff", 2) + "\n" + "two:" + strings.Repeat("ffeeddccbbaa99887766554433221100", 2) + "\n"
 )
 
-// withKeys has this process, and the layout that it returns, use keys.
+// withKeys makes this process, and the returned layout, use keys.
 func withKeys(t *testing.T, lines string) perstackdir.Layout {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "keys")
@@ -155,7 +155,7 @@ func withKeys(t *testing.T, lines string) perstackdir.Layout {
 	return perstackdir.Layout{Keys: sealed.FromEnvironment}
 }
 
-// sealAgain seals the secrets of a setting with the newest key, as secrets rotate does.
+// sealAgain seals the secrets of a setting with the newest key, as tally secrets rotate does.
 func sealAgain(t *testing.T, st *tally.Store, id string) {
 	t.Helper()
 	ring, err := sealed.FromEnvironment()
@@ -188,7 +188,7 @@ func parityKeys(t *testing.T, st *tally.Store) {
 	b.storeSetting()
 	files[bSetting] = b.files[bSetting]
 	layouttest.MustBeClean(t, mustImportBy(t, withKeys(t, olderKey), own, folder(t, files), layouts.ImportOptions{}))
-	live, stored := in(t, st, "p36-live"), settingOf("c", "run-c", began) // by a program: it names the revision that it sealed
+	live, stored := in(t, st, "p36-live"), settingOf("c", "run-c", began) // stored by a program: it names the sealed revision
 	if err := perstack.StoreRunSetting(t.Context(), live, parsed(t, stored), nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func parityKeys(t *testing.T, st *tally.Store) {
 	})
 }
 
-// exportedBy returns all files of an export in which nothing is wrong.
+// exportedBy returns all files of an export without problems.
 func exportedBy(t *testing.T, st *tally.Store, l perstackdir.Layout) map[string]string {
 	t.Helper()
 	files, r := layouttest.Exported(t, st, l)
@@ -240,7 +240,7 @@ func exportedBy(t *testing.T, st *tally.Store, l perstackdir.Layout) map[string]
 	return files
 }
 
-// secretOf is the document of the secrets of a run.
+// secretOf returns the document with the secrets of a run.
 func secretOf(t *testing.T, st *tally.Store, run string) (id string) {
 	t.Helper()
 	for info, err := range st.Subjects(t.Context(), sealed.Kind) {

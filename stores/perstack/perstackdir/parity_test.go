@@ -21,10 +21,9 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// What a folder is in and out, on every backend; the other tests of this package say more of
-// each, in memory.
+// Imports and exports of a folder on every backend. The other tests of this package cover details, in memory.
 func TestParity(t *testing.T) {
-	testkit.NotUnderRace(t) // nothing runs beside it
+	testkit.NotUnderRace(t) // single-threaded
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		for _, part := range []func(*testing.T, *tally.Store){parityBytes, parityWithoutJob, paritySecrets, parityLeftOut, parityKeys, parityGrown, parityNode} {
 			part(t, st)
@@ -32,7 +31,7 @@ func TestParity(t *testing.T) {
 	})
 }
 
-// in is a part of a store of its own, which is empty.
+// in returns an empty namespace of a store.
 func in(t *testing.T, st *tally.Store, name string) *tally.Store {
 	t.Helper()
 	own, err := st.In(name)
@@ -42,7 +41,7 @@ func in(t *testing.T, st *tally.Store, name string) *tally.Store {
 	return own
 }
 
-// under is the log under a store, as the tests read it.
+// under returns the log of a store for tests.
 func under(st *tally.Store) store { return store{Log: st.Log, Name: st.Namespace()} }
 
 func parityBytes(t *testing.T, st *tally.Store) {
@@ -95,10 +94,10 @@ func parityBytes(t *testing.T, st *tally.Store) {
 	})
 }
 
-// A log grows with what is new in a folder too.
+// A log grows only by new content of a folder.
 func TestImportSize(t *testing.T) { mustStaySmall(t, openStore(t)) }
 
-// mustStaySmall imports a job that repeats all its messages, and wants each in the log once.
+// mustStaySmall imports a job that repeats all its messages, and checks that the log has each one once.
 func mustStaySmall(t *testing.T, st store) *original {
 	t.Helper()
 	r := newRuntime("a").play(20, 4096)
@@ -153,7 +152,7 @@ func parityWithoutJob(t *testing.T, st *tally.Store) {
 	})
 }
 
-// mustMakeNothingUp wants only what files said in the session of a job.
+// mustMakeNothingUp checks that the session of a job has only the contents of files.
 func mustMakeNothingUp(t *testing.T, st *tally.Store, job string) {
 	t.Helper()
 	for rec, err := range st.Log.Read(t.Context(), events.Range{Subject: events.Session(st.Namespace(), "job/"+job)}) {
@@ -175,7 +174,7 @@ func mustMakeNothingUp(t *testing.T, st *tally.Store, job string) {
 	}
 }
 
-// mustListByCheckpoints wants the job in the list of jobs, if the store keeps one.
+// mustListByCheckpoints checks that the list of jobs has the job, if the store has a list.
 func mustListByCheckpoints(t *testing.T, st *tally.Store) {
 	t.Helper()
 	dir := views(t, st)
@@ -193,8 +192,8 @@ func mustListByCheckpoints(t *testing.T, st *tally.Store) {
 	}
 }
 
-// views is the folder of the views when they have all that is in the log. Of these stores only
-// the embedded one keeps any: for the others it is "".
+// views returns the folder of the views after they have caught up with the log. Only the embedded store has views; for
+// other stores it is "".
 func views(t *testing.T, st *tally.Store) string {
 	t.Helper()
 	if !strings.Contains(t.Name(), "/local/") {
@@ -236,8 +235,7 @@ func parityGrown(t *testing.T, st *tally.Store) {
 	})
 }
 
-// This is of files that an export or perstack.FileOnly writes: no tree is kept in step with
-// the log yet.
+// The files are written by an export or perstack.FileOnly. No tree is involved.
 func parityNode(t *testing.T, st *tally.Store) {
 	t.Run("P-39 Node reads what an export and FileOnly write, in the order of the original", func(t *testing.T) {
 		testkit.NotUnderRace(t)
@@ -293,7 +291,7 @@ func parityNode(t *testing.T, st *tally.Store) {
 	})
 }
 
-// settingOf is the setting of a run, changed at a time.
+// settingOf returns the setting of a run, changed at a time.
 func settingOf(job, run string, at int64) string {
 	r := newRuntime(job)
 	r.run, r.now = run, at
@@ -301,7 +299,7 @@ func settingOf(job, run string, at int64) string {
 	return r.files[r.dir()+"runs/"+run+"/run-setting.json"]
 }
 
-// mustRead wants a list of objects with these values of a member.
+// mustRead checks that a result is a list of objects with the given values of a member.
 func mustRead(t *testing.T, read oracleResult, member string, want ...string) {
 	t.Helper()
 	var list []map[string]json.RawMessage

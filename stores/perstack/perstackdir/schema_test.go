@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/stores/perstack"
 )
 
-// allParts are the parts of messages, and messagesOf which of them each message may have.
+// allParts are the parts of messages, and messagesOf the parts that each message may have.
 var (
 	allParts = map[string]string{
 		"textPart":        `{"type":"textPart","id":"p","text":"x"}`,
@@ -31,8 +31,8 @@ var (
 	messagesOf = []string{"instructionMessage", "userMessage", "expertMessage", "toolMessage", "systemMessage"}
 )
 
-// oddCheckpoints are checkpoints by what is odd about each: every part in every message, a part
-// without one of its members, and what else may stand where the schema says what.
+// oddCheckpoints returns checkpoints by their oddity: every part in every message, a part without one of its members,
+// and other values at positions with a schema.
 func oddCheckpoints() map[string]string {
 	with := func(messages, more string) string {
 		return `{"id":"ID","jobId":"a","runId":"r","status":"proceeding","stepNumber":1,"messages":[` + messages + `],"expert":{"key":"e","name":"e","version":"1"},"usage":` +
@@ -87,9 +87,9 @@ func oddCheckpoints() map[string]string {
 	return odd
 }
 
-// What the original refuses to read, such as text in a message of a tool, is refused when it is
-// stored, with the place; what it reads is stored. An import keeps either to the byte, and
-// names what nobody could read.
+// A checkpoint that the original refuses to read, such as one with text in a tool's message, is refused when it is
+// stored, with the position; one that it reads is stored. An import keeps both byte for byte, and reports the
+// unreadable ones.
 func TestCheckpointsAsTheOriginal(t *testing.T) {
 	testkit.NotUnderRace(t)
 	files, names := map[string]string{"jobs/a/job.json": newRuntime("a").play(0, 0).files["jobs/a/job.json"]}, make(map[string]string)

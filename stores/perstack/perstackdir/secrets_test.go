@@ -18,7 +18,7 @@ import (
 
 const aSetting = "jobs/a/runs/run-a/run-setting.json"
 
-// mustHideCanaries wants no canary in any record of a store.
+// mustHideCanaries checks that no record of a store has a canary.
 func mustHideCanaries(t *testing.T, st store) {
 	t.Helper()
 	for rec, err := range st.Read(t.Context(), events.Range{}) {
@@ -31,11 +31,11 @@ func mustHideCanaries(t *testing.T, st store) {
 	}
 }
 
-// hasCanary reports whether a text has one, in any form.
+// hasCanary reports whether a text has a canary, in any encoding.
 func hasCanary(text string) bool { return testkit.HasCanary([]byte(text)) }
 
-// P-21, P-35: no secret stands in clear in any record; with the key it comes out, without it
-// placeholders do, and that is a problem of the file.
+// P-21, P-35: no record has a secret in clear. An export has the secrets with the key. Without it, it has placeholders,
+// and the file has a problem.
 func TestSecrets(t *testing.T) {
 	st, files := openStore(t), small("a").files
 	mustBeClean(t, st, folder(t, files))
@@ -63,15 +63,15 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// A setting that looks like one with placeholders comes back as it is.
+// A setting that seems to have placeholders is exported unchanged.
 func TestOwnPlaceholders(t *testing.T) {
 	r := newRuntime("a").play(1, 10)
 	r.storeSetting([2]any{"note", "tally:secret:1"}, [2]any{"verbose", true})
 	layouttest.MustBeClean(t, mustComeBack(t, r.files))
 }
 
-// Without a key a setting with secrets does not go in, is named, and everything else goes in;
-// later, with the key, it does.
+// Without a key, a setting with secrets is reported and not imported, and everything else is. A later import with the
+// key imports it.
 func TestImportWithoutKey(t *testing.T) {
 	st, files := openStore(t), small("a").files
 	dir := folder(t, files)
@@ -85,11 +85,10 @@ func TestImportWithoutKey(t *testing.T) {
 	}
 	layouttest.MustEqual(t, files, exported(t, st))
 	mustSay(t, mustImportBy(t, bare, st, dir, layouts.ImportOptions{}), aSetting, "not imported")
-	layouttest.MustEqual(t, files, exported(t, st)) // what is there stays
+	layouttest.MustEqual(t, files, exported(t, st)) // the present files stay
 }
 
-// --no-secrets drops the values, counts and names them; a later import with the key brings
-// them.
+// --no-secrets drops the values, counts and lists them. A later import with the key stores them.
 func TestNoSecrets(t *testing.T) {
 	st, files := openStore(t), small("a").files
 	dir := folder(t, files)
@@ -116,9 +115,8 @@ func TestNoSecrets(t *testing.T) {
 	layouttest.MustEqual(t, files, exported(t, st))
 }
 
-// What cannot be read as a setting may hold secrets all the same: it is kept sealed, or not at
-// all. So is a setting in which something looks like a key where none is expected, and one
-// that was changed.
+// A file that is not a valid setting may hold secrets: it is kept sealed, or not at all. The same applies to a setting
+// with an unexpected value that looks like a key, and to a changed one.
 func TestPrivateFiles(t *testing.T) {
 	base := small("a").files
 	suspect := newRuntime("a")
@@ -160,8 +158,8 @@ func TestPrivateFiles(t *testing.T) {
 	}
 }
 
-// P-11: what the original changes of a setting is the time of its last use; the secrets stay
-// sealed. Another change is kept whole, sealed.
+// P-11: the original changes only the time of a setting's last use; the secrets stay sealed. A setting with another
+// change is kept whole, sealed.
 func TestSettingAgain(t *testing.T) {
 	r := newRuntime("a").play(1, 10)
 	r.storeSetting()
@@ -191,7 +189,7 @@ func TestSettingAgain(t *testing.T) {
 	}
 }
 
-// A file of keys that may not be used ends an import before anything goes in.
+// An invalid key file ends an import before the first write.
 func TestBadKeys(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(name, []byte(strings.Repeat("0f", 32)), 0o644); err != nil {

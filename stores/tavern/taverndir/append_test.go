@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-// What stands in an agent's log stays, byte for byte, when something is logged.
+// The present bytes of an agent's log stay when entries are appended.
 func TestAppendedFiles(t *testing.T) {
 	const good = `{"event":"break","timestamp":"2026-08-22T10:00:00Z"}`
 	for kind, before := range map[string]string{"text": good + "\nno\n" + good + "\n", "torn": good + "\n{\"event\":\"br", "CRLF": good + "\r\nno\r\n", "BOM": "\ufeff" + good + "\n" + good + "\n",

@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-// said appends a turn as those who send and enqueue do.
+// said appends a turn as senders and enqueuers do.
 func said(t testing.TB, st *tally.Store, session, thread, id, meta, turn string) {
 	t.Helper()
 	e := events.Entry{Thread: thread, ID: id, Turn: events.Raw(turn)}
@@ -59,8 +59,8 @@ func TestBoxes(t *testing.T) {
 		t.Errorf("again: %+v", r)
 	}
 
-	// One more in the folder is one more in the store; another one in its place is refused, and
-	// one that nobody wrote so is kept and said.
+	// An additional file in the folder becomes a turn in the store. A different file at a turn's position is refused. A
+	// file that the layout would not write is kept and reported.
 	more := map[string]string{"queues/build/items/000000000002-i2.json": `{"id":"i2","turn":"y"}` + "\n"}
 	write(t, dir, more)
 	write(t, dir, map[string]string{"inbox/kettle/hello.md": "---\nto: kettle\n---\nhi"})
@@ -73,7 +73,7 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-// A head that nobody wrote so is kept as it is, and sets nothing: it comes out once.
+// A head that the layout would not write is kept as it is, and sets nothing: an export writes it once.
 func TestForeignHead(t *testing.T) {
 	files := map[string]string{
 		"inbox/kettle/000000000001-turn.json": `{"turn":"plain"}` + "\n",
@@ -92,7 +92,7 @@ func TestForeignHead(t *testing.T) {
 	}
 }
 
-// Whatever a message says: its file says it all, in another store too.
+// Any message: its file has all of it, in another store too.
 func TestLetterLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := func(label string) string {
@@ -129,8 +129,8 @@ func TestLetterLaw(t *testing.T) {
 	})
 }
 
-// An item that is text stands in its file as text, and every other one in base64; both come back as
-// they were, and so does the text of a file that an older version wrote.
+// An item that is text is text in its file, and any other item is in base64. Both are restored unchanged, and so is the
+// text in a file of an older version.
 func TestTextOfItems(t *testing.T) {
 	t.Run("B-47 an item that is text is text in its file", func(t *testing.T) {
 		bodies := []string{"", "make all\n", "no end", " spaced ", "\r\n", "é\u2028\ufeff\x00\x7f", `"\`, "<&>", `{"half":`, `{"json":1}`, "\xff", "ok\xc3", "\xed\xa0\x80"}

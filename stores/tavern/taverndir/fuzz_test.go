@@ -6,8 +6,8 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Whatever stands in the files of messages, items and what is kept of their boxes: an import
-// neither panics nor loses a byte, and imports nothing twice.
+// Any contents of the files of messages, items and heads: an import neither panics nor loses a byte, and a repeated
+// import adds nothing.
 func FuzzBox(f *testing.F) {
 	f.Add("---\nfrom: user\nid: m1\nto: kettle\ntype: t\nthread: \"b: c\"\nreply_to: m0\n---\n\nDoes it\nboil?", `{"id":"i1","meta":{"priority":3},"turn":"x"}`+"\n", `{"seen":1}`+"\n", `{"title":"B","settings":{"lease":"2m"}}`)
 	f.Add("---\r\nid: \"\\\"\"\r\n---\r\n", `{"turn":1,"turn":2}`, `{"seen":-1}`, "{}")

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-// What comes to a box is told as its files are made, between any two records, or not at all.
+// Growth of a box between any two records is reported as its files are written, or not at all.
 func TestGrowth(t *testing.T) {
 	known := 0
 	for seed := range layouttest.Seeds(3) {
@@ -29,7 +29,7 @@ func TestGrowth(t *testing.T) {
 	t.Log(known)
 }
 
-// draw has a message or an item come to a box, or says something of the box.
+// draw appends a random message or item to a box, or changes a field of the box.
 func draw(t *testing.T, st *tally.Store, random *rand.Rand, id string) {
 	t.Helper()
 	inbox := tavern.InboxOf(st, tavern.User)
@@ -57,7 +57,7 @@ func draw(t *testing.T, st *tally.Store, random *rand.Rand, id string) {
 	switch random.IntN(5) {
 	case 0:
 		p = &events.TurnAppended{Entries: []events.Entry{turn, turn, turn}}
-	case 1: // more may be said to be seen than there is
+	case 1: // the cursor may be beyond the last record
 		ahead := o.Offset() + events.Offset(random.IntN(9))
 		p = &events.SessionUpdated{Set: events.Fields{{Name: "cursors", Value: events.Raw(fmt.Sprintf(`{"inbox":%d,"main":%d}`, ahead, ahead))}}}
 	case 2:

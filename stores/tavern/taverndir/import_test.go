@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-// team is a .tavern as a team of agents has it.
+// team is a typical .tavern.
 func team() map[string]string {
 	return map[string]string{
 		"docs/specs/store.md":                      "---\ntitle: Store\n---\r\n\r\nText \xff",
@@ -130,7 +130,7 @@ func TestImport(t *testing.T) {
 	})
 }
 
-// What the store has from elsewhere, or was changed there, is not taken back by an import.
+// An import does not revert subjects that came from elsewhere or were changed in the store.
 func TestImportRefuses(t *testing.T) {
 	ctx := t.Context()
 	st := openStore(t)
@@ -154,7 +154,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 	wantFiles(t, st, files)
 
-	// A change in the folder alone is one in the store.
+	// A change in the folder alone changes the store.
 	files["agents/kettle/agent.md"] = node(id1, "Pot", "done")
 	files["docs/a.md"] = "3"
 	write(t, dir, files)
@@ -203,7 +203,7 @@ func TestFlat(t *testing.T) {
 	})
 }
 
-// Agents and documents that no folder has had have their places too.
+// Agents and documents that were never imported have paths too.
 func TestExportLive(t *testing.T) {
 	ctx, st := t.Context(), openStore(t)
 	for range 2 {
@@ -230,7 +230,7 @@ func TestExportLive(t *testing.T) {
 	wantFiles(t, again, files)
 }
 
-// Whatever stands in the files, an import neither panics nor loses a byte.
+// With any contents of the files, an import neither panics nor loses a byte.
 func FuzzImport(f *testing.F) {
 	f.Add(node(id1, "K", "idle"), `{"event":"break","timestamp":"2026-08-22T10:00:00Z"}`+"\n", "---\n")
 	f.Add(servitor, "\x00\n{}\n", "\xff")
@@ -245,7 +245,7 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// A link in the folder is not followed, and a folder that cannot be there is an error.
+// A link in the folder is not followed, and a missing folder is an error.
 func TestOdd(t *testing.T) {
 	dir := folder(t, ".tavern", map[string]string{"docs/a.md": "1"})
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "docs", "link")); err != nil {

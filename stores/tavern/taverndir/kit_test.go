@@ -30,7 +30,7 @@ func need[T any](v T, err error) T {
 	return v
 }
 
-// folder writes files into a new folder below which a name is, and returns it.
+// folder writes files into a new folder with a name, and returns it.
 func folder(t testing.TB, name string, files map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -60,7 +60,7 @@ func imported(t testing.TB, st *tally.Store, dir string, o layouts.ImportOptions
 	return r
 }
 
-// wantFiles compares what comes out of a store with files, but for some that were not to go in.
+// wantFiles compares the exported files of a store, except those named in but.
 func wantFiles(t testing.TB, st *tally.Store, want map[string]string, but ...string) {
 	t.Helper()
 	want = maps.Clone(want)
@@ -88,7 +88,7 @@ const (
 	id2 = "1ec953f9-b3f7-5665-8ee1-0a1a29774d28"
 )
 
-// node is the node file of an agent.
+// node returns the node file of an agent.
 func node(id, name, state string) string {
 	return "---\nid: " + strings.ToUpper(id) + "\nstate: " + state + "\ntitle: " + name + "\n---\n\n## Assignment\n\nBoil.\n\n## Commitments\n\n- ⏳ **It boils**\n  - Assertion: `true`\n"
 }

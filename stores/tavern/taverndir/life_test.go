@@ -24,7 +24,7 @@ func older(before, files map[string]string) map[string]string {
 	return before
 }
 
-// states says of each item of a queue what it is, how it came to that, and its body.
+// states returns the state, the history and the body of each item of a queue.
 func states(t testing.TB, st *tally.Store, queue string) map[string]string {
 	t.Helper()
 	q, all := tavern.QueueOf(st, queue), make(map[string]string)
@@ -36,7 +36,7 @@ func states(t testing.TB, st *tally.Store, queue string) map[string]string {
 		said := fmt.Sprintf("%q %s %d %s %v %s %q", i.Body, i.State, i.Attempts, i.Worker, i.Until.UnixMilli(), i.Outcome, i.Error)
 		for _, a := range need(q.Get(t.Context(), i.ID)).History {
 			if len(a.Result) > 64<<10 {
-				a.Result = []byte("null") // the log alone has it
+				a.Result = []byte("null") // only the log has it
 			}
 			said += fmt.Sprintf("; %d %s %s %q %s", a.Number, a.Worker, a.Outcome, a.Error, a.Result)
 		}
@@ -106,7 +106,7 @@ func (w *worked) step() {
 	}
 }
 
-// claim has a worker begin with an item, and end in one of four ways.
+// claim lets a worker claim an item, and end in one of four ways.
 func (w *worked) claim(way int) {
 	ctx := w.t.Context()
 	c, err := w.q.TryClaim(ctx, "w")
@@ -127,8 +127,8 @@ func (w *worked) claim(way int) {
 	}
 }
 
-// Whatever became of the items of a queue: the folder says it, in any other store, at once and
-// later; what the folder said before changes nothing.
+// The histories of a queue's items travel with the folder into any other store, at once and later. An older state of
+// the folder changes nothing.
 func TestB42(t *testing.T) {
 	for seed := range layouttest.Seeds(6) {
 		t.Run(fmt.Sprint("B-42 the states of items travel with the folder ", seed), func(t *testing.T) {

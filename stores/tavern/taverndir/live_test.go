@@ -19,7 +19,7 @@ import (
 
 var live = layouts.Root{Name: ".tavern", Marker: "m"}
 
-// everything is a folder with everything in it.
+// everything is a folder with every kind of file.
 func everything() map[string]string {
 	return map[string]string{
 		"docs/spec.md": "# Spec\n", "docs/a/b.txt": "\xff", "docs/Spec": "another", "workflows/w.json": template, "overlays/" + id1 + "/x.go": "package x\n",
@@ -82,8 +82,8 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// Whoever may write documents has no file come to be where git, an editor or a shell looks for what
-// it is to do. No folder is read there either.
+// A document's id cannot place a file where git, an editor or a shell reads its settings. No folder is read there
+// either.
 func TestHiddenPlaces(t *testing.T) {
 	st := openStore(t)
 	for _, c := range []struct{ kind, id, path string }{

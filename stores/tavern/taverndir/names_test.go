@@ -21,8 +21,8 @@ func logged(event, reason string) func(*projector.Outline) ([]events.Payload, er
 	}
 }
 
-// Whatever the ids of documents are: no two are one file on any system, nor a file and a
-// folder, none is hidden or leads out of the folder, and in another store they are the same.
+// With any ids of documents, no two have the same file on any system, no file has the name of a folder, no path is
+// hidden or leads out of the folder, and another store has the same ids.
 func TestNamesLaw(t *testing.T) {
 	t.Run("D-53 names are the ids'", rapid.MakeCheck(func(rt *rapid.T) {
 		ids := map[string]string{}
@@ -41,7 +41,7 @@ func TestNamesLaw(t *testing.T) {
 	})
 }
 
-// checkNames exports documents, which are given as their ids and types, and checks their files.
+// checkNames exports documents, given as ids and types, and checks their files.
 func checkNames(t *testing.T, rt rapid.TB, ids map[string]string) {
 	st := openStore(t)
 	for id, contentType := range ids {
@@ -51,7 +51,7 @@ func checkNames(t *testing.T, rt rapid.TB, ids map[string]string) {
 	if len(r.Problems) > 0 || len(files) != len(ids) {
 		rt.Fatalf("%d files of %d documents, %+v", len(files), len(ids), r.Problems)
 	}
-	system := map[string]bool{} // names as a system that tells little apart has them
+	system := map[string]bool{} // names as on a system that distinguishes few names
 	for name := range files {
 		if !strings.HasPrefix(name, "docs/") || strings.Contains(name, "/.") || strings.Contains(name, "//") {
 			rt.Fatalf("the name %q", name)

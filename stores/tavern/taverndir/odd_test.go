@@ -10,8 +10,7 @@ import (
 
 const template = `{"initial":"a","states":{"a":{"to":["b"]},"b":{"end":true}}}`
 
-// A word that is none of those which a member can be, and a file that is none of those which its
-// folder has, are named; the file stays as it is.
+// An unknown value of a member, and an unknown file in a folder, are reported. The file stays as it is.
 func TestOddWords(t *testing.T) {
 	servitorWith := func(old, now string) string { return strings.Replace(servitor, old, now, 1) }
 	for kind, c := range map[string]struct{ name, text, reason string }{

@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/taverndir"
 )
 
-// What is of no kind that was asked for, or of another layer, has no file, and none that
-// somebody makes is taken for one.
+// Subjects of other kinds or of another layer have no files, and new files are not taken for theirs.
 func TestSelect(t *testing.T) {
 	ctx, st := t.Context(), openStore(t)
 	mine := tally.Write{Data: []byte("mine"), Layer: "personal"}

@@ -14,8 +14,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// setting has a canary at each place where a secret may stand, ¤. None looks like a key, so
-// that only the table knows them.
+// setting has a canary, ¤, at each position of a secret. None looks like a key, so only the table finds them.
 const setting = `{
   "model": "claude-sonnet-4-5",
   "providerConfig": {
@@ -47,7 +46,7 @@ const setting = `{
   "env": {"TWICE": "¤"}, "password": "¤", "vendor": {"api_key": "¤", "webhookUrl": "https://hooks.example.com/?¤"}
 }`
 
-// withCanaries puts another canary for each ¤, and returns them.
+// withCanaries replaces each ¤ by a different canary, and returns them.
 func withCanaries(text string) (events.Raw, []string) {
 	canaries := []string{"4711471147", "4711471148", "4711471149"} // which are numbers
 	for strings.Contains(text, "¤") {
@@ -97,7 +96,7 @@ func TestCanaries(t *testing.T) {
 	}
 }
 
-// The paths of what was taken, and in which order; what only looks odd is left.
+// The paths of secrets, in order. Values that only look unusual stay.
 func TestTake(t *testing.T) {
 	for name, c := range map[string]struct{ raw, without, paths, suspects string }{
 		"nothing":     {`{"model":"m"}`, `{"model":"m"}`, "", ""},
@@ -135,8 +134,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// Names that say what is secret, wherever they stand and however they are written, and names
-// that say that it is not.
+// Names of secrets, at any position and in any spelling, and names of harmless values.
 func TestNames(t *testing.T) {
 	taken := func(format string, names ...string) map[string]bool {
 		result := make(map[string]bool)
@@ -248,8 +246,7 @@ func TestLooksLikeKey(t *testing.T) {
 	}
 }
 
-// drawn is a random value below a depth: the names are those that the table knows, and
-// some that it does not.
+// drawn returns a random value up to a depth, with names from the table and others.
 func drawn(t *rapid.T, depth int) string {
 	kind := rapid.IntRange(0, 5).Draw(t, "kind")
 	if depth == 0 {
@@ -280,7 +277,7 @@ func drawn(t *rapid.T, depth int) string {
 	return string(rawjson.AppendString(nil, rapid.String().Draw(t, "text")))
 }
 
-// law is what holds for everything that is JSON.
+// law checks the rules for any JSON.
 func law(raw events.Raw) error {
 	without, values, suspects, err := Take(raw)
 	if err != nil {
@@ -297,7 +294,7 @@ func law(raw events.Raw) error {
 	if err != nil || string(got) != string(raw) {
 		return fmt.Errorf("%s\nis, by way of\n%s\nnow\n%s, %w", raw, without, got, err)
 	}
-	// Nothing is left that would be taken: only placeholders, each once.
+	// No further secret is left: only placeholders, each once.
 	again, placeholders, same, err := Take(without)
 	if err != nil || string(again) != string(without) || len(placeholders) != len(values) || !slices.Equal(same, suspects) {
 		return fmt.Errorf("%s\nis taken from again\n%s, %q, %q, %w", without, again, suspects, same, err)
@@ -318,7 +315,7 @@ func TestLaw(t *testing.T) {
 	})
 }
 
-// Whatever is put below the places of secrets, no word of it is left.
+// With any value below the positions of secrets, no word of it is left.
 func TestNothingIsLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		canary := rapid.StringMatching(`[a-z]{3} canary [a-z]{3}`).Draw(t, "canary")
@@ -355,7 +352,7 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
-// FuzzPut gives Put what nobody took.
+// FuzzPut calls Put with input that Take did not make.
 func FuzzPut(f *testing.F) {
 	f.Add([]byte(`{"a":"tally:secret:1"}`), []byte(`["x"]`))
 	f.Add([]byte(`"tally:secret:18446744073709551617"`), []byte(`[]`))

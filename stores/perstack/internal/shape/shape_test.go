@@ -19,7 +19,7 @@ const (
 	settingText = `{"model":"m1","providerConfig":{"apiKey":"k"},"jobId":"j","runId":"r","expertKey":"e","input":{"text":"go"},"experts":{},"startedAt":1,"updatedAt":2}`
 )
 
-// What is wrong is named by its member and place; what the schema does not know is let be.
+// An error names the member and its position. Unknown members are accepted.
 func TestSchema(t *testing.T) {
 	parsers := map[string]func(string) error{
 		"job":        func(s string) error { _, err := shape.ParseJob(events.Raw(s)); return err },
@@ -71,7 +71,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// Each type of event becomes exactly one record; what nobody knows is progress of its kind.
+// Each type of event becomes exactly one record. Unknown types become progress of that kind.
 func TestPayload(t *testing.T) {
 	for typ, want := range map[string]string{
 		"startRun": events.TypeRunStarted, "callTools": events.TypeRunProgressed, "resumeToolCalls": events.TypeRunProgressed, "a-b": events.TypeRunProgressed,
@@ -98,7 +98,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// All statuses of a job are statuses of a session, and no two the same.
+// Each status of a job has its own status of a session.
 func TestJobFields(t *testing.T) {
 	seen := map[string]bool{}
 	for _, status := range []string{"running", "completed", "stoppedByMaxSteps", "stoppedByInteractiveTool", "stoppedByError"} {
@@ -119,7 +119,7 @@ func TestJobFields(t *testing.T) {
 	}
 }
 
-// The classes of tokens are disjoint, whichever way the provider counts.
+// The classes of tokens are disjoint, however the provider counts.
 func TestTokens(t *testing.T) {
 	for text, want := range map[string]events.Tokens{
 		usageText: {Input: 6, Output: 5, Reasoning: 2, CacheRead: 4},
@@ -144,7 +144,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Both readings of an event's file name are the original's.
+// Both parsers of event file names agree with the original's.
 func TestEventNames(t *testing.T) {
 	if name := shape.EventName(17, 2, "callTools"); name != "event-17-2-callTools" {
 		t.Errorf("the name is %s", name)
@@ -169,7 +169,7 @@ func TestEventNames(t *testing.T) {
 	}
 }
 
-// Numbers count by their value, and only those that are named are spelled anew.
+// Numbers count by their value, and only those of the named members are respelled.
 func TestPlain(t *testing.T) {
 	raw := events.Raw(`{"a":1.0,"b":1.0,"c":{"d":2e3, "e":0.5,"f":"1.0"},"g":-0,"h":1e30}`)
 	have, err := shape.Plain(raw, "a", "c", "g", "h")
@@ -178,9 +178,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// A later call writes the setting by its schema: in its order, with what is missing filled in
-// and what is unknown left out, and with updatedAt moved. Values keep their bytes. The answers
-// are those of a schema in another language.
+// A later call writes the setting by its schema: in its order, with defaults for missing members, without unknown ones,
+// and with a new updatedAt. Values keep their bytes. The expected results are those of a schema in another language.
 func TestSettingFile(t *testing.T) {
 	touched := shape.Touched("r", 1700000000123).TouchedAt
 	for raw, want := range map[string]string{
@@ -200,7 +199,7 @@ func TestSettingFile(t *testing.T) {
 	}
 }
 
-// A checkpoint, and an event that starts a run with one, say who delegated.
+// DelegatedBy reads the parent from a checkpoint, and from an event that starts a run with one.
 func TestDelegatedBy(t *testing.T) {
 	want := events.Lineage{Run: "r0", Checkpoint: "c0", ToolCall: "t"}
 	for _, text := range []string{checkpointText, `{"initialCheckpoint":` + checkpointText + `}`} {
@@ -213,7 +212,7 @@ func TestDelegatedBy(t *testing.T) {
 	}
 }
 
-// Names of threads and documents are as long as the log allows, and no two runs share one.
+// Names of threads and documents are at most as long as the log allows, and no two runs share one.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("r", 600)
 	for _, name := range []string{shape.RunThread(long, 1), shape.RunThread(long, 12345678), shape.SecretID(long, "r")} {
@@ -229,7 +228,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// No input makes the parsers panic, and what they let pass becomes valid records.
+// No input makes the parsers panic, and accepted input becomes valid records.
 func FuzzShape(f *testing.F) {
 	for _, text := range []string{jobText, checkpointText, eventText, settingText} {
 		f.Add([]byte(text))

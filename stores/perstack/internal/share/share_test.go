@@ -14,14 +14,13 @@ import (
 	"github.com/tallylog/tally/stores/perstack/internal/share"
 )
 
-// session is what a log would have: each thread's turns.
+// session is the contents of a log: each thread's turns.
 type session struct {
 	known   share.Messages
 	threads map[string][]events.Raw
 }
 
-// store splits a value, appends what is new, and fails unless the value can be put together
-// again.
+// store splits a value, appends the new turns, and checks that the value can be restored.
 func (s *session) store(t interface{ Fatalf(string, ...any) }, own, text string) share.Split {
 	split, err := s.known.Split(own, events.Raw(text))
 	if err != nil {
@@ -65,7 +64,7 @@ func list(from, to int) string {
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// A message is stored once, whatever repeats it and where.
+// A message is stored once, wherever it is repeated.
 func TestOnce(t *testing.T) {
 	var s session
 	s.store(t, "run/a", `{"type":"startRun","inputMessages":`+list(0, 2)+`}`)
@@ -95,8 +94,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// What a model says stands by itself in the event of its call, before it is in a list: it is
-// a turn from then on, so that what comes later is behind it.
+// A model's answer occurs alone in the event of its call, before it is in a list. It becomes a turn then, so that later
+// turns follow it.
 func TestSingle(t *testing.T) {
 	var s session
 	s.store(t, "run/a", `{"type":"startGeneration","messages":`+list(0, 2)+`}`)
@@ -111,14 +110,13 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// What would not come back to the byte stays where it is, and so does what is shorter than
-// its reference.
+// A value that could not be restored byte for byte stays, and so does one that is shorter than its reference.
 func TestStays(t *testing.T) {
 	for _, text := range []string{
 		`{"messages":[ ` + message(1) + `]}`,             // white space
-		`{"messages":` + list(0, 2) + `,"messages":[]}`,  // which one?
+		`{"messages":` + list(0, 2) + `,"messages":[]}`,  // a repeated name
 		`{"messages":[{"id":1}]}`,                        // shorter than a piece
-		`{"messages":{}}`, `{"messages":[]}`, `[1]`, `7`, // no list
+		`{"messages":{}}`, `{"messages":[]}`, `[1]`, `7`, // not a list
 		`{"checkpoint":[` + list(0, 2) + `]}`,
 		`{"newMessage":` + list(0, 2) + `}`, `{"newMessage":null}`, `{"newMessage":{"id":1}}`,
 	} {
@@ -132,7 +130,7 @@ func TestStays(t *testing.T) {
 	}
 }
 
-// A list that was not worth it leaves nothing behind that a later one would count on.
+// A list that was not replaced leaves no turn that a later one could refer to.
 func TestRefusedListIsForgotten(t *testing.T) {
 	var s session
 	split := s.store(t, "run/a", `{"newMessages":[{"id":"short"}],"step":{"newMessages":[{"id":"short"}]}}`)
@@ -141,7 +139,7 @@ func TestRefusedListIsForgotten(t *testing.T) {
 	}
 }
 
-// Known-answer: two turns of the same content, the thread that goes on is gone on with.
+// Known answer: of two turns with the same content, the one that continues the last piece is used.
 func TestRepeatedContent(t *testing.T) {
 	var s session
 	twice := "[" + message(1) + "," + message(2) + "," + message(1) + "," + message(3) + "]"
@@ -153,7 +151,7 @@ func TestRepeatedContent(t *testing.T) {
 	}
 }
 
-// Whatever is stored after whatever, every value is put together again, and none grows.
+// In any sequence of values, every value can be restored, and none grows.
 func TestSplitLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s session
@@ -191,7 +189,7 @@ func drawElement(t *rapid.T, at int) string {
 	return rapid.SampledFrom([]string{message(n), fmt.Sprint(n), fmt.Sprintf(`{"r":%d}`, n*100000+at)}).Draw(t, "element")
 }
 
-// No input makes it panic, and what it splits it can put together.
+// No input panics, and any split value can be restored.
 func FuzzSplit(f *testing.F) {
 	f.Add([]byte(`{"messages":` + list(0, 2) + `,"checkpoint":{"messages":` + list(0, 1) + `}}`))
 	f.Add([]byte(`{"newMessage":` + message(1) + `,"toolCall":{},"toolResult":null,"messages":` + list(0, 3) + `}`))

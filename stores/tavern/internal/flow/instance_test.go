@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/flow"
 )
 
-// Whatever stands in a session, a flow has of its run what the ledger has, which views are made
-// of; and its last visit is the state that this says.
+// With any records in a session, an instance agrees with the ledger's run, from which views are made, and its last
+// visit is in the run's state.
 func TestInstanceIsTheLedgers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := testkit.History().Draw(t, "records")
@@ -50,7 +50,7 @@ func TestInstanceIsTheLedgers(t *testing.T) {
 	})
 }
 
-// What has become of the steps, by hand.
+// Statuses of steps, by hand.
 func TestSteps(t *testing.T) {
 	w, err := flow.Parse([]byte(release))
 	if err != nil {

@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The state that all others recover in has no such rule itself.
+// The state in which all others recover does not have that rule itself.
 func TestRecoverInOne(t *testing.T) {
 	got, err := flow.Parse([]byte(`{"initial":"a","recovery":{"state":"b"},"states":{"a":{"to":["z"]},"b":{"to":["a"]},"z":{"end":true}}}`))
 	if err != nil {
@@ -59,7 +59,7 @@ func TestRecoverInOne(t *testing.T) {
 	}
 }
 
-// What could not work is refused with its place and the reason.
+// A template that cannot work is refused with the position and the reason.
 func TestRefusals(t *testing.T) {
 	states := func(text string) string { return "{\"initial\": \"a\",\n\"states\": {\n" + text + "\n}}" }
 	end := `"z": {"end": true}`
@@ -112,7 +112,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// ring is a template of n states, each of which leads to the next and the last to what is said.
+// ring returns a template of n states. Each leads to the next one, and the last one to the given state.
 func ring(n int, last string) []byte {
 	var b strings.Builder
 	b.WriteString(`{"initial":"s0","states":{`)
@@ -123,7 +123,7 @@ func ring(n int, last string) []byte {
 	return []byte(b.String())
 }
 
-// A hundred thousand states are decided on in the time that reading them takes.
+// A hundred thousand states are checked in linear time.
 func TestLarge(t *testing.T) {
 	began := time.Now()
 	if w, err := flow.Parse(ring(100_000, "z")); err != nil || len(w.States) != 100_001 || len(w.Reachable("s0")) != 100_000 {
@@ -149,8 +149,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// Whatever is read is refused with a place in it, or is a machine that works: every state is
-// reached, and an end is reached from it.
+// Any input is refused with a position in it, or is a machine that works: every state can be reached, and reaches an
+// end.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(release))
 	f.Add(ring(5, "z"))
@@ -168,7 +168,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		reached := map[string]bool{w.Initial: true}
-		for range w.States { // the plain way
+		for range w.States { // by brute force
 			for _, s := range w.States {
 				if reached[s.Name] {
 					for _, to := range append(s.To, s.RecoverTo) {

@@ -14,7 +14,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern/internal/frontmatter"
 )
 
-// The texts and what they mean are those of the original's own reader.
+// The texts and their meanings are those of the original's own reader.
 func TestParse(t *testing.T) {
 	fields := func(pairs ...string) map[string]string {
 		m := map[string]string{}
@@ -103,7 +103,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// What a program makes of fields is read back as them.
+// Rendered fields are read back unchanged.
 func TestRenderLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := frontmatter.Document{Titled: true, Title: drawValue(t), Fields: map[string]string{}, Body: "B"}
@@ -124,8 +124,8 @@ func drawValue(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", `"`, `\`, ":", "#", " ", "\t", "é", "\u2028", "---", "\x00", "\xff"}), 0, 6).Draw(t, "value"), "")
 }
 
-// setLaw: of a text in which a key is set, the key has the value, the others have theirs,
-// and whatever was there is there still, in its order.
+// setLaw checks a text in which a key is set: the key has the value, all other keys keep theirs, and all other text
+// stays, in its order.
 func setLaw(t interface{ Fatalf(string, ...any) }, text []byte, key, value string) {
 	before := frontmatter.Read(text)
 	old, _ := before.Field(key)
@@ -175,8 +175,7 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// A megabyte in one key, and a hundred thousand keys, are read at once: the time is that of
-// reading the text, not of the text times itself.
+// A megabyte in one key, and a hundred thousand keys, are read in linear time.
 func TestLarge(t *testing.T) {
 	var many strings.Builder
 	many.WriteString("---\n")

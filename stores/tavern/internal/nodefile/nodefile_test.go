@@ -141,7 +141,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// What New writes is, but for the lines of the ids, what the original would.
+// New writes the file that the original would write, plus the lines with ids.
 func TestNew(t *testing.T) {
 	n := parsed(t, original)
 	text, err := nodefile.New(n)
@@ -220,7 +220,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// odd is a file that a person has worked on, with what the state owns put in by this test.
+// odd returns a file that a person has edited, with the given state.
 func odd(eol, state, updated string, statuses, failures []string) string {
 	signs := map[string]string{"pending": "⏳", "verifying": "🔄", "passed": "✅", "failed": "❌"}
 	var b strings.Builder
@@ -262,8 +262,7 @@ func odd(eol, state, updated string, statuses, failures []string) string {
 	return b.String()
 }
 
-// Whatever the state does, in a thousand changes, the file is what the person typed with
-// the state's own tokens in their places.
+// After a thousand changes of state, the file is the person's text with only the state's own tokens changed.
 func TestInPlace(t *testing.T) {
 	for _, eol := range []string{"\n", "\r\n"} {
 		t.Run(fmt.Sprintf("D-68 a thousand changes, lines end in %q", eol), func(t *testing.T) {
@@ -288,7 +287,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a node, its file says it, and keeps the words of others in their order.
+// After any change of a node, its file has the node's contents, and keeps other text in its order.
 func TestEditLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := nodefile.Node{ID: id, Name: "Kettle: one", State: "idle", UpdatedAt: "1", Assignment: "Boil.  \n\n# Remarks"}
@@ -387,7 +386,7 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// A file of many megabytes and a hundred thousand commitments is read and edited at once.
+// A file of many megabytes and a hundred thousand commitments is read and edited quickly.
 func TestLarge(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("---\nid: " + id + "\ntitle: K\nstate: idle\n---\n## Commitments\n")
