@@ -234,3 +234,10 @@ func TestDirMoved(t *testing.T) {
 		t.Errorf("it writes to the one that was moved away: %v, %v", list, err)
 	}
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

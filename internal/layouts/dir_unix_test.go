@@ -21,13 +21,6 @@ import (
 	"github.com/tallylog/tally/internal/testkit/storagetest"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Dir follows no link, inside the folder or out of it, and does not block on pipes and sockets.
 func TestDirOdd(t *testing.T) {
 	d, name := openDir(t)
