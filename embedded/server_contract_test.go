@@ -61,7 +61,7 @@ func TestServerContractIsDocumented(t *testing.T) {
 	for _, c := range contract {
 		promises = append(promises, c.promise)
 	}
-	mustBeDocumented(t, "What is taken for granted", 3, promises)
+	mustBeDocumented(t, "Assumption", 3, promises)
 }
 
 // mustBeDocumented checks that a table of docs/nats-server.md, known by its first heading and
