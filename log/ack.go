@@ -6,13 +6,13 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Durability is what an acknowledgement promises. The zero value promises least.
+// Durability is what an acknowledgement promises. The zero value promises the least.
 type Durability uint8
 
 const (
-	Buffered   Durability = iota // it survives the process, not a power cut
-	Durable                      // it is on disk and survives a power cut
-	Replicated                   // a quorum of a cluster has it
+	Buffered   Durability = iota // the event survives the process, but not a power cut
+	Durable                      // the event is on disk and survives a power cut
+	Replicated                   // a quorum of a cluster has the event
 )
 
 // String returns "buffered", "durable" or "replicated".
@@ -40,14 +40,14 @@ func (d *Durability) UnmarshalText(text []byte) error {
 // MarshalText writes what String returns.
 func (d Durability) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Ack says where an append is in the log.
+// Ack reports where an append is in the log.
 type Ack struct {
 	First, Last events.Offset
 	Durability  Durability
-	Duplicate   bool // it was appended before: First and Last are those of then
-	Stale       bool // not live at its place: for the store above to fill in, a Log never sets it
+	Duplicate   bool // the events were appended before: First and Last are the offsets of that append
+	Stale       bool // the event is not in effect: the store above sets it, a Log never does
 
-	// Unshown reports that the owner stored the append (Host.Via), and that its trees of files
-	// do not show it. nil: they do, there are none, or the owner was not asked to wait.
+	// Unshown reports that the owner stored the append (Host.Via) but its trees of files do not show it. It is nil if
+	// they do, if there are no trees, or if the owner was not asked to wait for them.
 	Unshown *events.TreeError
 }

@@ -15,19 +15,17 @@ import (
 // for which every backend recognises ids by itself.
 const youngID = 30 * time.Second
 
-// Append stores events of one subject, all or none, and returns when they are
-// stored. Events without id or time get them ([Log.Stamp]); those without subject
-// get sub.
+// Append stores events of one subject, all or none, and returns when they are stored. It stamps events without id or
+// time ([Log.Stamp]) and sets sub on events without a subject.
 //
-// Appending the same events again, now or much later, returns the first Ack with
-// Duplicate set. Calls to one subject are stored in the order of the calls.
+// Appending the same events again, now or much later, returns the first Ack with Duplicate set. Calls to one subject
+// are stored in the order of the calls.
 //
-// Errors: *events.InvalidError and ErrTooLarge before anything is tried;
-// *ConflictError if the subject is not as expected; *PartialError if some of the
-// events are there and others not; ErrUnknown if no answer came, also because
-// ctx was done meanwhile; ErrFull and ErrUnavailable; ErrAborted behind an
-// AppendAsync that failed; *events.PersonalError if the log is Shared; ctx.Err() if ctx was done before anything was sent.
-// Only after ErrUnknown may anything have been written.
+// Errors: *events.InvalidError and ErrTooLarge before anything is tried; *ConflictError if the subject is not as
+// expected; *PartialError if the log already has some of the events but not all; ErrUnknown if no answer came, also
+// because ctx was done meanwhile; ErrFull and ErrUnavailable; ErrAborted behind an AppendAsync that failed;
+// *events.PersonalError if the log is Shared; ctx.Err() if ctx was done before anything was sent. Only after ErrUnknown
+// may anything have been written.
 func (l *Log) Append(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) (Ack, error) {
 	return l.append(ctx, sub, expect, false, evs)
 }
@@ -85,8 +83,7 @@ func (l *Log) put(ctx context.Context, p *appending) (Ack, error) {
 	return acks[0], nil
 }
 
-// admit asks whether an append may be stored. What it returns is to be told what became
-// of it.
+// admit asks whether an append may be stored. The caller passes the outcome of the append to settle.
 func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack, error), err error) {
 	if l.commit != nil {
 		if err := l.commit.failed(); err != nil {
@@ -116,16 +113,15 @@ func (l *Log) admit(ctx context.Context, list ...*appending) (settle func([]Ack,
 	return settle, nil
 }
 
-// sharedStore is where nothing personal goes.
+// sharedStore names, in a *events.PersonalError, a store that takes no personal events.
 const sharedStore = "a store that others can reach"
 
 func isPersonal(p *appending) bool { return p.sub.Namespace == events.PersonalNamespace }
 
-// Shared reports whether others than the user of this machine can reach the log: see
-// Host.Shared.
+// Shared reports whether anybody but the user of this machine can reach the log: see Host.Shared.
 func (l *Log) Shared() bool { return l.config.Host.Shared }
 
-// note tells what was stored to those who work behind the appends.
+// note reports a stored append to the committer and to the index of identities.
 func (l *Log) note(p *appending, ack Ack) {
 	if l.commit != nil {
 		l.commit.note(ack.Last)
@@ -137,8 +133,8 @@ func (l *Log) note(p *appending, ack Ack) {
 	}
 }
 
-// settle returns when a stored append is as safe as it was asked for. An event that
-// was found in the log waits like any other.
+// settle returns when a stored append is as durable as the caller asked. A duplicate that was found in the log waits
+// like a new event.
 func (l *Log) settle(ctx context.Context, p *appending, ack Ack) (Ack, error) {
 	if l.commit == nil {
 		return ack, nil
@@ -155,13 +151,11 @@ func (l *Log) settle(ctx context.Context, p *appending, ack Ack) (Ack, error) {
 	return ack, nil
 }
 
-// AppendAsync is Append without waiting: the result is the Pending's. It must not
-// be given events whose data change before that is done. ctx is that of the whole
-// append.
+// AppendAsync is Append without waiting: the Pending has the result. The caller must not change the events' data before
+// the append is done. ctx applies to the whole append.
 //
-// If it fails, appends of this Log to the same subject that were waiting behind
-// it fail with ErrAborted and are not written. An append that is refused before
-// it is queued (*events.InvalidError, ErrTooLarge) aborts nothing.
+// If it fails, later appends of this Log to the same subject that were already waiting fail with ErrAborted and are not
+// written. An append that is refused before it is queued (*events.InvalidError, ErrTooLarge) aborts nothing.
 func (l *Log) AppendAsync(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) *Pending {
 	return l.appendAsync(ctx, sub, expect, false, evs, nil)
 }
@@ -171,7 +165,7 @@ func (l *Log) AppendAsyncBuffered(ctx context.Context, sub events.Subject, expec
 	return l.appendAsync(ctx, sub, expect, true, evs, nil)
 }
 
-// appendAsync is AppendAsync, behind the append that a link names.
+// appendAsync queues an append behind the append of its link.
 func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect, buffered bool, evs []events.Event, k *link) *Pending {
 	begun := time.Now()
 	done := &Pending{done: make(chan struct{})}
@@ -187,8 +181,8 @@ func (l *Log) appendAsync(ctx context.Context, sub events.Subject, expect Expect
 		return done.finish(Ack{}, err)
 	}
 	go func() {
-		// An append whose context ends in the queue keeps its place: it has failed,
-		// and those behind it must hear of it in order.
+		// An append whose context ends in the queue keeps its turn: it has failed, and the appends behind it must learn
+		// that in order.
 		<-t.turn
 		if t.err != nil {
 			l.running.Done()
@@ -246,38 +240,36 @@ func (p *Pending) Wait(ctx context.Context) (Ack, error) {
 
 // appending is an append that passed validation.
 type appending struct {
-	decided bool // it rests on what its subject was
+	decided bool // its expectation rests on an earlier state of the subject
 	sub     events.Subject
-	name    string // of the subject in NATS
+	name    string // the subject in NATS form
 	expect  Expect
 	events  []events.Event
 	msgs    []Outgoing
 
-	// youngUntil is when the first of the ids that the caller gave stops being
-	// young; zero: the caller gave none. It is looked at when the append's turn has
-	// come: a backend that remembers for two minutes must not be asked later.
+	// youngUntil is when the first of the caller's ids stops being young; zero if the caller set no id. It is compared
+	// when the append's turn comes: a backend that remembers ids for two minutes must not be asked later.
 	youngUntil time.Time
 
-	size int // about, of what the server will store, in bytes
+	size int // approximate size on the server, in bytes
 
-	look    bool // ids must be looked up among all of the subject's events
-	tail    bool // ids must be looked up among the events after the expectation
-	guarded bool // appended with Any, and allowed only as the subject's first
+	look    bool // look the ids up among all events of the subject
+	tail    bool // look the ids up among the events after the expectation
+	guarded bool // appended with Any, and allowed only as the subject's first event
 
-	behind events.Offset // of the event of a series that this Log stored just before; 0: none, or somebody else wrote since
+	behind events.Offset // offset of the series' event that this Log stored just before; 0: none, or another writer wrote since
 
-	buffered bool // an acknowledgement before the sync will do
+	buffered bool // acknowledge before the sync
 	unshown  bool // the owner does not wait for its trees of files
 
-	// What store knows of its tries.
-	exact   Exactly   // that it was published against last
-	tried   Exactly   // and when the backend refused it
-	claimed Exactly   // what the backend said then about the subject
-	found   []located // by event, in the last look
+	// State of the attempts in store.
+	exact   Exactly   // expectation of the last publication
+	tried   Exactly   // expectation that the backend refused
+	claimed Exactly   // offset that the backend reported for the subject
+	found   []located // for each event, in the last look-up
 }
 
-// prepareDecided prepares an append that may rest on a decision. A series does not: what it brings
-// is not decided by what was there.
+// prepareDecided prepares an append that may rest on a decision. An append of a series never does.
 func (l *Log) prepareDecided(sub events.Subject, expect Expect, evs []events.Event) (*appending, error) {
 	p, err := l.prepare(sub, expect, evs)
 	if err != nil {
@@ -287,7 +279,7 @@ func (l *Log) prepareDecided(sub events.Subject, expect Expect, evs []events.Eve
 	return p, l.unread(sub, expect)
 }
 
-// prepare refuses what must not be stored and encodes the rest.
+// prepare refuses invalid events and encodes the others.
 func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*appending, error) {
 	if err := sub.Validate(); err != nil {
 		return nil, err
@@ -340,7 +332,7 @@ func (l *Log) prepare(sub events.Subject, expect Expect, evs []events.Event) (*a
 	return p, p.distinct()
 }
 
-// distinct refuses an append that names one identity twice.
+// distinct refuses an append that has one identity twice.
 func (p *appending) distinct() error {
 	if len(p.msgs) == 1 {
 		return nil

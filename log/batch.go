@@ -10,29 +10,26 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Part is what AppendAll appends to one subject. Without events it is a guard: the other
-// parts are stored only if its subject is as expected.
+// Part is an append to one subject within AppendAll. Without events it is a guard: the other parts are stored only if
+// its subject is as expected.
 type Part struct {
 	Subject events.Subject
 	Expect  Expect
 	Events  []events.Event
 }
 
-// AppendAll appends to several subjects: all parts or none, whatever comes in between. No
-// reader sees some of them without the others, unless it asks for what is not durable yet
-// (Range.Buffered). It gives an Ack for each part, that of a guard is empty; between the
-// events of a part there may be those of others.
+// AppendAll appends to several subjects, all parts or none, even across a crash. A reader never sees some of them
+// without the others, unless it asks for records that are not durable yet (Range.Buffered). It returns an Ack for each
+// part; the Ack of a guard is empty. Between the events of a part there may be events of others.
 //
-// Each part is as an [Log.Append] of its own: its events are stamped, recognised when they
-// are appended again, and limited; of all parts together there are at most
-// events.MaxAppend, and as many parts. The subjects differ. Parts of one event stand in the log in the order
-// in which they are given. Calls with a subject in common are stored in the
-// order of the calls.
+// Each part is like an [Log.Append] of its own: its events are stamped, limited, and recognised when they are appended
+// again. All parts together have at most events.MaxAppend events, and there are at most that many parts. The subjects
+// differ. Parts of one event each are stored in the order in which they are passed. Calls with a subject in common are
+// stored in the order of the calls.
 //
-// Errors are those of Append. A *ConflictError and a *PartialError name the subject.
-// ErrGuard comes from servers that others run alone: there, each guard needs an event of
-// the other parts that has no expectation, as all but the first of a part have, and all of
-// a part that expects Any.
+// Errors are those of Append. A *ConflictError and a *PartialError name the subject. Only servers that others run cause
+// ErrGuard: there, each guard needs an event of another part that has no expectation. All events of a part but the
+// first have none, and no event of a part that expects Any has one.
 func (l *Log) AppendAll(ctx context.Context, parts ...Part) ([]Ack, error) {
 	u, err := l.beginAll(parts)
 	if err != nil {
@@ -41,7 +38,7 @@ func (l *Log) AppendAll(ctx context.Context, parts ...Part) ([]Ack, error) {
 	return u.run(ctx)
 }
 
-// batch is an append to several subjects that has a place in the queues of all of them.
+// batch is an append to several subjects. It has a ticket in the queue of each.
 type batch struct {
 	l       *Log
 	begun   time.Time
@@ -51,8 +48,7 @@ type batch struct {
 	events  int
 }
 
-// beginAll takes the unit's place in the order of its subjects. Behind it run is to be
-// called.
+// beginAll queues a batch for its subjects. The caller calls run next.
 func (l *Log) beginAll(given []Part) (*batch, error) {
 	if n := len(given); n > events.MaxAppend {
 		return nil, &SizeError{Index: -1, What: "parts", Size: n, Max: events.MaxAppend}
@@ -94,7 +90,7 @@ func (l *Log) preparePart(p Part) (*appending, error) {
 	return &appending{sub: p.Subject, name: p.Subject.NATS(), expect: p.Expect, decided: true}, l.unread(p.Subject, p.Expect)
 }
 
-// run stores the unit in its turn.
+// run stores the batch in its turn.
 func (u *batch) run(ctx context.Context) (acks []Ack, err error) {
 	l := u.l
 	defer func() { l.config.Observer.Appended(u.events, time.Since(u.begun), err) }()
@@ -108,7 +104,7 @@ func (u *batch) run(ctx context.Context) (acks []Ack, err error) {
 	return acks, l.settleAll(ctx, u.parts, acks)
 }
 
-// store stores the unit, and leaves the queues.
+// store stores the batch, and leaves the queues.
 func (u *batch) store(ctx context.Context) ([]Ack, error) {
 	if u.l.redoes(u.parts) {
 		return u.redoable(ctx)
@@ -117,7 +113,7 @@ func (u *batch) store(ctx context.Context) ([]Ack, error) {
 	return u.put(ctx)
 }
 
-// settleAll returns when everything that was stored is durable.
+// settleAll returns when all stored parts are durable.
 func (l *Log) settleAll(ctx context.Context, parts []*appending, acks []Ack) error {
 	last := Ack{}
 	for _, ack := range acks {
@@ -127,7 +123,7 @@ func (l *Log) settleAll(ctx context.Context, parts []*appending, acks []Ack) err
 	return err
 }
 
-// put stores the unit as one publication, here or through the owner.
+// put stores the batch as one publication, here or through the owner.
 func (u *batch) put(ctx context.Context) ([]Ack, error) {
 	l := u.l
 	if l.owner != nil {
@@ -150,20 +146,18 @@ func (u *batch) put(ctx context.Context) ([]Ack, error) {
 	return acks, nil
 }
 
-// On a server of its own a log does not store a unit as an atomic batch: the server does
-// four hundred of them in a second, however many run side by side. It writes a record of
-// its own with a copy of all events, the redo record, and behind it the events, each an
-// ordinary record. The turn in all queues is kept until every event is stored, so nobody
-// else writes to the subjects; the watermark goes no further meanwhile, so nobody sees a
-// part; and an owner that finds a redo record at the end of the log appends what is
-// missing of its events before anybody reads (redo). So from the moment in which the redo
-// record is stored the unit happens, whatever comes.
+// The owner of a server does not store a batch as an atomic batch of NATS: the server stores four hundred of those in a
+// second, however many run side by side. The log writes a record of its own with a copy of all events, the redo record,
+// and behind it the events as ordinary records. The batch keeps its turn in all queues until every event is stored, so
+// nobody else writes to the subjects. The watermark stays below the batch meanwhile, so no reader sees a part of it. If
+// an owner finds a redo record at the end of the log, it appends the missing events before any reader starts (redo). So
+// once the redo record is stored, the batch is stored, even across a crash.
 
-// maxRedone bounds what has a redo record, in bytes of all events. What is larger is
-// stored as an atomic batch: then writing it twice is what would take long.
+// maxRedone bounds the bytes of all events of a batch with a redo record. A larger one is stored as an atomic batch of
+// NATS, because writing it twice would take longer.
 const maxRedone = 1 << 20
 
-// redoes reports whether a unit is stored by way of a redo record.
+// redoes reports whether a batch is stored with a redo record.
 func (l *Log) redoes(parts []*appending) bool {
 	if l.commit == nil || !l.config.Host.Owner || len(parts) == 1 {
 		return false
@@ -175,8 +169,8 @@ func (l *Log) redoes(parts []*appending) bool {
 	return size <= maxRedone
 }
 
-// redoable stores the unit by way of a redo record, and leaves the queues. It goes on when
-// ctx ends: then the outcome is unknown.
+// redoable stores the batch with a redo record, and leaves the queues. If ctx ends it continues in the background, and
+// the outcome is unknown.
 func (u *batch) redoable(ctx context.Context) ([]Ack, error) {
 	l := u.l
 	acks, err := u.decide(ctx)
@@ -218,8 +212,8 @@ func (u *batch) redoable(ctx context.Context) ([]Ack, error) {
 	return nil, fmt.Errorf("append to %s: %w: %v", nameOf(u.parts), ErrUnknown, err)
 }
 
-// decide says whether the unit may be stored. Nobody else writes to its subjects, so that
-// stays true until its turn is over. It returns Acks instead if the events are there.
+// decide checks whether the batch may be stored. Nobody else writes to its subjects, so the result holds until its turn
+// is over. It returns Acks instead if the log has the events.
 func (u *batch) decide(ctx context.Context) ([]Ack, error) {
 	for _, p := range u.parts {
 		if err := u.l.lookAhead(ctx, p); err != nil {
@@ -230,10 +224,10 @@ func (u *batch) decide(ctx context.Context) ([]Ack, error) {
 	return acks, err
 }
 
-// lookAhead has an append look for its identities now: the server, which knows the young
-// ones, would say so only when the unit is half stored.
+// lookAhead makes an append look for its identities now: the server knows the young ones, but would recognise them only
+// when the batch is half stored.
 func (l *Log) lookAhead(ctx context.Context, p *appending) error {
-	p.tail = p.expect.kind != expectAny // those of a writer who knows the subject's end come after it
+	p.tail = p.expect.kind != expectAny // identities of a writer who knows the subject's end come after it
 	if p.tail || p.look || p.youngUntil.IsZero() {
 		return nil
 	}
@@ -252,7 +246,7 @@ func (l *Log) lookAhead(ctx context.Context, p *appending) error {
 // clockSlack is how far a producer's clock may be ahead of this one's.
 const clockSlack = 90 * time.Second
 
-// record makes the redo record.
+// record returns the redo record.
 func (u *batch) record() (*appending, error) {
 	e, err := redoRecord(u.parts)
 	if err != nil {
@@ -263,8 +257,7 @@ func (u *batch) record() (*appending, error) {
 	return &appending{sub: e.Subject, name: e.Subject.NATS(), events: []events.Event{e}, msgs: []Outgoing{out}, size: len(e.Data)}, nil
 }
 
-// publish stores the redo record, and then everything else, until all is there or the log
-// is closed.
+// publish stores the redo record, and then all events, until all are stored or the log is closed.
 func (u *batch) publish(record *appending) ([]Ack, error) {
 	l := u.l
 	l.commit.coming.Add(1)
@@ -291,7 +284,7 @@ func (u *batch) publish(record *appending) ([]Ack, error) {
 	return acks, nil
 }
 
-// publishSoon publishes, and again while the backend is busy.
+// publishSoon publishes, and repeats that while the backend is busy.
 func (l *Log) publishSoon(ctx context.Context, p Publication) (receipt Receipt, err error) {
 	for try := range maxTries {
 		if err := pause(ctx, try); err != nil {
@@ -304,13 +297,13 @@ func (l *Log) publishSoon(ctx context.Context, p Publication) (receipt Receipt, 
 	return Receipt{}, fmt.Errorf("%w: %v", ErrUnavailable, err)
 }
 
-// single is the publication of one message of an append, which expects nothing.
+// single returns the publication of one message of an append, without expectation.
 func single(p *appending, i int) Publication {
 	return Publication{Writes: []Write{{Subject: p.name, Messages: p.msgs[i : i+1]}}}
 }
 
-// publishEvents stores the events of all parts: the first ones in the order of the parts,
-// and what comes behind them in each, of several parts at a time.
+// publishEvents stores the events of all parts: first the first event of each, in the order of the parts, then the
+// others of several parts at a time.
 func (u *batch) publishEvents() ([]Ack, error) {
 	acks, errs := make([]Ack, len(u.parts)), make([]error, len(u.parts))
 	var firsts []Publication
@@ -348,8 +341,8 @@ func (l *Log) publishEach(ctx context.Context, list []Publication) ([]Receipt, e
 	return receipts, nil
 }
 
-// chain stores the events of one part behind its first, one after the other. Its turn has
-// come, and what it expects was found to be so.
+// chain stores the events of one part behind its first, one after the other. It runs in the part's turn, after its
+// expectation was checked.
 func (l *Log) chain(p *appending, ack *Ack) error {
 	known := p.exact
 	for i := range p.msgs {
@@ -370,15 +363,15 @@ func (l *Log) chain(p *appending, ack *Ack) error {
 	return nil
 }
 
-// insist stores what is missing of a unit of which nobody knows how much was stored, until
-// all of it is, or the log is closed: then the next owner does.
+// insist stores the missing events of a batch that may be partly stored, until all are stored or the log is closed:
+// then the next owner does it.
 func (u *batch) insist(record *appending, h *hold) ([]Ack, error) {
 	l := u.l
 	for try := 1; ; try++ {
 		if l.closing() || pause(l.life, min(try, 6)) != nil {
 			return nil, fmt.Errorf("append to %s: %w: the log was closed meanwhile", nameOf(u.parts), ErrUnknown)
 		}
-		before := l.commit.before(h) // another one after a Recover
+		before := l.commit.before(h) // a Recover changes it
 		if _, err := l.complete(l.life, record, before, l.publishSoon); err != nil {
 			continue
 		}
@@ -397,11 +390,10 @@ func (u *batch) insist(record *appending, h *hold) ([]Ack, error) {
 	}
 }
 
-// publishing is how one message is stored.
+// publishing is a function that stores one message.
 type publishing func(context.Context, Publication) (Receipt, error)
 
-// complete stores those events of an append that are not in the log behind an offset.
-// Nobody else writes to its subject.
+// complete stores the events of an append that are not in the log behind an offset. Nobody else writes to its subject.
 func (l *Log) complete(ctx context.Context, p *appending, after events.Offset, publish publishing) (Ack, error) {
 	there := make(map[string]events.Offset, len(p.msgs))
 	last := after

@@ -12,55 +12,51 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A Sync makes everything durable that was stored when it is called, and returns
-// when it is. It is told the stream that was written to last; when that is another
-// one than before, what the others got is to be made durable too. A log that is
-// given one acknowledges an append only after a sync that began behind its storing:
-// one sync for all that are waiting.
+// A Sync makes everything durable that was stored when it is called, then returns. Its argument is the stream that was
+// written to last; if that differs from the call before, the Sync covers the earlier streams too. A log with a Sync
+// acknowledges an append only after a sync that began after the append was stored: one sync for all that are waiting.
 //
-// After an error nothing is acknowledged any more until [Log.Recover]: the system may
-// have thrown away what it could not write, so nobody knows what a later sync covers.
+// After an error the log acknowledges nothing until [Log.Recover]: the system may have thrown away pages that it could
+// not write, so nobody knows how much a later sync covers.
 type Sync func(stream string) error
 
-// horizon is how far the log is safe from a power cut: the durable watermark. No
-// reader sees beyond it unless it asks to.
+// horizon is the durable watermark of a log. Readers see no record beyond it unless they ask to.
 type horizon interface {
-	// durable returns the highest offset below which everything is safe.
+	// durable returns the highest offset up to which everything is safe.
 	durable(ctx context.Context) (events.Offset, error)
 	// await returns when an offset is safe.
 	await(ctx context.Context, at events.Offset) error
 }
 
-// committer makes what is stored durable, many appends with one sync. While a sync
-// runs, the next group is already being stored.
+// committer makes stored appends durable, many with one sync. While a sync runs, the next group is already being
+// stored.
 type committer struct {
 	sync     func() error
 	mark     func(events.Offset)
 	observer Observer
-	idle     time.Duration // how long what nobody waits for stays unsynced
+	idle     time.Duration // how long appends that nobody waits for stay unsynced
 
-	kick chan struct{} // somebody waits
+	kick chan struct{} // a caller waits
 	done chan struct{} // run has ended
 
-	coming atomic.Int64 // appends that are being stored
+	coming atomic.Int64 // appends being stored
 
-	busy sync.Mutex // held during a sync and what follows from it
+	busy sync.Mutex // held during a sync and its announcement
 
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex    // guards the fields below
 	stored  events.Offset // the highest offset that the backend acknowledged
-	synced  events.Offset // up to which a sync covered it
+	synced  events.Offset // covered by a sync
 	safe    events.Offset // the durable watermark
-	batches []*hold       // that are being stored, in the order in which they were begun
-	waits   []waiter      // by offset
-	err     error         // of a sync that failed, until revive
+	batches []*hold       // being stored, in the order in which they began
+	waits   []waiter      // ordered by offset
+	err     error         // of a failed sync, until revive
 	tell    func(events.Offset)
 }
 
-// background is how long an append that asked for no more stays in memory only.
+// background is how long an append that did not ask for a sync stays unsynced.
 const background = time.Second
 
-// newCommitter makes everything durable up to the present head, and runs until
-// life ends.
+// newCommitter syncs everything up to head. The caller runs it until life ends.
 func newCommitter(life context.Context, s func() error, mark func(events.Offset), seen Observer, head events.Offset) (*committer, error) {
 	if err := s(); err != nil {
 		return nil, fmt.Errorf("log: open: sync: %w", err)
@@ -72,8 +68,7 @@ func newCommitter(life context.Context, s func() error, mark func(events.Offset)
 	return c, nil
 }
 
-// run syncs whenever somebody waits, once a second if nobody does, and a last time
-// at the end.
+// run syncs whenever a caller waits, once a second otherwise, and a last time at the end.
 func (c *committer) run(life context.Context) {
 	defer close(c.done)
 	tick := time.NewTicker(c.idle)
@@ -90,16 +85,16 @@ func (c *committer) run(life context.Context) {
 	}
 }
 
-// group makes durable what is stored by now.
+// group syncs everything that is stored by now.
 func (c *committer) group() {
 	c.busy.Lock()
 	defer c.busy.Unlock()
 	c.commit()
 }
 
-// A sync is dear. So while many appends are being stored, and more than wait for one,
-// it is put off for a moment: those that come soon share it. (Measured with two cores:
-// 256 producers are a sixth faster for it, 16 would be a fifth slower.)
+// A sync is expensive. While many appends are being stored, and more than are waiting for one, the sync is delayed for
+// a moment, so that the coming ones share it. (Measured on two cores: this makes 256 producers a sixth faster. With 16
+// producers it would make them a fifth slower.)
 const (
 	many    = 32 // appends
 	moment  = 100 * time.Microsecond
@@ -132,8 +127,8 @@ func (c *committer) commit() {
 	err := error(nil)
 	if unsynced > 0 {
 		begun := time.Now()
-		// The backend stores in the order of offsets: when one is acknowledged, those
-		// below it are in the system's memory too, and this sync covers them.
+		// The backend stores in the order of offsets: when it acknowledges one, the messages below it are in the
+		// system's memory too, and this sync covers them.
 		if err = c.sync(); err == nil {
 			c.observer.Synced(int(unsynced), time.Since(begun))
 		}
@@ -145,7 +140,7 @@ func (c *committer) commit() {
 	if err != nil {
 		c.err = fmt.Errorf("%w: the disk did not take what was written: %v", ErrUnavailable, err)
 	} else {
-		// The commit point: from here on a power cut takes nothing up to shown.
+		// The commit point: from here on a power cut takes no record up to shown.
 		c.synced, c.safe = target, shown
 	}
 	c.release()
@@ -156,12 +151,12 @@ func (c *committer) commit() {
 	}
 }
 
-// hold keeps the watermark below a unit that is being stored: nobody sees a part of it.
+// hold keeps the watermark below a batch that is being stored, so that no reader sees a part of it.
 type hold struct {
-	at events.Offset // the watermark goes no further; guarded by the committer's mu
+	at events.Offset // limit of the watermark; guarded by the committer's mu
 }
 
-// hold begins one.
+// hold begins a hold at the present watermark.
 func (c *committer) hold() *hold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,14 +165,14 @@ func (c *committer) hold() *hold {
 	return h
 }
 
-// before returns an offset behind which all of a unit is.
+// before returns an offset that is below every record of the hold's batch.
 func (c *committer) before(h *hold) events.Offset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return h.at
 }
 
-// letGo ends one: all of the unit is stored, or nothing.
+// letGo ends a hold: all of the batch is stored, or nothing.
 func (c *committer) letGo(h *hold) {
 	c.mu.Lock()
 	c.batches = slices.DeleteFunc(c.batches, func(u *hold) bool { return u == h })
@@ -188,14 +183,14 @@ func (c *committer) letGo(h *hold) {
 	}
 }
 
-// held reports whether a unit has to be whole before an offset can be shown.
+// held reports whether a hold keeps the watermark below an offset.
 func (c *committer) held(at events.Offset) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.batches) > 0 && at > c.shown()
 }
 
-// shown is how far the watermark could go. The caller holds mu.
+// shown returns how far the watermark may move. The caller holds mu.
 func (c *committer) shown() events.Offset {
 	if len(c.batches) > 0 {
 		return max(c.safe, min(c.stored, c.batches[0].at))
@@ -203,43 +198,41 @@ func (c *committer) shown() events.Offset {
 	return c.stored
 }
 
-// announce has others told of every move of the watermark; nil: nobody.
+// announce sets the function that hears of every move of the watermark. It may be nil.
 func (c *committer) announce(tell func(events.Offset)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tell = tell
 }
 
-// note tells the committer what the backend stored.
+// note tells the committer the offset of a stored append.
 func (c *committer) note(at events.Offset) {
 	c.mu.Lock()
 	c.stored = max(c.stored, at)
 	c.mu.Unlock()
 }
 
-// drain makes durable what was noted, also of a unit of which the watermark shows nothing
-// yet.
+// drain syncs everything that was noted, also a batch that the watermark does not show yet.
 func (c *committer) drain() error {
 	c.group()
 	return c.failed()
 }
 
-// failed returns the error of a sync that failed: nothing can be acknowledged after
-// it.
+// failed returns the error of a failed sync. After it nothing can be acknowledged.
 func (c *committer) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// revive begins anew after a sync that failed. head is the last offset that the backend
-// has now; what was stored before and is gone was never acknowledged.
+// revive resumes after a failed sync. head is the last offset that the backend has now; records that are gone were
+// never acknowledged.
 func (c *committer) revive(head events.Offset) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.stored, c.synced = nil, max(head, c.safe), c.safe
 	for _, u := range c.batches {
-		u.at = c.safe // what was stored of it may be gone, and comes again elsewhere
+		u.at = c.safe // the stored part of the batch may be gone, and is stored again at other offsets
 	}
 }
 
@@ -252,17 +245,16 @@ func (c *committer) durable(context.Context) (events.Offset, error) {
 // waiter waits for an offset to be safe.
 type waiter struct {
 	at      events.Offset
-	over    chan struct{} // closed then, or when a sync failed
-	patient bool          // no sync is begun for it
+	over    chan struct{} // closed when the offset is safe, or when a sync failed
+	patient bool          // does not start a sync
 }
 
-// isAwaited reports whether a sync is waited for. The caller holds mu.
+// isAwaited reports whether a waiter needs a sync. The caller holds mu.
 func (c *committer) isAwaited() bool {
 	return slices.ContainsFunc(c.waits, func(w waiter) bool { return !w.patient })
 }
 
-// release wakes those whose wait is over, in the order of their offsets. The caller
-// holds mu.
+// release wakes the waiters whose offset is safe, in the order of their offsets. The caller holds mu.
 func (c *committer) release() {
 	n := len(c.waits)
 	if c.err == nil {
@@ -274,13 +266,13 @@ func (c *committer) release() {
 	c.waits = slices.Delete(c.waits, 0, n)
 }
 
-// waiterAt returns the index of the first waiter for an offset or one above it.
+// waiterAt returns the index of the first waiter for this offset or a higher one.
 func (c *committer) waiterAt(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(c.waits, at, func(w waiter, at events.Offset) int { return cmp.Compare(w.at, at) })
 }
 
-// enlist returns a channel that is closed when an offset is safe or a sync failed; nil
-// if that is so already.
+// enlist returns a channel that is closed when an offset is safe or a sync failed. It returns nil if either is already
+// so.
 func (c *committer) enlist(at events.Offset, patient bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,16 +281,15 @@ func (c *committer) enlist(at events.Offset, patient bool) <-chan struct{} {
 	}
 	w := waiter{at, make(chan struct{}), patient}
 	i := len(c.waits)
-	if i > 0 && c.waits[i-1].at > at { // mostly they come in order
+	if i > 0 && c.waits[i-1].at > at { // most arrive in order
 		i, _ = c.waiterAt(at)
 	}
 	c.waits = slices.Insert(c.waits, i, w)
 	return w.over
 }
 
-// lead makes durable what is stored by now, here and without waking anybody, if nobody
-// else is at it. A caller that meets a sync under way waits for the next one,
-// which the committer begins. (So a caller that leads is as patient as the disk.)
+// lead syncs in the caller's goroutine, which saves a wake-up. If a sync is under way, it does nothing: the committer
+// begins the next one. A caller that leads therefore waits for the disk, even if its ctx ends.
 func (c *committer) lead() {
 	if !c.busy.TryLock() {
 		return
@@ -313,27 +304,26 @@ func (c *committer) lead() {
 	}
 }
 
-// ask has a sync begin after this.
+// ask makes run begin a sync.
 func (c *committer) ask() {
 	select {
 	case c.kick <- struct{}{}:
-	default: // one is asked for already
+	default: // a request is pending
 	}
 }
 
-// await implements horizon. That ctx ends first, or that the sync failed, says
-// nothing about whether the offset is safe: ErrUnknown.
+// await implements horizon. If ctx ends first or the sync failed, the offset may still be safe: the error is
+// ErrUnknown.
 func (c *committer) await(ctx context.Context, at events.Offset) error {
 	return c.awaitFor(ctx, at, nil)
 }
 
-// A follower hears of an append as soon as that is stored, and often the same producer is
-// about to store more, and then to ask for the sync of all of it. If each follower had a sync
-// begun at once, that would be one more for each append that asked for none, and the producer
-// would wait for its end first. So it lets producers begin for so long. Tests change it.
+// A follower sees an append as soon as it is stored. Often its producer is about to store more, and then asks for one
+// sync for all. If each follower started a sync at once, appends that asked for none would get one, and the producer
+// would wait for it first. So a follower waits this long for a producer to start the sync. Tests change it.
 var courtesy = 5 * time.Millisecond
 
-// follow is await of a follower.
+// follow is await for a follower.
 func (c *committer) follow(ctx context.Context, at events.Offset) error {
 	if over := c.enlist(at, true); over != nil {
 		patience := timers.start(courtesy)
@@ -347,12 +337,12 @@ func (c *committer) follow(ctx context.Context, at events.Offset) error {
 	return c.await(ctx, at)
 }
 
-// awaitFor is await that also ends when patience does. Whoever waits for a record has seen that
-// it is stored; the append that stored it may never have heard so, and then nobody else says it.
+// awaitFor is await that also ends when patience does. It asks for the sync itself: the append that stored the record
+// may not know that it did, and would then never ask.
 func (c *committer) awaitFor(ctx context.Context, at events.Offset, patience <-chan time.Time) error {
 	c.note(at)
-	// What is behind the beginning of a unit is shown when that is whole: a sync before
-	// then would be one more than is needed, and letGo asks for the one that counts.
+	// If a hold covers the offset, a sync now would be wasted: letGo asks for the sync that moves the watermark past
+	// it.
 	if safe, _ := c.durable(ctx); safe < at && !c.held(at) {
 		c.lead()
 	}

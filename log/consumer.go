@@ -14,16 +14,15 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// How a consumer is read: in requests for many messages, one at a time, small at
-// first. What one request may bring bounds the memory of a read: the server sends all
-// of it at once. A message that is larger than that has a request of its own.
+// A consumer is read in requests for many messages, one at a time, small at first. The size of a request bounds the
+// memory of a read: the server sends all of it at once. A larger message gets a request of its own.
 const (
 	firstRequest = 256
 	maxRequest   = 8192
-	someBytes    = 4 << 20  // of one request
-	maxBytes     = 16 << 20 // of one that follows a request which brought nothing; above the largest message there can be
+	someBytes    = 4 << 20  // bytes of one request
+	maxBytes     = 16 << 20 // bytes of a request after one that brought nothing; above the largest possible message
 
-	silence   = 10 * time.Second // after which a server that owes an answer is given up
+	silence   = 10 * time.Second // after which a server that owes an answer counts as gone
 	heartbeat = 2 * time.Second  // of a live request
 	expiry    = 30 * time.Second // of a live request
 )
@@ -36,48 +35,46 @@ func (b *jetStream) deleteConsumer(stream, name string) {
 	b.reads.PublishRequest("$JS.API.CONSUMER.DELETE."+stream+"."+name, b.reads.NewInbox(), nil)
 }
 
-// consumer reads one segment by a JetStream consumer, which is the server's: it
-// vanishes by itself if nobody is left to delete it. It is made when it is needed
-// first.
+// consumer reads one segment by a JetStream consumer on the server. The server deletes it by itself when its reader is
+// gone. It is created by the first request.
 type consumer struct {
 	b          *jetStream
 	q          Query
 	segment    *segment
 	name       string
-	headers    bool   // the messages come without their data
-	late       uint64 // messages that it did not have, and the leader did
+	headers    bool   // messages come without their data
+	late       uint64 // messages that this server did not have, but the leader had
 	made       bool
-	moved      <-chan struct{} // of a live one: closed when another segment is written to
+	moved      <-chan struct{} // for a live consumer: closed when another segment is written to
 	reconnects uint64          // of the connection, when the consumer was made
 	announced  uint64
 	got        uint64        // messages
 	at         events.Offset // of the last one
 	failed     error
 
-	inbox  inbox                 // none before the first request
-	dial   func() (Login, error) // of a connection of the consumer's own; nil: it uses the client's
-	reply  string                // of the request under way
+	inbox  inbox                 // nil before the first request
+	dial   func() (Login, error) // to a connection of the consumer's own; nil: use the client's
+	reply  string                // subject of the request under way
 	asks   int                   // requests so far
 	asked  int                   // messages that the request under way may still bring
-	room   int                   // bytes that it may
+	room   int                   // bytes that it may still bring
 	want   int                   // size of the next request
-	barren int                   // requests in a row that brought nothing yet, that under way among them
+	barren int                   // requests in a row that brought nothing yet, including the one under way
 }
 
 // inbox is where the answers to a consumer's requests arrive.
 type inbox interface {
-	// request sends the n-th request, and says where its answers arrive.
+	// request sends the n-th request, and returns the subject where its answers arrive.
 	request(n int, subject string, body []byte) (reply string, err error)
-	// receive waits for the next answer, which the server owes, and for errMoved on a
-	// live consumer.
+	// receive waits for the next answer, which the server owes. On a live consumer it also returns errMoved.
 	receive(ctx context.Context, moved <-chan struct{}) (incoming, error)
 	close()
 }
 
-// incoming is one of the stream's messages, or what the server says about a request.
+// incoming is a message of the stream, or a status of the server about a request.
 type incoming struct {
 	Message
-	number uint64 // among the consumer's messages, from 1; 0: it is not one of them
+	number uint64 // among the consumer's messages, from 1; 0: a status
 	size   int    // as the server counts it, in bytes
 }
 
@@ -85,7 +82,7 @@ func newConsumer(b *jetStream, s *segment, q Query) *consumer {
 	return &consumer{b: b, q: q, segment: s, name: "tally-" + rand.Text(), at: q.After, want: firstRequest}
 }
 
-// open makes the server's consumer.
+// open creates the consumer on the server.
 func (c *consumer) open(ctx context.Context) error {
 	if c.made {
 		return nil
@@ -108,7 +105,7 @@ func (c *consumer) open(ctx context.Context) error {
 		cfg.FilterSubject = c.q.Filter
 	}
 	c.reconnects = c.b.reads.Stats().Reconnects
-	c.made = true // perhaps also if the answer is an error
+	c.made = true // an error may have created it too
 	made, err := ask(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
 		return c.b.js.CreateConsumer(ctx, c.segment.name, cfg)
 	})
@@ -172,8 +169,8 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 		}
 		c.asked--
 		if c.room -= a.size; c.room == 0 {
-			// A request that is exactly full is over, without a word. (nats-server 2.15.2,
-			// consumer.go: nextWaiting ends it, loopAndGatherMsgs tells only if bytes are left.)
+			// A request that is exactly filled ends without a status. (nats-server 2.15.2, consumer.go: nextWaiting
+			// ends it, loopAndGatherMsgs sends a status only if bytes are left.)
 			c.asked = 0
 		}
 		c.barren = 0
@@ -181,8 +178,8 @@ func (c *consumer) next(ctx context.Context) (Message, error) {
 	}
 }
 
-// rest returns what the server that has the consumer did not have yet. What it cannot
-// read the leader perhaps can, too.
+// rest returns messages that the consumer's server did not have yet. Messages that it cannot read, the leader may be
+// able to read.
 func (c *consumer) rest(ctx context.Context) (Message, error) {
 	if !c.segment.replicated || c.at >= c.q.Upto {
 		return Message{}, io.EOF
@@ -200,14 +197,12 @@ func (c *consumer) rest(ctx context.Context) (Message, error) {
 		return Message{}, io.EOF
 	}
 	c.at = m.Offset
-	// It may be one that was announced and could not be given: then there seem to be
-	// too many, and they are counted again.
+	// The message may have been announced but not delivered. The count then seems too high, so it is taken again.
 	c.late++
 	return m, nil
 }
 
-// take checks a message's place: what a consumer delivers is numbered, so that one
-// lost on the way to here is noticed.
+// take checks the number of a delivered message: a message that was lost on the way leaves a gap in the numbers.
 func (c *consumer) take(a incoming) (Message, error) {
 	c.got++
 	if a.number != c.got || a.Offset <= c.at {
@@ -235,12 +230,12 @@ func (c *consumer) ask() error {
 		Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
 	}{Batch: c.want, MaxBytes: someBytes}
 	if c.barren > 0 {
-		req.MaxBytes = maxBytes // the next message may be too large for less
+		req.MaxBytes = maxBytes // the next message may exceed the usual size
 	}
 	if c.q.Live {
 		req.Expires, req.Heartbeat = expiry, heartbeat
 	} else {
-		req.NoWait = true // answered at the end of the stream, also if less came than was announced
+		req.NoWait = true // answer at the end of the stream, even if less came than was announced
 		req.Batch = int(min(uint64(c.want), c.announced-c.got, uint64(c.q.Upto-c.at)))
 	}
 	if c.q.Want > 0 && c.got == 0 {
@@ -277,8 +272,7 @@ func (c *consumer) listen() error {
 	return err
 }
 
-// status reads a message that is not the stream's. One about an earlier
-// request, such as that it was completed, no longer matters.
+// status handles a message that is a status of the server. A status of an earlier request no longer matters.
 func (c *consumer) status(ctx context.Context, m Message) error {
 	if m.Subject != c.reply {
 		return nil
@@ -286,13 +280,13 @@ func (c *consumer) status(ctx context.Context, m Message) error {
 	h := m.header()
 	code, text := h.Get("Status"), h.Get("Description")
 	switch code {
-	case "100": // heartbeat: a time to look whether there will ever be more
+	case "100": // heartbeat: check whether the segment can still grow
 		if c.b.owner {
-			return nil // who began a segment knows
+			return nil // the process that began the segment knows
 		}
 		_, err := c.b.info(ctx)
 		return err
-	case "404", "408": // the request is over
+	case "404", "408": // the request has ended
 		c.asked = 0
 		return nil
 	case "409":

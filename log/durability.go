@@ -5,19 +5,18 @@ import (
 	"fmt"
 )
 
-// DurabilityError says that the acknowledgements of a store are worth less than was
-// asked for. Nothing was written.
+// DurabilityError reports that a store's acknowledgements promise less than the caller asked for. Nothing was written.
 type DurabilityError struct {
 	Want, Have Durability
-	Why        string // why they are not worth more
+	Why        string // why they do not promise more
 }
 
 func (e *DurabilityError) Error() string {
 	return fmt.Sprintf("log: open: acknowledgements are %v here, want %v at least: %s", e.Have, e.Want, e.Why)
 }
 
-// worth says what an acknowledgement of a server that others run promises, and why
-// it is not more. A server acknowledges before it syncs unless it was told not to.
+// worth returns the durability of the acknowledgements of a server that others run, and why it is not higher. A server
+// acknowledges before it syncs unless it is configured otherwise.
 func (b *jetStream) worth(ctx context.Context, c Config) (Durability, string) {
 	info := b.line.Load().active().stream.CachedInfo()
 	replicas := info.Config.Replicas

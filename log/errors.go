@@ -14,10 +14,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// What callers branch on. Typed errors with the facts match them.
+// Errors that callers branch on. Typed errors with the facts match them.
 var (
-	// ErrConflict: the subject is not as expected, nothing was written. Load it
-	// again and decide again. See *ConflictError.
+	// ErrConflict: the subject is not as expected, nothing was written. Load it again and decide again. See
+	// *ConflictError.
 	ErrConflict = errors.New("conflict")
 
 	// ErrUnknown: no answer came. The events may have been stored or not;
@@ -40,35 +40,34 @@ var (
 	// ErrUnavailable: the store cannot serve the call now. Nothing was written.
 	ErrUnavailable = errors.New("store unavailable")
 
-	// ErrDamaged: a file that the store keeps about itself is not what was written there.
+	// ErrDamaged: a file that the store keeps about itself has been changed or cut.
 	ErrDamaged = errors.New("damaged")
 
-	// ErrNewer: a newer version of tally wrote what is there, in a form that this one
-	// does not know. Nothing was changed.
+	// ErrNewer: a newer version of tally wrote the store, in a form that this one does not know. Nothing was changed.
 	ErrNewer = errors.New("written by a newer version")
 
 	// ErrTooLarge: see *SizeError. Nothing was written.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrGuard: a server that others run cannot check, with the messages there are, all
-	// subjects that AppendAll is to guard. Nothing was written.
+	// ErrGuard: a server that others run cannot check all guards of an AppendAll, because the append has too few
+	// messages. Nothing was written.
 	ErrGuard = errors.New("too many guards")
 
-	// ErrDuplicate is a Backend's answer to several messages of which at least one
-	// was stored lately. A Log never returns it.
+	// ErrDuplicate is a Backend's answer to several messages of which at least one was stored lately. A Log never
+	// returns it.
 	ErrDuplicate = errors.New("duplicate message")
 
-	// ErrBusy is a Backend's answer when a moment later might do. A Log tries
-	// again, and returns ErrUnavailable in the end.
+	// ErrBusy is a Backend's answer if a retry a moment later may succeed. A Log retries, and in the end returns
+	// ErrUnavailable.
 	ErrBusy = errors.New("busy")
 )
 
-// ConflictError says what was expected of a subject and what is there. It matches
-// ErrConflict; nothing was written.
+// ConflictError reports what was expected of a subject and what its state is. It matches ErrConflict; nothing was
+// written.
 type ConflictError struct {
 	Subject events.Subject
 	Want    events.Offset // of the expectation
-	Have    events.Offset // the subject's last offset; 0 if it has none, or it is not known
+	Have    events.Offset // the subject's last offset; 0 if it has no event, or if it is unknown
 }
 
 func (e *ConflictError) Error() string {
@@ -85,8 +84,8 @@ type Existing struct {
 	Offset events.Offset `json:"offset"`
 }
 
-// PartialError says that some events of an append are in the log and others are
-// not. Nothing was written: append the others by themselves if that is meant.
+// PartialError reports that some events of an append are in the log and others are not. Nothing was written. To add the
+// others, append them alone.
 type PartialError struct {
 	Subject events.Subject
 	Have    []Existing
@@ -105,8 +104,7 @@ func (e *PartialError) Error() string {
 	return b.String()
 }
 
-// SizeError says what of an append is over its limit. It matches ErrTooLarge;
-// nothing was written.
+// SizeError reports which part of an append exceeds its limit. It matches ErrTooLarge; nothing was written.
 type SizeError struct {
 	Index int    // of the event; -1: the append as a whole
 	What  string // "data", "headers", "events"
@@ -124,11 +122,10 @@ func (e *SizeError) Error() string {
 // Is reports whether target is ErrTooLarge.
 func (e *SizeError) Is(target error) bool { return target == ErrTooLarge }
 
-// FullError says how much room a store has. It matches ErrFull; nothing was
-// written.
+// FullError reports how much room a store has. It matches ErrFull; nothing was written.
 type FullError struct {
 	Free    int64 // bytes on the disk
-	Reserve int64 // of them kept free, so that the store can be closed, read and recovered
+	Reserve int64 // bytes kept free, so that the store can be closed, read and recovered
 }
 
 func (e *FullError) Error() string {
@@ -138,10 +135,9 @@ func (e *FullError) Error() string {
 // Is reports whether target is ErrFull.
 func (e *FullError) Is(target error) bool { return target == ErrFull }
 
-// QuotaError says which limit an append would pass. It matches ErrQuota; nothing was
-// written.
+// QuotaError reports the limit that an append would exceed. It matches ErrQuota; nothing was written.
 type QuotaError struct {
-	Scope string // what the limit is of: "store", "owner:NAME" or "kind:KIND"
+	Scope string // the limit's scope: "store", "owner:NAME" or "kind:KIND"
 	Meter string // what is measured: "live", bytes that can be read at head
 	Limit int64
 	Have  int64 // now
@@ -155,8 +151,8 @@ func (e *QuotaError) Error() string {
 // Is reports whether target is ErrQuota.
 func (e *QuotaError) Is(target error) bool { return target == ErrQuota }
 
-// ConfigError says that a stream on the server is configured such that it could
-// lose or rewrite records, and is therefore refused.
+// ConfigError reports a setting with which a stream on the server could lose or rewrite records. The log refuses such a
+// stream.
 type ConfigError struct {
 	Stream, Field string
 	Have, Need    string
@@ -166,16 +162,15 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("log: stream %s: %s is %s, must be %s", e.Stream, e.Field, e.Have, e.Need)
 }
 
-// ServerVersionError says that a NATS server is older than what a log needs: appends of
-// several messages are atomic from 2.12 on.
+// ServerVersionError reports a NATS server that is too old: appends of several messages are atomic from 2.12 on.
 type ServerVersionError struct{ Have, Need string }
 
 func (e *ServerVersionError) Error() string {
 	return fmt.Sprintf("nats-server %s is too old: %s or newer is needed", e.Have, e.Need)
 }
 
-// checkServer returns a *ServerVersionError for a version that is too old. A version that
-// is not numbered, as of a build from source, passes: the stream is checked then.
+// checkServer returns a *ServerVersionError for a version that is too old. A version without numbers, as of a build
+// from source, passes: the stream's settings are checked later.
 func checkServer(version string) error {
 	const major, minor = 2, 12
 	var have [2]int
@@ -196,35 +191,34 @@ func checkServer(version string) error {
 	return &ServerVersionError{Have: version, Need: fmt.Sprintf("%d.%d", major, minor)}
 }
 
-// errOtherStream is the server's answer to a message that names another stream than
-// the one that takes its subject.
+// errOtherStream is the server's answer to a message for another stream than the one that has its subject.
 var errOtherStream = fmt.Errorf("%w: the subject is another stream's", ErrUnavailable)
 
-// errInProcess is a cluster's answer to a message that was sent before and is not
-// stored by a quorum yet: perhaps it will be.
+// errInProcess is a cluster's answer to a message that was sent before and is not stored by a quorum yet. It may still
+// be.
 var errInProcess = fmt.Errorf("%w: the message is being stored", ErrBusy)
 
 func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
 
-// Codes of the server that mean something to a log.
+// Error codes of the server that a log handles.
 const (
 	codeAccountResources  = 10002 // account limit reached
-	codeNoLeader          = 10008 // the cluster has no leader at the moment
-	codeNotLeader         = 10009 // nor has who was asked
+	codeNoLeader          = 10008 // the cluster has no leader now
+	codeNotLeader         = 10009 // the server that answered is not the leader
 	codeInsufficient      = 10023 // the server has no room for the stream
-	codeStorageResources  = 10047 // the same, elsewhere
+	codeStorageResources  = 10047 // the same, from another place in the server
 	codeOtherStream       = 10060 // the message was meant for another stream
 	codeWrongLastSequence = 10071 // the expectation failed, the text names the sequence
 	codeStoreFailed       = 10077 // the store refused: mostly max_bytes
 	codeNoLimits          = 10120 // the account is being set up
-	codeNoReplicas        = 10074 // more than one replica, and it is not a cluster
+	codeNoReplicas        = 10074 // more than one replica, but no cluster
 	codeInProcess         = 10158 // the same id is being stored
 	codeWrongLastInFlight = 10164 // the expectation failed, or a write to the subject is in flight
 	codeTooManyRequests   = 10167 // the stream's queue is full
 	codeAtomicDisabled    = 10174 // the stream takes no atomic batches
-	codeAtomicIncomplete  = 10176 // a message of the batch is missing
-	codeAtomicDuplicate   = 10201 // an id of the batch is known
-	codeAtomicTooMany     = 10210 // too many batches are open
+	codeAtomicIncomplete  = 10176 // a message of the atomic batch is missing
+	codeAtomicDuplicate   = 10201 // an id of the atomic batch is known
+	codeAtomicTooMany     = 10210 // too many atomic batches are open
 )
 
 // answerError translates the server's refusal of a publication. Nothing was stored.
@@ -256,12 +250,12 @@ func answerError(code int, text string) error {
 	return fmt.Errorf("%w: %s (%d)", ErrUnavailable, text, code)
 }
 
-// requestError translates a publication that got no answer.
+// requestError translates the error of a publication that got no answer.
 func requestError(err error) error {
 	switch {
-	case errors.Is(err, nats.ErrNoResponders): // the server says that nobody took it
+	case errors.Is(err, nats.ErrNoResponders): // the server reports that no stream took it
 		return fmt.Errorf("%w: no stream takes the subject", ErrUnavailable)
-	case errors.Is(err, nats.ErrReconnectBufExceeded): // of a connection that keeps nothing for later
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // the connection keeps nothing for later
 		return fmt.Errorf("%w: not connected", ErrUnavailable)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return fmt.Errorf("%w: the server's max_payload is too small", ErrUnavailable)
@@ -271,7 +265,7 @@ func requestError(err error) error {
 
 var errHungUp = fmt.Errorf("%w: the connection to whoever served the store is closed: open it again", ErrUnavailable)
 
-// apiError translates the failure of a question to the server. It stored nothing.
+// apiError translates the error of a request that stores nothing.
 func apiError(err error) error {
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
@@ -281,9 +275,9 @@ func apiError(err error) error {
 		return ErrNotFound
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, nats.ErrReconnectBufExceeded): // of a connection that keeps nothing for later
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // the connection keeps nothing for later
 		return fmt.Errorf("%w: whoever served the store is gone: open it again", ErrUnavailable)
-	case errors.Is(err, nats.ErrConnectionClosed): // perhaps while the question was under way
+	case errors.Is(err, nats.ErrConnectionClosed): // perhaps while the request was under way
 		return errHungUp
 	case refused && (api.ErrorCode == codeInsufficient || api.ErrorCode == codeStorageResources || api.ErrorCode == codeAccountResources):
 		return fmt.Errorf("%w: %s", ErrFull, api.Description)
@@ -291,12 +285,11 @@ func apiError(err error) error {
 	return fmt.Errorf("%w: %v", ErrUnavailable, err)
 }
 
-// away is how long a server is waited for that opens its streams anew. Tests change it.
+// away is how long a log waits for a server that is opening its streams. Tests change it.
 var away = 12 * time.Second
 
-// ask puts a question to the server, and again if it has no streams at the moment, or
-// closed them before it answered. Or it reads much for the answer, from a slow disk: see
-// [patienceOf].
+// ask makes a request to the server. It repeats the request while the server has no streams, or closed them before it
+// answered, or needs long because it reads much from a slow disk: see [patienceOf].
 func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	began := time.Now()
 	for try := 0; ; try++ {
@@ -305,7 +298,7 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 		silent := err != nil && once.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err == nil || !silent && !isAway(err) || time.Since(began) > away || pause(ctx, try+1) != nil {
-			if silent && ctx.Err() == nil { // it is not the caller's time that is over
+			if silent && ctx.Err() == nil { // the caller's own time is not over
 				err = fmt.Errorf("no answer within %v", time.Since(began).Round(time.Millisecond))
 			}
 			return answer, apiError(err)
@@ -313,9 +306,9 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 	}
 }
 
-// patienceOf is how long one answer is waited for. A leader of a cluster that is gone never
-// answers, and the next one does at once: so a question is put again each second. After that
-// a server that reads much from a slow disk has longer and longer.
+// patienceOf returns how long to wait for one answer. A lost leader of a cluster never answers, while the next one
+// answers at once: so the first requests are repeated each second. Later ones wait longer and longer, for a server that
+// reads much from a slow disk.
 func patienceOf(try int) time.Duration {
 	const short = 6
 	if try < short {
@@ -324,8 +317,8 @@ func patienceOf(try int) time.Duration {
 	return away / 4 << min(try-short, 3)
 }
 
-// isAway reports whether a server that serves said that it has no such stream, or
-// none at all: those of a log never go. Or the servers of a cluster choose a leader.
+// isAway reports whether a running server answered that it has no such stream, or no streams at all. A log's streams
+// are never deleted, so they are being opened. It also reports a cluster that is choosing a leader.
 func isAway(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabled || api.ErrorCode == jetstream.JSErrCodeJetStreamNotEnabledForAccount ||

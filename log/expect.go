@@ -26,15 +26,14 @@ const (
 // Any expects nothing: for events that commute with everything.
 var Any Expect
 
-// At expects that the subject's last record is at this offset; At(0), that the
-// subject has no event yet.
+// At expects that the subject's last record is at this offset. At(0) expects that the subject has no event yet.
 func At(o events.Offset) Expect { return Expect{kind: expectAt, at: o} }
 
 // Since expects that no event of these types was appended to the subject after
 // the offset. Other events do not matter. Without types it expects nothing.
 func Since(o events.Offset, types ...string) Expect {
 	sorted := slices.Compact(slices.Sorted(slices.Values(types)))
-	sorted = slices.DeleteFunc(sorted, func(t string) bool { return strings.Contains(t, "\n") }) // no event's
+	sorted = slices.DeleteFunc(sorted, func(t string) bool { return strings.Contains(t, "\n") }) // no event type has a line feed
 	return Expect{kind: expectSince, at: o, types: strings.Join(sorted, "\n")}
 }
 
@@ -49,8 +48,7 @@ func (e Expect) String() string {
 	return "any"
 }
 
-// Excludes reports whether an event of this type, since what the writer knows, would be
-// a conflict.
+// Excludes reports whether an event of this type, appended after the writer's last read, would be a conflict.
 func (e Expect) Excludes(typ string) bool {
 	return e.kind == expectAt || e.kind == expectSince && e.concerns(typ)
 }

@@ -11,24 +11,23 @@ import (
 	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
-// feed is a connection of its own to a server in this process, by which one consumer
-// is read. Headers stay the text they are, and messages are handed over many at a time,
-// which is most of what a record costs with the NATS client. Who reads makes another when
-// it ends.
+// feed reads one consumer over a connection of its own to a server in this process. It keeps headers as text and hands
+// messages over in groups; with the NATS client these two are most of a record's cost. The reader makes a new feed when
+// this one ends.
 type feed struct {
 	conn *natswire.Conn
 	some []incoming // of the connection, not handed over yet
 
-	mu      sync.Mutex // guards what follows
-	arrived []incoming // and not taken; no more than was asked for
-	err     error      // the connection is over
+	mu      sync.Mutex // guards the fields below
+	arrived []incoming // not taken yet; at most as many as were requested
+	err     error      // why the connection ended
 
-	more  chan struct{} // something arrived, or the connection is over
+	more  chan struct{} // something arrived, or the connection ended
 	taken []incoming    // the receiver's own; those before next are used up
 	next  int
 }
 
-// dialFeed begins a connection that was made to the server.
+// dialFeed logs in on a new connection to the server.
 func dialFeed(login Login) (*feed, error) {
 	f := &feed{more: make(chan struct{}, 1)}
 	var err error
@@ -36,7 +35,7 @@ func dialFeed(login Login) (*feed, error) {
 	return f, err
 }
 
-// request implements inbox. It does not wait for the server to read it: receive does.
+// request implements inbox. It does not wait until the server has read the request: receive does.
 func (f *feed) request(n int, subject string, body []byte) (reply string, err error) {
 	if err := f.conn.Publish(natswire.Publication{Subject: subject, Number: uint64(n), Data: body}); err != nil {
 		return "", fmt.Errorf("%w: %v", ErrUnavailable, err)
@@ -58,12 +57,12 @@ func (f *feed) receive(ctx context.Context, _ <-chan struct{}) (incoming, error)
 		}
 	}
 	a := f.taken[f.next]
-	f.taken[f.next] = incoming{} // its bytes are the reader's alone
+	f.taken[f.next] = incoming{} // only the reader holds its bytes now
 	f.next++
 	return a, nil
 }
 
-// await returns when there may be something to take.
+// await returns when there may be messages to take.
 func (f *feed) await(ctx context.Context) error {
 	select {
 	case <-f.more:
@@ -75,7 +74,7 @@ func (f *feed) await(ctx context.Context) error {
 	}
 }
 
-// take gets hold of everything that arrived.
+// take moves everything that arrived to taken.
 func (f *feed) take() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +88,7 @@ func (f *feed) take() error {
 // close implements inbox.
 func (f *feed) close() { f.conn.Close() }
 
-// hand gives what was read to the receiver, and says why there will be no more.
+// hand passes messages to the receiver, and the error after which there will be no more.
 func (f *feed) hand(some []incoming, err error) {
 	f.mu.Lock()
 	f.arrived, f.err = append(f.arrived, some...), err
@@ -100,10 +99,10 @@ func (f *feed) hand(some []incoming, err error) {
 	}
 }
 
-// handEvery bounds how many messages wait for others.
+// handEvery bounds how many messages the connection collects before it hands them over.
 const handEvery = 128
 
-// message takes one that came.
+// message handles a message that arrived.
 func (f *feed) message(m natswire.Message) error {
 	a, err := incomingOf(Message{Subject: string(m.Subject), wire: string(m.Header), Data: m.Data}, string(m.Reply), m.Size())
 	if f.some = append(f.some, a); err == nil && len(f.some) >= handEvery {
@@ -112,7 +111,7 @@ func (f *feed) message(m natswire.Message) error {
 	return err
 }
 
-// handSome hands over what waits for others.
+// handSome hands over the collected messages.
 func (f *feed) handSome() {
 	if len(f.some) > 0 {
 		f.hand(f.some, nil)
@@ -121,7 +120,7 @@ func (f *feed) handSome() {
 	}
 }
 
-// header gives the message's header as the NATS client does: none, if it is broken.
+// header returns the message's header as the NATS client parses it, or nil if it is malformed.
 func (m Message) header() nats.Header {
 	if m.wire == "" {
 		return m.Header
@@ -133,7 +132,7 @@ func (m Message) header() nats.Header {
 	return h
 }
 
-// field gives the value of a header field, "" if it is not there or there more than once.
+// field returns the value of a header field, or "" if it is missing or occurs more than once.
 func (m Message) field(name string) string {
 	values := m.header()[name]
 	if len(values) != 1 {

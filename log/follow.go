@@ -9,12 +9,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Follow yields the records of a range, then those that come, in the order of
-// their offsets, without gap or repeat. It outlives lost connections and ends in
-// silence when ctx is done, or behind Upto or Limit. Damage is yielded as in
-// Read. Errors that waiting cannot cure are the last thing yielded: an
-// *events.InvalidError, ErrUnavailable when the log is closed or, for one that
-// appends through an owner, the owner is gone.
+// Follow yields the records of a range, then new ones as they are appended, in the order of their offsets, without gap
+// or repeat. It survives lost connections. It ends without an error when ctx is done, and after Upto or Limit. Damage
+// is yielded as in Read. An error that waiting cannot cure is yielded last: an *events.InvalidError, or ErrUnavailable
+// when the log is closed or, for a log that appends through an owner, when the owner has ended.
 func (l *Log) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {
@@ -45,20 +43,20 @@ func (l *Log) Follow(ctx context.Context, r events.Range) iter.Seq2[events.Recor
 			l.config.Logger.Debug("follow starts again", "after", f.r.After, "error", fmt.Sprint(err))
 			select {
 			case <-time.After(min(10*time.Millisecond<<min(try, 7), time.Second)):
-			case <-ctx.Done(): // the switch above says which
+			case <-ctx.Done(): // the switch above returns
 			case <-l.life.Done():
 			}
 		}
 	}
 }
 
-// follower is a Follow under way. r.After is the offset of what it yielded last.
+// follower is a Follow under way. r.After is the offset of the last record that it yielded.
 type follower struct {
 	l     *Log
 	r     events.Range
 	n     int
 	yield func(events.Record, error) bool
-	over  bool // no more is to be yielded
+	over  bool // yield nothing more
 }
 
 func (f *follower) give(it item) {
@@ -88,7 +86,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// live yields what comes until the cursor ends.
+// live yields new records until the cursor ends.
 func (f *follower) live(ctx context.Context) error {
 	filter, _ := filterOf(f.r)
 	ctx, cancel := context.WithCancel(ctx)
@@ -112,7 +110,7 @@ func (f *follower) live(ctx context.Context) error {
 			return nil
 		}
 		if filter == events.SubjectFilter && m.Offset != f.r.After+1 {
-			return fmt.Errorf("offset %v came after %v", m.Offset, f.r.After) // catching up finds out why
+			return fmt.Errorf("offset %v came after %v", m.Offset, f.r.After) // catchUp will find the reason
 		}
 		if !f.r.Buffered {
 			if err := f.l.followSafe(ctx, m.Offset); err != nil {

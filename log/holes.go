@@ -10,19 +10,19 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// holes are the records that are known to be lost.
+// holes holds the records that are known to be lost.
 type holes struct {
-	mu    sync.Mutex              // guards what follows
-	known []Hole                  // by offset; what a reader holds of it does not change
-	found map[events.Offset]*Hole // and not known, though the backend may count them still; nil: nobody said whose it was
+	mu    sync.Mutex              // guards the fields below
+	known []Hole                  // by offset; the slice is never changed in place, so readers may keep it
+	found map[events.Offset]*Hole // found by reads and not yet in known, though the backend may still count them; nil: subject unknown
 }
 
-// find returns the place of an offset among the known ones. The caller holds mu.
+// find returns the index of an offset in known. The caller holds mu.
 func (h *holes) find(at events.Offset) (int, bool) {
 	return slices.BinarySearchFunc(h.known, at, func(h Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
 }
 
-// after returns the known ones behind an offset.
+// after returns the known holes behind an offset.
 func (h *holes) after(at events.Offset) []Hole {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,7 +30,7 @@ func (h *holes) after(at events.Offset) []Hole {
 	return h.known[i:]
 }
 
-// reported gives the known ones behind an offset, and those that were told of since.
+// reported returns the known holes behind an offset, with those that Tell has named since.
 func (h *holes) reported(at events.Offset) []Hole {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,7 +50,7 @@ func (h *holes) reported(at events.Offset) []Hole {
 
 func byOffset(a, b Hole) int { return cmp.Compare(a.Offset, b.Offset) }
 
-// lose adds to the known ones.
+// lose adds to the known holes.
 func (h *holes) lose(more []Hole) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,7 +62,7 @@ func (h *holes) lose(more []Hole) {
 	}
 }
 
-// add notes a record that turned out to be lost, and reports whether that is news.
+// add notes a lost record, and reports whether it was unknown so far.
 func (h *holes) add(at events.Offset) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,17 +85,14 @@ func (h *holes) has(at events.Offset) bool {
 	return known
 }
 
-// of reports whether a lost record may have been of a filter: nobody knows whose
-// one without subject was.
+// of reports whether a lost record may match a filter. A hole without a subject may match any.
 func (h Hole) of(filter string) bool { return h.Subject == "" || matcher(filter)(h.Subject) }
 
-// Lose makes reads report these records as lost from now on, where the backend does not
-// have them any more.
+// Lose makes reads report these records as lost from now on if the backend does not have them any more.
 func (l *Log) Lose(records []Hole) { l.holes.lose(records) }
 
-// Tell says whose the records were that reads found to be lost, as far as that is still
-// known: from then on a read of a subject reports those that may have been its own,
-// whether or not the backend knows that it ever had them.
+// Tell names the subjects of lost records that reads found, as far as they are known. From then on a read of a subject
+// reports the holes that may be its own, even if the backend has forgotten that it ever had them.
 func (l *Log) Tell(found []Hole) {
 	l.holes.mu.Lock()
 	defer l.holes.mu.Unlock()
@@ -106,11 +103,11 @@ func (l *Log) Tell(found []Hole) {
 	}
 }
 
-// Holes are the records that the backend does not have and that are known to be lost.
+// Holes returns the records that the backend does not have and that are known to be lost.
 func (l *Log) Holes() []Hole { return l.holes.after(0) }
 
-// Unreadable returns Holes and what reads found since. Whose a record was is not known of one
-// without a subject.
+// Unreadable returns Holes and the losses that reads have found since. If the subject of a record is unknown, Subject
+// is "".
 func (l *Log) Unreadable() []Hole {
 	l.holes.mu.Lock()
 	defer l.holes.mu.Unlock()
@@ -125,22 +122,22 @@ func (l *Log) Unreadable() []Hole {
 	return list
 }
 
-// Lost is the number of records that are known to be lost, whenever they were.
-// Reading everything finds the others.
+// Lost returns the number of records that are known to be lost, whenever they were found. Only a read of the whole log
+// finds them all.
 func (l *Log) Lost() int {
 	l.holes.mu.Lock()
 	defer l.holes.mu.Unlock()
 	return len(l.holes.known) + len(l.holes.found)
 }
 
-// LostBehind reports whether a record behind an offset is known to be lost that may have
-// been one of a subject: then Last need not be the last there was.
+// LostBehind reports whether a record of the subject may be lost behind an offset. If so, Last need not return the last
+// record that was written.
 func (l *Log) LostBehind(sub events.Subject, at events.Offset) bool {
 	return l.lastHole(stretch{filter: sub.NATS(), after: at, upto: events.MaxOffset}) > 0
 }
 
-// lost returns the damage that stands in the place of a record which the backend does
-// not have. The server may forget at its next start that it had it, so it is noted.
+// lost returns the damage at the offset of a record which the backend does not have, and notes it: the server may have
+// forgotten at its next start that the record ever existed.
 func (l *Log) lost(at events.Offset) *events.DamageError {
 	if l.holes.add(at) {
 		l.config.Host.Found(at)
@@ -148,9 +145,8 @@ func (l *Log) lost(at events.Offset) *events.DamageError {
 	return &events.DamageError{Offset: at}
 }
 
-// withHoles yields what is known to be lost of a filter in its place. What is yielded
-// anyway, as a record or as damaged, is left to that. The result is to be called with
-// io.EOF at the end.
+// withHoles wraps yield so that it also yields the known holes that match the filter, in their order. It omits holes
+// that are yielded anyway, as a record or as damage. The caller calls the result with io.EOF at the end.
 func (l *Log) withHoles(s stretch, yield func(item, error) bool) func(item, error) bool {
 	holes := l.holes.reported(s.after)
 	return func(it item, err error) bool {
@@ -174,8 +170,7 @@ func (l *Log) withHoles(s stretch, yield func(item, error) bool) func(item, erro
 	}
 }
 
-// lastHole gives the last lost record of a stretch that may have been of its filter, 0 if
-// there is none.
+// lastHole returns the last lost record of a stretch that may match its filter, or 0.
 func (l *Log) lastHole(s stretch) events.Offset {
 	for _, h := range slices.Backward(l.holes.reported(s.after)) {
 		if h.Offset <= s.upto && h.of(s.filter) {

@@ -18,7 +18,7 @@ type clientInbox struct {
 	prefix     string
 	live       bool
 	reconnects uint64           // of the connection, when the consumer was made
-	lost       chan nats.Status // of the connection, when it is not what it was
+	lost       chan nats.Status // the connection was lost or replaced
 	sub        *nats.Subscription
 	arrived    chan *nats.Msg
 }
@@ -49,8 +49,7 @@ func (in *clientInbox) receive(ctx context.Context, moved <-chan struct{}) (inco
 	return incomingOf(Message{Subject: m.Subject, Header: m.Header, Data: m.Data}, m.Reply, m.Size())
 }
 
-// wait returns the next message. A connection that was lost, even if it is back, took
-// the request with it.
+// wait returns the next message. If the connection was lost, the request is lost too, even after a reconnect.
 func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.Msg, error) {
 	select {
 	case m := <-in.arrived:
@@ -61,7 +60,7 @@ func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.M
 	if in.live {
 		patience = 3 * heartbeat
 	}
-	if !in.nc.IsConnected() || in.nc.Stats().Reconnects != in.reconnects { // before anybody listened
+	if !in.nc.IsConnected() || in.nc.Stats().Reconnects != in.reconnects { // before the status listener existed
 		return nil, in.errLost()
 	}
 	silent := time.NewTimer(patience)
@@ -80,7 +79,7 @@ func (in *clientInbox) wait(ctx context.Context, moved <-chan struct{}) (*nats.M
 	}
 }
 
-// errLost says what became of a connection that is not what it was.
+// errLost returns the error for a connection that was lost or replaced.
 func (in *clientInbox) errLost() error {
 	if in.nc.IsClosed() {
 		return errHungUp
@@ -93,10 +92,9 @@ func (in *clientInbox) close() {
 	in.sub.Unsubscribe()
 }
 
-// incomingOf reads what a consumer says about a message, in its reply subject:
-// $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.
-// <stream seq>.<consumer seq>.<time>.<pending>[.<token>]. Without one it is the server's
-// own word.
+// incomingOf parses what a consumer says about a message in its reply subject:
+// $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>[.<token>].
+// A message without such a subject is a status of the server.
 func incomingOf(m Message, reply string, size int) (incoming, error) {
 	a := incoming{Message: m, size: size}
 	if reply == "" {
@@ -110,7 +108,7 @@ func incomingOf(m Message, reply string, size int) (incoming, error) {
 		}
 		n++
 	}
-	i := 5 // of the stream sequence
+	i := 5 // index of the stream sequence
 	if n >= 11 {
 		i = 7
 	}

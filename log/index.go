@@ -23,36 +23,35 @@ type idIndex struct {
 	seed maphash.Seed
 	max  int
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	subjects map[events.Subject]*list.Element
 	recent   *list.List // of *subjectIDs, newest first
-	total    int        // ids of all of them
+	total    int        // number of ids of all of them
 }
 
-// subjectIDs holds the identities of one subject up to an offset. Only the append
-// whose turn it is uses it.
+// subjectIDs holds the identities of one subject up to an offset. Only the append whose turn it is uses it.
 type subjectIDs struct {
 	sub     events.Subject
-	from    events.Offset // places has none up to here: the backend's own index is asked
+	from    events.Offset // offsets starts behind this one; below it, the backend's own index is asked
 	upto    events.Offset // the subject's last offset, when it was read
-	whole   bool          // it was read
+	whole   bool          // the subject was read
 	offsets map[uint64]events.Offset
 	types   []newestOfType // the newest event of each type behind from and forgot
-	forgot  events.Offset  // types has none up to here: there were too many
+	forgot  events.Offset  // types starts behind this offset: there were too many
 
-	counted int // places as the index accounts for them; guarded by its mu
+	counted int // size of offsets that the index has counted; guarded by the index's mu
 }
 
-// newestOfType is where the newest event of a type is.
+// newestOfType is a type and the offset of its newest event.
 type newestOfType struct {
 	typ string
 	at  events.Offset
 }
 
-// maxTypes bounds the types that are kept of a subject: whoever appends chooses them.
+// maxTypes bounds the types that are kept for a subject: producers choose them freely.
 const maxTypes = 64
 
-// note adds an event that is behind all that were noted.
+// note adds an event that is behind all noted ones.
 func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
 	ids.offsets[hash] = at
 	for i := range ids.types {
@@ -71,13 +70,12 @@ func (ids *subjectIDs) note(hash uint64, typ string, at events.Offset) {
 // knows reports whether all types that came since an offset are known.
 func (ids *subjectIDs) knows(since events.Offset) bool { return since >= max(ids.from, ids.forgot) }
 
-// clash reports whether an event came that an expectation excludes, if all is known that
-// came since.
+// clash reports whether an event came that an expectation excludes. The caller has checked knows.
 func (ids *subjectIDs) clash(expect Expect) bool {
 	return slices.ContainsFunc(ids.types, func(t newestOfType) bool { return t.at > expect.at && expect.concerns(t.typ) })
 }
 
-// subjectCost is what a subject takes beside its ids, in ids.
+// subjectCost is the memory of a subject without its ids, counted in ids.
 const subjectCost = 32
 
 func newIDIndex(ids int) *idIndex {
@@ -93,7 +91,7 @@ func (x *idIndex) hash(e events.Event) uint64 {
 	return h.Sum64()
 }
 
-// known returns the ids of a subject, nil if it has none.
+// known returns the ids of a subject, nil if none are kept.
 func (x *idIndex) known(sub events.Subject) *subjectIDs {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -105,7 +103,7 @@ func (x *idIndex) known(sub events.Subject) *subjectIDs {
 	return el.Value.(*subjectIDs)
 }
 
-// of returns the ids of a subject, empty ones if it has none yet.
+// of returns the ids of a subject, and starts empty ones if none are kept.
 func (x *idIndex) of(sub events.Subject) *subjectIDs {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -119,7 +117,7 @@ func (x *idIndex) of(sub events.Subject) *subjectIDs {
 	return ids
 }
 
-// grew accounts for a subject's new ids and forgets the subjects used longest ago.
+// grew accounts for a subject's new ids and forgets the subjects that were not used for longest.
 func (x *idIndex) grew(ids *subjectIDs) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,11 +133,11 @@ func (x *idIndex) grew(ids *subjectIDs) {
 	}
 }
 
-// stored notes an append of the Log's own. If it was made against the offset up to
-// which the subject is known, or nobody else writes, the subject stays known.
+// stored notes an append of this Log. If the append expected the offset up to which the subject is known, or nobody
+// else writes, the subject stays known.
 func (x *idIndex) stored(p *appending, exact Exactly, first events.Offset, alone bool) {
 	if !exact.Set && !alone {
-		return // others may have written before it: the next look-up reads on from where it was
+		return // others may have written before it: the next look-up continues from there
 	}
 	if x.known(p.sub) == nil && (!exact.Set || exact.At != 0) {
 		return
@@ -186,8 +184,8 @@ func (l *Log) lookUp(ctx context.Context, p *appending, found []located) (events
 	return ids.upto, nil
 }
 
-// fill reads the events that came to the subject since it was read last. last, if not 0,
-// is the subject's last offset as far as the caller knows: it is going to expect that.
+// fill reads the events that came to the subject since it was read last. last, unless 0, is the subject's last offset
+// as far as the caller knows; the append will expect it.
 func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) error {
 	if ids.whole && (l.alone() || last > 0 && last == ids.upto) {
 		return nil
@@ -215,8 +213,8 @@ func (l *Log) fill(ctx context.Context, ids *subjectIDs, last events.Offset) err
 	return nil
 }
 
-// remembers surveys what came after an expectation without reading it, if this Log is known
-// to have stored or read all of it, and none of the append's events is among it.
+// remembers does a survey without reading, if this Log stored or read all records after the expectation, and none of
+// the append's events is among them.
 func (l *Log) remembers(p *appending, s *survey) bool {
 	if !l.alone() {
 		return false
@@ -234,15 +232,15 @@ func (l *Log) remembers(p *appending, s *survey) bool {
 	return true
 }
 
-// readPast yields the records of one subject that can be read, durable or not, and
-// wants them up to one that is known to be there: what is not read counts as not stored.
+// readPast yields the readable records of one subject, durable or not. It reads at least up to known, which exists: a
+// caller takes a record that is not yielded as not stored.
 func (l *Log) readPast(ctx context.Context, r events.Range, known events.Offset) iter.Seq2[events.Record, error] {
 	r.Buffered = true
 	return func(yield func(events.Record, error) bool) {
 		at := r.After
 		for rec, err := range l.Read(ctx, r) {
 			if damage, ok := errors.AsType[*events.DamageError](err); ok {
-				at = max(at, damage.Offset) // whatever it was, it has no identity any more
+				at = max(at, damage.Offset) // a damaged record has no identity any more
 				continue
 			}
 			if !yield(rec, err) || err != nil {
@@ -256,12 +254,11 @@ func (l *Log) readPast(ctx context.Context, r events.Range, known events.Offset)
 	}
 }
 
-// alone reports whether what this log knows of a subject is all there is: nobody
-// else writes, and of all that was sent it is known whether it was stored.
+// alone reports whether this log knows everything about its subjects: nobody else writes, and the outcome of all its
+// appends is known.
 func (l *Log) alone() bool { return l.config.Host.Owner && !l.doubtful.Load() }
 
-// lookBelow looks for an identity among the records up to an offset, of which the
-// backend has an index.
+// lookBelow looks for an identity among the records up to an offset, using the backend's index.
 func (l *Log) lookBelow(ctx context.Context, e events.Event, id string, upto events.Offset) (located, error) {
 	b, ok := l.backend.(indexed)
 	if !ok || upto == 0 {
@@ -276,8 +273,7 @@ func (l *Log) lookBelow(ctx context.Context, e events.Event, id string, upto eve
 	return located{}, nil
 }
 
-// search looks for an identity in every record of its subject between two offsets;
-// upto 0: to the end.
+// search looks for an identity in every record of its subject between two offsets; upto 0: to the end.
 func (l *Log) search(ctx context.Context, e events.Event, after, upto events.Offset) (located, error) {
 	for rec, err := range events.Readable(l.Read(ctx, events.Range{Subject: e.Subject, After: after, Upto: upto, Buffered: true})) {
 		if err != nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
-// Open opens the log on a JetStream server, and creates its first stream there if
-// there is none. A stream that could lose or rewrite records is refused with a
-// *ConfigError. The connection stays the caller's.
+// Open opens the log on a JetStream server. If the server has no stream of the log yet, Open creates the first. It
+// refuses a stream that could lose or rewrite records with a *ConfigError. The caller closes the connection.
 func Open(ctx context.Context, nc *nats.Conn, c Config) (*Log, error) {
 	if nc == nil {
 		panic("log: Open without a connection")
@@ -92,43 +91,41 @@ func openJetStream(ctx context.Context, nc *nats.Conn, c Config) (*jetStream, er
 	return b, nil
 }
 
-// jetStream is the Backend on a JetStream server. Appends have a connection of
-// their own, so that large reads do not stand in their way.
+// jetStream is the Backend on a JetStream server. Appends have a connection of their own, so that large reads do not
+// delay them.
 type jetStream struct {
 	writes   sender
-	own      *publisher // what writes is, if it is not the client's connection
+	own      *publisher // the connection of writes, if it is not the client's
 	reads    *nats.Conn
-	scans    func() (Login, error) // nil: large reads use reads, too
+	scans    func() (Login, error) // nil: large reads use reads too
 	js       jetstream.JetStream
-	name     string // of the line: segments are <name>_<n>
+	name     string // of the line: its segments are <name>_<n>
 	owner    bool   // nobody else writes: this process may begin segments
-	via      bool   // an owner writes: this process only looks on
+	via      bool   // an owner writes: this process only reads
 	replicas int    // of new streams; 0: as many as are safe
 	segments Segments
 	logger   *slog.Logger
 
 	line     atomic.Pointer[line]
-	changing sync.Mutex // held while the line is changed
+	changing sync.Mutex // held while the line changes
 
-	// basis is the highest offset that a cluster gave away to this process; 0 where it
-	// is one server that answers.
+	// shown is the highest offset that a cluster returned to this process. It stays 0 with a single server.
 	shown atomic.Uint64
 
-	// appending is held for reading by publications under way, and for writing while
-	// the next segment is begun: none may be stored in between.
+	// appending is held for reading by publications, and for writing while the next segment begins: no message is
+	// stored in between.
 	appending sync.RWMutex
 
-	// half is set while one segment is closed and the next is not there yet.
+	// half is set while one segment is closed and the next does not exist yet.
 	half atomic.Bool
 }
 
 var _ Backend = (*jetStream)(nil)
 
-// patience is how long a process that only looks on waits for the owner to finish
-// beginning a segment.
+// patience is how long a process that only reads waits for the owner to finish beginning a segment.
 const patience = 5 * time.Second
 
-// open finds the line, or begins it, and completes what was begun and not finished.
+// open loads or begins the line, and completes a segment whose beginning was interrupted.
 func (b *jetStream) open(ctx context.Context) error {
 	found, err := b.find(ctx, b.via)
 	if err != nil {
@@ -161,8 +158,7 @@ func (b *jetStream) open(ctx context.Context) error {
 	return nil
 }
 
-// find loads the line. With wait it waits until all of it is there: an owner's server
-// may be about to open its streams.
+// find loads the line. With wait it waits until the line is complete: an owner's server may be opening its streams.
 func (b *jetStream) find(ctx context.Context, wait bool) ([]*segment, error) {
 	began := time.Now()
 	for try := 1; ; try++ {
@@ -178,7 +174,7 @@ func (b *jetStream) find(ctx context.Context, wait bool) ([]*segment, error) {
 	}
 }
 
-// awaitNext waits for the owner to begin the segment for which it closed the last.
+// awaitNext waits for the owner to begin the segment after the one that it closed.
 func (b *jetStream) awaitNext(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -193,7 +189,7 @@ func (b *jetStream) awaitNext(ctx context.Context) error {
 	return nil
 }
 
-// create makes the n-th stream of the line, which begins with an offset.
+// create creates the n-th stream of the line. Its first offset is first.
 func (b *jetStream) create(ctx context.Context, n int, first events.Offset) (*segment, error) {
 	cfg := segmentConfig(b.name, n, first)
 	switch {
@@ -207,7 +203,7 @@ func (b *jetStream) create(ctx context.Context, n int, first events.Offset) (*se
 		cfg.Replicas = 1
 		stream, err = b.js.CreateStream(ctx, cfg)
 	}
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else was faster
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
 		stream, err = b.js.Stream(ctx, segmentName(b.name, n))
 	}
 	if err != nil {
@@ -250,7 +246,7 @@ func (b *jetStream) put(ctx context.Context, p Publication) (Receipt, error) {
 	}
 	if conflict, ok := errors.AsType[*ConflictError](err); ok {
 		if len(p.Writes) > 1 {
-			return Receipt{}, ErrConflict // with whose subject the server does not say
+			return Receipt{}, ErrConflict // the server does not say of which subject
 		}
 		w := p.Writes[0]
 		conflict.Subject, _ = events.ParseNATS(w.Subject)
@@ -263,7 +259,7 @@ func (b *jetStream) put(ctx context.Context, p Publication) (Receipt, error) {
 		}
 	}
 	if errors.Is(err, errOtherStream) {
-		// A line that others carry on: the next try is for the segment there is now.
+		// Others carry on the line: the next attempt is for the segment that they write to now.
 		if err := b.refresh(ctx); err != nil {
 			return Receipt{}, err
 		}
@@ -272,10 +268,9 @@ func (b *jetStream) put(ctx context.Context, p Publication) (Receipt, error) {
 	return receipt, err
 }
 
-// exactIn gives a publication with what the active segment is to expect. A subject
-// whose last message is expected in an older one must have none in the active one:
-// that the message is the last of the older ones is checked here, where nothing
-// changes any more.
+// exactIn returns a publication with the expectations for the active segment. If a subject's last message is in an
+// older segment, the active one must have none. That it is the last message of the older segments is checked here,
+// where nothing changes any more.
 func (b *jetStream) exactIn(ctx context.Context, l *line, p Publication) (Publication, error) {
 	copied := false
 	for i, w := range p.Writes {
@@ -337,9 +332,8 @@ func (b *jetStream) PublishEach(ctx context.Context, list []Publication) ([]Rece
 	return receipts, err
 }
 
-// Segment returns the number of the segment that is written to, and since when: ids
-// that were stored before are not recognised by Publish. The time is zero for the
-// first segment, before which nothing was stored.
+// Segment returns the number of the segment that is written to, and when it began: Publish does not recognise ids that
+// were stored before. The time is zero for the first segment.
 func (b *jetStream) Segment() (n int, begun time.Time) {
 	l := b.line.Load()
 	if len(l.segments) > 1 {
@@ -360,7 +354,7 @@ func (b *jetStream) Get(ctx context.Context, at events.Offset) (Message, error) 
 		if !errors.Is(err, ErrNotFound) || s.last != 0 || b.owner {
 			return m, err
 		}
-		// Perhaps the owner began a segment since this process looked last.
+		// The owner may have begun a segment since this process last loaded the line.
 		info, infoErr := s.info(ctx)
 		if infoErr != nil {
 			return Message{}, infoErr
@@ -375,7 +369,7 @@ func (b *jetStream) Get(ctx context.Context, at events.Offset) (Message, error) 
 func (b *jetStream) Last(ctx context.Context, subject string) (Message, error) {
 	l := b.line.Load()
 	if !b.owner {
-		if _, err := b.caughtUp(ctx); err != nil { // which loads the line again if it has to
+		if _, err := b.caughtUp(ctx); err != nil { // reloads the line if necessary
 			return Message{}, err
 		}
 		l = b.line.Load()
@@ -401,7 +395,7 @@ func (b *jetStream) First(ctx context.Context, subject string) (Message, error) 
 			continue
 		}
 		if s.replicated {
-			return Message{}, errors.ErrUnsupported // whom this asks may be behind
+			return Message{}, errors.ErrUnsupported // the server that answers may be behind
 		}
 		m, err := rawMessage(ask(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 			return s.stream.GetMsg(ctx, uint64(max(s.first, 1)), jetstream.WithGetMsgSubject(subject))
@@ -467,7 +461,7 @@ func (b *jetStream) State(ctx context.Context) (State, error) {
 
 // Subjects implements Backend.
 func (b *jetStream) Subjects(ctx context.Context, filter string) (map[string]uint64, error) {
-	if _, err := b.info(ctx); err != nil { // which loads the line again if it has to
+	if _, err := b.info(ctx); err != nil { // reloads the line if necessary
 		return nil, err
 	}
 	all := make(map[string]uint64)
@@ -483,7 +477,7 @@ func (b *jetStream) Subjects(ctx context.Context, filter string) (map[string]uin
 	return all, nil
 }
 
-// info asks the server about the segment that is written to.
+// info returns the server's information about the segment that is written to.
 func (b *jetStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	for {
 		if b.reads.IsClosed() {
@@ -500,7 +494,7 @@ func (b *jetStream) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	}
 }
 
-// Close implements Backend. The client's connections are not its own.
+// Close implements Backend. The caller closes the client's connections.
 func (b *jetStream) Close() error {
 	var errs []error
 	if b.own != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// lasts keeps the last offsets of subjects, where nobody else writes to them: to have the
-// server look one up is most of what an append to several subjects would cost.
+// lasts keeps the last offsets of subjects if nobody else writes to them. Without it, most of the time of an append to
+// several subjects would go to asking the server for them.
 type lasts struct {
 	mu sync.Mutex // guards of
 	of map[string]events.Offset
@@ -25,12 +25,12 @@ func (x *lasts) get(subject string) (events.Offset, bool) {
 	return at, known
 }
 
-// set notes a subject's last offset. The caller has its turn.
+// set notes a subject's last offset. The caller has the subject's turn.
 func (x *lasts) set(subject string, at events.Offset) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.of) >= maxLasts {
-		clear(x.of) // those in use are back soon
+		clear(x.of) // subjects in use come back soon
 	}
 	if x.of == nil {
 		x.of = make(map[string]events.Offset)
@@ -38,15 +38,14 @@ func (x *lasts) set(subject string, at events.Offset) {
 	x.of[subject] = at
 }
 
-// forget has the server asked about every subject.
+// forget drops all offsets, so that the server is asked again.
 func (x *lasts) forget() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clear(x.of)
 }
 
-// lastOf returns the offset of a subject's last record, 0 if it has none. The caller has
-// its turn.
+// lastOf returns the offset of a subject's last record, or 0. The caller has the subject's turn.
 func (l *Log) lastOf(ctx context.Context, subject string) (events.Offset, error) {
 	if l.alone() {
 		if at, known := l.lasts.get(subject); known {

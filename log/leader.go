@@ -12,16 +12,16 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// In a cluster any replica answers a direct get, and any one may carry a consumer,
-// also one that is behind. What was acknowledged must be seen all the same: the
-// leader of the stream has it, and only the leader answers this request.
+// In a cluster any replica answers a direct get, and any replica may carry a consumer, even one that is behind. A
+// reader must see every acknowledged message all the same: the leader of the stream has it, and only the leader answers
+// this request.
 //
-// A leader that was cut off from the others answers like one until it hears of the
-// next, and does not know what it lacks. So what it does not have is believed only if
-// it has all that this process saw.
+// A leader that was cut off from the others answers as a leader until it hears of the next one, and does not know which
+// messages it lacks. So its answer that a message is missing counts only if it has all messages that this process has
+// been shown.
 
-// leaderQuery asks for one message: that at a sequence, the first of a filter from
-// there on, or the last of a subject.
+// leaderQuery asks for one message: the one at a sequence, the first of a filter from there on, or the last of a
+// subject.
 type leaderQuery struct {
 	Seq  uint64 `json:"seq,omitempty"`
 	Next string `json:"next_by_subj,omitempty"`
@@ -39,7 +39,7 @@ type leaderReply struct {
 	} `json:"message"`
 }
 
-// atLeader returns the message that the leader of a stream has, or ErrNotFound.
+// atLeader returns the leader's message for a query, or ErrNotFound.
 func (b *jetStream) atLeader(ctx context.Context, stream string, q leaderQuery) (Message, error) {
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *jetStream) atLeader(ctx context.Context, stream string, q leaderQuery) 
 	})
 }
 
-// mustReach fails if the server that answers has less than it was asked for.
+// mustReach fails if the server that answers does not have an offset yet.
 func (s *segment) mustReach(ctx context.Context, at events.Offset) error {
 	info, err := s.info(ctx)
 	if err != nil {
@@ -74,14 +74,14 @@ func behind(have, want events.Offset) error {
 	return fmt.Errorf("%w: the server that answers ends at %v, and there is %v", ErrUnavailable, have, want)
 }
 
-// saw notes an offset that a cluster gave away.
+// saw notes an offset that a cluster has shown to this process.
 func (b *jetStream) saw(at events.Offset) {
 	for seen := b.shown.Load(); uint64(at) > seen && !b.shown.CompareAndSwap(seen, uint64(at)); seen = b.shown.Load() {
 	}
 }
 
-// caughtUp asks about the segment that is written to, until the server that answers has
-// all that this process saw.
+// caughtUp asks about the segment that is written to, until the server that answers has all messages that this process
+// has been shown.
 func (b *jetStream) caughtUp(ctx context.Context) (*jetstream.StreamInfo, error) {
 	for try, began := 1, time.Now(); ; try++ {
 		info, err := b.info(ctx)
@@ -101,8 +101,8 @@ func (b *jetStream) caughtUp(ctx context.Context) (*jetstream.StreamInfo, error)
 	}
 }
 
-// getAtLeader returns the message at an offset. One that is not there is asked for again
-// when the leader is known to have come that far: the caller takes it for lost.
+// getAtLeader returns the message at an offset. If it is missing, it asks again once the leader is known to reach that
+// offset: the caller takes a missing message for lost.
 func (b *jetStream) getAtLeader(ctx context.Context, s *segment, at events.Offset) (Message, error) {
 	q := leaderQuery{Seq: uint64(at)}
 	m, err := b.atLeader(ctx, s.name, q)

@@ -27,8 +27,7 @@ type Config struct {
 	// Replicas of a stream that Open creates. Default: 3 in a cluster, else 1.
 	Replicas int
 
-	// MinDurability refuses to open, with a *DurabilityError, where acknowledgements
-	// are worth less.
+	// MinDurability makes Open return a *DurabilityError if acknowledgements promise less.
 	MinDurability Durability
 
 	// AckWait bounds the wait for one acknowledgement, also under a context
@@ -44,7 +43,7 @@ type Config struct {
 	// Package embedded sets it. The zero value suits a client of a server.
 	Host Host
 
-	why string // Durability is not more
+	why string // why Durability is not higher
 }
 
 func (c Config) withDefaults() Config {
@@ -74,7 +73,7 @@ func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
 // Hole is a record that is lost.
 type Hole struct {
 	Offset  events.Offset `json:"offset"`
-	Subject string        `json:"subject,omitempty"` // in NATS; "": anybody's, it is not known any more
+	Subject string        `json:"subject,omitempty"` // in NATS form; "": unknown, any subject may have lost it
 }
 
 // Log is an event log. It is safe for concurrent use.
@@ -91,13 +90,12 @@ type Log struct {
 	commit  *committer     // nil: the backend's acknowledgement counts
 	roller  *roller        // nil: the log stays in one segment
 	owner   *remote        // nil: appends are stored by this log
-	safe    horizon        // nil: what is stored is as safe as it gets
+	safe    horizon        // nil: a stored record is as safe as it gets
 
 	holes holes
-	bulk  atomic.Int32 // large series that are being appended
+	bulk  atomic.Int32 // large series being appended
 
-	// doubtful is set when something was sent of which nobody knows whether it was
-	// stored, or will be.
+	// doubtful is set when the outcome of a message is unknown: it may have been stored, or may be later.
 	doubtful atomic.Bool
 
 	mu     sync.Mutex // guards queues and shut
@@ -153,9 +151,8 @@ func OpenOn(ctx context.Context, b Backend, c Config) (*Log, error) {
 	return l, nil
 }
 
-// sync makes durable what was stored. The stream is asked for after the committer
-// noted how far it wants to get: what was stored by then is in this one, or in one
-// before, which a Sync covers too.
+// sync makes stored messages durable. It loads the active stream after the committer has noted its target: messages
+// stored by then are in this stream or in an earlier one, which a Sync covers too.
 func (l *Log) sync() error {
 	stream := ""
 	if l.js != nil {
@@ -198,10 +195,9 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.backend.Close())
 }
 
-// Recover makes appends work again after a sync failed, or the server stopped answering
-// because it could not write. What is under way is answered with ErrUnknown; work runs
-// while nothing is being appended, and is to see to it that everything that is stored
-// can be made durable. If it fails, appends are still refused.
+// Recover makes appends work again after a sync failed, or after the server stopped answering because it could not
+// write. Appends under way return ErrUnknown. work runs while nothing is being appended, and has to make sure that
+// stored messages can be synced again. If it fails, appends are still refused.
 func (l *Log) Recover(ctx context.Context, work func() error) error {
 	js := l.js
 	if js == nil {
@@ -212,7 +208,7 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 	}
 	js.appending.Lock()
 	defer js.appending.Unlock()
-	js.line.Load().active().written.Store(nil) // some of it may be gone
+	js.line.Load().active().written.Store(nil) // a part of it may be gone
 	l.lasts.forget()
 	if l.commit == nil {
 		return work()
@@ -234,8 +230,8 @@ func (l *Log) Recover(ctx context.Context, work func() error) error {
 	return err
 }
 
-// AtRest runs work while nothing is being appended and everything that was is as safe as
-// it was asked to be. Appends wait for it, and reads ask again.
+// AtRest runs work while nothing is being appended and every append is as durable as its caller asked. Appends wait for
+// it, and reads ask again.
 func (l *Log) AtRest(ctx context.Context, work func() error) error {
 	if l.js == nil {
 		return work()
@@ -249,9 +245,8 @@ func (l *Log) errClosed(verb string) error {
 	return fmt.Errorf("log: %s: %w: the log is closed", verb, ErrUnavailable)
 }
 
-// UntilGone returns a context that ends with ctx, and when the log is closed or the owner is
-// gone through which it appends: then [context.Cause] is ErrUnavailable. It is for waits on
-// what the owner does.
+// UntilGone returns a context that ends with ctx, when the log is closed, and when the owner through which it appends
+// has ended: in the last two cases [context.Cause] is ErrUnavailable. Use it to wait for something that the owner does.
 func (l *Log) UntilGone(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stops := []func() bool{context.AfterFunc(l.life, func() { cancel(l.errClosed("wait")) })}
@@ -266,8 +261,8 @@ func (l *Log) UntilGone(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// Stamp sets an event's id and time, where it has none. A producer that wants
-// to be able to append an event again stamps it first, or names it itself.
+// Stamp sets an event's id and time if they are missing. A producer that may append an event again stamps it first, or
+// sets the id itself.
 func (l *Log) Stamp(e events.Event) events.Event {
 	if e.ID == "" {
 		e.ID = l.NewID()
@@ -278,17 +273,16 @@ func (l *Log) Stamp(e events.Event) events.Event {
 	return e
 }
 
-// FirstStream is the first stream of a log that is named as it is by default. A log has it
-// for as long as it lasts.
+// FirstStream is the first stream of a log with the default name. It exists for as long as the log.
 const FirstStream = "TALLY_1"
 
 const (
-	besides    = 64 << 10  // bytes of a message that are not data: subject and headers
-	minPayload = 128 << 10 // bytes of a message that a server takes at least
+	besides    = 64 << 10  // bytes of a message beside its data: subject and headers
+	minPayload = 128 << 10 // the least max_payload that a log accepts of a server
 )
 
-// MaxData is how many bytes of data one event may have here: a server that others run may
-// take less in a message than an event may hold.
+// MaxData returns how many bytes of data one event may have in this log. The max_payload of a server that others run
+// may be below the bound of package events.
 func (l *Log) MaxData() int {
 	if l.js == nil {
 		return events.MaxData
@@ -296,13 +290,13 @@ func (l *Log) MaxData() int {
 	return int(min(events.MaxData, l.js.reads.MaxPayload()-besides))
 }
 
-// Now is the time by the log's clock.
+// Now returns the time by the log's clock.
 func (l *Log) Now() time.Time { return l.config.Now() }
 
-// NewID makes a fresh id, of an event or of anything else that needs one of its own.
+// NewID returns a fresh id, for an event or anything else.
 func (l *Log) NewID() string { return l.config.NewID() }
 
-// Durability is what this log's acknowledgements promise.
+// Durability returns the durability of this log's acknowledgements.
 func (l *Log) Durability() Durability { return l.config.Host.Durability }
 
 // Head returns the offset of the last record, 0 if the log is empty.
@@ -317,8 +311,8 @@ func (l *Log) Head(ctx context.Context) (events.Offset, error) {
 	return st.Last, nil
 }
 
-// Clock is what the clock shows that dates records: of whoever stores them, and not of this
-// process. It is the zero time if that is not known.
+// Clock returns the time of the clock that dates records: the storing process's, not this one's. It returns the zero
+// time if that is not known.
 func (l *Log) Clock(ctx context.Context) (time.Time, error) {
 	if l.isClosed() {
 		return time.Time{}, l.errClosed("clock")
@@ -330,8 +324,8 @@ func (l *Log) Clock(ctx context.Context) (time.Time, error) {
 	return st.Now, nil
 }
 
-// Durable returns the durable watermark: everything up to it survives a power cut.
-// Without a sync of its own, a log takes the server's word for it: the head.
+// Durable returns the durable watermark: everything up to it survives a power cut. A log without a Sync relies on the
+// server and returns the head.
 func (l *Log) Durable(ctx context.Context) (events.Offset, error) {
 	if l.safe == nil {
 		return l.Head(ctx)
@@ -339,8 +333,8 @@ func (l *Log) Durable(ctx context.Context) (events.Offset, error) {
 	return l.safe.durable(ctx)
 }
 
-// Last returns the last record of a subject: ErrNotFound if there is none, *events.DamageError if
-// it is lost. What is not durable yet is waited for.
+// Last returns the last record of a subject: ErrNotFound if the subject has no record, *events.DamageError if it is
+// lost. It waits until the record is durable.
 func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
 	if err := sub.Validate(); err != nil {
 		return events.Record{}, err
@@ -365,8 +359,8 @@ func (l *Log) Last(ctx context.Context, sub events.Subject) (events.Record, erro
 	return decode(m)
 }
 
-// First returns the offset of the first record of a subject that can be read, ErrNotFound if
-// there is none. It costs less than to read it.
+// First returns the offset of the first readable record of a subject, or ErrNotFound. It costs less than reading the
+// record.
 func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, error) {
 	if err := sub.Validate(); err != nil {
 		return 0, err
@@ -395,8 +389,7 @@ func (l *Log) First(ctx context.Context, sub events.Subject) (events.Offset, err
 	return m.Offset, nil
 }
 
-// awaitSafe returns when an offset is durable: nobody shall know an event that can
-// still vanish.
+// awaitSafe returns when an offset is durable: a caller must not see an event that can still vanish.
 func (l *Log) awaitSafe(ctx context.Context, at events.Offset) error {
 	if l.safe == nil {
 		return nil
@@ -404,7 +397,7 @@ func (l *Log) awaitSafe(ctx context.Context, at events.Offset) error {
 	return l.safe.await(ctx, at)
 }
 
-// followSafe is awaitSafe of a follower.
+// followSafe is awaitSafe for a follower.
 func (l *Log) followSafe(ctx context.Context, at events.Offset) error {
 	if l.commit == nil {
 		return l.awaitSafe(ctx, at)
@@ -412,34 +405,34 @@ func (l *Log) followSafe(ctx context.Context, at events.Offset) error {
 	return l.commit.follow(ctx, at)
 }
 
-// A server that others run shows the messages of an atomic batch while it stores them.
-// Each says which one it is.
+// A server that others run shows the messages of an atomic batch while it stores them. Each message carries its number
+// in the batch.
 
-// whole returns the end of the last append that is whole, given the head.
+// whole returns the end of the last complete append, given the head.
 func (l *Log) whole(ctx context.Context, head events.Offset) (events.Offset, error) {
 	if l.js == nil || l.safe != nil || head == 0 {
 		return head, nil
 	}
 	m, err := l.backend.Get(ctx, head)
 	if isNotFound(err) {
-		return head, nil // it is lost
+		return head, nil // the record is lost
 	}
 	return head - events.Offset(m.inAtomic()), err
 }
 
-// inAtomic is the number of a message in its batch, 0 if nothing of it comes behind.
+// inAtomic returns the number of a message in its atomic batch, or 0 if it is the last or in none.
 func (m Message) inAtomic() uint64 {
 	if m.field(headerBatchID) == "" || m.field(headerBatchCommit) != "" {
 		return 0
 	}
 	n, err := strconv.ParseUint(m.field(headerBatchSequence), 10, 64)
 	if err != nil || n > uint64(m.Offset) {
-		return 0 // somebody else's header
+		return 0 // another program's header
 	}
 	return n
 }
 
-// awaitWhole returns when the append is whole that a message belongs to.
+// awaitWhole returns when the append of a message is complete.
 func (l *Log) awaitWhole(ctx context.Context, m Message) error {
 	if l.js == nil || l.safe != nil || m.inAtomic() == 0 {
 		return nil
@@ -458,12 +451,12 @@ func (l *Log) awaitWhole(ctx context.Context, m Message) error {
 	}
 }
 
-// RecordsRead is how many records Read, Record and Last have returned, each time that they
-// did: what calls cost that stand on the log, whatever its backend.
+// RecordsRead counts the records that Read, Record and Last have returned, repeats included. It measures the cost of
+// calls on any backend.
 func (l *Log) RecordsRead() int64 { return l.took.Load() }
 
-// Record returns the record at an offset: ErrNotFound beyond the ends of the log,
-// *events.DamageError if it cannot be read. What is not durable yet is waited for.
+// Record returns the record at an offset: ErrNotFound beyond the ends of the log, *events.DamageError if it cannot be
+// read. It waits until the record is durable.
 func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, error) {
 	rec, err := l.record(ctx, at)
 	if err != nil {
@@ -476,7 +469,7 @@ func (l *Log) Record(ctx context.Context, at events.Offset) (events.Record, erro
 	return rec, nil
 }
 
-// record is Record for the log's own use: also of what is not durable yet.
+// record is Record without the wait for durability.
 func (l *Log) record(ctx context.Context, at events.Offset) (events.Record, error) {
 	if l.isClosed() {
 		return events.Record{}, l.errClosed("record " + at.String())
@@ -505,9 +498,9 @@ type SubjectInfo struct {
 	Count   uint64
 }
 
-// Subjects lists the subjects of a namespace and kind, sorted by namespace,
-// kind and id; "" is every one. Subjects that are not tally's are left out. A subject of which
-// every record is lost is listed with none, so that what opens it hears of the loss.
+// Subjects lists the subjects of a namespace and kind, sorted by namespace, kind and id; "" is every one. It skips
+// subjects that are not tally's. If all records of a subject are lost, it is listed with a count of 0, so that opening
+// it reports the loss.
 func (l *Log) Subjects(ctx context.Context, ns, kind string) iter.Seq2[SubjectInfo, error] {
 	return func(yield func(SubjectInfo, error) bool) {
 		filter, err := filterOf(events.Range{Namespace: ns, Kind: kind})

@@ -11,15 +11,14 @@ import (
 // noteKey is the key of a context's note.
 type noteKey struct{}
 
-// NoteDamage returns a context with which each read reports the lost records that it meets to
-// note, besides what it returns of them. So a program that answers a question learns in one
-// place whether the answer rests on a subject with a hole, whatever code read it. note is called
-// from any goroutine; nil: nobody is told from here on.
+// NoteDamage returns a context with which each read calls note for every lost record that it meets, besides returning
+// it. A program that answers a question thus learns in one place whether the answer rests on a subject with a hole,
+// whatever code read it. Any goroutine may call note; nil ends the notes of an outer context.
 func NoteDamage(ctx context.Context, note func(*events.DamageError)) context.Context {
 	return context.WithValue(ctx, noteKey{}, note)
 }
 
-// Noted reports an error to the context's note, if it is about a lost record, and returns it.
+// Noted passes err to the context's note if it is about a lost record, and returns it.
 func Noted(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -32,9 +31,8 @@ func Noted(ctx context.Context, err error) error {
 	return err
 }
 
-// lostBehind returns the damage of the last record of a subject behind an offset that is known to
-// be lost, nil if none is. A lost record of which nobody knows whose it was does not count: else
-// it would be in the way of every subject there is.
+// lostBehind returns the damage of the last record of a subject behind an offset that is known to be lost, or nil. Lost
+// records of unknown subject do not count: otherwise one would block every subject.
 func (l *Log) lostBehind(sub events.Subject, at events.Offset) error {
 	for _, h := range l.holes.reported(at) {
 		if h.Subject != "" && h.Subject == sub.NATS() {
@@ -44,8 +42,8 @@ func (l *Log) lostBehind(sub events.Subject, at events.Offset) error {
 	return nil
 }
 
-// unread refuses an append that expects something of a subject behind which a record is lost: what
-// it was decided on is not what there was.
+// unread refuses an append with an expectation if a record of its subject is lost behind the expected offset: the
+// decision did not rest on the whole subject.
 func (l *Log) unread(sub events.Subject, expect Expect) error {
 	if expect.kind != expectAt && expect.kind != expectSince {
 		return nil
@@ -61,8 +59,8 @@ func (l *Log) notWritten(p *appending, lost events.Offset) error {
 	return fmt.Errorf("log: append %s: not written: %w", p.name, &events.DamageError{Offset: lost})
 }
 
-// unreadable returns the damage of the last record of a subject that the backend does not find,
-// nil if the subject has no records: it may count one that it cannot read.
+// unreadable returns the damage of the last record of a subject that the backend does not find, or nil if the subject
+// has no records. The backend may count a record that it cannot read.
 func (l *Log) unreadable(ctx context.Context, sub events.Subject) error {
 	n, err := l.count(ctx, sub.NATS(), 0, events.MaxOffset)
 	if err != nil || n == 0 {

@@ -9,19 +9,19 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Bounds of what waits for its turn.
+// Bounds of the requests that wait for their turn.
 const (
 	maxAhead     = 64              // requests of one series that may be ahead of the missing one
-	maxHeld      = 64 << 20        // bytes of all that wait
+	maxHeld      = 64 << 20        // bytes of all waiting requests
 	maxSeries    = 4096            // series that are known at a time
-	keepAnswers  = 64              // of a series, for requests that are repeated
+	keepAnswers  = 64              // of a series, for repeated requests
 	patientFor   = time.Second     // how long a request waits for those before it
 	forgetSeries = 2 * time.Minute // how long a series is remembered at least
 )
 
 // orderError refuses a numbered request. Nothing of it was written.
 type orderError struct {
-	number, next uint64 // of the request, and that the series goes on with
+	number, next uint64 // of the request, and the number that the series needs next
 }
 
 func (e *orderError) Error() string {
@@ -33,15 +33,14 @@ func (e *orderError) Error() string {
 
 func (e *orderError) gap() bool { return e.number > e.next }
 
-// link holds an append back until the one before it in a series was stored. A nil
-// link holds nothing back.
+// link delays an append until the one before it in a series was stored. A nil link does not delay.
 type link struct {
 	before *link
-	known  chan struct{} // closed when err says whether it was stored
+	known  chan struct{} // closed when err is set
 	err    error
 }
 
-// wait returns when it is the append's turn: ErrAborted if the one before failed.
+// wait returns when the append may run: ErrAborted if the one before failed.
 func (k *link) wait() error {
 	if k == nil || k.before == nil {
 		return nil
@@ -53,7 +52,7 @@ func (k *link) wait() error {
 	return nil
 }
 
-// settle says whether the append was stored.
+// settle records whether the append was stored.
 func (k *link) settle(err error) {
 	if k == nil {
 		return
@@ -62,8 +61,7 @@ func (k *link) settle(err error) {
 	close(k.known)
 }
 
-// stored and failed report whether it is known that the append was stored, or that
-// it was not.
+// stored and failed report whether the append is known to have been stored, or to have failed.
 func (k *link) stored() bool { return k.isKnown() && k.err == nil }
 func (k *link) failed() bool { return k.isKnown() && k.err != nil }
 
@@ -76,15 +74,14 @@ func (k *link) isKnown() bool {
 	}
 }
 
-// numbering puts numbered requests in order: those of a producer to a subject are
-// a series, from 1 on, and each is stored behind the one before, in whatever order
-// they arrive. A number is used up when its request was stored.
+// numbering orders numbered requests. The requests of a producer to a subject are a series, from 1 on. Each is stored
+// behind the one before, in whatever order they arrive. A number is used up when its request was stored.
 type numbering struct {
 	submit func(arrival, *link) *Pending
 	answer func(arrival, *Pending)
 	refuse func(arrival, error)
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	series map[seriesKey]*series
 	held   int // bytes
 }
@@ -97,12 +94,12 @@ type seriesKey struct {
 type series struct {
 	next    uint64            // number of the request that is submitted next
 	waiting map[uint64]*early // requests ahead of it
-	given   map[uint64]given  // those before it, from kept on
+	given   map[uint64]given  // requests before it, from kept on
 	kept    uint64
 	used    time.Time
 }
 
-// early is a request that waits for those before it.
+// early is a request that waits for the ones before it.
 type early struct {
 	arrival
 	timer *time.Timer
@@ -115,7 +112,7 @@ type given struct {
 	done *Pending
 }
 
-// take puts a request in its place in its series.
+// take handles a request that arrived: it submits, holds or refuses it.
 func (n *numbering) take(a arrival) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,8 +140,8 @@ func (n *numbering) take(a arrival) {
 	}
 }
 
-// find returns a series, which may be new. The one that is silent for longest is
-// forgotten if there are too many.
+// find returns a series, new if it is unknown. If there are too many, the one that has been silent for longest is
+// forgotten.
 func (n *numbering) find(key seriesKey) (*series, error) {
 	if s := n.series[key]; s != nil {
 		return s, nil
@@ -176,7 +173,7 @@ func (s *series) backUp() {
 	}
 }
 
-// give submits the request whose turn it is.
+// give submits the next request of a series.
 func (n *numbering) give(s *series, a arrival) {
 	k := &link{before: s.given[s.next-1].link, known: make(chan struct{})}
 	done := n.submit(a, k)
@@ -190,7 +187,7 @@ func (n *numbering) give(s *series, a arrival) {
 	n.answer(a, done)
 }
 
-// release submits those whose turn has come.
+// release submits the waiting requests whose turn has come.
 func (n *numbering) release(s *series) {
 	for w := s.waiting[s.next]; w != nil; w = s.waiting[s.next] {
 		n.drop(s, w)
@@ -201,7 +198,7 @@ func (n *numbering) release(s *series) {
 	}
 }
 
-// hold keeps a request until those before it have come, or for a while.
+// hold keeps a request until the ones before it have come, or patientFor has passed.
 func (n *numbering) hold(s *series, a arrival) {
 	if w := s.waiting[a.number]; w != nil { // a client that sends it again no longer waits for the first
 		n.drop(s, w)
@@ -235,7 +232,7 @@ func (n *numbering) drop(s *series, w *early) {
 	n.held -= len(w.data)
 }
 
-// close refuses what waits.
+// close refuses all waiting requests.
 func (n *numbering) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

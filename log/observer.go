@@ -2,16 +2,15 @@ package log
 
 import "time"
 
-// Observer is told how appends and syncs go, for metrics. It is called by many
-// goroutines and must not wait.
+// Observer receives the outcome of appends and syncs, for metrics. Many goroutines call it, and it must not block.
 type Observer interface {
-	// Appended is told of each append that was begun, from its call to its result.
+	// Appended is called for each append that was begun; took is the time from its call to its result.
 	Appended(events int, took time.Duration, err error)
-	// Synced is told of each sync, and how many events it made durable.
+	// Synced is called for each sync, with the number of events that it made durable.
 	Synced(events int, took time.Duration)
 }
 
-// nobody is the Observer where none was given.
+// nobody is the default Observer. It does nothing.
 type nobody struct{}
 
 func (nobody) Appended(int, time.Duration, error) {}

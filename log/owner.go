@@ -13,22 +13,22 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// What the owner's service says of itself in its metadata.
+// Keys of the metadata of the owner's service.
 const (
 	metaAPI        = "tally.api"
 	metaDurability = "tally.durability"
 	apiVersion     = "v1"
 )
 
-// OwnerInfo is what a process that owns a store says of it to those who append by
-// its service (Host.Via) and do not see its directory.
+// OwnerInfo describes a store to processes that append through its owner's service (Host.Via) and do not see its
+// directory.
 type OwnerInfo struct {
 	Durability Durability
 	Holes      []Hole
 }
 
-// OwnerAt asks who serves on a connection: the owner of a store (Serve), or nil if
-// nobody does within a time. There, only the owner may write.
+// OwnerAt returns the owner that serves on a connection (Serve), or nil if none answers within a time. If there is an
+// owner, only the owner may write.
 func OwnerAt(ctx context.Context, nc *nats.Conn, within time.Duration) (*OwnerInfo, error) {
 	about, err := micro.ControlSubject(micro.InfoVerb, serviceName, "")
 	if err != nil {
@@ -45,7 +45,7 @@ func OwnerAt(ctx context.Context, nc *nats.Conn, within time.Duration) (*OwnerIn
 	}
 	var info micro.Info
 	if err := json.Unmarshal(m.Data, &info); err != nil || info.Metadata[metaAPI] != apiVersion {
-		return nil, nil // a service of the same name, and not of tally
+		return nil, nil // a service of the same name that is not tally's
 	}
 	var o OwnerInfo
 	if err := o.Durability.UnmarshalText([]byte(info.Metadata[metaDurability])); err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
-// Headers by which a publisher tells the server what it wants.
+// Headers of a publication with which the server checks an expectation and an id.
 const (
 	headerMsgID       = "Nats-Msg-Id"
 	headerStream      = "Nats-Expected-Stream"
 	headerLastSubject = "Nats-Expected-Last-Subject-Sequence"
-	headerLastOther   = "Nats-Expected-Last-Subject-Sequence-Subject" // that is meant, if it is not the message's own
+	headerLastOther   = "Nats-Expected-Last-Subject-Sequence-Subject" // the subject that is expected, if it differs from the message's
 )
 
-// Headers of an atomic batch: all of its messages are stored, next to each other,
-// when the one that says commit arrives, or none is.
+// Headers of an atomic batch: the server stores all of its messages, next to each other, when the one with the commit
+// arrives, or it stores none.
 const (
 	headerBatchID       = "Nats-Batch-Id"
 	headerBatchSequence = "Nats-Batch-Sequence"
@@ -45,9 +45,8 @@ type pubAck struct {
 	} `json:"error"`
 }
 
-// plainAck reads the answer to a message that was stored, as the server writes it:
-// {"stream":"TALLY_1","seq":42}. Nearly all are so, and this is much cheaper than to
-// look for what else there may be.
+// plainAck parses the usual answer to a stored message, as the server writes it: {"stream":"TALLY_1","seq":42}. This is
+// much cheaper than parsing JSON. It reports false for any other answer.
 func plainAck(data []byte) (pubAck, bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
 	_, rest, ok2 := bytes.Cut(rest, []byte(`","seq":`))
@@ -75,7 +74,7 @@ func parseAck(data []byte) (pubAck, error) {
 
 // A sender carries messages to the server.
 type sender interface {
-	// publish sends a message of which no answer is wanted.
+	// publish sends a message without asking for an answer.
 	publish(natswire.Publication) error
 	// request sends a message and waits for the server's answer to it.
 	request(context.Context, natswire.Publication) (pubAck, error)
@@ -116,7 +115,7 @@ func (c connSender) request(ctx context.Context, m natswire.Publication) (pubAck
 		if err == nil {
 			ack, err := parseAck(reply.Data)
 			if err != nil && try > 0 {
-				err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first one may be there, and the reason
+				err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first may have been stored
 			}
 			return ack, err
 		}
@@ -126,21 +125,20 @@ func (c connSender) request(ctx context.Context, m natswire.Publication) (pubAck
 	}
 }
 
-// once sends a message, and waits a second for the answer, then two: a leader of a cluster
-// that is gone never answers, and the next one knows the message by its id.
+// once sends a message, and waits one second for the answer, then two. A lost leader of a cluster never answers, and
+// the next leader recognises the message by its id.
 func (c connSender) once(ctx context.Context, m natswire.Publication, try int) (*nats.Msg, error) {
 	again := time.Second << min(try, 1)
 	if slices.ContainsFunc(m.Extra, func(f natswire.Field) bool { return f.Name == headerBatchID }) {
-		again = c.wait // the next leader has no other part of the batch
+		again = c.wait // the next leader has no other part of the atomic batch
 	}
 	ctx, cancel := context.WithTimeout(ctx, again)
 	defer cancel()
 	return c.nc.RequestMsgWithContext(ctx, c.message(m))
 }
 
-// message addresses an outgoing message to a segment: one that was meant for the
-// segment before must not be stored in this one, where neither its id nor what it
-// expects would be known.
+// message addresses an outgoing message to a segment. A message for an earlier segment must not be stored in this one,
+// which knows neither its id nor its expectation.
 func message(s *segment, subject string, out Outgoing, exact Exactly) natswire.Publication {
 	m := natswire.Publication{Subject: subject, Header: out.Header, Data: out.Data, Extra: make([]natswire.Field, 2, 6)}
 	m.Extra[0], m.Extra[1] = natswire.Field{Name: headerMsgID, Value: out.ID}, natswire.Field{Name: headerStream, Value: s.name}
@@ -150,9 +148,8 @@ func message(s *segment, subject string, out Outgoing, exact Exactly) natswire.P
 	return m
 }
 
-// publishAtomic stores several messages as one atomic batch. Only the last of them
-// asks for an answer: whatever is wrong with an earlier one, the server says then,
-// and has stored nothing.
+// publishAtomic stores several messages as one atomic batch. Only the last of them asks for an answer: if an earlier
+// one is refused, the server stores nothing and says so in that answer.
 func (b *jetStream) publishAtomic(ctx context.Context, s *segment, p Publication) (Receipt, error) {
 	batch, err := atomicOf(s, p)
 	if err != nil {
@@ -164,9 +161,8 @@ func (b *jetStream) publishAtomic(ctx context.Context, s *segment, p Publication
 	return sendAtomic(ctx, b.writes, batch)
 }
 
-// atomic sends a batch, and the whole batch again if nobody answers, with the same ids: the
-// next leader of a cluster has no part of the first. It waits longer each time, as the first
-// may be large.
+// atomic sends an atomic batch. If nobody answers, it sends the whole batch again with the same ids: the next leader of
+// a cluster has no part of the first. It waits longer each time, as the batch may be large.
 func (c connSender) atomic(ctx context.Context, batch []natswire.Publication) (Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
@@ -179,25 +175,25 @@ func (c connSender) atomic(ctx context.Context, batch []natswire.Publication) (R
 		case timedOut && ctx.Err() == nil:
 			continue
 		case try > 0 && err != nil && !errors.Is(err, ErrDuplicate):
-			err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first one may be there, and the reason
+			err = fmt.Errorf("%w: it was sent again: %v", ErrUnknown, err) // the first may have been stored
 		}
 		return receipt, err
 	}
 }
 
-// sendAtomic sends a batch once.
+// sendAtomic sends an atomic batch once.
 func sendAtomic(ctx context.Context, to sender, batch []natswire.Publication) (Receipt, error) {
 	id, n := nuid.Next(), len(batch)
 	for i, m := range batch {
 		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchID, Value: id}, natswire.Field{Name: headerBatchSequence, Value: strconv.Itoa(i + 1)})
 		if i < n-1 {
-			// An error here leaves a batch without commit, which the server forgets.
+			// An error here leaves an atomic batch without commit, which the server forgets.
 			if err := to.publish(m); err != nil {
 				return Receipt{}, fmt.Errorf("message %d of %d: %w", i+1, n, err)
 			}
 			continue
 		}
-		// The commit point: from here on the batch may be stored, whatever happens.
+		// The commit point: from here on the atomic batch may be stored, whatever happens.
 		m.Extra = append(m.Extra, natswire.Field{Name: headerBatchCommit, Value: "1"})
 		ack, err := to.request(ctx, m)
 		if err != nil {
@@ -211,9 +207,9 @@ func sendAtomic(ctx context.Context, to sender, batch []natswire.Publication) (R
 	panic("log: a publication without messages")
 }
 
-// atomicOf gives the messages of a batch. The first one to a subject expects what is to be
-// expected of it: the batch itself moves the subject on. A message has room for one
-// expectation, so a guard goes with one that has none of its own.
+// atomicOf returns the messages of an atomic batch. The first message to a subject carries the expectation: later ones
+// follow messages of the batch itself. A message has room for one expectation, so a guard is carried by a message that
+// has none.
 func atomicOf(s *segment, p Publication) ([]natswire.Publication, error) {
 	batch := make([]natswire.Publication, 0, p.Messages())
 	var guards []Write

@@ -10,26 +10,26 @@ import (
 	"github.com/tallylog/tally/internal/nats/natswire"
 )
 
-// publisher appends over a connection of its own to a server in this process. An answer
-// costs its caller one wake-up: half of what an append costs beside the server is here.
+// publisher appends over a connection of its own to a server in this process. An answer wakes its caller once; the
+// client code is half of an append's cost outside the server.
 //
-// What is under way when the connection ends is unknown, and later calls are refused.
+// If the connection ends, appends under way return ErrUnknown and later calls are refused.
 type publisher struct {
 	conn *natswire.Conn
 	wait time.Duration
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending map[uint64]chan<- answer
 	number  uint64
 }
 
-// answer is what the server says to a publication.
+// answer is the server's answer to a publication.
 type answer struct {
 	ack pubAck
 	err error
 }
 
-// dialPublisher begins a connection that was made to the server.
+// dialPublisher logs in on a new connection to the server.
 func dialPublisher(login Login, wait time.Duration) (*publisher, error) {
 	p := &publisher{wait: wait, pending: make(map[uint64]chan<- answer)}
 	var err error
@@ -39,9 +39,9 @@ func dialPublisher(login Login, wait time.Duration) (*publisher, error) {
 	return p, err
 }
 
-// publish sends a message of which no answer is wanted.
+// publish sends a message without asking for an answer.
 func (p *publisher) publish(m natswire.Publication) error {
-	if err := p.conn.Publish(m); err != nil { // the last one of its batch is a request, with which it leaves
+	if err := p.conn.Publish(m); err != nil { // the last message of the atomic batch is a request, which flushes this one
 		return fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
 	return nil
@@ -60,7 +60,7 @@ func (p *publisher) request(ctx context.Context, m natswire.Publication) (pubAck
 	return p.receive(ctx, number, got)
 }
 
-// requests sends messages one behind the other, and waits for the answers to all of them.
+// requests sends messages one after the other, and waits for the answers to all of them.
 func (p *publisher) requests(ctx context.Context, list []natswire.Publication) ([]pubAck, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, requestError(err)
@@ -81,7 +81,7 @@ func (p *publisher) requests(ctx context.Context, list []natswire.Publication) (
 	return acks, err
 }
 
-// send puts a message behind those that wait, for a Push.
+// send queues a message behind the ones that wait for a Push.
 func (p *publisher) send(m natswire.Publication) (number uint64, _ <-chan answer, err error) {
 	got := make(chan answer, 1)
 	p.mu.Lock()
@@ -112,7 +112,7 @@ func (p *publisher) receive(ctx context.Context, number uint64, got <-chan answe
 	return pubAck{}, requestError(err)
 }
 
-// take returns who waits for an answer, once.
+// take removes and returns the channel that waits for an answer.
 func (p *publisher) take(number uint64) chan<- answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *publisher) take(number uint64) chan<- answer {
 	return got
 }
 
-// answer wakes the caller that a message answers.
+// answer passes a message to the caller that waits for it.
 func (p *publisher) answer(m natswire.Message) error {
 	n, err := m.Number()
 	if err != nil {
@@ -129,9 +129,9 @@ func (p *publisher) answer(m natswire.Message) error {
 	}
 	got := p.take(n)
 	if got == nil {
-		return nil // nobody waits any more
+		return nil // the caller has stopped waiting
 	}
-	if m.Header != nil { // a status without a body: nobody takes the subject
+	if m.Header != nil { // a status without a body: no stream has the subject
 		got <- answer{err: fmt.Errorf("%w: no stream takes the subject", ErrUnavailable)}
 		return nil
 	}
@@ -140,7 +140,7 @@ func (p *publisher) answer(m natswire.Message) error {
 	return nil
 }
 
-// giveUp answers what is under way: no other answer will come.
+// giveUp ends all calls under way with an error.
 func (p *publisher) giveUp(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

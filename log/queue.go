@@ -8,18 +8,18 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// queue orders the appends of one Log to one subject: those that wait behind the one that
-// is being stored. A subject without appends has none.
+// queue orders the appends of one Log to one subject: the first is being stored, the others wait. A subject without
+// appends has no queue.
 type queue []*ticket
 
-// ticket is an append's place in the queue of its subject.
+// ticket is an append in the queue of its subject.
 type ticket struct {
 	sub  events.Subject
-	turn chan struct{} // closed when it may run, or when it was aborted
-	err  error         // set before turn is closed: it was aborted
+	turn chan struct{} // closed when the append may run, or was aborted
+	err  error         // set before turn is closed if the append was aborted
 }
 
-// enter takes the next place in the subject's queue.
+// enter adds a ticket to the subject's queue.
 func (l *Log) enter(sub events.Subject) (*ticket, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,9 +42,8 @@ func (l *Log) enqueue(sub events.Subject) *ticket {
 	return t
 }
 
-// enterAll takes the next place in the queue of each part's subject, in all of them at
-// once: of two that meet in several queues one is ahead in each, so neither waits for the
-// other for ever.
+// enterAll adds a ticket to the queue of each part's subject, to all of them at once. If two appends meet in several
+// queues, the same one is ahead in each, so they cannot deadlock.
 func (l *Log) enterAll(parts []*appending) ([]*ticket, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +57,7 @@ func (l *Log) enterAll(parts []*appending) ([]*ticket, error) {
 	return tickets, nil
 }
 
-// awaitAll returns when it is everybody's turn. After an error all have left their queues.
+// awaitAll returns when it is the turn of all tickets. After an error all have left their queues.
 func (l *Log) awaitAll(ctx context.Context, tickets []*ticket) error {
 	for i, t := range tickets {
 		if err := l.await(ctx, t); err != nil {
@@ -72,13 +71,13 @@ func (l *Log) awaitAll(ctx context.Context, tickets []*ticket) error {
 	return nil
 }
 
-// pass gives up a place in a queue.
+// pass gives up a ticket.
 func (l *Log) pass(t *ticket) {
 	if l.withdraw(t) {
 		l.running.Done()
 		return
 	}
-	<-t.turn // it has come just now
+	<-t.turn // its turn has come just now
 	if t.err != nil {
 		l.running.Done()
 		return
@@ -122,7 +121,7 @@ func (l *Log) withdraw(t *ticket) bool {
 	return true
 }
 
-// leave ends t's turn. With abort, all behind it are aborted instead of run.
+// leave ends t's turn. With abort, the appends behind it are aborted.
 func (l *Log) leave(t *ticket, abort bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,25 +17,23 @@ const (
 	windowBytes   = 8 << 20
 )
 
-// Read yields the records of a range in the order of their offsets, up to the last
-// durable one there is when the loop begins, or with Range.Buffered the last one.
-// Nothing happens before the loop, and nothing is left after it.
+// Read yields the records of a range in the order of their offsets, up to the last durable one when the loop begins, or
+// with Range.Buffered the last one. It does nothing before the loop begins, and keeps nothing after the loop.
 //
-// A record that the log holds but cannot return is yielded as a
-// *events.DamageError in its place, and the read goes on; a read of one subject
-// or kind that misses a record names every unreadable offset of the stretch, as
-// nobody can tell any more whose those were. Any other error is the last thing
-// yielded. A read never ends early in silence.
+// A record that the log holds but cannot return is yielded as a *events.DamageError at its position, and the read
+// continues. If a read of one subject or kind misses a record, it yields every unreadable offset of the stretch,
+// because the subjects of those records are unknown. Any other error is yielded last. A read never ends early without
+// an error.
 //
-// A read of one subject or kind counts what comes. A server's count is that of its index from the
-// beginning of the log on, or from the beginning of one of its blocks. Behind an offset inside a block
-// it leaves lost records out. Such a read notices a lost record that is not known yet only if
-// Range.Seen says how many records of the subject come before.
+// A read of one subject or kind checks how many records it gets. A server counts by its index from the beginning of the
+// log on, or from the beginning of one of its blocks; behind an offset inside a block its count omits lost records.
+// There, a read notices a lost record that is not known yet only if Range.Known says how many records of the subject
+// come before.
 func (l *Log) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 	return l.readBy(ctx, r, "read", l.scan)
 }
 
-// readBy yields the records of a range as a scan returns them.
+// readBy yields the records of a range in the order of a scan.
 func (l *Log) readBy(ctx context.Context, r events.Range, verb string, scan func(context.Context, stretch) iter.Seq2[item, error]) iter.Seq2[events.Record, error] {
 	mustBeRange(r)
 	return func(yield func(events.Record, error) bool) {
@@ -72,17 +70,17 @@ type stretch struct {
 	filter      string        // of NATS subjects
 	after, upto events.Offset // upto is never beyond head
 	head        events.Offset // of the log, some time before the scan
-	want        int           // about how many will be taken; 0: all
-	seen        int           // records of the filter up to after; 0: not known
+	want        int           // about how many records the caller will take; 0: all
+	seen        int           // number of records of the filter up to after; 0: unknown
 }
 
-// stretchOf returns the stretch of a range, and so fixes where a read ends.
+// stretchOf returns the stretch of a range. It fixes the offset where a read ends.
 func (l *Log) stretchOf(ctx context.Context, r events.Range) (stretch, error) {
 	filter, err := filterOf(r)
 	if err != nil {
 		return stretch{}, err
 	}
-	// The watermark is asked first: it is never inside a unit, and the head may be.
+	// The watermark comes first: it is never inside a batch, while the head may be.
 	s := stretch{filter: filter, after: r.After, upto: events.MaxOffset, want: r.Limit}
 	if r.Subject != (events.Subject{}) && r.After > 0 {
 		s.seen = r.Known
@@ -122,7 +120,7 @@ func filterOf(r events.Range) (string, error) {
 	return "tally.v1.*." + ns + "." + kind + ".*", probe.Validate()
 }
 
-// item is a record, or what stands in its place.
+// item is a record or the damage at its offset.
 type item struct {
 	at  events.Offset
 	rec events.Record
@@ -134,7 +132,7 @@ func itemOf(m Message) item {
 	return item{at: m.Offset, rec: rec, err: err}
 }
 
-// scan yields what there is in a stretch. The error ends it.
+// scan yields the items of a stretch. An error ends it.
 func (l *Log) scan(ctx context.Context, s stretch) iter.Seq2[item, error] {
 	if s.filter == events.SubjectFilter {
 		return l.scanAll(ctx, s.after, s.upto, s.want, nil)
@@ -150,22 +148,21 @@ func (l *Log) scan(ctx context.Context, s stretch) iter.Seq2[item, error] {
 	}
 }
 
-// A stretch of many records, of which many are of the filter, is read as a whole.
+// A stretch with many records, of which a large share matches the filter, is read whole.
 const (
 	longStretch = 8192
-	denseShare  = 16 // one in so many
+	denseShare  = 16 // one in this many
 )
 
-// isDense reports whether to read a stretch as a whole takes less than to have its
-// records looked up.
+// isDense reports whether reading the whole stretch is cheaper than having the server look up its records.
 func (l *Log) isDense(s stretch) bool {
 	length := uint64(s.upto - s.after)
 	return l.js != nil && s.want == 0 && length > longStretch && denseShare*l.js.about(s.filter, s.after, s.upto) > length
 }
 
-// scanDense reads every record of a stretch and passes on those of its filter. Whose a
-// damaged record was it cannot say: then the records are looked up and counted, and those
-// that were not passed on yet are.
+// scanDense reads every record of a stretch and yields those that match the filter. It cannot tell the subject of a
+// damaged record. If it meets one, the server looks the records up and counts them, and scanDense yields those that it
+// has not yielded yet.
 func (l *Log) scanDense(ctx context.Context, s stretch, yield func(item, error) bool) {
 	done := s.after
 	for it, err := range l.scanAll(ctx, s.after, s.upto, 0, matcher(s.filter)) {
@@ -182,8 +179,8 @@ func (l *Log) scanDense(ctx context.Context, s stretch, yield func(item, error) 
 	}
 }
 
-// scanAll reads every record, and yields those whose subjects match, all if match is nil:
-// all offsets must be there, so a gap is damage.
+// scanAll reads every record, and yields those whose subjects match, all if match is nil. Offsets have no gaps, so a
+// missing one is damage.
 func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int, match func(subject string) bool) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		st, err := l.backend.State(ctx)
@@ -192,7 +189,7 @@ func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int, 
 			return
 		}
 		if st.First > 0 && after < st.First-1 {
-			// The log begins behind what was lost of its beginning.
+			// If the first records are lost, the log begins behind them.
 			for _, h := range l.holes.after(after) {
 				if h.Offset >= st.First || h.Offset > upto {
 					break
@@ -237,8 +234,8 @@ func (l *Log) scanAll(ctx context.Context, after, upto events.Offset, want int, 
 	}
 }
 
-// yieldGap yields what stands at an offset that a cursor left out: nearly always
-// because it cannot be read. If it can, take is given it.
+// yieldGap yields the item at an offset that a cursor skipped: nearly always damage. If the record can be read after
+// all, take receives it.
 func (l *Log) yieldGap(ctx context.Context, at events.Offset, take func(Message) bool, yield func(item, error) bool) bool {
 	m, err := l.backend.Get(ctx, at)
 	switch {
@@ -253,14 +250,13 @@ func (l *Log) yieldGap(ctx context.Context, at events.Offset, take func(Message)
 	return false
 }
 
-// scanSome reads the records of a filter and counts them: as many must come as the
-// backend's index knows. Where they do not, every record of the stretch is read.
+// scanSome reads the records of a filter and counts them: they must be as many as the backend's index knows. If they
+// are not, it reads every record of the stretch.
 //
-// Nothing is ever removed and the index only grows, so a count taken earlier is
-// never too large. What is behind the stretch is counted before the cursor
-// announces what is behind its beginning: the difference is never too small, and
-// if so many came, none is missing. Events that arrive between the two make it too
-// large; then the question is asked again.
+// Records are never removed and the index only grows, so an earlier count is never too large. The records behind the
+// stretch are counted before the cursor announces the records behind the stretch's beginning. The difference is
+// therefore never too small: if that many came, none is missing. Events that arrive between the two counts make it too
+// large; then the counts are repeated.
 func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) bool) {
 	fail := func(err error) { yield(item{}, err) }
 	beyond := uint64(0)
@@ -297,8 +293,7 @@ func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) b
 				complete, err = l.recountAll(ctx, s, uint64(s.seen)+got)
 			}
 		} else {
-			// Provisional: one damaged record and one that arrived look like none.
-			// The count at the end tells.
+			// The check is provisional: a damaged record and a new one cancel out. The count at the end notices that.
 			last = window[len(window)-1].at
 			var rest, announced uint64
 			if rest, err = l.count(ctx, s.filter, last, s.upto); err == nil {
@@ -326,8 +321,8 @@ func (l *Log) scanSome(ctx context.Context, s stretch, yield func(item, error) b
 	yield(item{}, io.EOF)
 }
 
-// maxRecounts bounds how often a count is repeated because events arrived
-// meanwhile. Reading every record instead is always right.
+// maxRecounts bounds how often a count is repeated because events arrived meanwhile. Reading every record is always
+// correct.
 const maxRecounts = 3
 
 // recount reports whether n is the number of records of a stretch.
@@ -341,9 +336,9 @@ func (l *Log) recount(ctx context.Context, s stretch, n uint64) (bool, error) {
 	return false, nil
 }
 
-// recountAll reports whether all records of a filter up to the end of a stretch are no more than n.
-// From the beginning of the log a server counts by an index, which has what is lost. Behind an
-// offset inside one of its blocks, it counts the records that it can read.
+// recountAll reports whether the records of a filter up to the end of a stretch are at most n. From the beginning of
+// the log a server counts by an index, which includes lost records. Behind an offset inside one of its blocks, it
+// counts only the readable ones.
 func (l *Log) recountAll(ctx context.Context, s stretch, n uint64) (bool, error) {
 	s.after = 0
 	all, err := l.count(ctx, s.filter, s.after, s.upto)
@@ -355,8 +350,7 @@ func (l *Log) recountAll(ctx context.Context, s stretch, n uint64) (bool, error)
 	return err == nil && all <= n, err
 }
 
-// counts returns the number of records of a stretch's filter behind the stretch, and behind its
-// beginning.
+// counts returns the number of records that match a stretch's filter behind the stretch, and behind its beginning.
 func (l *Log) counts(ctx context.Context, s stretch) (beyond, all uint64, err error) {
 	if beyond, err = l.count(ctx, s.filter, s.upto, s.upto); err != nil {
 		return 0, 0, err
@@ -365,8 +359,7 @@ func (l *Log) counts(ctx context.Context, s stretch) (beyond, all uint64, err er
 	return beyond, all, err
 }
 
-// count asks how many records of a filter there are after an offset, up to a bound
-// that is the same for each upto.
+// count returns how many records of a filter there are after an offset, up to a bound that is the same for each upto.
 func (l *Log) count(ctx context.Context, filter string, after, upto events.Offset) (uint64, error) {
 	cur, err := l.backend.Scan(ctx, Query{Filter: filter, After: after, Upto: upto, Want: 1})
 	if err != nil {
@@ -396,9 +389,8 @@ func fillWindow(ctx context.Context, cur Cursor, window []item, want int) (_ []i
 	return window, false, nil
 }
 
-// yieldWhole reads every record of a stretch: it yields the damage up to an offset,
-// before which the records were yielded already, and everything behind. It reports
-// whether that went well to the end.
+// yieldWhole reads every record of a stretch. It yields the damage up to from, where the records were yielded already,
+// and everything behind. It reports whether it reached the end.
 func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yield func(item, error) bool) bool {
 	for it, err := range l.scanAll(ctx, s.after, s.upto, 0, matcher(s.filter)) {
 		if err == nil && it.err == nil && it.at <= from {
@@ -411,7 +403,7 @@ func (l *Log) yieldWhole(ctx context.Context, s stretch, from events.Offset, yie
 	return true
 }
 
-// matcher returns whether a subject is one of a filter's, which may have the wildcard *.
+// matcher returns a function that reports whether a subject matches a filter, which may have the wildcard *.
 func matcher(filter string) func(subject string) bool {
 	if !strings.Contains(filter, "*") {
 		return func(subject string) bool { return subject == filter }

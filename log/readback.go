@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A backward read takes windows of offsets, wider where the filter finds little.
+// A backward read takes windows of offsets. They grow while the filter matches few records.
 const (
 	firstSpan  = 256
 	fewItems   = 128
@@ -28,9 +28,9 @@ func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 		if !strings.Contains(s.filter, "*") {
 			last, err := l.backend.Last(ctx, s.filter)
 			switch {
-			case err == nil: // where a subject that is long at rest begins, from behind
+			case err == nil: // the newest record, where a backward read of a quiet subject begins
 				s.upto = min(s.upto, max(last.Offset, l.lastHole(s)))
-			case !isNotFound(err): // not found is also one that cannot be read
+			case !isNotFound(err): // not found: there is no record, or it is unreadable
 				yield(item{}, err)
 				return
 			}
@@ -50,7 +50,7 @@ func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 				yield(item{}, err)
 				return
 			}
-			if full && span > 1 { // more than fits: the newest part of it first
+			if full && span > 1 { // too many records: the newest part of the window first
 				span = max(1, min(span, s.upto-part.after)/spanFactor)
 				continue
 			}
@@ -70,7 +70,7 @@ func (l *Log) scanBack(ctx context.Context, s stretch) iter.Seq2[item, error] {
 	}
 }
 
-// window reads a stretch into memory, or reports that it would be too much.
+// window reads a stretch into memory, or reports that it has too many records.
 func (l *Log) window(ctx context.Context, s stretch) (window []item, full bool, err error) {
 	size := 0
 	for it, err := range l.scan(ctx, s) {

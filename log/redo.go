@@ -11,21 +11,21 @@ import (
 // redoSource is the source of redo records.
 const redoSource = "urn:tally:log"
 
-// redoSubject is where redo records are. Nobody else writes there.
+// redoSubject is the subject of redo records. Only the log itself writes there.
 var redoSubject = events.Document("", events.KindUnit, "log")
 
-// redoData is what a redo record holds.
+// redoData is the data of a redo record.
 type redoData struct {
 	Events []redoEvent `json:"events"`
 }
 
-// redoEvent is an event of a unit, in the order in which they are stored.
+// redoEvent is an event of a batch. Events have the order in which they are stored.
 type redoEvent struct {
-	Subject string     `json:"subject"` // in NATS
+	Subject string     `json:"subject"` // in NATS form
 	Event   events.Raw `json:"event"`   // CloudEvents JSON
 }
 
-// redoRecord makes the redo record of a unit.
+// redoRecord returns the redo record of a batch.
 func redoRecord(parts []*appending) (events.Event, error) {
 	var d redoData
 	for _, p := range parts {
@@ -41,7 +41,7 @@ func redoRecord(parts []*appending) (events.Event, error) {
 	return events.Event{Source: redoSource, Type: events.TypeUnitAppended, Subject: redoSubject, ContentType: events.ContentTypeJSON, Data: data}, err
 }
 
-// parts gives the appends of a unit as they were prepared when it was stored.
+// parts returns the appends of a batch as they were prepared when it was stored.
 func (d redoData) parts() ([]*appending, error) {
 	var parts []*appending
 	of := make(map[events.Subject]*appending)
@@ -65,12 +65,12 @@ func (d redoData) parts() ([]*appending, error) {
 	return parts, nil
 }
 
-// redo appends what is missing of units that begin behind an offset: the owner before this
-// one had begun them, or the disk lost the end of what was written. Whoever reads comes
-// later. Nobody wrote to their subjects since: a turn in them lasts until all of a unit is
-// stored, and nothing is admitted while it is not known what is on disk.
+// redo appends the missing events of batches that begin behind an offset: the owner before this one ended while storing
+// them, or the disk lost the end of the log. It runs before any reader. No event came to their subjects since: a batch
+// keeps its turn in them until all of it is stored, and nothing is admitted while the state of the disk is unknown.
 func (l *Log) redo(ctx context.Context, after events.Offset, publish publishing) error {
-	for rec, err := range events.Readable(l.Read(ctx, events.Range{Kind: events.KindUnit, After: after, Buffered: true})) { // of a unit that was acknowledged all events were stored
+	// If a redo record is unreadable, its batch was acknowledged before the damage, so all events were stored.
+	for rec, err := range events.Readable(l.Read(ctx, events.Range{Kind: events.KindUnit, After: after, Buffered: true})) {
 		if err != nil {
 			return err
 		}

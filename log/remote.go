@@ -13,32 +13,30 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// remote is the owner of the store as another process sees it: a service to append
-// through, and the word on how far the store is durable.
+// remote is the owner of the store, seen from another process: the service that appends, and the durable watermark.
 type remote struct {
 	nc   *nats.Conn
 	wait time.Duration // for one answer
 	subs []*nats.Subscription
-	lost context.Context // done when the connection is: the next owner is another server
+	lost context.Context // done when the connection is lost: the next owner is another server
 	lose context.CancelFunc
-	over chan nats.Status // of the connection; closed when nobody listens to it any more
+	over chan nats.Status // statuses of the connection; closed when listening ends
 
-	mu    sync.Mutex    // guards what follows
-	safe  events.Offset // the highest watermark that the owner answered
-	moved chan struct{} // closed when the owner says that it moved
+	mu    sync.Mutex    // guards the fields below
+	safe  events.Offset // the highest watermark that the owner has answered
+	moved chan struct{} // closed when the owner reports that it moved
 }
 
-// askAgain is how long a follower waits for the owner's word before it asks: a
-// message may be lost.
+// askAgain is how long a follower waits for the owner's notice before it asks: a notice may be lost.
 const askAgain = 100 * time.Millisecond
 
-// newRemote begins to watch a connection to the owner. When it is lost it is closed, and so
-// is that for reads: else what was asked on them would wait for an answer that nobody gives.
+// newRemote starts to watch the connections to the owner. If the connection is lost, it closes both: requests on the
+// one for reads would never be answered.
 func newRemote(nc, reads *nats.Conn, wait time.Duration) *remote {
 	r := &remote{nc: nc, wait: wait, moved: make(chan struct{})}
 	r.lost, r.lose = context.WithCancel(context.Background())
 	r.over = nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
-	connected := nc.IsConnected() // if not, it was lost before anybody listened
+	connected := nc.IsConnected() // if not, it was lost before the listener existed
 	go func() {
 		if connected {
 			if _, heard := <-r.over; !heard {
@@ -52,10 +50,10 @@ func newRemote(nc, reads *nats.Conn, wait time.Duration) *remote {
 	return r
 }
 
-// listen hears what the owner tells everybody.
+// listen subscribes to the owner's notices.
 func (r *remote) listen(b *jetStream) error {
-	// The notice is a reason to ask, and its number is nothing to rely on: a read that
-	// believed one too high would end at what a power cut can take.
+	// The notice only makes the process ask. Its number is not used: if it were too high, a read would end at a record
+	// that a power cut can take.
 	moved, err := r.nc.Subscribe(subjectMoved, func(*nats.Msg) { r.wake() })
 	if err != nil {
 		return err
@@ -63,7 +61,7 @@ func (r *remote) listen(b *jetStream) error {
 	begun, err := r.nc.Subscribe(subjectSegments, func(*nats.Msg) {
 		ctx, cancel := context.WithTimeout(r.lost, r.wait)
 		defer cancel()
-		_ = b.refresh(ctx) // a read that needs the new segment looks for it, too
+		_ = b.refresh(ctx) // a read that needs the new segment refreshes too
 	})
 	r.subs = append(r.subs, moved, begun)
 	return err
@@ -73,24 +71,23 @@ func (r *remote) close() {
 	r.lose()
 	r.nc.RemoveStatusListener(r.over)
 	for _, s := range r.subs {
-		_ = s.Unsubscribe() // the connection may be gone, and the subscription with it
+		_ = s.Unsubscribe() // the connection may be closed, and the subscription with it
 	}
 }
 
-// errLost says that the owner is gone. A process that opens the store again finds the next
-// one, or becomes it.
+// errLost returns the error for a lost owner. A process that opens the store again finds the next owner, or becomes it.
 func (r *remote) errLost() error {
 	return fmt.Errorf("%w: the process that owned the store is gone: open it again", ErrUnavailable)
 }
 
-// hear notes a watermark that the owner answered.
+// hear notes a watermark that the owner has answered.
 func (r *remote) hear(at events.Offset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.safe = max(r.safe, at)
 }
 
-// wake has those who wait for the watermark ask for it.
+// wake makes waiters ask for the watermark.
 func (r *remote) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,8 +95,8 @@ func (r *remote) wake() {
 	r.moved = make(chan struct{})
 }
 
-// append asks the owner to append. No answer is ErrUnknown; that nobody serves the
-// store is ErrUnavailable, and nothing was written.
+// append sends an append to the owner. If no answer comes, the error is ErrUnknown. If no owner serves the store, it is
+// ErrUnavailable, and nothing was written.
 func (r *remote) append(ctx context.Context, p *appending) (Ack, error) {
 	data, err := encodeAppend(p)
 	if err != nil {
@@ -115,7 +112,7 @@ func (r *remote) append(ctx context.Context, p *appending) (Ack, error) {
 	return Ack{First: reply.First, Last: reply.Last, Durability: d, Duplicate: reply.Duplicate, Unshown: reply.Unshown.errorOf()}, nil
 }
 
-// appendAll asks the owner to append to several subjects.
+// appendAll sends an append to several subjects to the owner.
 func (r *remote) appendAll(ctx context.Context, parts []*appending) ([]Ack, error) {
 	data, err := encodeAppendAll(parts)
 	if err != nil {
@@ -141,7 +138,7 @@ func (r *remote) appendAll(ctx context.Context, parts []*appending) ([]Ack, erro
 	return acks, nil
 }
 
-// request has the owner store an append.
+// request sends an encoded append to the owner and returns its reply.
 func (r *remote) request(ctx context.Context, sub events.Subject, name string, data []byte) (reply appendReply, d Durability, err error) {
 	if limit := r.nc.MaxPayload(); int64(len(data)) > limit {
 		return reply, d, &SizeError{Index: -1, What: "bytes of the request", Size: len(data), Max: int(limit)}
@@ -154,12 +151,12 @@ func (r *remote) request(ctx context.Context, sub events.Subject, name string, d
 	if reply.Error != nil {
 		return reply, d, reply.Error.errorOf(sub)
 	}
-	_ = d.UnmarshalText([]byte(reply.Durability)) // what is not understood promises least
+	_ = d.UnmarshalText([]byte(reply.Durability)) // an unknown value leaves the zero value, which promises the least
 	return reply, d, nil
 }
 
-// ask sends a request and reads the answer into v. What is under way when the owner
-// dies is unknown at once: no answer can come any more.
+// ask sends a request and decodes the answer into v. If the owner ends meanwhile, the error is ErrUnknown at once: no
+// answer can come.
 func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) error {
 	if r.lost.Err() != nil {
 		return r.errLost()
@@ -171,7 +168,7 @@ func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) er
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: nobody serves the store", ErrUnavailable)
-	case errors.Is(err, nats.ErrReconnectBufExceeded): // it was not sent, and nobody has told yet why
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // it was not sent, and the status has not arrived yet
 		return r.errLost()
 	case err != nil:
 		return requestError(err)
@@ -182,8 +179,8 @@ func (r *remote) ask(ctx context.Context, subject string, data []byte, v any) er
 	return nil
 }
 
-// durable implements horizon: it asks, since a read shall see what was acknowledged
-// to anybody before it began.
+// durable implements horizon. It asks the owner: a read has to show every record that was acknowledged to any process
+// before it began.
 func (r *remote) durable(ctx context.Context) (events.Offset, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()
@@ -200,7 +197,7 @@ func (r *remote) durable(ctx context.Context) (events.Offset, error) {
 	return w.Durable, nil
 }
 
-// await implements horizon: it asks, then listens, and asks again at times.
+// await implements horizon: it asks, then waits for notices, and asks again from time to time.
 func (r *remote) await(ctx context.Context, at events.Offset) error {
 	for {
 		r.mu.Lock()

@@ -23,23 +23,22 @@ import (
 //  3. the next one is created with them, and continues the numbers;
 //  4. the full one is sealed, and its index is made.
 //
-// A crash after any of them leaves a state that the next owner recognises, and goes
-// on from: a last stream without subjects wants the next, a full one that is not
-// sealed or has no index wants that.
+// A crash after any step leaves a state that the next owner recognises and continues from: a last stream without
+// subjects needs its successor, and a full stream that is not sealed or has no index needs step 4.
 
-// isClosed reports whether a stream takes no events any more.
+// isClosed reports whether a stream takes no more events.
 func isClosed(c jetstream.StreamConfig) bool {
 	return c.Sealed || !slices.Equal(c.Subjects, []string{events.SubjectFilter})
 }
 
-// shortestWindow is the least time for which a stream can remember ids. A full one takes
-// no more, and the server reads what is younger again whenever it opens the stream.
+// shortestWindow is the shortest time for which a stream can remember ids. A full stream takes no more events, and the
+// server reads messages younger than the window whenever it opens a stream.
 const shortestWindow = 100 * time.Millisecond
 
-// closedSubject is what a full stream listens to, since it must listen to something.
+// closedSubject returns the subject of a full stream, which must have at least one.
 func closedSubject(name string) string { return "tally.closed." + name }
 
-// atRest works while no publication is under way, and those before are durable.
+// atRest runs work while no publication is under way and the earlier ones are durable.
 func (b *jetStream) atRest(ctx context.Context, drain func() error, work func(context.Context) error) error {
 	b.appending.Lock()
 	defer b.appending.Unlock()
@@ -49,7 +48,7 @@ func (b *jetStream) atRest(ctx context.Context, drain func() error, work func(co
 	return work(ctx)
 }
 
-// atRest works at such a time, and so do those who asked for it.
+// atRest runs work at such a time, and then Segments.AtRest.
 func (r *roller) atRest(ctx context.Context, work func(context.Context) error) error {
 	return r.b.atRest(ctx, r.drain, func(ctx context.Context) error {
 		if err := work(ctx); err != nil || r.b.segments.AtRest == nil {
@@ -59,8 +58,8 @@ func (r *roller) atRest(ctx context.Context, work func(context.Context) error) e
 	})
 }
 
-// begin closes the active segment and creates the next one. Nothing is published
-// meanwhile. If it fails, the next call goes on from where it was.
+// begin closes the active segment and creates the next one. No message is published meanwhile. If it fails, the next
+// call continues where it stopped.
 func (b *jetStream) begin(ctx context.Context) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -92,8 +91,7 @@ func (b *jetStream) begin(ctx context.Context) error {
 	return nil
 }
 
-// finish begins the segment for which the one before was closed already, if its
-// creation failed then.
+// finish creates the segment after one that was closed, if its creation failed then.
 func (b *jetStream) finish(ctx context.Context) error {
 	b.appending.Lock()
 	defer b.appending.Unlock()
@@ -103,7 +101,7 @@ func (b *jetStream) finish(ctx context.Context) error {
 	return b.begin(ctx)
 }
 
-// settle does for full segments what is left to do, oldest first.
+// settle seals and indexes full segments, oldest first.
 func (b *jetStream) settle(ctx context.Context) error {
 	segments := b.line.Load().segments
 	for _, s := range segments[:len(segments)-1] {
@@ -145,7 +143,7 @@ func (b *jetStream) seal(ctx context.Context, s *segment) error {
 	return nil
 }
 
-// index makes the index of a full segment.
+// index writes the index of a full segment.
 func (b *jetStream) index(ctx context.Context, s *segment) error {
 	build := s.known
 	if build == nil {
@@ -189,8 +187,8 @@ func (b *jetStream) indexOf(ctx context.Context, s *segment) (*segindex.Builder,
 	}
 }
 
-// derivedID returns the id by which the server would have known a message whose publisher
-// left it out; "" if it is not an event.
+// derivedID returns the id that the server would have known a message by if the publisher had not left it out; "" if
+// the message is not an event.
 func (b *jetStream) derivedID(ctx context.Context, m Message) string {
 	whole, err := b.Get(ctx, m.Offset)
 	if err != nil {
@@ -203,14 +201,13 @@ func (b *jetStream) derivedID(ctx context.Context, m Message) string {
 	return rec.MsgID()
 }
 
-// roller begins segments and settles full ones, one thing after the other: so at
-// most two are without an index, and a crash makes the server read at most those
-// and the active one again.
+// roller begins segments and settles full ones, one at a time. So at most two have no index, and after a crash the
+// server reads at most those and the active one.
 type roller struct {
 	b     *jetStream
 	drain func() error
-	tell  atomic.Pointer[func()] // tells those who look on that there is another segment
-	bytes atomic.Int64           // stored since the server was asked last
+	tell  atomic.Pointer[func()] // called when there is another segment
+	bytes atomic.Int64           // stored since the server was last asked
 	kick  chan struct{}
 	done  chan struct{}
 }
@@ -220,11 +217,11 @@ const stepTime = 30 * time.Second
 
 func newRoller(b *jetStream, drain func() error) *roller {
 	r := &roller{b: b, drain: drain, kick: make(chan struct{}, 1), done: make(chan struct{})}
-	r.kick <- struct{}{} // there may be something left to do
+	r.kick <- struct{}{} // a step may be left to do
 	return r
 }
 
-// stored notes what was written.
+// stored notes the size of a stored append.
 func (r *roller) stored(bytes int) {
 	if r.bytes.Add(int64(bytes)) > int64(r.b.segments.Bytes/16) {
 		select {
@@ -234,7 +231,7 @@ func (r *roller) stored(bytes int) {
 	}
 }
 
-// run works until ctx is done. A failure is said, and the next kick tries again.
+// run works until ctx is done. It logs a failure, and the next kick tries again.
 func (r *roller) run(ctx context.Context) {
 	defer close(r.done)
 	if err := r.atRest(ctx, func(context.Context) error { return nil }); err != nil && ctx.Err() == nil {
@@ -259,8 +256,8 @@ func (r *roller) work(ctx context.Context) error {
 		return err
 	}
 	limit := r.b.segments
-	// A change of streams that has begun is waited for, also when the log is closed: the
-	// server is not to be stopped in the middle of it.
+	// A change of streams that has begun is completed even if the log is closed: the server must not be stopped in the
+	// middle of it.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTime)
 	defer cancel()
 	if info.State.Msgs > 0 && (info.State.Bytes >= limit.Bytes || limit.Subjects > 0 && info.State.NumSubjects >= limit.Subjects) {

@@ -20,21 +20,20 @@ func (b *jetStream) Scan(_ context.Context, q Query) (Cursor, error) {
 	return newScan(b, q), nil
 }
 
-// scan is the Cursor on a line: one segment after the other. Segments that are known
-// not to hold the subject are passed over.
+// scan is the Cursor on a line: one segment after the other. It skips segments that are known not to hold the subject.
 type scan struct {
 	b       *jetStream
 	q       Query
 	literal bool
 	line    *line
 	at      events.Offset    // of the last message
-	index   int              // in the line, of the segment that is read
-	last    int              // of the last one to be read
+	index   int              // of the segment that is read
+	last    int              // of the last segment to be read
 	reading *consumer        // nil: not begun
-	blocks  *natsfile.Reader // of the segment, if it is read from its blocks
-	served  bool             // the server is asked for what is left of the segment
+	blocks  *natsfile.Reader // set if the segment is read from its blocks
+	served  bool             // the server is asked for the rest of the segment
 	losses  int              // of consumers since the last message
-	counts  []*uint64        // by place: announced messages; nil: not asked
+	counts  []*uint64        // by segment: announced messages; nil: not asked
 }
 
 func newScan(b *jetStream, q Query) *scan {
@@ -43,7 +42,7 @@ func newScan(b *jetStream, q Query) *scan {
 	return s
 }
 
-// settle says which segments of a line are to be read from where the scan is.
+// settle sets which segments of a line the scan reads from its present position on.
 func (s *scan) settle(l *line) {
 	s.line, s.index = l, l.indexOf(s.at+1)
 	s.last = len(l.segments) - 1
@@ -53,7 +52,7 @@ func (s *scan) settle(l *line) {
 	s.counts = make([]*uint64, len(l.segments))
 }
 
-// part is the query for the i-th segment of the line.
+// part returns the query for the i-th segment of the line.
 func (s *scan) part(i int) Query {
 	seg, q := s.line.segments[i], s.q
 	q.After = max(q.After, s.at, seg.first-1)
@@ -66,7 +65,7 @@ func (s *scan) part(i int) Query {
 	return q
 }
 
-// lacks reports whether a segment is known to hold nothing of the subject.
+// lacks reports whether a segment is known to hold no record of the subject.
 func (s *scan) lacks(i int) bool {
 	if !s.literal {
 		return false
@@ -75,8 +74,7 @@ func (s *scan) lacks(i int) bool {
 	return known && !there
 }
 
-// Announced implements Cursor. A full segment's number does not change any more, so
-// it may be asked late.
+// Announced implements Cursor. The count of a full segment does not change any more, so it may be asked late.
 func (s *scan) Announced(ctx context.Context) (uint64, error) {
 	first := s.line.indexOf(s.q.After + 1)
 	total := uint64(0)
@@ -99,7 +97,7 @@ func (s *scan) count(ctx context.Context, i int) (uint64, error) {
 	case s.lacks(i):
 	case i == s.index && s.consumer().q.After == s.begin(i):
 		n, err = s.consumer().count(ctx)
-	case s.line.segments[i].last != 0 && s.indexed(i) > 0: // which is added below
+	case s.line.segments[i].last != 0 && s.indexed(i) > 0: // added below
 	default:
 		q := s.part(i)
 		q.After = s.begin(i)
@@ -114,9 +112,8 @@ func (s *scan) count(ctx context.Context, i int) (uint64, error) {
 	return n, err
 }
 
-// indexed returns the number of the subject's messages in a segment by its index, which
-// remembers those that the server has lost since; 0 if the segment is not read from
-// end to end, or there is none.
+// indexed returns the number of the subject's messages in a segment by its index, which includes messages that the
+// server has lost since. It returns 0 if there is no index or the segment is not read from end to end.
 func (s *scan) indexed(i int) uint64 {
 	seg := s.line.segments[i]
 	if !s.literal || s.begin(i) != seg.first-1 {
@@ -126,10 +123,10 @@ func (s *scan) indexed(i int) uint64 {
 	return e.Count
 }
 
-// begin is the offset behind which the query begins in a segment.
+// begin returns the offset behind which the query begins in a segment.
 func (s *scan) begin(i int) events.Offset { return max(s.q.After, s.line.segments[i].first-1) }
 
-// consumer reads the segment in its turn.
+// consumer returns the consumer of the current segment.
 func (s *scan) consumer() *consumer {
 	if s.reading == nil {
 		q := s.part(s.index)
@@ -138,7 +135,7 @@ func (s *scan) consumer() *consumer {
 		case q.Live:
 			s.reading.moved = s.line.moved
 		case q.isLong():
-			s.reading.dial = s.b.scans // a read of more than one request is worth a connection
+			s.reading.dial = s.b.scans // worth a connection for a read of more than one request
 		}
 	}
 	return s.reading
@@ -168,12 +165,12 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 		case errors.Is(err, io.EOF):
 			s.advance()
 		case errors.Is(err, errMoved):
-			// What the segment still has is read to its end, then the next one is live.
+			// The rest of the segment is read to its end; then the next one is live.
 			s.stop()
 			s.settle(s.b.line.Load())
 		case errors.Is(err, ErrUnavailable) && s.losses < maxLosses && !s.b.reads.IsClosed():
-			// The server may have lost the consumer, as it does when it opens its streams
-			// anew: another one goes on behind the last message.
+			// The server may have lost the consumer, as it does when it opens its streams again: another one continues
+			// behind the last message.
 			s.losses++
 			s.stop()
 			if err := pause(ctx, 6); err != nil {
@@ -185,14 +182,12 @@ func (s *scan) Next(ctx context.Context) (Message, error) {
 	}
 }
 
-// isLong reports whether a query is for all records of a stretch, more than one request
-// brings.
+// isLong reports whether a query is for all records of a stretch that exceeds one request.
 func (q Query) isLong() bool {
 	return q.Filter == events.SubjectFilter && q.Want == 0 && !q.Live && q.Upto-q.After > firstRequest
 }
 
-// about estimates how many records of a filter a stretch has in segments that a long scan
-// takes from blocks.
+// about estimates how many records of a filter a stretch has in the segments that a long scan reads from blocks.
 func (b *jetStream) about(filter string, after, upto events.Offset) uint64 {
 	n := uint64(0)
 	if b.segments.Blocks == "" {
@@ -213,9 +208,8 @@ func (b *jetStream) about(filter string, after, upto events.Offset) uint64 {
 	return n
 }
 
-// fromBlocks returns the next message of a full segment, if the scan is long and the message
-// stands in the server's files as it should. Else the server is asked from there on, and
-// says what it can read.
+// fromBlocks returns the next message of a full segment, if the scan is long and the server's files are intact there.
+// Otherwise the scan asks the server from there on, which decides whether the messages can be read.
 func (s *scan) fromBlocks(q Query) (m Message, ok bool) {
 	seg := s.line.segments[s.index]
 	if s.served || s.b.segments.Blocks == "" || seg.last == 0 || !s.q.isLong() {
@@ -248,7 +242,7 @@ func (s *scan) closeBlocks() {
 // maxLosses bounds how often a consumer that returns nothing is replaced.
 const maxLosses = 3
 
-// advance goes on to the next segment. What is announced of this one is kept.
+// advance moves to the next segment. The announced count of this one is kept.
 func (s *scan) advance() {
 	if s.reading != nil && s.reading.made && s.reading.q.After == s.begin(s.index) {
 		n := max(s.reading.announced+s.reading.late, s.indexed(s.index))

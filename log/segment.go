@@ -18,64 +18,59 @@ import (
 	"github.com/tallylog/tally/internal/nats/segindex"
 )
 
-// Segments says how a log is cut into streams. The server reads a whole stream
-// again after a crash, so a log in one stream would take longer to open for ever.
-// Each stream continues the numbers of the one before: an offset names an event
-// whatever segment holds it, and nothing outside this package knows of segments.
+// Segments says how a log is cut into streams. After a crash the server reads a whole stream again, so a log in one
+// stream would take longer and longer to open. Each stream continues the numbers of the one before. An offset names an
+// event whatever segment holds it, and nothing outside this package knows of segments.
 type Segments struct {
-	// Bytes and Subjects of a segment, as the server counts them, behind which the
-	// next one is begun. 0: none is, as on a server that others write to as well.
+	// Bytes and Subjects of a segment, as the server counts them, after which the next segment begins. If both are 0,
+	// the log stays in one segment, as on a server that others write to as well.
 	Bytes    uint64
 	Subjects uint64
 
-	// Dir keeps a file for each full segment that says which subjects and ids are in
-	// it, so that a question about one subject asks few of them. It may be lost.
-	// "": none is kept, and every segment is asked.
+	// Dir keeps a file for each full segment with its subjects and ids, so that a question about one subject asks few
+	// segments. The files may be lost. "": no files; every segment is asked.
 	Dir string
 
-	// Blocks is the folder in which a server on this machine keeps the streams. A long
-	// read takes full segments from its files: the server would keep for minutes what it
-	// notes of each block that it reads. "": it asks the server.
+	// Blocks is the folder in which a server on this machine keeps the streams. A long read takes full segments from
+	// its files: the server would keep its notes on each block that it reads for minutes. "": ask the server.
 	Blocks string
 
-	// AtRest is called while nothing is being appended: when a segment was begun, and
-	// once in the beginning. What is read meanwhile waits, or is asked for again.
+	// AtRest is called while nothing is being appended: when a segment was begun, and once at the beginning. Reads wait
+	// meanwhile, or ask again.
 	AtRest func() error
 
-	// Above is an offset that was once given to an event, whether or not the event is
-	// still there: what is appended comes behind it. If the server would continue at
-	// or below it, a segment is begun.
+	// Above is an offset that an event once had, whether or not the event still exists: new events come behind it. If
+	// the server would continue at or below it, a segment is begun.
 	Above events.Offset
 }
 
-// segment is a stream of the line. Of its fields only the atomic ones change.
+// segment is a stream of the line. Only its atomic fields change.
 type segment struct {
 	n      int
 	stream jetstream.Stream
 	name   string
 	made   time.Time
-	first  events.Offset // the lowest offset it can hold
-	last   events.Offset // the highest; 0: it is the one that is written to
+	first  events.Offset // the lowest possible offset
+	last   events.Offset // the highest offset; 0: the segment is written to
 	closed bool          // its subjects were taken from it
 
-	replicated bool // a server that answers may be behind
+	replicated bool // the server that answers may be behind
 
 	sealed atomic.Bool
 	index  atomic.Pointer[segindex.Index] // nil: not known (yet)
 
-	// written is what this process put into the segment that is written to, while that
-	// is all there is in it; nil: it may be less.
+	// written has everything in the segment that is written to, as this process stored it; nil: it may be incomplete.
 	written atomic.Pointer[written]
-	known   *segindex.Builder // the same of a full one without index; the roller's
+	known   *segindex.Builder // the same for a full segment without index; only the roller uses it
 }
 
-// identity is what the segment's index must be of.
+// identity returns the segment that the index must belong to.
 func (s *segment) identity() segindex.Segment {
 	return segindex.Segment{Name: s.name, Made: s.made.UnixNano(), First: uint64(s.first), Last: uint64(s.last)}
 }
 
-// find says what the segment holds of a literal subject. It does not know if there
-// is no index, or a damaged one, which is given up.
+// find returns the segment's entry of a literal subject. known is false if there is no index, or a damaged one, which
+// find drops.
 func (s *segment) find(subject string) (e segindex.Entry, there, known bool) {
 	x := s.index.Load()
 	if x == nil {
@@ -92,13 +87,12 @@ func (s *segment) find(subject string) (e segindex.Entry, there, known bool) {
 // line is the log's streams at one time, oldest first. It is never empty.
 type line struct {
 	segments []*segment
-	moved    chan struct{} // closed when another line took this one's place
+	moved    chan struct{} // closed when another line replaced this one
 }
 
 func (l *line) active() *segment { return l.segments[len(l.segments)-1] }
 
-// indexOf returns the index of the segment for an offset: the first one for offsets
-// below all of them.
+// indexOf returns the index of the segment for an offset: the first one for offsets below all of them.
 func (l *line) indexOf(at events.Offset) int {
 	behind := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].first > at })
 	return max(0, behind-1)
@@ -112,8 +106,8 @@ func segmentNumber(line, name string) (int, bool) {
 	return n, ok && err == nil && n > 0 && segmentName(line, n) == name
 }
 
-// load asks the server for the segments there are. What it knows of those before is
-// kept. The result has none if there are none.
+// load asks the server for its segments, and keeps the ones that it has loaded before. If there are none, it returns
+// nil.
 func (b *jetStream) load(ctx context.Context) ([]*segment, error) {
 	numbers, err := ask(ctx, func(ctx context.Context) ([]int, error) { return b.numbers(ctx) })
 	if err != nil {
@@ -124,8 +118,8 @@ func (b *jetStream) load(ctx context.Context) ([]*segment, error) {
 		if n != i+1 {
 			return nil, &ConfigError{Stream: b.name, Field: "segments", Have: fmt.Sprint(numbers), Need: "all from 1 on"}
 		}
-		// Others read the segments of a line, so what is not known of one yet, such as its end,
-		// is noted in another that nobody has seen.
+		// Readers share the segments of a line. So a change, such as the segment's end, is made in a copy that no
+		// reader has yet.
 		s := b.known(n)
 		if s == nil || !s.sealed.Load() || s.last == 0 {
 			var err error
@@ -158,7 +152,7 @@ func (b *jetStream) known(n int) *segment {
 	return nil
 }
 
-// fetch returns a segment as the server has it.
+// fetch loads a segment from the server.
 func (b *jetStream) fetch(ctx context.Context, n int) (*segment, error) {
 	stream, err := ask(ctx, func(ctx context.Context) (jetstream.Stream, error) { return b.js.Stream(ctx, segmentName(b.name, n)) })
 	if err != nil {
@@ -177,8 +171,7 @@ func newSegment(n int, stream jetstream.Stream) *segment {
 	return s
 }
 
-// join sets each segment's end, below the beginning of the next, and looks for
-// its index.
+// join sets each segment's end, below the beginning of the next, and opens its index.
 func (b *jetStream) join(found []*segment) ([]*segment, error) {
 	for i, s := range found[:max(0, len(found)-1)] {
 		next := found[i+1]
@@ -189,7 +182,7 @@ func (b *jetStream) join(found []*segment) ([]*segment, error) {
 			s.last = next.first - 1
 		}
 		if b.segments.Dir != "" && s.sealed.Load() && s.index.Load() == nil {
-			_ = b.openIndex(s) // or it is made anew
+			_ = b.openIndex(s) // on an error the index is made again
 		}
 	}
 	return found, nil
@@ -208,8 +201,7 @@ func (b *jetStream) indexPath(s *segment) string {
 	return filepath.Join(b.segments.Dir, s.name+".index")
 }
 
-// use puts a line in the place of the one before. The caller holds b.changing, or is
-// the first.
+// use replaces the line. The caller holds b.changing, or no other goroutine has b yet.
 func (b *jetStream) use(segments []*segment) {
 	before := b.line.Swap(&line{segments: segments, moved: make(chan struct{})})
 	if before != nil {
@@ -217,8 +209,7 @@ func (b *jetStream) use(segments []*segment) {
 	}
 }
 
-// refresh loads the line again if the segment that this process believes to be
-// written to is not any more.
+// refresh loads the line again if the active segment of this process's line is not the active one any more.
 func (b *jetStream) refresh(ctx context.Context) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -232,14 +223,13 @@ func (b *jetStream) refresh(ctx context.Context) error {
 	return nil
 }
 
-// stale reports whether a segment that this process believes to be written to is
-// not any more, and then loads the line again.
+// stale reports whether a segment that this process takes for the active one is closed, and then loads the line again.
 func (b *jetStream) stale(ctx context.Context, s *segment, c jetstream.StreamConfig) (bool, error) {
 	if !isClosed(c) || s.last != 0 {
 		return false, nil
 	}
 	if b.line.Load().active() != s {
-		return true, nil // somebody did already
+		return true, nil // another goroutine loaded it
 	}
 	if err := b.refresh(ctx); err != nil {
 		return false, err
@@ -247,8 +237,7 @@ func (b *jetStream) stale(ctx context.Context, s *segment, c jetstream.StreamCon
 	return b.line.Load().active() != s, nil
 }
 
-// lastBelow returns the offset of a subject's last message in the full segments of the line,
-// 0 if there is none.
+// lastBelow returns the offset of a subject's last message in the full segments of the line, or 0.
 func (b *jetStream) lastBelow(ctx context.Context, l *line, subject string) (events.Offset, error) {
 	for _, s := range slices.Backward(l.segments[:len(l.segments)-1]) {
 		e, there, known := s.find(subject)
@@ -266,7 +255,7 @@ func (b *jetStream) lastBelow(ctx context.Context, l *line, subject string) (eve
 	return 0, nil
 }
 
-// Indexed implements Indexed: the offset up to which every segment has an index.
+// Indexed implements indexed: every segment up to the offset has an index.
 func (b *jetStream) Indexed() events.Offset {
 	upto := events.Offset(0)
 	for _, s := range b.line.Load().segments {
@@ -278,8 +267,7 @@ func (b *jetStream) Indexed() events.Offset {
 	return upto
 }
 
-// MayHold implements Indexed. A segment whose index turns out to be damaged may hold
-// anything.
+// MayHold implements indexed. A segment whose index turns out to be damaged may hold any id.
 func (b *jetStream) MayHold(subject, id string, upto events.Offset) (stretches []span) {
 	for _, s := range b.line.Load().segments {
 		if s.last == 0 || s.first > upto {

@@ -8,22 +8,17 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// AppendSeries stores events of one subject in their order, the first one as expect
-// says, each other one only directly behind the one before it: nothing of anybody
-// else comes in between. It returns when all of them are as durable as an Append. In
-// contrast to Append it is not all or nothing: whatever ends it early, a crash or an
-// error, may leave the first ones of the events in the log. It costs no more than one
-// wait for the disk, and what it stores is written once; a large Append is written
-// twice.
+// AppendSeries stores events of one subject in their order: the first one as expect says, each other one only directly
+// behind the one before it, so that no other writer's event comes in between. It returns when all of them are as
+// durable as an Append. In contrast to Append it is not all or nothing: a crash or an error may leave the first events
+// in the log. It waits for the disk once, and writes each event once; a large Append is written twice.
 //
-// Appending the same series again completes what is there of it. added is how many
-// events were stored by this call, also beside an error; the Ack is of all of them,
-// with Duplicate set if all were there before.
+// Appending the same series again completes it. added is how many events this call stored, also beside an error. The
+// Ack is of all of them, with Duplicate set if all were there before.
 //
-// Events are stamped and limited as by Append, and errors are those of Append, with one
-// difference: only ErrTooLarge and an *events.InvalidError of the events themselves mean
-// that nothing was written. A *ConflictError behind the first event says that somebody
-// else wrote to the subject meanwhile, or that the log has the events in another order.
+// Events are stamped and limited as by Append. Errors are those of Append, with one difference: only ErrTooLarge and an
+// *events.InvalidError of the events themselves mean that nothing was written. A *ConflictError behind the first event
+// reports that another writer wrote to the subject meanwhile, or that the log has the events in another order.
 func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expect, evs ...events.Event) (ack Ack, added int, err error) {
 	begun := time.Now()
 	defer func() { l.config.Observer.Appended(added, time.Since(begun), err) }()
@@ -51,14 +46,13 @@ func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect Expec
 	return ack, added, err
 }
 
-// large is the size, in bytes, of a series that views stand aside for.
+// large is the size of a series, in bytes, from which on views yield to it.
 const large = 64 << 10
 
 // Bulk reports whether this Log is appending a large series, some 64 KiB or more.
 func (l *Log) Bulk() bool { return l.bulk.Load() > 0 }
 
-// prepareSeries refuses what must not be stored, all of it before anything is, and
-// encodes each event by itself.
+// prepareSeries checks all events before any is stored, and encodes each one by itself.
 func (l *Log) prepareSeries(sub events.Subject, expect Expect, evs []events.Event) ([]*appending, error) {
 	whole, err := l.prepare(sub, expect, evs)
 	if err != nil {
@@ -69,7 +63,7 @@ func (l *Log) prepareSeries(sub events.Subject, expect Expect, evs []events.Even
 		p := *whole
 		p.events, p.msgs = whole.events[i:i+1], whole.msgs[i:i+1]
 		p.size = whole.size / len(evs)
-		p.buffered = i < len(evs)-1 // the last one's acknowledgement covers those before it
+		p.buffered = i < len(evs)-1 // the last one's acknowledgement covers the ones before it
 		p.unshown = p.buffered
 		if i > 0 {
 			p.guarded = false
@@ -83,7 +77,7 @@ func (l *Log) prepareSeries(sub events.Subject, expect Expect, evs []events.Even
 	return list, nil
 }
 
-// putSeries stores one event after the other. It runs in the series' turn.
+// putSeries stores the events one after the other. It runs in the series' turn.
 func (l *Log) putSeries(ctx context.Context, list []*appending) (all Ack, added int, err error) {
 	all.Duplicate = true
 	behind := events.Offset(0)

@@ -17,8 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Service is the owner's service: through it other processes append by way of the
-// owner's log, and learn how far the store is durable.
+// Service is the owner's service. Other processes append through it, and learn the durable watermark.
 type Service struct {
 	l       *Log
 	nc      *nats.Conn
@@ -29,24 +28,22 @@ type Service struct {
 	pending sync.WaitGroup
 	shows   atomic.Pointer[Shows]
 
-	// gate is held for reading while a request is taken in: the service's own end does
-	// not wait for a handler that runs.
+	// gate is held for reading while a request is accepted: Close does not wait for a handler that runs.
 	gate   sync.RWMutex
 	closed bool // guarded by gate
 }
 
-// Shows waits until trees of files show what is at an offset in subjects, or returns why they do
-// not.
+// Shows waits until trees of files show the subjects as of an offset, or returns why they do not.
 type Shows func(ctx context.Context, at events.Offset, subs ...events.Subject) error
 
-// maxShow bounds how long an answer waits for trees. Clients wait 15 s for an answer, and send an
-// append again after that.
+// maxShow bounds how long an answer waits for trees. Clients wait 15 s for an answer, and send an append again after
+// that.
 const maxShow = 10 * time.Second
 
-// Show has answers to appends wait until trees of files show them.
+// Show makes answers to appends wait until trees of files show them.
 func (s *Service) Show(shows Shows) { s.shows.Store(&shows) }
 
-// shown waits for trees, unless the request asked not to.
+// shown waits for trees, unless the request has Unshown set.
 func (s *Service) shown(a arrival, at events.Offset, subs ...events.Subject) *wireUnshown {
 	shows := s.shows.Load()
 	if shows == nil || a.unshown {
@@ -57,9 +54,8 @@ func (s *Service) shown(a arrival, at events.Offset, subs ...events.Subject) *wi
 	return wireUnshownOf((*shows)(ctx, at, subs...))
 }
 
-// Serve runs the service of the process that owns the store, on a connection that
-// others reach. It is a NATS micro service, described in docs/wire.md. Requests
-// to one subject are stored in the order in which they arrive.
+// Serve runs the service of the process that owns the store, on a connection that others reach. It is a NATS micro
+// service, described in docs/wire.md. Requests to one subject are stored in the order in which they arrive.
 func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 	s := &Service{l: l, nc: nc}
 	s.numbers = &numbering{submit: s.submit, answer: s.answer, refuse: s.refuse, series: make(map[seriesKey]*series)}
@@ -76,7 +72,7 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 		}
 	}
 	if err == nil {
-		err = nc.Flush() // those who hear of the owner from now on are to find it
+		err = nc.Flush() // a process that hears of the owner from now on must find the service
 	}
 	if err != nil {
 		s.end()
@@ -84,18 +80,18 @@ func Serve(nc *nats.Conn, l *Log) (*Service, error) {
 	}
 	if l.commit != nil {
 		l.commit.announce(func(at events.Offset) {
-			// Those who miss it ask.
+			// A process that misses the notice asks.
 			_ = nc.Publish(subjectMoved, mustMarshal(watermarkReply{at}))
 		})
 	}
 	if l.roller != nil {
-		tell := func() { _ = nc.Publish(subjectSegments, nil) } // those who miss it ask
+		tell := func() { _ = nc.Publish(subjectSegments, nil) } // a process that misses it asks
 		l.roller.tell.Store(&tell)
 	}
 	return s, nil
 }
 
-// Close takes no more requests and returns when those under way are answered.
+// Close takes no more requests and returns when the ones under way are answered.
 func (s *Service) Close() error {
 	if s.l.commit != nil {
 		s.l.commit.announce(nil)
@@ -115,8 +111,8 @@ func (s *Service) Close() error {
 
 var errOwnerEnds = fmt.Errorf("log: append: %w: the owner ends", ErrUnavailable)
 
-// append takes a request's place in the order of its subject, and answers when it
-// is over. The service calls it for one request after the other.
+// append queues a request for its subject, and answers it when its append is over. The service calls it for one request
+// after the other.
 func (s *Service) append(req micro.Request) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
@@ -137,8 +133,7 @@ func (s *Service) append(req micro.Request) {
 	}
 }
 
-// appendAll appends a request of several parts, in the order of the requests to any of
-// its subjects.
+// appendAll appends a request of several parts, in the order of the requests to any of its subjects.
 func (s *Service) appendAll(a arrival) {
 	u, err := s.l.beginAll(a.parts)
 	if err != nil {
@@ -199,8 +194,8 @@ func (s *Service) holes(req micro.Request) {
 	s.respond(req.Reply(), holesReply{append([]Hole{}, s.l.holes.after(0)...)})
 }
 
-// respond answers a request. An error stands in the headers of micro services too.
-// The library's own way to answer is only for handlers that have not returned yet.
+// respond answers a request. An error is also put into the headers of micro services. The library's own method works
+// only in handlers that have not returned yet.
 func (s *Service) respond(to string, v any) {
 	m := &nats.Msg{Subject: to, Data: mustMarshal(v)}
 	if r, ok := v.(appendReply); ok && r.Error != nil {
@@ -209,7 +204,7 @@ func (s *Service) respond(to string, v any) {
 	_ = s.nc.PublishMsg(m) // the requester may be gone
 }
 
-// headerText makes a message fit for a header.
+// headerText makes a message valid in a header.
 func headerText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r > 0x7e {
@@ -222,7 +217,7 @@ func headerText(s string) string {
 func mustMarshal(v any) []byte {
 	data, err := rawjson.Marshal(v)
 	if err != nil {
-		// A message that is not UTF-8: the standard encoder replaces what it must.
+		// The text is not UTF-8: the standard encoder replaces the invalid bytes.
 		if data, err = json.Marshal(v); err != nil {
 			panic(fmt.Sprintf("log: %v", err))
 		}

@@ -12,13 +12,12 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// maxTries bounds how often an append decides anew because somebody else wrote to
-// its subject, or because the backend was busy.
+// maxTries bounds how often an append decides again because another writer wrote to its subject, or because the backend
+// was busy.
 const maxTries = 64
 
-// store decides, publishes, and decides again if a subject moved meanwhile. It
-// runs in the turn of all parts: no other append of this Log to their subjects is under
-// way. It gives an Ack for each part, that of a guard is empty.
+// store decides, publishes, and decides again if a subject moved meanwhile. It runs in the turn of all parts: no other
+// append of this Log to their subjects is under way. It returns an Ack for each part; the Ack of a guard is empty.
 func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 	var last error
 	for try := range maxTries {
@@ -30,7 +29,7 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 			return acks, err
 		}
 		if pub.Writes == nil {
-			continue // who was asked is behind who refuses
+			continue // the server that answered is behind the one that refused
 		}
 		receipt, err := l.backend.Publish(ctx, pub)
 		last = err
@@ -68,7 +67,7 @@ func (l *Log) store(ctx context.Context, parts ...*appending) ([]Ack, error) {
 	return nil, fmt.Errorf("append to %s: %w: too much happens there, nothing was written after %d tries", nameOf(parts), ErrUnavailable, maxTries)
 }
 
-// nameOf names an append for people.
+// nameOf returns a name of an append for error texts.
 func nameOf(parts []*appending) string {
 	if len(parts) == 1 {
 		return parts[0].sub.Name()
@@ -76,7 +75,7 @@ func nameOf(parts []*appending) string {
 	return fmt.Sprintf("%s and %d more", parts[0].sub.Name(), len(parts)-1)
 }
 
-// nameOfNATS names a subject for people that is given in the log's form.
+// nameOfNATS returns a name for error texts of a subject in NATS form.
 func nameOfNATS(subject string) string {
 	if sub, err := events.ParseNATS(subject); err == nil {
 		return sub.Name()
@@ -84,12 +83,12 @@ func nameOfNATS(subject string) string {
 	return subject
 }
 
-// moved has the subject looked at anew: somebody else wrote to it.
+// moved makes the next attempt look at the subject again: another writer wrote to it.
 func (p *appending) moved() {
 	p.tail, p.behind, p.tried = true, 0, Exactly{}
 }
 
-// stored gives the places of what a backend stored as one publication, and notes them.
+// stored returns the Acks of the parts of one publication, and notes them.
 func (l *Log) stored(parts []*appending, r Receipt) []Ack {
 	n := 0
 	for _, p := range parts {
@@ -108,8 +107,8 @@ func (l *Log) stored(parts []*appending, r Receipt) []Ack {
 	return acks
 }
 
-// cannotRead reports whether a record that the backend counts is lost. One that is
-// only not there yet, for those who answer, is not.
+// cannotRead reports whether a record that the backend counts is lost. A record that the answering server does not have
+// yet is not lost.
 func (l *Log) cannotRead(ctx context.Context, at events.Offset) (bool, error) {
 	_, err := l.record(ctx, at)
 	if events.IsDamage(err) {
@@ -121,9 +120,8 @@ func (l *Log) cannotRead(ctx context.Context, at events.Offset) (bool, error) {
 	return false, err
 }
 
-// lostLast returns the lost record for which the backend refused an append that expects the last
-// record there is to see, 0 if none is lost. A backend that cannot read its last one either may
-// name 0 instead of it.
+// lostLast returns the lost record because of which the backend refused an append that expects the last readable
+// record, or 0. A backend that cannot read its last record either may name 0 instead of it.
 func (l *Log) lostLast(ctx context.Context, p *appending) (events.Offset, error) {
 	if p.claimed.At >= p.exact.At {
 		if lost, err := l.cannotRead(ctx, p.claimed.At); !lost || err != nil {
@@ -138,9 +136,8 @@ func (l *Log) lostLast(ctx context.Context, p *appending) (events.Offset, error)
 	return 0, err
 }
 
-// segment notes whether the backend can still know the append's ids by itself, and
-// gives the segment that this is said of. Producers' clocks may be ahead of this
-// one's: an id counts as older than it says.
+// segment returns the segment in which the backend can still know the append's ids by itself, and sets p.look if it
+// cannot. The producer's clock may be ahead of this one, so an id counts as older than its time.
 func (l *Log) segment(p *appending) int {
 	b, ok := l.backend.(Segmented)
 	if !ok || p.youngUntil.IsZero() || p.look {
@@ -154,8 +151,7 @@ func (l *Log) segment(p *appending) int {
 	return n
 }
 
-// pause waits before a repeated try, longer each time and by chance, so that two
-// writers do not stay in step.
+// pause waits before a repeated attempt, longer each time and randomly, so that two writers do not stay in step.
 func pause(ctx context.Context, try int) error {
 	if try == 0 {
 		return ctx.Err()
@@ -169,8 +165,8 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-// decideAll decides for each part. It returns Acks instead if the events are there, and
-// nothing to publish if the backend does not show yet what it refused for.
+// decideAll decides for each part. It returns Acks instead if the log has the events. It returns no writes if the
+// backend does not show yet why it refused.
 func (l *Log) decideAll(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, err error) {
 	for {
 		pub, acks, err = l.decideEach(ctx, parts)
@@ -186,7 +182,7 @@ func (l *Log) decideAll(ctx context.Context, parts []*appending) (pub Publicatio
 func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publication, acks []Ack, err error) {
 	pub.Writes = make([]Write, 0, len(parts))
 	for i, p := range parts {
-		decided := len(p.msgs) == 0 && l.config.Host.Owner // nobody else writes: what is found stays so
+		decided := len(p.msgs) == 0 && l.config.Host.Owner // nobody else writes, so the result stays valid
 		p.tail = p.tail || decided
 		if n := l.segment(p); pub.Segment == 0 {
 			pub.Segment = n
@@ -212,7 +208,7 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 			if p.decided {
 				return pub, nil, l.notWritten(p, lost)
 			}
-			p.exact = p.claimed // the backend counts from a record that nobody can see
+			p.exact = p.claimed // the backend counts from an unreadable record
 		}
 		if !decided {
 			pub.Writes = append(pub.Writes, Write{Subject: p.name, Messages: p.msgs, Expect: p.exact})
@@ -221,8 +217,8 @@ func (l *Log) decideEach(ctx context.Context, parts []*appending) (pub Publicati
 	return pub, acks, nil
 }
 
-// lookCloser has those parts look for their events that did not yet, and reports whether
-// there were any: the events of another part are in the log.
+// lookCloser makes the parts look for their events that did not yet, and reports whether there were any: the log has
+// the events of another part.
 func lookCloser(parts []*appending) (again bool) {
 	for _, p := range parts {
 		if len(p.msgs) > 0 && p.found == nil {
@@ -232,8 +228,7 @@ func lookCloser(parts []*appending) (again bool) {
 	return again
 }
 
-// allThere returns a *PartialError if the events of some parts are in the log, and those
-// of others are not.
+// allThere returns a *PartialError if the log has the events of some parts, but not of others.
 func allThere(parts []*appending, acks []Ack) error {
 	partial := &PartialError{}
 	whole := true
@@ -255,9 +250,8 @@ func allThere(parts []*appending, acks []Ack) error {
 	return partial
 }
 
-// decide says what to publish against: nothing, or the exact last offset up to
-// which the subject was looked at, so that looking cannot race. It returns an Ack
-// instead if the events are there.
+// decide returns the expectation to publish with: none, or the exact last offset up to which the subject was read, so
+// that the read cannot race with other writers. It returns an Ack instead if the log has the events.
 func (l *Log) decide(ctx context.Context, p *appending) (Exactly, *Ack, error) {
 	if !p.youngUntil.IsZero() && l.config.Now().After(p.youngUntil) {
 		p.look = true
@@ -304,14 +298,14 @@ func (p *appending) guardedType() string {
 	return ""
 }
 
-// survey is what an append learnt about its subject.
+// survey is what an append has learnt about its subject.
 type survey struct {
 	last  events.Offset // of the subject
 	clash bool          // an event came that Since excludes
-	found []located     // by event
+	found []located     // for each event
 }
 
-// located is where an identity is; the zero place is nowhere.
+// located is the offset of an identity; the zero value means not found.
 type located struct {
 	at   events.Offset
 	same bool // with the same type and data
@@ -340,8 +334,7 @@ func (l *Log) survey(ctx context.Context, p *appending) (survey, error) {
 	return s, l.surveyTail(ctx, p, &s, last, false)
 }
 
-// surveyTail reads what came to the subject after the expectation, up to the head
-// if upto is 0.
+// surveyTail reads the records of the subject after the expectation, up to the head if upto is 0.
 func (l *Log) surveyTail(ctx context.Context, p *appending, s *survey, upto events.Offset, ids bool) error {
 	if upto == 0 {
 		var err error
@@ -366,7 +359,7 @@ func (l *Log) surveyTail(ctx context.Context, p *appending, s *survey, upto even
 	return nil
 }
 
-// already answers an append of which at least one event is in the log.
+// already returns the answer to an append of which the log has at least one event.
 func (l *Log) already(p *appending, s survey) (*Ack, error) {
 	ack := Ack{Duplicate: true, Durability: l.config.Host.Durability}
 	var have []Existing
@@ -392,7 +385,7 @@ func (l *Log) already(p *appending, s survey) (*Ack, error) {
 	return nil, &PartialError{Subject: p.sub, Have: have}
 }
 
-// confirm answers an append that the backend knows already, by its id alone.
+// confirm returns the answer to an append whose id the backend knows.
 func (l *Log) confirm(ctx context.Context, p *appending, r Receipt) (Ack, error) {
 	rec, err := l.record(ctx, r.Last)
 	if err != nil {
@@ -404,8 +397,7 @@ func (l *Log) confirm(ctx context.Context, p *appending, r Receipt) (Ack, error)
 	return Ack{First: r.Last, Last: r.Last, Durability: l.config.Host.Durability, Duplicate: true}, nil
 }
 
-// sameEvent compares what an identity stands for: its type and its data, or where
-// those are.
+// sameEvent compares the type and the data of two events, or the references to the data.
 func sameEvent(a, b events.Event) bool {
 	return a.Type == b.Type && bytes.Equal(a.Data, b.Data) && a.Extensions[events.ExtDataRef] == b.Extensions[events.ExtDataRef]
 }

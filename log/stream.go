@@ -11,19 +11,18 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// dedupeWindow is the time for which the server recognises ids by itself. It costs
-// about 150 bytes for each id and is read again at every start; beyond it the Log
-// looks ids up.
+// dedupeWindow is how long the server recognises ids by itself. It costs about 150 bytes for each id, and the server
+// reads it again at every start. Beyond it the Log looks ids up.
 const dedupeWindow = 2 * time.Minute
 
-// schemaVersion of what the stream holds, kept in its metadata.
+// schemaVersion is the version of the stored form, kept in the stream's metadata.
 const schemaVersion = "1"
 
-// segmentConfig is the configuration of a segment of a line of streams: it takes
-// every event, from an offset on, and never gives one up.
+// segmentConfig returns the configuration of a segment of a line of streams: it takes every event from an offset on,
+// and never removes one.
 func segmentConfig(line string, n int, first events.Offset) jetstream.StreamConfig {
 	if first == 1 {
-		first = 0 // which means the same, and is what a stream has that somebody else made
+		first = 0 // the same, and the value of streams that others created
 	}
 	return jetstream.StreamConfig{
 		Name:               segmentName(line, n),
@@ -49,10 +48,9 @@ func segmentConfig(line string, n int, first events.Offset) jetstream.StreamConf
 	}
 }
 
-// checkStream returns a *ConfigError if the stream could lose or rewrite a record,
-// or lacks what a Log needs of it.
+// checkStream returns a *ConfigError if the stream could lose or rewrite a record, or lacks a feature that a Log needs.
 func checkStream(c jetstream.StreamConfig) error {
-	closed := c.Sealed || slices.Equal(c.Subjects, []string{closedSubject(c.Name)}) // it is full
+	closed := c.Sealed || slices.Equal(c.Subjects, []string{closedSubject(c.Name)}) // the segment is full
 	for _, rule := range []struct {
 		field      string
 		ok         bool

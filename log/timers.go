@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// timers are used again: an append needs two, and nearly none ever fires.
+// timers are reused: an append needs two, and they hardly ever fire.
 var timers timerPool
 
 type timerPool struct{ pool sync.Pool }
@@ -18,7 +18,7 @@ func (p *timerPool) start(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// stop takes a timer back. Nothing is left in its channel.
+// stop returns a timer to the pool. Its channel is empty then.
 func (p *timerPool) stop(t *time.Timer) {
 	t.Stop()
 	p.pool.Put(t)

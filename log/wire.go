@@ -17,26 +17,25 @@ const (
 	subjectWatermark = "tally.api.v1.watermark"
 	subjectMoved     = "tally.api.v1.watermark.moved"
 	subjectHoles     = "tally.api.v1.holes"
-	subjectSegments  = "tally.api.v1.segments" // told when the log goes on in another stream
+	subjectSegments  = "tally.api.v1.segments" // published when the log continues in another stream
 )
 
 // appendRequest is an append on its way to the owner.
 type appendRequest struct {
-	Namespace string       `json:"namespace,omitempty"` // default events.DefaultNamespace
+	Namespace string       `json:"namespace,omitempty"` // default: events.DefaultNamespace
 	Subject   string       `json:"subject,omitempty"`   // session/<id> or document/<kind>/<id>
 	Expect    *wireExpect  `json:"expect,omitempty"`    // default: anything
-	Buffered  bool         `json:"buffered,omitempty"`  // an answer before the sync will do
+	Buffered  bool         `json:"buffered,omitempty"`  // answer before the sync
 	Producer  string       `json:"producer,omitempty"`  // of a series of numbered requests to the subject
 	Number    uint64       `json:"number,omitempty"`    // in it, from 1; with producer
 	Unshown   bool         `json:"unshown,omitempty"`   // the answer does not wait for trees of files
 	Events    []events.Raw `json:"events,omitempty"`    // CloudEvents JSON
 
-	// Parts are those of an append to several subjects; then it has no other members.
-	// Unshown may stand beside them.
+	// Parts are the parts of an append to several subjects. All other members but Unshown are empty then.
 	Parts []wirePart `json:"parts,omitempty"`
 }
 
-// wirePart is what is appended to one of several subjects, or only expected of it.
+// wirePart is an append to one of several subjects, or a guard of it.
 type wirePart struct {
 	Namespace string       `json:"namespace,omitempty"`
 	Subject   string       `json:"subject"`
@@ -57,19 +56,19 @@ type appendReply struct {
 	Last       events.Offset `json:"last,omitempty"`
 	Durability string        `json:"durability,omitempty"`
 	Duplicate  bool          `json:"duplicate,omitempty"`
-	Parts      []wireAck     `json:"parts,omitempty"` // of an append to several subjects; then first and last are not there
+	Parts      []wireAck     `json:"parts,omitempty"` // of an append to several subjects; first and last are empty then
 	Unshown    *wireUnshown  `json:"unshown,omitempty"`
 	Error      *wireError    `json:"error,omitempty"`
 }
 
-// wireUnshown reports that trees of files do not show what was stored.
+// wireUnshown reports that trees of files do not show a stored append.
 type wireUnshown struct {
 	Tree    string `json:"tree"`
-	Path    string `json:"path,omitempty"` // left out: no single file is the reason
+	Path    string `json:"path,omitempty"` // "": no single file is the reason
 	Message string `json:"message"`
 }
 
-// wireUnshownOf returns an error of a tree in the form in which it travels, nil of none.
+// wireUnshownOf returns the wire form of an error of a tree, nil for nil.
 func wireUnshownOf(err error) *wireUnshown {
 	if err == nil {
 		return nil
@@ -87,14 +86,14 @@ func (w *wireUnshown) errorOf() *events.TreeError {
 	return &events.TreeError{Tree: w.Tree, Path: w.Path, Err: errors.New(w.Message)}
 }
 
-// wireAck says where a part is. That of a part without events is empty.
+// wireAck has the offsets of a part. It is empty for a guard.
 type wireAck struct {
 	First     events.Offset `json:"first,omitempty"`
 	Last      events.Offset `json:"last,omitempty"`
 	Duplicate bool          `json:"duplicate,omitempty"`
 }
 
-// wireError is an error with its facts. Code says which.
+// wireError is an error with its facts. Code selects the kind.
 type wireError struct {
 	Code    string        `json:"code"`
 	Message string        `json:"message"`
@@ -115,13 +114,12 @@ type wireError struct {
 	Number  uint64        `json:"number,omitempty"` // gap, outOfOrder
 	Next    uint64        `json:"next,omitempty"`   // gap, outOfOrder
 
-	// Of an append to several subjects, the one with which there is a conflict, or which is
-	// there in part.
+	// The subject of an append to several that has the conflict, or part of whose events the log has.
 	Namespace string `json:"namespace,omitempty"`
 	Subject   string `json:"subject,omitempty"`
 }
 
-// watermarkReply says how far the store is safe.
+// watermarkReply has the durable watermark.
 type watermarkReply struct {
 	Durable events.Offset `json:"durable"`
 }
@@ -131,7 +129,7 @@ type holesReply struct {
 	Holes []Hole `json:"holes"`
 }
 
-// Codes of wireError. An unknown code is an error that nobody can act on.
+// Codes of wireError. A client treats an unknown code as an error that it cannot handle.
 const (
 	wireInvalid     = "invalid"
 	wireTooLarge    = "tooLarge"
@@ -149,7 +147,7 @@ const (
 	wireInternal    = "internal"
 )
 
-// wireErrorOf returns an error in the form in which it travels.
+// wireErrorOf returns the wire form of an error.
 func wireErrorOf(err error) *wireError {
 	w := &wireError{Code: wireInternal, Message: err.Error()}
 	if e, ok := errors.AsType[*events.InvalidError](err); ok {
@@ -205,7 +203,7 @@ var wireSentinels = []struct {
 	{wireDamaged, ErrDamaged}, {wireConflict, ErrConflict}, {wireUnknown, ErrUnknown}, {wireAborted, ErrAborted}, {wireFull, ErrFull}, {wireUnavailable, ErrUnavailable},
 }
 
-// errorOf returns an error that came over the wire as callers branch on it.
+// errorOf returns the error of package log for an error from the wire.
 func (w *wireError) errorOf(sub events.Subject) error {
 	if named, err := events.ParseSubject(w.Namespace, w.Subject); err == nil {
 		sub = named
@@ -236,7 +234,7 @@ func (w *wireError) errorOf(sub events.Subject) error {
 	return errors.New(w.Message)
 }
 
-// encodeAppend writes a request.
+// encodeAppend encodes a request.
 func encodeAppend(p *appending) ([]byte, error) {
 	w, err := wirePartOf(p)
 	if err != nil {
@@ -245,7 +243,7 @@ func encodeAppend(p *appending) ([]byte, error) {
 	return rawjson.Marshal(appendRequest{Namespace: w.Namespace, Subject: w.Subject, Expect: w.Expect, Buffered: p.buffered, Unshown: p.unshown, Events: w.Events})
 }
 
-// encodeAppendAll writes a request of several parts.
+// encodeAppendAll encodes a request of several parts.
 func encodeAppendAll(parts []*appending) ([]byte, error) {
 	r := appendRequest{Parts: make([]wirePart, len(parts))}
 	for i, p := range parts {
@@ -259,7 +257,7 @@ func encodeAppendAll(parts []*appending) ([]byte, error) {
 
 func wirePartOf(p *appending) (wirePart, error) {
 	w := wirePart{Namespace: p.sub.Namespace, Subject: p.sub.String()}
-	if !p.guarded { // else it was appended with Any, and the owner draws its own conclusion
+	if !p.guarded { // else it was appended with Any, and the owner derives the guard itself
 		w.Expect = wireExpectOf(p.expect)
 	}
 	for _, e := range p.events {
@@ -277,10 +275,10 @@ type arrival struct {
 	sub      events.Subject
 	expect   Expect
 	events   []events.Event
-	parts    []Part // of an append to several subjects; then it has none of the above
+	parts    []Part // of an append to several subjects; the fields above are empty then
 	buffered bool
 	unshown  bool
-	producer string // "": it is not numbered
+	producer string // "": the request has no number
 	number   uint64
 
 	data     []byte
@@ -291,7 +289,7 @@ type arrival struct {
 // maxProducer bounds the name of a producer.
 const maxProducer = 64
 
-// decodeAppend reads a request.
+// decodeAppend decodes a request.
 func decodeAppend(data []byte) (a arrival, err error) {
 	var r appendRequest
 	if err := rawjson.Unmarshal(data, &r); err != nil {
@@ -313,7 +311,7 @@ func decodeAppend(data []byte) (a arrival, err error) {
 	return a, err
 }
 
-// decodeParts reads the parts of a request.
+// decodeParts decodes the parts of a request.
 func decodeParts(r appendRequest) ([]Part, error) {
 	if r.Namespace != "" || r.Subject != "" || r.Expect != nil || len(r.Events) > 0 || r.Buffered || r.Producer != "" {
 		return nil, &events.InvalidError{Field: "parts", Reason: "a request with parts has no other member"}
@@ -328,7 +326,7 @@ func decodeParts(r appendRequest) ([]Part, error) {
 	return parts, nil
 }
 
-// inside names where in a request something is invalid.
+// inside adds to an error where in a request the invalid value is.
 func inside(where string, err error) error {
 	if invalid, ok := errors.AsType[*events.InvalidError](err); ok {
 		return &events.InvalidError{Field: where + "." + invalid.Field, Reason: invalid.Reason}

@@ -7,16 +7,15 @@ import (
 	"github.com/tallylog/tally/internal/nats/segindex"
 )
 
-// written remembers what was put into a segment, so that its index can be made without
-// reading it again, which would be a tenth of what an append costs. It is to be given
-// up when it may lack something: then the segment is read.
+// written collects the messages of a segment, so that its index can be made without reading it again, which would add a
+// tenth to the cost of an append. It is dropped when it may be incomplete: then the segment is read.
 type written struct {
 	mu       sync.Mutex
 	build    *segindex.Builder
 	messages uint64
 }
 
-// maxWritten bounds what is remembered, in ids; a subject counts as several.
+// maxWritten bounds its size, in ids; a subject counts as several.
 const (
 	maxWritten     = 1 << 20
 	writtenSubject = 8
@@ -24,7 +23,7 @@ const (
 
 func newWritten() *written { return &written{build: segindex.NewBuilder()} }
 
-// note remembers a publication that was stored, or that may have been.
+// note adds a publication that was stored, or that may have been.
 func (s *segment) note(p Publication, got Receipt, err error) {
 	w := s.written.Load()
 	if w == nil || got.Duplicate {
@@ -52,8 +51,8 @@ func (s *segment) note(p Publication, got Receipt, err error) {
 	}
 }
 
-// wrote returns the index of a segment that holds so many messages, if all of them are
-// remembered. Nothing is written to it any more.
+// wrote returns the index of a segment that holds this many messages, if all of them were collected. The segment is
+// full.
 func (s *segment) wrote(messages uint64) *segindex.Builder {
 	w := s.written.Load()
 	if w == nil {

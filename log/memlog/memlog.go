@@ -15,7 +15,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// dedupeWindow is how long a Backend recognises ids by itself, as a server does.
+// dedupeWindow is how long a Backend recognises ids by itself, like a server.
 const dedupeWindow = 2 * time.Minute
 
 // Config of a Backend. The zero value works.
@@ -28,12 +28,12 @@ type Config struct {
 type Backend struct {
 	now func() time.Time
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	messages []log.Message
 	damaged  map[events.Offset]bool
 	subjects map[string][]events.Offset
 	ids      map[string]seen
-	order    []string      // of ids, oldest first
+	order    []string      // ids, oldest first
 	grown    chan struct{} // closed when messages grew
 	closed   bool
 }
@@ -110,7 +110,7 @@ func (b *Backend) Publish(ctx context.Context, p log.Publication) (log.Receipt, 
 	return log.Receipt{Last: events.Offset(len(b.messages))}, nil
 }
 
-// last is the offset of a subject's last message, 0 if it has none.
+// last returns the offset of a subject's last message, or 0.
 func (b *Backend) last(subject string) events.Offset {
 	offsets := b.subjects[subject]
 	if len(offsets) == 0 {
@@ -148,7 +148,7 @@ func (b *Backend) get(at events.Offset) (log.Message, error) {
 	return clone(b.messages[at-1]), nil
 }
 
-// clone gives the reader bytes of its own.
+// clone returns a message whose bytes the reader may change.
 func clone(msg log.Message) log.Message {
 	msg.Header, msg.Data = maps.Clone(msg.Header), slices.Clone(msg.Data)
 	return msg
@@ -158,7 +158,7 @@ func clone(msg log.Message) log.Message {
 func (b *Backend) Last(_ context.Context, subject string) (log.Message, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.get(b.last(subject)) // nothing is at 0
+	return b.get(b.last(subject)) // no message has offset 0
 }
 
 // State implements log.Backend.
@@ -190,7 +190,7 @@ func (b *Backend) Subjects(_ context.Context, filter string) (map[string]uint64,
 	return counts, nil
 }
 
-// Close implements log.Backend. What was stored is gone.
+// Close implements log.Backend. It drops all messages.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +213,7 @@ func (b *Backend) Scan(_ context.Context, q log.Query) (log.Cursor, error) {
 	return c, nil
 }
 
-// count is the number of messages behind a cursor, damaged ones too.
+// count returns the number of messages behind a cursor, damaged ones included.
 func (b *Backend) count(c *cursor) uint64 {
 	switch {
 	case c.literal:
@@ -237,7 +237,7 @@ func behind(offsets []events.Offset, at events.Offset) int {
 	return i
 }
 
-// cursor reads a Backend. It holds no position but an offset, so that appending goes on.
+// cursor reads a Backend. It keeps only an offset, so appends can go on.
 type cursor struct {
 	m         *Backend
 	q         log.Query
@@ -269,7 +269,7 @@ func (c *cursor) Next(ctx context.Context) (log.Message, error) {
 	}
 }
 
-// step returns the next message there is, or a zero one and what to wait for.
+// step returns the next message, or a zero one and a channel to wait for.
 func (c *cursor) step() (log.Message, <-chan struct{}, error) {
 	m := c.m
 	m.mu.Lock()
@@ -290,7 +290,7 @@ func (c *cursor) step() (log.Message, <-chan struct{}, error) {
 	}
 }
 
-// next returns the offset of the next message behind a cursor, 0 if there is none.
+// next returns the offset of the next message behind a cursor, or 0.
 func (b *Backend) next(c *cursor) events.Offset {
 	if c.literal {
 		offsets := b.subjects[c.q.Filter]
@@ -307,7 +307,7 @@ func (b *Backend) next(c *cursor) events.Offset {
 	return 0
 }
 
-// matches reports whether a subject is one of a filter's.
+// matches reports whether a subject matches a filter.
 func matches(filter, subject string) bool {
 	if filter == events.SubjectFilter {
 		return true
