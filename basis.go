@@ -11,22 +11,22 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// basis is what a handle knows of its session. The zero value is nothing.
+// basis is how far a handle knows its session. The zero value knows nothing.
 type basis struct {
 	mu   sync.Mutex
-	at   events.Offset // read or written up to here: what follows is late if that is gone
-	base events.Offset // the threads are known as they were here; 0: they were not read
-	own  int           // changes of the threads that the handle made since
+	at   events.Offset // read or written up to here: later appends are stale if this offset is rewound
+	base events.Offset // the threads are known as of here; 0: they were not read
+	own  int           // changes of the threads that the handle made since base
 }
 
-// offset returns up to where the session is known.
+// offset returns the offset up to which the session is known.
 func (k *basis) offset() events.Offset {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.at
 }
 
-// read notes that the caller was given the session as it was at an offset.
+// read notes that the caller got the session as of an offset.
 func (k *basis) read(at events.Offset) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -35,14 +35,14 @@ func (k *basis) read(at events.Offset) {
 	}
 }
 
-// wrote notes an append of the handle. What was appended on the condition that the
-// threads are as the caller knows them leaves them known.
+// wrote notes an append of the handle. If the append expected the threads to be as the caller knows them, they stay
+// known.
 func (k *basis) wrote(expect log.Expect, evs []events.Event, ack log.Ack) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case ack.Stale, expect != log.Any && !expect.Excludes(events.TypeSessionRewound):
-		return // nobody looked at what was rewound
+		return // the append did not depend on what was rewound
 	case isWhole(expect):
 		if ack.Last > k.base {
 			k.base, k.own = ack.Last, 0
@@ -53,7 +53,7 @@ func (k *basis) wrote(expect log.Expect, evs []events.Event, ack log.Ack) {
 	k.at = max(k.at, ack.Last)
 }
 
-// isWhole reports whether an expectation is about all that changes threads.
+// isWhole reports whether an expectation covers all types that change threads.
 func isWhole(expect log.Expect) bool {
 	return !slices.ContainsFunc(projector.MoveTypes(), func(typ string) bool { return !expect.Excludes(typ) })
 }
@@ -69,10 +69,9 @@ func moves(evs []events.Event) int {
 	return n
 }
 
-// Unchanged returns the expectation that nobody else changed the threads since they
-// were read or decided on through this handle, for a decision that rests on that. If
-// somebody did, this call or the append fails with an error that matches
-// log.ErrConflict. For a handle through which they were not read it is log.Any.
+// Unchanged returns the expectation that nobody else changed the threads since the caller read or changed them through
+// this handle. Use it for a decision that rests on the threads. If they were changed, this call or the append fails
+// with an error that matches log.ErrConflict. If the threads were never read through the handle, it is log.Any.
 func (s *Session) Unchanged(ctx context.Context) (log.Expect, error) {
 	s.basis.mu.Lock()
 	base, own := s.basis.base, s.basis.own
@@ -98,9 +97,8 @@ func (s *Session) Unchanged(ctx context.Context) (log.Expect, error) {
 	return log.Since(last, projector.MoveTypes()...), nil
 }
 
-// behind returns the expectation that what this handle knows is not rewound, for events
-// that are appended whatever else happens, and the same events with what their producer
-// had seen, for when it is.
+// behind returns the expectation that the handle's basis is not rewound, for events that are appended in any case. It
+// also returns the same events with the basis as an extension, to be appended if it is rewound.
 func (s *Session) behind(evs []events.Event) (log.Expect, []events.Event) {
 	at := s.basis.offset()
 	if at == 0 || slices.ContainsFunc(evs, func(e events.Event) bool { return events.GuardOf(e.Type) == events.GuardSince }) {

@@ -13,13 +13,12 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// blobSource is the source of all parts of blobs: their identity follows from the
-// content, so that equal content is stored once whoever stores it.
+// blobSource is the source of all parts of blobs. Their identity follows from the content, so equal content is stored
+// once.
 const blobSource = "urn:tally:blob"
 
-// PutBlob stores content as the document blob/<sha256> and returns the dataref that
-// names it. Content that is stored already is not stored again, unless it was
-// purged or damaged meanwhile.
+// PutBlob stores content as the document blob/<sha256> and returns its dataref. Content that is stored already is not
+// stored again, unless it was purged or damaged meanwhile.
 func (st *Store) PutBlob(ctx context.Context, content []byte) (string, error) {
 	return st.putBlob(ctx, st.config.Namespace, content)
 }
@@ -47,8 +46,8 @@ func (st *Store) putBlob(ctx context.Context, ns string, content []byte) (string
 	return events.BlobRef(id), err
 }
 
-// putParts appends the parts of the blob doc and reports whether one of them was there.
-// again distinguishes their ids from those of an earlier time.
+// putParts appends the parts of the blob doc and reports whether one of them was there before. again makes their ids
+// differ from those of an earlier time.
 func (st *Store) putParts(ctx context.Context, doc events.Subject, content []byte, again string) (known bool, err error) {
 	size := min(events.MaxBlobPart, st.Log.MaxData())
 	count := max(1, (len(content)+size-1)/size)

@@ -17,23 +17,23 @@ import (
 // fence. A later claim has a higher fence. A claim whose lease is over stays in effect until
 // somebody else makes one. It is safe for concurrent use.
 type Claim struct {
-	Lease                  // as it was when the claim was made
+	Lease                  // as of the time when the claim was made
 	Subject events.Subject // of the item, flow, agent or document
 	Fence   events.Offset
 
 	st    *Store
 	terms ClaimTerms
 	mu    sync.Mutex
-	last  events.Offset // record of terms.In behind which the holder knows nothing
+	last  events.Offset // record of terms.In up to which the holder knows it
 }
 
-// ClaimTerms say how the log has a kind of claim.
+// ClaimTerms describes how a kind of claim is recorded in the log.
 type ClaimTerms struct {
-	In    events.Subject // has the records of who holds it
-	Types []string       // of records that may change that; default: every record of In
+	In    events.Subject // has the records of claims and renewals
+	Types []string       // of records that may change the holder; default: every record of In
 	While time.Duration  // how long a renewal lasts
 
-	// Until makes the event of In that extends the lease, or, with the zero time, ends the claim.
+	// Until returns the event of In that extends the lease. With the zero time, the event ends the claim.
 	Until func(ctx context.Context, at time.Time) (events.Event, error)
 
 	// Look returns the newest record of In, and *FencedError if the claim is not in effect.
@@ -45,10 +45,10 @@ type ClaimTerms struct {
 type FencedError struct {
 	Subject events.Subject // of the item, flow, agent or document
 	Fence   events.Offset  // of the claim
-	Have    events.Offset  // of the claim in effect; 0: no claim, or an agent's or a document's lease
-	Holder  string         // of that; "": nobody
-	Outcome string         // of an item or a flow that is finished
-	Stale   events.Offset  // of the report, which is kept without effect; 0: it is not kept
+	Have    events.Offset  // of the claim in effect; 0: no claim, or the lease of an agent or a document
+	Holder  string         // holder of the claim in effect; "": nobody
+	Outcome string         // of a finished item or flow
+	Stale   events.Offset  // offset of the report, which is kept without effect; 0: it is not kept
 }
 
 func (e *FencedError) Error() string {
@@ -67,19 +67,19 @@ func (e *FencedError) Error() string {
 // Is reports whether target is log.ErrConflict.
 func (e *FencedError) Is(target error) bool { return target == log.ErrConflict }
 
-// Hold returns the claim that the record at a fence is. It does no I/O.
+// Hold returns the claim of the record at a fence. It does no I/O.
 func (st *Store) Hold(sub events.Subject, l Lease, fence events.Offset, terms ClaimTerms) *Claim {
 	return &Claim{Lease: l, Subject: sub, Fence: fence, st: st, terms: terms, last: fence}
 }
 
-// LeaseEnd returns when a lease of a length is over that begins now: see LeaseTime.
+// LeaseEnd returns when a lease that begins now and lasts for while ends: see LeaseTime.
 func (st *Store) LeaseEnd(ctx context.Context, while time.Duration) (time.Time, error) {
 	now, err := st.LeaseTime(ctx)
 	return now.Add(while).Truncate(time.Millisecond), err
 }
 
-// Renew extends the lease: it lasts from now on for as long as it was given. A holder renews
-// at half its lease. If the claim is not in effect any more, the error is *FencedError.
+// Renew extends the lease by its original duration from now on. A holder renews at half its lease. If the claim is not
+// in effect any more, the error is *FencedError.
 func (c *Claim) Renew(ctx context.Context) (until time.Time, err error) {
 	if until, err = c.st.LeaseEnd(ctx, c.terms.While); err != nil {
 		return time.Time{}, err
@@ -90,14 +90,13 @@ func (c *Claim) Renew(ctx context.Context) (until time.Time, err error) {
 	return until, err
 }
 
-// Release ends the claim: somebody else can make one at once. If it is not in effect any more,
-// the error is *FencedError.
+// Release ends the claim, so that others can claim at once. If it is not in effect any more, the error is *FencedError.
 func (c *Claim) Release(ctx context.Context) error {
 	err := c.extend(ctx, time.Time{})
 	if events.IsStored(err) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.last = c.Fence // the next append looks, and is refused
+		c.last = c.Fence // the next append finds the claim ended, and is refused
 	}
 	return err
 }
@@ -110,10 +109,9 @@ func (c *Claim) extend(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// Append appends parts, all or none, provided that the claim is in effect: otherwise nothing
-// is written, and the error is *FencedError. It sets the expectation of the part that is
-// appended to the claim's own session, or adds a part that guards it: see log.ErrGuard.
-// Other errors are those of Store.AppendAll.
+// Append appends parts, all or none, provided that the claim is in effect. Otherwise nothing is written, and the error
+// is *FencedError. It sets the expectation of the part for the claim's own session, or adds a part that guards it: see
+// log.ErrGuard. Other errors are those of Store.AppendAll.
 func (c *Claim) Append(ctx context.Context, parts ...log.Part) ([]log.Ack, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +133,7 @@ func (c *Claim) Append(ctx context.Context, parts ...log.Part) ([]log.Ack, error
 	}
 }
 
-// send appends parts, a single one as Store.Append does: appends to one subject need no unit.
+// send appends parts; a single part needs no batch.
 func (c *Claim) send(ctx context.Context, parts []log.Part) ([]log.Ack, error) {
 	if len(parts) > 1 {
 		return c.st.AppendAll(ctx, parts...)
@@ -144,7 +142,7 @@ func (c *Claim) send(ctx context.Context, parts []log.Part) ([]log.Ack, error) {
 	return []log.Ack{ack}, err
 }
 
-// guarded returns parts as they are sent each time, and which of them is the claim's own.
+// guarded returns the parts with the claim's own, and the index of that one.
 func (c *Claim) guarded(parts []log.Part) (all []log.Part, own int) {
 	all = slices.Clone(parts)
 	for i, p := range all {
@@ -160,15 +158,14 @@ func (c *Claim) guarded(parts []log.Part) (all []log.Part, own int) {
 	return all, own
 }
 
-// Part returns a part for an append that the caller makes, such as a transaction's: it is
-// refused with log.ErrConflict if the claim ends before. If that is so now, the error is
-// *FencedError.
+// Part returns a part for an append that the caller makes, such as a transaction's. If the claim ends before the
+// append, the append fails with log.ErrConflict. If it has ended already, the error is *FencedError.
 func (c *Claim) Part(ctx context.Context, evs ...events.Event) (log.Part, error) {
 	last, err := c.terms.Look(ctx)
 	return log.Part{Subject: c.terms.In, Expect: c.expect(last), Events: evs}, err
 }
 
-// expect is the condition under which the claim is as it was at a record.
+// expect returns the expectation that the claim is unchanged since a record.
 func (c *Claim) expect(last events.Offset) log.Expect {
 	if len(c.terms.Types) > 0 {
 		return log.Since(last, c.terms.Types...)
@@ -176,8 +173,7 @@ func (c *Claim) expect(last events.Offset) log.Expect {
 	return log.At(last)
 }
 
-// isOvertaken reports whether an append was refused because of a record behind the last one
-// that the holder knew of its claim.
+// isOvertaken reports whether an append was refused because of a record behind the last one that the holder knew.
 func (c *Claim) isOvertaken(err error) bool {
 	conflict, ok := errors.AsType[*log.ConflictError](err)
 	return errors.Is(err, log.ErrConflict) && (!ok || conflict.Subject == c.terms.In || conflict.Subject == events.Subject{})

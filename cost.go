@@ -15,19 +15,18 @@ import (
 // Cost is money and tokens spent on a model.
 type Cost struct {
 	Model    string
-	USD      events.Amount  // exact; see USD for one that is a float
-	Tokens   *events.Tokens // in disjoint classes; nil: not known
-	Run      events.RunRef  // that it was spent in; default: none
-	Part     string         // which of the model's costs in the run: a step, an attempt
-	Response string         // the maker's id of the answer that was paid for; default: none. Of the costs of a model with one response one counts, if events.IsUnique accepts the id
+	USD      events.Amount  // exact; USD converts a float
+	Tokens   *events.Tokens // in disjoint classes; nil: unknown
+	Run      events.RunRef  // in which it was spent; default: none
+	Part     string         // distinguishes the model's costs in the run: a step, an attempt
+	Response string         // the maker's id of the answer that was paid for; default: none. If events.IsUnique accepts it, only one of a model's costs with this id counts
 	Purpose  string         // run, compaction, judge or other; default: run
 	Source   string         // reported or computed; default: reported
-	At       time.Time      // when; default: now
+	At       time.Time      // default: now
 }
 
-// AddCost records a cost. The same model, run, part and purpose again is the same cost,
-// so that what was resumed or is repeated counts once; other figures for them are an
-// *events.InvalidError. Without a run every call counts.
+// AddCost records a cost. A second cost of the same model, run, part and purpose is the same cost, so resumed or
+// repeated work counts once; other figures for it are an *events.InvalidError. Without a run every call counts.
 func (s *Session) AddCost(ctx context.Context, c Cost) (log.Ack, error) {
 	p := &events.CostAccrued{Model: c.Model, USD: c.USD, Tokens: c.Tokens, Response: c.Response, Purpose: cmp.Or(c.Purpose, "run"), Source: cmp.Or(c.Source, "reported")}
 	ofRun := c.Run != events.RunRef{}
@@ -49,8 +48,8 @@ func (s *Session) AddCost(ctx context.Context, c Cost) (log.Ack, error) {
 // costSource is the source of costs whose identity follows from their run.
 const costSource = "urn:tally:cost"
 
-// partsOf returns what of a run its costs' identities are made of. Those of panels were
-// there first, when there were no others.
+// partsOf returns the parts of a run from which its costs' ids are derived. For panels there is no kind among them:
+// their costs are older than the other kinds.
 func partsOf(r events.RunRef) []string {
 	if r.Kind == "panel" {
 		return []string{r.ID}
@@ -58,25 +57,24 @@ func partsOf(r events.RunRef) []string {
 	return []string{r.Kind, r.ID}
 }
 
-// CostTable is a sum of costs and its parts.
+// CostTable is a sum of costs, also by model, run and day.
 type CostTable struct {
 	Total  projector.Total
 	Models map[string]projector.Total
-	Runs   map[events.RunRef]projector.Total // what has no run is in Total
+	Runs   map[events.RunRef]projector.Total // costs without a run are only in Total
 	Days   map[string]projector.Total        // by day in UTC
 }
 
-// Costs are the costs of a session by its own events: what was spent, and the part of it that
-// led to where the session is now.
+// Costs are the costs of a session by its own events: all of them, and the costs of the records that are in effect.
 type Costs struct {
 	Spent    CostTable
 	OnBranch CostTable
 }
 
-// ErrOverflow says that a sum of tokens does not fit a number.
+// ErrOverflow reports that a sum of tokens does not fit its type.
 var ErrOverflow = errors.New("the tokens are more than can be counted")
 
-// Costs sums the costs of the session; one that does not exist has none.
+// Costs sums the costs of the session. If the session does not exist, the sums are 0.
 func (s *Session) Costs(ctx context.Context) (Costs, error) {
 	now, err := s.st.loader.Peek(ctx, s.sub)
 	if err != nil {
@@ -89,8 +87,8 @@ func (s *Session) Costs(ctx context.Context) (Costs, error) {
 	return CostsOf(whole)
 }
 
-// CostsOf sums the costs of a session that is loaded already. Sums of money
-// are exact; one of tokens that is too large is ErrOverflow.
+// CostsOf sums the costs of a loaded session. Sums of money are exact. If a sum of tokens is too large, the error is
+// ErrOverflow.
 func CostsOf(head *projector.Session) (Costs, error) {
 	var spent, branch costSums
 	for _, c := range head.Ledger.Costs {

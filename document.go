@@ -17,48 +17,45 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Documents is a handle on the documents of a store's namespace: named content with
-// revisions. A document is called by its kind and its id, which may be any bytes; the same
-// id in two kinds is two documents. The handle is cheap, does no I/O until a method is
-// called, and is safe for concurrent use.
+// Documents is a handle on the documents of a store's namespace: named content with revisions. A document is named by
+// its kind and its id, which may be any bytes; the same id in two kinds is two documents. The handle is cheap, does no
+// I/O until a method is called, and is safe for concurrent use.
 //
-// What is not there, was deleted or purged, or has expired, is ErrNotFound. Kinds that are
-// not documents to be written so (session, blob, unit) are *events.InvalidError.
+// A document that does not exist, was deleted or purged, or has expired is ErrNotFound. The kinds session, blob and
+// unit are *events.InvalidError.
 type Documents struct{ st *Store }
 
 // Documents returns a handle on the documents of the store's namespace.
 func (st *Store) Documents() *Documents { return &Documents{st} }
 
-// Kind says what documents of a kind are like: see Config.Kinds.
+// Kind has the rules for the documents of a kind: see Config.Kinds.
 type Kind struct {
-	Layer string // of those that do not say; default: none
+	Layer string // of documents without a layer; default: none
 
-	// Validate is asked before a document is written: an error refuses it. One that is
-	// not *events.InvalidError becomes one, of the field "data". Default: anything goes.
+	// Validate checks a document before it is written: an error refuses it. An error that is not *events.InvalidError
+	// is wrapped in one, of the field "data". Default: every document is valid.
 	Validate func(data []byte, contentType string) error
 }
 
-// Write is a revision of a document to be written, whole: what it does not say, the
-// document has no longer.
+// Write is a new revision of a document. It replaces the old one whole: metadata that Write leaves empty are removed.
 type Write struct {
-	Data        []byte // any bytes; they come back as they are
+	Data        []byte // any bytes, stored as they are
 	ContentType string // media type; default events.ContentTypeRaw
 	Title       string
 	Attributes  map[string]string
-	Links       []events.Link // to documents or sessions, which need not be there; nothing is its own "parent", nor the parent of one
+	Links       []events.Link // to documents or sessions, which need not exist; a document must not be its own "parent", directly or through others
 	Owner       string
-	Layer       string    // default: that of the kind
-	ExpiresAt   time.Time // from then on, by the log's time, it is not there; zero: never
+	Layer       string    // default: the kind's
+	ExpiresAt   time.Time // the document expires at this time of the log; zero: never
 
-	Base events.Offset // of Save: the revision that this one replaces; 0: whatever is there
-	ID   string        // of the event: the same again, after log.ErrUnknown, is one revision; default: a new one
+	Base events.Offset // for Save: the revision that this one replaces; 0: any
+	ID   string        // of the event: repeating a write with the same ID, after log.ErrUnknown, makes no second revision; default: a new one
 }
 
-// relParent is the relation of a link to the document above: no chain of them is a circle.
+// relParent is the relation of a link to the parent document. Chains of such links have no cycle.
 const relParent = "parent"
 
-// relRenamed is the relation of the link by which a document that was renamed says from
-// what.
+// relRenamed is the relation of the link from a renamed document to its earlier name.
 const relRenamed = "renamed-from"
 
 // Document is a revision of a document, with its content.
@@ -69,25 +66,24 @@ type Document struct {
 	Direct Direct
 }
 
-// Direct says that what was read is what is stored: the record, and the SHA-256 of its
-// content, in lower-case hex, which is that of Data. What a transaction has written is not
-// stored yet, and its Direct is zero.
+// Direct identifies stored content: the offset of its record, and the SHA-256 of Data in lower-case hex. A revision
+// that a transaction has written is not stored yet, and its Direct is zero.
 type Direct struct {
 	Offset events.Offset
 	SHA256 string
 }
 
-// Is reports whether bytes are what is stored. What was rendered, cut or redacted on the way
-// to a reader is not: it goes without the mark.
+// Is reports whether bytes are the stored content. Bytes that were rendered, cut or redacted on the way to a reader are
+// not.
 func (d Direct) Is(shown []byte) bool { return d.Offset != 0 && d.SHA256 == hashOf(shown) }
 
-// DocumentConflictError says that a document is not, or no longer, what a write was based
-// on. It matches log.ErrConflict; nothing was written.
+// DocumentConflictError reports that a document is not at the revision that a write was based on. It matches
+// log.ErrConflict; nothing was written.
 type DocumentConflictError struct {
 	Subject events.Subject
-	Base    events.Offset // the revision that the write was based on; 0: that there is none
-	Have    events.Offset // the revision there is; 0: none
-	SHA256  string        // of its content, lower-case hex; "": there is none
+	Base    events.Offset // the revision that the write was based on; 0: no document
+	Have    events.Offset // the present revision; 0: no document
+	SHA256  string        // of its content, lower-case hex; "": no document
 	Holder  string        // of a lease on the document, see Lease; "": nobody
 }
 
@@ -102,7 +98,7 @@ func (e *DocumentConflictError) Error() string {
 // Is reports whether target is log.ErrConflict.
 func (e *DocumentConflictError) Is(target error) bool { return target == log.ErrConflict }
 
-// Create writes a document that is not there yet. One that is there is ErrExists.
+// Create writes a new document. If it exists, the error is ErrExists.
 func (d *Documents) Create(ctx context.Context, kind, id string, w Write) (projector.Revision, error) {
 	w.Base = 0
 	return d.write(ctx, kind, id, w, log.At(0), func(now newest) (log.Expect, error) {
@@ -113,8 +109,8 @@ func (d *Documents) Create(ctx context.Context, kind, id string, w Write) (proje
 	})
 }
 
-// Update writes the revision that follows another, its base, as Read and Create gave it. A
-// document that has moved on is *DocumentConflictError.
+// Update writes the revision after base, the offset that Read or Create returned. If the document has another revision
+// now, the error is *DocumentConflictError.
 func (d *Documents) Update(ctx context.Context, kind, id string, base events.Offset, w Write) (projector.Revision, error) {
 	if base == 0 {
 		return projector.Revision{}, &events.InvalidError{Field: "base", Reason: "an update names the revision that it replaces"}
@@ -123,7 +119,7 @@ func (d *Documents) Update(ctx context.Context, kind, id string, base events.Off
 	return d.Save(ctx, kind, id, w)
 }
 
-// Save writes a document whether it is there or not. With Write.Base it is Update.
+// Save writes a document, new or not. With Write.Base it is Update.
 func (d *Documents) Save(ctx context.Context, kind, id string, w Write) (projector.Revision, error) {
 	if w.Base == 0 {
 		return d.write(ctx, kind, id, w, log.Any, func(newest) (log.Expect, error) { return log.Any, nil })
@@ -148,8 +144,8 @@ func (d *Documents) Save(ctx context.Context, kind, id string, w Write) (project
 	return d.write(ctx, kind, id, w, expect, based)
 }
 
-// Delete takes a document away; base is its revision, 0 for whatever there is. Older
-// revisions can still be read, until it is purged. reason is for those who read the log.
+// Delete deletes a document; base is its revision, 0 for any. Older revisions stay readable until the document is
+// purged. reason is for readers of the log.
 func (d *Documents) Delete(ctx context.Context, kind, id string, base events.Offset, reason string) (log.Ack, error) {
 	reason = cmp.Or(reason, "deleted")
 	if err := checkReason(reason); err != nil {
@@ -171,7 +167,7 @@ func (d *Documents) Delete(ctx context.Context, kind, id string, base events.Off
 	return d.repeat(ctx, sub, expect, decide, func(expect log.Expect) (log.Ack, error) { return d.st.Append(ctx, sub, expect, e) })
 }
 
-// checkReason refuses the reasons that mean more than a deletion.
+// checkReason refuses the reasons that Purge and Rename use.
 func checkReason(reason string) error {
 	if reason == events.ReasonPurged || reason == events.ReasonRenamed {
 		return &events.InvalidError{Field: "reason", Reason: fmt.Sprintf("%q is what Purge and Rename say", reason)}
@@ -179,7 +175,7 @@ func checkReason(reason string) error {
 	return nil
 }
 
-// deletion is the event that takes a document away, ready to be appended.
+// deletion returns the event that deletes a document, ready to be appended.
 func (d *Documents) deletion(sub events.Subject, p events.DocumentDeleted) (events.Event, error) {
 	e, err := events.New(d.st.config.Source, sub, &p)
 	return d.st.Stamp(e), err
@@ -204,9 +200,8 @@ func (d *Documents) Read(ctx context.Context, kind, id string) (*Document, error
 	return documentOf(sub, now.rev, now.data), nil
 }
 
-// bases are revisions that were the last records of their documents when this process read
-// or wrote them. An update of one needs no look: the log refuses it if something came
-// behind. One that expires is looked at.
+// bases are revisions that were the last records of their documents when this process read or wrote them. An update of
+// such a revision needs no read: the log refuses it if a record came behind. Documents that expire are always read.
 type bases struct {
 	mu sync.Mutex // guards of
 	of map[events.Subject]events.Offset
@@ -231,7 +226,7 @@ func (b *bases) note(sub events.Subject, at events.Offset, meta events.DocMeta) 
 	case b.of == nil:
 		b.of = make(map[events.Subject]events.Offset)
 	case len(b.of) >= maxBases:
-		clear(b.of) // those in use are back soon
+		clear(b.of) // revisions in use come back soon
 	}
 	b.of[sub] = at
 }
@@ -250,7 +245,7 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// subject names a document that is to be read or written so.
+// subject returns the subject of a document, or an error for a kind that is not written this way.
 func (d *Documents) subject(kind, id string) (events.Subject, error) {
 	sub := events.Document(d.st.config.Namespace, kind, id)
 	switch kind {
@@ -260,17 +255,17 @@ func (d *Documents) subject(kind, id string) (events.Subject, error) {
 	return sub, sub.Validate()
 }
 
-// newest is what there is of a document now.
+// newest is the present state of a document.
 type newest struct {
 	sub    events.Subject
-	last   events.Offset // of its records, whatever they are; 0: it has none
+	last   events.Offset // of its records of any type; 0: it has none
 	rev    projector.Revision
 	data   []byte
 	exists bool
 }
 
-// newest finds out what there is of a document. If its last record cannot be read, nobody
-// knows: that is *events.DamageError.
+// newest loads the present state of a document. If its last record cannot be read, the state is unknown: the error is
+// *events.DamageError.
 func (st *Store) newest(ctx context.Context, sub events.Subject) (newest, error) {
 	doc, err := st.loader.Document(ctx, sub, 0)
 	if projector.Tolerate(err) != nil && !errors.Is(err, ErrNotFound) {
@@ -287,7 +282,7 @@ func (st *Store) newest(ctx context.Context, sub events.Subject) (newest, error)
 	return n, nil
 }
 
-// basedOn is the expectation that a document is what a write is based on.
+// basedOn returns the expectation that a document is at the base of a write.
 func (d *Documents) basedOn(ctx context.Context, now newest, base events.Offset) (log.Expect, error) {
 	switch {
 	case !now.exists:
@@ -298,7 +293,7 @@ func (d *Documents) basedOn(ctx context.Context, now newest, base events.Offset)
 	return log.At(now.last), nil
 }
 
-// conflict says what a document is in place of what a write was based on.
+// conflict returns the error for a document that is not at the base of a write.
 func (d *Documents) conflict(ctx context.Context, now newest, base events.Offset) error {
 	e := &DocumentConflictError{Subject: now.sub, Base: base}
 	if now.exists {
@@ -310,7 +305,7 @@ func (d *Documents) conflict(ctx context.Context, now newest, base events.Offset
 	return e
 }
 
-// decide lets a function say what a write expects of a document as it is now.
+// decide loads a document, and returns the expectation that a function derives from it.
 func (d *Documents) decide(ctx context.Context, sub events.Subject, by func(newest) (log.Expect, error)) (log.Expect, error) {
 	now, err := d.st.newest(ctx, sub)
 	if err != nil {
@@ -319,8 +314,8 @@ func (d *Documents) decide(ctx context.Context, sub events.Subject, by func(newe
 	return by(now)
 }
 
-// repeat makes an append that rests on what is there now, and makes it again if that
-// changed in between in a way that does not matter to whoever decides.
+// repeat makes an append that rests on the present state of a document. It repeats the append if the document changed
+// in between in a way that decide accepts.
 func (d *Documents) repeat(ctx context.Context, sub events.Subject, expect log.Expect, decide func(newest) (log.Expect, error), put func(log.Expect) (log.Ack, error)) (log.Ack, error) {
 	for try := 1; ; try++ {
 		ack, err := put(expect)
@@ -370,13 +365,13 @@ func revisionOf(e events.Event, meta events.DocMeta, at events.Offset) projector
 	return projector.Revision{Offset: at, ID: e.ID, Time: events.TimestampOf(e.Time), ContentType: e.ContentType, Size: len(e.Data), Meta: meta}
 }
 
-// guarded appends a revision on the condition that other documents are what they were.
+// guarded appends a revision, provided that other documents are unchanged.
 func (d *Documents) guarded(ctx context.Context, part log.Part, guards []log.Part) (log.Ack, error) {
 	if len(guards) == 0 {
 		return d.st.Append(ctx, part.Subject, part.Expect, part.Events...)
 	}
 	acks, err := d.st.AppendAll(ctx, append([]log.Part{part}, guards...)...)
-	if errors.Is(err, log.ErrGuard) { // the server of others guards what is written, and no more
+	if errors.Is(err, log.ErrGuard) { // the server of others guards only the subjects that are written
 		return d.st.Append(ctx, part.Subject, part.Expect, part.Events...)
 	}
 	if !events.IsStored(err) {
@@ -385,8 +380,7 @@ func (d *Documents) guarded(ctx context.Context, part log.Part, guards []log.Par
 	return acks[0], err
 }
 
-// already returns the revision that an earlier write with the same id made, if that is why
-// the document is not what the write is based on.
+// already returns the revision that an earlier write with the same id made, if the write was refused because of it.
 func (d *Documents) already(ctx context.Context, sub events.Subject, w Write, refusal error) (projector.Revision, bool) {
 	if !errors.Is(refusal, log.ErrConflict) && !errors.Is(refusal, ErrNotFound) {
 		return projector.Revision{}, false
@@ -404,8 +398,8 @@ func (d *Documents) already(ctx context.Context, sub events.Subject, w Write, re
 	return projector.Revision{}, false
 }
 
-// same returns the revision that an event with the id of this one is. If that says something
-// else, the id was that of another write.
+// same returns the revision of an event with the id of e. If its content differs from e, the id is taken by another
+// write.
 func (d *Documents) same(ctx context.Context, e events.Event, meta events.DocMeta, at events.Offset) (projector.Revision, error) {
 	rec, err := d.st.Log.Record(ctx, at)
 	if err == nil {
@@ -421,7 +415,7 @@ func (d *Documents) same(ctx context.Context, e events.Event, meta events.DocMet
 	return revisionOf(e, meta, at), nil
 }
 
-// event makes the event of a write and refuses what must not be written.
+// event returns the event of a write, or an error if the write is invalid.
 func (d *Documents) event(sub events.Subject, w Write) (events.Event, events.DocMeta, error) {
 	kind := d.st.config.Kinds[sub.Kind]
 	meta := events.DocMeta{Attributes: w.Attributes, Links: w.Links, Owner: w.Owner, Layer: cmp.Or(w.Layer, kind.Layer), Base: w.Base, Title: w.Title}
@@ -444,7 +438,7 @@ func (d *Documents) describe(e events.Event, meta events.DocMeta) (events.Event,
 		return e, err
 	}
 	if text := meta.String(); text != "{}" {
-		if len(text) > events.MaxHeaders { // before a large value is put where it is referred to
+		if len(text) > events.MaxHeaders { // before a large value is stored by reference
 			return e, &log.SizeError{What: "headers", Size: len(text), Max: events.MaxHeaders}
 		}
 		e = e.WithExtension(events.ExtDoc, text)
@@ -452,7 +446,7 @@ func (d *Documents) describe(e events.Event, meta events.DocMeta) (events.Event,
 	return d.st.Stamp(e), nil
 }
 
-// refusal is what a validator said, as an *events.InvalidError.
+// refusal returns a validator's error as an *events.InvalidError.
 func refusal(err error) error {
 	if _, ok := errors.AsType[*events.InvalidError](err); ok {
 		return err

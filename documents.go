@@ -13,10 +13,9 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// List returns a page of the documents that a query selects, and where the next page
-// begins, "" if there is none: a query with that as After has it. Everything that is
-// acknowledged when it is called is in it. If a record of one of them is lost, the first page comes
-// with a *projector.HoleError.
+// List returns a page of the documents that a query selects, and the After of the query for the next page, "" on the
+// last page. It includes every write that was acknowledged before the call. If a record of a selected document is lost,
+// the first page comes with a *projector.HoleError.
 func (d *Documents) List(ctx context.Context, q projector.DocumentQuery) (list []projector.DocumentListed, next string, err error) {
 	q.Namespace = cmp.Or(q.Namespace, d.st.config.Namespace)
 	if list, next, err = d.viewed(ctx, q); err != nil {
@@ -28,21 +27,20 @@ func (d *Documents) List(ctx context.Context, q projector.DocumentQuery) (list [
 	return list, next, err
 }
 
-// lostOf returns a *projector.HoleError of the documents that a query selects, if a record is lost
-// that a list does not show: a document may be missing of it.
+// lostOf returns a *projector.HoleError if a record is lost that may belong to a document that a query selects: the
+// list may lack a document.
 func (d *Documents) lostOf(ctx context.Context, q projector.DocumentQuery) error {
 	return d.st.Lacks(ctx, "catalog", q.Namespace, func(sub events.Subject) bool {
 		return (q.Kind == "" && isDocument(sub) || sub.Kind == q.Kind) && strings.HasPrefix(sub.ID, q.Prefix)
 	})
 }
 
-// isDocument reports whether a subject is a document that a list of all kinds has.
+// isDocument reports whether a list of all kinds includes a subject.
 func isDocument(sub events.Subject) bool {
 	return !sub.IsSession() && sub.Kind != events.KindBlob && sub.Kind != events.KindUnit
 }
 
-// viewed lists documents from the catalog, and where there is none, or it is behind, from
-// the log.
+// viewed lists documents from the catalog. If there is no catalog, or it is behind, it lists them from the log.
 func (d *Documents) viewed(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
 	if d.st.config.Host.Lister == nil {
 		return d.st.listed(ctx, q)
@@ -60,7 +58,7 @@ func (d *Documents) viewed(ctx context.Context, q projector.DocumentQuery) ([]pr
 	return list, next, err
 }
 
-// unexpired leaves out what has expired since the record that a view shows last.
+// unexpired drops the documents that have expired since the last record of the view.
 func (st *Store) unexpired(ctx context.Context, list []projector.DocumentListed) ([]projector.DocumentListed, error) {
 	if !slices.ContainsFunc(list, func(d projector.DocumentListed) bool { return !d.ExpiresAt.IsZero() }) {
 		return list, nil
@@ -69,7 +67,7 @@ func (st *Store) unexpired(ctx context.Context, list []projector.DocumentListed)
 	return slices.DeleteFunc(list, func(d projector.DocumentListed) bool { return !d.ExpiresAt.IsZero() && !d.ExpiresAt.After(now) }), err
 }
 
-// listed makes a list of the log: each document is read.
+// listed lists documents from the log: it reads each document.
 func (st *Store) listed(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
 	l := lister{st: st, q: q}
 	if err := l.begin(); err != nil {
@@ -94,13 +92,13 @@ func (st *Store) listed(ctx context.Context, q projector.DocumentQuery) ([]proje
 type lister struct {
 	st    *Store
 	q     projector.DocumentQuery
-	link  events.Subject // that is asked for; zero: none
+	link  events.Subject // that the query asks for; zero: any
 	from  events.Subject // the page begins behind it
-	below events.Offset  // with Newest, it begins below this; 0: at the top
+	below events.Offset  // with Newest: the page begins below this offset; 0: at the top
 	list  []projector.DocumentListed
 }
 
-// begin reads what the query says of links and of where the page begins.
+// begin parses the link and the position of the query.
 func (l *lister) begin() (err error) {
 	if l.q.Link != "" {
 		if l.link, err = events.ParseSubject(l.q.Namespace, l.q.Link); err != nil {
@@ -111,7 +109,7 @@ func (l *lister) begin() (err error) {
 	return err
 }
 
-// add looks at a document.
+// add reads a document, and adds it to the page if the query selects it.
 func (l *lister) add(ctx context.Context, sub events.Subject) error {
 	full := !l.q.Newest && l.q.Limit > 0 && len(l.list) > l.q.Limit
 	if full || !l.selects(sub) {
@@ -139,14 +137,14 @@ func (l *lister) add(ctx context.Context, sub events.Subject) error {
 	return nil
 }
 
-// selects reports whether a document by its name alone may be in the page.
+// selects reports whether the query may select a document, judging by its name alone.
 func (l *lister) selects(sub events.Subject) bool {
 	behind := l.from == (events.Subject{}) || cmp.Or(strings.Compare(sub.Kind, l.from.Kind), strings.Compare(sub.ID, l.from.ID)) > 0
 	return behind && strings.HasPrefix(sub.ID, l.q.Prefix)
 }
 
-// listedOf makes the row of a document, and returns its links: its title, owner and layer
-// are those of the newest revision that was not a deletion.
+// listedOf returns the row of a document, and its links. Title, owner and layer are those of the newest revision that
+// is not a deletion.
 func (st *Store) listedOf(ctx context.Context, sub events.Subject) (l projector.DocumentListed, links []events.Link, err error) {
 	l.Subject = sub
 	all, err := st.loader.History(ctx, sub)
@@ -177,7 +175,7 @@ func (st *Store) listedOf(ctx context.Context, sub events.Subject) (l projector.
 		rec, err = projector.Resolve(ctx, st.Log, rec, st.config.MaxValue)
 	}
 	if events.IsDamage(err) {
-		return l, meta.Links, nil // it is there, and cannot be read
+		return l, meta.Links, nil // it exists but cannot be read
 	}
 	l.Bytes, l.SHA256 = int64(len(rec.Data)), hashOf(rec.Data)
 	return l, meta.Links, err
@@ -185,13 +183,13 @@ func (st *Store) listedOf(ctx context.Context, sub events.Subject) (l projector.
 
 // Linked is a link between two subjects.
 type Linked struct {
-	From     events.Subject // the document that has it
-	Link     events.Link    // as it is written there
-	To       events.Subject // what it leads to today, under the name that it was given last
-	Dangling bool           // there is no such document or session
+	From     events.Subject // the document that has the link
+	Link     events.Link    // as stored in the document
+	To       events.Subject // the present target, under its latest name
+	Dangling bool           // no such document or session exists
 }
 
-// Links returns the links of a document as it is now.
+// Links returns the links of a document at head.
 func (d *Documents) Links(ctx context.Context, kind, id string) ([]Linked, error) {
 	sub, err := d.subject(kind, id)
 	if err != nil {
@@ -215,8 +213,8 @@ func (d *Documents) Links(ctx context.Context, kind, id string) ([]Linked, error
 	return list, nil
 }
 
-// Backlinks returns the links that lead to a document or session, also those to a name
-// that the document had before, but not that by which it says so itself. [Documents.List] has those with such links by pages.
+// Backlinks returns the links that lead to a document or session, including links to its earlier names, but not the
+// link of its own renames. [Documents.List] returns the linking documents by pages.
 func (d *Documents) Backlinks(ctx context.Context, to events.Subject) ([]Linked, error) {
 	if err := to.Validate(); err != nil {
 		return nil, err
@@ -229,7 +227,7 @@ func (d *Documents) Backlinks(ctx context.Context, to events.Subject) ([]Linked,
 	for _, doc := range from {
 		links, err := d.Links(ctx, doc.Subject.Kind, doc.Subject.ID)
 		if errors.Is(err, ErrNotFound) {
-			continue // since it was listed
+			continue // deleted since it was listed
 		}
 		if err != nil {
 			return nil, err
@@ -240,7 +238,7 @@ func (d *Documents) Backlinks(ctx context.Context, to events.Subject) ([]Linked,
 	return list, nil
 }
 
-// follow returns what a link leads to, and whether that is there.
+// follow returns the present target of a link, and whether it exists.
 func (st *Store) follow(ctx context.Context, ns, link string) (to events.Subject, exists bool, err error) {
 	if to, err = events.ParseSubject(ns, link); err != nil {
 		return to, false, err
@@ -251,7 +249,7 @@ func (st *Store) follow(ctx context.Context, ns, link string) (to events.Subject
 			return to, false, nil
 		}
 		if events.IsDamage(err) {
-			err = nil // it is there, and cannot be read
+			err = nil // it exists but cannot be read
 		}
 		return to, err == nil, err
 	}
@@ -259,8 +257,8 @@ func (st *Store) follow(ctx context.Context, ns, link string) (to events.Subject
 	return now.sub, now.exists, err
 }
 
-// haveLink reports whether one of links has a relation, "" for any, and leads to a subject,
-// under its name or an earlier one.
+// haveLink reports whether one of links has a relation ("": any) and leads to a subject, under its name or an earlier
+// one.
 func (st *Store) haveLink(ctx context.Context, links []events.Link, to events.Subject, rel string) (bool, error) {
 	for _, l := range links {
 		sub, err := events.ParseSubject(to.Namespace, l.To)
@@ -281,8 +279,7 @@ func (st *Store) haveLink(ctx context.Context, links []events.Link, to events.Su
 	return false, nil
 }
 
-// lastName looks at a document under the name that it was given last, or under one to stop
-// at, which is not looked at.
+// lastName loads a document under its latest name. It ends at the name stop without loading that.
 func lastName(ctx context.Context, sub, stop events.Subject, now look) (newest, error) {
 	for range projector.MaxRenames {
 		if sub == stop {
@@ -299,11 +296,11 @@ func lastName(ctx context.Context, sub, stop events.Subject, now look) (newest, 
 	return newest{sub: sub}, nil
 }
 
-// look returns what there is of a document now.
+// look is a function that returns the present state of a document.
 type look func(context.Context, events.Subject) (newest, error)
 
-// guards checks the links of a document that is to be written, and returns the documents
-// above it: they are to be what they are when it is written.
+// guards checks the links of a document before it is written. It returns a guard for each document above it, which must
+// not change until the write.
 func (d *Documents) guards(ctx context.Context, sub events.Subject, meta events.DocMeta) ([]log.Part, error) {
 	var parts []log.Part
 	above := func(ctx context.Context, sub events.Subject) (newest, error) {
@@ -315,8 +312,8 @@ func (d *Documents) guards(ctx context.Context, sub events.Subject, meta events.
 	return parts, err
 }
 
-// checkLinks refuses what a document must not link to: out of the project's layer into the
-// personal one, and up to itself. above is asked for what the second rests on.
+// checkLinks refuses links from the project's layer into the personal one, and parent links that form a cycle. It loads
+// parents with above, so that the caller can guard them.
 func (st *Store) checkLinks(ctx context.Context, sub events.Subject, meta events.DocMeta, now, above look) error {
 	for i, l := range meta.Links {
 		to, err := events.ParseSubject(sub.Namespace, l.To)
@@ -343,7 +340,7 @@ const (
 	layerPersonal = "personal"
 )
 
-// layerOf returns the layer of a document or session, "" if there is no such thing.
+// layerOf returns the layer of a document or session, "" if it does not exist.
 func (st *Store) layerOf(ctx context.Context, sub events.Subject, now look) (string, error) {
 	if sub.IsSession() {
 		o, err := st.loader.Peek(ctx, sub)
@@ -356,7 +353,7 @@ func (st *Store) layerOf(ctx context.Context, sub events.Subject, now look) (str
 	return n.rev.Meta.Layer, err
 }
 
-// maxAbove bounds how many documents may be above one: all of them are looked at.
+// maxAbove bounds how many documents may be above one: each of them is loaded.
 const maxAbove = maxTx - 1
 
 // checkParents refuses parents that have the document above them.
@@ -385,7 +382,7 @@ func checkParents(ctx context.Context, sub events.Subject, meta events.DocMeta, 
 	return nil
 }
 
-// parents are the documents that one says are above it.
+// parents returns the parents in a document's links.
 func parents(ns string, meta events.DocMeta) (list []events.Subject) {
 	for _, l := range meta.Links {
 		if to, err := events.ParseSubject(ns, l.To); l.Rel == relParent && err == nil && !to.IsSession() {

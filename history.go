@@ -12,16 +12,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Change is a revision of a document: a write, or a deletion. It has no content: Read
-// reads that.
+// Change is a revision of a document: a write or a deletion. It has no content; Read loads that.
 type Change struct {
 	Subject events.Subject
 	projector.Revision
 	st *Store
 }
 
-// Read returns the document as the change left it: ErrNotFound, if that took it away, or
-// it was purged since.
+// Read returns the document as of the change. If the change deleted it, or it was purged since, the error is
+// ErrNotFound.
 func (c Change) Read(ctx context.Context) (*Document, error) {
 	doc, err := c.st.loader.Document(ctx, c.Subject, c.Offset)
 	if doc != nil && slices.Contains(doc.Damaged, c.Offset) {
@@ -38,11 +37,10 @@ func (c Change) Read(ctx context.Context) (*Document, error) {
 	return documentOf(c.Subject, rev, doc.Data), nil
 }
 
-// History returns revisions of a document, the newest first: at most so many, 0 for all,
-// below an offset, 0 for the newest. What it was under the names that it had before is
-// part of it, without the deletions there, and so is what came before a deletion; what was
-// purged is not. A document without revisions is ErrNotFound. If revisions cannot be read, the
-// others come with a *projector.HoleError.
+// History returns revisions of a document, newest first: at most limit, 0 for all, below an offset, 0 for the newest.
+// It includes revisions under earlier names, without the deletions of the renames, and revisions before a deletion, but
+// none that were purged. If the document has no revisions, the error is ErrNotFound. If some cannot be read, the others
+// come with a *projector.HoleError.
 func (d *Documents) History(ctx context.Context, kind, id string, below events.Offset, limit int) ([]Change, error) {
 	sub, err := d.subject(kind, id)
 	if err != nil {
@@ -71,14 +69,13 @@ func (d *Documents) History(ctx context.Context, kind, id string, below events.O
 	return list, projector.HoleOf(sub, lost)
 }
 
-// isNothing reports whether revisions, newest first, are no more than that all was purged.
+// isNothing reports whether revisions, newest first, are empty or only a purge.
 func isNothing(list []Change) bool { return len(list) == 0 || list[0].IsPurge() && len(list) == 1 }
 
-// ReadAt returns a document as it was at a position: "head" or "" for now, an offset such
-// as "@1234", the n-th revision of its history "#3", "~2" for two revisions before the
-// newest, a time such as "2026-08-22T10:00Z", "-10m" for so long before the newest
-// revision, or "e:" and the beginning of an event's id. A deletion counts as a revision,
-// and where one is the newest, the document is ErrNotFound.
+// ReadAt returns a document as of a position: "head" or "" for now, an offset such as "@1234", the n-th revision of its
+// history "#3", "~2" for two revisions before the newest, a time such as "2026-08-22T10:00Z", "-10m" for ten minutes
+// before the newest revision, or "e:" and the beginning of an event's id. A deletion counts as a revision. If it is the
+// newest one at the position, the error is ErrNotFound.
 func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Document, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -92,7 +89,7 @@ func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Doc
 		return nil, err
 	}
 	list, err := d.st.history(ctx, sub)
-	if projector.Tolerate(err) != nil || err != nil && !p.IsOffset() { // with one missing, none has its number
+	if projector.Tolerate(err) != nil || err != nil && !p.IsOffset() { // if one is missing, the numbers of the others are unknown
 		return nil, projector.Refuse(err)
 	}
 	revisions := make([]projector.Revision, len(list))
@@ -106,17 +103,15 @@ func (d *Documents) ReadAt(ctx context.Context, kind, id, position string) (*Doc
 	return list[n].Read(ctx)
 }
 
-// history returns what can be read of a document's revisions, oldest first, also those of
-// names that it had before.
+// history returns the readable revisions of a document, oldest first, including those under earlier names.
 func (st *Store) history(ctx context.Context, sub events.Subject) ([]Change, error) {
 	list, err := st.Documents().History(ctx, sub.Kind, sub.ID, 0, 0)
 	slices.Reverse(list)
 	return list, err
 }
 
-// backward yields the revisions of a document up to an offset, 0 for all, the newest first,
-// and between them those of the names that it had before, and an *events.DamageError in the place
-// of one that cannot be read. What is asked for is read.
+// backward yields the revisions of a document up to an offset, 0 for all, newest first, merged with those under earlier
+// names. For one that cannot be read it yields an *events.DamageError. It reads only as far as the caller iterates.
 func (st *Store) backward(ctx context.Context, sub events.Subject, upto events.Offset) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		var names []*name
@@ -145,7 +140,7 @@ func (st *Store) backward(ctx context.Context, sub events.Subject, upto events.O
 			if c.Offset == 0 {
 				return
 			}
-			if c.Offset != last && !yield(c, nil) { // a name that it had twice has each revision twice
+			if c.Offset != last && !yield(c, nil) { // a name that the document had twice has each revision twice
 				return
 			}
 			before, at := events.Subject{}, events.Offset(0)
@@ -163,12 +158,12 @@ func (st *Store) backward(ctx context.Context, sub events.Subject, upto events.O
 	}
 }
 
-// name is one name of a document while its revisions are looked at, the newest first.
+// name is the walk over the revisions under one name of a document, newest first.
 type name struct {
 	st   *Store
 	sub  events.Subject
-	at   Change  // without an offset: there are no more
-	lost []error // *events.DamageError of what stood before at and was not reported yet
+	at   Change  // offset 0: there are no more
+	lost []error // *events.DamageError of records before at, not reported yet
 	next func() (projector.Revision, error, bool)
 	stop func()
 }
@@ -192,9 +187,9 @@ func (n *name) step() error {
 	return err
 }
 
-// renamedFrom returns what a revision says that the document was before, and the revision of
-// that which it goes on; 0 if it is not so: anybody can write a link. A rename names that
-// revision as its base, and next to it is the deletion that says what it is now.
+// renamedFrom returns the earlier name of a document that a revision states, and the revision there that it continues.
+// It returns offset 0 if the statement is false: anybody can write such a link. A rename names that revision as its
+// base, and the next record of the earlier name is the deletion with the new name.
 func (st *Store) renamedFrom(ctx context.Context, c Change) (events.Subject, events.Offset, error) {
 	for _, l := range c.Meta.Links {
 		from, err := events.ParseSubject(c.Subject.Namespace, l.To)

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// kept are the values that packages keep with a store, one of each type.
+// kept holds the values that packages keep with a store, one of each type.
 type kept struct {
 	mu     sync.Mutex
 	closed bool
@@ -14,10 +14,9 @@ type kept struct {
 
 type closer interface{ Close() }
 
-// Kept returns the value of a type that a package keeps with a store. The first call makes it.
-// Stores that In and Unshown return share it. After Close has closed the log it calls the
-// value's Close, which returns when nothing of the value runs any more. Once the store is
-// closed, Kept closes a new value before it returns it.
+// Kept returns the value of a type that a package keeps with a store. The first call makes it. Stores that In and
+// Unshown return share it. After Close has closed the log it calls the value's Close, which returns when all goroutines
+// of the value have ended. Once the store is closed, Kept closes a new value before it returns it.
 func Kept[T interface{ Close() }](st *Store, make func() T) T {
 	k, key := st.kept, reflect.TypeFor[T]()
 	k.mu.Lock()

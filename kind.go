@@ -7,8 +7,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// KindError says that an id belongs to a session of another kind than the one it
-// was asked for as, or of one that is neither rewound nor forked. Nothing was written.
+// KindError reports that a session is of another kind than the caller asked for, or of a kind that cannot be rewound or
+// forked. Nothing was written.
 type KindError struct {
 	ID   string
 	Want string // kind that the caller asked for; "": one that can be rewound and forked
@@ -22,7 +22,7 @@ func (e *KindError) Error() string {
 	return fmt.Sprintf("session %q is of kind %s, not %s", e.ID, e.Have, e.Want)
 }
 
-// checkRewind returns a *KindError for a session of a kind that is neither rewound nor forked.
+// checkRewind returns a *KindError for a session that cannot be rewound or forked.
 func checkRewind(sub events.Subject, l *projector.Ledger) error {
 	if events.CanRewind(l.Kind) {
 		return nil

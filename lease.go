@@ -13,15 +13,15 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Lease says who has something, and until when: it ends by itself. The zero Lease is nobody's.
+// Lease is a holder and a time: the lease ends by itself then. The zero Lease has no holder.
 type Lease struct {
 	Holder string
 	Until  time.Time // by the log's time
 }
 
-// LeaseError reports that somebody else has what was asked for. It matches log.ErrConflict.
+// LeaseError reports that somebody else has the lease. It matches log.ErrConflict.
 type LeaseError struct {
-	Subject events.Subject // what they have
+	Subject events.Subject // of the lease
 	Lease   Lease
 }
 
@@ -32,13 +32,13 @@ func (e *LeaseError) Error() string {
 // Is reports whether target is log.ErrConflict.
 func (e *LeaseError) Is(target error) bool { return target == log.ErrConflict }
 
-// Lease takes the lease on a document for a while, or longer if the holder has it already. It
-// keeps nobody from writing the document: it is shown to others, also with each conflict.
-// What the holder appends by the claim is refused once somebody else has the lease. The
-// document need not be there. If somebody else has the lease, the error is *LeaseError.
+// Lease takes the lease on a document for a while, or extends the holder's own. A lease does not stop others from
+// writing the document: it is shown to them, also with each conflict. What the holder appends through the claim is
+// refused once somebody else has the lease. The document need not exist. If somebody else has the lease, the error is
+// *LeaseError.
 //
-// Time is the log's: that of its newest record, and what passed since this store was first
-// asked for it. So a lease ends early only if the clock that records are dated by is set forth.
+// Time is the log's: the time of its newest record, plus the time since this store first asked for it. So a lease ends
+// early only if the clock that dates records is set forward.
 func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while time.Duration) (*Claim, error) {
 	sub, err := d.subject(kind, id)
 	if err != nil {
@@ -47,8 +47,8 @@ func (d *Documents) Lease(ctx context.Context, kind, id, holder string, while ti
 	return d.lockOf(sub).leaseTo(ctx, sub, holder, while, nil)
 }
 
-// Release ends the lease on a document. If somebody else has it, the error is *LeaseError; if
-// nobody has, nothing is written.
+// Release ends the lease on a document. If somebody else has it, the error is *LeaseError; if nobody has, nothing is
+// written.
 func (d *Documents) Release(ctx context.Context, kind, id, holder string) error {
 	sub, err := d.subject(kind, id)
 	if err == nil {
@@ -57,13 +57,13 @@ func (d *Documents) Release(ctx context.Context, kind, id, holder string) error 
 	return err
 }
 
-// Lease takes the lease on the session for a while, as Documents.Lease does that on a
-// document. check, if it is not nil, may refuse that for the session as it is then.
+// Lease takes the lease on the session for a while, like Documents.Lease for a document. check, unless nil, may refuse
+// the lease for the session's present state.
 func (s *Session) Lease(ctx context.Context, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
 	return s.leaseTo(ctx, s.sub, holder, while, check)
 }
 
-// Release ends the lease on the session, as Documents.Release does that on a document.
+// Release ends the lease on the session, like Documents.Release for a document.
 func (s *Session) Release(ctx context.Context, holder string, check func(*projector.Outline) error) error {
 	_, err := s.relet(ctx, s.sub, holder, 0, check)
 	return err
@@ -76,11 +76,10 @@ func (s *Session) leaseTo(ctx context.Context, of events.Subject, holder string,
 	return s.relet(ctx, of, holder, while, check)
 }
 
-// leaseTypes are those of records that say who has the lease on a session.
+// leaseTypes are the types of records that change a session's lease.
 var leaseTypes = []string{events.TypeSessionUpdated}
 
-// relet has a holder have the lease on a subject, which the session records, for a while: 0
-// ends it.
+// relet gives a holder the lease on a subject for a while, recorded in the session; a while of 0 ends it.
 func (s *Session) relet(ctx context.Context, of events.Subject, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
 	if holder == "" || !utf8.ValidString(holder) {
 		return nil, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}
@@ -93,7 +92,7 @@ func (s *Session) relet(ctx context.Context, of events.Subject, holder string, w
 	if while > 0 {
 		l = Lease{holder, from.Add(while)}
 	}
-	own := s.st.Session(s.sub.ID) // what is known of leases says nothing of turns
+	own := s.st.Session(s.sub.ID) // reading a lease must not count as reading the turns
 	ack, err := own.Update(ctx, leaseTypes, func(o *projector.Outline) ([]events.Payload, error) {
 		if check != nil {
 			if err := check(o); err != nil {
@@ -119,7 +118,7 @@ func (s *Session) relet(ctx context.Context, of events.Subject, holder string, w
 	return s.st.Hold(of, l, ack.Last, ClaimTerms{In: s.sub, Types: leaseTypes, While: while, Until: own.leaseUntil(holder), Look: own.lookFor(of, holder, ack.Last)}), err
 }
 
-// leaseUntil makes the events of a holder's claim.
+// leaseUntil returns a function that makes the events of a holder's claim.
 func (s *Session) leaseUntil(holder string) func(context.Context, time.Time) (events.Event, error) {
 	return func(_ context.Context, at time.Time) (events.Event, error) {
 		l := Lease{holder, at}
@@ -134,7 +133,7 @@ func (s *Session) leaseUntil(holder string) func(context.Context, time.Time) (ev
 	}
 }
 
-// lookFor looks whether the lease that a holder took at an offset is still that holder's.
+// lookFor returns a function that checks whether the lease taken at an offset is still the holder's.
 func (s *Session) lookFor(of events.Subject, holder string, fence events.Offset) func(context.Context) (events.Offset, error) {
 	return func(ctx context.Context) (events.Offset, error) {
 		o, err := s.st.loader.Peek(ctx, s.sub)
@@ -148,7 +147,7 @@ func (s *Session) lookFor(of events.Subject, holder string, fence events.Offset)
 	}
 }
 
-// Holder returns the lease on a document, the zero Lease if nobody has it.
+// Holder returns the lease on a document, or the zero Lease.
 func (d *Documents) Holder(ctx context.Context, kind, id string) (Lease, error) {
 	sub, err := d.subject(kind, id)
 	if err != nil {
@@ -157,16 +156,16 @@ func (d *Documents) Holder(ctx context.Context, kind, id string) (Lease, error) 
 	return d.lease(ctx, sub)
 }
 
-// lockOf is the session that knows who has the lease on a document.
+// lockOf returns the session that records the lease on a document.
 func (d *Documents) lockOf(sub events.Subject) *Session {
 	return d.st.Session("lock/" + sub.Kind + "/" + sub.ID)
 }
 
-// lease returns the lease on a document that is in effect.
+// lease returns the lease on a document, if it is in effect.
 func (d *Documents) lease(ctx context.Context, sub events.Subject) (Lease, error) {
 	lock := d.lockOf(sub)
 	if lock.sub.Validate() != nil {
-		return Lease{}, nil // an id of that length has no room for one
+		return Lease{}, nil // an id of that length has no room for a lock's prefix
 	}
 	o, err := d.st.loader.Peek(ctx, lock.sub)
 	if err != nil {
@@ -175,7 +174,7 @@ func (d *Documents) lease(ctx context.Context, sub events.Subject) (Lease, error
 	return d.leaseIn(ctx, o)
 }
 
-// leaseIn returns the lease on a session, if it is not over.
+// leaseIn returns the lease on a session, if it is in effect.
 func (d *Documents) leaseIn(ctx context.Context, o *projector.Outline) (Lease, error) {
 	l := leaseOf(o.Ledger().Fields)
 	if l.Holder == "" {
@@ -188,7 +187,7 @@ func (d *Documents) leaseIn(ctx context.Context, o *projector.Outline) (Lease, e
 	return l, nil
 }
 
-// leaseOf reads a session's field lease: it is null when nobody has it.
+// leaseOf reads a session's field lease, which is null after a release.
 func leaseOf(fields events.Fields) Lease {
 	raw, _ := fields.Get("lease")
 	var stored *storedLease
@@ -199,13 +198,13 @@ func leaseOf(fields events.Fields) Lease {
 	return Lease{stored.Holder, until}
 }
 
-// storedLease is the field lease of a session.
+// storedLease is the stored form of the field lease.
 type storedLease struct {
 	Holder string           `json:"holder"`
 	Until  events.Timestamp `json:"until"`
 }
 
-// payload is the event by which a lease is taken, or ended.
+// payload returns the event that takes or ends a lease.
 func (l Lease) payload() (*events.SessionUpdated, error) {
 	value := events.Raw("null")
 	if l.Holder != "" {
@@ -217,23 +216,22 @@ func (l Lease) payload() (*events.SessionUpdated, error) {
 	return &events.SessionUpdated{Set: events.Fields{{Name: "lease", Value: value}}}, nil
 }
 
-// logClock is what a process knows of the log's time.
+// logClock tracks the log's time in a process.
 type logClock struct {
-	mu    sync.Mutex // guards what follows
-	at    time.Time  // recorded with the newest record that was looked at; zero: none was
-	since time.Time  // when that was, by the clock of this machine that nobody sets
-	said  bool       // that the log's time is not believed
+	mu    sync.Mutex // guards the fields below
+	at    time.Time  // when the newest record read was recorded; zero: none was read
+	since time.Time  // when it was read, by this machine's monotonic clock
+	said  bool       // the disagreement of the clocks has been logged
 }
 
-// ClockBound is how far the newest record may be ahead of the clock that dates the next one.
-// Two machines of which the owner is the one and then the other may differ by that much.
+// ClockBound is how far the newest record may be ahead of the clock that dates the next one. The clocks of two machines
+// that own the store in turn may differ by that much.
 const ClockBound = 90 * time.Second
 
-// LogTime is the time by the log, by which leases, deadlines and documents are over: when its
-// newest record was recorded, and what passed since the store was first asked. So in a store
-// at rest nothing ends. A record that is ahead of the clock which dates the next one, by more
-// than ClockBound, was dated by a clock that was wrong, or that clock is wrong now: then it is
-// the earlier one of both, until they agree, and the log of the process says so.
+// LogTime returns the log's time, by which leases, deadlines and documents end: the time of its newest record, plus the
+// time since the store was first asked for it. So nothing ends in a store that was not in use. If the newest record is
+// more than ClockBound ahead of the clock that dates the next one, one of the two clocks was wrong. Then LogTime is the
+// earlier of both until they agree, and a warning is logged.
 func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	newest := time.Time{}
 	ctx = log.NoteDamage(ctx, nil) // the time does not rest on the newest record alone
@@ -247,7 +245,7 @@ func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if newest.IsZero() && c.at.IsZero() {
-		newest = st.Now() // nothing was recorded, so nothing can be over
+		newest = st.Now() // no records, so nothing can have ended
 	}
 	latest := newest
 	if c.at.After(latest) {
@@ -264,9 +262,8 @@ func (st *Store) LogTime(ctx context.Context) (time.Time, error) {
 	return believed, nil
 }
 
-// believed returns a time that the log says, or the time of the clock that dates records, if
-// that is earlier by more than ClockBound. That clock is asked only if the clock of this
-// process does not agree. The caller holds the lock of the clock.
+// believed returns said, the log's time, or the time of the clock that dates records if that is earlier by more than
+// ClockBound. It asks for that clock only if this process's clock disagrees. The caller holds the lock of the clock.
 func (st *Store) believed(ctx context.Context, said time.Time) (time.Time, error) {
 	if !said.After(st.Now().Add(ClockBound)) {
 		return said, nil
@@ -282,9 +279,9 @@ func (st *Store) believed(ctx context.Context, said time.Time) (time.Time, error
 	return clock, nil
 }
 
-// LeaseTime is from when on a lease lasts, or any other time that begins now: the log's time,
-// or, in a store that was at rest, what the clock shows by which the next record is dated. So a
-// lease is not over with the very record by which it is taken. Nothing is over by this time.
+// LeaseTime returns the time from which a new lease lasts: the log's time, or the time of the clock that dates the next
+// record if that is later. So in a store that was not in use, a lease has not already ended when it is recorded.
+// LeaseTime never decides that a lease has ended.
 func (st *Store) LeaseTime(ctx context.Context) (time.Time, error) {
 	now, err := st.LogTime(ctx)
 	if err != nil {

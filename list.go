@@ -12,12 +12,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// patience is how long a view is waited for that another process keeps.
+// patience is how long to wait for a view that another process keeps.
 const patience = 5 * time.Second
 
-// Shows returns when a view, such as "catalog", shows everything that is acknowledged
-// now, and reports false if whoever keeps it takes longer than can be waited for, or is
-// gone. A view that nobody keeps is ErrNotFound.
+// Shows waits until a view, such as "catalog", shows everything that is acknowledged now. It returns false if the
+// process that keeps the view has ended or takes too long. If nobody keeps the view, the error is ErrNotFound.
 func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 	at, err := st.Log.Durable(ctx)
 	if err != nil {
@@ -32,10 +31,9 @@ func (st *Store) Shows(ctx context.Context, view string) (bool, error) {
 	return err == nil, err
 }
 
-// Lacks returns a *projector.HoleError of the lost records that a view, such as "catalog", does not
-// show: of a namespace, "" for all, and of subjects that about selects, nil for all. A record counts
-// of which nobody knows whose it was. Without views the error is of all lost records that the log
-// knows of; nil: the view shows everything.
+// Lacks returns a *projector.HoleError of the lost records that a view, such as "catalog", does not show: of a
+// namespace, "" for all, and of subjects that about selects, nil for all. Lost records of unknown subject count.
+// Without views the error has all lost records that the log knows of. nil: the view shows everything.
 func (st *Store) Lacks(ctx context.Context, view, namespace string, about func(events.Subject) bool) error {
 	lost := st.Log.Unreadable()
 	if st.config.Host.Lacks != nil {
@@ -49,16 +47,16 @@ func (st *Store) Lacks(ctx context.Context, view, namespace string, about func(e
 		sub, err := events.ParseNATS(h.Subject)
 		if err != nil || (namespace == "" || sub.Namespace == namespace) && (about == nil || about(sub)) {
 			at = append(at, h.Offset)
-			_ = log.Noted(ctx, &events.DamageError{Offset: h.Offset}) // which is returned below
+			_ = log.Noted(ctx, &events.DamageError{Offset: h.Offset}) // h is returned below
 		}
 	}
 	return projector.HoleOf(events.Subject{Namespace: namespace, Kind: "view", ID: view}, at)
 }
 
-// QueueView returns a queue as the view "work" has it, without what is done, and the offset up
-// to which that is so, which may be behind the log. Whoever goes on from there reads what is to
-// be done, and not all that ever was. Of the items that are free it has the first ones, so many
-// at least, or all if most is 0. A view that nobody keeps is ErrNotFound.
+// QueueView returns a queue from the view "work", without finished items, and the offset up to which the view has read,
+// which may be behind the log. A caller that continues from there reads the open work, and not the whole history. It
+// has at least limit of the free items, the first ones, or all if limit is 0. If nobody keeps the view, the error is
+// ErrNotFound.
 func (st *Store) QueueView(ctx context.Context, id string, limit int) (*projector.Work, events.Offset, error) {
 	if st.config.Host.Queue == nil {
 		return nil, 0, fmt.Errorf("view work: %w", ErrNotFound)
@@ -66,16 +64,15 @@ func (st *Store) QueueView(ctx context.Context, id string, limit int) (*projecto
 	return st.config.Host.Queue(ctx, st.config.Namespace, id, limit)
 }
 
-// Sessions lists the sessions of a kind in the store's namespace, "" for all, in the
-// order of their ids, as SessionList does.
+// Sessions lists the sessions of a kind in the store's namespace, "" for all kinds, in the order of their ids, like
+// SessionList.
 func (st *Store) Sessions(ctx context.Context, kind string) ([]projector.Listed, error) {
 	return st.SessionList(ctx, projector.SessionQuery{Kind: kind})
 }
 
-// SessionList lists the sessions that a query selects: from the catalog, and where there is
-// none, or it is behind, from the log, which folds each. Everything that is acknowledged
-// when it is called is in it. If a record of a session is lost that the list does not show, it comes
-// with a *projector.HoleError.
+// SessionList lists the sessions that a query selects, from the catalog. If there is no catalog, or it is behind, it
+// folds each session from the log. It includes every append that was acknowledged before the call. If a record of a
+// session is lost that the list does not show, it comes with a *projector.HoleError.
 func (st *Store) SessionList(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
 	list, err := st.sessionList(ctx, q)
@@ -87,7 +84,7 @@ func (st *Store) SessionList(ctx context.Context, q projector.SessionQuery) ([]p
 			return sub.IsSession()
 		}
 		o, err := st.loader.Peek(ctx, sub)
-		return projector.Tolerate(err) != nil || o.Ledger().Created == 0 || o.Ledger().Kind == q.Kind // else it is of another kind
+		return projector.Tolerate(err) != nil || o.Ledger().Created == 0 || o.Ledger().Kind == q.Kind // otherwise of another kind
 	})
 }
 
@@ -113,13 +110,12 @@ func (st *Store) sessionList(ctx context.Context, q projector.SessionQuery) ([]p
 	return q.Page(list), nil
 }
 
-// ErrNoCatalog says that there is no catalog that could be asked, or that it is behind.
+// ErrNoCatalog reports that no catalog is available, or that it is behind.
 var ErrNoCatalog = errors.New("there is no catalog that shows everything")
 
-// Progress lists what happened in runs of a session, in the order of the log, from the
-// catalog. Everything that is acknowledged when it is called is in it; if a record of the session is
-// lost, it comes with a *projector.HoleError. Without a catalog it is
-// ErrNoCatalog: who needs it reads the session, and projector.ProgressOf says what happened.
+// Progress lists the progress in runs of a session, in the order of the log, from the catalog. It includes every append
+// that was acknowledged before the call. If a record of the session is lost, it comes with a *projector.HoleError.
+// Without a catalog the error is ErrNoCatalog: the caller may load the session and use projector.ProgressOf.
 func (st *Store) Progress(ctx context.Context, q projector.ProgressQuery) ([]projector.Progress, error) {
 	q.Namespace = cmp.Or(q.Namespace, st.config.Namespace)
 	if st.config.Host.Progress == nil {

@@ -15,36 +15,34 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Session is a handle on one session. It is cheap, does no I/O until a method is
-// called, and is safe for concurrent use. It remembers how much of the session was read
-// or written through it (Load and Outline of the head, every append), so that an answer
-// to what somebody else rewound meanwhile is known to be late: a producer has a handle
-// of its own.
+// Session is a handle on one session. It is cheap, does no I/O until a method is called, and is safe for concurrent
+// use. It remembers how much of the session was read or written through it (Load and Outline of the head, every
+// append). If another program rewinds that, an append through the handle is known to be stale. So each producer has a
+// handle of its own.
 type Session struct {
 	st    *Store
 	sub   events.Subject
 	basis basis
 }
 
-// Session returns a handle on a session, whether it exists or not. A session comes to be
-// with its first event, or by [Session.Create].
+// Session returns a handle on a session, whether it exists or not. The first event creates a session, or
+// [Session.Create].
 func (st *Store) Session(id string) *Session {
 	return &Session{st: st, sub: events.Session(st.config.Namespace, id)}
 }
 
-// Store is the store that the session is in.
+// Store returns the store that the session is in.
 func (s *Session) Store() *Store { return s.st }
 
-// ID is the session's id.
+// ID returns the session's id.
 func (s *Session) ID() string { return s.sub.ID }
 
-// Subject names the session in the log.
+// Subject returns the session's subject in the log.
 func (s *Session) Subject() events.Subject { return s.sub }
 
-// Load returns the session as of a position, "" or "head" for now; the package comment
-// and [projector.Position] list the others. A session that does not exist, or has no such
-// position, is ErrNotFound. At "start" the session is there and empty. Load reads all
-// turns of the session; Outline reads those that are asked for.
+// Load returns the session as of a position, "" or "head" for now; the package comment and [projector.Position] list
+// the others. If the session or the position does not exist, the error is ErrNotFound. At "start" the session exists
+// and is empty. Load reads all turns of the session; Outline reads only turns that the caller asks for.
 func (s *Session) Load(ctx context.Context, position string) (*projector.Session, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -70,13 +68,13 @@ func (s *Session) Load(ctx context.Context, position string) (*projector.Session
 	case at < head.First():
 		return s.inherited(ctx, at)
 	case at == head.Offset() && len(head.Damaged()) > 0:
-		at = 0 // what is damaged may come after the last record that is not
+		at = 0 // damage may come after the last readable record
 	}
 	return s.st.loader.Session(ctx, s.sub, at)
 }
 
-// inherited returns a fork as of a position before its own first event: the threads
-// are those of its parent there, and nothing has happened to it yet.
+// inherited returns a fork as of a position before its own first event: with its parent's threads there, and without
+// events of its own.
 func (s *Session) inherited(ctx context.Context, at events.Offset) (*projector.Session, error) {
 	head, err := s.st.loader.Session(ctx, s.sub, 0)
 	if err != nil {
@@ -91,16 +89,15 @@ func (s *Session) inherited(ctx context.Context, at events.Offset) (*projector.S
 	return early, nil
 }
 
-// Follow yields the session's records behind an offset, 0 for all, and then those that
-// come, until ctx is done: see [log.Log.Follow]. What they mean for its turns is told by
-// Load and Outline. A session that does not exist yet is waited for.
+// Follow yields the session's records behind an offset, 0 for all, and then new ones, until ctx is done: see
+// [log.Log.Follow]. Load and Outline return their effect on the turns. If the session does not exist yet, Follow waits
+// for it.
 func (s *Session) Follow(ctx context.Context, after events.Offset) iter.Seq2[events.Record, error] {
 	return s.st.Log.Follow(ctx, events.Range{Subject: s.sub, After: after})
 }
 
-// Outline opens the session as it is now without reading its turns: they are read as
-// they are asked for, so that the end of a long session is there at once. A session
-// that does not exist is ErrNotFound.
+// Outline opens the session at head without reading its turns. They are read when the caller asks for them, so the end
+// of a long session is available at once. If the session does not exist, the error is ErrNotFound.
 func (s *Session) Outline(ctx context.Context) (*projector.Outline, error) {
 	o, err := s.st.loader.Outline(ctx, s.sub, 0)
 	if projector.Tolerate(err) == nil {
@@ -109,8 +106,7 @@ func (s *Session) Outline(ctx context.Context) (*projector.Outline, error) {
 	return o, err
 }
 
-// Create makes the session with a kind, a title and what else p says. A session that
-// exists already is ErrExists.
+// Create creates the session with the kind, title and other fields of p. If it exists, the error is ErrExists.
 func (s *Session) Create(ctx context.Context, p events.SessionCreated) (log.Ack, error) {
 	ack, err := s.Append(ctx, log.At(0), &p)
 	if errors.Is(err, log.ErrConflict) {
@@ -119,8 +115,8 @@ func (s *Session) Create(ctx context.Context, p events.SessionCreated) (log.Ack,
 	return ack, err
 }
 
-// AppendTurns appends turns to a thread, as one event. If what this handle has seen was
-// rewound meanwhile they are late: kept, but not in effect, and the ack says so.
+// AppendTurns appends turns to a thread, as one event. If the handle's basis was rewound meanwhile, the turns are
+// stale: kept, but not in effect, and Ack.Stale is set.
 func (s *Session) AppendTurns(ctx context.Context, thread string, turns ...json.RawMessage) (log.Ack, error) {
 	p := &events.TurnAppended{}
 	for _, turn := range turns {
@@ -129,10 +125,9 @@ func (s *Session) AppendTurns(ctx context.Context, thread string, turns ...json.
 	return s.Append(ctx, log.Any, p)
 }
 
-// Append appends an event for each payload, all or none. With log.Any they come after
-// what this handle has seen, and are late if that was rewound meanwhile; another
-// expectation says itself what they rest on. When no answer comes the same events are
-// sent again, a few times: they are there once.
+// Append appends an event for each payload, all or none. With log.Any the events follow the handle's basis, and are
+// stale if that was rewound meanwhile; another expectation states what they rest on. If no answer comes, Append sends
+// the same events again, a few times; they are stored once.
 func (s *Session) Append(ctx context.Context, expect log.Expect, payloads ...events.Payload) (log.Ack, error) {
 	evs := make([]events.Event, len(payloads))
 	for i, p := range payloads {
@@ -154,7 +149,7 @@ func (s *Session) append(ctx context.Context, expect log.Expect, evs ...events.E
 		first, stale = s.behind(ready)
 	}
 	ack, err := s.st.put(ctx, s.sub, first, ready)
-	if stale != nil && (errors.Is(err, log.ErrConflict) || events.IsDamage(err)) { // it is recorded whatever happened to the session
+	if stale != nil && (errors.Is(err, log.ErrConflict) || events.IsDamage(err)) { // it is recorded in any case
 		ack, err = s.st.put(ctx, s.sub, log.Any, stale)
 	}
 	if events.IsStored(err) {
@@ -163,13 +158,13 @@ func (s *Session) append(ctx context.Context, expect log.Expect, evs ...events.E
 	return ack, err
 }
 
-// maxDecisions bounds how often Update decides anew.
+// maxDecisions bounds how often Update decides.
 const maxDecisions = 31
 
-// Update lets decide say what shall happen next to the session as it is now, and appends
-// that on the condition that nothing of the given types came in between; otherwise it
-// starts over, a number of times. With no types, nothing at all may have come in
-// between. A session without events is handed over empty. No payloads, no append.
+// Update calls decide with the session at head, and appends the payloads on the condition that no event of the given
+// types came in between; otherwise it starts again, a limited number of times. Without types, no event at all may have
+// come in between. If the session has no events, decide gets an empty one. If decide returns no payloads, Update
+// appends nothing.
 func (s *Session) Update(ctx context.Context, types []string, decide func(*projector.Outline) ([]events.Payload, error)) (log.Ack, error) {
 	for try := 1; ; try++ {
 		now, err := s.st.loader.Peek(ctx, s.sub)
@@ -186,7 +181,7 @@ func (s *Session) Update(ctx context.Context, types []string, decide func(*proje
 		}
 		if len(payloads) == 0 {
 			if len(types) > 0 && isWhole(expect) {
-				s.basis.read(now.Offset()) // it was decided that the threads are as they should be
+				s.basis.read(now.Offset()) // decide has accepted the threads
 			}
 			return log.Ack{}, nil
 		}
@@ -200,20 +195,19 @@ func (s *Session) Update(ctx context.Context, types []string, decide func(*proje
 	}
 }
 
-// Move is a rewind, undo or redo that can be looked at before it is made.
+// Move is a planned rewind, undo or redo.
 type Move struct {
 	Event   *events.SessionRewound
-	Basis   events.Offset      // the head that the decision was made on
+	Basis   events.Offset      // the head when it was planned
 	Leaves  []projector.TurnAt // turns that go out of effect
 	Returns []projector.TurnAt // turns that come back
-	There   bool               // a rewind to where the threads are what they are now: Move writes nothing
+	There   bool               // the threads are already as after the rewind: Move writes nothing
 }
 
-// PlanRewind says what moving the head to a position, as Load takes them, would do.
-// Nothing is written: Move does that. reason is for those who read the log; "" is none.
-// The threads alone decide whether the head is there already: a cost, a run or a field
-// that came since is no reason to move. A session of a kind that is not rewound, such as an
-// inbox, is a *KindError.
+// PlanRewind returns the effect of moving the head to a position, as Load takes them. It writes nothing: Move does
+// that. reason is for readers of the log and may be "". Only the threads decide whether the head is there already:
+// later costs, runs or fields do not count. If the session's kind cannot be rewound, such as an inbox, the error is a
+// *KindError.
 func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Move, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -228,14 +222,14 @@ func (s *Session) PlanRewind(ctx context.Context, position, reason string) (*Mov
 	})
 }
 
-// PlanUndo says what taking back the newest rewind would do. If there is no rewind to
-// undo, the error is projector.ErrNothingToUndo.
+// PlanUndo returns the effect of undoing the newest rewind. If there is no rewind to undo, the error is
+// projector.ErrNothingToUndo.
 func (s *Session) PlanUndo(ctx context.Context) (*Move, error) {
 	return s.plan(ctx, (*projector.Session).Undo)
 }
 
-// PlanRedo says what taking back the newest undo would do. If there is none, or a rewind
-// came after it, the error is projector.ErrNothingToRedo.
+// PlanRedo returns the effect of undoing the newest undo. If there is none, or a rewind came after it, the error is
+// projector.ErrNothingToRedo.
 func (s *Session) PlanRedo(ctx context.Context) (*Move, error) {
 	return s.plan(ctx, (*projector.Session).Redo)
 }
@@ -254,7 +248,7 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*ev
 		return nil, errors.Join(hole, err)
 	}
 	if hole != nil && (p.Undoes != 0 || p.To >= slices.Min(head.Damaged)) {
-		return nil, hole // what is before all that is lost is known, and can be gone back to
+		return nil, hole // the part before the first lost record is known, and a rewind may go there
 	}
 	target, err := s.Load(ctx, p.To.String())
 	if err != nil {
@@ -266,13 +260,12 @@ func (s *Session) plan(ctx context.Context, decide func(*projector.Session) (*ev
 	return m, nil
 }
 
-// Move makes a planned move. If a turn was appended or the head moved since the
-// plan, nothing is written and the error matches log.ErrConflict; cost and
-// progress do not get in the way. If the head is there already, nothing is written
-// either, and the ack is empty.
+// Move makes a planned move. If a turn was appended or the head moved since the plan, nothing is written and the error
+// matches log.ErrConflict; cost and progress do not conflict. If the head is there already, nothing is written either,
+// and the ack is empty.
 func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
 	now, err := s.st.loader.Peek(ctx, s.sub)
-	if err = projector.Tolerate(err); err == nil { // the plan decided in view of what is lost
+	if err = projector.Tolerate(err); err == nil { // the plan accepted the lost records
 		err = checkRewind(s.sub, now.Ledger())
 	}
 	if err != nil {
@@ -284,8 +277,8 @@ func (s *Session) Move(ctx context.Context, m *Move) (log.Ack, error) {
 	return s.Append(ctx, log.Since(m.Basis, projector.MoveTypes()...), m.Event)
 }
 
-// stay is a move to where the head was at an offset, unless it has moved since. As after
-// any move, the handle knows the session as it was there.
+// stay is a move to the present head at an offset, unless it has moved since. As after any move, the handle knows the
+// session as of there.
 func (s *Session) stay(ctx context.Context, seen events.Offset) error {
 	types := projector.MoveTypes()
 	for rec, err := range s.st.Log.Read(ctx, events.Range{Subject: s.sub, After: seen}) {
@@ -300,12 +293,11 @@ func (s *Session) stay(ctx context.Context, seen events.Offset) error {
 	return nil
 }
 
-// Fork makes a new session that begins with the threads of this one at a
-// position. Nothing is copied, and what either does later does not matter to the
-// other. If the new session exists already, the error is ErrExists. Without an id it is
-// called fork-971-of-travel, after the offset that the position names; the next one there
-// fork-971-2-of-travel. So a unique beginning of the parent's id stays one. A session of a
-// kind that is not forked is a *KindError, as for PlanRewind.
+// Fork creates a new session that begins with the threads of this one at a position. Nothing is copied, and later
+// events of either session do not affect the other. If the new session exists already, the error is ErrExists. Without
+// an id it is named fork-971-of-travel, after the offset of the position; the next one there fork-971-2-of-travel. So a
+// unique prefix of the parent's id stays unique. If the session's kind cannot be forked, the error is a *KindError, as
+// for PlanRewind.
 func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.Ack, error) {
 	p, err := projector.ParsePosition(position)
 	if err != nil {
@@ -344,8 +336,8 @@ func (s *Session) Fork(ctx context.Context, position, id string) (*Session, log.
 	}
 }
 
-// forkID names the n-th fork of a session at an offset. What stands before the last slash
-// of an id, as that of a project, stays in front.
+// forkID returns the id of the n-th fork of a session at an offset. The part of an id before its last slash, such as a
+// project, stays in front.
 func forkID(parent string, at events.Offset, n int) string {
 	i := strings.LastIndexByte(parent, '/') + 1
 	number := fmt.Sprint(uint64(at))

@@ -8,23 +8,23 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// raw is a log whose appends wait for no trees. The alias keeps the field that embeds it
-// unexported, so that nothing outside this package appends past Log.
+// raw is a log whose appends do not wait for trees. The alias keeps the embedded field unexported, so that other
+// packages cannot append past Log.
 type raw = log.Log
 
-// Log is the log of a store. It reads like a [log.Log], and appends like one, with one
-// difference: an append returns when the files of trees in mode sync show it. If they do not, the
-// ack comes together with a *TreeError, and the events are stored.
+// Log is the log of a store. It reads like a [log.Log], and appends like one, with one difference: an append returns
+// when the files of trees in mode sync show it. If they do not, the ack comes together with a *TreeError, and the
+// events are stored.
 //
-// Every append of a store goes through it, in this process and, by the owner's service, in others.
+// Every append of a store goes through it, in this process and, through the owner's service, in others.
 type Log struct {
 	*raw
-	shows   func(ctx context.Context, at events.Offset, subs ...events.Subject) error // nil: there are no trees here
+	shows   func(ctx context.Context, at events.Offset, subs ...events.Subject) error // nil: this process has no trees
 	unshown bool
 	refer   func(context.Context, events.Event) (events.Event, error) // Store.ByReference
 }
 
-// withoutTrees returns the same log, whose appends wait for no trees.
+// withoutTrees returns the same log, whose appends do not wait for trees.
 func (l *Log) withoutTrees() *Log { return &Log{raw: l.raw, unshown: true, refer: l.refer} }
 
 // Append is [log.Log.Append].
@@ -33,15 +33,15 @@ func (l *Log) Append(ctx context.Context, sub events.Subject, expect log.Expect,
 	return l.shown(ctx, sub, ack, err)
 }
 
-// AppendBuffered is [log.Log.AppendBuffered]. Where a tree in mode sync shows the subject it takes
-// as long as Append: files show what is durable.
+// AppendBuffered is [log.Log.AppendBuffered]. If a tree in mode sync shows the subject, it takes as long as Append:
+// files show only durable events.
 func (l *Log) AppendBuffered(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
 	ack, err := l.raw.AppendBuffered(ctx, sub, expect, evs...)
 	return l.shown(ctx, sub, ack, err)
 }
 
-// AppendSeries is [log.Log.AppendSeries], with one difference: data that an event cannot hold
-// itself are kept by reference, as Store.Append keeps them.
+// AppendSeries is [log.Log.AppendSeries], with one difference: large data are kept by reference, as Store.Append keeps
+// them.
 func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error) {
 	if evs, err = l.referred(ctx, sub, evs); err != nil {
 		return log.Ack{}, 0, err
@@ -51,7 +51,7 @@ func (l *Log) AppendSeries(ctx context.Context, sub events.Subject, expect log.E
 	return ack, added, err
 }
 
-// referred returns events such as the log takes them.
+// referred returns the events with large data replaced by references.
 func (l *Log) referred(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
 	isLarge := func(e events.Event) bool { return len(e.Data) > l.MaxData() }
 	if l.refer == nil || !slices.ContainsFunc(evs, isLarge) {
@@ -110,7 +110,7 @@ type Pending struct {
 	stored *log.Pending
 }
 
-// Done is closed when it is decided whether the events are stored. Wait may take longer.
+// Done is closed when the outcome of the append is known. Wait may take longer.
 func (p *Pending) Done() <-chan struct{} { return p.stored.Done() }
 
 // Wait returns the append's result when files show it. If ctx ends before the events are stored,
@@ -128,8 +128,7 @@ func (l *Log) shown(ctx context.Context, sub events.Subject, ack log.Ack, err er
 	return ack, l.show(ctx, ack, sub)
 }
 
-// show waits until trees in mode sync show what was acknowledged in subjects. The error is a
-// *TreeError.
+// show waits until trees in mode sync show an acknowledged append. The error is a *TreeError.
 func (l *Log) show(ctx context.Context, ack log.Ack, subs ...events.Subject) error {
 	if l.unshown {
 		return nil
@@ -139,7 +138,7 @@ func (l *Log) show(ctx context.Context, ack log.Ack, subs ...events.Subject) err
 	}
 	own := slices.DeleteFunc(subs, func(sub events.Subject) bool { return sub.Kind == events.KindBlob || sub.Kind == events.KindUnit })
 	if l.shows == nil || ack.Last == 0 || len(own) == 0 {
-		return nil // an event that refers to a blob is appended behind it
+		return nil // the event that refers to the blob is appended after it
 	}
 	return l.shows(ctx, ack.Last, own...)
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// Config says how a store is used. The zero value works.
+// Config has the settings of a store. The zero value works.
 type Config struct {
 	Namespace string          // of sessions and documents; default events.DefaultNamespace
 	Source    string          // CloudEvents source of the events that this program makes; default "urn:tally:go"
-	Actor     string          // who appends: user, agent or program id; default: not said
+	Actor     string          // user, agent or program id that appends; default: none
 	Base      string          // folder that paths of conversations are relative to; default ".tally"
 	MaxValue  int64           // largest value kept by reference, in bytes; default events.MaxValue
 	Kinds     map[string]Kind // rules for documents of a kind, by its name; documents of other kinds have no rules
@@ -51,8 +51,7 @@ var (
 	ErrNoTrees  = errors.New("no trees of files are kept here")
 )
 
-// Store is a log together with what is needed to read it. It is safe for
-// concurrent use.
+// Store is a log with its loader, snapshots and views. It is safe for concurrent use.
 type Store struct {
 	Log    *Log
 	config Config
@@ -67,7 +66,7 @@ type Store struct {
 	runners []*projector.Runner
 }
 
-// Open makes a store of a log. The store owns the log from then on and closes it.
+// Open opens a store on a log. The store owns the log from then on and closes it.
 func Open(ctx context.Context, l *log.Log, c Config) (*Store, error) {
 	c = c.withDefaults()
 	if err := events.ValidateNamespace(c.Namespace); err != nil {
@@ -111,9 +110,8 @@ func (st *Store) project(life context.Context) {
 	}
 }
 
-// Close stops what the store runs and closes the log. Snapshots of what changed
-// are written first, for a second at most; what is not written costs the next
-// load time and nothing else.
+// Close stops the store's goroutines and closes the log. Snapshots of changed sessions are written first, for a second
+// at most; a missing snapshot only makes the next load slower.
 func (st *Store) Close() error {
 	st.stop()
 	st.running.Wait()
@@ -126,15 +124,14 @@ func (st *Store) Close() error {
 	return err
 }
 
-// Namespace is where the store's handles look.
+// Namespace returns the namespace of the store's handles.
 func (st *Store) Namespace() string { return st.config.Namespace }
 
-// Base is the folder that paths of conversations are relative to: where the files
-// of tally-evals are, or would be. A store writes nothing there.
+// Base returns the folder that paths of conversations are relative to: the place of tally-evals' files. A store writes
+// nothing there.
 func (st *Store) Base() string { return st.config.Base }
 
-// In returns the same store seen through another namespace. Only the original is
-// closed.
+// In returns the same store in another namespace. The caller closes only the original.
 func (st *Store) In(namespace string) (*Store, error) {
 	if err := events.ValidateNamespace(namespace); err != nil {
 		return nil, err
@@ -144,42 +141,41 @@ func (st *Store) In(namespace string) (*Store, error) {
 	return other, nil
 }
 
-// twin returns the same store, which is not closed with this one.
+// twin returns the same store; closing the original closes both.
 func (st *Store) twin() *Store {
 	other := &Store{Log: st.Log, config: st.config, loader: st.loader, bases: st.bases, clock: st.clock, tail: st.tail, kept: st.kept, stop: func() {}, runners: st.runners}
 	other.config.Host.OnClose = nil
 	return other
 }
 
-// Source is the CloudEvents source of the events that this program makes.
+// Source returns the CloudEvents source of the events that this program makes.
 func (st *Store) Source() string { return st.config.Source }
 
-// MaxValue is the size of the largest value kept by reference, in bytes.
+// MaxValue returns the size of the largest value kept by reference, in bytes.
 func (st *Store) MaxValue() int64 { return st.config.MaxValue }
 
-// Now is the time by the log's clock.
+// Now returns the time by the log's clock.
 func (st *Store) Now() time.Time { return st.Log.Now() }
 
-// Loader loads sessions and documents of the store.
+// Loader returns the loader of the store's sessions and documents.
 func (st *Store) Loader() *projector.Loader { return st.loader }
 
-// Snapshots are the states kept between loads, nil if there are none.
+// Snapshots returns the states kept between loads, or nil.
 func (st *Store) Snapshots() snapshot.Store { return st.config.Snapshots }
 
-// ViewsDir is where the files of the views are, "" if the store has none.
+// ViewsDir returns the folder of the views' files, or "".
 func (st *Store) ViewsDir() string { return st.config.Host.ViewsDir }
 
-// Runners are the projectors of the views that this process keeps, none if it
-// leaves that to another.
+// Runners returns the projectors of the views that this process keeps.
 func (st *Store) Runners() []*projector.Runner { return st.runners }
 
 // Lag is how far a view is behind the durable end of the log.
 type Lag struct {
 	Events uint64
-	Age    time.Duration // since the first event was recorded that the view does not show
+	Age    time.Duration // since the first event that the view does not show was recorded
 }
 
-// Lag returns the lag of a view that has got to an offset.
+// Lag returns the lag of a view that has read up to an offset.
 func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 	durable, err := st.Log.Durable(ctx)
 	if err != nil || durable <= at {
@@ -188,7 +184,7 @@ func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 	lag := Lag{Events: uint64(durable - at)}
 	for rec, err := range st.Log.Read(ctx, events.Range{After: at, Limit: 1}) {
 		if events.IsDamage(err) {
-			break // nobody knows its age
+			break // the record's age is unknown
 		}
 		if err != nil {
 			return lag, err
@@ -198,10 +194,9 @@ func (st *Store) Lag(ctx context.Context, at events.Offset) (Lag, error) {
 	return lag, nil
 }
 
-// Wait returns when a view, such as "catalog", shows at least the record at an
-// offset, in this process or another. If that record is lost, no view can show it, and Wait
-// waits for the last record before it that can be read. A view that nobody keeps is ErrNotFound. When the
-// process is gone that this one is attached to, it is log.ErrUnavailable: open the store again.
+// Wait returns when a view, such as "catalog", shows at least the record at an offset, in this process or another. If
+// that record is lost, Wait waits for the last readable record before it. If nobody keeps the view, the error is
+// ErrNotFound. If the process that owns the store has ended, it is log.ErrUnavailable: open the store again.
 func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error {
 	at, err := st.lastReadable(ctx, at)
 	if err != nil {
@@ -218,15 +213,14 @@ func (st *Store) Wait(ctx context.Context, view string, at events.Offset) error 
 	return st.config.Host.Shown(ctx, view, at)
 }
 
-// lastReadable returns the offset if its record is not lost, else that of the last record before
-// it that can be read, 0 if there is none.
+// lastReadable returns the offset, or, if its record is lost, that of the last readable record before it, or 0.
 func (st *Store) lastReadable(ctx context.Context, at events.Offset) (events.Offset, error) {
 	if at == 0 {
 		return 0, nil
 	}
 	ctx = log.NoteDamage(ctx, nil) // no answer rests on this record
 	if _, err := st.Log.Record(ctx, at); !events.IsDamage(err) {
-		return at, nil // any other error is for the wait to meet
+		return at, nil // the wait will meet any other error
 	}
 	for rec, err := range events.Readable(st.Log.ReadBack(ctx, events.Range{Upto: at})) {
 		return rec.Offset, err
@@ -234,21 +228,20 @@ func (st *Store) lastReadable(ctx context.Context, at events.Offset) (events.Off
 	return 0, nil
 }
 
-// TreeError says that files of a tree in mode sync do not show what was appended. It is
-// stored, and comes with its ack: it is not to be appended again. The tree goes on trying.
+// TreeError reports that files of a tree in mode sync do not show an append. The events are stored, and the error comes
+// with their ack: do not append them again. The tree keeps trying.
 type TreeError = events.TreeError
 
-// Show waits until the files of trees in mode sync show what is at an offset in subjects. Every
-// append does so, except those of Unshown. The error is a *TreeError.
+// Show waits until the files of trees in mode sync show the subjects as of an offset. Every append does so, except
+// those of Unshown. The error is a *TreeError.
 func (st *Store) Show(ctx context.Context, at events.Offset, subs ...events.Subject) error {
 	return st.Log.show(ctx, log.Ack{Last: at}, slices.Clone(subs)...)
 }
 
-// KeepFiles makes a folder show what the namespace has, as files of a layout such as "errata", both
-// ways, until the process that owns the store closes it. When KeepFiles returns, what was in the
-// folder is stored, and from then on an append returns when the files show it. A folder that is
-// kept already is brought up to date. If this store, or its owner, was opened without the layout,
-// KeepFiles returns ErrNoTrees.
+// KeepFiles keeps a folder and the namespace in sync, as files of a layout such as "errata", in both directions, until
+// the process that owns the store closes it. When KeepFiles returns, the folder's content is stored, and from then on
+// an append returns when the files show it. If the folder is kept already, it is brought up to date. If this store, or
+// its owner, was opened without the layout, the error is ErrNoTrees.
 func (st *Store) KeepFiles(ctx context.Context, layout, dir string) error {
 	if st.config.Host.KeepFiles == nil {
 		return fmt.Errorf("%s: %w", dir, ErrNoTrees)
@@ -256,18 +249,17 @@ func (st *Store) KeepFiles(ctx context.Context, layout, dir string) error {
 	return st.config.Host.KeepFiles(ctx, st.Namespace(), layout, dir)
 }
 
-// Unshown returns the same store, whose appends wait for no tree. It is for the keeper of a tree,
-// and for a series of appends of which the caller acknowledges only the last, after Show. Only the
-// original is closed.
+// Unshown returns the same store, whose appends do not wait for trees. The process that keeps a tree uses it, and a
+// caller that makes a series of appends and calls Show for the last. The caller closes only the original.
 func (st *Store) Unshown() *Store {
 	other := st.twin()
 	other.Log = st.Log.withoutTrees()
 	return other
 }
 
-// Usage returns how many bytes of documents can be read now: of the store, then of owners and
-// of kinds, over all namespaces, with their limits. If a record of a document is lost that a view does
-// not show, they come with a *projector.HoleError.
+// Usage returns how many bytes of documents are readable at head: of the store, then of owners and of kinds, over all
+// namespaces, with their limits. If a record of a document is lost that the view does not show, they come with a
+// *projector.HoleError.
 func (st *Store) Usage(ctx context.Context) ([]projector.Usage, error) {
 	if st.config.Host.Usage == nil {
 		return nil, fmt.Errorf("usage: %w", ErrNoLimits)
@@ -279,10 +271,10 @@ func (st *Store) Usage(ctx context.Context) ([]projector.Usage, error) {
 	return list, err
 }
 
-// SetLimit limits the bytes of documents that can be read at a time: of "store", of
-// "owner:NAME" ("owner:" is what has none) or of "kind:KIND"; 0 is no limit. What would pass
-// it is refused with a *log.QuotaError from then on, for everybody; what is there stays. A
-// store that somebody else owns elsewhere is ErrNoLimits.
+// SetLimit limits the bytes of documents that are readable at a time: of "store", of "owner:NAME" ("owner:" for
+// documents without owner) or of "kind:KIND"; 0 removes the limit. From then on every write that would exceed it is
+// refused with a *log.QuotaError; existing documents stay. If another program owns the store elsewhere, the error is
+// ErrNoLimits.
 func (st *Store) SetLimit(ctx context.Context, scope string, bytes int64) error {
 	if st.config.Host.SetLimit == nil {
 		return fmt.Errorf("limit of %s: %w", scope, ErrNoLimits)
@@ -290,8 +282,7 @@ func (st *Store) SetLimit(ctx context.Context, scope string, bytes int64) error 
 	return st.config.Host.SetLimit(ctx, scope, bytes)
 }
 
-// Stamp completes an event for appending: id, time, source and actor, where the
-// producer did not say.
+// Stamp sets the id, time, source and actor of an event where they are missing.
 func (st *Store) Stamp(e events.Event) events.Event {
 	e.Source = cmp.Or(e.Source, st.config.Source)
 	if st.config.Actor != "" && e.Extensions[events.ExtActor] == "" {
@@ -300,11 +291,10 @@ func (st *Store) Stamp(e events.Event) events.Event {
 	return st.Log.Stamp(e)
 }
 
-// Append appends events to one subject: all or none. Data that an event cannot
-// hold are kept by reference, the blob durable before the event that names it. When no
-// answer comes the same events are sent again, a few times: they are there once.
-// Besides the errors of log.Append there is *events.InvalidError for data beyond
-// Config.MaxValue, and *TreeError with the ack of what is stored, and not shown.
+// Append appends events to one subject: all or none. Large data are kept by reference; the blob is durable before the
+// event that refers to it. If no answer comes, Append sends the same events again, a few times; they are stored once.
+// Errors besides those of log.Append are *events.InvalidError for data beyond Config.MaxValue, and *TreeError together
+// with the ack if the events are stored but trees do not show them.
 func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, error) {
 	ready, err := st.prepare(ctx, sub, evs)
 	if err != nil {
@@ -313,14 +303,14 @@ func (st *Store) Append(ctx context.Context, sub events.Subject, expect log.Expe
 	return st.put(ctx, sub, expect, ready)
 }
 
-// maxTries bounds how often an append is sent, and maxAborts how often more if it was not
-// tried because of somebody else's.
+// maxTries bounds how often an append is sent, and maxAborts how often more if it was aborted because of an earlier
+// one.
 const (
 	maxTries  = 8
 	maxAborts = 100
 )
 
-// put appends events that are ready.
+// put appends prepared events.
 func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect, ready []events.Event) (ack log.Ack, err error) {
 	err = insist(ctx, func() error {
 		ack, err = st.Log.Append(ctx, sub, expect, ready...)
@@ -332,7 +322,7 @@ func (st *Store) put(ctx context.Context, sub events.Subject, expect log.Expect,
 	return st.judged(ctx, sub, ack, err, ready)
 }
 
-// judged is Judge of what is stored. unshown reports that files do not show it.
+// judged is Judge for stored events. unshown is the error of their trees.
 func (st *Store) judged(ctx context.Context, sub events.Subject, ack log.Ack, unshown error, ready []events.Event) (log.Ack, error) {
 	ack, err := st.Judge(ctx, sub, ack, ready...)
 	if err != nil {
@@ -341,9 +331,8 @@ func (st *Store) judged(ctx context.Context, sub events.Subject, ack log.Ack, un
 	return ack, unshown
 }
 
-// insist appends: again if it is not known whether the events are stored, or if they are
-// not because they came behind somebody else's append that failed. Where many write to one
-// subject that may be so many times in a row.
+// insist repeats an append if its outcome is unknown, or if it was aborted because an earlier append to the subject
+// failed. With many writers to one subject that may happen several times in a row.
 func insist(ctx context.Context, send func() error) error {
 	for try, aborts := 1, 0; ; try++ {
 		err := send()
@@ -357,8 +346,8 @@ func insist(ctx context.Context, send func() error) error {
 	}
 }
 
-// AppendAll appends to several subjects, all parts or none: see [log.Log.AppendAll]. Large
-// data are kept, and the same events sent again, as Append does it.
+// AppendAll appends to several subjects, all parts or none: see [log.Log.AppendAll]. It keeps large data by reference
+// and repeats unanswered sends like Append.
 func (st *Store) AppendAll(ctx context.Context, parts ...log.Part) (acks []log.Ack, err error) {
 	ready := make([]log.Part, len(parts))
 	for i, p := range parts {
@@ -379,9 +368,8 @@ func (st *Store) AppendAll(ctx context.Context, parts ...log.Part) (acks []log.A
 	return acks, err
 }
 
-// AppendSeries appends events to one subject one after the other, as
-// [log.Log.AppendSeries] does: for many events at once of which a crash may leave the
-// first ones. Large data are kept as Append keeps them.
+// AppendSeries appends events to one subject one after the other, as [log.Log.AppendSeries] does: after a crash the
+// first ones may be stored. Large data are kept by reference as in Append.
 func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (ack log.Ack, added int, err error) {
 	ready, err := st.prepare(ctx, sub, evs)
 	if err != nil {
@@ -395,8 +383,7 @@ func (st *Store) AppendSeries(ctx context.Context, sub events.Subject, expect lo
 	return ack, added, err
 }
 
-// prepare makes events ready for [log.Log.Append]: it stamps them and moves large data
-// into blobs, once all of them are found valid.
+// prepare stamps events and, once all of them are valid, moves large data into blobs.
 func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.Event) ([]events.Event, error) {
 	ready := make([]events.Event, len(evs))
 	for i, e := range evs {
@@ -425,9 +412,9 @@ func (st *Store) prepare(ctx context.Context, sub events.Subject, evs []events.E
 	return ready, nil
 }
 
-// ByReference returns a valid event such as the log takes it: data that an event cannot
-// hold itself are stored, durable, and named in their place. Append does it already;
-// those who use the log itself ask. Data beyond Config.MaxValue are *events.InvalidError.
+// ByReference returns an event that the log accepts: it stores large data, durable, as a blob and puts a reference in
+// their place. Append does so itself; only callers that use the log directly need it. For data beyond Config.MaxValue
+// the error is *events.InvalidError.
 func (st *Store) ByReference(ctx context.Context, e events.Event) (events.Event, error) {
 	if !st.isLarge(e) {
 		return e, nil
@@ -440,12 +427,11 @@ func (st *Store) ByReference(ctx context.Context, e events.Event) (events.Event,
 	return e.WithExtension(events.ExtDataRef, ref), nil
 }
 
-// isLarge reports whether an event cannot hold its data itself.
+// isLarge reports whether an event's data exceed what the log stores in an event.
 func (st *Store) isLarge(e events.Event) bool { return len(e.Data) > st.Log.MaxData() }
 
-// Judge says in the ack of an append whether the events are late: only the live
-// list at their place can tell, and the log knows nothing of it. Append does it
-// already; those who use the log itself ask.
+// Judge sets Ack.Stale for an append. Only a fold can tell whether events are in effect at their offset; the log
+// cannot. Append does so itself; only callers that use the log directly need it.
 func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs ...events.Event) (log.Ack, error) {
 	said := false
 	for _, e := range evs {
@@ -465,8 +451,7 @@ func (st *Store) Judge(ctx context.Context, sub events.Subject, ack log.Ack, evs
 	return ack, nil
 }
 
-// pause waits a little longer each time, so that two who collide do not collide
-// for ever.
+// pause waits a little longer each time, so that two writers do not collide again and again.
 func pause(ctx context.Context, try int) error {
 	t := time.NewTimer(time.Millisecond << min(try-1, 6))
 	defer t.Stop()
@@ -478,8 +463,8 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-// Subjects yields the subjects of a kind in the store's namespace with the number
-// of their records, in the order of their ids; "" is every kind.
+// Subjects yields the subjects of a kind in the store's namespace with the number of their records, in the order of
+// their ids; "" is every kind.
 func (st *Store) Subjects(ctx context.Context, kind string) iter.Seq2[log.SubjectInfo, error] {
 	return st.Log.Subjects(ctx, st.config.Namespace, kind)
 }

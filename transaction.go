@@ -15,39 +15,36 @@ import (
 // maxTx bounds how many documents a transaction reads or writes.
 const maxTx = 100
 
-// Tx is a transaction over documents: what it reads is what is there when it writes, and
-// it writes all or nothing. It is for the function that it is given to, and for one
-// goroutine.
+// Tx is a transaction over documents: it commits only if everything that it read is unchanged, and it writes all or
+// nothing. Use it only in the function that it is passed to, in one goroutine.
 type Tx struct {
 	d     *Documents
 	known map[events.Subject]*touched
-	order []*touched // in which they were touched
-	rest  []log.Part // what else is to be appended
+	order []*touched // in the order of first use
+	rest  []log.Part // other parts to append
 }
 
-// touched is a document of a transaction.
+// touched is a document that a transaction uses.
 type touched struct {
 	newest               // when it was read, or as the transaction has written it
-	base   events.Offset // of the revision that there was when it was read; 0: none
-	event  *events.Event // to be appended; nil: it was read only
-	above  bool          // it is above another one, and nothing else
+	base   events.Offset // revision when it was read; 0: no document
+	event  *events.Event // to be appended; nil: only read
+	above  bool          // only loaded as a parent of another document
 }
 
-// Tx makes what a function does to documents a fact, all or nothing. What it reads and
-// writes through the Tx, 100 documents at most, is to be what it was when it was read;
-// otherwise the function is run again, a number of times. So it does nothing but by the
-// Tx. An error of the function ends the transaction, and nothing is written; it is the
-// error of what was there at one time.
+// Tx commits the writes of a function to documents, all or nothing. If a document that it read or wrote through the Tx,
+// 100 at most, has changed before the commit, the function is run again, a limited number of times. So the function
+// must have no effects except through the Tx. If the function returns an error, nothing is written. Tx returns that
+// error only if the documents that the function read are still unchanged, so it never rests on a mix of states.
 //
-// In the end the error is *DocumentConflictError, which names the document that others
-// were faster with, and more than 100 documents are an error that matches
-// log.ErrTooLarge.
+// If the attempts are used up, the error is *DocumentConflictError with the document that others changed. More than 100
+// documents are an error that matches log.ErrTooLarge.
 func (d *Documents) Tx(ctx context.Context, do func(*Tx) error) error {
 	for try := 1; ; try++ {
 		tx := &Tx{d: d, known: make(map[events.Subject]*touched)}
 		err := do(tx)
 		if _, own := errors.AsType[*DocumentConflictError](err); own {
-			return err // of something else than this transaction
+			return err // of another transaction or call
 		}
 		wrong := err
 		switch {
@@ -65,8 +62,7 @@ func (d *Documents) Tx(ctx context.Context, do func(*Tx) error) error {
 	}
 }
 
-// Read returns a document as it is now, or as the transaction has written it: then it has
-// no offset yet.
+// Read returns a document at head, or as the transaction has written it: then its offset is 0.
 func (tx *Tx) Read(ctx context.Context, kind, id string) (*Document, error) {
 	t, err := tx.touch(ctx, kind, id)
 	if err == nil && !t.exists {
@@ -78,7 +74,7 @@ func (tx *Tx) Read(ctx context.Context, kind, id string) (*Document, error) {
 	return documentOf(t.sub, t.rev, t.data), nil
 }
 
-// Create writes a document that is not there yet. One that is there is ErrExists.
+// Create writes a new document. If it exists, the error is ErrExists.
 func (tx *Tx) Create(ctx context.Context, kind, id string, w Write) error {
 	t, err := tx.touch(ctx, kind, id)
 	if err == nil && t.exists {
@@ -90,7 +86,7 @@ func (tx *Tx) Create(ctx context.Context, kind, id string, w Write) error {
 	return tx.write(ctx, t, w)
 }
 
-// Update writes the revision of a document that follows the one there is.
+// Update writes the next revision of an existing document.
 func (tx *Tx) Update(ctx context.Context, kind, id string, w Write) error {
 	t, err := tx.touch(ctx, kind, id)
 	if err == nil && !t.exists {
@@ -102,7 +98,7 @@ func (tx *Tx) Update(ctx context.Context, kind, id string, w Write) error {
 	return tx.write(ctx, t, w)
 }
 
-// Save writes a document whether it is there or not.
+// Save writes a document, new or not.
 func (tx *Tx) Save(ctx context.Context, kind, id string, w Write) error {
 	t, err := tx.touch(ctx, kind, id)
 	if err != nil {
@@ -111,7 +107,7 @@ func (tx *Tx) Save(ctx context.Context, kind, id string, w Write) error {
 	return tx.write(ctx, t, w)
 }
 
-// Delete takes a document away.
+// Delete deletes a document.
 func (tx *Tx) Delete(ctx context.Context, kind, id, reason string) error {
 	t, err := tx.touch(ctx, kind, id)
 	if err == nil && !t.exists {
@@ -127,9 +123,8 @@ func (tx *Tx) Delete(ctx context.Context, kind, id, reason string) error {
 	return tx.delete(t, events.DocumentDeleted{Reason: reason})
 }
 
-// Append has the transaction append to another subject too, such as a session: all of it is
-// a fact, or nothing. What the part expects is looked at when the transaction is made; if
-// that is not so, the function is run again, as for a document that others wrote.
+// Append adds an append to another subject, such as a session, to the transaction. The part's expectation is checked at
+// the commit; if it fails, the function is run again, as for a document that others changed.
 func (tx *Tx) Append(p log.Part) { tx.rest = append(tx.rest, p) }
 
 func (tx *Tx) delete(t *touched, p events.DocumentDeleted) error {
@@ -139,7 +134,7 @@ func (tx *Tx) delete(t *touched, p events.DocumentDeleted) error {
 	}
 	t.event, t.data, t.exists = &e, nil, false
 	if t.base == 0 {
-		t.event = nil // this transaction has written it, and nobody else knows of it
+		t.event = nil // this transaction wrote it, so nobody else has seen it
 	}
 	t.rev = projector.Revision{Deleted: true, Reason: p.Reason, RenamedTo: p.To}
 	return nil
@@ -154,7 +149,7 @@ func (tx *Tx) write(ctx context.Context, t *touched, w Write) error {
 	return tx.put(ctx, t, e, meta)
 }
 
-// put has a document written as an event says.
+// put sets the event that writes a document.
 func (tx *Tx) put(ctx context.Context, t *touched, e events.Event, meta events.DocMeta) error {
 	if err := tx.d.st.checkLinks(ctx, t.sub, meta, tx.peek, tx.look); err != nil {
 		return err
@@ -164,7 +159,7 @@ func (tx *Tx) put(ctx context.Context, t *touched, e events.Event, meta events.D
 	return nil
 }
 
-// peek returns what there is of a document without being bound to it.
+// peek loads a document without making the commit depend on it.
 func (tx *Tx) peek(ctx context.Context, sub events.Subject) (newest, error) {
 	if t := tx.known[sub]; t != nil {
 		return t.newest, nil
@@ -172,7 +167,7 @@ func (tx *Tx) peek(ctx context.Context, sub events.Subject) (newest, error) {
 	return tx.d.st.newest(ctx, sub)
 }
 
-// look returns what there is of a document, and from then on it is to stay that.
+// look loads a document. The commit requires that it is unchanged.
 func (tx *Tx) look(ctx context.Context, sub events.Subject) (newest, error) {
 	known := tx.known[sub] != nil
 	t, err := tx.know(ctx, sub)
@@ -218,9 +213,9 @@ func (tx *Tx) writes() bool {
 	return len(tx.rest) > 0 || slices.ContainsFunc(tx.order, func(t *touched) bool { return t.event != nil })
 }
 
-// commit appends what is written, on the condition that all that was read is as it was.
-// What is written stands in the order in which it was touched. On a server that cannot
-// guard so much, what is above a document and nothing else is looked at before.
+// commit appends the writes, on the condition that everything that was read is unchanged. Writes have the order of
+// first use. If a server cannot guard that many documents, documents that were only loaded as parents are checked
+// before the append.
 func (tx *Tx) commit(ctx context.Context) error {
 	err := tx.append(ctx, func(*touched) bool { return true })
 	if errors.Is(err, log.ErrGuard) && slices.ContainsFunc(tx.order, func(t *touched) bool { return t.above }) {
@@ -255,8 +250,8 @@ func (tx *Tx) append(ctx context.Context, also func(*touched) bool) error {
 	return err
 }
 
-// unchanged reports a conflict if something that was read is not what it was. If all of it
-// still is, it was so at one time: when the last of it was read.
+// unchanged returns a conflict if a document that was read has changed. If none has, all of them were in this state
+// together when the last one was read.
 func (tx *Tx) unchanged(ctx context.Context) error {
 	for _, t := range tx.order {
 		have, err := tx.d.st.Log.Last(ctx, t.sub)
@@ -273,7 +268,7 @@ func (tx *Tx) unchanged(ctx context.Context) error {
 	return nil
 }
 
-// conflict says which document is not what the transaction had read, if that is the error.
+// conflict returns the error for the document because of which an append was refused.
 func (tx *Tx) conflict(ctx context.Context, err error) error {
 	c, ok := errors.AsType[*log.ConflictError](err)
 	if !ok || tx.known[c.Subject] == nil {
@@ -286,10 +281,9 @@ func (tx *Tx) conflict(ctx context.Context, err error) error {
 	return tx.d.conflict(ctx, now, tx.known[c.Subject].base)
 }
 
-// Rename gives a document another id, of the same kind: base is its revision, 0 for
-// whatever there is. Its history, the links that lead to it and the lease on it go with it.
-// An id under which there is a document is ErrExists. It is one fact: nobody sees the
-// document twice, or not at all.
+// Rename changes the id of a document within its kind; base is its revision, 0 for any. Its history, the links to it
+// and its lease move along. If a document with the new id exists, the error is ErrExists. The change is atomic: no
+// reader sees the document twice, or not at all.
 func (d *Documents) Rename(ctx context.Context, kind, id string, base events.Offset, to string) (projector.Revision, error) {
 	if id == to {
 		return projector.Revision{}, &events.InvalidError{Field: "to", Reason: fmt.Sprintf("it is called %q already", id)}
@@ -317,7 +311,7 @@ func (d *Documents) Rename(ctx context.Context, kind, id string, base events.Off
 	return written.rev, nil
 }
 
-// rename has a document go on under another name.
+// rename writes the events of a rename.
 func (tx *Tx) rename(ctx context.Context, from, to *touched) error {
 	meta := from.rev.Meta
 	meta.Base = from.rev.Offset
@@ -336,7 +330,7 @@ func (tx *Tx) rename(ctx context.Context, from, to *touched) error {
 	return tx.moveLease(ctx, from.sub, to.sub)
 }
 
-// moveLease has the lease on a document, if there is one, be that on another.
+// moveLease moves the lease on a document, if there is one, to another.
 func (tx *Tx) moveLease(ctx context.Context, from, to events.Subject) error {
 	lease, err := tx.d.lease(ctx, from)
 	if err != nil || lease.Holder == "" {
@@ -364,11 +358,10 @@ func (tx *Tx) moveLease(ctx context.Context, from, to events.Subject) error {
 	return nil
 }
 
-// Purge takes a document away for good, whether it is there or was deleted: neither it nor
-// any revision that it had, under this name or one before, can be read any more, nor large
-// content that nobody else refers to. The bytes stay in the log's files. A name that it had
-// before and that is another document's now is ErrExists: purge that first. With nothing to
-// purge, the error is ErrNotFound; after a purge that was cut short there is.
+// Purge removes a document for good, whether it exists or was deleted: neither it nor any of its revisions, under this
+// name or an earlier one, can be read any more, nor large content that only it refers to. The bytes stay in the log's
+// files. If an earlier name belongs to another document now, the error is ErrExists: purge that first. If there is
+// nothing to purge, the error is ErrNotFound. A purge that was cut short can be repeated.
 func (d *Documents) Purge(ctx context.Context, kind, id string) error {
 	sub, err := d.subject(kind, id)
 	if err != nil {
@@ -376,7 +369,7 @@ func (d *Documents) Purge(ctx context.Context, kind, id string) error {
 	}
 	nothing := d.Tx(ctx, func(tx *Tx) error {
 		list, err := d.st.history(ctx, sub)
-		if err = projector.Tolerate(err); err != nil { // what cannot be read is taken away as well
+		if err = projector.Tolerate(err); err != nil { // unreadable revisions are purged as well
 			return err
 		}
 		return tx.purge(ctx, sub, list)
@@ -384,8 +377,8 @@ func (d *Documents) Purge(ctx context.Context, kind, id string) error {
 	if nothing != nil && !errors.Is(nothing, ErrNotFound) {
 		return nothing
 	}
-	// Committed: nobody can read the document. A crash from here on leaves content that can
-	// be read by its hash alone, until the purge is made again.
+	// Committed: nobody can read the document. A crash from here on leaves content that can be read by its hash alone,
+	// until the purge is repeated.
 	names, err := d.st.namesOf(ctx, sub)
 	if err != nil {
 		return err
@@ -402,8 +395,7 @@ func (d *Documents) Purge(ctx context.Context, kind, id string) error {
 	return nothing
 }
 
-// namesOf returns the name of a document and those that it had before, also of one that
-// was purged: only the log itself knows them then.
+// namesOf returns the name of a document and its earlier names, also after a purge: then only the log has them.
 func (st *Store) namesOf(ctx context.Context, sub events.Subject) ([]events.Subject, error) {
 	names := []events.Subject{sub}
 	for n := 0; n < len(names); n++ {
@@ -411,7 +403,7 @@ func (st *Store) namesOf(ctx context.Context, sub events.Subject) ([]events.Subj
 			if err != nil && !events.IsDamage(err) {
 				return nil, err
 			}
-			meta, _ := events.ParseDocMeta(rec.Extensions[events.ExtDoc]) // a void record says nothing
+			meta, _ := events.ParseDocMeta(rec.Extensions[events.ExtDoc]) // a rejected record has no metadata
 			for _, l := range meta.Links {
 				from, err := events.ParseSubject(sub.Namespace, l.To)
 				if l.Rel == relRenamed && err == nil && from.Kind == sub.Kind && len(names) <= projector.MaxRenames && !slices.Contains(names, from) {
@@ -423,7 +415,7 @@ func (st *Store) namesOf(ctx context.Context, sub events.Subject) ([]events.Subj
 	return names, nil
 }
 
-// purge purges what a document was, under each of its names.
+// purge purges a document under each of its names.
 func (tx *Tx) purge(ctx context.Context, sub events.Subject, list []Change) error {
 	for _, c := range list {
 		t, err := tx.know(ctx, c.Subject)
@@ -444,8 +436,8 @@ func (tx *Tx) purge(ctx context.Context, sub events.Subject, list []Change) erro
 	return nil
 }
 
-// purgeBlobs purges the content of a purged document that is kept by reference and that
-// nobody else refers to. Content that is written again meanwhile is somebody's.
+// purgeBlobs purges the content by reference of a purged document, unless another document refers to it. Content that
+// was written again meanwhile stays.
 func (d *Documents) purgeBlobs(ctx context.Context, sub events.Subject) (purged int, err error) {
 	now, err := d.st.newest(ctx, sub)
 	if err != nil || !now.rev.IsPurge() {

@@ -15,27 +15,25 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// LaggedError says that a watcher took more time than there was room for what came
-// meanwhile. Everything up to After was yielded: another watch from there goes on.
+// LaggedError reports that a watcher was too slow for the changes that came meanwhile. Everything up to After was
+// yielded: a new watch can continue from there.
 type LaggedError struct{ After events.Offset }
 
 func (e *LaggedError) Error() string {
 	return fmt.Sprintf("the watcher is too slow: watch again after %v", e.After)
 }
 
-// Watch yields the changes of the documents that a query selects behind an offset, 0 for
-// all, and then those that come, in the order of the log, each once, until ctx is done.
-// It outlives lost connections, and a record that cannot be read is *events.DamageError in
-// its place. A change has no content: Change.Read reads it.
+// Watch yields the changes of the documents that a query selects behind an offset, 0 for all, and then new ones, in the
+// order of the log, each once, until ctx is done. It survives lost connections. For a record that cannot be read it
+// yields *events.DamageError. A change has no content: Change.Read loads it.
 //
-// Owner, Layer, Link and Rel select a change if the document has them, or had them until
-// the change. Deleted, Newest, Limit and After of the query mean nothing to a watch.
+// Owner, Layer, Link and Rel select a change if the document has them, or had them until the change. Watch ignores
+// Deleted, Newest, Limit and After of the query.
 //
-// Errors that end it: *LaggedError if what came while the caller was busy is more than is
-// kept for it; log.ErrUnavailable when the store is closed, or the process is gone that it
-// is attached to: open the store again. After each, a watch from the last offset that was
-// yielded goes on without gap or repeat. All watchers of a process share one reader of the
-// log, and none holds up another, or who writes.
+// These errors end it: *LaggedError if more changes came than are kept while the caller was busy; log.ErrUnavailable if
+// the store is closed, or the process that owns it has ended: open the store again. After each, a watch from the last
+// yielded offset continues without gap or repeat. All watchers of a process share one reader of the log. No watcher
+// delays another one or a writer.
 func (d *Documents) Watch(ctx context.Context, q projector.DocumentQuery, after events.Offset) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		w, err := d.watcher(q, after)
@@ -60,10 +58,10 @@ func (d *Documents) Watch(ctx context.Context, q projector.DocumentQuery, after 
 type watcher struct {
 	st    *Store
 	q     projector.DocumentQuery
-	link  events.Subject // of q; zero: none
+	link  events.Subject // of q; zero: any
 	yield func(Change, error) bool
-	after events.Offset // everything up to here was yielded, or is not asked for
-	over  bool          // nothing more is to be yielded
+	after events.Offset // everything up to here was yielded, or was not requested
+	over  bool          // yield nothing more
 	line  *line
 }
 
@@ -82,8 +80,7 @@ func (d *Documents) watcher(q projector.DocumentQuery, after events.Offset) (w *
 	return w, err
 }
 
-// round reads what there is and then takes what comes, until the line was too long for what
-// came while it read.
+// round yields what the log has and then new changes, until too many came while it was reading.
 func (w *watcher) round(ctx context.Context) error {
 	w.line = &line{more: make(chan struct{}, 1), selects: w.mayBe}
 	upto, err := w.st.tail.join(ctx, w.line)
@@ -95,12 +92,12 @@ func (w *watcher) round(ctx context.Context) error {
 		return err
 	}
 	if w.line.isFull() {
-		return nil // it came while this one read: the log has it
+		return nil // it came during the read: the log has it
 	}
 	return w.live(ctx)
 }
 
-// catchUp yields what the log has up to an offset.
+// catchUp yields the log's changes up to an offset.
 func (w *watcher) catchUp(ctx context.Context, upto events.Offset) error {
 	if upto <= w.after {
 		return nil
@@ -121,7 +118,7 @@ func (w *watcher) catchUp(ctx context.Context, upto events.Offset) error {
 	return nil
 }
 
-// live yields what comes.
+// live yields new changes.
 func (w *watcher) live(ctx context.Context) error {
 	for {
 		list, full, err := w.line.take()
@@ -150,7 +147,7 @@ func (w *watcher) live(ctx context.Context) error {
 	}
 }
 
-// give yields a change if it is one that was asked for.
+// give yields a change if the query selects it.
 func (w *watcher) give(ctx context.Context, n notice) error {
 	if n.err != nil {
 		w.after, w.over = n.at, !w.yield(Change{}, n.err)
@@ -170,7 +167,7 @@ func (w *watcher) give(ctx context.Context, n notice) error {
 	return nil
 }
 
-// mayBe reports whether a subject by its name is one that was asked for.
+// mayBe reports whether the query may select a subject, judging by its name alone.
 func (w *watcher) mayBe(sub events.Subject) bool {
 	switch sub.Kind {
 	case events.KindSession, events.KindUnit:
@@ -183,8 +180,8 @@ func (w *watcher) mayBe(sub events.Subject) bool {
 	return sub.Namespace == w.q.Namespace && (w.q.Kind == "" || sub.Kind == w.q.Kind) && strings.HasPrefix(sub.ID, w.q.Prefix)
 }
 
-// wants reports whether a change is one that was asked for: a deletion of what was there,
-// and what the document says of itself, or said before.
+// wants reports whether the query selects a change: a deletion of an existing document, or metadata that match before
+// or after the change.
 func (w *watcher) wants(ctx context.Context, sub events.Subject, rev projector.Revision) (bool, error) {
 	if has, err := w.has(ctx, rev.Meta); has && !rev.Deleted || err != nil {
 		return has, err
@@ -196,7 +193,7 @@ func (w *watcher) wants(ctx context.Context, sub events.Subject, rev projector.R
 	return w.has(ctx, before.Meta)
 }
 
-// has reports whether metadata are as they were asked for.
+// has reports whether metadata match the query.
 func (w *watcher) has(ctx context.Context, m events.DocMeta) (bool, error) {
 	if w.q.Owner != "" && m.Owner != w.q.Owner || w.q.Layer != "" && m.Layer != w.q.Layer {
 		return false, nil
@@ -207,8 +204,8 @@ func (w *watcher) has(ctx context.Context, m events.DocMeta) (bool, error) {
 	return w.q.Rel == "" || slices.ContainsFunc(m.Links, func(l events.Link) bool { return l.Rel == w.q.Rel }), nil
 }
 
-// revisionBefore returns the revision of a document before an offset, with offset 0 if
-// there is none. Of several deletions in a row only the first was one.
+// revisionBefore returns the revision of a document before an offset, or a zero one with offset 0. Of several deletions
+// in a row only the first is a revision.
 func (st *Store) revisionBefore(ctx context.Context, sub events.Subject, at events.Offset) (projector.Revision, error) {
 	if at <= 1 {
 		return projector.Revision{}, nil
@@ -224,7 +221,7 @@ func (st *Store) revisionBefore(ctx context.Context, sub events.Subject, at even
 	return projector.Revision{}, nil
 }
 
-// notice is a record of a document without its data, or the damage in its place.
+// notice is a record of a document without its data, or the damage at its offset.
 type notice struct {
 	at  events.Offset
 	rec events.Record
@@ -237,18 +234,18 @@ func noticeOf(rec events.Record, err error) notice {
 		return notice{at: damage.Offset, err: err}
 	}
 	n := notice{at: rec.Offset, rec: rec, len: len(rec.Data)}
-	if rec.Type != events.TypeDocumentDeleted { // which says why in them
+	if rec.Type != events.TypeDocumentDeleted { // the data of a deletion are kept: they have its reason
 		n.rec.Data = nil
 	}
 	return n
 }
 
-// revision returns the revision that a record is, if it is one by itself: whether there
-// was something to delete, only those before it can tell.
+// revision returns the revision of a record, if the record alone decides that it is one. Whether a deletion is one
+// depends on the records before it.
 func (n notice) revision() (projector.Revision, bool) {
 	one := projector.Document{Subject: n.rec.Subject}
 	if n.rec.Type == events.TypeDocumentDeleted {
-		one.Revisions = []projector.Revision{{}} // there was something
+		one.Revisions = []projector.Revision{{}} // assume that the document existed
 	}
 	before := len(one.Revisions)
 	one.Apply(n.rec)
@@ -261,21 +258,21 @@ func (n notice) revision() (projector.Revision, bool) {
 	return rev, true
 }
 
-// maxWaiting is how many changes wait for a watcher at most.
+// maxWaiting bounds how many changes wait for a watcher.
 const maxWaiting = 4096
 
-// line is where changes wait for a watcher.
+// line is the queue of changes that wait for a watcher.
 type line struct {
 	selects func(events.Subject) bool
 	more    chan struct{} // something came
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	list []notice
-	full bool  // something came for which there was no room, and nothing more is taken
-	err  error // nothing more comes
+	full bool  // a change found no room, and no more are taken
+	err  error // why no more changes come
 }
 
-// offer adds a notice if there is room. It never waits.
+// offer adds a notice if there is room. It never blocks.
 func (l *line) offer(n notice) {
 	if n.err == nil && !l.selects(n.rec.Subject) {
 		return
@@ -293,7 +290,7 @@ func (l *line) offer(n notice) {
 	l.wake()
 }
 
-// end says that nothing more comes.
+// end marks that no more changes come, and why.
 func (l *line) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -308,8 +305,7 @@ func (l *line) wake() {
 	}
 }
 
-// take returns what waits, and whether something behind it had no room, or why nothing
-// more comes.
+// take returns the waiting changes, whether a later one found no room, and the error after which no more come.
 func (l *line) take() (list []notice, full bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,13 +319,13 @@ func (l *line) isFull() bool {
 	return l.full
 }
 
-// tail reads what comes for all watchers of a store, while there are any.
+// tail reads new records for all watchers of a store, while there are any.
 type tail struct {
 	src     *log.Log
 	running sync.WaitGroup
 
-	mu  sync.Mutex // guards what follows
-	now *following // nil: nobody watches
+	mu  sync.Mutex // guards the fields below
+	now *following // nil: there are no watchers
 }
 
 // following is a tail while it reads. The tail's mu guards it.
@@ -339,7 +335,7 @@ type following struct {
 	stop  context.CancelFunc
 }
 
-// join has a line be offered what comes behind an offset.
+// join makes the tail offer a line all changes behind the returned offset.
 func (t *tail) join(ctx context.Context, l *line) (events.Offset, error) {
 	head, err := t.src.Durable(ctx)
 	if err != nil {
@@ -348,7 +344,7 @@ func (t *tail) join(ctx context.Context, l *line) (events.Offset, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now == nil {
-		life, stop := context.WithCancel(context.Background()) // until the last one leaves, or the log is closed
+		life, stop := context.WithCancel(context.Background()) // until the last watcher leaves, or the log is closed
 		f := &following{lines: make(map[*line]bool), at: head, stop: stop}
 		t.now = f
 		t.running.Go(func() { t.follow(life, f, head) })
@@ -357,7 +353,7 @@ func (t *tail) join(ctx context.Context, l *line) (events.Offset, error) {
 	return t.now.at, nil
 }
 
-// leave has a line be offered nothing more.
+// leave stops offering changes to a line.
 func (t *tail) leave(l *line) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -371,7 +367,7 @@ func (t *tail) leave(l *line) {
 	}
 }
 
-// follow offers what comes to whoever watches. What ends it is told to all of them.
+// follow offers new changes to all lines. When it ends, it passes its error to all of them.
 func (t *tail) follow(life context.Context, f *following, after events.Offset) {
 	defer f.stop()
 	for rec, err := range t.src.Follow(life, events.Range{After: after}) {
@@ -389,7 +385,7 @@ func (t *tail) follow(life context.Context, f *following, after events.Offset) {
 	}
 }
 
-// end tells those who watch why nothing more comes. The next one begins anew.
+// end tells all lines why no more changes come. The next join starts a new tail.
 func (t *tail) end(f *following, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -401,5 +397,5 @@ func (t *tail) end(f *following, err error) {
 	}
 }
 
-// wait returns when nothing reads any more, after the log was closed.
+// wait returns when no tail reads any more, after the log was closed.
 func (t *tail) wait() { t.running.Wait() }
