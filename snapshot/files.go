@@ -25,22 +25,20 @@ import (
 //
 //	<dir>/<namespace>/<kind>/<id>/<fold>.<version>.<offset>
 //
-// with the id escaped, and shortened with a hash if the name would be too long.
-// The first line of a file is its Meta as JSON, the rest are the data. Files are
-// written beside and renamed: a crash leaves the old one, the new one, or none.
-// Nothing is synced, since losing a snapshot loses nothing.
+// with the id escaped, and shortened with a hash if the name would be too long. The first line of a file is its Meta as
+// JSON, the rest are the data. A file is written under a temporary name and renamed, so a crash leaves the old one, the
+// new one, or none. Files are not synced, because snapshots may be lost.
 type Files struct{ dir string }
 
-// NewFiles returns the store below dir, which is made when the first snapshot is
-// written.
+// NewFiles returns the store below dir. The first write creates dir.
 func NewFiles(dir string) *Files { return &Files{dir} }
 
-// Dir is the directory below which the files are.
+// Dir returns the directory of the files.
 func (f *Files) Dir() string { return f.dir }
 
 // header is the first line of a file.
 type header struct {
-	Subject string     `json:"subject"` // NATS form
+	Subject string     `json:"subject"` // in NATS form
 	Fold    string     `json:"fold"`
 	Version int        `json:"version"`
 	Offset  uint64     `json:"offset"`
@@ -50,7 +48,7 @@ type header struct {
 	Kept    string     `json:"kept,omitempty"`
 }
 
-// maxName is the longest escaped id that is used as a file name as it is.
+// maxName bounds the escaped ids that are used as file names unchanged.
 const maxName = 200
 
 func (f *Files) folder(sub events.Subject) string {
@@ -131,7 +129,7 @@ func (f *Files) Get(_ context.Context, m Meta) (Snapshot, error) {
 func (f *Files) Put(_ context.Context, s Snapshot) error {
 	h := header{s.Subject.NATS(), s.Fold, s.Version, uint64(s.Offset), s.EventID, s.Live, Sum(s.Data), s.Kept}
 	if h.Live == nil {
-		h.Live = []Interval{} // null is not a list
+		h.Live = []Interval{} // null would not be a list
 	}
 	line, err := rawjson.Marshal(h)
 	if err != nil {
@@ -155,10 +153,10 @@ func (f *Files) Delete(_ context.Context, m Meta) error {
 	return nil
 }
 
-// All implements Store. Files right below the directory are not its own.
+// All implements Store. It ignores files directly in the directory.
 func (f *Files) All(ctx context.Context) iter.Seq2[Meta, error] {
 	return func(yield func(Meta, error) bool) {
-		// The walk ends only when the caller has had enough: every error is yielded.
+		// The walk ends only if the caller stops: every error is yielded.
 		_ = filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
 			if err == nil {
 				err = ctx.Err()
@@ -191,7 +189,7 @@ func (f *Files) All(ctx context.Context) iter.Seq2[Meta, error] {
 	}
 }
 
-// Discard implements Store. Nothing outside the directory is removed.
+// Discard implements Store. It removes only files below the directory.
 func (f *Files) Discard(_ context.Context, name string) error {
 	rel, err := filepath.Rel(f.dir, name)
 	if err != nil || !filepath.IsLocal(rel) || rel == "." {

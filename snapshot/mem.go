@@ -16,7 +16,7 @@ type Mem struct {
 	kept map[events.Subject]map[key]Snapshot // guarded by mu
 }
 
-// key is what tells the snapshots of a subject apart.
+// key distinguishes the snapshots of a subject.
 type key struct {
 	fold    string
 	version int
@@ -73,7 +73,7 @@ func (m *Mem) Delete(_ context.Context, gone Meta) error {
 	return nil
 }
 
-// Discard implements Store. All reports nothing that could be discarded.
+// Discard implements Store. All never reports anything to discard.
 func (m *Mem) Discard(context.Context, string) error { return nil }
 
 // All implements Store.

@@ -1,6 +1,5 @@
-// Package snapshot keeps states between loads, to make the next load short. A
-// snapshot is a cache, never the truth: a reader of one verifies it and folds
-// the log if anything is amiss.
+// Package snapshot keeps states between loads, to shorten the next load. A snapshot is only a cache: its reader
+// verifies it, and folds the log if it is not valid.
 package snapshot
 
 import (
@@ -14,16 +13,16 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Meta says of what, where and by which fold a snapshot was made.
+// Meta identifies a snapshot: its subject, fold and offset.
 type Meta struct {
 	Subject events.Subject
 	Fold    string // name of the fold
 	Version int    // of the fold: another version cannot be read
 	Offset  events.Offset
-	EventID string     // id of the event at Offset: a log that holds another one there is another log
-	Live    []Interval // the live list that the state is folded from
+	EventID string     // id of the event at Offset: if the log has another one there, it is another log
+	Live    []Interval // the live list of the state
 	Hash    string     // SHA-256 of the data, hex
-	Kept    string     // why pruning leaves it alone, such as "rewind target"; "" if it does not
+	Kept    string     // why pruning keeps it, such as "rewind target"; "": pruning may remove it
 }
 
 // Interval is a stretch of the live list, both ends inclusive.
@@ -35,10 +34,10 @@ type Snapshot struct {
 	Data []byte
 }
 
-// ErrNotFound says that there is no such snapshot.
+// ErrNotFound reports that there is no such snapshot.
 var ErrNotFound = errors.New("snapshot: not found")
 
-// CorruptError says that what is stored cannot be a snapshot as it was written.
+// CorruptError reports that stored data are not a snapshot as it was written.
 type CorruptError struct {
 	Name   string // of the file or key
 	Reason string
@@ -48,26 +47,23 @@ func (e *CorruptError) Error() string { return fmt.Sprintf("snapshot %s: %s", e.
 
 // Store keeps snapshots. Implementations are safe for concurrent use.
 type Store interface {
-	// List returns what is stored of one subject and fold, newest first, whatever its
-	// version. What cannot be read at all is left out and reported by Verify.
+	// List returns the snapshots of one subject and fold, newest first, of any version. It omits unreadable ones;
+	// Verify reports them.
 	List(ctx context.Context, sub events.Subject, fold string) ([]Meta, error)
-	// Get reads a snapshot and checks its hash. A *CorruptError or ErrNotFound are
-	// the answers to expect besides I/O errors.
+	// Get reads a snapshot and checks its hash. Besides I/O errors it returns *CorruptError or ErrNotFound.
 	Get(ctx context.Context, m Meta) (Snapshot, error)
-	// Put stores a snapshot, in the place of one of the same subject, fold, version
-	// and offset. It sets Hash.
+	// Put stores a snapshot and sets its Hash. It replaces one with the same subject, fold, version and offset.
 	Put(ctx context.Context, s Snapshot) error
-	// Delete removes one snapshot; that there is none is not an error.
+	// Delete removes a snapshot. It is not an error if the snapshot does not exist.
 	Delete(ctx context.Context, m Meta) error
-	// All yields every snapshot, a *CorruptError for each thing that is not one, and
-	// other errors for what cannot be read; it goes on behind both.
+	// All yields every snapshot, a *CorruptError for everything else that is stored, and other errors for what cannot
+	// be read. It continues after errors.
 	All(ctx context.Context) iter.Seq2[Meta, error]
-	// Discard removes what All reported as a *CorruptError, by its Name; there
-	// being none is not an error.
+	// Discard removes what All reported as a *CorruptError, by its Name. It is not an error if it does not exist.
 	Discard(ctx context.Context, name string) error
 }
 
-// Sum is the hash of a snapshot's data.
+// Sum returns the hash of a snapshot's data.
 func Sum(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])

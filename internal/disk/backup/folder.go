@@ -17,25 +17,25 @@ const (
 	objectsDir = "objects"
 	backupsDir = "backups"
 	lockName   = "backup.lock"
-	tempName   = "new.tally-tmp-" // durable.IsTemporary knows it
+	tempName   = "new.tally-tmp-" // recognised by durable.IsTemporary
 )
 
-// names are what may be in a folder of backups: what is made there, and what a system puts
-// into a directory that nobody uses yet.
+// names lists the entries that a folder of backups may have: its own, and entries that systems create in an unused
+// directory.
 var names = []string{objectsDir, backupsDir, lockName, "lost+found", ".DS_Store"}
 
 var (
-	// ErrNoBackup says that there is no such backup.
+	// ErrNoBackup reports that no backup has the name.
 	ErrNoBackup = errors.New("there is no such backup")
 
-	// ErrUnreadable says that a manifest cannot be read.
+	// ErrUnreadable reports that a manifest cannot be read.
 	ErrUnreadable = errors.New("the backup cannot be read")
 )
 
-// NotFolderError says that a directory is not one of backups, and has other things in it.
+// NotFolderError reports that a directory is not a folder of backups, and has other entries.
 type NotFolderError struct {
 	Dir   string
-	Other string // something that is in it; "": it is not there, or has nothing of a backup
+	Other string // another entry; "": the directory is missing, or has no backups
 }
 
 func (e *NotFolderError) Error() string {
@@ -45,22 +45,22 @@ func (e *NotFolderError) Error() string {
 	return fmt.Sprintf("backup: %s is not a folder of backups: there is %q in it; name one that is missing or empty", e.Dir, e.Other)
 }
 
-// BusyError says that another process writes to the folder.
+// BusyError reports that another process writes to the folder.
 type BusyError struct{ Dir string }
 
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("backup: another process is writing to %s", e.Dir)
 }
 
-// A Backup is a manifest, or why it cannot be read.
+// A Backup is a manifest, or the error of reading it.
 type Backup struct {
 	Manifest
 	File string // its name in backups/
 	Err  error
 }
 
-// List returns the backups in a folder, the oldest first. Those that cannot be read have
-// an Err. It returns *NotFolderError if there cannot be any.
+// List returns the backups in a folder, oldest first. Unreadable ones have an Err. If the directory is not a folder of
+// backups, the error is *NotFolderError.
 func List(dir string) ([]Backup, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, backupsDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +73,7 @@ func List(dir string) ([]Backup, error) {
 	for _, e := range entries {
 		name, _, ok := nameOf(e.Name())
 		if !ok {
-			continue // what was being written
+			continue // a temporary file
 		}
 		m, err := read(filepath.Join(dir, backupsDir, e.Name()))
 		if err != nil {
@@ -92,7 +92,7 @@ func read(path string) (Manifest, error) {
 	return parse(filepath.Base(path), text)
 }
 
-// newest returns the newest backup that can be read.
+// newest returns the newest readable backup.
 func newest(list []Backup) (m Manifest, ok bool) {
 	for _, b := range slices.Backward(list) {
 		if b.Err == nil {
@@ -102,8 +102,8 @@ func newest(list []Backup) (m Manifest, ok bool) {
 	return Manifest{}, false
 }
 
-// Find returns the backup whose name begins so, the newest if that is "". One that cannot
-// be read is an error, and not passed over for an older one.
+// Find returns the backup whose name begins with name, or the newest if name is "". If that one cannot be read, Find
+// returns an error, and no older backup.
 func Find(list []Backup, name string) (Manifest, error) {
 	var found []Backup
 	for _, b := range list {
@@ -125,15 +125,15 @@ func Find(list []Backup, name string) (Manifest, error) {
 	return found[0].Manifest, found[0].Err
 }
 
-// AmbiguousError says that a name is the beginning of those of several backups.
+// AmbiguousError reports a prefix that several backups' names have.
 type AmbiguousError struct{ Name, First, Second string }
 
 func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("backup: %q may be %s or %s", e.Name, e.First, e.Second)
 }
 
-// Check returns *NotFolderError if a directory has other things in it than backups. One
-// that is missing or empty may become a folder of backups.
+// Check returns *NotFolderError if a directory has other entries than backups. A missing or empty directory may become
+// a folder of backups.
 func Check(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,18 +150,18 @@ func Check(dir string) error {
 	return nil
 }
 
-// A Writer writes to a folder. It has its lock until it is closed.
+// A Writer writes to a folder. It holds the folder's lock until it is closed.
 type Writer struct {
 	dir     string
 	lock    *os.File
 	list    []Backup
-	prev    Manifest        // the newest that can be read
-	unsured map[string]bool // folders that have names which are not synced
+	prev    Manifest        // the newest readable one
+	unsured map[string]bool // folders with names that are not synced
 	buffer  []byte
 }
 
-// Open opens a folder for writing, and makes it if it is missing. Errors: *BusyError,
-// *NotFolderError, or the system's.
+// Open opens a folder for writing, and creates it if it is missing. Errors: *BusyError, *NotFolderError, or the
+// system's.
 func Open(dir string) (*Writer, error) {
 	if err := Check(dir); err != nil {
 		return nil, err
@@ -183,17 +183,17 @@ func Open(dir string) (*Writer, error) {
 	return w, nil
 }
 
-// makeDirs makes the folder and those in it, and their names durable.
+// makeDirs creates the folder and its subfolders durably.
 func makeDirs(dir string) error {
 	for _, name := range []string{objectsDir, backupsDir} {
 		if err := makeDir(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
-	return durable.SyncPath(dir) // whoever made them may have been ended before
+	return durable.SyncPath(dir) // the process that made them may have been killed before it synced
 }
 
-// makeDir makes a directory and those above it, and the names of what was missing durable.
+// makeDir creates a directory and its missing parents durably.
 func makeDir(dir string) error {
 	parent := filepath.Dir(dir)
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == parent {
@@ -208,7 +208,7 @@ func makeDir(dir string) error {
 	return durable.SyncPath(parent)
 }
 
-// begin removes what others were writing when they were ended.
+// begin removes temporary files of killed processes.
 func (w *Writer) begin() error {
 	for _, dir := range []string{w.dir, filepath.Join(w.dir, backupsDir)} {
 		entries, err := os.ReadDir(dir)
@@ -231,10 +231,10 @@ func (w *Writer) begin() error {
 	return err
 }
 
-// Close gives the folder up.
+// Close releases the lock.
 func (w *Writer) Close() error { return w.lock.Close() }
 
-// object is where a content is kept.
+// object returns the path of a content.
 func object(dir string, sum Sum) string {
 	text := sum.String()
 	return filepath.Join(dir, objectsDir, text[:2], text)

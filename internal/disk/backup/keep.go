@@ -9,16 +9,15 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// Kept is what Keep removed.
+// Kept counts the removals of Keep.
 type Kept struct {
 	Backups int   // removed
-	Bytes   int64 // of contents that nothing names any more
+	Bytes   int64 // of contents that no backup names any more
 }
 
-// Keep removes all backups that are older than the newest n that can be read, and then the
-// contents that none names any more. If it is ended between, the next one removes the
-// rest. While a backup cannot be read, nobody knows which contents it names, and none is
-// removed: the error says so.
+// Keep removes all backups older than the newest n readable ones, and then the contents that no backup names. If it is
+// killed in between, the next call removes the rest. While a backup cannot be read, its contents are unknown; then Keep
+// removes no contents and returns an error.
 func (w *Writer) Keep(n int) (k Kept, err error) {
 	if n < 1 {
 		return k, errors.New("backup: keep at least one backup")
@@ -31,7 +30,7 @@ func (w *Writer) Keep(n int) (k Kept, err error) {
 		k.Backups++
 	}
 	w.list = w.list[old:]
-	// A manifest that is gone must stay gone before what it names is.
+	// The removal of a manifest must be durable before its contents are removed.
 	if err := durable.SyncPath(filepath.Join(w.dir, backupsDir)); err != nil {
 		return k, err
 	}
@@ -44,7 +43,7 @@ func (w *Writer) Keep(n int) (k Kept, err error) {
 	return k, err
 }
 
-// before returns how many backups are older than the newest n that can be read.
+// before returns how many backups are older than the newest n readable ones.
 func (w *Writer) before(n int) int {
 	for i := len(w.list) - 1; i >= 0; i-- {
 		if w.list[i].Err == nil {

@@ -12,38 +12,38 @@ import (
 	"time"
 )
 
-// Version is that of the format of a manifest.
+// Version is the version of a manifest's format.
 const Version = 1
 
 // A Manifest is one backup.
 type Manifest struct {
 	Version int       `json:"version"`
-	Name    string    `json:"-"` // by which it is asked for: its time
+	Name    string    `json:"-"` // the backup's name: its time
 	Time    time.Time `json:"time"`
 
 	Source  string   `json:"source"`  // the directory that was copied
-	Log     string   `json:"log"`     // what is the same for all copies of it; backups of others are refused in the same folder
+	Log     string   `json:"log"`     // identifies the source in all of its backups; a folder refuses backups of another one
 	Program string   `json:"program"` // its version
 	Servers []string `json:"servers"` // versions of nats-server that wrote the files
-	Durable uint64   `json:"durable"` // everything up to here is in it
-	Lost    int      `json:"lost"`    // records that were known to be lost then
+	Durable uint64   `json:"durable"` // the backup has every record up to here
+	Lost    int      `json:"lost"`    // records known to be lost at that time
 
 	Bytes    int64  `json:"bytes"`    // of all files
-	NewBytes int64  `json:"newBytes"` // of them, those that no backup in the folder had
+	NewBytes int64  `json:"newBytes"` // of contents that no earlier backup in the folder had
 	Files    []File `json:"files"`
 }
 
 // A File is a file of a backup.
 type File struct {
-	Name  string `json:"name"`            // with slashes, below the directory
-	Parts []Part `json:"parts,omitempty"` // one after the other
+	Name  string `json:"name"`            // slash-separated, relative to the directory
+	Parts []Part `json:"parts,omitempty"` // in order
 
-	// Stamp is how the file was found, if it was copied whole: as long as it is the same, the
-	// file is not read again. Zero: not known, or it had only just been changed.
+	// Stamp is the file's stamp if it was copied whole: while it is the same, the file is not read again. Zero:
+	// unknown, or the file had changed too recently.
 	Stamp Stamp `json:"stamp,omitzero"`
 }
 
-// A Part is a stretch of a file.
+// A Part is a content that is a part of a file.
 type Part struct {
 	Size int64 `json:"size"`
 	Sum  Sum   `json:"sha256"`
@@ -56,7 +56,7 @@ type Stamp struct {
 	Changed int64  `json:"changed"` // in nanoseconds since 1970
 }
 
-// Size is that of the file.
+// Size returns the size of the file.
 func (f File) Size() (n int64) {
 	for _, p := range f.Parts {
 		n += p.Size
@@ -64,7 +64,7 @@ func (f File) Size() (n int64) {
 	return n
 }
 
-// A Sum is the SHA-256 of what is in an object.
+// A Sum is the SHA-256 of an object's content.
 type Sum [sha256.Size]byte
 
 func (s Sum) String() string { return hex.EncodeToString(s[:]) }
@@ -72,7 +72,7 @@ func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 // MarshalText writes the sum in hexadecimal digits.
 func (s Sum) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote, and nothing else.
+// UnmarshalText reads only the form that MarshalText writes.
 func (s *Sum) UnmarshalText(text []byte) error {
 	if len(text) != 2*len(s) || strings.ToLower(string(text)) != string(text) {
 		return fmt.Errorf("%q is not a SHA-256", text)
@@ -81,14 +81,14 @@ func (s *Sum) UnmarshalText(text []byte) error {
 	return err
 }
 
-// The name of a manifest's file is its time, and the beginning of its SHA-256.
+// The name of a manifest's file is its time and the beginning of its SHA-256.
 const (
 	nameLayout = "20060102T150405.000Z"
 	nameSum    = 16
 	nameEnd    = ".json"
 )
 
-// encode returns a manifest as it is written, and the name of its file.
+// encode returns a manifest's text and the name of its file.
 func (m Manifest) encode() (file string, text []byte, err error) {
 	text, err = json.Marshal(m)
 	if err != nil {
@@ -99,8 +99,7 @@ func (m Manifest) encode() (file string, text []byte, err error) {
 	return m.Time.Format(nameLayout) + "-" + hex.EncodeToString(sum[:])[:nameSum] + nameEnd, text, nil
 }
 
-// nameOf returns the name by which a backup is asked for, and the sum in the name of its
-// file.
+// nameOf returns the name of a backup, and the sum in its file's name.
 func nameOf(file string) (name, sum string, ok bool) {
 	stem, ok := strings.CutSuffix(file, nameEnd)
 	if !ok || len(stem) != len(nameLayout)+1+nameSum || stem[len(nameLayout)] != '-' {
@@ -111,8 +110,8 @@ func nameOf(file string) (name, sum string, ok bool) {
 	return name, sum, err == nil
 }
 
-// parse reads a manifest out of a file of that name. What it says can be relied on: it was
-// written whole, no name of a file leaves the directory, and none is there twice.
+// parse reads a manifest from a file with the given name. A manifest that it accepts was written whole, and its file
+// names are distinct and stay below the directory.
 func parse(file string, text []byte) (Manifest, error) {
 	name, want, ok := nameOf(file)
 	if !ok {
@@ -132,7 +131,7 @@ func parse(file string, text []byte) (Manifest, error) {
 	return m, m.check()
 }
 
-// check returns an error if the files cannot be those of a directory.
+// check returns an error if the files cannot be the files of one directory.
 func (m Manifest) check() error {
 	seen := make(map[string]bool)
 	var total int64
@@ -157,7 +156,7 @@ func (m Manifest) check() error {
 	return nil
 }
 
-// checkName refuses what is not the name of a file below a directory on every system.
+// checkName refuses a name that is not a file below a directory on every system.
 func checkName(name string) error {
 	local := fs.ValidPath(name) && name != "." && filepath.IsLocal(filepath.FromSlash(name)) && !strings.ContainsAny(name, "\\:\x00")
 	if !local {

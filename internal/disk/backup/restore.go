@@ -15,19 +15,19 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// DamageError says that a content is not as it was written.
+// DamageError reports a content that is missing or damaged.
 type DamageError struct {
 	Object string // its file
 	What   string
-	File   string // that needs it; one of them
-	Backup string // likewise
+	File   string // a file that needs it; the first found
+	Backup string // the backup of File
 }
 
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("backup: %s %s; %s of backup %s needs it", e.Object, e.What, e.File, e.Backup)
 }
 
-// TargetError says that a backup cannot be restored into a directory.
+// TargetError reports that a backup cannot be restored into a directory.
 type TargetError struct {
 	Dir  string
 	What string
@@ -37,15 +37,14 @@ func (e *TargetError) Error() string {
 	return fmt.Sprintf("backup: restore into %s: %s", e.Dir, e.What)
 }
 
-// stagePattern names the folders in which a restore works, beside its target.
+// stagePattern is the prefix of the folders in which a restore works, beside its target.
 const stagePattern = ".tally-restoring-"
 
-// Restore writes the files of a backup in a folder into a directory that is missing or
-// empty. It does so beside it; when all contents had their hash, everything is on disk
-// and accept returned no error for the folder, that gets the name of the directory. Until
-// then the directory is as it was.
+// Restore writes the files of a backup into a directory that is missing or empty. It writes into a folder beside it.
+// When every content has matched its hash, everything is on disk and accept has returned no error for the folder, it
+// renames the folder to the target. Until then the target is unchanged.
 //
-// Errors: *DamageError, *TargetError, those of accept, the system's.
+// Errors: *DamageError, *TargetError, the error of accept, or the system's.
 func (m Manifest) Restore(ctx context.Context, dir, target string, accept func(stage string) error, progress func(done, total int64)) (err error) {
 	target = linked(target)
 	if err := checkTarget(target); err != nil {
@@ -69,17 +68,17 @@ func (m Manifest) Restore(ctx context.Context, dir, target string, accept func(s
 	if err := accept(stage); err != nil {
 		return err
 	}
-	if err := removed(target); err != nil { // it is empty
+	if err := removed(target); err != nil { // the target is empty
 		return &TargetError{target, fmt.Sprintf("it cannot be replaced (%v): name a folder in it", err)}
 	}
-	// The commit point: before it there is nothing at the target, after it there is all.
+	// The commit point: before it the target is missing or empty, after it it is complete.
 	if err := os.Rename(stage, target); err != nil {
 		return err
 	}
 	return durable.SyncPath(filepath.Dir(target))
 }
 
-// linked returns the directory that a link is to, so that the link stays what it is.
+// linked resolves a target that is a link, so that the restore replaces the directory and keeps the link.
 func linked(target string) string {
 	if real, err := filepath.EvalSymlinks(target); err == nil {
 		return real
@@ -100,10 +99,10 @@ func checkTarget(target string) error {
 	return nil
 }
 
-// Stages lists what restores into a directory left beside it that were ended.
+// Stages lists folders beside a target that killed restores left.
 func Stages(target string) (paths []string) {
 	target = linked(target)
-	entries, _ := os.ReadDir(filepath.Dir(target)) // what cannot be read has none
+	entries, _ := os.ReadDir(filepath.Dir(target)) // an unreadable directory has none
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), filepath.Base(target)+stagePattern) {
 			paths = append(paths, filepath.Join(filepath.Dir(target), e.Name()))
@@ -159,7 +158,7 @@ func (m Manifest) write(ctx context.Context, root *os.Root, dir string, f File, 
 	return errors.Join(durable.SyncFile(to), to.Close())
 }
 
-// readPart copies a content, and says what is wrong with it; "": nothing.
+// readPart copies a content. It returns a description of the damage, or "".
 func readPart(ctx context.Context, dir string, p Part, to io.Writer, buffer []byte) (what string, err error) {
 	f, err := openRegular(object(dir, p.Sum))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stamp returns the stamp of an open file. The time is that of its last change of any
-// kind, which nobody can set back.
+// stamp returns the stamp of an open file. Its time is the inode's change time, which programs cannot set.
 func stamp(f *os.File) (Stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

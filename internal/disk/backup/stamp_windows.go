@@ -2,5 +2,5 @@ package backup
 
 import "os"
 
-// stamp returns none: files are read again, and what is the same is not written again.
+// stamp returns a zero stamp: files are read again, but unchanged contents are not written again.
 func stamp(*os.File) (Stamp, error) { return Stamp{}, nil }

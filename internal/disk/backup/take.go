@@ -20,40 +20,39 @@ import (
 
 // A Source is a file to be copied.
 type Source struct {
-	Name string // with slashes, below the directory
-	Path string // its first Size bytes are copied; "": Text is
+	Name string // slash-separated, relative to the directory
+	Path string // its first Size bytes are copied; "": Text is copied
 	Size int64
 	Text []byte
 
-	Optional bool // it is left out if it has fewer bytes by now, or is not there
+	Optional bool // the file is skipped if it is missing or shorter by now
 }
 
-// OtherError says that a folder has backups of something else.
+// OtherError reports that a folder has backups of another source.
 type OtherError struct {
 	Dir    string
-	Source string // what it has backups of
+	Source string // the source of its backups
 }
 
 func (e *OtherError) Error() string {
 	return fmt.Sprintf("backup: %s has backups of another store, which was %s: take another folder", e.Dir, e.Source)
 }
 
-// maxParts bounds the parts of a file: what grows with each backup is copied as one again
-// then.
+// maxParts bounds the parts of a file. A growing file gets one more with each backup; beyond the bound it is copied as
+// one part again.
 const maxParts = 64
 
-// errShort says that a file is shorter than it was.
+// errShort reports that a file is shorter than it was.
 var errShort = errors.New("it is shorter than it was")
 
-// settled is for how long a file must not have been changed for its stamp to be relied on:
-// clocks of file systems are coarse. A variable for tests.
+// settled is how long a file must have been unchanged before its stamp is trusted: file systems have coarse clocks.
+// Tests change it.
 var settled = 2 * time.Second
 
-// Take copies files, and what m says of them. What the folder has already is not written
-// again, and what has the stamp that it had in the newest backup is not read. When it
-// returns, the backup is on disk.
+// Take makes a backup of files, with the other fields of m. It writes no content that the folder has, and reads no file
+// whose stamp is unchanged since the newest backup. When it returns, the backup is on disk.
 //
-// If it does not return, or returns an error, there is no backup.
+// If it is killed or returns an error, there is no backup.
 func (w *Writer) Take(ctx context.Context, m Manifest, files []Source, progress func(done, total int64)) (Manifest, error) {
 	if w.prev.Log != "" && w.prev.Log != m.Log {
 		return Manifest{}, &OtherError{Dir: w.dir, Source: w.prev.Source}
@@ -96,7 +95,7 @@ func (w *Writer) commit(m Manifest) (Manifest, error) {
 	}
 	clear(w.unsured)
 	m.Time = m.Time.UTC().Truncate(time.Millisecond)
-	if n := len(w.list); n > 0 { // the newest one has the last name, whatever the clock says
+	if n := len(w.list); n > 0 { // the newest has the last name, whatever the clock says
 		last, err := time.Parse(nameLayout, w.list[n-1].Name)
 		if err == nil && !m.Time.After(last) {
 			m.Time = last.Add(time.Millisecond)
@@ -106,10 +105,10 @@ func (w *Writer) commit(m Manifest) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, err
 	}
-	if m, err = parse(file, text); err != nil { // what could not be read would be no backup
+	if m, err = parse(file, text); err != nil { // an unreadable manifest must not be committed
 		return Manifest{}, fmt.Errorf("backup: %w", err)
 	}
-	// The commit point: before it there is no backup, after it there is one.
+	// The commit point: before it the backup does not exist, after it it does.
 	if err := durable.Replace(filepath.Join(w.dir, backupsDir, file), text, 0o600, durable.WithSync); err != nil {
 		return Manifest{}, err
 	}
@@ -117,7 +116,7 @@ func (w *Writer) commit(m Manifest) (Manifest, error) {
 	return m, nil
 }
 
-// take copies a file, and returns how many bytes of it are new.
+// take copies a file, and returns how many bytes were new.
 func (w *Writer) take(ctx context.Context, s Source, before File) (f File, added int64, err error) {
 	f.Name = s.Name
 	if s.Path == "" {
@@ -149,8 +148,7 @@ func (w *Writer) take(ctx context.Context, s Source, before File) (f File, added
 	return f, added, err
 }
 
-// stampOf returns the stamp of a file that is copied whole; zero, if the next backup must
-// read it again.
+// stampOf returns the stamp of a file that is copied whole, or zero if the next backup must read it again.
 func stampOf(f *os.File, size int64) (Stamp, error) {
 	s, err := stamp(f)
 	if s.Size != size || s.Inode == 0 || time.Since(time.Unix(0, s.Changed)) < settled {
@@ -159,7 +157,7 @@ func stampOf(f *os.File, size int64) (Stamp, error) {
 	return s, err
 }
 
-// openRegular opens a file that is not a link, nor anything else but a file.
+// openRegular opens a regular file. It refuses links and everything else.
 func openRegular(path string) (*os.File, error) {
 	named, err := os.Lstat(path)
 	if err != nil {
@@ -178,7 +176,7 @@ func openRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// same returns the parts of a file that are as they were.
+// same returns the parts of a file that are unchanged.
 func (w *Writer) same(ctx context.Context, f io.Reader, size int64, before []Part) (parts []Part, err error) {
 	if len(before) >= maxParts {
 		return nil, nil
@@ -199,8 +197,7 @@ func (w *Writer) same(ctx context.Context, f io.Reader, size int64, before []Par
 	return parts, nil
 }
 
-// keep makes so many bytes an object, if there are any, and returns how many of them are
-// new.
+// keep stores the next size bytes as an object, if size is not 0, and returns how many bytes were new.
 func (w *Writer) keep(ctx context.Context, r io.Reader, size int64) (parts []Part, added int64, err error) {
 	if size == 0 {
 		return nil, 0, nil
@@ -215,7 +212,7 @@ func (w *Writer) keep(ctx context.Context, r io.Reader, size int64) (parts []Par
 		return nil, 0, errors.Join(err, temp.Close())
 	}
 	p := Part{Size: size, Sum: sumOf(h)}
-	// Also of one that is there: who gave it its name may have been ended before a sync.
+	// An existing object too: the process that renamed it may have been killed before the sync.
 	w.unsured[filepath.Dir(object(w.dir, p.Sum))] = true
 	w.unsured[filepath.Join(w.dir, objectsDir)] = true
 	if w.has(p) {
@@ -227,7 +224,7 @@ func (w *Writer) keep(ctx context.Context, r io.Reader, size int64) (parts []Par
 	return []Part{p}, size, w.name(temp.Name(), p.Sum)
 }
 
-// name gives an object the name of its content.
+// name renames a temporary file to the name of its content.
 func (w *Writer) name(temp string, sum Sum) error {
 	path := object(w.dir, sum)
 	err := os.Mkdir(filepath.Dir(path), 0o700)
@@ -237,7 +234,7 @@ func (w *Writer) name(temp string, sum Sum) error {
 	return os.Rename(temp, path)
 }
 
-// removed removes a file that may have been renamed.
+// removed removes a file that may be missing.
 func removed(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -245,8 +242,7 @@ func removed(path string) error {
 	return nil
 }
 
-// has reports whether there is an object of the size that a part has. What was cut off is
-// written again; whether the content is right is for Verify.
+// has reports whether an object of the part's size exists. A truncated one is written again; Verify checks contents.
 func (w *Writer) has(p Part) bool {
 	info, err := os.Lstat(object(w.dir, p.Sum))
 	return err == nil && info.Mode().IsRegular() && info.Size() == p.Size
@@ -256,7 +252,7 @@ func (w *Writer) hasAll(parts []Part) bool {
 	return !slices.ContainsFunc(parts, func(p Part) bool { return !w.has(p) })
 }
 
-// copy copies exactly so many bytes.
+// copy copies exactly size bytes.
 func (w *Writer) copy(ctx context.Context, to io.Writer, from io.Reader, size int64) error {
 	for size > 0 {
 		if ctx.Err() != nil {

@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// Verified is what Verify found.
+// Verified is the result of Verify.
 type Verified struct {
-	Backups  int            // that can be read
+	Backups  int            // readable ones
 	Objects  int            // contents that they name
-	Bytes    int64          // of these
-	Unused   int64          // bytes of contents that none names: of a backup that was ended, for one
-	Findings []*DamageError // contents that are missing or damaged
-	Unread   []Backup       // backups that cannot be read
+	Bytes    int64          // of these contents
+	Unused   int64          // bytes of contents that no backup names, such as those of a killed process
+	Findings []*DamageError // missing or damaged contents
+	Unread   []Backup       // unreadable backups
 }
 
 // Verify reads all contents of a folder and compares them with their hashes.
@@ -52,7 +52,7 @@ func Verify(ctx context.Context, dir string, progress func(done, total int64)) (
 		done += p.Size
 		progress(done, v.Bytes)
 	}
-	// Meanwhile others may have made backups, and removed older ones with what only those had.
+	// Other processes may have made backups meanwhile, and removed older ones with contents that only those had.
 	if list, err = List(dir); err != nil {
 		return v, err
 	}
@@ -62,7 +62,7 @@ func Verify(ctx context.Context, dir string, progress func(done, total int64)) (
 	return v, err
 }
 
-// contents lists what backups name, each once, and for each what needs it.
+// contents lists the contents that backups name, each once, with a backup and file that need it.
 func contents(dir string, list []Backup) (parts []Part, needs map[Part]*DamageError) {
 	needs = make(map[Part]*DamageError)
 	for _, b := range list {
@@ -78,7 +78,7 @@ func contents(dir string, list []Backup) (parts []Part, needs map[Part]*DamageEr
 	return parts, needs
 }
 
-// named returns the objects of the contents that backups name.
+// named returns the objects that backups name.
 func named(dir string, list []Backup) map[string]bool {
 	parts, _ := contents(dir, list)
 	named := make(map[string]bool, len(parts))

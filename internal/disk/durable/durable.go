@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Sync says whether a replacement also survives a power cut.
+// Sync selects whether a replacement also survives a power cut.
 type Sync bool
 
 const (
@@ -24,17 +24,15 @@ const (
 
 const temporaryMark = ".tally-tmp-"
 
-// IsTemporary reports whether a file's name is one that Replace uses while it
-// writes; a crash may leave such a file behind.
+// IsTemporary reports whether Replace uses a file name for a temporary file. A crash may leave such a file.
 func IsTemporary(name string) bool { return strings.Contains(filepath.Base(name), temporaryMark) }
 
-// Replace writes data to path by way of a temporary file beside it. On an error
-// what was at path before is there still, unless only the last step failed: then
-// the new content is there, and a power cut may take it back.
+// Replace writes data to path through a temporary file beside it. On an error the old file is still there, unless only
+// the last step failed: then the new content is there, but a power cut may take it back.
 func Replace(path string, data []byte, mode os.FileMode, sync Sync) (err error) {
 	dir, base := filepath.Split(path)
 	if len(base) > 100 {
-		base = base[:100] // the temporary name must not grow beyond what a file system takes
+		base = base[:100] // the temporary name must fit the limit of file systems
 	}
 	f, err := os.CreateTemp(cmp.Or(dir, "."), base+temporaryMark+"*")
 	if err != nil {
@@ -73,7 +71,7 @@ func SyncPath(dir string) error {
 	return SyncDir(d)
 }
 
-// SyncFile makes what was written to a file durable.
+// SyncFile makes the content of a file durable.
 func SyncFile(f *os.File) error {
 	err := f.Sync()
 	if err == nil {
@@ -82,9 +80,8 @@ func SyncFile(f *os.File) error {
 	return err
 }
 
-// SyncDir makes the names in an open directory durable, on systems that know how. Windows
-// has no sync of directories: a rename there is durable with the file system's own journal.
-// Of other systems some file systems refuse it (EINVAL).
+// SyncDir makes the names in an open directory durable. Windows cannot sync directories: a rename there is durable with
+// the file system's own journal. On other systems some file systems refuse it (EINVAL), which is ignored.
 func SyncDir(d *os.File) error {
 	if err := d.Sync(); err != nil && runtime.GOOS != "windows" && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("sync %s: %w", d.Name(), err)
@@ -93,7 +90,7 @@ func SyncDir(d *os.File) error {
 	return nil
 }
 
-// watcher is told of what was synced; nil: nobody is.
+// watcher is called with each synced path; it may be nil.
 var watcher atomic.Pointer[func(path string)]
 
 func synced(f *os.File) {
@@ -102,9 +99,8 @@ func synced(f *os.File) {
 	}
 }
 
-// Watch has tell called with the name of each file and directory that was synced, until
-// stop is called. It is for tests, one at a time: what is not synced looks the same
-// until the power is cut.
+// Watch calls tell with the name of each synced file and directory, until stop is called. It is for tests, one at a
+// time: a missing sync shows only after a power cut.
 func Watch(tell func(path string)) (stop func()) {
 	watcher.Store(&tell)
 	return func() { watcher.Store(nil) }

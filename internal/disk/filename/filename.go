@@ -1,4 +1,4 @@
-// Package filename makes file names of ids, the same on every system.
+// Package filename makes file names from ids, the same on every system.
 package filename
 
 import (
@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// File names made of ids are no longer than maxName bytes. Longer ones keep the
-// beginning and end with shortMark and a hash of the id.
+// File names made from ids have at most maxName bytes. A longer one is cut and ends with shortMark and a hash of the
+// id.
 const (
 	maxName   = 200
 	keptName  = 160
@@ -20,11 +20,10 @@ const (
 
 const upperHex = "0123456789ABCDEF"
 
-// Of makes a file name of an id, the same on every system. An id that can
-// be a file name everywhere stays as it is; bytes that cannot stand there become
-// =XX, so that a name never leaves its folder; what is longer than 200 bytes is
-// shortened with a hash. [Parse] is the inverse. (Names that differ only in case or
-// Unicode form are one file on macOS and Windows.)
+// Of returns a file name for an id, the same on every system. An id that can be a file name everywhere stays as it is.
+// Bytes that file names cannot have become =XX, so a name never leaves its folder. A name of more than 200 bytes is cut
+// and gets a hash. [Parse] is the inverse. (Names that differ only in case or Unicode form are one file on macOS and
+// Windows.)
 func Of(id string) string {
 	var b strings.Builder
 	reserved := isReserved(id)
@@ -41,7 +40,7 @@ func Of(id string) string {
 	return shorten(b.String(), id)
 }
 
-// isUnsafe reports whether the byte at i cannot stand in a file name.
+// isUnsafe reports whether a file name must not have the byte at i.
 func isUnsafe(id string, i int) bool {
 	switch c := id[i]; {
 	case c < 0x20 || c == 0x7f:
@@ -49,7 +48,7 @@ func isUnsafe(id string, i int) bool {
 	case strings.IndexByte(`/\:*?"<>|`, c) >= 0:
 		return true
 	case c == '.' || c == ' ':
-		return i == len(id)-1 // Windows drops these at the end; "." and ".." are none either
+		return i == len(id)-1 // Windows drops these at the end; "." and ".." are not file names
 	case c == '=': // where it would look like an escape
 		return strings.HasPrefix(id[i:], shortMark) || IsEscape(id[i:])
 	}
@@ -82,14 +81,13 @@ func shorten(escaped, id string) string {
 	return kept + shortMark + hex.EncodeToString(sum[:])[:shortHash]
 }
 
-// Parse returns the id of which Of makes name, and whether there is
-// one that can be read from it: a shortened name does not say its id.
+// Parse returns the id of a name that Of made. It returns false for a shortened name, which does not have the whole id.
 func Parse(name string) (id string, ok bool) {
 	id = Unescape(name)
 	return id, id != "" && Of(id) == name
 }
 
-// IsShortened reports whether a name has the form of one that Of shortened.
+// IsShortened reports whether a name has the form that Of gives to long ids.
 func IsShortened(name string) bool {
 	at := len(name) - shortHash - len(shortMark)
 	if at < 0 || name[at:at+len(shortMark)] != shortMark {
@@ -98,12 +96,12 @@ func IsShortened(name string) bool {
 	return strings.Trim(name[at+len(shortMark):], "0123456789abcdef") == ""
 }
 
-// IsEscape reports whether a name begins with a byte that is spelled =XX.
+// IsEscape reports whether a name begins with an escape =XX.
 func IsEscape(name string) bool {
 	return len(name) >= 3 && name[0] == '=' && isHex(name[1]) && isHex(name[2])
 }
 
-// Unescape returns a name with each byte that is spelled =XX in its place.
+// Unescape replaces each escape =XX with its byte.
 func Unescape(name string) string {
 	if !strings.Contains(name, "=") {
 		return name
@@ -120,8 +118,7 @@ func Unescape(name string) string {
 	return string(b)
 }
 
-// Is reports whether name can be that of a file on this kind of system:
-// one element of a path, neither "." nor "..".
+// Is reports whether name can be a file's name on this kind of system: one element of a path, neither "." nor "..".
 func Is(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsAny(name, "/\x00")
 }

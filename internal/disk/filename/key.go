@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Key returns a path as an attribute or a JSON string can hold it: bytes that are not UTF-8
-// are =XX, and so is what could be taken for that. Unescape undoes it.
+// Key returns a path in a form that attributes and JSON strings can hold: bytes that are not UTF-8 become =XX, and so
+// do bytes that would look like an escape. Unescape is the inverse.
 func Key(path string) string {
 	if utf8.ValidString(path) && !strings.Contains(path, "=") {
 		return path

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a path as text, for stores whose names are that: bytes that are not UTF-8 become =XX,
-// and an equals sign before what would be read as such a byte becomes =3D. [OfText] is the inverse.
+// Text returns a path as UTF-8, for stores with such names: bytes that are not UTF-8 become =XX, and an equals sign
+// before two characters that would read as such an escape becomes =3D. [OfText] is the inverse.
 func Text(path string) string {
 	var b strings.Builder
 	for i := 0; i < len(path); {
@@ -25,7 +25,7 @@ func Text(path string) string {
 	return b.String()
 }
 
-// OfText returns the path of which Text makes text, and whether there is one.
+// OfText returns the path that Text encodes as text, and false if there is none.
 func OfText(text string) (path string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -40,14 +40,14 @@ func OfText(text string) (path string, ok bool) {
 	return path, Text(path) == text
 }
 
-// isByte reports whether text begins with what is read as a byte: one that is not ASCII, or an
-// equals sign before what would be read as a byte without this.
+// isByte reports whether text begins with an escape that Text writes: of a byte that is not ASCII, or of an equals sign
+// before something that would read as an escape.
 func isByte(s string) bool {
 	if s[0] != '=' {
 		return false
 	}
 	for len(s) > 2 && s[1:3] == "3D" {
-		s = s[2:] // what follows, with another byte in place of the equals sign
+		s = s[2:] // the rest, with an equals sign of its own
 	}
 	return len(s) > 2 && strings.IndexByte(upperHex[8:], s[1]) >= 0 && isHex(s[2])
 }

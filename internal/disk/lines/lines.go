@@ -9,21 +9,21 @@ import (
 	"io"
 )
 
-// ErrEnd says that there is no line any more.
+// ErrEnd reports the end of the input.
 var ErrEnd = errors.New("end of input")
 
-// TooLongError says that a line was skipped because of its length.
+// TooLongError reports that a line was skipped because of its length.
 type TooLongError struct {
 	Line  int
 	Bytes int64 // of the whole line
-	Limit int   // that it exceeds
+	Limit int   // the limit that it exceeds
 }
 
 func (e *TooLongError) Error() string {
 	return fmt.Sprintf("%d bytes, at most %d are read", e.Bytes, e.Limit)
 }
 
-// Reader reads lines that end with \n; what follows the last one is a line too.
+// Reader reads lines that end with \n; the last one need not.
 type Reader struct {
 	r     *bufio.Reader
 	limit int
@@ -31,17 +31,16 @@ type Reader struct {
 	buf   []byte
 }
 
-// NewReader reads lines of at most limit bytes.
+// NewReader returns a Reader of lines of at most limit bytes.
 func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
 }
 
-// Line is the number of the line that Next gave last, from 1.
+// Line returns the number of the line that Next returned last, from 1.
 func (r *Reader) Line() int { return r.line }
 
-// Next returns the next line without its \n; it belongs to the caller. At the end
-// it returns ErrEnd. A line over the limit is skipped and returned as a *TooLongError;
-// reading can go on.
+// Next returns the next line without its \n; the caller owns it. At the end it returns ErrEnd. It skips a line over the limit and returns a *TooLongError; the
+// next call reads on.
 func (r *Reader) Next() ([]byte, error) {
 	r.buf = r.buf[:0]
 	var size int64

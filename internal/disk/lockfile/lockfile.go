@@ -1,5 +1,5 @@
-// Package lockfile takes locks that last as long as a file is open: the system
-// gives them up for a process that was killed.
+// Package lockfile takes locks that last as long as a file is open. If a process is killed, the system releases its
+// locks.
 package lockfile
 
 import (
@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// ErrLocked says that another process has the lock.
+// ErrLocked reports that another process has the lock.
 var ErrLocked = errors.New("locked by another process")
 
-// Take takes the lock of a file, which is made if it is not there. It does not
-// wait. Closing the file gives the lock up.
+// Take takes the lock of a file, and creates the file if it is missing. It does not wait. Closing the file releases the
+// lock.
 func Take(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

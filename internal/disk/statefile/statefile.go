@@ -1,12 +1,11 @@
-// Package statefile keeps what a program writes about itself: small JSON objects, each in
-// a file of its own, replaced as a whole. Every file ends with a checksum. A file that was
-// changed by anything else, as by a disk that goes bad, is a *DamageError, never another
-// answer.
+// Package statefile keeps a program's own settings and state: small JSON objects, each in a file of its own, replaced
+// as a whole. Every file ends with a checksum. If the file was changed in any other way, as by a failing disk, reading
+// it returns a *DamageError.
 //
 //	{"version":1,"limits":{"store":1000},"crc32":"5ad2a7c1"}
 //
-// A file of an earlier version of tally has no checksum. It is read if each of its members
-// is known, and has a checksum when it is written again.
+// A file of an earlier version of tally has no checksum. It is accepted if each of its members is known, and gets a
+// checksum when it is written again.
 package statefile
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// DamageError says that a file is not what was written there.
+// DamageError reports a file whose content is not as it was written.
 type DamageError struct {
 	Path string
 	Err  error
@@ -34,10 +33,10 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s cannot be read: %v", filepath.Base(e.Path), e.Err)
 }
 
-// Unwrap returns what is wrong with the file.
+// Unwrap returns the reason.
 func (e *DamageError) Unwrap() error { return e.Err }
 
-// NewerError says that a newer version of tally wrote a file.
+// NewerError reports a file that a newer version of tally wrote.
 type NewerError struct {
 	Path           string
 	Version, Known int
@@ -47,7 +46,7 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("%s has version %d, this program knows %d", filepath.Base(e.Path), e.Version, e.Known)
 }
 
-// Write replaces a file, which is for this user alone. The value is a JSON object.
+// Write replaces a file, readable only by this user. The value is a JSON object.
 func Write(path string, v any, sync durable.Sync) error {
 	text, err := Encode(v)
 	if err != nil {
@@ -69,11 +68,11 @@ func Encode(v any) ([]byte, error) {
 	return fmt.Appendf(body, tail, crc32.ChecksumIEEE(body)), nil
 }
 
-// tail stands behind the members of a file, and covers all of them.
+// tail follows the members of a file. Its checksum covers all of them.
 const tail = `,"crc32":"%08x"}` + "\n"
 
-// Read reads a file of a version, into a pointer to a struct. A file that is not there is
-// fs.ErrNotExist. Other errors: *DamageError, *NewerError, the system's.
+// Read decodes a file of a version into a pointer to a struct. If the file is missing, the error is fs.ErrNotExist.
+// Other errors: *DamageError, *NewerError, the system's.
 func Read(path string, version int, v any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -82,7 +81,7 @@ func Read(path string, version int, v any) error {
 	return Decode(path, text, version, v)
 }
 
-// Decode reads the content of a file, whose path stands in errors.
+// Decode decodes the content of a file. Its errors name path.
 func Decode(path string, text []byte, version int, v any) error {
 	body, err := open(text)
 	if err != nil {
@@ -113,7 +112,7 @@ func open(text []byte) (object []byte, err error) {
 	size := len(fmt.Sprintf(tail, 0))
 	at := len(text) - size
 	if at < 0 || !bytes.HasPrefix(text[at:], []byte(`,"crc32":"`)) {
-		return text, nil // of an earlier version
+		return text, nil // an earlier version
 	}
 	body := text[:at]
 	if want := fmt.Sprintf(tail, crc32.ChecksumIEEE(body)); string(text[at:]) != want {
@@ -122,8 +121,7 @@ func open(text []byte) (object []byte, err error) {
 	return append(bytes.Clone(body), '}'), nil
 }
 
-// strict decodes an object with the members of a struct, spelled as they are there, and
-// nothing behind it.
+// strict decodes an object. Its members must be those of the struct, with the same spelling, and nothing may follow it.
 func strict(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -145,7 +143,7 @@ func strict(text []byte, v any) error {
 	return nil
 }
 
-// hasMember reports whether a struct has a member with exactly this name in JSON.
+// hasMember reports whether a struct has a member with exactly this JSON name.
 func hasMember(of reflect.Type, name string) bool {
 	for i := range of.NumField() {
 		f := of.Field(i)

@@ -1,14 +1,12 @@
-// Package natsfile knows the files in which nats-server keeps streams, without the
-// server: to find damage before the server does, since it throws away what follows, to make
-// durable what it wrote, and to read much of what is not written to any more, since the
-// server would keep for minutes what it notes of each block. What it takes for granted of
-// them is listed in docs/nats-server.md.
+// Package natsfile reads and syncs the files in which nats-server keeps streams, without the server. It finds damage
+// before the server does, which would discard everything behind it. It makes written messages durable. It reads full
+// segments, because the server would keep its notes on each block that it reads for minutes. docs/nats-server.md lists
+// the facts about these files that it relies on.
 //
 // The layout of a block is that of version 2.15 (server/filestore.go, writeMsgRecordLocked):
 //
-//	length of the record u32 (highest bit: it has headers), sequence u64, time i64,
-//	length of the subject u16, subject, [length of the headers u32, headers], payload,
-//	HighwayHash-64 over all of it but the lengths
+//	length of the record u32 (highest bit: it has headers), sequence u64, time i64, length of the subject u16,
+//	subject, [length of the headers u32, headers], payload, HighwayHash-64 over all of it but the lengths
 //
 // in little endian. The hash's key is SHA-256 of "<stream>-<number of the block>".
 package natsfile
@@ -30,45 +28,42 @@ const (
 	maxRecord  = 32 << 20
 
 	erasedBit    = 1 << 63 // of a sequence: the message was erased
-	tombstoneBit = 1 << 62 // it was removed; the record only remembers the number
+	tombstoneBit = 1 << 62 // the message was removed; the record only keeps the number
 )
 
 // Record is a message in a block.
 type Record struct {
 	Seq     uint64
 	Subject string
-	Begin   int // of the record in the block
+	Begin   int // position of the record in the block
 	End     int
 }
 
-// Gap is a stretch of a block that is no sequence of sound records.
+// Gap is a stretch of a block that is not a sequence of sound records.
 type Gap struct {
 	Begin, End int
 
-	// Whole says that the stretch looks like exactly one record, of which something is
-	// damaged.
+	// Whole reports that the stretch looks like exactly one record with damage inside.
 	Whole bool
 
-	// Bit is the bit of the block that was flipped, if one explains the damage; else -1.
+	// Bit is the bit of the block that was flipped, if a single one explains the damage; else -1.
 	Bit int
 
-	// Subject is that of the record with which the stretch begins: what stood there, if
-	// Bit is known, or what stands there.
+	// Subject is the subject of the stretch's first record: the original one if Bit is known, else the present bytes.
 	Subject string
 
-	// Misleading says that the record seems to be of a sequence far ahead, so that the
-	// server takes very much memory to read the block.
+	// Misleading reports that the record seems to have a sequence far ahead, so that the server would need very much
+	// memory to read the block.
 	Misleading bool
 
-	// Taken says that the record's hash is right nevertheless: it does not cover the
-	// lengths, so the server takes the record for what it is not. Then Seq is right.
+	// Taken reports that the record's hash is right although its lengths are wrong, which it does not cover. The server
+	// reads such a record wrongly. Seq is right then.
 	Taken bool
 	Seq   uint64
 }
 
-// Scan looks through a block. It gives the sound records in their order, and the
-// stretches between them that are damaged; the last one may be the torn end of a
-// block that was being written.
+// Scan reads a block. It returns the sound records in their order, and the damaged stretches between them. The last
+// stretch may be the torn end of a block that was being written.
 func Scan(stream string, number int, data []byte) (records []Record, gaps []Gap) {
 	s := newScanner(stream, number, data)
 	for at := 0; at < len(data); {
@@ -94,8 +89,8 @@ func Scan(stream string, number int, data []byte) (records []Record, gaps []Gap)
 	return records, gaps
 }
 
-// Sound reports whether a block is nothing but sound records, and gives the highest
-// sequence of a message in it, 0 if it has none. It costs much less than Scan.
+// Sound reports whether a block has only sound records, and returns the highest sequence of a message in it, or 0. It
+// costs much less than Scan.
 func Sound(stream string, number int, data []byte) (last uint64, sound bool) {
 	s := newScanner(stream, number, data)
 	for at := 0; at < len(data); {
@@ -111,9 +106,8 @@ func Sound(stream string, number int, data []byte) (last uint64, sound bool) {
 	return last, true
 }
 
-// Frame makes a stretch of a block look like records of some sequences, both ends
-// inclusive, and reports whether there is room for them. What they are is not told any
-// more: their hashes are wrong.
+// Frame makes a stretch of a block look like records of some sequences, both ends inclusive, and reports whether it has
+// room for them. Their hashes are wrong, so the server treats each one as damaged.
 func Frame(data []byte, from, upto uint64) bool {
 	const smallest = headerSize + hashSize
 	if upto < from || upto-from >= uint64(len(data)/smallest) {
@@ -136,8 +130,7 @@ func Frame(data []byte, from, upto uint64) bool {
 	return true
 }
 
-// Framed reports whether a stretch looks like records of these sequences, whatever their
-// hashes.
+// Framed reports whether a stretch looks like records of these sequences, whatever their hashes.
 func Framed(data []byte, from, upto uint64) bool {
 	s := scanner{data: data}
 	at := 0
@@ -166,16 +159,15 @@ func newScanner(stream string, number int, data []byte) *scanner {
 	return &scanner{data: data, hash: h}
 }
 
-// extent is where a record stands, by what it says of itself.
+// extent is the position of a record, according to its own lengths.
 type extent struct {
 	begin, end int
-	subject    int // bytes
-	skip       int // bytes of the length of the headers, between subject and headers: 0 without
+	subject    int // in bytes
+	skip       int // bytes of the headers' length field, between subject and headers: 0 without headers
 	seq        uint64
 }
 
-// extent reads the lengths of the record at a place. It reports whether there can be
-// such a record.
+// extent reads the lengths of the record at a position. It returns false if they are impossible.
 func (s *scanner) extent(at int) (e extent, ok bool) {
 	if at+headerSize > len(s.data) {
 		return e, false
@@ -191,13 +183,13 @@ func (s *scanner) extent(at int) (e extent, ok bool) {
 	return e, size <= maxRecord && size >= headerSize+e.subject+e.skip+hashSize && e.end <= len(s.data)
 }
 
-// sound reads the record at a place, and reports whether it is as it was written.
+// sound reads the record at a position, and reports whether it is undamaged.
 func (s *scanner) sound(at int) (e extent, ok bool) {
 	e, ok = s.extent(at)
 	return e, ok && s.whole(e)
 }
 
-// whole reports whether a record is as it was written.
+// whole reports whether a record is undamaged.
 func (s *scanner) whole(e extent) bool {
 	return s.hashed(e) && (e.skip == 0 || framed(s.data[e.begin+headerSize+e.subject:e.end-hashSize]))
 }
@@ -212,18 +204,17 @@ func (s *scanner) hashed(e extent) bool {
 	return bytes.Equal(s.hash.Sum(s.sum[:0]), s.data[e.end-hashSize:e.end])
 }
 
-// framed reports whether what follows a subject begins with headers of the length
-// that it says.
+// framed reports whether the bytes after a subject begin with headers of the stated length.
 func framed(b []byte) bool {
 	n := int(binary.LittleEndian.Uint32(b))
 	return n <= len(b)-4 && bytes.HasPrefix(b[4:4+n], []byte("NATS/1.0\r\n")) && bytes.HasSuffix(b[4:4+n], []byte("\r\n\r\n"))
 }
 
-// resume finds the next sound record behind a place that holds none.
+// resume returns the position of the next sound record behind a damaged one.
 func (s *scanner) resume(at int) int {
 	if e, ok := s.extent(at); ok {
 		if _, sound := s.sound(e.end); sound || e.end == len(s.data) {
-			return e.end // only what it holds is damaged, not how long it is
+			return e.end // only its content is damaged, not its length
 		}
 	}
 	for next := at + 1; next+headerSize <= len(s.data); next++ {
@@ -237,18 +228,16 @@ func (s *scanner) resume(at int) int {
 	return len(s.data)
 }
 
-// likely says cheaply whether a record may begin at a place: the subjects of a log
-// begin alike.
+// likely is a cheap check whether a record may begin at a position: all subjects of a log begin alike.
 func (s *scanner) likely(at int) bool {
 	return bytes.HasPrefix(s.data[at+headerSize:], []byte("tally."))
 }
 
-// maxMended bounds the size of a record of which each bit is tried.
+// maxMended bounds the size of a record whose bits are tried one by one.
 const maxMended = 16 << 10
 
-// mend looks for the one bit that makes the record at a place sound, such that it ends at
-// another; -1 if none does. That a wrong one does is as likely as a collision of the hash.
-// It gives the subject with that bit, too.
+// mend looks for a single bit whose flip makes the record at a position sound and end at end. It returns -1 if there is
+// none. A wrong bit is as unlikely as a collision of the hash. It also returns the subject after the flip.
 func (s *scanner) mend(at, end int) (bit int, subject string) {
 	if end-at > maxMended {
 		return -1, s.subject(at)
@@ -268,7 +257,7 @@ func (s *scanner) mend(at, end int) (bit int, subject string) {
 	return -1, s.subject(at)
 }
 
-// subject gives what stands where the subject of the record at a place does.
+// subject returns the bytes at the position of a record's subject.
 func (s *scanner) subject(at int) string {
 	if at+headerSize > len(s.data) {
 		return ""
@@ -280,12 +269,10 @@ func (s *scanner) subject(at int) string {
 	return string(s.data[at+headerSize : at+headerSize+n])
 }
 
-// farAhead is a step of the sequence that no log makes, and for each number of which
-// the server takes memory.
+// farAhead is a jump of the sequence that no log makes. The server needs memory for each number in between.
 const farAhead = 1 << 20
 
-// misleading reports whether the server would take a damaged record for one of a
-// sequence far ahead.
+// misleading reports whether the server would read a damaged record as one of a sequence far ahead.
 func (s *scanner) misleading(at int, last uint64) bool {
 	e, ok := s.extent(at)
 	seq := e.seq &^ erasedBit

@@ -16,43 +16,39 @@ import (
 	"github.com/minio/highwayhash"
 )
 
-// known are the minor versions of nats-server of which the tests have read files: of each
-// there are some in testdata.
+// known lists the minor versions of nats-server whose files the tests have read. testdata has files of each.
 var known = []string{"2.15"}
 
-// Known reports whether the files of a version of nats-server are known to be as this
-// package takes them to be. Those of another one may be healthy however they look: nobody
-// may read anything into them, or change them.
+// Known reports whether this package knows the files of a version of nats-server. Files of another version may be
+// healthy however they look: callers must not interpret or change them.
 func Known(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	return slices.Contains(known, major+"."+minor)
 }
 
-// Layout is what names the blocks and keys their hashes. A test changes it to play a
-// server that does so otherwise.
+// Layout has the format of the hash key and of the block's name. A test changes it to simulate another server.
 var Layout = struct{ Key, Block string }{Key: "%s-%d", Block: ".blk"}
 
-// The server keeps each stream in a folder of its own: its description and the checksum of
-// that, and in msgs/ the blocks and an index, which saves it from reading them.
+// The server keeps each stream in a folder: its description and the description's checksum, and in msgs/ the blocks and
+// an index, which saves it from reading them.
 const (
 	MetaFile  = "meta.inf"
 	SumFile   = "meta.sum"
 	IndexFile = "index.db"
 )
 
-// Folder is what a server makes in the directory that it is given.
+// Folder is the folder that a server creates in its store directory.
 const Folder = "jetstream"
 
-// Streams is the folder of the streams in a server's store: those of the account that
-// clients have who name none.
+// Streams returns the folder of the streams in a server's store, in the default account.
 func Streams(store string) string { return filepath.Join(store, Folder, "$G", "streams") }
 
-// Messages is the folder of a stream's blocks.
+// Messages returns the folder of a stream's blocks.
 func Messages(store, stream string) string { return filepath.Join(Streams(store), stream, "msgs") }
 
-// Folders lists the streams of a store whose creation was not cut off: nothing was ever
-// acknowledged in one without a description.
+// Folders lists the streams of a store whose creation was completed. A stream without description never acknowledged a
+// message.
 func Folders(store string) (names []string, err error) {
 	folders, err := os.ReadDir(Streams(store))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -66,14 +62,14 @@ func Folders(store string) (names []string, err error) {
 	return names, nil
 }
 
-// Checksum is what the server writes beside the description of a stream.
+// Checksum returns the checksum that the server writes beside the description of a stream.
 func Checksum(stream string, meta []byte) string {
 	key := sha256.Sum256([]byte(stream))
 	sum := highwayhash.Sum64(meta, key[:])
 	return hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, sum))
 }
 
-// FirstSequence gives the first sequence that a stream can hold.
+// FirstSequence returns the first sequence that a stream can hold.
 func FirstSequence(store, stream string) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join(Streams(store), stream, MetaFile))
 	if err != nil {
@@ -86,8 +82,8 @@ func FirstSequence(store, stream string) (uint64, error) {
 	return max(meta.First, 1), err
 }
 
-// Unindexed is the size of a stream's blocks if one is younger than its index: the server
-// reads them all again when it opens the stream.
+// Unindexed returns the size of a stream's blocks if one is younger than its index: the server then reads them all when
+// it opens the stream. Otherwise it returns 0.
 func Unindexed(store, stream string) (total int64, err error) {
 	entries, err := os.ReadDir(Messages(store, stream))
 	if err != nil {

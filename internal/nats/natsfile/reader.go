@@ -13,17 +13,16 @@ import (
 	"strings"
 )
 
-// Message is a message as it stands in a block. It belongs to the caller.
+// Message is a message in a block. The caller owns it.
 type Message struct {
 	Seq     uint64
-	Time    int64 // at which it was stored, in nanoseconds since 1970
+	Time    int64 // when it was stored, in nanoseconds since 1970
 	Subject string
-	Header  string // as NATS carries it; "" if there is none
+	Header  string // as NATS carries it; "": none
 	Data    []byte
 }
 
-// ErrUnsound says that something else than the next message stands in a block. What it is,
-// Scan tells.
+// ErrUnsound reports that the block does not have the next message where it should be. Scan describes the damage.
 var ErrUnsound = errors.New("not a sound message")
 
 // Numbers lists the blocks in a stream's folder by their numbers, in the order in which
@@ -39,19 +38,19 @@ func Numbers(dir string) (numbers []int, err error) {
 	return numbers, err
 }
 
-// number gives the number of the block in a file of that name.
+// number returns the number of the block with this file name.
 func number(name string) (n int, ok bool) {
 	digits, ok := strings.CutSuffix(name, Layout.Block)
 	n, err := strconv.Atoi(digits)
 	return n, ok && err == nil
 }
 
-// Path is the file of a block in a stream's folder.
+// Path returns the file of a block in a stream's folder.
 func Path(dir string, number int) string {
 	return filepath.Join(dir, strconv.Itoa(number)+Layout.Block)
 }
 
-// Load reads a block, into a buffer if that has the room.
+// Load reads a block, into buf if it is large enough.
 func Load(path string, buf []byte) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -64,15 +63,14 @@ func Load(path string, buf []byte) ([]byte, error) {
 	}
 	n := int(info.Size())
 	if n > cap(buf) {
-		buf = make([]byte, n) // slices.Grow would copy what is in it
+		buf = make([]byte, n) // slices.Grow would copy the old content
 	}
 	buf = buf[:n]
 	_, err = io.ReadFull(f, buf)
 	return buf, err
 }
 
-// Begin gives the sequence that the first record of a block says that it has, 0 if there
-// is none.
+// Begin returns the sequence in the first record of a block, or 0.
 func Begin(path string) (uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,36 +79,34 @@ func Begin(path string) (uint64, error) {
 	defer f.Close()
 	var head [seqEnd]byte
 	if _, err := io.ReadFull(f, head[:]); err != nil {
-		return 0, nil // empty, or torn
+		return 0, nil // empty or torn
 	}
 	return binary.LittleEndian.Uint64(head[4:]) &^ (erasedBit | tombstoneBit), nil
 }
 
-// seqEnd is how much of a record it takes to know its sequence.
+// seqEnd is the number of a record's first bytes up to the end of its sequence.
 const seqEnd = 12
 
-// Reader gives the messages of a stream that is not written to any more, and makes sure
-// that none is left out.
+// Reader reads the messages of a full stream, and checks that none is missing.
 type Reader struct {
 	dir, stream string
 	match       func(subject string) bool
-	next, upto  uint64 // sequences: of the next record, and of the last one
+	next, upto  uint64 // sequences of the next record, and of the last one
 
 	numbers []int // of the blocks that follow
-	number  int   // of the one that is read
+	number  int   // of the block that is read
 	file    *os.File
 	in      *bufio.Reader
 	scanner *scanner
-	buffer  []byte // holds the record that the scanner has
-	subject string // of the record before: mostly that of the next one, too
+	buffer  []byte // holds the scanner's record
+	subject string // of the record before: often the next one has the same
 }
 
-// readAhead is how much of a block a Reader has in memory.
+// readAhead is the number of bytes of a block that a Reader keeps in memory.
 const readAhead = 1 << 20
 
-// NewReader gives a reader of a stream, by its folder and its name: of the messages from
-// one sequence to another, both inclusive. Those of subjects that do not match come
-// without header and data; a nil match takes all.
+// NewReader returns a reader of a stream, by its folder and name: of the messages from one sequence to another, both
+// inclusive. Messages whose subjects do not match come without header and data; a nil match matches all.
 func NewReader(dir, stream string, from, upto uint64, match func(subject string) bool) (*Reader, error) {
 	numbers, err := Numbers(dir)
 	if err != nil {
@@ -122,8 +118,8 @@ func NewReader(dir, stream string, from, upto uint64, match func(subject string)
 		if err != nil {
 			return nil, err
 		}
-		// What is damaged there makes the reader begin too early, which costs time, or too
-		// late, which it notices.
+		// If the block's first sequence is damaged, the reader begins too early, which costs time, or too late, which
+		// it notices.
 		if first > 0 && first <= from {
 			begin = i
 			break
@@ -132,8 +128,7 @@ func NewReader(dir, stream string, from, upto uint64, match func(subject string)
 	return &Reader{dir: dir, stream: stream, match: match, next: from, upto: upto, numbers: numbers[begin:], in: bufio.NewReaderSize(nil, readAhead)}, nil
 }
 
-// Next gives the next message, or io.EOF if all were given. Any other error is final:
-// ErrUnsound, or what the file system says.
+// Next returns the next message, or io.EOF at the end. Any other error is final: ErrUnsound or a file system's error.
 func (r *Reader) Next() (Message, error) {
 	for r.next <= r.upto {
 		e, err := r.record()
@@ -158,7 +153,7 @@ func (r *Reader) Next() (Message, error) {
 	return Message{}, io.EOF
 }
 
-// record reads the next record; the scanner has it and nothing else.
+// record reads the next record into the scanner.
 func (r *Reader) record() (extent, error) {
 	for {
 		if r.file == nil {
@@ -185,11 +180,11 @@ func (r *Reader) record() (extent, error) {
 	}
 }
 
-// take gives the scanner the next n bytes.
+// take reads the next n bytes into the scanner.
 func (r *Reader) take(n int) (err error) {
 	r.scanner.data = nil
 	if n > maxRecord {
-		return nil // there is no such record
+		return nil // no record is that long
 	}
 	r.buffer = slices.Grow(r.buffer[:0], n)[:n]
 	r.scanner.data = r.buffer
@@ -219,7 +214,7 @@ func (r *Reader) Close() {
 	}
 }
 
-// message copies the message out of the record that the scanner has.
+// message copies the scanner's record into a message.
 func (r *Reader) message(e extent) Message {
 	data := r.scanner.data
 	m := Message{Seq: e.seq, Time: int64(binary.LittleEndian.Uint64(data[12:])), Subject: r.subject}

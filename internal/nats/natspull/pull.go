@@ -1,7 +1,6 @@
-// Package natspull says which JetStream consumers those may have who are not the owner of a
-// store: such that are pulled from. A consumer delivers with the server's own rights
-// wherever its configuration says, so what a stranger asks for is read strictly, and
-// written anew.
+// Package natspull checks requests for JetStream consumers from clients that do not own the store. They may only have
+// pull consumers. A push consumer would deliver with the server's own rights to any subject, so a client's request is
+// parsed strictly, and encoded again.
 package natspull
 
 import (
@@ -15,11 +14,10 @@ import (
 
 const (
 	maxRequest = 64 << 10
-	maxIdle    = 5 * time.Minute // after which a consumer that nobody asks is gone
+	maxIdle    = 5 * time.Minute // after which an unused consumer is deleted
 )
 
-// Request is a request for a consumer, as far as others may have one. Members that it
-// does not name are refused.
+// Request is a request for a consumer, with the members that clients may use. Requests with other members are refused.
 type Request struct {
 	Stream   string `json:"stream_name"`
 	Config   Config `json:"config"`
@@ -27,7 +25,7 @@ type Request struct {
 	Strictly bool   `json:"pedantic,omitempty"`
 }
 
-// Config has the members of jetstream.ConsumerConfig that say what is read and how fast.
+// Config has the members of jetstream.ConsumerConfig that select messages and their rate.
 type Config struct {
 	Name           string            `json:"name,omitempty"`
 	Description    string            `json:"description,omitempty"`
@@ -52,8 +50,8 @@ type Config struct {
 	Metadata       map[string]string `json:"metadata,omitempty"`
 }
 
-// Check reads a request for a consumer, <stream>.<name>[.<filter>] being the end
-// of its subject, and bounds what it asks for.
+// Check parses a request for a consumer and bounds its values. subject is the end of the request's subject:
+// <stream>.<name>[.<filter>].
 func Check(subject string, body []byte) (r Request, err error) {
 	if len(body) > maxRequest {
 		return r, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(body), maxRequest)
@@ -80,7 +78,7 @@ func Check(subject string, body []byte) (r Request, err error) {
 	case c.AckPolicy != "none":
 		return r, fmt.Errorf("ack_policy: want none")
 	}
-	r.Action = "create" // and never a change of somebody else's
+	r.Action = "create" // never a change of another client's consumer
 	c.Memory, c.Replicas = true, 0
 	if c.Inactive <= 0 || c.Inactive > maxIdle {
 		c.Inactive = maxIdle

@@ -10,25 +10,24 @@ import (
 	"sync"
 )
 
-// Conn is a connection that a server has agreed to. It is safe for concurrent use.
+// Conn is a connection after the login. It is safe for concurrent use.
 type Conn struct {
 	conn  net.Conn
 	inbox string
 	over  func(error)
 
-	mu    sync.Mutex // guards what follows
-	room  sync.Cond  // out is empty again
-	out   []byte     // not handed to the connection yet
-	spare []byte     // to be filled next
-	err   error      // the connection is over
+	mu    sync.Mutex // guards the fields below
+	room  sync.Cond  // signals that out is empty
+	out   []byte     // not written to the connection yet
+	spare []byte     // the next out
+	err   error      // why the connection ended
 
-	flush   chan struct{} // there is something in out
-	writing sync.Mutex    // held while something is handed over
+	flush   chan struct{} // out is not empty
+	writing sync.Mutex    // held while a goroutine writes to the connection
 	done    sync.WaitGroup
 }
 
-// Dial makes a connection to a server the log's, and reads it from then on. After an error
-// it is closed.
+// Dial logs in on a connection to a server, owns it and reads it from then on. After an error it is closed.
 func Dial(conn net.Conn, hello Hello, h Handler) (*Conn, error) {
 	c := &Conn{conn: conn, inbox: "_INBOX." + rand.Text(), over: h.Over, flush: make(chan struct{}, 1)}
 	c.room.L = &c.mu
@@ -41,10 +40,10 @@ func Dial(conn net.Conn, hello Hello, h Handler) (*Conn, error) {
 	return c, nil
 }
 
-// Answers is the subject on which answers arrive to a message with this number.
+// Answers returns the subject for answers to the message with this number.
 func (c *Conn) Answers(number uint64) string { return c.inbox + "." + strconv.FormatUint(number, 10) }
 
-// Number is that of the message which this one answers.
+// Number returns the number of the message that this one answers.
 func (m Message) Number() (uint64, error) {
 	return strconv.ParseUint(string(m.Subject[bytes.LastIndexByte(m.Subject, '.')+1:]), 10, 64)
 }
@@ -52,8 +51,8 @@ func (m Message) Number() (uint64, error) {
 // Publication is a message to the server.
 type Publication struct {
 	Subject string
-	Number  uint64  // of the inbox, for its answers; 0: none is wanted
-	Extra   []Field // of the header, before Header
+	Number  uint64  // of the inbox, for its answers; 0: no answer is wanted
+	Extra   []Field // header fields before Header
 	Header  []byte  // fields as NATS carries them: lines "name: value\r\n"
 	Data    []byte
 }
@@ -62,13 +61,12 @@ type Publication struct {
 type Field struct{ Name, Value string }
 
 const (
-	maxWaiting = 16 << 20  // bytes that wait for the connection
-	large      = 256 << 10 // bytes of a message's data, from which on they are not copied
+	maxWaiting = 16 << 20  // bytes that wait to be written
+	large      = 256 << 10 // size from which on a message's data are not copied
 )
 
-// Publish writes a message behind those that wait, for a Push or Kick. It waits for room
-// if there are too many, and for the server to read a large message. Its error says that
-// the connection is over, and that nothing of the message was sent.
+// Publish queues a message; Push or Kick writes it. It blocks while too many bytes wait, and until a large message is
+// written. An error reports that the connection has ended, and that no byte of the message was sent.
 func (c *Conn) Publish(p Publication) error {
 	if len(p.Data) >= large {
 		return c.hand(p)
@@ -83,12 +81,12 @@ func (c *Conn) Publish(p Publication) error {
 	}
 	c.out = append(append(c.head(c.out, p), p.Data...), "\r\n"...)
 	if len(c.out) > maxWaiting/4 {
-		c.kick() // whoever is to push it has more
+		c.kick() // the caller of Push has more messages to queue
 	}
 	return nil
 }
 
-// hand hands over what waits, and then a message, whose data it does not keep.
+// hand writes the queue, and then a message, whose data it does not keep.
 func (c *Conn) hand(p Publication) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -101,14 +99,14 @@ func (c *Conn) hand(p Publication) error {
 	}
 	for _, part := range [][]byte{c.head(nil, p), p.Data, []byte("\r\n")} {
 		if _, err := c.conn.Write(part); err != nil {
-			c.end(err) // nobody answers any more
+			c.end(err) // no answer will come any more
 			return nil
 		}
 	}
 	return nil
 }
 
-// head writes what stands before the data of a message, as the server reads it:
+// head appends the protocol line and the header of a message:
 //
 //	PUB <subject> [<reply>] <size>
 //	HPUB <subject> [<reply>] <size of the header> <size>
@@ -142,7 +140,7 @@ func (c *Conn) head(b []byte, p Publication) []byte {
 	return b
 }
 
-// Kick has what waits handed over by another goroutine.
+// Kick makes another goroutine write the queue.
 func (c *Conn) Kick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,8 +158,7 @@ func (c *Conn) kick() {
 	}
 }
 
-// Push has what waits handed over: here and now if nothing else is, else with what else
-// has come by then.
+// Push writes the queue. If another goroutine is writing, that one also writes this queue.
 func (c *Conn) Push() {
 	if !c.writing.TryLock() {
 		c.Kick()
@@ -171,7 +168,7 @@ func (c *Conn) Push() {
 	c.drain()
 }
 
-// write hands over what waits, all of it at once, until the connection ends.
+// write writes the queue, all of it at once, until the connection ends.
 func (c *Conn) write() {
 	for range c.flush {
 		c.writing.Lock()
@@ -180,7 +177,7 @@ func (c *Conn) write() {
 	}
 }
 
-// drain hands over what waits. The caller holds writing.
+// drain writes the queue. The caller holds writing.
 func (c *Conn) drain() {
 	c.mu.Lock()
 	out := c.out
@@ -193,7 +190,7 @@ func (c *Conn) drain() {
 		}
 	}
 	if cap(out) > 1<<20 {
-		return // one large message shall not be paid for for ever
+		return // do not keep the buffer of a large message
 	}
 	c.mu.Lock()
 	c.spare = out
@@ -208,7 +205,7 @@ func (c *Conn) pong() {
 	c.kick()
 }
 
-// end gives up.
+// end ends the connection with an error.
 func (c *Conn) end(err error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -223,7 +220,7 @@ func (c *Conn) end(err error) {
 	c.over(c.err)
 }
 
-// Close ends the connection, and returns when nobody is told anything any more.
+// Close ends the connection, and returns when the handler is not called any more.
 func (c *Conn) Close() {
 	c.end(net.ErrClosed)
 	c.done.Wait()

@@ -1,11 +1,9 @@
-// Package natswire speaks as much of the NATS protocol as a log needs over a connection of
-// its own to a server in this process: who it is, one inbox, the messages that come there,
-// and those that go to the server. A general client parses every header into a map and
-// hands messages over one by one; here headers stay the text they are, whoever reads
-// decides how many messages make a hand-over, and what many callers publish at the same
-// time leaves in one write.
+// Package natswire implements the part of the NATS protocol that a log needs on a connection of its own to a server in
+// this process: the login, one inbox, and publishing. A general client parses every header into a map and delivers
+// messages one by one. Here headers stay text, the reader decides how many messages it takes at once, and messages of
+// many concurrent callers leave in one write.
 //
-// Such a connection does not break but with the server: there is no reconnecting.
+// Such a connection ends only with the server, so it does not reconnect.
 package natswire
 
 import (
@@ -18,25 +16,24 @@ import (
 	"time"
 )
 
-// Hello is what a connection begins with.
+// Hello has the parameters of a login.
 type Hello struct {
-	Name           string // of the connection, for those who look at the server
+	Name           string // of the connection, shown by the server's monitoring
 	Version        string // of this program
 	User, Password string
-	Wait           time.Duration // for the server to agree
-	Buffer         int           // bytes that are read at once
+	Wait           time.Duration // for the server's answer
+	Buffer         int           // size of the read buffer, in bytes
 }
 
-// reader reads what a server says.
+// reader reads the server's protocol lines.
 type reader struct {
 	in             *bufio.Reader
-	subject, reply []byte // of the message at hand
+	subject, reply []byte // of the current message
 }
 
 func newReader(r io.Reader, size int) *reader { return &reader{in: bufio.NewReaderSize(r, size)} }
 
-// greet says to a server who this is and where its answers shall go, and returns when the
-// server has agreed.
+// greet logs in, subscribes to the inbox, and returns when the server has confirmed.
 func greet(conn net.Conn, h Hello, inbox string) (*reader, error) {
 	if err := conn.SetDeadline(time.Now().Add(h.Wait)); err != nil {
 		return nil, err
@@ -68,28 +65,27 @@ func greet(conn net.Conn, h Hello, inbox string) (*reader, error) {
 	}
 }
 
-// Message is what came to the inbox.
+// Message is a message that arrived at the inbox.
 type Message struct {
 	Subject, Reply []byte // valid until the handler returns
-	Header         []byte // as text, its first line and the empty last one among it; nil: none
-	Data           []byte // like Header, the handler's own
+	Header         []byte // as text, including its first line and the final empty one; nil: none
+	Data           []byte // owned by the handler, like Header
 }
 
-// Size is what the server counts of a message, in bytes.
+// Size returns the size of a message as the server counts it, in bytes.
 func (m Message) Size() int { return len(m.Subject) + len(m.Reply) + len(m.Header) + len(m.Data) }
 
-// MaxMessage bounds what a message has, header and data, in bytes.
+// MaxMessage bounds the size of a message, header and data, in bytes.
 const MaxMessage = 64 << 20
 
-// Handler is told what a server says, by one goroutine.
+// Handler receives the events of a connection, in one goroutine.
 type Handler struct {
 	Message func(Message) error // an error ends the connection
-	Idle    func()              // nothing that came is left to read; may be nil
-	Over    func(error)         // the connection is over: nothing more comes
+	Idle    func()              // all received messages were handled; may be nil
+	Over    func(error)         // the connection ended; no more calls follow
 }
 
-// read takes what the server says until the connection ends, and returns why. ping is
-// called when the server wants to know whether somebody is here.
+// read reads until the connection ends, and returns why. It calls ping for each PING of the server.
 func (r *reader) read(h Handler, ping func()) error {
 	for {
 		line, err := r.in.ReadSlice('\n')
@@ -117,12 +113,12 @@ func (r *reader) read(h Handler, ping func()) error {
 	}
 }
 
-// message reads what follows the line of a message,
+// message reads the rest of a message after its first line,
 //
 //	MSG <subject> <sid> [<reply>] <size>
 //	HMSG <subject> <sid> [<reply>] <size of the header> <size>
 //
-// which is no longer valid then.
+// which is overwritten by that.
 func (r *reader) message(line []byte) (Message, error) {
 	fields, n := split(line)
 	numbers := 1
@@ -159,7 +155,7 @@ func (r *reader) message(line []byte) (Message, error) {
 	return m, nil
 }
 
-// split returns the words of a line. Of more than a message has, n is too large.
+// split returns the words of a line. If there are more than any line may have, n is too large.
 func split(line []byte) (fields [6][]byte, n int) {
 	for word := range bytes.FieldsSeq(line) {
 		if n < len(fields) {

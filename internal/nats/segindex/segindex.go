@@ -1,8 +1,7 @@
-// Package segindex keeps a file beside a segment of the log that takes no more
-// records: which subjects it holds, with the first and the last offset and the
-// number of each, and a filter of its ids. So a question about one subject asks
-// only the segments that hold it. The file is disposable: it is made anew from the
-// segment, and refused if a bit of what is read is not as it was written.
+// Package segindex keeps an index file beside each full segment of the log: its subjects, with the first and last
+// offset and the number of records of each, and a filter of its ids. A question about one subject then reads only the
+// segments that hold it. The file is disposable: it can be made again from the segment, and is refused if a part that
+// is read is damaged.
 package segindex
 
 import (
@@ -19,27 +18,25 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// Segment says of which segment an index is. An index of another one, or of
-// another state of the same one, is refused.
+// Segment identifies the segment of an index. An index of another segment, or of another state of the same one, is
+// refused.
 type Segment struct {
 	Name        string // of the stream
 	Made        int64  // when the stream was made, in nanoseconds since 1970
-	First, Last uint64 // the offsets it may hold
+	First, Last uint64 // the possible offsets
 }
 
-// Entry is what a segment holds of one subject.
+// Entry describes one subject's records in a segment.
 type Entry struct {
 	First, Last uint64 // offsets
-	Count       uint64 // of records that could be read when the index was made
+	Count       uint64 // of records that were readable when the index was made
 }
 
-// ErrDamaged says that a file is not this package's, of another version, or not
-// as it was written.
+// ErrDamaged reports that a file is not an index, is of another version, or is damaged.
 var ErrDamaged = errors.New("the index of a segment is damaged")
 
-// The file is made of pages, each with its own checksum, so that a look-up reads
-// and checks one or two of them: a head, the entries by the hash of their subject,
-// the filter of ids. A page ends in the CRC-32C of what stands before.
+// The file consists of pages, each with its own checksum, so that a look-up reads and checks only one or two of them: a
+// head, the entries by the hash of their subject, the filter of ids. A page ends in the CRC-32C of the bytes before.
 const (
 	pageSize  = 4096
 	pageData  = pageSize - 4
@@ -48,8 +45,8 @@ const (
 
 	magic = "tally segment index 1\n"
 
-	// Ten bits for each id and seven probes let one absent id in about a hundred pass;
-	// that all probes of an id fall into one page makes it a little worse.
+	// With ten bits for each id and seven probes, about one in a hundred absent ids passes the filter. All probes of an
+	// id are in one page, which makes that slightly worse.
 	bitsPerID = 10
 	probes    = 7
 )
@@ -63,16 +60,16 @@ func hashOf(s string) hash {
 	return hash(sum[:16])
 }
 
-// Builder collects what an index is made of.
+// Builder collects the content of an index.
 type Builder struct {
 	subjects map[string]*Entry
 	ids      []hash
 }
 
-// NewBuilder begins an index.
+// NewBuilder returns an empty Builder.
 func NewBuilder() *Builder { return &Builder{subjects: make(map[string]*Entry)} }
 
-// Add notes a record: its subject, the id of its identity, its offset.
+// Add adds a record: its subject, the id of its identity, its offset.
 func (b *Builder) Add(subject, id string, at uint64) {
 	e := b.subjects[subject]
 	if e == nil {
@@ -84,10 +81,10 @@ func (b *Builder) Add(subject, id string, at uint64) {
 	b.ids = append(b.ids, hashOf(id))
 }
 
-// Subjects is the number of subjects that were noted.
+// Subjects returns the number of subjects.
 func (b *Builder) Subjects() int { return len(b.subjects) }
 
-// Write puts the index where path says, whole or not at all.
+// Write writes the index to path, atomically.
 func (b *Builder) Write(path string, of Segment) error {
 	type row struct {
 		h hash
@@ -124,8 +121,7 @@ func (b *Builder) Write(path string, of Segment) error {
 	return durable.Replace(path, file, 0o600, durable.NoSync)
 }
 
-// head is the first page: which segment this is of, and how many entries and pages
-// of the filter follow.
+// head returns the first page: the segment, and how many entries and pages of the filter follow.
 func head(of Segment, subjects, filterPages int) []byte {
 	p := []byte(magic)
 	for _, v := range [...]uint64{uint64(of.Made), of.First, of.Last, uint64(subjects), uint64(filterPages)} {
@@ -134,7 +130,7 @@ func head(of Segment, subjects, filterPages int) []byte {
 	return append(p, of.Name...)
 }
 
-// bitsOf returns the page of the filter and the bits in it that stand for an id.
+// bitsOf returns the page of the filter and the bits in it for an id.
 func bitsOf(id hash, pages int) (page int, bits [probes]uint32) {
 	a, b := binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:])
 	step := uint32(b) | 1
@@ -146,15 +142,15 @@ func bitsOf(id hash, pages int) (page int, bits [probes]uint32) {
 	return int(a % uint64(pages)), bits
 }
 
-// Index answers from a file. It is safe for concurrent use.
+// Index answers questions from a file. It is safe for concurrent use.
 type Index struct {
 	file     *os.File
 	subjects int
-	filter   int // pages
+	filter   int // number of pages
 }
 
-// Open opens the index of a segment. The error is ErrDamaged if the file is another
-// segment's, and one of package os if it is not there.
+// Open opens the index of a segment. The error is ErrDamaged if the file belongs to another segment, and fs.ErrNotExist
+// if it is missing.
 func Open(path string, of Segment) (*Index, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -208,10 +204,10 @@ func (x *Index) page(n int) ([]byte, error) {
 	return p[:pageData], nil
 }
 
-// Find returns what the segment holds of a subject.
+// Find returns the segment's entry of a subject.
 func (x *Index) Find(subject string) (Entry, bool, error) {
 	h := hashOf(subject)
-	// The hashes are spread evenly, so where one stands can be guessed well.
+	// The hashes are spread evenly, so the page can be guessed well.
 	for lo, hi := 0, x.tablePages()-1; lo <= hi; {
 		n := guess(h, x.tablePages(), lo, hi)
 		p, err := x.page(1 + n)
@@ -235,22 +231,20 @@ func (x *Index) Find(subject string) (Entry, bool, error) {
 	return Entry{}, false, nil
 }
 
-// guess returns the page of lo to hi in which a hash would stand if all were spread
-// evenly over the pages.
+// guess returns the page between lo and hi that would have a hash if all hashes were spread evenly.
 func guess(h hash, pages, lo, hi int) int {
 	share := float64(binary.BigEndian.Uint64(h[:])) / (1 << 64)
 	return min(max(int(share*float64(pages)), lo), hi)
 }
 
-// find returns the place of a hash among the rows of a page, or where it would be.
+// find returns the position of a hash among the rows of a page, or where it would be inserted.
 func find(p []byte, rows int, h hash) (int, bool) {
 	row := func(i int) []byte { return p[i*entrySize : i*entrySize+len(h)] }
 	i := sort.Search(rows, func(i int) bool { return bytes.Compare(row(i), h[:]) >= 0 })
 	return i, i < rows && bytes.Equal(row(i), h[:])
 }
 
-// MayHold reports whether a record with this id may be in the segment. That it says
-// no is certain.
+// MayHold reports whether a record with this id may be in the segment. False is certain.
 func (x *Index) MayHold(id string) (bool, error) {
 	n, bits := bitsOf(hashOf(id), x.filter)
 	p, err := x.page(1 + x.tablePages() + n)
