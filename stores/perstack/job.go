@@ -58,7 +58,7 @@ func (h *Handle) Update(ctx context.Context, change func(*Job) error) (j Job, er
 
 func (h *Handle) noJob() error { return fmt.Errorf("job %q: %w", h.id, tally.ErrNotFound) }
 
-// update stores the version that decide returns for the present one, which is nil if there is none.
+// update stores the version that decide returns for the present one, which may be nil.
 func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events.Raw, error)) (ack log.Ack, err error) {
 	h.memory.decides.Lock()
 	defer h.memory.decides.Unlock()

@@ -141,7 +141,7 @@ func newDaemonWorld(t *testing.T) *daemonWorld {
 	return w
 }
 
-// next returns the fault of a publication. Without kills there is none.
+// next returns the fault of a publication. Without kills no publication fails.
 func (w *daemonWorld) next() logtest.Fault {
 	k := w.kills.Load()
 	if k == nil {

@@ -460,7 +460,7 @@ func inboxNeeds(t *testing.T, st *tally.Store) {
 
 	first := inboxSend(t, st, "needs", whole())
 	later := whole()
-	later.Deadline = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as of a program that computes the deadline anew at each call
+	later.Deadline = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // as of a program that computes the deadline at each call
 	records := inboxRecords(t, st)
 	for _, m := range []tavern.Message{whole(), later} {
 		if again := inboxSend(t, st, "needs", m); again.ID != first.ID || again.Offset != first.Offset {

@@ -332,7 +332,7 @@ func (l *Lifecycle) noteOf(ctx context.Context, set events.Fields, event, reason
 //	file here, state there: resumed
 //	file here, refused:     *ExpiredError
 //	no file, state there:   *NoTranscriptError
-//	archive only:           *NoTranscriptError; nobody is asked
+//	archive only:           *NoTranscriptError; the vendor is not asked
 //	neither:                *GoneError, which is tally.ErrNotFound
 //
 // If the session has no binding, the error is *UnboundError. If the probe fails, it is *ProbeError, and nothing is

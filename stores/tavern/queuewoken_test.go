@@ -25,7 +25,7 @@ func (c *lateContext) Err() error {
 	return c.Context.Err()
 }
 
-// A worker that is woken and gives up at that moment wakes the next one: no worker sleeps while an item is ready.
+// A worker that is woken and quits at that moment wakes the next one: no worker sleeps while an item is ready.
 func TestWokenWorkerGivesUp(t *testing.T) {
 	t.Run("Q1 the next worker gets the item at once", func(t *testing.T) {
 		ctx, st := queueSoon(t), storetest.Open(t, "memory")

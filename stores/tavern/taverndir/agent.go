@@ -120,7 +120,7 @@ func (im *importer) readLog(u *agentFolder, name string) error {
 	}
 	f, err := im.Tree.File(name)
 	if err != nil {
-		return nil //nolint:nilerr // there is none
+		return nil //nolint:nilerr // the file does not exist
 	}
 	if f.Size > sessiondir.WholeLimit(im.Target) {
 		return nil
