@@ -78,7 +78,7 @@ func notFound(format string, args ...any) error {
 // belongs refuses a value of another job.
 func (h *Handle) belongs(what, job string) error {
 	if job != h.id {
-		return &events.InvalidError{Field: what + ".jobId", Reason: fmt.Sprintf("%q, and this is job %q", job, h.id)}
+		return &events.InvalidError{Field: what + ".jobId", Reason: fmt.Sprintf("%q, but this is job %q", job, h.id)}
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (h *Handle) update(ctx context.Context, decide func(old events.Raw) (events
 		}
 		j, err := shape.ParseJob(raw)
 		if err == nil && j.ID != h.id {
-			err = &events.InvalidError{Field: "job.id", Reason: fmt.Sprintf("%q, and this is job %q", j.ID, h.id)}
+			err = &events.InvalidError{Field: "job.id", Reason: fmt.Sprintf("%q, but this is job %q", j.ID, h.id)}
 		}
 		if err != nil {
 			return nil, err
@@ -168,7 +168,7 @@ func (h *Handle) versionAt(ctx context.Context, at events.Offset) (events.Raw, e
 	case *events.SessionUpdated:
 		return p.Raw, nil
 	}
-	return nil, &events.DamageError{Offset: at, Err: errors.New("it is no version of the job")}
+	return nil, &events.DamageError{Offset: at, Err: errors.New("the record is not a version of the job")}
 }
 
 // payload reads a record, with data that are kept by reference. Removed lists stay out.

@@ -31,7 +31,7 @@ var (
 type SuspectError struct{ Paths []string } // JSON pointers
 
 func (e *SuspectError) Error() string {
-	return "the setting has what looks like a key at " + strings.Join(e.Paths, ", ") + ", where it would not be sealed"
+	return "the setting has values that look like keys at " + strings.Join(e.Paths, ", ") + ", where they would not be sealed"
 }
 
 // SaveSetting stores the setting with which a run starts. The first setting of a run counts: a later call sets only the
@@ -141,7 +141,7 @@ func (h *Handle) settingAt(ctx context.Context, at events.Offset) (events.Raw, e
 	}
 	created, ok := p.(*events.RunCreated)
 	if !ok {
-		return nil, "", &events.DamageError{Offset: at, Err: errors.New("it is no setting of a run")}
+		return nil, "", &events.DamageError{Offset: at, Err: errors.New("the record is not a setting of a run")}
 	}
 	return created.Setting, created.Secrets, nil
 }

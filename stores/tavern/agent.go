@@ -117,7 +117,7 @@ func readNode(text []byte) (nodefile.Node, error) {
 func checkNode(text []byte, agent string) (nodefile.Node, error) {
 	n, err := readNode(text)
 	if err == nil && !strings.EqualFold(n.ID, agent) {
-		err = &NodeError{Field: "id", Reason: fmt.Sprintf("it is that of the agent %s", n.ID)}
+		err = &NodeError{Field: "id", Reason: fmt.Sprintf("it belongs to agent %s", n.ID)}
 	}
 	return n, err
 }

@@ -76,7 +76,7 @@ func (i *AgentInfo) readNode(doc *projector.Document) {
 	i.Node, i.Revision, i.meta, i.contentType = doc.Data, last.Offset, last.Meta, last.ContentType
 	n, err := nodefile.Parse(doc.Data)
 	if err == nil && !strings.EqualFold(n.ID, i.ID) {
-		err = &NodeError{Field: "id", Reason: fmt.Sprintf("it is that of the agent %s", n.ID)}
+		err = &NodeError{Field: "id", Reason: fmt.Sprintf("it belongs to agent %s", n.ID)}
 	}
 	if err != nil {
 		i.NodeErr = err

@@ -60,9 +60,9 @@ func (i *AgentInfo) checkTransition(to, reason string, force bool) error {
 	case !slices.Contains(e.Allowed, to):
 		return e
 	case to == AgentWorking && (i.State == AgentDone || i.State == AgentError) && reason == "":
-		e.Reason = "to open it again takes a reason"
+		e.Reason = "reopening it requires a reason"
 	case to == AgentDone && force && reason == "":
-		e.Reason = "to force it takes a reason"
+		e.Reason = "forcing it requires a reason"
 	case to == AgentDone && !force && i.NodeErr != nil:
 		e.Reason = "its commitments cannot be read: " + i.NodeErr.Error()
 	case to == AgentDone && !force && !i.AllPassed():
@@ -78,5 +78,5 @@ func (i *AgentInfo) checkOpen() error {
 	if !i.Dead() && i.State != AgentDone {
 		return nil
 	}
-	return &TransitionError{What: "agent " + i.ID, From: i.State, To: i.State, Allowed: agentTransitions(i.State), Reason: "its commitments stay as they are"}
+	return &TransitionError{What: "agent " + i.ID, From: i.State, To: i.State, Allowed: agentTransitions(i.State), Reason: "its commitments cannot change"}
 }

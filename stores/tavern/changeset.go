@@ -70,9 +70,9 @@ func (cs Changeset) check(namespace string) error {
 		case c.Document.IsSession() || c.Document.Namespace != namespace:
 			return wrong("%s is not a document of namespace %s", c.Document, namespace)
 		case known[c.Document]:
-			return wrong("%s is changed already", c.Document)
+			return wrong("%s occurs twice", c.Document)
 		case deletes && c.Base == 0:
-			return wrong("%s was not there, and is to be deleted", c.Document)
+			return wrong("%s did not exist and cannot be deleted", c.Document)
 		case !deletes && (c.Revision == 0 || c.Overlay.Validate() != nil || c.Overlay.Kind != KindOverlay || c.Overlay.Namespace != namespace):
 			return wrong("%s%v is not a revision of an overlay of namespace %s", c.Overlay, c.Revision, namespace)
 		}

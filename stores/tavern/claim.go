@@ -120,7 +120,7 @@ func (q *Queue) TryClaim(ctx context.Context, worker string) (*Claim, error) {
 
 func (q *Queue) attend(ctx context.Context, worker string) (*queueCache, error) {
 	if worker == "" || !utf8.ValidString(worker) {
-		return nil, &events.InvalidError{Field: "worker", Reason: fmt.Sprintf("%q names nobody", worker)}
+		return nil, &events.InvalidError{Field: "worker", Reason: fmt.Sprintf("%q is not a name of a worker", worker)}
 	}
 	return q.enterFirst(ctx)
 }

@@ -29,10 +29,10 @@ type FlowClaim struct {
 // ends.
 func (f *Flow) Claim(ctx context.Context, worker string, lease time.Duration) (*FlowClaim, error) {
 	if worker == "" || !utf8.ValidString(worker) {
-		return nil, &events.InvalidError{Field: "worker", Reason: fmt.Sprintf("%q names nobody", worker)}
+		return nil, &events.InvalidError{Field: "worker", Reason: fmt.Sprintf("%q is not a name of a worker", worker)}
 	}
 	if lease < 0 {
-		return nil, &events.InvalidError{Field: "lease", Reason: fmt.Sprintf("%v is no time at all", lease)}
+		return nil, &events.InvalidError{Field: "lease", Reason: fmt.Sprintf("%v is negative", lease)}
 	}
 	if _, err := f.Recover(ctx); !events.IsStored(err) {
 		return nil, err

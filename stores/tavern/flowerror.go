@@ -18,5 +18,5 @@ type FlowChildError struct {
 }
 
 func (e *FlowChildError) Error() string {
-	return fmt.Sprintf("flow %q: %q is not left before flow %q is over", e.Flow, e.State, e.Child)
+	return fmt.Sprintf("flow %q: %q cannot be left before flow %q ends", e.Flow, e.State, e.Child)
 }

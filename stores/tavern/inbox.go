@@ -125,7 +125,7 @@ func (in *Inbox) parts(ctx context.Context, m Message) (Message, []log.Part, err
 		m.To = in.receiver
 	}
 	if m.To != in.receiver {
-		return m, nil, &events.InvalidError{Field: "to", Reason: "it is sent to the inbox of another receiver"}
+		return m, nil, &events.InvalidError{Field: "to", Reason: "it differs from the inbox's receiver"}
 	}
 	switch {
 	case m.ID == "" && m.Key != "":

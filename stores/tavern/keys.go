@@ -86,5 +86,5 @@ type AmbiguousError struct {
 }
 
 func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("the key %q is that of %d projects: %q", e.Key, len(e.Paths), e.Paths)
+	return fmt.Sprintf("the key %q belongs to %d projects: %q", e.Key, len(e.Paths), e.Paths)
 }

@@ -67,7 +67,7 @@ func (m Message) checkSent() error {
 		said bool
 	}{{"amends", m.Amends != ""}, {"about", m.About != nil}, {"malfunction", m.Malfunction != ""}} {
 		if f.said {
-			return &events.InvalidError{Field: f.name, Reason: "it is not for a sender to say"}
+			return &events.InvalidError{Field: f.name, Reason: "senders cannot set it"}
 		}
 	}
 	return nil
@@ -105,7 +105,7 @@ func eventOf(ns, id string, meta projector.MessageMeta, body json.RawMessage) (e
 		return events.Event{}, err
 	}
 	if len(body) == 0 {
-		return events.Event{}, &events.InvalidError{Field: "body", Reason: "missing: it is any JSON, and a text is a string"}
+		return events.Event{}, &events.InvalidError{Field: "body", Reason: "missing: want any JSON; a text is a JSON string"}
 	}
 	sub := projector.InboxSubject(ns, meta.To)
 	if err := sub.Validate(); err != nil {

@@ -99,7 +99,7 @@ func (o *Overlay) Read(ctx context.Context, path string) (*tally.Document, error
 func (o *Overlay) Write(ctx context.Context, path string, w tally.Write) (projector.Revision, error) {
 	for name := range w.Attributes {
 		if name == attributeBase || name == attributeDeleted {
-			return projector.Revision{}, &events.InvalidError{Field: "attributes", Reason: fmt.Sprintf("%q says what an overlay lies over", name)}
+			return projector.Revision{}, &events.InvalidError{Field: "attributes", Reason: fmt.Sprintf("%q is reserved", name)}
 		}
 	}
 	return o.put(ctx, path, w)

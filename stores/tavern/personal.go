@@ -200,7 +200,7 @@ func (p *Personal) SetProjectSession(ctx context.Context, path, session string) 
 
 func checkSessionID(id string) error {
 	if id == "" || !utf8.ValidString(id) {
-		return &events.InvalidError{Field: "session", Reason: fmt.Sprintf("%q is no id", id)}
+		return &events.InvalidError{Field: "session", Reason: fmt.Sprintf("%q is not an id", id)}
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func keyOfProject(path string) (string, error) {
 	case len(projectSetting)+len(path) <= events.MaxIDLen && !strings.HasPrefix(path, hashedPath):
 		return projectSetting + path, nil
 	case !utf8.ValidString(path):
-		return "", &events.InvalidError{Field: "path", Reason: fmt.Sprintf("it has %d bytes that are not UTF-8; so many must be", len(path))}
+		return "", &events.InvalidError{Field: "path", Reason: fmt.Sprintf("its %d bytes are not UTF-8: a path of that length must be UTF-8", len(path))}
 	}
 	sum := sha256.Sum256([]byte(path))
 	return projectSetting + hashedPath + hex.EncodeToString(sum[:]), nil

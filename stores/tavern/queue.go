@@ -144,7 +144,7 @@ type QueueConflictError struct {
 }
 
 func (e *QueueConflictError) Error() string {
-	return fmt.Sprintf("queue %q: its settings are not those of %v any more", e.Queue, e.Base)
+	return fmt.Sprintf("queue %q: its settings have changed since %v", e.Queue, e.Base)
 }
 
 // Is reports whether target is log.ErrConflict.
@@ -168,7 +168,7 @@ func (q *Queue) Configure(ctx context.Context, s QueueSettings) error {
 			return err
 		}
 		if s.Serial != have.Serial {
-			return &events.InvalidError{Field: "serial", Reason: fmt.Sprintf("queue %q is serial or not from its beginning: it is %v", q.id, have.Serial)}
+			return &events.InvalidError{Field: "serial", Reason: fmt.Sprintf("serial cannot change after the queue %q was created: it is %v", q.id, have.Serial)}
 		}
 		update, err := s.update(stored)
 		if err != nil {

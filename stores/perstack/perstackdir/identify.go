@@ -18,7 +18,7 @@ func distinct(in *sessiondir.Intake, entries []sessiondir.Entry) []sessiondir.En
 	for _, e := range entries {
 		e = identified(in, e)
 		if first, ok := dirs[e.ID]; ok {
-			in.Problem(e.Dir, 0, fmt.Sprintf("is of the same job as %s: not imported", first))
+			in.Problem(e.Dir, 0, fmt.Sprintf("belongs to the same job as %s: not imported", first))
 			continue
 		}
 		dirs[e.ID] = e.Dir

@@ -79,12 +79,12 @@ func privateOf(doc events.Subject) events.Subject {
 func (jf *jobFolder) guard(v *value) {
 	switch {
 	case len(v.setting.suspects) > 0:
-		why := "what looks like a key stands where none is expected, at " + strings.Join(v.setting.suspects, ", ")
+		why := "values look like keys where no keys are expected, at " + strings.Join(v.setting.suspects, ", ")
 		v.Value = false
 		jf.useless(v.File, 0, why)
 	case len(v.setting.values) == 0:
 	case jf.In.Options.NoSecrets:
-		v.Problem(0, fmt.Sprintf("%s left out, placeholders stand in the place: %s", count(len(v.setting.values), "secret"), v.setting.names()))
+		v.Problem(0, fmt.Sprintf("%s left out, replaced by placeholders: %s", count(len(v.setting.values), "secret"), v.setting.names()))
 	case jf.keys.err != nil:
 		jf.leaveOut(v.File, fmt.Sprintf("it holds %s", count(len(v.setting.values), "secret")))
 	}
@@ -125,7 +125,7 @@ func (k keyring) withSecrets(raw events.Raw, doc events.Subject, content []byte)
 		whole, err = secret.Put(raw, values)
 	}
 	if err != nil {
-		return raw, "placeholders stand in the place of secrets: " + err.Error()
+		return raw, "secrets are replaced by placeholders: " + err.Error()
 	}
 	return whole, ""
 }

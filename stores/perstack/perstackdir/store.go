@@ -145,7 +145,7 @@ func (store) At(ctx context.Context, src layouts.Source, name string, sub events
 // Takes implements sessiondir.Store.
 func (store) Takes(_ context.Context, in *sessiondir.Intake, full string) (bool, error) {
 	if isPrivate(full) {
-		in.Problem(full, 0, "it may hold secrets, and is in no job's folder: not imported")
+		in.Problem(full, 0, "it may hold secrets, and is not in the folder of a job: not imported")
 		return true, nil
 	}
 	return false, nil

@@ -142,7 +142,7 @@ func wantName(member, says, name string) error {
 	if isNameOf(name, says) {
 		return nil
 	}
-	return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("%.80q is not what the file is called after", says)}
+	return &rawjson.FieldError{Path: member, Reason: fmt.Sprintf("%.80q does not match the name of the file", says)}
 }
 
 // cutNumber splits a name and the number after it. The second and further events with the same name have a number.

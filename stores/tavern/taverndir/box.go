@@ -155,7 +155,7 @@ func (im *importer) boxes(files []string) ([]*boxFolder, error) {
 			return nil, err
 		}
 		if !ok {
-			im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "is not written as a file of " + boxes[box].kind + " " + id + " is: kept as it is"})
+			im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "does not have the form of a file of " + boxes[box].kind + " " + id + " is: kept as it is"})
 			continue
 		}
 		if u.files = append(u.files, f); len(u.files) == 1 {
@@ -176,7 +176,7 @@ func (im *importer) checkHead(u *boxFolder) {
 		return
 	}
 	u.files, u.head = slices.Delete(u.files, at, at+1), head{}
-	im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "says what cannot be of " + boxes[u.box].kind + " " + u.id + ": kept as it is"})
+	im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "has values that are invalid for " + boxes[u.box].kind + " " + u.id + ": kept as it is"})
 }
 
 // headFits reports whether the box's turns can have this head, and an export would write the same file.
@@ -240,11 +240,11 @@ func oddMeta(box int, e events.Entry) string {
 		return ""
 	}
 	if class, ok := meta.Get("class"); ok && box == 0 && string(class) != `"quick"` && string(class) != `"deep"` && string(class) != `""` {
-		return fmt.Sprintf("class: %s: want quick or deep: kept as it is, nobody is handed it", class)
+		return fmt.Sprintf("class: %s: want quick or deep: kept as it is, no receiver gets it", class)
 	}
 	if priority, ok := meta.Get("priority"); ok && box == 1 {
 		if n, err := strconv.Atoi(string(priority)); err != nil || n < 0 || n > 9 {
-			return fmt.Sprintf("priority: %s: want 0 to 9: kept as it is, no worker is handed it", priority)
+			return fmt.Sprintf("priority: %s: want 0 to 9: kept as it is, no worker gets it", priority)
 		}
 	}
 	return ""
@@ -304,13 +304,13 @@ func (u *boxFolder) agrees(s *projector.Session, had []projector.Turn) error {
 			return err
 		}
 		if _, b, err := turnFile(turnOf(u.turns[i]), i+1, u.box == 0, life{}); err != nil || !bytes.Equal(a, b) {
-			return fmt.Errorf("the session has something else as number %d", i+1)
+			return fmt.Errorf("turn %d of the session differs", i+1)
 		}
 	}
 	have, want := headOf(s, u.box), u.head
 	have.Seen, want.Seen = 0, 0
 	if !have.isEmpty() && !want.isEmpty() && !sameHead(have, want) {
-		return fmt.Errorf("the session is set up otherwise")
+		return fmt.Errorf("the session has other settings")
 	}
 	return nil
 }

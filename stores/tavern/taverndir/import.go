@@ -92,7 +92,7 @@ func (im *importer) isLeft(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if sessiondir.HexSum(sum) != f.Sum {
-		im.Problem(name, 0, fmt.Sprintf("is not one that %s can have: left as it was", entry.ID))
+		im.Problem(name, 0, fmt.Sprintf("is not a valid file of %s: left as it was", entry.ID))
 	}
 	return true, nil
 }
@@ -205,10 +205,10 @@ func (im *importer) isOfKind(ctx context.Context, name string, doc events.Subjec
 	have, err := sessiondir.Load(ctx, im.Target, doc)
 	if err == nil && have.Exists {
 		im.seen[doc] = name
-		im.Problem(name, 0, "is no "+doc.Kind+": "+reason+": the store keeps the one that it has")
+		im.Problem(name, 0, "is not a valid "+doc.Kind+": "+reason+": the store keeps its version")
 		return false, true, nil
 	}
-	im.Problem(name, 0, "is no "+doc.Kind+": "+reason+": kept as it is")
+	im.Problem(name, 0, "is not a valid "+doc.Kind+": "+reason+": kept as it is")
 	return false, false, err
 }
 

@@ -161,7 +161,7 @@ func readLetter(content []byte) (e events.Entry, err error) {
 	v := frontmatter.Read(content)
 	body, ok := bytes.CutPrefix(content[v.Body():], []byte("\n"))
 	if !v.Has() || !ok {
-		return e, fmt.Errorf("has no front matter with an empty line behind it")
+		return e, fmt.Errorf("has no front matter followed by an empty line")
 	}
 	if e.Turn, err = rawjson.Marshal(string(body)); err != nil {
 		return e, err

@@ -51,7 +51,7 @@ func (im *importer) appendLives(ctx context.Context, u *boxFolder, s *projector.
 		}
 		r, ok := im.restOf(have, u.id, i, u.lives[n].Steps)
 		if !ok {
-			im.Problem(path.Join(u.at, boxes[u.box].sub), 0, fmt.Sprintf("item %s was worked on there and here since: its state stays as the store has it", i.ID))
+			im.Problem(path.Join(u.at, boxes[u.box].sub), 0, fmt.Sprintf("item %s changed in the folder and in the store: the store keeps its state", i.ID))
 		}
 		if r != nil {
 			list = append(list, r)

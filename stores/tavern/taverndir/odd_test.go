@@ -31,10 +31,10 @@ func TestOddWords(t *testing.T) {
 		"a changeset":            {"changesets/c.json", "{}", "changesets are in the log alone"},
 		"a message's class":      {"inbox/user/000000000001-m.md", "---\nclass: urgent\nfrom: user\nid: m\n---\n\nx", `class: "urgent"`},
 		"an item's priority":     {"queues/q/items/000000000001-i.json", `{"id":"i","meta":{"id":"i","priority":12},"turn":1}` + "\n", "priority: 12"},
-		"what dead items are":    {"queues/q/queue.json", `{"createdAt":"2026-08-22T10:00:00Z","settings":{"dead":"forget"}}` + "\n", "says what cannot be of queue q"},
-		"an item's state":        {"queues/q/items/000000000001-i.json", `{"id":"i","meta":{"id":"i"},"turn":1,"state":"finished"}` + "\n", "is not written as a file of queue q"},
-		"how an item came back":  {"queues/q/items/000000000001-i.json", `{"id":"i","meta":{"id":"i"},"turn":1,"state":"paused","attempts":1,"history":[{"attempt":1,"worker":"w","returned":"failed"}]}` + "\n", "is not written as a file of queue q"},
-		"a message that is none": {"inbox/user/hello.txt", "hi", "is not written as a file of inbox user"},
+		"what dead items are":    {"queues/q/queue.json", `{"createdAt":"2026-08-22T10:00:00Z","settings":{"dead":"forget"}}` + "\n", "has values that are invalid for queue q"},
+		"an item's state":        {"queues/q/items/000000000001-i.json", `{"id":"i","meta":{"id":"i"},"turn":1,"state":"finished"}` + "\n", "does not have the form of a file of queue q"},
+		"how an item came back":  {"queues/q/items/000000000001-i.json", `{"id":"i","meta":{"id":"i"},"turn":1,"state":"paused","attempts":1,"history":[{"attempt":1,"worker":"w","returned":"failed"}]}` + "\n", "does not have the form of a file of queue q"},
+		"a message that is none": {"inbox/user/hello.txt", "hi", "does not have the form of a file of inbox user"},
 	} {
 		t.Run("B-44 is named, and the file stays/"+kind, func(t *testing.T) {
 			st, files := openStore(t), map[string]string{c.name: c.text, "docs/a.md": "a"}
@@ -74,7 +74,7 @@ func TestOddWords(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		write(t, dir, map[string]string{"workflows/w.json": `{"steps":[]}`})
-		if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "the store keeps the one that it has") {
+		if r := imported(t, st, dir, layouts.ImportOptions{}); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Reason, "the store keeps its version") {
 			t.Errorf("%+v", r)
 		}
 		wantFiles(t, st, map[string]string{"workflows/w.json": template})

@@ -70,7 +70,7 @@ func parseEntry(text []byte) (logEntry, error) {
 	}
 	word, known := words[said[0]]
 	if !known {
-		return logEntry{}, fmt.Errorf("event: %q is not one", said[0])
+		return logEntry{}, fmt.Errorf("event: %q is unknown", said[0])
 	}
 	if _, err := time.Parse(time.RFC3339, said[2]); err != nil {
 		return logEntry{}, fmt.Errorf("timestamp: %q is not a time", said[2])

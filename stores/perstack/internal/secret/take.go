@@ -126,7 +126,7 @@ func (p *putter) literal(path []string, from, to int) {
 	}
 	n, err := strconv.Atoi(strings.TrimSuffix(string(digits), `"`))
 	if err != nil || n < 1 || n > len(p.values) || p.used[n-1] || !bytes.Equal(p.out.from[from:to], placeholder(n)) {
-		p.err = &events.InvalidError{Field: pointer(path), Reason: fmt.Sprintf("it is a placeholder, and of %d secrets none is for it", len(p.values))}
+		p.err = &events.InvalidError{Field: pointer(path), Reason: fmt.Sprintf("it is a placeholder, but none of the %d secrets belongs to it", len(p.values))}
 		return
 	}
 	p.used[n-1] = true

@@ -226,7 +226,7 @@ func Odd(text []byte) (list []string) {
 	for _, it := range f.items {
 		sign := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(text[it.lines[0].from:it.text.from-len(bold)])), "-"))
 		if it.status.from == it.status.to && sign != "" {
-			list = append(list, fmt.Sprintf("commitment %q: %q is the sign of no status: read as pending", text[it.text.from:it.text.to], sign))
+			list = append(list, fmt.Sprintf("commitment %q: %q is not the sign of a status: read as pending", text[it.text.from:it.text.to], sign))
 		}
 	}
 	for _, key := range []struct {

@@ -63,7 +63,7 @@ func editKeys(text []byte, want Node) ([]byte, error) {
 	}
 	have := f.node
 	if have.ID != want.ID || have.Servitor != want.Servitor {
-		return nil, &Error{"id", fmt.Sprintf("the file is that of %s", have.ID)}
+		return nil, &Error{"id", fmt.Sprintf("the file belongs to %s", have.ID)}
 	}
 	for _, c := range []struct{ key, have, want string }{
 		{f.keys.name, have.Name, want.Name}, {"state", have.State, want.State},
