@@ -254,7 +254,7 @@ func (ld *loading) keepFork(ctx context.Context) {
 		return
 	}
 	if _, err := ld.Keep(ctx, ld.sub, ld.at, ""); err != nil && ctx.Err() == nil {
-		ld.logger().Warn("no snapshot of this fork", "subject", ld.sub, "err", err)
+		ld.logger().Warn("cannot write a snapshot of this fork", "subject", ld.sub, "err", err)
 	}
 }
 

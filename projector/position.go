@@ -327,7 +327,7 @@ func (l *Loader) eventNamed(ctx context.Context, s *Session, p Position) (events
 	case len(matches) == 1:
 		return matches[0], nil
 	}
-	return 0, &PositionError{s.Subject, p.String(), fmt.Sprintf("%d events have ids that begin so", len(matches))}
+	return 0, &PositionError{s.Subject, p.String(), fmt.Sprintf("the ids of %d events begin like this", len(matches))}
 }
 
 // Records yields the records of a session's history: the inherited live records of a fork, then its own records.

@@ -113,7 +113,7 @@ func TestResolve(t *testing.T) {
 		"2026-08-22T10:05": "@6", "2026-08-22T10:09": "@6", "2026-08-22T10:10": "@8", "2027-01-01": "@8",
 		"2026-08-22": "@8", "2026-08-21": "its records are all later", "2026-08-22 10:04:59": "@2", "2026-08-22 10:05Z": "@6", "2026-08-22T09:59": "its records are all later",
 		"-0s": "@8", "-1s": "@6", "-5m": "@6", "-5m1s": "@2", "-10m": "@1", "-11m": "its records are all later",
-		"e:0198c2-7": "@7", "e:0198c2": "7 events have ids that begin so", "e:0198c2-4": "no event has such an id", "e:0198c3": "no event has such an id",
+		"e:0198c2-7": "@7", "e:0198c2": "the ids of 7 events begin like this", "e:0198c2-4": "no event has such an id", "e:0198c3": "no event has such an id",
 	} {
 		l := &projector.Loader{Source: st.records}
 		got, err := resolve(t.Context(), l, mustSession(t, l, s1, 0), text)

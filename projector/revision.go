@@ -87,7 +87,7 @@ func (p Position) revisionNamed(list []Revision, missing func(string, ...any) (i
 		}
 	}
 	if count != 1 {
-		return missing("%d events have ids that begin so", count)
+		return missing("the ids of %d events begin like this", count)
 	}
 	return match, nil
 }

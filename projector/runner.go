@@ -66,7 +66,7 @@ type Selective interface {
 
 // ErrMoved reports that another process has written the view since Begin. The changes are not stored. After another
 // Begin, the view continues from its new position.
-var ErrMoved = errors.New("projector: somebody else has written the view")
+var ErrMoved = errors.New("projector: another process has written the view")
 
 // FoldError reports that a record cannot be folded. The fold is at fault: invalid input makes the record rejected
 // instead.
@@ -150,11 +150,11 @@ func (r *Runner) Run(ctx context.Context) {
 		if errors.Is(err, ErrMoved) {
 			level = slog.LevelInfo // normal while the view is rebuilt
 		}
-		r.Logger.Log(ctx, level, "view stands still, and is tried again", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
+		r.Logger.Log(ctx, level, "view stopped, will retry", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
 		sleep(ctx, wait)
 	}
 	if err := r.leave(context.WithoutCancel(ctx)); err != nil {
-		r.Logger.Warn("view is left behind", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
+		r.Logger.Warn("view does not reach the end of the log", "view", r.View.Name(), "after", uint64(r.Cursor().Offset), "err", err)
 	}
 }
 
@@ -284,7 +284,7 @@ func (r *Runner) begin(ctx context.Context) error {
 		return err
 	}
 	if reason != "" {
-		r.Logger.Warn("view is built anew", "view", r.View.Name(), "reason", reason)
+		r.Logger.Warn("view is rebuilt", "view", r.View.Name(), "reason", reason)
 		if err := r.View.Reset(ctx); err != nil {
 			return err
 		}
@@ -307,7 +307,7 @@ func (r *Runner) room() error {
 	}
 	err := r.Room()
 	if err != nil {
-		err = fmt.Errorf("view %s stands still: %w", r.View.Name(), err)
+		err = fmt.Errorf("view %s stopped: %w", r.View.Name(), err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

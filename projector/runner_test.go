@@ -271,7 +271,7 @@ func TestRunnerKnowsItsLog(t *testing.T) {
 					}
 				}
 				v.has(t, "a", "c")
-				if v.resets != 1 || strings.Count(strings.Join(said.all(), "\n"), "built anew") != 1 {
+				if v.resets != 1 || strings.Count(strings.Join(said.all(), "\n"), "view is rebuilt") != 1 {
 					t.Errorf("emptied %d times; said: %s", v.resets, strings.Join(said.all(), "\n"))
 				}
 			})

@@ -318,7 +318,7 @@ func (k *Snapshotter) writeAt(ctx context.Context, sub events.Subject, at events
 	}
 	if err != nil {
 		k.quarantined[sub] = true
-		k.Logger.Warn("no snapshots of this session", "subject", sub, "err", err)
+		k.Logger.Warn("session gets no snapshots", "subject", sub, "err", err)
 		return 0, true
 	}
 	if k.heads[sub] = int64(size); size < largeWhenBusy {
@@ -446,7 +446,7 @@ func (k *Snapshotter) resume(ctx context.Context) error {
 	if err == nil && st.Offset > 0 {
 		var rec events.Record
 		if rec, err = k.Log.Record(ctx, events.Offset(st.Offset)); err == nil && rec.ID != st.EventID {
-			err = fmt.Errorf("record %d is not the one it was written at", st.Offset)
+			err = fmt.Errorf("record %d has changed since the cursor was written", st.Offset)
 		}
 	}
 	if err != nil {

@@ -334,7 +334,7 @@ func checkEntries(list []*entry) error {
 		}
 		if m := e.Mark; m != nil {
 			if _, err := strandsOf(m.Threads, math.MaxInt); err != nil || m.Threads == nil || m.Record < e.First || m.Record >= e.First+e.Records {
-				return fmt.Errorf("there is no such mark: %v", err)
+				return fmt.Errorf("a chunk has no such mark: %v", err)
 			}
 		}
 	}

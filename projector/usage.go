@@ -27,7 +27,7 @@ func (u Usage) Warns() bool { return u.Limit > 0 && u.Percent() >= warnsFrom }
 
 // ErrNoLimits reports that limits cannot be set here. The owner of the store sets them, on its machine. A server that
 // others run has no limits.
-var ErrNoLimits = errors.New("limits are set by the owner of a store, where it is")
+var ErrNoLimits = errors.New("only the owner of a store can set limits, on its own machine")
 
 // Live counts the live documents of an owner and kind, over all namespaces.
 type Live struct {

@@ -179,9 +179,9 @@ func (c *checking) document(ctx context.Context, sub events.Subject, list []snap
 		case err != nil:
 			c.found(m, err)
 		case m.Offset < r.purge:
-			c.found(m, errors.New("what is stored of the document's revisions was purged"))
+			c.found(m, errors.New("the snapshot of the document's revisions has purged data"))
 		case !bytes.Equal(have.Data, want[m.Offset]):
-			c.found(m, errors.New("what is stored of the document's revisions differs from the log: "+difference(have.Data, want[m.Offset])))
+			c.found(m, errors.New("the snapshot of the document's revisions differs from the log: "+difference(have.Data, want[m.Offset])))
 		}
 	}
 	return nil

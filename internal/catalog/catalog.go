@@ -216,7 +216,7 @@ func (c *Catalog) shorten(ctx context.Context, s *session) {
 	s.history.Shorten(func(n int) (block []byte, err error) {
 		found, err := c.find(ctx, "SELECT data FROM marks{set} WHERE session=? AND number=?", []any{s.key, n}, []any{&block})
 		if err == nil && !found {
-			err = errors.New("it is not there")
+			err = errors.New("it is missing")
 		}
 		if err != nil {
 			err = c.wrap(err)

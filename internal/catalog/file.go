@@ -137,7 +137,7 @@ func (f *file) begin(ctx context.Context) (projector.Cursor, []projector.Quarant
 		if reason == "" || removed {
 			return projector.Cursor{}, nil, f.wrap(err)
 		}
-		f.logger.Warn("file of views is set aside and built anew", "file", f.path, "reason", reason)
+		f.logger.Warn("file of views is discarded and rebuilt", "file", f.path, "reason", reason)
 		if err := f.remove(); err != nil {
 			return projector.Cursor{}, nil, f.wrap(err)
 		}
@@ -348,7 +348,7 @@ func (f *file) scrub(ctx context.Context) {
 	}
 	done, err := f.truncate(context.WithoutCancel(ctx))
 	if err != nil {
-		f.logger.Warn("what was purged may still be in the view's file", "file", f.path, "err", err)
+		f.logger.Warn("purged data may still be in the file of the view", "file", f.path, "err", err)
 	}
 	f.purged = !done
 }

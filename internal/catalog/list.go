@@ -204,7 +204,7 @@ func parseMark(token string, o Order) (mark, error) {
 		err = json.Unmarshal(text, &st)
 	}
 	if err != nil || st.Sort != o {
-		return mark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a place in this list", token)}
+		return mark{}, &events.InvalidError{Field: "after", Reason: fmt.Sprintf("%q is not a position in this list", token)}
 	}
 	switch o {
 	case ByActive, ByCreated, ByID:

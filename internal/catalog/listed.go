@@ -49,7 +49,7 @@ func openWhole(ctx context.Context, dir string) (Reader, error) {
 	}
 	aside, err := readQuarantine(ctx, r.db, current)
 	if err == nil && len(aside) > 0 {
-		err = fmt.Errorf("%w: %s was left aside", ErrNoView, aside[0].Subject.Name())
+		err = fmt.Errorf("%w: %s is quarantined", ErrNoView, aside[0].Subject.Name())
 	} else {
 		err = r.wrap(err)
 	}

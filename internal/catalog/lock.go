@@ -11,7 +11,7 @@ import (
 )
 
 // ErrKept reports that another process keeps the views of a directory.
-var ErrKept = errors.New("catalog: another process keeps the views")
+var ErrKept = errors.New("catalog: another process maintains the views")
 
 // Keep takes the lock for writing the views of a directory that belongs to no store, or returns ErrKept. The lock lasts
 // until it is closed or the process ends. It only avoids useless work: two writers without it detect each other at

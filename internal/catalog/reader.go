@@ -17,7 +17,7 @@ import (
 
 // ErrNoView reports that no file of a view can be read. It is missing, of another version or damaged, or the disk is
 // too full for the files that SQLite needs. The process that runs the views creates it.
-var ErrNoView = errors.New("catalog: there is no view to read")
+var ErrNoView = errors.New("catalog: no view to read")
 
 // Standing is the progress of a view, with its quarantine.
 type Standing struct {
@@ -52,7 +52,7 @@ func openReader(ctx context.Context, f form, path string) (*reader, error) {
 // openAny is like openReader, but also opens a file that changed after its last writer closed it.
 func openAny(ctx context.Context, f form, path string) (*reader, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is not there", ErrNoView, path)
+		return nil, fmt.Errorf("%w: %s does not exist", ErrNoView, path)
 	}
 	return newReader(ctx, f, path, "rw")
 }

@@ -158,7 +158,7 @@ func (c *Catalog) recount(ctx context.Context, key responseKey, p *paid, change 
 		return err
 	}
 	if s == nil {
-		return fmt.Errorf("response %q counts for %s, which is not there", key.response, sub)
+		return fmt.Errorf("response %q counts for %s, which does not exist", key.response, sub)
 	}
 	c.touch(s)
 	return c.spend(ctx, s, newCostKey(p.day, p.Model, p.Run), func(t projector.Total) projector.Total { return change(t, p.Cost) })

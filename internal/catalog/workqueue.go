@@ -293,7 +293,7 @@ func (r WorkReader) whole(ctx context.Context, tx querier, namespace, queue stri
 	work := projector.NewWork(namespace, queue, true)
 	for _, a := range aside {
 		if work.Concerns(a.Subject) {
-			return fmt.Errorf("%w: %s was left aside", ErrNoView, a.Subject.Name())
+			return fmt.Errorf("%w: %s is quarantined", ErrNoView, a.Subject.Name())
 		}
 	}
 	return err

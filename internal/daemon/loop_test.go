@@ -243,7 +243,7 @@ func TestLoopClock(t *testing.T) {
 		jump    time.Duration
 		warning string
 	}{
-		{"D-64 a year ahead", 365 * 24 * time.Hour, "the clock went ahead and is 8766h"},
+		{"D-64 a year ahead", 365 * 24 * time.Hour, "the clock jumped and is 8766h"},
 		{"D-64 a day back", -24 * time.Hour, "the clock is 18h"},
 		{"D-64 a second ahead", time.Second, ""},
 	} {

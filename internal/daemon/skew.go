@@ -27,9 +27,9 @@ func (s *skew) note(clock, now time.Time) {
 	}
 	switch {
 	case ahead < -allowed:
-		s.warning = fmt.Sprintf("the clock is %v behind the log's time, by which things are due", (-ahead).Round(time.Second))
+		s.warning = fmt.Sprintf("the clock is %v behind the log's time, which decides what is due", (-ahead).Round(time.Second))
 	case ahead > s.minAhead+allowed:
-		s.warning = fmt.Sprintf("the clock went ahead and is %v before the log's time, by which things are due", ahead.Round(time.Second))
+		s.warning = fmt.Sprintf("the clock jumped and is %v ahead of the log's time, which decides what is due", ahead.Round(time.Second))
 	default:
 		s.warning = ""
 	}

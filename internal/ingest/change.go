@@ -117,7 +117,7 @@ func (w *writer) generation(f *file, n int, threads map[string]projector.Threads
 		return err
 	}
 	w.in.report(Problem{Root: f.root, File: f.Name, Session: f.Session, Offset: w.kept(f, n),
-		Reason: "is not what it was: what was there stays readable in the log", Taken: true})
+		Reason: "was rewritten: its old content stays readable in the log", Taken: true})
 	return errAgain
 }
 

@@ -106,7 +106,7 @@ func (k *Kept) Write(ctx context.Context, w io.Writer) error {
 		}
 		l, ok := lineIn(rec, left[0].Span)
 		if !ok {
-			return fmt.Errorf("%s: %s is no line any more", k.Name, rec.Offset)
+			return fmt.Errorf("%s: %s is no longer a line", k.Name, rec.Offset)
 		}
 		next, left = next+1, left[1:]
 		for _, part := range [][]byte{[]byte(l.before), l.body, []byte(l.eol)} {

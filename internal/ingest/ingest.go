@@ -168,7 +168,7 @@ func New(o Options) (*Ingester, error) {
 			s.ID = s.Root
 		}
 		if _, twice := in.sources[s.ID]; twice {
-			return nil, fmt.Errorf("ingest: two sources are called %q", s.ID)
+			return nil, fmt.Errorf("ingest: two sources have the name %q", s.ID)
 		}
 		in.sources[s.ID] = s
 		t.Roots = append(t.Roots, tail.Root{Path: s.Root, ID: s.ID})

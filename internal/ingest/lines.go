@@ -182,7 +182,7 @@ func (w *writer) line(f *file, l *line, rest []line) error {
 		return nil
 	case at > f.end():
 		w.in.once(Problem{Root: f.root, File: f.Name, Session: f.Session, Offset: f.end(),
-			Reason: fmt.Sprintf("%d bytes are not in the log, and were read before: lose the state to have them read again", at-f.end())})
+			Reason: fmt.Sprintf("%d bytes were read before and are not in the log: remove the state to read them again", at-f.end())})
 	}
 	left, ok := l.from(at)
 	if !ok { // it continues after the log's end

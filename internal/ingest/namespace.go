@@ -233,7 +233,7 @@ func (in *Ingester) namespaceOf(root, session, cwd string) string {
 		return in.o.Namespace
 	}
 	if err := events.ValidateNamespace(namespace); err != nil {
-		reason := fmt.Sprintf("%v: it goes to %s", err, in.o.Namespace)
+		reason := fmt.Sprintf("%v: the session is stored in %s", err, in.o.Namespace)
 		in.onceBy(reason, Problem{Session: session, Reason: reason, Taken: true})
 		return in.o.Namespace
 	}

@@ -177,7 +177,7 @@ func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error
 			in.stuck[keyOf(b.File)] = true
 			in.mu.Unlock()
 			in.tailer.Skip(b.File)
-			in.report(Problem{Root: b.File.Root, File: b.File.Rel, Reason: err.Error() + ": not read on"})
+			in.report(Problem{Root: b.File.Root, File: b.File.Rel, Reason: err.Error() + ": the rest is not read"})
 			return nil
 		}
 		pause(ctx, attempt)
@@ -188,7 +188,7 @@ func (in *Ingester) settle(ctx context.Context, b *tail.Batch, force bool) error
 const maxTries = 10
 
 var (
-	errAbsent = errors.New("what the session continues is not in the log")
+	errAbsent = errors.New("the log does not have the line that the session continues")
 	errAgain  = errors.New("decide again")
 )
 

@@ -29,14 +29,14 @@ type BulkError struct {
 }
 
 func (e *BulkError) Error() string {
-	what := fmt.Sprintf("of %d files, at once, %d changed, %d are gone and %d were emptied", e.Of, e.Changed, e.Gone, e.Emptied)
+	what := fmt.Sprintf("of %d files, %d changed, %d were removed and %d were emptied at once", e.Of, e.Changed, e.Gone, e.Emptied)
 	if e.Empty {
 		what = fmt.Sprintf("its folder is empty, and had %d files", e.Of)
 	}
 	if e.Moved {
-		what = fmt.Sprintf("its folder with %d files is not there any more, or another one is", e.Of)
+		what = fmt.Sprintf("its folder with %d files was removed or replaced", e.Of)
 	}
-	return fmt.Sprintf("tree %s stands still: %s: accept or restore", e.Tree, what)
+	return fmt.Sprintf("tree %s waits for a decision: %s: accept or restore", e.Tree, what)
 }
 
 // recently is an edit that was imported.

@@ -61,7 +61,7 @@ func (t *Tree) came(ctx context.Context, old, from string, sub events.Subject, h
 	t.out[old] = d
 	t.changed.displaced(old)
 	if err := t.recheck(ctx, d); err != nil {
-		t.c.Logger.Warn("what somebody wrote to a file is kept beside it until it can be stored", "tree", t.c.Name, "path", old, "err", err)
+		t.c.Logger.Warn("an edit cannot be stored; it is kept beside its file until it can", "tree", t.c.Name, "path", old, "err", err)
 	}
 	t.stir()
 }

@@ -72,7 +72,7 @@ func (t *Tree) holdTexts(ctx context.Context, now time.Time) (next time.Time) {
 			continue // only the mode changed
 		}
 		if err := t.hold(ctx, e); err != nil {
-			t.c.Logger.Warn("what somebody wrote to a file cannot be stored, and is tried again", "tree", t.c.Name, "path", p, "err", err)
+			t.c.Logger.Warn("an edit cannot be stored, will retry", "tree", t.c.Name, "path", p, "err", err)
 			next = sooner(next, now.Add(time.Second))
 		}
 	}
@@ -105,7 +105,7 @@ func (t *Tree) release(ctx context.Context, e *edit) {
 	}
 	err := t.close(ctx, events.Document(t.c.Target.Namespace(), KindConflict, e.kept))
 	if err != nil && !isGone(err) {
-		t.c.Logger.Warn("a conflict that is over cannot be closed", "tree", t.c.Name, "conflict", e.kept, "err", err)
+		t.c.Logger.Warn("a resolved conflict cannot be closed", "tree", t.c.Name, "conflict", e.kept, "err", err)
 	}
 	delete(t.holding, e.kept)
 	e.kept = ""
@@ -149,7 +149,7 @@ func (t *Tree) payOwed(ctx context.Context, now time.Time) (next time.Time) {
 	for len(t.owed) > 0 {
 		e := t.owed[0]
 		if err := t.payOne(ctx, e); err != nil {
-			t.c.Logger.Warn("what somebody wrote to a file and replaced cannot be stored, and is tried again", "tree", t.c.Name, "path", e.path, "err", err)
+			t.c.Logger.Warn("an overwritten edit cannot be stored, will retry", "tree", t.c.Name, "path", e.path, "err", err)
 			return now.Add(time.Second)
 		}
 		t.owed = t.owed[1:]

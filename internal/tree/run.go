@@ -66,7 +66,7 @@ func (t *Tree) watch(ctx context.Context) (failed chan error, end func()) {
 	failed = make(chan error, 1)
 	w, ok := t.c.Storage.(layouts.Watcher)
 	if !ok || t.c.Way == Out {
-		failed <- errors.New("the storage does not say what changes")
+		failed <- errors.New("the storage does not report changes")
 		return failed, end
 	}
 	ready, ended, stop := make(chan struct{}), make(chan struct{}), end
@@ -125,7 +125,7 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 		t.audited, t.audit = true, now.Add(auditEvery)
 		said := maps.Clone(t.noticed)
 		if err := t.leftovers(ctx); err != nil {
-			t.c.Logger.Warn("what is left in the tree cannot be read", "tree", t.c.Name, "err", err)
+			t.c.Logger.Warn("leftover files of the tree cannot be read", "tree", t.c.Name, "err", err)
 		}
 		t.scan(ctx, "")
 		for p, n := range t.noticed {
@@ -170,7 +170,7 @@ func (t *Tree) Tick(ctx context.Context, now time.Time) (next time.Time) {
 		next = sooner(next, d.due)
 	}
 	if err := t.save(ctx); err != nil {
-		t.c.Logger.Warn("what the tree remembers cannot be written", "tree", t.c.Name, "err", err)
+		t.c.Logger.Warn("the manifest of the tree cannot be written", "tree", t.c.Name, "err", err)
 	}
 	for _, n := range t.noticed {
 		if t.knowsLog() {
@@ -201,7 +201,7 @@ func (t *Tree) importSettled(ctx context.Context, now time.Time, list map[string
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		t.c.Logger.Warn("what somebody wrote to files cannot be stored, and is tried again", "tree", t.c.Name, "err", err)
+		t.c.Logger.Warn("edits cannot be stored, will retry", "tree", t.c.Name, "err", err)
 		return now.Add(time.Second)
 	}
 	return time.Time{}

@@ -53,7 +53,7 @@ func openManifest(path, namespace string, lg *slog.Logger) (manifest, error) {
 	if err == nil {
 		return b, nil
 	}
-	lg.Warn("what the tree remembers cannot be read: every file is looked at", "path", path, "err", err)
+	lg.Warn("the manifest of the tree cannot be read: every file is read again", "path", path, "err", err)
 	return b, b.reset(context.Background())
 }
 
@@ -72,7 +72,7 @@ func (b *sqliteManifest) open() (err error) {
 		}
 	}
 	if err == nil && version != manifestVersion {
-		err = fmt.Errorf("it is of version %d", version)
+		err = fmt.Errorf("it has version %d", version)
 	}
 	if err != nil {
 		err = errors.Join(err, b.db.Close())

@@ -91,11 +91,11 @@ func (t *Tree) Verify(ctx context.Context) ([]layouts.Problem, error) {
 			sum, err := t.sumOf(ctx, w.Path)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				problem(w.Path, "it is not there")
+				problem(w.Path, "it is missing")
 			case err != nil:
 				problem(w.Path, err.Error())
 			case sum != w.sum:
-				problem(w.Path, "it is not what the log has")
+				problem(w.Path, "it differs from the log")
 			}
 		}
 	}

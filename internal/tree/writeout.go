@@ -168,7 +168,7 @@ func (t *Tree) attempt(sub events.Subject, p string, err error) bool {
 func (t *Tree) isStuck(sub events.Subject, p string, err error) {
 	if reason := err.Error(); t.told[p] != reason { // avoids a message for each retry
 		t.told[p] = reason
-		t.c.Logger.Warn("a file of the tree cannot be written, and is tried again", "tree", t.c.Name, "path", p, "err", err)
+		t.c.Logger.Warn("a file of the tree cannot be written, will retry", "tree", t.c.Name, "path", p, "err", err)
 	}
 	t.stuck[sub] = &Error{t.c.Name, p, err}
 	t.writeAgain(sub)
@@ -358,7 +358,7 @@ func (w *want) content(out io.Writer) error {
 }
 
 // errInTheWay reports that the path of a file has something that is not a file.
-var errInTheWay = errors.New("there is something else in its place, which is neither followed nor replaced")
+var errInTheWay = errors.New("its path has something else, which is neither followed nor replaced")
 
 // put writes a file. A displaced unknown file is kept. It reports whether the write only appended to a file that was
 // durable before.
@@ -438,7 +438,7 @@ func (t *Tree) versionOf(ctx context.Context, w want) string {
 }
 
 // errGits reports that a file would be in git's own folder, where it could change git's behaviour.
-var errGits = errors.New("git keeps its own files there")
+var errGits = errors.New("the path belongs to git")
 
 func isGits(p string) bool {
 	for name := range strings.SplitSeq(p, "/") {

@@ -199,7 +199,7 @@ func Open(o Options) (*Tailer, error) {
 	for _, r := range o.Roots {
 		path, err := filepath.Abs(r.Path)
 		if err != nil || ids[r.ID] {
-			return nil, fmt.Errorf("tail: root %q at %q: named twice, or without a path: %v", r.ID, r.Path, err)
+			return nil, fmt.Errorf("tail: root %q at %q: given twice, or without a path: %v", r.ID, r.Path, err)
 		}
 		ids[r.ID] = true
 		t.roots = append(t.roots, &root{id: r.ID, path: path})
