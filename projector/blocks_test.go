@@ -131,7 +131,7 @@ func FuzzDecodeTimeline(f *testing.F) {
 		}
 		back, err := projector.DecodeTimeline(s1, blocks, rest)
 		if err != nil {
-			t.Fatalf("what was read is written as what cannot be: %v", err)
+			t.Fatalf("a written timeline cannot be decoded: %v", err)
 		}
 		if again, left := inBlocks(back); !slices.EqualFunc(again, blocks, bytes.Equal) || !bytes.Equal(left, rest) {
 			t.Fatalf("written as %x %x, then as %x %x", blocks, rest, again, left)

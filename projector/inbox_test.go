@@ -40,18 +40,18 @@ func TestMail(t *testing.T) {
 		cursor events.Offset
 		unread []events.Offset // of b
 	}{
-		"a question":                {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, unread: []events.Offset{1}},
-		"answered":                  {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "a", inboxTurns(`{"id":"r","from":"b","replyTo":"q"}`))}, unread: []events.Offset{1}},
-		"answered by somebody else": {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "a", inboxTurns(`{"id":"r","from":"c","replyTo":"q"}`))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, unread: []events.Offset{1}},
-		"answered to somebody else": {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "c", inboxTurns(`{"id":"r","from":"b","replyTo":"q"}`))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, unread: []events.Offset{1}},
-		"a malfunction":             {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "a", inboxTurns(`{"id":"r","from":"delivery","replyTo":"q","malfunction":"overdue","about":{"inbox":"b","id":"q"}}`))}, unread: []events.Offset{1}},
-		"one id, two receivers":     {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "c", inboxTurns(q)), inboxFact(3, "a", inboxTurns(`{"id":"r","from":"b","replyTo":"q"}`))}, open: []projector.MessageRef{{Inbox: "c", ID: "q"}}, unread: []events.Offset{1}},
-		"an amended question":       {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "b", inboxTurns(`{"id":"q2","from":"a","expects":"answer","amends":"q"}`))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, unread: []events.Offset{1, 2}},
-		"seen":                      {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "b", inboxTurns(`{}`, `{}`)), inboxFact(3, "b", inboxTurns(`{}`)), inboxFact(4, "b", inboxSet("cursors", `{"inbox":2}`))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, cursor: 2, unread: []events.Offset{3}},
-		"two in one record":         {facts: []projector.Fact{inboxFact(2, "b", inboxTurns(`{}`, `{"deadline":7}`))}, unread: []events.Offset{2, 2}},
-		"set back":                  {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(`{}`)), inboxFact(2, "b", inboxSet("cursors", `{"inbox":1}`)), inboxFact(3, "b", inboxSet("cursors", `null`))}, unread: []events.Offset{1}},
-		"replaced, and still there": {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(`{}`)), inboxFact(2, "b", &events.ThreadReplaced{Threads: map[string]events.Replacement{projector.InboxThread: {}}, Others: "keep", Reason: "clear"})}, unread: []events.Offset{1}},
-		"another session's thread":  {facts: []projector.Fact{{Record: events.Record{Event: events.Event{Subject: events.Session("", "agent/b")}, Offset: 1}, Payload: inboxTurns(q)}}},
+		"a question":                   {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, unread: []events.Offset{1}},
+		"answered":                     {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "a", inboxTurns(`{"id":"r","from":"b","replyTo":"q"}`))}, unread: []events.Offset{1}},
+		"answered by another sender":   {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "a", inboxTurns(`{"id":"r","from":"c","replyTo":"q"}`))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, unread: []events.Offset{1}},
+		"answered to another receiver": {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "c", inboxTurns(`{"id":"r","from":"b","replyTo":"q"}`))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, unread: []events.Offset{1}},
+		"a malfunction":                {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "a", inboxTurns(`{"id":"r","from":"delivery","replyTo":"q","malfunction":"overdue","about":{"inbox":"b","id":"q"}}`))}, unread: []events.Offset{1}},
+		"one id, two receivers":        {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "c", inboxTurns(q)), inboxFact(3, "a", inboxTurns(`{"id":"r","from":"b","replyTo":"q"}`))}, open: []projector.MessageRef{{Inbox: "c", ID: "q"}}, unread: []events.Offset{1}},
+		"an amended question":          {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "b", inboxTurns(`{"id":"q2","from":"a","expects":"answer","amends":"q"}`))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, unread: []events.Offset{1, 2}},
+		"seen":                         {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(q)), inboxFact(2, "b", inboxTurns(`{}`, `{}`)), inboxFact(3, "b", inboxTurns(`{}`)), inboxFact(4, "b", inboxSet("cursors", `{"inbox":2}`))}, open: []projector.MessageRef{{Inbox: "b", ID: "q"}}, cursor: 2, unread: []events.Offset{3}},
+		"two in one record":            {facts: []projector.Fact{inboxFact(2, "b", inboxTurns(`{}`, `{"deadline":7}`))}, unread: []events.Offset{2, 2}},
+		"set back":                     {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(`{}`)), inboxFact(2, "b", inboxSet("cursors", `{"inbox":1}`)), inboxFact(3, "b", inboxSet("cursors", `null`))}, unread: []events.Offset{1}},
+		"replaced, and still there":    {facts: []projector.Fact{inboxFact(1, "b", inboxTurns(`{}`)), inboxFact(2, "b", &events.ThreadReplaced{Threads: map[string]events.Replacement{projector.InboxThread: {}}, Others: "keep", Reason: "clear"})}, unread: []events.Offset{1}},
+		"another session's thread":     {facts: []projector.Fact{{Record: events.Record{Event: events.Event{Subject: events.Session("", "agent/b")}, Offset: 1}, Payload: inboxTurns(q)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := new(projector.Mail)

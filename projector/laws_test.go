@@ -135,7 +135,7 @@ func TestVerifyFindsWhatIsSpoilt(t *testing.T) {
 		}
 		if m, what := spoil(t, store); what != "" && (what != "removed" || m.Fold != projector.SessionFold) {
 			if list := verify(); len(list) == 0 {
-				t.Fatalf("%s at %v is %s, and nothing is found", m.Fold, m.Offset, what)
+				t.Fatalf("%s at %v is %s, and verify finds nothing", m.Fold, m.Offset, what)
 			}
 		}
 		if _, err := loader().Rebuild(t.Context(), projector.Policy{Records: 1}, nil); err != nil {

@@ -70,7 +70,7 @@ func TestShown(t *testing.T) {
 	}
 	v, err := (&projector.Loader{Source: st.records}).Verify(t.Context(), nil)
 	if err != nil || len(v.Findings) > 0 {
-		t.Errorf("what a purge took away is found missing: %v, %v", v.Findings, err)
+		t.Errorf("purged data is reported as missing: %v, %v", v.Findings, err)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestUnreferenced(t *testing.T) {
 		}
 		for _, sum := range list {
 			if !want[sum] {
-				t.Errorf("%s: a blob that somebody else refers to: %s", when, sum)
+				t.Errorf("%s: a blob that another session refers to: %s", when, sum)
 			}
 		}
 		st.purge(doc)

@@ -101,7 +101,7 @@ func TestResponseCountsAtItsFirstCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.OnBranch(); got.USD != "7" || got.Events != 1 {
-		t.Errorf("on the branch is %+v, want what the response cost", got)
+		t.Errorf("the branch cost %+v, want the cost of the response", got)
 	}
 }
 

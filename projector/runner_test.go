@@ -302,7 +302,7 @@ func TestRunnerWaitEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := r.Wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("wait for what never comes: %v", err)
+			t.Errorf("wait for a record that never comes: %v", err)
 		}
 	})
 }

@@ -208,7 +208,7 @@ func TestSnapshotterLooksAtAges(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if b.store.puts != 1 {
-			b.t.Errorf("%d snapshots of what did not change", b.store.puts)
+			b.t.Errorf("%d snapshots of an unchanged session", b.store.puts)
 		}
 		stop()
 	})

@@ -219,7 +219,7 @@ func (t *table) find(ctx context.Context, l *Loader, match func(*entry) bool) (*
 			return e, nil
 		}
 	}
-	return nil, lost("no chunk of %s has what is looked for", t.subject)
+	return nil, lost("no chunk of %s has the record", t.subject)
 }
 
 // chunks calls each for every chunk with records between two numbers, both inclusive, oldest first.

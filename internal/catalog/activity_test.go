@@ -296,7 +296,7 @@ func TestActivityAgreesWithTheLog(t *testing.T) {
 		}
 		last := records[len(records)-1]
 		commitSearch(t, s, last)
-		if rapid.Bool().Draw(t, "anew") {
+		if rapid.Bool().Draw(t, "again") {
 			must(t, s.Forget(t.Context(), last.Subject))
 			for _, rec := range records.Of(last.Subject) {
 				must(t, s.Apply(t.Context(), projector.Decode(rec)))
@@ -392,7 +392,7 @@ func TestActivityOfOddTokens(t *testing.T) {
 		}
 	}
 	if !isCount(events.Tokens{Input: 1 << 53}) {
-		t.Error("2^53 is none")
+		t.Error("2^53 is refused")
 	}
 }
 

@@ -232,7 +232,7 @@ func TestPowerCutInNewFile(t *testing.T) {
 				continue
 			}
 			if file == "whole" && wal == "whole" && cursor.Offset != 3 {
-				t.Error("what is whole is built anew")
+				t.Error("an intact file is rebuilt")
 			}
 			if cursor.Offset == 0 {
 				must(t, put(t, again, records))

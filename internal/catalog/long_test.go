@@ -81,6 +81,6 @@ func TestLongSessionUnread(t *testing.T) {
 	must(t, err)
 	err = c.Apply(t.Context(), projector.Decode(events.Record{Event: e, Offset: 3001}))
 	if _, fold := errors.AsType[*projector.FoldError](err); err == nil || fold {
-		t.Errorf("a rewind to what is gone: %v", err)
+		t.Errorf("a rewind to a removed record: %v", err)
 	}
 }

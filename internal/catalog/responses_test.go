@@ -50,7 +50,7 @@ func TestResponsesAgreeWithTheLog(t *testing.T) {
 		split := fold(t, filepath.Join(dir, "split.db"), current, records, true)
 		defer func() { split.Close() }()
 		last := records[len(records)-1]
-		for range rapid.IntRange(0, 2).Draw(t, "anew") {
+		for range rapid.IntRange(0, 2).Draw(t, "again") {
 			sub := rapid.SampledFrom(records).Draw(t, "which").Subject
 			mustBegin(t, split) // a session that is folded again is not in memory
 			must(t, split.Forget(t.Context(), sub))

@@ -22,7 +22,7 @@ type Work struct {
 	file
 	pending []workStep
 	held    int64
-	anew    bool // everything must be folded again
+	refold  bool // everything must be folded again
 
 	queues map[[2]string]*queueRows // by namespace and id, during a commit
 }
@@ -45,7 +45,7 @@ func newWork(path, set string, lg *slog.Logger) *Work {
 // Name implements projector.View.
 func (w *Work) Name() string { return w.view }
 
-func (w *Work) clear() { w.pending, w.held, w.anew = nil, 0, false }
+func (w *Work) clear() { w.pending, w.held, w.refold = nil, 0, false }
 
 // Begin implements projector.View.
 func (w *Work) Begin(ctx context.Context) (projector.Cursor, []projector.Quarantine, error) {
@@ -111,13 +111,13 @@ func (w *Work) Quarantine(q projector.Quarantine) {
 // Forget implements projector.View. Rows depend on the records of several subjects in log order, so one subject cannot
 // be folded again alone. The next run folds all of them.
 func (w *Work) Forget(context.Context, events.Subject) error {
-	w.anew = true
+	w.refold = true
 	return nil
 }
 
 // Commit implements projector.View.
 func (w *Work) Commit(ctx context.Context, c projector.Cursor) error {
-	if w.anew {
+	if w.refold {
 		return w.Reset(ctx)
 	}
 	w.queues = make(map[[2]string]*queueRows)

@@ -90,7 +90,7 @@ func foldWork(t *rapid.T, path string, records testkit.Records, wild *rand.Rand)
 			must(t, w.Forget(ctx, records[i].Subject))
 			commit(w, records[i])
 			if all := begin(); all != 0 {
-				t.Fatalf("it goes on at %v: of what one subject did to others something is left", all)
+				t.Fatalf("the view continues at %v, and other subjects keep effects of the forgotten one", all)
 			}
 		default:
 			continue

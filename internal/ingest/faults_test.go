@@ -172,7 +172,7 @@ func TestFaults(t *testing.T) {
 		}
 		r.run()
 		if list := r.sessions(); len(list) != 1 {
-			t.Errorf("sessions %q: what a link leads to is read", list)
+			t.Errorf("sessions %q: the target of a link is read", list)
 		}
 	})
 }

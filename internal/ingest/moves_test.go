@@ -119,7 +119,7 @@ func TestRenamed(t *testing.T) {
 			r.run()
 			r.mustGive("renamed to "+to, map[string]string{"-p/s.jsonl": prompts(0, 3), to: prompts(0, 4)})
 			if got := r.field("claude/-p/s", fieldGone); (got == "true") == isLost {
-				t.Errorf("what it was says that its source is gone: %q; state lost: %v", got, isLost)
+				t.Errorf("the old session has gone = %q; state lost: %v", got, isLost)
 			}
 			r.check(t.TempDir())
 		}

@@ -238,6 +238,6 @@ func TestOrderOfTheLost(t *testing.T) {
 		t.Errorf("files are read as %q, want %q", order, want)
 	}
 	if len(r.problems) == 0 {
-		t.Errorf("nobody is told of what is not there")
+		t.Errorf("no problem reports the missing parent")
 	}
 }

@@ -61,7 +61,7 @@ func TestBetween(t *testing.T) {
 			t.Errorf("conflicts %+v, want one with base %v", list, base)
 		}
 	})
-	t.Run("F3 accept takes in what came since the question", func(t *testing.T) {
+	t.Run("F3 accept imports edits that came after the question", func(t *testing.T) {
 		w := newWorld(t, plainLand{}, nil, false)
 		w.start()
 		w.tree.c.BulkLimit = 50

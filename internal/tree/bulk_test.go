@@ -27,7 +27,7 @@ func TestBulk(t *testing.T) {
 		asks                                    bool
 	}{
 		{"most of a few", 6, 4, 0, 0, 0, 50, true}, {"half of a few", 6, 3, 0, 0, 0, 50, false}, {"all there is", 1, 1, 0, 0, 0, 50, true}, {"new ones", 2, 0, 0, 0, 20, 50, false},
-		{"many new ones", 2, 0, 0, 0, 60, 50, true}, {"some of many", 100, 40, 0, 0, 0, 50, false}, {"more than the limit of many", 200, 51, 0, 0, 0, 50, true}, {"whoever is not asked", 6, 6, 0, 0, 0, -1, false},
+		{"many new ones", 2, 0, 0, 0, 60, 50, true}, {"some of many", 100, 40, 0, 0, 0, 50, false}, {"more than the limit of many", 200, 51, 0, 0, 0, 50, true}, {"asking is off", 6, 6, 0, 0, 0, -1, false},
 		{"B-43 half, of eight", 8, 4, 0, 0, 0, 50, false}, {"B-43 one more than half, of eight", 8, 5, 0, 0, 0, 50, true},
 		{"B-43 three of four, which are few", 4, 3, 0, 0, 0, 50, false}, {"B-43 four of seven", 7, 4, 0, 0, 0, 50, true},
 		{"B-43 as many as the limit", 200, 50, 0, 0, 0, 50, false}, {"B-43 emptied, half of eight", 8, 0, 4, 0, 0, 50, false},

@@ -125,7 +125,7 @@ func TestTornAppend(t *testing.T) {
 		t.Errorf("the file is %q", got)
 	}
 	if list := need(w.tree.Conflicts(context.Background())); len(list) > 0 {
-		t.Errorf("nobody wrote to it, and there are conflicts: %+v", list)
+		t.Errorf("no user wrote to the tree, and there are conflicts: %+v", list)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestLaws(t *testing.T) {
 	}
 	for _, p := range all {
 		if struck[p] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {
-			t.Errorf("no process was killed, and nobody wrote: %s", p)
+			t.Errorf("no process was killed, and no user wrote: %s", p)
 		}
 	}
 	if struck[grew] == 0 && os.Getenv("TALLY_TREE_SEED") == "" && !t.Failed() {

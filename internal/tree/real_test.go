@@ -64,7 +64,7 @@ func (r *real) until(what string, so func() bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(testkit.Patience(20 * time.Second)); !so(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("it is not so that %s; the tree is %+v", what, r.tree.Status())
+			r.t.Fatalf("not true in time: %s; the tree is %+v", what, r.tree.Status())
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestBothSides(t *testing.T) {
 		is := func(id string) bool {
 			return found[id] > 0 || strings.Contains(strings.Join(r.revisions(id), "\n"), "file of "+id)
 		}
-		r.until("what was written to each file is in the log", func() bool {
+		r.until("the edits of all files are in the log", func() bool {
 			clear(found)
 			for _, c := range need(r.tree.Conflicts(t.Context())) {
 				found[c.Path]++
@@ -240,7 +240,7 @@ func TestLinks(t *testing.T) {
 	for rec, err := range r.st.Log.Read(t.Context(), events.Range{}) {
 		must(t, err)
 		if strings.Contains(string(rec.Data), canary) {
-			t.Fatalf("%v: what is outside was taken in", rec.Subject)
+			t.Fatalf("%v: a file outside the tree was imported", rec.Subject)
 		}
 	}
 	// The tree continues when the user stops.

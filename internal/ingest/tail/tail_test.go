@@ -58,7 +58,7 @@ func TestRewritten(t *testing.T) {
 		"touched":                   {"", func(r *rig) { r.write("a.jsonl", old) }, old},
 		"time in the future":        {"", func(r *rig) { must(t, os.Chtimes(r.path("a.jsonl"), time.Time{}, time.Now().Add(1000*time.Hour))) }, old},
 		"deleted and made the same": {"", func(r *rig) { must(t, os.Remove(r.path("a.jsonl"))); r.write("a.jsonl", old) }, old},
-		"deleted and made anew":     {"rewritten a.jsonl", func(r *rig) { must(t, os.Remove(r.path("a.jsonl"))); r.write("a.jsonl", middle) }, middle},
+		"deleted and created again": {"rewritten a.jsonl", func(r *rig) { must(t, os.Remove(r.path("a.jsonl"))); r.write("a.jsonl", middle) }, middle},
 	} {
 		for _, how := range []string{"running", "closed", "killed"} {
 			t.Run(name+", "+how, func(t *testing.T) {

@@ -45,7 +45,7 @@ func (r *rig) has(stem, want string) func() bool {
 func TestWatch(t *testing.T) {
 	r := newRig(t, watching)
 	r.write("a.jsonl", "1\n")
-	r.await("what is there", r.has("a", "1\n"))
+	r.await("the existing file", r.has("a", "1\n"))
 	r.append("a.jsonl", "2\n")
 	r.await("an append", r.has("a", "1\n2\n"))
 	r.write("new/er/b.jsonl", "1\n")
@@ -182,7 +182,7 @@ func TestOnce(t *testing.T) {
 	}
 	must(t, os.Remove(r.path("a/a.jsonl")))
 	r.open()
-	r.await("what is gone", func() bool { return len(r.events) > 0 })
+	r.await("the removed file", func() bool { return len(r.events) > 0 })
 	r.mustBe("gone a/a.jsonl")
 }
 
