@@ -115,7 +115,7 @@ var cases = []struct {
 		{run: "tally cost -o json", spent: "0.01818"},
 	}},
 	{"23-mixed-folder", []caseStep{
-		{run: `tally import "$CASE/mixed" 2>&1`, exit: 3, has: []string{`copilot\.jsonl: its lines are of no agent`}, lacks: []string{`(?m)^[^ ]*a\.jsonl:`, `(?m)^[^ ]*codex-copy`}},
+		{run: `tally import "$CASE/mixed" 2>&1`, exit: 3, has: []string{`copilot\.jsonl: its lines are not of a known agent`}, lacks: []string{`(?m)^[^ ]*a\.jsonl:`, `(?m)^[^ ]*codex-copy`}},
 		{run: `tally import --format codex "$CASE/mixed/codex-copy.jsonl" 2>&1`, has: []string{`1 unchanged\): 0 events added`}},
 		{run: `tally export --all --format codex -C out && cat out/codex-copy.jsonl`, has: []string{`^Exported 1 session`}},
 		{run: "tally ls", has: []string{`(?m)^codex/01a00600-0000-7000-8000-000000000001 +transcript +2 `, `(?m)^claude/mixed/a +transcript +2 `}, lacks: []string{"copilot", " 0 +[01] "}},

@@ -21,13 +21,13 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// appendSource is the source of events that append makes of bare objects.
+// appendSource is the source of the events that append makes from turns.
 const appendSource = "urn:tally:append"
 
-// maxLine bounds a line: the data of an event, in base64 at worst, and the rest of it.
+// maxLine is the maximum length of a line: the data of an event, in base64 at worst, and its headers.
 const maxLine = events.MaxValue/3*4 + 4 + events.MaxHeaders
 
-// These bound the appends that wait for their acknowledgement, and what they hold.
+// Bounds of the appends that wait for their acknowledgement: their number, and the bytes of their data.
 const (
 	inFlight      = 512
 	inFlightBytes = 32 << 20
@@ -37,23 +37,24 @@ func newAppend(a *cmdutil.App) *cobra.Command {
 	p := &appender{app: a}
 	var expect string
 	cmd := &cobra.Command{
-		Use: "append [SESSION]", Short: "Append events from standard input, one JSON object a line", Args: cobra.MaximumNArgs(1),
-		Long: `Append events from standard input, one JSON object a line.
+		Use: "append [SESSION]", Short: "Append turns or events from standard input, one on each line", Args: cobra.MaximumNArgs(1),
+		Long: `Append turns or events from standard input, one JSON object on each line.
 
-A line with "specversion" is a CloudEvent; its subject (session/<id> or
-document/<kind>/<id>) may be left out if SESSION is given. With SESSION, any
-other object is a turn and is kept byte for byte; one that has a name twice is
-refused, since nobody could say which is meant. Its identity is its own "id" or
-"uuid"; else K:<line> with --key K; else a fresh id that the acknowledgement
-shows. An identity that was appended before is stored once, so repeating an input
-after a failure is safe - but not for lines with fresh ids. A line holds up to 64
-MiB of data; what is above 8 MiB is stored once by its content, and named.
+A line with "specversion" is a CloudEvent. Its subject (session/<id> or
+document/<kind>/<id>) may be left out if SESSION is given. With SESSION, any other
+object is a turn and is stored byte for byte. An object with a repeated member name is
+refused.
 
-An acknowledgement is printed only when the event is on disk; with --buffered,
-when it survives the process, which is faster and loses up to about a second of
-events in a power cut. It is also printed only when the files of trees in mode sync
-show the event; if they do not, the exit code is 3. A bad line is named
-on stderr, the others go in, and the exit code is 3.`,
+The identity of a turn is its own "id" or "uuid", else KEY:<line number> with --key KEY,
+else a new id, which the acknowledgement shows. A repeated identity is stored once, so an
+input with identities can be repeated after a failure. Lines with new ids cannot. A line
+holds up to 64 MiB of data. Data above 8 MiB is stored once, by its content.
+
+An acknowledgement is printed when the event is on disk. With --buffered it is printed when
+the event survives the end of the process: this is faster, and a power cut loses up to about
+a second of events. If a tree in mode sync cannot show the event in its files, the exit code
+is 3. An invalid line is reported on standard error, the others are stored, and the exit code
+is 3.`,
 		Example: cmdutil.Examples(`echo '{"role":"user","content":"hi"}' | tally append chat-1`,
 			"tally append chat-1 --key today -o jsonl < turns.jsonl", "tally append -o jsonl < cloudevents.jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,7 +71,7 @@ on stderr, the others go in, and the exit code is 3.`,
 					return err
 				}
 				if p.session == cmdutil.Last {
-					return cli.Usagef("%q stands for the session last active, so no session can have that id: give it another", cmdutil.Last)
+					return cli.Usagef("%q means the latest active session, so no session can have that id: choose another", cmdutil.Last)
 				}
 			}
 			if p.session == "" && p.expect != nil {
@@ -79,15 +80,14 @@ on stderr, the others go in, and the exit code is 3.`,
 			return p.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&p.thread, "thread", events.MainThread, "thread that bare objects go to")
-	cmd.Flags().StringVar(&p.key, "key", "", "bare objects without an id get the id KEY:<line number>")
-	cmd.Flags().StringVar(&expect, "expect", "", "the session's last offset as you know it, @0 for a new one; each line then expects to follow the one before")
-	cmd.Flags().BoolVar(&p.buffered, "buffered", false, "do not wait for the disk: a power cut may take what was acknowledged in the last second")
+	cmd.Flags().StringVar(&p.thread, "thread", events.MainThread, "thread of the turns")
+	cmd.Flags().StringVar(&p.key, "key", "", "a turn without an id gets the id KEY:<line number>")
+	cmd.Flags().StringVar(&expect, "expect", "", "last offset of the session that you know, @0 for a new one: if another writer was faster, nothing is stored")
+	cmd.Flags().BoolVar(&p.buffered, "buffered", false, "do not wait for the disk: a power cut may lose the events of the last second")
 	return cmd
 }
 
-// appender reads lines and appends their events, many at a time; those of one
-// subject in the order of the lines.
+// appender reads lines and appends their events, many at a time. The events of one subject keep the order of the lines.
 type appender struct {
 	app                  *cmdutil.App
 	session, thread, key string
@@ -95,23 +95,23 @@ type appender struct {
 	buffered             bool
 
 	st      *tally.Store
-	sub     events.Subject // of SESSION
-	waiting []waiting      // in the order of the lines
+	sub     events.Subject // session of the argument
+	waiting []waiting      // appends without an acknowledgement, in the order of the lines
 	held    int            // bytes of their data
-	bad     int            // lines that did not go in
+	bad     int            // number of lines that were not stored
 	acked   int
-	stopped error // the store is gone: no line after this can go in
-	unshown error // files of a tree do not show all of what is stored
+	stopped error // the store is gone: no later line can be stored
+	unshown error // first error of a tree that does not show a stored event
 
-	moves map[events.Subject]map[events.Offset]bool // acknowledged events that may be void at their place
-	blobs map[string]bool                           // whether data of a type, by reference, may be void
+	moves map[events.Subject]map[events.Offset]bool // acknowledged events that may be rejected
+	blobs map[string]bool                           // whether data by reference may be rejected, by type and reference
 }
 
 // waiting is an append whose acknowledgement is not printed yet.
 type waiting struct {
 	line    int
 	event   events.Event
-	void    bool // it may be void at its place
+	void    bool // the event may be rejected
 	pending *tally.Pending
 }
 
@@ -123,7 +123,7 @@ func (p *appender) run(ctx context.Context) (err error) {
 	if p.session != "" {
 		p.sub = events.Session(p.st.Namespace(), p.session)
 	}
-	// What was sent is waited for, also when the reading is interrupted.
+	// Appends that were sent are waited for, also after an interruption.
 	sending := context.WithoutCancel(ctx)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
@@ -139,7 +139,7 @@ func (p *appender) run(ctx context.Context) (err error) {
 			}
 		case <-ctx.Done():
 			in = nil
-		case <-p.first(): // an acknowledgement does not wait for the next line
+		case <-p.first(): // an acknowledgement is printed without waiting for the next line
 			if err := p.drain(sending, len(p.waiting)-1); err != nil {
 				return err
 			}
@@ -151,7 +151,7 @@ func (p *appender) run(ctx context.Context) (err error) {
 	return p.end(ctx)
 }
 
-// input is a line, or why there is none.
+// input is a line, or the error of reading it.
 type input struct {
 	n    int
 	text []byte
@@ -182,7 +182,7 @@ func (p *appender) lines(ctx context.Context) <-chan input {
 	return out
 }
 
-// line takes a line, or says why not.
+// line appends the event of a line, or reports the line as invalid.
 func (p *appender) line(ctx context.Context, l input) error {
 	switch tooLong, ok := errors.AsType[*lines.TooLongError](l.err); {
 	case ok:
@@ -196,7 +196,7 @@ func (p *appender) line(ctx context.Context, l input) error {
 	return p.take(ctx, l.n, l.text)
 }
 
-// first is closed when the append that was sent first is over; nil: none is under way.
+// first returns a channel that is closed when the oldest append has ended, nil if no append is waiting.
 func (p *appender) first() <-chan struct{} {
 	if len(p.waiting) == 0 {
 		return nil
@@ -204,8 +204,8 @@ func (p *appender) first() <-chan struct{} {
 	return p.waiting[0].pending.Done()
 }
 
-// canBeVoid reports whether an event may be void at its place. Data by reference are looked at
-// once, however many lines name them.
+// canBeVoid reports whether the session may reject the event. It reads data by reference once, however many lines name
+// them.
 func (p *appender) canBeVoid(ctx context.Context, e events.Event) bool {
 	ref := e.Extensions[events.ExtDataRef]
 	if ref == "" || len(e.Data) > 0 {
@@ -216,7 +216,7 @@ func (p *appender) canBeVoid(ctx context.Context, e events.Event) bool {
 		return void
 	}
 	rec, err := projector.Resolve(ctx, p.st.Log, events.Record{Event: e}, p.st.MaxValue())
-	if err == nil { // what cannot be read is damaged, not void
+	if err == nil { // unreadable data are damaged, not rejected
 		void = projector.CanBeRejected(rec.Event) || projector.Decode(rec).Invalid != nil
 	}
 	if p.blobs == nil {
@@ -226,7 +226,7 @@ func (p *appender) canBeVoid(ctx context.Context, e events.Event) bool {
 	return void
 }
 
-// nameVoid names what was appended and has no effect at its place.
+// nameVoid prints the appended events that were rejected.
 func (p *appender) nameVoid(ctx context.Context) error {
 	for sub, moves := range p.moves {
 		s, err := p.st.Loader().Outline(ctx, sub, 0)
@@ -236,14 +236,14 @@ func (p *appender) nameVoid(ctx context.Context) error {
 		}
 		for _, v := range s.Ledger().Rejected {
 			if moves[v.Offset] {
-				fmt.Fprintf(p.app.Err, "%s at %v is void: %s. It is kept, and has no effect.\n", v.Type, v.Offset, plain.Printable(v.Reason))
+				fmt.Fprintf(p.app.Err, "%s at %v is rejected: %s. It is stored, and has no effect.\n", v.Type, v.Offset, plain.Printable(v.Reason))
 			}
 		}
 	}
 	return nil
 }
 
-// end says what the command comes to.
+// end prints the summary and returns the error of the command.
 func (p *appender) end(ctx context.Context) error {
 	if p.stopped == nil {
 		if err := p.nameVoid(ctx); err != nil {
@@ -263,12 +263,12 @@ func (p *appender) end(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case p.bad > 0:
-		return &cli.CodeError{Code: cli.Partial, Err: errors.Join(fmt.Errorf("%s did not go in", plain.Count(p.bad, "line")), p.unshown)}
+		return &cli.CodeError{Code: cli.Partial, Err: errors.Join(fmt.Errorf("%s could not be stored", plain.Count(p.bad, "line")), p.unshown)}
 	}
 	return p.unshown
 }
 
-// take appends the event of one line, once there is room.
+// take appends the event of one line, after waiting for room.
 func (p *appender) take(ctx context.Context, n int, line []byte) error {
 	e, err := p.event(n, line)
 	if err == nil {
@@ -325,41 +325,39 @@ func (p *appender) open(ctx context.Context) error {
 	return err
 }
 
-// isLost reports whether an error says that the store takes nothing more: a limit is only of
-// some documents.
+// isLost reports whether the store accepts no more appends. A quota limits some documents only.
 func isLost(err error) bool {
 	_, limited := errors.AsType[*log.QuotaError](err)
 	return cli.ExitCode(err) == cli.Unreachable && !limited
 }
 
-// again appends an event anew that got no acknowledgement. Its identity is the
-// same, so it is stored once. If the process that owned the store is gone, the store
-// is opened again: another one owns it by now, or this one does. Owners may die one
-// after the other.
+// again repeats the append of an event without an acknowledgement. The identity is the same, so the event is stored
+// once. If the owner of the store is gone, again reopens the store, which has another owner then or is owned by this
+// process. It does so for every owner that dies.
 func (p *appender) again(ctx context.Context, e events.Event) (log.Ack, error) {
 	for giveUp := time.Now().Add(patience); ; {
 		ack, err := p.append(ctx, log.Any, e)
 		if errors.Is(err, log.ErrAborted) && time.Now().Before(giveUp) {
-			continue // it stood behind one of those that were sent before, which failed too
+			continue // an earlier append of the same subject has failed too
 		}
 		if events.IsStored(err) || !isLost(err) || errors.Is(err, log.ErrFull) || time.Now().After(giveUp) {
 			return ack, err
 		}
-		_ = p.st.Close() // it is lost already; the next one says what is wrong, if anything is
+		_ = p.st.Close() // the store is lost already; opening it again reports the reason
 		for p.open(ctx) != nil && time.Now().Before(giveUp) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
 }
 
-// patience is how long a store is looked for that no process serves.
+// patience is the time limit for reopening a store that no process serves.
 const patience = 30 * time.Second
 
-// chain appends one event behind the one before, and waits.
+// chain appends one event after the previous one, and waits for it.
 func (p *appender) chain(ctx context.Context, n int, e events.Event, void bool) error {
 	ack, err := p.append(ctx, log.At(*p.expect), e)
 	if !p.isStored(err) {
-		p.stopped = err // what follows would follow nothing
+		p.stopped = err // later lines would have no predecessor
 		p.refuse(n, err)
 		return nil
 	}
@@ -376,17 +374,16 @@ func (p *appender) isStored(err error) bool {
 	return stored
 }
 
-// drain prints acknowledgements in the order of the lines until at most so many
-// are waiting.
-func (p *appender) drain(ctx context.Context, most int) error {
-	for len(p.waiting) > most {
+// drain prints acknowledgements in the order of the lines until at most limit are waiting.
+func (p *appender) drain(ctx context.Context, limit int) error {
+	for len(p.waiting) > limit {
 		w := p.waiting[0]
 		p.waiting, p.held = p.waiting[1:], p.held-len(w.event.Data)
 		ack, err := w.pending.Wait(ctx)
 		if !events.IsStored(err) && (errors.Is(err, log.ErrAborted) || errors.Is(err, log.ErrUnknown) || errors.Is(err, log.ErrUnavailable)) {
-			// What was sent behind it fails too, and is appended anew before anything else
-			// is: the order is that of the lines.
-			most = 0
+			// Later appends of the subject fail too. They are repeated in the order of the lines before any other
+			// append.
+			limit = 0
 			if p.stopped == nil {
 				ack, err = p.again(ctx, w.event)
 			}
@@ -411,7 +408,7 @@ type acked struct {
 	Offset     events.Offset `json:"offset"`
 	Durability string        `json:"durability"`
 	Duplicate  bool          `json:"duplicate"`
-	Late       bool          `json:"late,omitempty"` // not in effect: what its producer had seen was rewound
+	Late       bool          `json:"late,omitempty"` // not in effect: it follows turns that were rewound
 }
 
 func (p *appender) print(ctx context.Context, e events.Event, void bool, ack log.Ack) error {
@@ -421,7 +418,7 @@ func (p *appender) print(ctx context.Context, e events.Event, void bool, ack log
 		return err
 	}
 	if ack.Stale {
-		fmt.Fprintf(p.app.Err, "%s at %v is late: what its producer had seen was rewound. It is kept, and not in effect.\n", plain.Printable(e.ID), ack.First)
+		fmt.Fprintf(p.app.Err, "%s at %v is stale: it follows turns that were rewound. It is stored, and not in effect.\n", plain.Printable(e.ID), ack.First)
 	}
 	if void {
 		if p.moves == nil {
@@ -442,13 +439,12 @@ func (p *appender) refuse(line int, err error) {
 	p.bad++
 	text := err.Error()
 	if e, ok := errors.AsType[*events.InvalidError](err); ok && e.Field == "expect" {
-		text = e.Reason + ": give it with --expect"
+		text = e.Reason + ": set it with --expect"
 	}
 	fmt.Fprintf(p.app.Err, "line %d: %s%s\n", line, plain.Printable(text), hintFor(err))
 }
 
-// hintFor says how to write what is often written otherwise: an amount as a number, which
-// in most languages is a binary one that is not the amount.
+// hintFor explains how to write an amount: as a text, since a number is a binary fraction in most languages.
 func hintFor(err error) string {
 	if e, ok := errors.AsType[*events.InvalidError](err); ok && e.Field == "data.usd" && strings.HasSuffix(e.Reason, "have a number") {
 		return `; write it as a text, such as "0.5"`
@@ -456,7 +452,7 @@ func hintFor(err error) string {
 	return ""
 }
 
-// event makes the event of a line.
+// event returns the event of a line.
 func (p *appender) event(n int, line []byte) (events.Event, error) {
 	members, err := rawjson.Object(line)
 	if err != nil {
@@ -478,12 +474,12 @@ func (p *appender) event(n int, line []byte) (events.Event, error) {
 		return e, err
 	}
 	if p.session == "" {
-		return events.Event{}, errors.New("no CloudEvent (specversion is missing), and no SESSION was given")
+		return events.Event{}, errors.New("not a CloudEvent (specversion is missing), and there is no SESSION argument")
 	}
 	return p.turn(n, line, members)
 }
 
-// turn makes a turn.appended of a bare object.
+// turn returns a turn.appended event with an object.
 func (p *appender) turn(n int, line []byte, members rawjson.Members) (events.Event, error) {
 	id, err := ownID(members)
 	if err != nil {
@@ -510,7 +506,7 @@ func (p *appender) turn(n int, line []byte, members rawjson.Members) (events.Eve
 	return e, nil
 }
 
-// ownID is the object's own id or uuid, "" if it has none.
+// ownID returns the id or uuid of an object, "" if it has neither.
 func ownID(members rawjson.Members) (string, error) {
 	for _, name := range []string{"id", "uuid"} {
 		raw, ok := members.Get(name)
@@ -518,7 +514,7 @@ func ownID(members rawjson.Members) (string, error) {
 			continue
 		}
 		id, err := rawjson.String(raw)
-		if err != nil { // a number is a fine id in its own spelling
+		if err != nil { // a number is an id as it is written
 			id = string(rawjson.AppendCompact(nil, raw))
 		}
 		if id == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// forked is what fork prints with -o json.
+// forked is the output of fork, with -o json.
 type forked struct {
 	Session string        `json:"session"`
 	Fork    events.Fork   `json:"fork"`
@@ -20,22 +20,21 @@ type forked struct {
 func newFork(a *cmdutil.App) *cobra.Command {
 	var at, as, into string
 	cmd := &cobra.Command{
-		Use: "fork SESSION", Short: "Begin a new session with the threads of this one at a position", Args: cobra.ExactArgs(1),
-		Long: `Begin a new session with the threads that this one has at a position. Nothing is
-copied, and what either does later does not matter to the other. Runs, costs and
-the rewind stack do not come along.
+		Use: "fork SESSION", Short: "Begin a new session from a position of another one", Args: cobra.ExactArgs(1),
+		Long: `Begin a new session from a position of another one. The new session has the threads of that
+position without copying them. Later changes of one session do not affect the other. Runs,
+costs and the rewind stack are not inherited.
 
---as codex, and --as claude-code, of a session that came from there, write the file
-with which the agent itself goes on from that position, into the folder of its
-sessions or --into DIR, and say how. No file is ever replaced. For Codex it is a
-reference to the file that it has, as Codex forks, or a copy of the lines in
-effect, if the file is gone or what is in effect there is not what it begins with,
-as after a rewind. What is copied costs nothing once more. That Claude Code goes on
-with what is written was not tried.`,
+--as codex or --as claude-code writes a file with which the agent continues from that
+position, if the session came from that agent. The file goes into the folder of the agent's
+sessions or into --into DIR, and the command prints how to continue. No file is replaced. For
+Codex the file refers to the file that Codex has, as Codex' own forks do. If that file is gone
+or differs from the turns in effect, as after a rewind, the new file has copies of the lines,
+whose costs are not counted again. Whether Claude Code accepts the file was not tried.`,
 		Example: cmdutil.Examples("tally fork last --at ~1", "tally fork travel --at '#5' --as by-train", "tally fork travel --at @120 -o json", "tally fork codex/01a2 --at '#5' --as codex"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if into != "" && !isAgent(as) {
-				return cli.Usagef("--into is the folder of an agent's sessions: it goes with --as codex and --as claude-code")
+				return cli.Usagef("--into can only be used with --as codex and --as claude-code")
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error {
 				s, err := a.Session(cmd.Context(), st, args[0])

@@ -28,46 +28,46 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// resumable is what fork --as AGENT prints with -o json.
+// resumable is the output of fork --as AGENT, with -o json.
 type resumable struct {
 	Session string      `json:"session"`
 	Fork    events.Fork `json:"fork"`
 	File    string      `json:"file"`
-	Copied  bool        `json:"copied"`            // its lines are copies; else they are where they were
-	Resume  string      `json:"resume"`            // the command that goes on with it
-	Untried bool        `json:"untried,omitempty"` // nobody has seen the agent do that
+	Copied  bool        `json:"copied"`            // the file has copies of the lines, not a reference
+	Resume  string      `json:"resume"`            // command that continues the session
+	Untried bool        `json:"untried,omitempty"` // it was never tried whether the agent accepts the file
 }
 
-// writer writes a file for an agent to go on with.
+// writer writes a file with which an agent continues a session.
 type writer struct {
 	app   *cmdutil.App
 	st    *tally.Store
 	agent agents.Agent
 	into  string // folder of the agent's sessions
-	own   bool   // it is the agent's own
+	own   bool   // into is the agent's own folder
 
 	handle *tally.Session
-	state  *projector.Session // at the position
-	files  []ingest.Kept      // that the agent kept the session in
+	state  *projector.Session // session at the position
+	files  []ingest.Kept      // files in which the agent kept the session
 }
 
-// continued is what is written.
+// continued is the file to write.
 type continued struct {
-	session, id string // in tally, and for the agent
-	name        string // below the folder
+	session, id string // ids in tally and for the agent
+	name        string // path below the folder
 	content     []byte
 	copied      bool
 	resume      string
 	untried     bool
 }
 
-// isAgent reports whether a word names an agent, or the format of its files.
+// isAgent reports whether a word is the name of an agent or of its file format.
 func isAgent(word string) bool {
 	_, ok := cmdutil.AgentNamed(word)
 	return ok
 }
 
-// isResumed reports whether files are written for an agent to go on with.
+// isResumed reports whether fork can write files for an agent.
 func isResumed(agent agents.Agent) bool {
 	switch agent.(type) {
 	case codex.Agent, claude.Agent:
@@ -76,7 +76,7 @@ func isResumed(agent agents.Agent) bool {
 	return false
 }
 
-// forkAs writes a file in which an agent goes on from a position of a session.
+// forkAs writes a file with which an agent continues a session from a position.
 func forkAs(ctx context.Context, a *cmdutil.App, st *tally.Store, handle *tally.Session, at, as, into string) error {
 	agent, _ := cmdutil.AgentNamed(as)
 	w := &writer{app: a, st: st, agent: agent, handle: handle}
@@ -111,7 +111,7 @@ func forkAs(ctx context.Context, a *cmdutil.App, st *tally.Store, handle *tally.
 	return w.say(c, file)
 }
 
-// place finds the folder of the agent's sessions.
+// place sets the folder of the agent's sessions.
 func (w *writer) place(into string) (err error) {
 	roots := w.agent.Roots(os.Getenv)
 	w.own = into == ""
@@ -126,8 +126,8 @@ func (w *writer) place(into string) (err error) {
 	return nil
 }
 
-// load loads the session at the position. What is a fork of nothing but tally's has the
-// lines of what it is a fork of.
+// load loads the session at the position. If a session is a fork in the store without own turns, it loads the session
+// it was forked from.
 func (w *writer) load(ctx context.Context, at string) (err error) {
 	for {
 		if w.state, err = w.handle.Load(ctx, at); err != nil {
@@ -169,8 +169,8 @@ func (w *writer) lines() [][]byte {
 	return list
 }
 
-// toldTwice moves the position behind the line that tells a prompt once more, if it stands
-// before that one: else Codex' model knows of the prompt, and its screen does not.
+// toldTwice moves the position after a repeated prompt. Codex writes a prompt on two lines, one for the model and one
+// for the screen. If the position is between them, the screen would lack the prompt.
 func (w *writer) toldTwice(ctx context.Context) error {
 	turns := w.turns()
 	if len(turns) == 0 {
@@ -198,7 +198,7 @@ func (w *writer) toldTwice(ctx context.Context) error {
 	return nil
 }
 
-// codex makes a rollout: one that refers to the file that Codex has, or else a copy.
+// codex returns a rollout file: a reference to the file that Codex has, else a copy.
 func (w *writer) codex(ctx context.Context) (continued, error) {
 	id, from := uuid.Must(uuid.NewV7()).String(), strings.TrimPrefix(w.handle.ID(), "codex/")
 	home := ""
@@ -222,8 +222,8 @@ func (w *writer) codex(ctx context.Context) (continued, error) {
 	return c, err
 }
 
-// reference is how Codex forks itself. It is nil if what is in effect is not what one of its
-// files begins with, as after a rewind in the store, or if Codex has that file no more.
+// reference returns a rollout as Codex itself forks: a reference to the beginning of a file. It returns nil if the
+// turns in effect are not the beginning of one file, as after a rewind, or if Codex no longer has that file.
 func (w *writer) reference(ctx context.Context) (*codex.Reference, error) {
 	turns := w.turns()
 	if len(turns) == 0 || slices.ContainsFunc(w.state.Ledger.Rewinds, func(r projector.Rewind) bool { return r.Reason != "source" || r.Undoes > 0 }) {
@@ -248,7 +248,7 @@ func (w *writer) reference(ctx context.Context) (*codex.Reference, error) {
 	return nil, nil
 }
 
-// firstOf returns the first line of a file if it is in effect.
+// firstOf returns the first line of a file, nil if it is not in effect.
 func (w *writer) firstOf(f *ingest.Kept, turns []projector.Turn) []byte {
 	i := slices.IndexFunc(turns, func(t projector.Turn) bool { return t.Offset == f.Offsets()[0] })
 	if i < 0 {
@@ -257,8 +257,7 @@ func (w *writer) firstOf(f *ingest.Kept, turns []projector.Turn) []byte {
 	return turns[i].Raw
 }
 
-// isWhole reports whether all lines of a file up to the position are in effect, and nobody
-// else's turns are.
+// isWhole reports whether the turns in effect are all lines of a file up to the position, and no others.
 func (w *writer) isWhole(f *ingest.Kept, turns []projector.Turn) bool {
 	live := make(map[events.Offset]bool)
 	for _, t := range turns {
@@ -283,12 +282,12 @@ func (w *writer) isWhole(f *ingest.Kept, turns []projector.Turn) bool {
 	return true
 }
 
-// isThere reports whether the agent's folder has a file as the log has it, and all that it
+// isThere reports whether the agent's folder has the file with the same bytes as the log, and all files that it
 // continues.
 func (w *writer) isThere(ctx context.Context, f *ingest.Kept, upto int64, first []byte) (bool, error) {
 	disk, err := openIn(w.into, filepath.FromSlash(f.Name))
 	if err != nil {
-		return false, nil //nolint:nilerr // what cannot be read there is not what the log has
+		return false, nil //nolint:nilerr // an unreadable file differs from the log
 	}
 	defer disk.Close()
 	c := &compared{disk: disk, left: upto}
@@ -301,7 +300,7 @@ func (w *writer) isThere(ctx context.Context, f *ingest.Kept, upto int64, first 
 	return w.hasBases(codex.Base(first))
 }
 
-// compared compares what is written with the beginning of a file.
+// compared is a writer that compares its input with the beginning of a file.
 type compared struct {
 	disk    io.Reader
 	left    int64
@@ -322,7 +321,7 @@ func (c *compared) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hasBases reports whether the folder has a file of a stem, and all that it continues.
+// hasBases reports whether the folder has the file with a stem, and all files that it continues.
 func (w *writer) hasBases(stem string) (bool, error) {
 	if stem == "" {
 		return true, nil
@@ -330,7 +329,7 @@ func (w *writer) hasBases(stem string) (bool, error) {
 	stems := make(map[string]string)
 	err := filepath.WalkDir(w.into, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil //nolint:nilerr // what cannot be read is not there
+			return nil //nolint:nilerr // an unreadable file counts as missing
 		}
 		name, err := filepath.Rel(w.into, path)
 		if is, ok := w.agent.File(filepath.ToSlash(name), nil); ok && err == nil {
@@ -360,7 +359,7 @@ func firstLine(path string) ([]byte, error) {
 	return first, err
 }
 
-// claude makes a transcript, which is a copy.
+// claude returns a transcript file, which is a copy.
 func (w *writer) claude() (continued, error) {
 	_, rest, _ := strings.Cut(w.handle.ID(), "/")
 	slash := max(strings.LastIndexByte(rest, '/'), 0)
@@ -383,7 +382,7 @@ func (w *writer) claude() (continued, error) {
 		resume: home + "claude --resume " + t.Session, untried: true}, err
 }
 
-// quoted is a word of a command line.
+// quoted returns a word in shell quotes, if it needs any.
 func quoted(word string) string {
 	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-+:@%=") == "" {
 		return word
@@ -391,8 +390,7 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// openIn opens a regular file below a folder, and nothing outside of it: its name is
-// what an event says.
+// openIn opens a regular file below a folder. The name comes from an event, so the folder is not left.
 func openIn(dir, name string) (*os.File, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -405,8 +403,8 @@ func openIn(dir, name string) (*os.File, error) {
 	return root.Open(name)
 }
 
-// create writes a file that is not there, below a folder and nowhere else: its name is
-// made of a session's id, and what lies in the folder may be a link.
+// create creates a file below a folder. The name comes from a session id and the folder may contain links, so the
+// folder is not left. An existing file is an error.
 func create(dir, name string, content []byte) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -430,7 +428,7 @@ func create(dir, name string, content []byte) (err error) {
 	return err
 }
 
-// follow has the store know the file, as tally watch would.
+// follow imports the new file into the store, as tally watch would.
 func (w *writer) follow(ctx context.Context, name string) error {
 	files := cmdutil.AgentFiles{Agent: w.agent, Root: w.into, Below: name}
 	var problems []error

@@ -22,33 +22,32 @@ import (
 func newImport(a *cmdutil.App) *cobra.Command {
 	i := &importer{app: a, redact: off}
 	cmd := &cobra.Command{
-		Use: "import PATH|AGENT...", Short: "Import what agents and other programs keep in folders and files", Args: cobra.MinimumNArgs(1),
-		Long: `Import what agents and other programs keep in folders and files. The format is
-recognised by what they hold. Of agents, each line becomes an event, and what is
-there now comes out again byte for byte (tally export); tally watch follows them:
+		Use: "import PATH|AGENT...", Short: "Import the sessions of agents and other programs from their files", Args: cobra.MinimumNArgs(1),
+		Long: `Import the sessions of agents and other programs from their files. The format is recognised
+by the contents. Each line of an agent's file becomes an event, and tally export writes the
+same bytes again. tally watch follows these files:
 
 ` + cmdutil.DescribeAgents() + `
 
-The name of one of these, or of its agent, stands for the folder in which it keeps its
-sessions on this machine. Other programs:
+The name of a format or of its agent stands for the folder of its sessions on this machine.
+Other programs:
 
 ` + cmdutil.DescribeLayouts(func(l cmdutil.Layout) string { return l.In }) + `
 
-Of a folder that is none of these, what is directly below it and is one is imported.
+If the path is another folder, the importable folders and files directly below it are
+imported.
 
-The source is only read. Importing again adds what has changed since and nothing
-else. A session that exists already but came from another place, or was appended
-to meanwhile, is left alone and named: give the folder a --namespace of its own,
-or take its content with --merge. A malformed piece is reported with file and
-line; the rest goes in, and the exit code is 3.
+The source is only read. A second import adds the changes since the first. If a session
+exists that was imported from another folder, or has new turns of its own, it is skipped and
+named: use another --namespace for the folder, or add its content with --merge. Malformed
+parts are reported with file and line, the rest is imported, and the exit code is 3.
 
-Lines of agents are stored as they are; --redact on takes out known shapes of secrets
-first, as tally watch does. A file of which the store has redacted lines from then is
-named, and the exit code is 3: what was taken out is not put in by another import.
+Lines of agents are stored unchanged. --redact on removes known shapes of secrets first, as
+tally watch does. Secrets that an earlier import removed are not restored: the file is named
+and the exit code is 3.
 
-The secrets that a setting of @perstack/storage holds are never stored in clear:
-without a key such a setting is left out and named, or with --no-secrets goes in
-without their values.`,
+Secrets in a setting of @perstack/storage are never stored in clear. Without a key such a
+setting is skipped and named; with --no-secrets it is stored without the secrets.`,
 		Example: cmdutil.Examples("tally import ~/.claude ~/.codex", "tally import claude codex gemini pi", "tally import ~/.claude/projects/-home-me-travel --dry-run", "tally import .tally", "tally import travel cashflow --namespace evals", "tally import chats/*.json --format ailoop", "tally import perstack --no-secrets", "tally import .tally --dry-run -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cmdutil.CollectLess()
@@ -56,12 +55,12 @@ without their values.`,
 			return a.WithStore(cmd.Context(), func(st *tally.Store) error { return i.run(cmd.Context(), st, args) })
 		},
 	}
-	cmd.Flags().BoolVarP(&i.dryRun, "dry-run", "n", false, "say what would be added, and write nothing")
-	cmd.Flags().BoolVar(&i.merge, "merge", false, "take the content of the folder or file also for sessions that came from elsewhere or moved on")
-	cmd.Flags().BoolVar(&i.noSecrets, "no-secrets", false, "leave out the values of secrets, where a format knows them; each is counted and named, and the exit code is 3")
+	cmd.Flags().BoolVarP(&i.dryRun, "dry-run", "n", false, "show what would be added, and write nothing")
+	cmd.Flags().BoolVar(&i.merge, "merge", false, "also import into sessions that came from other folders or have new turns")
+	cmd.Flags().BoolVar(&i.noSecrets, "no-secrets", false, "leave out the values of secrets in formats that mark them; each is counted and named, and the exit code is 3")
 	known := slices.Concat(cmdutil.AgentFormats(), cmdutil.LayoutNames(nil))
 	cmd.Flags().Var(cli.OneOf(&i.format, "form", known...), "format", "format of the folders or files: "+cmdutil.Or(known)+" (default: recognised)")
-	cmd.Flags().Var(cli.OneOf(&i.redact, "how", on, off), "redact", "on: take known shapes of secrets out of the lines of agents before they are stored")
+	cmd.Flags().Var(cli.OneOf(&i.redact, "how", on, off), "redact", "on: remove known shapes of secrets from the lines of agents before they are stored")
 	return cmd
 }
 
@@ -72,17 +71,17 @@ type importer struct {
 	format        string
 	redact        string
 
-	lines, redacted int // of agents
+	lines, redacted int // counts for files of agents
 }
 
 // Words of --redact.
 const on, off = "on", "off"
 
-// imported is what import prints with -o json.
+// imported is the output of import, with -o json.
 type imported struct {
 	layouts.Report
-	Lines    int           `json:"lines,omitempty"`    // of agents, that were added
-	Redacted int           `json:"redacted,omitempty"` // places in them, with --redact on
+	Lines    int           `json:"lines,omitempty"`    // lines of agents that were added
+	Redacted int           `json:"redacted,omitempty"` // places with a removed secret, with --redact on
 	Paths    []string      `json:"paths"`
 	DryRun   bool          `json:"dryRun,omitempty"`
 	Head     events.Offset `json:"head"`
@@ -122,16 +121,16 @@ func (i *importer) run(ctx context.Context, st *tally.Store, paths []string) err
 		}
 	}
 	if failed != nil && ctx.Err() != nil {
-		fmt.Fprintln(i.app.Err, "Interrupted. What was imported is safe; run the same command again to go on.")
+		fmt.Fprintln(i.app.Err, "Interrupted. The imported sessions are stored; run the same command again to continue.")
 	}
 	if failed == nil && len(total.Problems) > 0 {
-		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else went in", plain.Count(len(total.Problems), "problem"))}
+		return &cli.CodeError{Code: cli.Partial, Err: fmt.Errorf("%s; everything else was imported", plain.Count(len(total.Problems), "problem"))}
 	}
 	return failed
 }
 
-// within replaces a folder of no known format by what it holds of one, directly below it. Of
-// a folder in which several agents' files lie it says what they are in.
+// within replaces a folder of an unknown format by the importable folders and files directly below it. For a folder
+// with files of several agents, it prints their folders.
 func (i *importer) within(paths []string) []string {
 	var list []string
 	for _, path := range paths {
@@ -153,15 +152,15 @@ func (i *importer) within(paths []string) []string {
 	return list
 }
 
-// below lists what is directly below a folder and can be imported, nothing if a layout knows
-// the folder itself.
+// below lists the importable folders and files directly below a folder, nothing if a layout recognises the folder
+// itself.
 func (i *importer) below(path string) []string {
 	if _, err := layouts.Sniff(path, i.known()...); err == nil {
 		return nil
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return nil // which importing it says
+		return nil // importing the folder reports it
 	}
 	var list []string
 	for _, e := range entries {
@@ -192,7 +191,7 @@ func (i *importer) knows(path string) bool {
 	return err == nil
 }
 
-// shortList lists paths by their names below a folder, so many at most.
+// shortList lists the names of paths below a folder, at most 5.
 func shortList(dir string, paths []string) string {
 	const most = 5
 	var names []string
@@ -206,7 +205,7 @@ func shortList(dir string, paths []string) string {
 	return strings.Join(names, ", ")
 }
 
-// known are the layouts that may be meant.
+// known returns the layouts to try.
 func (i *importer) known() []layouts.Layout {
 	var list []layouts.Layout
 	for _, l := range cmdutil.Layouts {
@@ -220,7 +219,7 @@ func (i *importer) known() []layouts.Layout {
 	return list
 }
 
-// signs says by what layouts are recognised.
+// signs describes how layouts are recognised.
 func signs() string {
 	var list []string
 	for _, l := range cmdutil.Layouts {
@@ -229,8 +228,8 @@ func signs() string {
 	return strings.Join(list, "; ")
 }
 
-// fullName returns the path of a file that a report names. path is what was imported, dir
-// the folder that the report names files relative to, which may be above that or in it.
+// fullName returns the path of a file in a report. path is the imported path. dir is the folder to which the report's
+// names are relative; it may be above or below path.
 func fullName(path, dir, file string) string {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return filepath.Join(filepath.Dir(path), file)
@@ -243,7 +242,7 @@ func fullName(path, dir, file string) string {
 	return filepath.Join(path, file)
 }
 
-// one imports one folder or file. before is what the folders before it came to.
+// one imports one folder or file. before is the sum of the reports of the earlier ones.
 func (i *importer) one(ctx context.Context, st *tally.Store, path string, before layouts.Report, progress *cli.Progress) (layouts.Report, error) {
 	if _, err := os.Stat(path); err != nil {
 		return layouts.Report{}, err
@@ -253,8 +252,8 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	}
 	layout, err := layouts.Sniff(path, i.known()...)
 	if err != nil {
-		return layouts.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("no format that is known here"),
-			Hint: "Sessions of agents are known by their lines, and --format says whose a file is. " + signs() + ". Turns or CloudEvents, one JSON object a line, go in by tally append."}
+		return layouts.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("unknown format"),
+			Hint: "Files of agents are recognised by their lines, or name one with --format. " + signs() + ". Turns or CloudEvents, one JSON object a line, are for tally append."}
 	}
 	return layout.Import(ctx, st, path, layouts.ImportOptions{DryRun: i.dryRun, Merge: i.merge, NoSecrets: i.noSecrets, Progress: func(p layouts.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),
@@ -303,7 +302,7 @@ func (i *importer) summary(r layouts.Report, paths []string, head events.Offset)
 	return nil
 }
 
-// next says what to try now, with the flags that find the same store.
+// next prints commands to try next, with the flags that name the same store.
 func (i *importer) next() {
 	tally, flags := cmdutil.Program(), i.app.StoreFlags()
 	fmt.Fprintf(i.app.Out, "\nNext:\n  %s ls%s\n  %s show last%s\n  %s search TEXT%s\n", tally, flags, tally, flags, tally, flags)

@@ -25,7 +25,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// agentsMeant are the agents whose files may be meant, none if another format is.
+// agentsMeant returns the agents to look for, nil for all. It returns false if --format names a layout.
 func (i *importer) agentsMeant() (list []agents.Agent, any bool) {
 	if i.format == "" {
 		return nil, true
@@ -34,7 +34,7 @@ func (i *importer) agentsMeant() (list []agents.Agent, any bool) {
 	return []agents.Agent{a}, ok
 }
 
-// agentFiles says whose files a path holds, if they are agents'.
+// agentFiles returns the files of agents in a path.
 func (i *importer) agentFiles(path string) (cmdutil.AgentSurvey, bool) {
 	list, ok := i.agentsMeant()
 	if !ok {
@@ -44,8 +44,7 @@ func (i *importer) agentFiles(path string) (cmdutil.AgentSurvey, bool) {
 	return found, len(found.Files) > 0
 }
 
-// named replaces the name of an agent by the folders of its sessions, unless something has
-// that name here.
+// named replaces the name of an agent by the folders of its sessions, unless a file has that name.
 func (i *importer) named(paths []string) (list []string, err error) {
 	for _, p := range paths {
 		a, ok := cmdutil.AgentNamed(p)
@@ -60,14 +59,14 @@ func (i *importer) named(paths []string) (list []string, err error) {
 			}
 		}
 		if found == len(list) {
-			return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no sessions here: it would keep them in %s", p, cmdutil.Or(a.Roots(os.Getenv)))}
+			return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no sessions on this machine: they would be in %s", p, cmdutil.Or(a.Roots(os.Getenv)))}
 		}
 	}
 	return list, nil
 }
 
-// agents imports files of agents, of one after the other. What no agent is known by, and what
-// is not looked at, is a problem.
+// agents imports the files of each agent in turn. Files of unknown agents and files that were not looked at are
+// problems.
 func (i *importer) agents(ctx context.Context, st *tally.Store, path string, found cmdutil.AgentSurvey, before layouts.Report, progress *cli.Progress) (layouts.Report, error) {
 	total := layouts.Report{Dir: found.Files[0].Root}
 	if info, err := os.Stat(path); err == nil && (len(found.Files) > 1 || !info.IsDir()) {
@@ -75,7 +74,7 @@ func (i *importer) agents(ctx context.Context, st *tally.Store, path string, fou
 			total.Dir = filepath.Dir(total.Dir)
 		}
 	}
-	stranger := "its lines are of no agent that is known here: not read"
+	stranger := "its lines are not of a known agent: not read"
 	if i.format != "" {
 		stranger = "its lines are not of the format " + i.format + ": not read"
 	}
@@ -101,12 +100,12 @@ func (i *importer) agents(ctx context.Context, st *tally.Store, path string, fou
 		total.Problems = append(total.Problems, layouts.Problem{File: relative(total.Dir, name), Reason: cmdutil.LinkReason(name)})
 	}
 	if found.IsCut {
-		total.Problems = append(total.Problems, layouts.Problem{File: ".", Reason: "has more files or folders than are looked at: import what is in it folder by folder"})
+		total.Problems = append(total.Problems, layouts.Problem{File: ".", Reason: "has too many files or folders to look at: import its folders one by one"})
 	}
 	return total, nil
 }
 
-// relative spells a path relative to a folder, with slashes, if it is below it.
+// relative returns a path relative to a folder, with slashes, if it is below the folder.
 func relative(dir, path string) string {
 	if name, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(name) {
 		path = name
@@ -120,7 +119,7 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files cmdutil.Age
 	met := &meeting{Agent: files.Only(), sessions: make(map[string]bool)}
 	target := ingest.Log(st.Log)
 	if i.dryRun {
-		target = rehearsal{layouts.NewDryRun(st), st.Log}
+		target = dryRunLog{layouts.NewDryRun(st), st.Log}
 	}
 	journal := &journal{Log: target, agent: files.Agent, touched: make(map[string]bool), added: make(map[string]bool), redacted: make(map[events.Subject]bool)}
 	o := ingest.Options{Log: journal, Namespace: st.Namespace(), Sources: []ingest.Source{{Agent: met, Root: files.Root}}, Once: true}
@@ -151,7 +150,7 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files cmdutil.Age
 	}
 	err = errors.Join(in.Run(ctx), in.Close())
 	if errors.Is(err, ingest.ErrStuck) {
-		err = nil // each of them is a problem
+		err = nil // each error is in the problems
 	}
 	if journal.unshown != nil {
 		report.Problems = append(report.Problems, layouts.Problem{Reason: journal.unshown.Error()})
@@ -172,7 +171,7 @@ func (i *importer) agent(ctx context.Context, st *tally.Store, files cmdutil.Age
 	return report, err
 }
 
-// reasonOf is what a problem says, with where in the file it is.
+// reasonOf returns the text of a problem with its position in the file.
 func reasonOf(p ingest.Problem) string {
 	if p.Offset > 0 && p.File != "" {
 		return fmt.Sprintf("byte %d: %s", p.Offset, p.Reason)
@@ -183,17 +182,17 @@ func reasonOf(p ingest.Problem) string {
 	return p.Reason
 }
 
-// meeting is an agent some of whose files are read. It notes which sessions they are of.
+// meeting is an agent with some of its files. It records their sessions.
 type meeting struct {
 	agents.Agent
-	mu       sync.Mutex // guards sessions: several are read at once
+	mu       sync.Mutex // guards sessions, since several files are read at once
 	sessions map[string]bool
 }
 
 // Unwrap implements agents.Wrapper.
 func (m *meeting) Unwrap() agents.Agent { return m.Agent }
 
-// Fold implements agents.Agent: by the time that it is asked, the file says whose it is.
+// Fold implements agents.Agent. It records the session of the file, which is known by then.
 func (m *meeting) Fold(f agents.File) agents.Fold {
 	if m.Wants(f.Name) {
 		m.mu.Lock()
@@ -203,22 +202,22 @@ func (m *meeting) Fold(f agents.File) agents.Fold {
 	return m.Agent.Fold(f)
 }
 
-// count is of how many sessions files were met.
+// count returns the number of sessions.
 func (m *meeting) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.sessions)
 }
 
-// journal is a log that notes what goes into it, and what was redacted of what it has.
+// journal is a log that records the sessions it appends to, and the redacted records that it reads.
 type journal struct {
 	ingest.Log
 	agent    agents.Agent
-	mu       sync.Mutex      // guards the rest: several sessions are read at once
-	touched  map[string]bool // sessions, by id
-	added    map[string]bool // of them, new ones
+	mu       sync.Mutex      // guards the fields below, since several sessions are read at once
+	touched  map[string]bool // ids of sessions
+	added    map[string]bool // ids of new sessions
 	redacted map[events.Subject]bool
-	unshown  error // files of a tree do not show all that was added
+	unshown  error // error of a tree that does not show all added records
 	tell     func()
 }
 
@@ -256,8 +255,7 @@ func (j *journal) Read(ctx context.Context, r events.Range) iter.Seq2[events.Rec
 	}
 }
 
-// name reports the files that were imported of which the log has something redacted: what
-// comes out is not what was read.
+// name reports the imported files with redacted lines in the log: an export differs from the file.
 func (j *journal) name(ctx context.Context, met *meeting, report *layouts.Report) error {
 	for _, sub := range slices.SortedFunc(maps.Keys(j.redacted), func(a, b events.Subject) int { return cmp.Compare(a.ID, b.ID) }) {
 		list, err := ingest.Files(ctx, j.Log, j.agent, sub)
@@ -266,7 +264,7 @@ func (j *journal) name(ctx context.Context, met *meeting, report *layouts.Report
 		}
 		for _, f := range list {
 			if f.Redacted > 0 && met.Wants(f.Name) {
-				report.Problems = append(report.Problems, layouts.Problem{File: path.Clean(f.Name), Reason: plain.Count(f.Redacted, "line") + " had been stored redacted before: what was taken out stays out"})
+				report.Problems = append(report.Problems, layouts.Problem{File: path.Clean(f.Name), Reason: plain.Count(f.Redacted, "line") + " had been stored redacted before: the secrets stay removed"})
 			}
 		}
 	}

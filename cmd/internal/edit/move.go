@@ -21,22 +21,22 @@ func newRewind(a *cmdutil.App) *cobra.Command {
 	var to, reason string
 	var steps int
 	cmd := &cobra.Command{
-		Use: "rewind SESSION", Short: "Move the head back; nothing is deleted", Args: cobra.ExactArgs(1),
-		Long: `Move the head of a session back to a position. The turns after it go out of
-effect; cost, runs and everything else in the ledger stay. Nothing is deleted:
-undo takes the rewind back. It says what leaves and what returns, and asks. Where
-nothing would leave or return, the head is there already, and nothing is written.
+		Use: "rewind SESSION", Short: "Go back to an earlier position; nothing is deleted", Args: cobra.ExactArgs(1),
+		Long: `Go back to an earlier position of a session. Later turns are no longer in effect; costs,
+runs and the rest of the ledger stay. Nothing is deleted: tally undo takes the rewind back.
+The command shows the turns that leave or return and asks for confirmation. If the session
+is at that position already, nothing is written.
 
-Without --to it offers the last ten prompts, to go back to right before one of
-them; or the rewind stack of a session that has one, on which programs put a point
-for each run that can be taken back; --steps N takes back the N newest.
-The files that the runs wrote are restored in the folder that --tree names.`,
+Without --to the command offers the last ten prompts, to go back to the point before one of
+them. If a session has a rewind stack, with an entry for each run that can be reverted, it
+offers that; --steps N reverts the N latest runs. The files that the runs wrote are restored
+in the folder of --tree.`,
 		Example: cmdutil.Examples("tally rewind last --to ~2", "tally rewind travel --to '#5' --dry-run", "tally rewind travel --to @120 -y",
 			"tally rewind ses_0198c2", "tally rewind ses_0198c2 --steps 2 --tree ."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if to != "" && (cmd.Flags().Changed("steps") || m.tree != "") {
-				return cli.Usagef("--to moves the head alone: --steps and --tree go without it")
+				return cli.Usagef("--steps and --tree cannot be used with --to")
 			}
 			return m.run(ctx, args[0], func(s *errata.Session) (*plannedMove, error) {
 				if to != "" {
@@ -63,8 +63,8 @@ The files that the runs wrote are restored in the folder that --tree names.`,
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "position to go back to; default: choose from the last prompts, or from the rewind stack")
-	cmd.Flags().IntVar(&steps, "steps", 0, "take back this many runs of the rewind stack")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, kept in the log; goes with --to")
+	cmd.Flags().IntVar(&steps, "steps", 0, "revert this many runs of the rewind stack")
+	cmd.Flags().StringVar(&reason, "reason", "", "with --to, a reason to store in the log")
 	m.flags(cmd)
 	return cmd
 }
@@ -72,7 +72,9 @@ The files that the runs wrote are restored in the folder that --tree names.`,
 func newUndo(a *cmdutil.App) *cobra.Command {
 	m := &mover{app: a, done: "undone"}
 	cmd := &cobra.Command{
-		Use: "undo SESSION", Short: "Take back the newest rewind", Args: cobra.ExactArgs(1),
+		Use: "undo SESSION", Short: "Take back the latest rewind of a session", Args: cobra.ExactArgs(1),
+		Long: `Take back the latest rewind of a session: its turns are in effect again. The command shows
+the turns that leave or return and asks for confirmation. tally redo takes the undo back.`,
 		Example: cmdutil.Examples("tally undo last", "tally undo travel --dry-run", "tally undo travel -y"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.run(cmd.Context(), args[0], func(s *errata.Session) (*plannedMove, error) {
@@ -87,7 +89,9 @@ func newUndo(a *cmdutil.App) *cobra.Command {
 func newRedo(a *cmdutil.App) *cobra.Command {
 	m := &mover{app: a, done: "redone"}
 	cmd := &cobra.Command{
-		Use: "redo SESSION", Short: "Take back the newest undo", Args: cobra.ExactArgs(1),
+		Use: "redo SESSION", Short: "Take back the latest undo of a session", Args: cobra.ExactArgs(1),
+		Long: `Take back the latest undo of a session: the rewind is in effect again. The command shows the
+turns that leave or return and asks for confirmation.`,
 		Example: cmdutil.Examples("tally redo last", "tally redo travel --dry-run", "tally redo travel -y"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.run(cmd.Context(), args[0], func(s *errata.Session) (*plannedMove, error) {
@@ -99,7 +103,7 @@ func newRedo(a *cmdutil.App) *cobra.Command {
 	return cmd
 }
 
-// mover shows a planned move, asks, and makes it.
+// mover prints a planned move, asks for confirmation, and makes it.
 type mover struct {
 	app         *cmdutil.App
 	done        string
@@ -108,19 +112,19 @@ type mover struct {
 }
 
 func (m *mover) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.tree, "tree", "", "folder in which files are restored; default: none are")
-	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVarP(&m.dryRun, "dry-run", "n", false, "say what would happen, and write nothing")
+	cmd.Flags().StringVar(&m.tree, "tree", "", "folder in which files are restored (default: no files are restored)")
+	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVarP(&m.dryRun, "dry-run", "n", false, "show the effect, and write nothing")
 }
 
-// plannedMove is a move that was looked at, and how it is made.
+// plannedMove is a move with the function that makes it.
 type plannedMove struct {
 	*tally.Move
 	files []errata.FileChange
 	make  func(context.Context) (log.Ack, []errata.FileChange, error)
 }
 
-// headMove is a move of the head alone.
+// headMove returns a move of the head without files.
 func headMove(s *tally.Session) func(*tally.Move, error) (*plannedMove, error) {
 	return func(move *tally.Move, err error) (*plannedMove, error) {
 		if err != nil {
@@ -133,11 +137,11 @@ func headMove(s *tally.Session) func(*tally.Move, error) (*plannedMove, error) {
 	}
 }
 
-// moved is what a move prints with -o json.
+// moved is the output of a move, with -o json.
 type moved struct {
 	Session string             `json:"session"`
-	Written bool               `json:"written"`          // not with --dry-run, nor if the head is there already
-	Offset  events.Offset      `json:"offset,omitempty"` // of the rewind, if it was written
+	Written bool               `json:"written"`          // false with --dry-run, or if the head is at the position already
+	Offset  events.Offset      `json:"offset,omitempty"` // of the written rewind
 	To      events.Offset      `json:"to"`
 	Undoes  events.Offset      `json:"undoes,omitempty"`
 	Leaves  []projector.TurnAt `json:"leaves"`
@@ -178,7 +182,8 @@ func (m *mover) run(ctx context.Context, arg string, plan func(*errata.Session) 
 	})
 }
 
-// make asks, makes a move, and notes what it did. To stay where one is nobody is asked.
+// make asks for confirmation, makes a move and records its result. A move to the present position needs no
+// confirmation.
 func (m *mover) make(ctx context.Context, move *plannedMove, out *moved) error {
 	if !move.There {
 		if err := m.app.Confirm(m.yes, "Go on?"); err != nil {
@@ -193,7 +198,7 @@ func (m *mover) make(ctx context.Context, move *plannedMove, out *moved) error {
 	return nil
 }
 
-// conclude says what became of a move.
+// conclude prints the result of a move.
 func (m *mover) conclude(out moved, there bool) error {
 	switch {
 	case there:
@@ -204,9 +209,9 @@ func (m *mover) conclude(out moved, there bool) error {
 	return m.app.Say("%s %s at %v.", out.Session, m.done, out.Offset)
 }
 
-// describe says what leaves and what returns.
+// describe prints the turns that leave and return.
 func describe(a *cmdutil.App, s *tally.Session, move *plannedMove) {
-	_ = a.Say("%s goes to %v.", cli.ID(s.ID()), move.Event.To) // the same happens to what follows
+	_ = a.Say("%s goes to %v.", cli.ID(s.ID()), move.Event.To) // the same error follows below
 	a.ListTurns("leaves", "-", move.Leaves)
 	a.ListTurns("returns", "+", move.Returns)
 	if n := sharing(move.Leaves); n > 0 {
@@ -215,7 +220,7 @@ func describe(a *cmdutil.App, s *tally.Session, move *plannedMove) {
 	listFiles(a.Out, move.files)
 }
 
-// sharing counts the events that brought more than one of the turns.
+// sharing counts the events with several of the turns.
 func sharing(turns []projector.TurnAt) int {
 	count := make(map[events.Offset]int)
 	n := 0

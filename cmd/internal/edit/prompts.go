@@ -13,10 +13,10 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// offeredPrompts is how many prompts are offered to go back to.
+// offeredPrompts is the number of prompts offered for a rewind.
 const offeredPrompts = 10
 
-// prompted is a prompt of the conversation as rewind -o json lists it.
+// prompted is a prompt, with rewind -o json.
 type prompted struct {
 	To     string        `json:"to"` // position right before the prompt
 	Offset events.Offset `json:"offset"`
@@ -43,8 +43,8 @@ func promptsOf(s *projector.Session) []prompted {
 	return list
 }
 
-// choosePrompt offers the last prompts of a session: on a terminal it asks, elsewhere it says
-// how to choose. It returns the position right before the chosen prompt.
+// choosePrompt prints the last prompts of a session. On a terminal it asks for one and returns the position before it;
+// otherwise it returns an error with the flag to use.
 func (m *mover) choosePrompt(ctx context.Context, s *errata.Session) (string, error) {
 	state, err := s.Load(ctx, "")
 	if err != nil {
@@ -52,13 +52,13 @@ func (m *mover) choosePrompt(ctx context.Context, s *errata.Session) (string, er
 	}
 	list := promptsOf(state)
 	if len(list) == 0 {
-		return "", &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("the rewind stack of %s is empty, and no prompt is in effect", s.Subject()), Hint: "Say where to go back to with --to."}
+		return "", &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("the rewind stack of %s is empty, and no prompt is in effect", s.Subject()), Hint: "Name a position with --to."}
 	}
 	if err := m.offerPrompts(list); err != nil {
 		return "", err
 	}
 	if !cli.IsTerminal(m.app.In) {
-		return "", &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this asks before which prompt to go back, and there is no terminal to ask on"), Hint: "Add --to with a position of the list."}
+		return "", &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this command asks for a prompt, and standard input is not a terminal"), Hint: "Add --to with a position of the list."}
 	}
 	answer := m.app.Ask(fmt.Sprintf("Before which prompt? [1-%d, nothing for none]", len(list)))
 	n, err := strconv.Atoi(answer)

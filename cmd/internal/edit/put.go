@@ -21,26 +21,26 @@ import (
 func newPut(a *cmdutil.App) *cobra.Command {
 	p := &putter{app: a}
 	cmd := &cobra.Command{
-		Use: "put KIND/ID [FILE|-]", Short: "Write a document: a file, or standard input", Args: cobra.RangeArgs(1, 2),
-		Long: `Write a document: the bytes of a file, or of standard input, as they are, up to
-64 MiB. ` + cmdutil.DocumentNames + `
+		Use: "put KIND/ID [FILE|-]", Short: "Write a document from a file or standard input", Args: cobra.RangeArgs(1, 2),
+		Long: `Write a document from a file or standard input, byte for byte, up to 64 MiB.
+` + cmdutil.DocumentNames + `
 
-Say what you expect to be there:
+One of these flags states which revision the write replaces:
 
-  --create     nothing: a document that is there is a conflict
-  --base @N    the revision at @N, as cat --mark or docs ls gave it: one that has
-               moved on is a conflict, and nothing is lost
-  --save       whatever is there, or nothing
+  --create     none: if the document exists, that is a conflict
+  --base @N    the revision at @N, as doc cat --mark and doc ls print it: if the
+               document has a newer revision, that is a conflict
+  --save       any revision, or none
 
-A conflict is exit code 6; it names the revision that is there, its SHA-256, and
-who has a lease on the document. Nothing is written then.
+In a conflict nothing is written and the exit code is 6. The error has the present
+revision, its SHA-256, and the holder of a lease on the document.
 
-A revision is whole: a title, link or attribute that it does not say, the document
-has no longer. With --base and --keep, what no flag says stays as it was.
+Each revision has its own metadata: a title, link or attribute that no flag sets is
+gone. With --base and --keep it stays.
 
-agent/ID is the file of an agent, and whoever writes it changes the agent: --create
-makes one, and a state that is another one there is a change of state, refused like
-any other. What no flag says of it stays as it was.`,
+agent/ID is the file of an agent. Writing it changes the agent: --create creates the
+agent, and another state in the file is a change of state, with the same rules. Metadata
+that no flag sets stay.`,
 		Example: cmdutil.Examples("tally doc put doc/specs/store.md store.md --create --title 'The store'", "tally doc put doc/specs/store.md store.md --base @12 --keep",
 			"date | tally doc put note/today --save --expires 24h --owner ann", "tally doc put doc/plan plan.md --create --link parent=doc/goal --attr state=draft"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,17 +56,17 @@ any other. What no flag says of it stays as it was.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.base, "base", "", "offset of the revision that this one replaces, such as @12")
-	f.BoolVar(&p.create, "create", false, "write a document that is not there yet")
-	f.BoolVar(&p.save, "save", false, "write it whether it is there or not")
-	f.BoolVar(&p.keep, "keep", false, "with --base, keep what no flag says: type, title, owner, layer, links, attributes, expiry")
+	f.BoolVar(&p.create, "create", false, "create a new document")
+	f.BoolVar(&p.save, "save", false, "replace any revision, or create the document")
+	f.BoolVar(&p.keep, "keep", false, "with --base, keep the type, title, owner, layer, links, attributes and expiry that no flag sets")
 	f.StringVar(&p.ContentType, "type", "", "media type, such as text/markdown (default "+events.ContentTypeRaw+")")
 	f.StringVar(&p.Title, "title", "", "title, for lists")
-	f.StringVar(&p.Owner, "owner", "", "who it belongs to")
-	f.StringVar(&p.Layer, "layer", "", "layer that it is of, such as project or personal")
+	f.StringVar(&p.Owner, "owner", "", "owner of the document")
+	f.StringVar(&p.Layer, "layer", "", "layer, such as project or personal")
 	f.StringArrayVar(&p.links, "link", nil, "REL=KIND/ID or REL=session/ID: a link; may be repeated")
 	f.StringArrayVar(&p.attributes, "attr", nil, "NAME=VALUE: an attribute; may be repeated")
-	f.StringVar(&p.expires, "expires", "", "when it is there no longer: how long from now, such as 24h or 7d, or a time")
-	f.StringVar(&p.ID, "key", "", "id of this write: sent again after an unknown outcome it is one revision")
+	f.StringVar(&p.expires, "expires", "", "end of the document: a duration from now, such as 24h or 7d, or a time")
+	f.StringVar(&p.ID, "key", "", "idempotency key: a repeated write with the same key is one revision")
 	return cmd
 }
 
@@ -81,7 +81,7 @@ type putter struct {
 	says               func(flag string) bool
 }
 
-// check reads the flags.
+// check validates the flags.
 func (p *putter) check(cmd *cobra.Command) (err error) {
 	p.says = cmd.Flags().Changed
 	ways := 0
@@ -95,7 +95,7 @@ func (p *putter) check(cmd *cobra.Command) (err error) {
 			Hint: "--create writes a new document, --base @N replaces that revision, --save writes in any case."}
 	}
 	if p.keep && p.base == "" {
-		return cli.Usagef("--keep goes with --base: what is kept is that of a revision")
+		return cli.Usagef("--keep needs --base: it keeps the metadata of a revision")
 	}
 	if p.Base, err = cmdutil.Base("base", p.base); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (p *putter) check(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// within opens the store: one that is not there is made only where a document is.
+// within opens the store. It creates a missing store only for a new document.
 func (p *putter) within(ctx context.Context, f func(*tally.Store) error) error {
 	if p.base != "" {
 		return p.app.WithExisting(ctx, f)
@@ -112,7 +112,7 @@ func (p *putter) within(ctx context.Context, f func(*tally.Store) error) error {
 	return p.app.WithStore(ctx, f)
 }
 
-// written is what put and mv print with -o json.
+// written is the output of doc put and doc mv, with -o json.
 type written struct {
 	Kind       string        `json:"kind"`
 	ID         string        `json:"id"`
@@ -152,7 +152,7 @@ func (p *putter) write(ctx context.Context, st *tally.Store, doc events.Subject)
 		if err != nil {
 			return rev, err
 		}
-		p.keepOf(before.Revision) // of another revision than the base: then it is a conflict
+		p.keepOf(before.Revision) // if this is not the base, the write is a conflict
 	}
 	if p.create {
 		return docs.Create(ctx, doc.Kind, doc.ID, p.Write)
@@ -160,7 +160,7 @@ func (p *putter) write(ctx context.Context, st *tally.Store, doc events.Subject)
 	return docs.Save(ctx, doc.Kind, doc.ID, p.Write)
 }
 
-// fields reads links and attributes.
+// fields parses links and attributes.
 func (p *putter) fields(ctx context.Context, st *tally.Store) error {
 	for _, text := range p.links {
 		rel, to, ok := strings.Cut(text, "=")
@@ -186,7 +186,7 @@ func (p *putter) fields(ctx context.Context, st *tally.Store) error {
 	return nil
 }
 
-// keepOf takes what no flag says from a revision.
+// keepOf copies the values that no flag sets from a revision.
 func (p *putter) keepOf(rev projector.Revision) {
 	for flag, keep := range map[string]func(){
 		"type":    func() { p.ContentType = rev.ContentType },

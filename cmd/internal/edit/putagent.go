@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// writeAgent writes the file of an agent: its session says what that says, in one append, so
-// that the two never disagree. What else is said of the document is a revision of its own.
+// writeAgent writes the file of an agent. The session of the agent gets the same state in the same append, so that the
+// two agree. Other metadata of the document becomes a revision of its own.
 func (p *putter) writeAgent(ctx context.Context, st *tally.Store, doc events.Subject) (rev projector.Revision, err error) {
 	agent := tavern.AgentOf(st, doc.ID)
 	if agent.ID() != doc.ID {
@@ -47,7 +47,7 @@ func (p *putter) writeAgent(ctx context.Context, st *tally.Store, doc events.Sub
 	return st.Documents().Save(ctx, doc.Kind, doc.ID, p.Write)
 }
 
-// agentRefusal gives an error of agents its exit code.
+// agentRefusal adds the exit code and a hint to an error about an agent.
 func agentRefusal(err error, doc events.Subject) error {
 	switch {
 	case errors.Is(err, tally.ErrNotFound):

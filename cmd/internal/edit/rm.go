@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// removed is what rm prints with -o json.
+// removed is the output of doc rm, with -o json.
 type removed struct {
 	Kind   string        `json:"kind"`
 	ID     string        `json:"id"`
@@ -29,15 +29,15 @@ type removed struct {
 func newRm(a *cmdutil.App) *cobra.Command {
 	r := &remover{app: a}
 	cmd := &cobra.Command{
-		Use: "rm KIND/ID", Short: "Delete a document; with --purge, and all that it was", Args: cobra.ExactArgs(1),
-		Long: `Delete a document. What it was stays in the log: docs history lists it, cat KIND/ID#N
-shows it, and put --create writes the document anew. With --base @N only that
-revision is deleted: a document that has moved on is a conflict, and exit code 6.
-Without it, rm asks before it deletes whatever is there.
+		Use: "rm KIND/ID", Short: "Delete a document, or purge it with all its revisions", Args: cobra.ExactArgs(1),
+		Long: `Delete a document. Its revisions stay in the log: doc log lists them, doc cat KIND/ID#N
+prints one, and doc put --create creates the document again. With --base @N it is deleted
+only if @N is its latest revision; otherwise the exit code is 6. Without --base the command
+asks for confirmation.
 
---purge takes away the document, or what is left of one that was deleted, and every
-revision of it, also those under names it had before: nothing of them can be read,
-listed or exported any more. It asks first. The bytes stay in the files of the log.
+--purge removes a document, or a deleted document, with every revision, also those under
+earlier names. They can no longer be read, listed or exported. The command asks for
+confirmation. The bytes stay in the files of the log.
 
 ` + cmdutil.DocumentNames,
 		Example: cmdutil.Examples("tally doc rm doc/specs/store.md --base @12", "tally doc rm note/today -y --reason 'done with it'", "tally doc rm note/secret --purge -y"),
@@ -46,16 +46,16 @@ listed or exported any more. It asks first. The bytes stay in the files of the l
 				return err
 			}
 			if r.purge && r.reason != "" {
-				return cli.Usagef("--reason goes with a deletion: a purge says that it is one")
+				return cli.Usagef("--reason cannot be used with --purge")
 			}
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return r.rm(cmd.Context(), st, args[0]) })
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.base, "base", "", "offset of the revision that is deleted, such as @12")
-	f.BoolVar(&r.purge, "purge", false, "take away every revision, for good")
-	f.StringVar(&r.reason, "reason", "", "why, for those who read the log")
-	f.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	f.StringVar(&r.base, "base", "", "offset of the latest revision, such as @12")
+	f.BoolVar(&r.purge, "purge", false, "remove every revision for good")
+	f.StringVar(&r.reason, "reason", "", "reason, stored in the log")
+	f.BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 
@@ -97,12 +97,12 @@ func (r *remover) rm(ctx context.Context, st *tally.Store, name string) error {
 	case r.app.Format != cli.Text:
 		return cli.WriteJSON(r.app.Out, r.app.Format, gone)
 	case r.purge:
-		return r.app.Say("Purged %s: nothing of it can be read any more. Its bytes stay in the files of the log.", cmdutil.NameOf(doc))
+		return r.app.Say("Purged %s: it can no longer be read. Its bytes stay in the files of the log.", cmdutil.NameOf(doc))
 	}
-	return r.app.Say("Deleted %s, at %v. What it was can still be read.", cmdutil.NameOf(doc), gone.Offset)
+	return r.app.Say("Deleted %s, at %v. Its revisions can still be read.", cmdutil.NameOf(doc), gone.Offset)
 }
 
-// orMissing is an error, or that there is no such document.
+// orMissing returns err, or if it is nil an error for a missing document.
 func orMissing(doc events.Subject, err error) error {
 	if err != nil {
 		return err
@@ -110,14 +110,14 @@ func orMissing(doc events.Subject, err error) error {
 	return fmt.Errorf("%s: %w", doc, events.ErrNotFound)
 }
 
-// confirm asks before something goes that the command line does not name to the letter.
+// confirm asks for confirmation, unless the command line names the revision.
 func (r *remover) confirm(doc events.Subject, at events.Offset) error {
 	if !r.purge && r.at > 0 {
 		return nil
 	}
-	question, hint := "Delete %s, which is at %v?", "Name the revision with --base, or add -y to go on without being asked."
+	question, hint := "Delete %s, which is at %v?", "Name the revision with --base, or add -y to confirm."
 	if r.purge {
-		question, hint = "Purge %s, which is at %v, and every revision of it, for good?", "Add -y to go on without being asked."
+		question, hint = "Purge %s, which is at %v, and every revision of it, for good?", "Add -y to confirm."
 	}
 	err := r.app.Confirm(r.yes, fmt.Sprintf(question, plain.Printable(cmdutil.NameOf(doc)), at))
 	if refused, ok := errors.AsType[*cli.CodeError](err); ok && refused.Code == cli.BadUsage {
@@ -129,13 +129,13 @@ func (r *remover) confirm(doc events.Subject, at events.Offset) error {
 func newMv(a *cmdutil.App) *cobra.Command {
 	var base string
 	cmd := &cobra.Command{
-		Use: "mv KIND/ID NEWID", Short: "Give a document another id", Args: cobra.ExactArgs(2),
-		Long: `Give a document another id, of the same kind: its history, the links that lead to
-it, and a lease on it go with it. It is one fact: nobody sees the document twice,
-or not at all. An id under which there is a document is a conflict, and exit code 6.
+		Use: "mv KIND/ID NEWID", Short: "Rename a document", Args: cobra.ExactArgs(2),
+		Long: `Rename a document within its kind. Its history, the links to it and a lease on it follow. The
+rename is atomic: at any time the document has exactly one name. If a document with the new
+id exists, the exit code is 6.
 
-NEWID may be given with the kind before it, as KIND/ID is. With --base @N, a
-document that has moved on since that revision is a conflict.
+NEWID may include the kind, as KIND/ID. With --base @N the document is renamed only if @N is
+its latest revision; otherwise the exit code is 6.
 
 ` + cmdutil.DocumentNames,
 		Example: cmdutil.Examples("tally doc mv doc/specs/store.md specs/log.md", "tally doc mv doc/draft doc/plan --base @12", "tally doc mv note/today 2026-08-22 -o json"),
@@ -147,7 +147,7 @@ document that has moved on since that revision is a conflict.
 			return a.WithExisting(cmd.Context(), func(st *tally.Store) error { return mv(cmd.Context(), a, st, args[0], args[1], at) })
 		},
 	}
-	cmd.Flags().StringVar(&base, "base", "", "offset of the revision that it is at, such as @12; default: whatever that is")
+	cmd.Flags().StringVar(&base, "base", "", "offset of the latest revision, such as @12; default: any")
 	return cmd
 }
 
@@ -158,9 +158,9 @@ func mv(ctx context.Context, a *cmdutil.App, st *tally.Store, name, to string, b
 	}
 	switch doc.Kind {
 	case sealed.Kind:
-		return cli.Usagef("%s is sealed, and opens under no other name", cmdutil.NameOf(doc))
+		return cli.Usagef("%s is sealed and cannot be renamed: its name is a part of the seal", cmdutil.NameOf(doc))
 	case events.KindAgent:
-		return cli.Usagef("%s is the file of an agent, and stays with it: what it is called, its file says", cmdutil.NameOf(doc))
+		return cli.Usagef("%s is the file of an agent and cannot be renamed: the agent's name is in the file", cmdutil.NameOf(doc))
 	}
 	id := strings.TrimPrefix(to, doc.Kind+"/")
 	rev, err := st.Documents().Rename(ctx, doc.Kind, doc.ID, base, id)

@@ -15,24 +15,24 @@ import (
 	"github.com/tallylog/tally/stores/errata"
 )
 
-// stacked is an entry of a rewind stack as rewind -o json lists it.
+// stacked is an entry of the rewind stack, with rewind -o json.
 type stacked struct {
-	Steps  int           `json:"steps"` // to take back with --steps so that this entry goes, from 1
+	Steps  int           `json:"steps"` // value of --steps that removes this entry, from 1
 	To     events.Offset `json:"to"`
 	Run    string        `json:"run,omitempty"`
 	Prompt string        `json:"prompt"`
-	Files  int           `json:"files"` // that its run wrote
+	Files  int           `json:"files"` // files that its run wrote
 }
 
-// chooseSteps offers the rewind stack, newest entry first: on a terminal it asks,
-// elsewhere it says how to choose.
+// chooseSteps prints the rewind stack, the newest entry first. On a terminal it asks for a number; otherwise it returns
+// an error with the flag to use.
 func (m *mover) chooseSteps(ctx context.Context, s *errata.Session) (int, error) {
 	entries, err := s.RewindStack(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if len(entries) == 0 {
-		return 0, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("the rewind stack of %s is empty", s.Subject()), Hint: "Say where to go back to with --to."}
+		return 0, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("the rewind stack of %s is empty", s.Subject()), Hint: "Name a position with --to."}
 	}
 	var list []stacked
 	for i := range entries {
@@ -43,9 +43,9 @@ func (m *mover) chooseSteps(ctx context.Context, s *errata.Session) (int, error)
 		return 0, err
 	}
 	if !cli.IsTerminal(m.app.In) {
-		return 0, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this asks how far to go back, and there is no terminal to ask on"), Hint: "Add --steps N with a number of the list, or --to with a position."}
+		return 0, &cli.CodeError{Code: cli.BadUsage, Err: errors.New("this command asks how far to go back, and standard input is not a terminal"), Hint: "Add --steps N with a number of the list, or --to with a position."}
 	}
-	answer := m.app.Ask(fmt.Sprintf("How many to take back? [1-%d, nothing for none]", len(list)))
+	answer := m.app.Ask(fmt.Sprintf("How many runs to revert? [1-%d, nothing for none]", len(list)))
 	n, err := strconv.Atoi(answer)
 	switch {
 	case answer == "":
@@ -68,14 +68,14 @@ func (m *mover) offer(list []stacked) error {
 	return m.app.Table(t)
 }
 
-// workTree is where files are restored.
+// workTree returns the folder in which files are restored.
 func (m *mover) workTree() errata.WorkTree {
 	return errata.WorkTree{Dir: m.tree, Report: func(path, kept string) {
 		fmt.Fprintf(m.app.Err, "%s was changed since; it is kept as %s\n", plain.Printable(path), plain.Printable(kept))
 	}}
 }
 
-// stackMove is a move that takes files and rewind stack along.
+// stackMove returns a move that also restores files and the rewind stack.
 func (m *mover) stackMove(s *errata.Session) func(*errata.StackMove, error) (*plannedMove, error) {
 	return func(move *errata.StackMove, err error) (*plannedMove, error) {
 		if err != nil {
@@ -88,7 +88,7 @@ func (m *mover) stackMove(s *errata.Session) func(*errata.StackMove, error) (*pl
 	}
 }
 
-// movedFile is what a move does, or did, to a file.
+// movedFile is a file that a move changes.
 type movedFile struct {
 	Path   string `json:"path"`
 	Action string `json:"action"` // restored, removed or failed
@@ -108,7 +108,7 @@ func movedFiles(changes []errata.FileChange) []movedFile {
 	return list
 }
 
-// listFiles says what becomes of files.
+// listFiles prints the effect of a move on files.
 func listFiles(w io.Writer, changes []errata.FileChange) {
 	if len(changes) == 0 {
 		return
@@ -126,8 +126,7 @@ func listFiles(w io.Writer, changes []errata.FileChange) {
 	}
 }
 
-// warnFiles names the files that could not be restored. Without a folder that was
-// not to be expected, and it is not a failure.
+// warnFiles prints the files that could not be restored. Without --tree this is not an error.
 func (m *mover) warnFiles(out moved) error {
 	failed := 0
 	for _, f := range out.Files {

@@ -9,14 +9,14 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// rehearsal is the log of an ingester in a dry run: memory takes what would be appended.
-type rehearsal struct {
+// dryRunLog is the log of an ingester in a dry run. Appends go to memory.
+type dryRunLog struct {
 	*layouts.DryRun
 	base *tally.Log
 }
 
 // Last implements ingest.Log.
-func (r rehearsal) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
+func (r dryRunLog) Last(ctx context.Context, sub events.Subject) (events.Record, error) {
 	if rec, ok := r.DryRun.Last(sub); ok {
 		return rec, nil
 	}
@@ -24,7 +24,7 @@ func (r rehearsal) Last(ctx context.Context, sub events.Subject) (events.Record,
 }
 
 // Stamp implements ingest.Log.
-func (r rehearsal) Stamp(e events.Event) events.Event { return r.base.Stamp(e) }
+func (r dryRunLog) Stamp(e events.Event) events.Event { return r.base.Stamp(e) }
 
 // Now implements ingest.Log.
-func (r rehearsal) Now() time.Time { return r.base.Now() }
+func (r dryRunLog) Now() time.Time { return r.base.Now() }

@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// warnAgent says of an agent's session what the agent will not notice: it may go on with the
-// file that it has, and that is what its model sees.
+// warnAgent prints that the agent of a session does not see the move: it may continue with its own file, which is also
+// the context of its model.
 func (m *mover) warnAgent(ctx context.Context, st *tally.Store, s *tally.Session, move *plannedMove) error {
 	name, _, _ := strings.Cut(s.ID(), "/")
 	agent, ok := cmdutil.AgentNamed(name)
@@ -28,9 +28,9 @@ func (m *mover) warnAgent(ctx context.Context, st *tally.Store, s *tally.Session
 	if file == "" || err != nil {
 		return err
 	}
-	fmt.Fprintf(m.app.Err, "%s does not notice: what it writes to %s from now on comes behind %v.\n", agent.Name(), plain.Printable(file), move.Event.To)
+	fmt.Fprintf(m.app.Err, "%s does not see this: its next lines in %s follow %v.\n", agent.Name(), plain.Printable(file), move.Event.To)
 	if isResumed(agent) {
-		fmt.Fprintf(m.app.Err, "To have it go on from there: %s fork %s --at %v --as %s%s\n",
+		fmt.Fprintf(m.app.Err, "To continue from there: %s fork %s --at %v --as %s%s\n",
 			cmdutil.Program(), cli.ID(s.ID()), move.Event.To, agent.Format(), m.app.StoreFlags())
 	}
 	return nil
@@ -50,7 +50,7 @@ func (m *mover) fileOf(ctx context.Context, st *tally.Store, agent agents.Agent,
 	if err != nil {
 		return "", err
 	}
-	for i := len(files) - 1; i >= 0; i-- { // the newest has what comes next
+	for i := len(files) - 1; i >= 0; i-- { // the newest file gets the next lines
 		for _, root := range roots {
 			path := filepath.Join(root, filepath.FromSlash(files[i].Name))
 			if _, err := os.Stat(path); err == nil {
