@@ -48,7 +48,7 @@ func TestExitCode(t *testing.T) {
 		{log.ErrConflict, 6},
 		{log.ErrUnknown, 7},
 		{log.ErrUnavailable, 7},
-		{fmt.Errorf("%w: %w", log.ErrUnavailable, log.ErrNewer), 8}, // who owns a store of a newer version cannot be reached either
+		{fmt.Errorf("%w: %w", log.ErrUnavailable, log.ErrNewer), 8}, // the owner of a store of a newer version cannot be reached either
 		{log.ErrFull, 7},
 		{&log.QuotaError{}, 7},
 		{projector.ErrNoLimits, 2},
@@ -90,7 +90,7 @@ func TestReport(t *testing.T) {
 		{&CodeError{Code: 2, Err: errors.New("wrong"), Hint: "Do it."}, "tally: wrong\n  Do it.\n"},
 		{fmt.Errorf("move: %w", log.ErrConflict), "tally: move: conflict\n  Something was appended meanwhile; look again and repeat the command.\n"},
 		{log.ErrUnknown, "tally: outcome unknown\n  It may have been stored. Repeating the command with the same ids is safe.\n"},
-		{log.ErrFull, "tally: store full\n  Free some space; what was acknowledged is safe, and reads go on.\n"},
+		{log.ErrFull, "tally: store full\n  Free some space. Acknowledged events are safe, and reads work.\n"},
 	} {
 		var b strings.Builder
 		if code := Report(&b, "tally", c.err); b.String() != c.want || code != ExitCode(c.err) {
@@ -192,9 +192,9 @@ func progress(mode ProgressMode) (p *Progress, b *bytes.Buffer, pass func(time.D
 	return p, b, func(d time.Duration) { now = now.Add(d) }
 }
 
-// Nothing in the first second, then a line every ten seconds or ten percent.
+// Nothing is printed in the first second, then a line every ten seconds or ten percent.
 func TestProgressPlain(t *testing.T) {
-	p, b, pass := progress(ProgressAuto) // a buffer is no terminal
+	p, b, pass := progress(ProgressAuto) // a buffer is not a terminal
 	must := func(want string) {
 		t.Helper()
 		if got := b.String(); got != want {

@@ -1,4 +1,4 @@
-// Package cli holds what all commands do alike: exit codes, output, progress, the terminal.
+// Package cli has the common parts of all commands: exit codes, output, progress, the terminal.
 package cli
 
 import (
@@ -26,7 +26,7 @@ const (
 	Partial      = 3 // some input was unreadable; the rest is usable
 	NotFound     = 4 // no such session, document or position
 	Integrity    = 5 // verification found a difference, or the log is damaged
-	Conflict     = 6 // something came in between
+	Conflict     = 6 // another writer was faster, or the state does not allow the change
 	Unreachable  = 7 // the store cannot be reached, is full, has reached a limit, or did not answer in time
 	Incompatible = 8 // the store is too old or too new, or configured such that it could lose records
 )
@@ -35,7 +35,7 @@ const (
 type CodeError struct {
 	Code int
 	Err  error
-	Hint string // what to do; printed on a line of its own
+	Hint string // next step for the user, printed on its own line
 }
 
 func (e *CodeError) Error() string { return e.Err.Error() }
@@ -43,12 +43,12 @@ func (e *CodeError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *CodeError) Unwrap() error { return e.Err }
 
-// Usagef is a mistake in the command line.
+// Usagef returns an error for a mistake in the command line.
 func Usagef(format string, args ...any) error {
 	return &CodeError{Code: BadUsage, Err: fmt.Errorf(format, args...)}
 }
 
-// Silent ends a command with a code when everything was said already.
+// Silent returns an error that ends a command with a code, after everything was printed.
 func Silent(code int) error { return &CodeError{Code: code, Err: errSilent} }
 
 var errSilent = errors.New("")
@@ -58,9 +58,9 @@ type signalError struct{ signal os.Signal }
 
 func (e signalError) Error() string { return "stopped by " + e.signal.String() }
 
-// ExitCode is the one place where errors become exit codes.
+// ExitCode returns the exit code for an error. No other code maps errors to exit codes.
 func ExitCode(err error) int {
-	if err == nil || errors.Is(err, syscall.EPIPE) { // the reader of our output has had enough
+	if err == nil || errors.Is(err, syscall.EPIPE) { // the reader of the output has closed it
 		return OK
 	}
 	if code, ok := errors.AsType[*CodeError](err); ok {
@@ -82,7 +82,7 @@ func ExitCode(err error) int {
 		return Integrity
 	}
 	if Is[*events.TreeError](err) {
-		return Partial // it is stored
+		return Partial // the record is stored
 	}
 	if Is[*log.ConfigError](err) || Is[*log.ServerVersionError](err) || Is[*log.DurabilityError](err) || errors.Is(err, log.ErrNewer) {
 		return Incompatible
@@ -104,7 +104,7 @@ func ExitCode(err error) int {
 	return Failed
 }
 
-// Is reports whether an error is, or wraps, one of a type.
+// Is reports whether an error is of a type, or wraps one.
 func Is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
@@ -116,7 +116,7 @@ func Report(w io.Writer, name string, err error) int {
 	if code == OK || errors.Is(err, errSilent) {
 		return code
 	}
-	// Errors quote what they are about, ids and names that anybody wrote among it.
+	// Errors quote ids and names that anybody may have written.
 	fmt.Fprintf(w, "%s: %s\n", name, plain.Printable(err.Error()))
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintf(w, "  %s\n", plain.Printable(hint))
@@ -124,13 +124,13 @@ func Report(w io.Writer, name string, err error) int {
 	return code
 }
 
-// hintFor says what to do about an error.
+// hintFor returns the next step for an error.
 func hintFor(err error) string {
 	if code, ok := errors.AsType[*CodeError](err); ok && code.Hint != "" {
 		return code.Hint
 	}
 	if full, ok := errors.AsType[*log.QuotaError](err); ok {
-		return "Delete documents, or have whoever owns the store raise it: tally quota " + full.Scope + " LIMIT. Nothing was written."
+		return "Delete documents, or ask the owner of the store to raise the limit: tally quota " + full.Scope + " LIMIT. Nothing was written."
 	}
 	if personal, ok := errors.AsType[*events.PersonalError](err); ok && personal.Subjects > 0 {
 		return "Have others use a store of their own, with --store DIR: everybody who is let in may read all of it."
@@ -143,7 +143,7 @@ func hintFor(err error) string {
 	case errors.Is(err, log.ErrUnknown):
 		return "It may have been stored. Repeating the command with the same ids is safe."
 	case errors.Is(err, log.ErrFull), errors.Is(err, syscall.ENOSPC):
-		return "Free some space; what was acknowledged is safe, and reads go on."
+		return "Free some space. Acknowledged events are safe, and reads work."
 	}
 	return ""
 }

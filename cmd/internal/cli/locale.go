@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// IsUTF8 reports whether the locale says that text is UTF-8. Where nothing says so, signs
-// beyond ASCII that are decoration alone are better left out.
+// IsUTF8 reports whether the locale uses UTF-8. Without a locale, decoration outside of ASCII is better left out.
 func IsUTF8(getenv func(string) string) bool {
 	locale := strings.ToLower(cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")

@@ -8,15 +8,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// oneOf is a flag whose value is one of some words.
+// oneOf is a flag whose value is one of several words.
 type oneOf[T ~string] struct {
 	value *T
 	kind  string
 	words []T
 }
 
-// OneOf returns a flag that sets value to one of some words; kind names what it takes in
-// the help.
+// OneOf returns a flag that sets value to one of the words. kind is the name of the value in the help.
 func OneOf[T ~string](value *T, kind string, words ...T) pflag.Value {
 	return &oneOf[T]{value, kind, words}
 }
@@ -37,7 +36,7 @@ func (o *oneOf[T]) String() string { return string(*o.value) }
 // Type implements pflag.Value.
 func (o *oneOf[T]) Type() string { return o.kind }
 
-// Words returns what the flag may be set to.
+// Words returns the words of the flag.
 func (o *oneOf[T]) Words() []string {
 	var list []string
 	for _, word := range o.words {

@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Format is how results are written.
+// Format is the format of results.
 type Format string
 
 const (
@@ -19,7 +19,7 @@ const (
 	JSONL Format = "jsonl" // a compact line for each item
 )
 
-// Flag takes the format from a command line.
+// Flag returns a flag for the format.
 func (f *Format) Flag() pflag.Value { return OneOf(f, "format", Text, JSON, JSONL) }
 
 // WriteJSON writes one value: indented, or on one line for JSONL.
@@ -37,15 +37,14 @@ func WriteJSON(w io.Writer, f Format, v any) error {
 	return err
 }
 
-// List writes items one after the other: lines for JSONL, the elements of one
-// array for JSON.
+// List writes items as they come: lines for JSONL, the elements of one array for JSON.
 type List struct {
 	w      io.Writer
 	format Format
 	count  int
 }
 
-// NewList begins a list.
+// NewList starts a list.
 func NewList(w io.Writer, f Format) *List { return &List{w: w, format: f} }
 
 // Add writes one item.
@@ -79,7 +78,7 @@ func (l *List) Close() error {
 	return err
 }
 
-// WriteList writes items that are all there already.
+// WriteList writes a complete list of items.
 func WriteList[T any](w io.Writer, f Format, items []T) error {
 	list := NewList(w, f)
 	for _, item := range items {
@@ -90,8 +89,7 @@ func WriteList[T any](w io.Writer, f Format, items []T) error {
 	return list.Close()
 }
 
-// ID spells an id for output: as it is, or escaped if it is not UTF-8. Commands
-// take both.
+// ID returns an id for output: unchanged, or escaped if it is not UTF-8. Commands accept both.
 func ID(id string) string {
 	if utf8.ValidString(id) {
 		return id
@@ -99,7 +97,7 @@ func ID(id string) string {
 	return events.EscapeID(id)
 }
 
-// SubjectName names for people a subject that is spelled as in an event.
+// SubjectName formats a subject of an event for people.
 func SubjectName(text string) string {
 	sub, err := events.ParseSubject("default", text)
 	if err != nil {
@@ -108,7 +106,7 @@ func SubjectName(text string) string {
 	return sub.Name()
 }
 
-// NonNil returns a list that JSON writes as a list: empty rather than null.
+// NonNil returns an empty list instead of nil, which JSON would write as null.
 func NonNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

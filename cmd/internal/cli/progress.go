@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// ProgressMode says how progress is shown.
+// ProgressMode is the way in which progress is shown.
 type ProgressMode string
 
 const (
@@ -23,28 +23,27 @@ const (
 	ProgressNone  ProgressMode = "none"
 )
 
-// Flag takes the mode from a command line.
+// Flag returns a flag for the mode.
 func (m *ProgressMode) Flag() pflag.Value {
 	return OneOf(m, "mode", ProgressAuto, ProgressTTY, ProgressPlain, ProgressJSON, ProgressNone)
 }
 
-// Progress tells on stderr how far something has got, once it has taken a second:
-// a bar on a terminal; otherwise a line every ten seconds or ten percent. It is
-// safe for concurrent use.
+// Progress prints progress on standard error once an operation has taken a second: a bar on a terminal, otherwise a
+// line every ten seconds or ten percent. It is safe for concurrent use.
 type Progress struct {
 	w    io.Writer
 	mode ProgressMode
 	what string
 	now  func() time.Time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	begun   time.Time
 	shown   time.Time
 	percent int64
 	bar     *progressbar.ProgressBar
 }
 
-// NewProgress begins to watch something; what is a verb such as "importing".
+// NewProgress starts the progress of an operation. what names it, such as "importing".
 func NewProgress(w io.Writer, mode ProgressMode, what string) *Progress {
 	if mode == ProgressAuto || mode == "" {
 		mode = ProgressPlain
@@ -55,8 +54,7 @@ func NewProgress(w io.Writer, mode ProgressMode, what string) *Progress {
 	return &Progress{w: w, mode: mode, what: what, now: time.Now, begun: time.Now()}
 }
 
-// At says how much of a total is done; a total below 1 is not known. detail stands
-// behind it.
+// At sets how much of a total is done. A total below 1 is unknown. detail follows the numbers.
 func (p *Progress) At(done, total int64, detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +98,7 @@ func (p *Progress) drawBar(now time.Time, done, total int64, detail string) {
 	}
 	p.shown = now
 	p.bar.Describe(p.what + " " + detail)
-	// The bar only draws; an error of it is one of the terminal, which is not ours.
+	// The bar only draws: an error is one of the terminal.
 	_ = p.bar.Set64(done)
 }
 
@@ -117,7 +115,7 @@ func (p *Progress) line(kind string, done, total int64, detail string) {
 	}
 }
 
-// Done takes the bar away. In mode json it writes the summary line.
+// Done removes the bar. In mode json it writes the summary line.
 func (p *Progress) Done(done int64, detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

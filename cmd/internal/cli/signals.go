@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// patience is how long stopping takes before something is said.
+// patience is the time after which a slow stop is reported.
 const patience = 300 * time.Millisecond
 
-// Interruptible returns a context that the first SIGINT, SIGTERM or SIGHUP ends, with the
-// signal as its cause, and that is said if it takes time; a second SIGINT or SIGTERM ends the
-// process at once. A closed output pipe is an error of the write instead of a signal. A
-// SIGHUP that is ignored, as under nohup, stays ignored; see [OnHangup].
+// Interruptible returns a context that the first SIGINT, SIGTERM or SIGHUP ends, with the signal as its cause. If
+// stopping takes time, a message says so. A second SIGINT or SIGTERM ends the process at once. A closed output pipe is
+// a write error instead of a signal. If SIGHUP is ignored, as under nohup, it stays ignored; see [OnHangup].
 func Interruptible(ctx context.Context, errw io.Writer) (context.Context, context.CancelFunc) {
 	return interruptible(ctx, errw, patience)
 }
@@ -30,7 +29,7 @@ func interruptible(ctx context.Context, errw io.Writer, patience time.Duration) 
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // rather than ignored, which a pager would inherit
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // not ignored, which a pager would inherit
 	done := make(chan struct{})
 	go func() {
 		var slow <-chan time.Time
@@ -38,7 +37,7 @@ func interruptible(ctx context.Context, errw io.Writer, patience time.Duration) 
 			select {
 			case sig := <-signals:
 				if sig == syscall.SIGHUP && (n > 0 || h.handled()) {
-					continue // a terminal that is closed sends more than one
+					continue // a closed terminal sends several
 				}
 				if n > 0 {
 					os.Exit(ExitCode(signalError{sig}))
@@ -60,9 +59,9 @@ func interruptible(ctx context.Context, errw io.Writer, patience time.Duration) 
 	}
 }
 
-// hangup decides about SIGHUP.
+// hangup handles SIGHUP.
 type hangup struct {
-	terminal bool // the process had one when it started
+	terminal bool // the process had a terminal at its start
 
 	mu sync.Mutex // guards f
 	f  func()
@@ -70,9 +69,8 @@ type hangup struct {
 
 type hangupKey struct{}
 
-// OnHangup has f called on SIGHUP, instead of the end of a context that [Interruptible]
-// returned. If the signal comes because the terminal of the process was closed, the context
-// ends all the same.
+// OnHangup calls f on SIGHUP, instead of ending a context from [Interruptible]. If the signal comes because the
+// process's terminal was closed, the context ends nevertheless.
 func OnHangup(ctx context.Context, f func()) {
 	h, ok := ctx.Value(hangupKey{}).(*hangup)
 	if !ok {
@@ -83,7 +81,7 @@ func OnHangup(ctx context.Context, f func()) {
 	h.f = f
 }
 
-// handled calls the function that there is for the signal, if the process is to go on.
+// handled calls the function for the signal, if the process goes on.
 func (h *hangup) handled() bool {
 	h.mu.Lock()
 	f := h.f
@@ -95,8 +93,7 @@ func (h *hangup) handled() bool {
 	return true
 }
 
-// Cause returns the reason why ctx ended in the place of an error that only says
-// that it did.
+// Cause replaces an error that only says that ctx ended by the cause.
 func Cause(ctx context.Context, err error) error {
 	if sig, ok := context.Cause(ctx).(signalError); ok && err != nil {
 		return sig

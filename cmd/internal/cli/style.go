@@ -15,14 +15,14 @@ const (
 	ColorNever  ColorMode = "never"
 )
 
-// Flag takes the mode from a command line.
+// Flag returns a flag for the mode.
 func (m *ColorMode) Flag() pflag.Value { return OneOf(m, "when", ColorAuto, ColorAlways, ColorNever) }
 
-// Style colours text, or leaves it as it is. The zero value leaves it.
+// Style colours text. The zero value does not.
 type Style struct{ on bool }
 
-// NewStyle decides for a writer: what was asked for, else NO_COLOR, FORCE_COLOR,
-// TERM=dumb, else whether it is a terminal.
+// NewStyle returns the style for a writer: by the mode, else by NO_COLOR, FORCE_COLOR or TERM=dumb, else coloured on a
+// terminal.
 func NewStyle(w io.Writer, m ColorMode, getenv func(string) string) Style {
 	switch force := getenv("FORCE_COLOR"); {
 	case m == ColorAlways:
@@ -37,7 +37,7 @@ func NewStyle(w io.Writer, m ColorMode, getenv func(string) string) Style {
 	return Style{IsTerminal(w)}
 }
 
-// Bold, Dim and the colours return a text as a terminal shows it so.
+// Bold, Dim and the colours return a text with the escape sequences of a terminal.
 func (s Style) Bold(text string) string   { return s.with("1", text) }
 func (s Style) Dim(text string) string    { return s.with("2", text) }
 func (s Style) Red(text string) string    { return s.with("31", text) }

@@ -14,7 +14,7 @@ func TestStyle(t *testing.T) {
 		env  map[string]string
 		want bool
 	}{
-		{cli.ColorAuto, nil, false}, // no terminal
+		{cli.ColorAuto, nil, false}, // not a terminal
 		{cli.ColorAlways, map[string]string{"NO_COLOR": "1"}, true},
 		{cli.ColorNever, map[string]string{"FORCE_COLOR": "1"}, false},
 		{cli.ColorAuto, map[string]string{"FORCE_COLOR": "1"}, true},
@@ -36,7 +36,7 @@ func TestStyle(t *testing.T) {
 	}
 }
 
-// A pipe is as wide as COLUMNS says, else nothing is cut in it.
+// The width of a pipe is COLUMNS. Without it nothing is cut.
 func TestWidthOfPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

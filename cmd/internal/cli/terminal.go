@@ -7,10 +7,10 @@ import (
 	"golang.org/x/term"
 )
 
-// A Screen is a writer whose output ends on a terminal, by way of a pager or a filter.
+// A Screen is a writer that ends on a terminal, through a pager or a filter.
 type Screen interface{ Terminal() *os.File }
 
-// Terminal returns the terminal behind a reader or writer, nil if there is none.
+// Terminal returns the terminal behind a reader or writer, or nil.
 func Terminal(w any) *os.File {
 	if s, ok := w.(Screen); ok {
 		w = s.Terminal()
@@ -25,20 +25,19 @@ func Terminal(w any) *os.File {
 func IsTerminal(w any) bool { return Terminal(w) != nil }
 
 const (
-	leastWidth = 20 // the narrowest that text is laid out for
-	usualWidth = 80 // of a terminal that does not say
+	minWidth   = 20 // minimum width of formatted text
+	usualWidth = 80 // of a terminal with an unknown width
 
-	// NoWidth is the width of what has none, a file or pipe: nothing is cut there.
+	// NoWidth is the width of a file or pipe: nothing is cut.
 	NoWidth = 1 << 30
 )
 
-// Width is the number of columns of a terminal; of a file or pipe what COLUMNS says, else
-// NoWidth.
+// Width returns the number of columns of a terminal. For a file or pipe it is COLUMNS, else NoWidth.
 func Width(w any) int {
 	f := Terminal(w)
 	if f != nil {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return max(width, leastWidth)
+			return max(width, minWidth)
 		}
 	}
 	switch width := columnsOf(); {
@@ -50,7 +49,7 @@ func Width(w any) int {
 	return NoWidth
 }
 
-// Height is the number of lines of a terminal.
+// Height returns the number of lines of a terminal.
 func Height(w any) int {
 	if f := Terminal(w); f != nil {
 		if _, height, err := term.GetSize(int(f.Fd())); err == nil && height > 0 {
@@ -60,10 +59,10 @@ func Height(w any) int {
 	return 24
 }
 
-// columnsOf is the width that COLUMNS asks for, 0 if it asks for none.
+// columnsOf returns the value of COLUMNS, 0 if it is not set.
 func columnsOf() int {
 	n, err := strconv.Atoi(os.Getenv("COLUMNS"))
-	if err != nil || n < leastWidth || n > 1000 {
+	if err != nil || n < minWidth || n > 1000 {
 		return 0
 	}
 	return n

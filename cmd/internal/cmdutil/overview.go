@@ -108,14 +108,14 @@ thread    An ordered list of turns within a session. A session has one thread,
 position  A point in the history of a session: #12 is turn 12 of main, gpt-5#3
           turn 3 of another thread, ~2 the point before the last 2 turns, @1234
           an offset in the log; also head, start, or a time.
-rewind    To go back to a position. Later turns are no longer in effect, but stay
+rewind    To go back to a position. Later turns are no longer in effect but stay
           in the log: undo and redo move between these states.
 fork      A new session that begins with the turns of another one up to a
           position. The two go on independently.
 cost      The tokens of the model calls of a session, in US dollars by list
           prices. The cost of turns that were rewound still counts.
-project   The directory in which an agent worked, by its last name. ls, search
-          and cost select by project.
+project   The directory in which an agent worked, by the last part of its path.
+          ls, search and cost select by project.
 
 tally show last --at ~2     the latest session before its last 2 turns
 tally rewind last --to '#5' go back to turn 5

@@ -36,7 +36,7 @@ func (m *mover) warnAgent(ctx context.Context, st *tally.Store, s *tally.Session
 	return nil
 }
 
-// fileOf returns the file of a session that its agent has, "" if there is none.
+// fileOf returns the file in which the agent has a session, or "".
 func (m *mover) fileOf(ctx context.Context, st *tally.Store, agent agents.Agent, id string) (string, error) {
 	c, err := m.app.Config()
 	if err != nil {

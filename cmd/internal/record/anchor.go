@@ -13,15 +13,14 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// anchor is a record that the store had when what is remembered was true. It stands in the
-// file whose lock a watch holds. A store without it is another one, or was put back to an
-// older state: then what is remembered of it is not so.
+// anchor names a record of the store at the time when the progress was saved. It is in the lock file of a watch. If the
+// store lacks this record, it is another store or was restored to an older state, and the saved progress is ignored.
 type anchor struct {
 	At events.Offset `json:"at"`
 	ID string        `json:"id"`
 }
 
-// anchored returns the anchor in the file of a lock; it is the zero anchor if there is none.
+// anchored returns the anchor in a lock file, or the zero anchor.
 func anchored(lock io.ReadSeeker) (a anchor, err error) {
 	if _, err := lock.Seek(0, io.SeekStart); err != nil {
 		return a, err
@@ -33,8 +32,7 @@ func anchored(lock io.ReadSeeker) (a anchor, err error) {
 	return a, err
 }
 
-// write keeps the anchor in the file of a lock. After a power cut it may be none: then all is
-// asked of the log again.
+// write writes the anchor to a lock file. If a power cut loses it, the next watch reads the progress from the log.
 func (a anchor) write(lock *os.File) error {
 	text, err := json.Marshal(a)
 	if err == nil {
@@ -60,8 +58,7 @@ func (a anchor) holds(ctx context.Context, src interface {
 	return err == nil && rec.ID == a.ID, err
 }
 
-// anchor forgets what is remembered of another store, and has what is remembered from now on
-// belong to this one.
+// anchor drops saved progress that belongs to another store, and saves the anchor of this one.
 func (f *following) anchor(ctx context.Context) error {
 	head, err := f.store.now().Log.Head(ctx)
 	if err != nil {
@@ -69,7 +66,7 @@ func (f *following) anchor(ctx context.Context) error {
 	}
 	now := anchor{At: head}
 	if head > 0 {
-		if rec, err := f.store.Record(ctx, head); err == nil { // else it is the next one that comes
+		if rec, err := f.store.Record(ctx, head); err == nil { // else the next append sets the anchor
 			now.ID = rec.ID
 		}
 	}
@@ -95,7 +92,7 @@ func (f *following) anchor(ctx context.Context) error {
 	return nil
 }
 
-// forget removes the files in which is kept how far was read.
+// forget removes the files with the progress.
 func forget(name string, isOther bool, errw io.Writer) error {
 	paths, _ := filepath.Glob(name + "*.db") // a name has letters, digits, dashes and dots
 	for _, path := range paths {
@@ -113,9 +110,9 @@ func forget(name string, isOther bool, errw io.Writer) error {
 	return nil
 }
 
-// keep has what is remembered belong to what was appended last.
+// keep saves the last append as the anchor.
 func (f *following) keep() (err error) {
-	a := f.teller.latest()
+	a := f.reporter.latest()
 	if a.At == 0 {
 		return nil
 	}

@@ -1,5 +1,4 @@
-// Package record has the verbs that bring the sessions of agents into the store while they
-// are written.
+// Package record has the commands that record the sessions of agents while they are written.
 package record
 
 import (
@@ -8,7 +7,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
-// Commands returns the verbs, anew for each run.
+// Commands returns new commands.
 func Commands(a *cmdutil.App) []*cobra.Command {
 	return []*cobra.Command{newWatch(a), newSources(a), newExec(a), newHook(a), newSetup(a)}
 }

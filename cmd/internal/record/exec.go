@@ -16,10 +16,10 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// acpFormat is the format of which both directions are recorded.
+// acpFormat is the format with two recorded directions.
 const acpFormat = "acp"
 
-// executor runs a command and records what it prints.
+// executor runs a command and records its output.
 type executor struct {
 	app    *cmdutil.App
 	format string
@@ -32,22 +32,20 @@ func newExec(a *cmdutil.App) *cobra.Command {
 	x := &executor{app: a, redact: "on"}
 	formats := append(stream.Formats(), acpFormat)
 	cmd := &cobra.Command{
-		Use: "exec [--format FORMAT] -- COMMAND [ARGUMENT]...", Short: "Run a command, and record what it prints while it runs",
-		Long: `Run a command as if tally were not there, and record what it prints, line by
-line, as a session. Its input, output, errors, signals and exit code pass
-unchanged; that its output is recorded it sees only by the fact that it is a
-pipe, as before tee. Whatever happens to the store, the command does not
-notice: what could not be stored lies in the state folder, and the next exec or
-watch takes it up.
+		Use: "exec [--format FORMAT] -- COMMAND [ARGUMENT]...", Short: "Run a command and record its output as a session",
+		Long: `Run a command and record its output, line by line, as a session. Its input, output, errors,
+signals and exit code pass unchanged; as with tee, the output of the command is a pipe. A
+problem with the store does not affect the command: lines that could not be stored are kept
+in the state folder, and the next exec or watch stores them.
 
-Of agents that print JSON the session reads as their screen does: codex exec
---json, gemini and claude with --output-format stream-json, and pi --mode json
-are known by their arguments. Of any other command the lines are kept. With
---format acp, which is known for gemini --acp, tally stands between an editor
-and an agent that speak the Agent Client Protocol, and records both.
+For agents that print JSON, the session has the same turns as their screen: codex exec
+--json, gemini and claude with --output-format stream-json, and pi --mode json are
+recognised by their arguments. For any other command each line is stored as it is. With
+--format acp, the default for gemini --acp, tally passes the Agent Client Protocol between
+an editor and an agent, and records both directions.
 
-Such an agent may also keep files that tally watch reads: Codex and Gemini CLI
-then cost twice, because nothing in their output says which response it was.`,
+If tally watch also reads the files of such an agent, the costs of Codex and Gemini CLI
+count twice, because their output does not name the response.`,
 		Example: cmdutil.Examples("tally exec -- codex exec --json 'fix the tests'", "tally exec --format acp -- my-agent --stdio", "tally exec -- make test"),
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return x.run(args) },
@@ -61,7 +59,7 @@ then cost twice, because nothing in their output says which response it was.`,
 	return cmd
 }
 
-// formatOf returns the format that a command prints, as far as that is sure.
+// formatOf returns the format of a command's output, as far as its arguments tell.
 func formatOf(command []string) string {
 	program := strings.TrimSuffix(filepath.Base(command[0]), ".exe")
 	has := func(flags ...string) bool {
@@ -92,23 +90,23 @@ func (x *executor) run(command []string) error {
 	return nil
 }
 
-// recorded is what came of a recording.
+// recorded is the result of a recording.
 type recorded struct {
 	Sessions []string `json:"sessions"`
 	Lines    int      `json:"lines"`
 	Redacted int      `json:"redacted"` // places
-	Durable  bool     `json:"durable"`  // all of it is in the store
+	Durable  bool     `json:"durable"`  // the whole recording is in the store
 	File     string   `json:"file,omitempty"`
-	Problem  string   `json:"problem,omitempty"` // why something was not recorded, or is not in the store
-	Twice    string   `json:"twice,omitempty"`   // the session that the agent's own files are
-	TakenUp  int      `json:"takenUp,omitempty"` // recordings that were left, and are in the store now
+	Problem  string   `json:"problem,omitempty"` // why a part was not recorded, or is not in the store
+	Twice    string   `json:"twice,omitempty"`   // session with the same lines from the agent's own files
+	TakenUp  int      `json:"takenUp,omitempty"` // number of earlier recordings that were stored now
 }
 
-// say says what came of a recording, on standard error: standard output is the command's.
+// say prints the result of a recording on standard error. Standard output belongs to the command.
 func (x *executor) say(r recorded) {
 	switch {
 	case x.app.Format != cli.Text:
-		_ = cli.WriteJSON(x.app.Err, x.app.Format, r) // nobody is left to be told
+		_ = cli.WriteJSON(x.app.Err, x.app.Format, r) // a write error cannot be reported
 	case !x.quiet || r.Problem != "":
 		fmt.Fprintln(x.app.Err, plain.Printable("tally: "+r.text()))
 	}
@@ -137,7 +135,7 @@ func (r recorded) text() string {
 	return text
 }
 
-// withSignals returns a context that ends after a while, or when the user has had enough.
+// withSignals returns a context that ends after a time or at a signal.
 func withSignals(d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := notified(context.Background())
 	ctx, cancel := context.WithTimeout(ctx, d)

@@ -20,8 +20,8 @@ import (
 	"github.com/tallylog/tally/internal/ingest/redact"
 )
 
-// recorder writes what is on a tape into a file of the spool, without secrets, and brings it
-// into the store meanwhile. Nobody waits for it until the command has ended.
+// recorder writes the lines of a tape to a file of the spool, without secrets, and copies it to the store meanwhile.
+// The command never waits for it.
 type recorder struct {
 	app     *cmdutil.App
 	format  string
@@ -31,35 +31,35 @@ type recorder struct {
 	ending  *stream.Ending // set before the tape is closed; nil: the command did not run
 
 	stop      context.CancelFunc
-	begun     chan struct{} // closed when the file is there, or will not be
-	written   chan struct{} // closed when the file has its end
-	inStore   chan struct{} // closed when the store has all of the recording
+	begun     chan struct{} // closed when the file exists or its creation has failed
+	written   chan struct{} // closed when the file is complete
+	inStore   chan struct{} // closed when the store has the whole recording
 	delivered chan delivery
 
-	// What follows is the writer's until written is closed.
+	// The fields below belong to the writer until written is closed.
 	spool    spool
 	redactor *redact.Redactor
 	own      *recording // nil: there is no file
 	file     *os.File
 	size     int64
 	buf      []byte    // to be written
-	held     []byte    // lines before it is known which session they are of
-	holding  int       // how many
-	rest     [2][]byte // of a line in each direction
+	held     []byte    // lines read before their session is known
+	holding  int       // number of these lines
+	rest     [2][]byte // incomplete line of each direction
 	fold     agents.Fold
-	id       string // that the agent says its session has
+	id       string // session id in the agent's output
 	out      recorded
-	err      error // why not all was recorded
+	err      error // why the recording is incomplete
 }
 
-// delivery is how far the store is.
+// delivery is the progress of copying to the store.
 type delivery struct {
-	err     error // nil: it has all of the recording
+	err     error // nil: the store has the whole recording
 	takenUp int
 	twice   string
 }
 
-// The writer holds back so many lines, to find the session in, and so much of a line.
+// Limits for lines that are held back to find the session, and for the length of a line.
 const (
 	maxHeld     = 16
 	maxHeldLine = 16 << 20
@@ -68,7 +68,7 @@ const (
 // recorder begins to record a command that is about to run.
 func (x *executor) recorder(command []string) *recorder {
 	quiet := *x.app
-	quiet.Err = io.Discard // standard error is the command's
+	quiet.Err = io.Discard // standard error belongs to the command
 	ctx, stop := context.WithCancel(context.Background())
 	r := &recorder{app: &quiet, format: x.format, command: command, redact: x.redact == "on", tape: newTape(), stop: stop,
 		begun: make(chan struct{}), written: make(chan struct{}), inStore: make(chan struct{}), delivered: make(chan delivery, 1)}
@@ -77,16 +77,16 @@ func (x *executor) recorder(command []string) *recorder {
 	return r
 }
 
-// discard forgets a command that could not be started.
+// discard drops the recording of a command that could not be started.
 func (r *recorder) discard() {
 	r.tape.close()
 	<-r.delivered
 }
 
-// lastWords is how long a store may take to be closed once it is not waited for any more.
+// lastWords is the time limit for closing a store after the wait for it has ended.
 const lastWords = 500 * time.Millisecond
 
-// end ends the recording, and says what came of it. It waits little longer than ctx.
+// end ends the recording and returns its result. It waits until ctx is done, and little longer.
 func (r *recorder) end(ctx context.Context, e stream.Ending) recorded {
 	r.ending = &e
 	r.tape.close()
@@ -107,7 +107,7 @@ func (r *recorder) end(ctx context.Context, e stream.Ending) recorded {
 	return r.sum(delivery{err: errLate})
 }
 
-// sum says what came of the recording, as far as it is written.
+// sum returns the result of the recording so far.
 func (r *recorder) sum(d delivery) recorded {
 	select {
 	case <-r.written:
@@ -129,7 +129,7 @@ func (r *recorder) sum(d delivery) recorded {
 	return out
 }
 
-// write writes what is on the tape, line by line, until its end.
+// write writes the lines of the tape until its end.
 func (r *recorder) write() {
 	defer close(r.written)
 	defer func() {
@@ -155,7 +155,7 @@ func (r *recorder) write() {
 	}
 }
 
-// prepare finds the place of the recording. It is made with the first line.
+// prepare chooses the file of the recording, which the first line creates.
 func (r *recorder) prepare() error {
 	c, err := r.app.Config()
 	if err != nil {
@@ -167,7 +167,7 @@ func (r *recorder) prepare() error {
 	return err
 }
 
-// take splits what came into lines.
+// take splits a piece of the tape into lines.
 func (r *recorder) take(p piece) {
 	side := 0
 	if p.toAgent {
@@ -188,7 +188,7 @@ func (r *recorder) take(p piece) {
 	}
 }
 
-// line takes a line, or a piece of one that is too long.
+// line adds a line, or a part of one that is too long.
 func (r *recorder) line(toAgent bool, line []byte, ended bool) {
 	r.out.Lines++
 	if r.format == acpFormat {
@@ -202,7 +202,7 @@ func (r *recorder) line(toAgent bool, line []byte, ended bool) {
 	r.add(line, ended)
 }
 
-// clean takes secrets out of a line.
+// clean removes secrets from a line.
 func (r *recorder) clean(line []byte) []byte {
 	if r.redactor == nil {
 		return line
@@ -214,7 +214,7 @@ func (r *recorder) clean(line []byte) []byte {
 	return clean
 }
 
-// hold holds a line back until it is known which session it is of, or for long enough.
+// hold keeps a line back until its session is known, or the limit is reached.
 func (r *recorder) hold(line []byte, ended bool) {
 	r.held = append(r.held, line...)
 	if ended {
@@ -227,7 +227,7 @@ func (r *recorder) hold(line []byte, ended bool) {
 	}
 }
 
-// begin makes the file.
+// begin creates the file.
 func (r *recorder) begin() {
 	if r.err != nil {
 		return
@@ -248,7 +248,7 @@ func (r *recorder) begin() {
 	if r.format == acpFormat {
 		r.fold = acp.Agent{}.Fold(file)
 	} else {
-		cwd, _ := os.Getwd() // where there is none, none is said
+		cwd, _ := os.Getwd() // an unknown directory is left out
 		r.out.Sessions = []string{file.Session}
 		r.buf = append(append(r.buf, r.clean(stream.Begin(r.command, cwd, now))...), '\n')
 	}
@@ -274,8 +274,7 @@ func (r *recorder) add(line []byte, ended bool) {
 	}
 }
 
-// flush writes what was added. After an error the file ends with what is whole, and nothing is
-// added any more.
+// flush writes the added lines. After an error the file is cut at the last complete line, and later lines are dropped.
 func (r *recorder) flush() {
 	if r.own == nil || len(r.buf) == 0 {
 		return
@@ -283,7 +282,7 @@ func (r *recorder) flush() {
 	n, err := r.file.Write(r.buf)
 	r.buf = r.buf[:0]
 	if err != nil {
-		_ = r.file.Truncate(r.size) // else whoever takes it up ends the line
+		_ = r.file.Truncate(r.size) // else the next reader completes the line
 		if r.err == nil {
 			r.err = err
 		}
@@ -324,7 +323,7 @@ func (r *recorder) finish() {
 	r.file.Close()
 }
 
-// deliver brings the recording into the store while it is written, and then what others left.
+// deliver copies the recording to the store while it is written, and then earlier recordings.
 func (r *recorder) deliver(ctx context.Context) (d delivery) {
 	select {
 	case <-r.begun:
@@ -339,7 +338,7 @@ func (r *recorder) deliver(ctx context.Context) (d delivery) {
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
 		err := r.app.WithStore(ctx, func(st *tally.Store) error { return r.into(ctx, st, &d) })
 		switch {
-		case r.isIn(): // whatever closing the store says: it was durable before
+		case r.isIn(): // the records are durable whatever closing the store returns
 			d.err = nil
 			return d
 		case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
@@ -353,12 +352,12 @@ func (r *recorder) deliver(ctx context.Context) (d delivery) {
 	}
 }
 
-// firstPause is after which time a store that could not be opened is tried again.
+// firstPause is the time before a second attempt to open the store.
 const firstPause = 50 * time.Millisecond
 
 var errLate = errors.New("the store did not answer in time")
 
-// isIn reports whether the store has all of the recording.
+// isIn reports whether the store has the whole recording.
 func (r *recorder) isIn() bool {
 	select {
 	case <-r.inStore:
@@ -368,8 +367,7 @@ func (r *recorder) isIn() bool {
 	}
 }
 
-// into brings the recording into a store, while it is written and to its end, and then what
-// others left.
+// into copies the recording to a store until its end, and then earlier recordings.
 func (r *recorder) into(ctx context.Context, st *tally.Store, d *delivery) error {
 	if err := r.follow(ctx, st); err != nil {
 		return err
@@ -384,14 +382,14 @@ func (r *recorder) into(ctx context.Context, st *tally.Store, d *delivery) error
 			d.twice = own
 		}
 	}
-	d.takenUp, _ = r.spool.takeUp(ctx, st.Log) // what could not be taken up, the next one tries
+	d.takenUp, _ = r.spool.takeUp(ctx, st.Log) // the next exec or watch tries again
 	return nil
 }
 
-// Formats of agents that name no response and keep files of their own.
+// Formats of agents whose output does not name responses, and which keep files of their own.
 const codexFormat, geminiFormat = "codex", "gemini"
 
-// follow brings in what is written until all is.
+// follow copies the recording until all of it is in the store.
 func (r *recorder) follow(ctx context.Context, st *tally.Store) error {
 	live, stop := context.WithCancel(ctx)
 	defer stop()
@@ -408,7 +406,7 @@ func (r *recorder) follow(ctx context.Context, st *tally.Store) error {
 	}
 	err = in.Run(live)
 	if ctx.Err() == nil && live.Err() != nil {
-		err = nil // all is written
+		err = nil // the recording is complete
 	}
 	return errors.Join(err, in.Close())
 }

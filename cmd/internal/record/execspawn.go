@@ -18,24 +18,24 @@ import (
 	"github.com/tallylog/tally/internal/agents/stream"
 )
 
-// Exit codes of what cannot be run, as shells have them.
+// Exit codes of shells for commands that cannot be run.
 const (
 	notExecutable = 126
 	notFound      = 127
-	bySignal      = 128 // and the signal's number
+	bySignal      = 128 // plus the signal's number
 )
 
-// spawn runs a command to its end. The tape gets a copy of what it prints, and with format
-// acp of what it is told. An error says that it could not be started.
+// spawn runs a command to its end. The tape gets a copy of its output, and with the format acp of its input. It returns
+// an error if the command could not be started.
 func (x *executor) spawn(command []string, t *tape) (stream.Ending, error) {
 	c := exec.Command(command[0], command[1:]...)
 	if errors.Is(c.Err, exec.ErrDot) {
-		c.Err = nil // whoever has the working directory in PATH means it
+		c.Err = nil // the user has the working directory in PATH on purpose
 	}
 	c.Stdin, c.Stderr = x.app.In, x.app.Err
 	screen := x.app.Out
 	if f := cli.Terminal(screen); f != nil {
-		screen = f // bytes pass as they are
+		screen = f // the bytes pass unchanged
 	}
 	out, in, err := x.pipes(c)
 	if err != nil {
@@ -54,17 +54,17 @@ func (x *executor) spawn(command []string, t *tape) (stream.Ending, error) {
 	}
 	copied := make(chan struct{})
 	go func() { defer close(copied); pump(out, screen, t) }()
-	_ = c.Wait() // its end is in the state, and nothing else is waited for
+	_ = c.Wait() // the process state has the end
 	pass.stop()
-	_ = out.SetReadDeadline(time.Now().Add(x.linger)) // where the system cannot, it is waited for to the end
+	_ = out.SetReadDeadline(time.Now().Add(x.linger)) // without deadlines, the output is read to its end
 	<-copied
 	return endingOf(c.ProcessState), nil
 }
 
-// input is a pipe to the command, where what it is told is recorded.
+// input is a pipe to the command with recorded input.
 type input struct{ ours, theirs *os.File }
 
-// pipes gives the command a pipe for its output, and with format acp for its input.
+// pipes connects the command's output to a pipe, and with the format acp its input.
 func (x *executor) pipes(c *exec.Cmd) (out *os.File, in input, err error) {
 	out, theirs, err := os.Pipe()
 	if err != nil {
@@ -90,21 +90,21 @@ func closeAll(list ...any) {
 	}
 }
 
-// pump passes on what the command prints, as it comes. When nobody reads it any more, the
-// command is told so by its pipe, as it would be without tally.
+// pump passes the output of the command on. If the reader is gone, the command gets an error from its pipe, as without
+// tally.
 func pump(from *os.File, to io.Writer, t *tape) {
 	defer from.Close()
 	pass(from, to, t, false)
 }
 
-// pump passes on what the command is told. The end of it is passed on too.
+// pump passes the input on, and its end.
 func (in input) pump(from io.Reader, t *tape) {
 	defer in.ours.Close()
 	pass(from, in.ours, t, true)
 }
 
-// pass copies until there is no more, or nobody takes it. The tape has a piece before it is
-// passed on, so that no answer stands before what it answers.
+// pass copies until the end of input or the first write error. The tape gets a piece before it is passed on, so that an
+// answer is recorded after its question.
 func pass(from io.Reader, to io.Writer, t *tape, toAgent bool) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -121,7 +121,7 @@ func pass(from io.Reader, to io.Writer, t *tape, toAgent bool) {
 	}
 }
 
-// notStarted is the error of a command that could not be started, with a shell's exit code.
+// notStarted returns the error for a command that could not be started, with a shell's exit code.
 func notStarted(name string, err error) error {
 	code, reason := notExecutable, err
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +133,7 @@ func notStarted(name string, err error) error {
 	return &cli.CodeError{Code: code, Err: fmt.Errorf("%s: %w", name, reason)}
 }
 
-// endingOf says how a process ended.
+// endingOf returns how a process ended.
 func endingOf(s *os.ProcessState) stream.Ending {
 	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return stream.Ending{Exit: bySignal + int(w.Signal()), Signal: w.Signal().String()}
@@ -147,7 +147,7 @@ type signals struct {
 	done chan struct{}
 }
 
-// takeSignals takes the signals that are the command's from whoever had them.
+// takeSignals takes over the signals that are meant for the command.
 func takeSignals() signals {
 	s := signals{make(chan os.Signal, 16), make(chan struct{})}
 	signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -159,15 +159,14 @@ func takeSignals() signals {
 	return s
 }
 
-// to passes signals on to a process. What the terminal sends goes to it anyway, because it is
-// of the same group.
+// to passes signals on to a process. Signals of the terminal reach the process anyway, as it is in the same group.
 func (s signals) to(p *os.Process) {
 	tty := cli.HasTerminal()
 	for {
 		select {
 		case sig := <-s.come:
 			if !tty || !slices.Contains(typed, sig) {
-				_ = p.Signal(sig) // it may be gone
+				_ = p.Signal(sig) // the process may be gone
 			}
 		case <-s.done:
 			return
@@ -186,25 +185,24 @@ func notified(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, stops...)
 }
 
-// tape holds what came and was not recorded yet. It is safe for concurrent use.
+// tape holds pieces that are not recorded yet. It is safe for concurrent use.
 type tape struct {
 	mu     sync.Mutex
 	pieces []piece
 	size   int
-	over   bool // nothing more comes
-	lost   bool // what comes is not taken any more
+	over   bool // no more pieces are added
+	lost   bool // no more pieces are read
 	moved  time.Time
-	more   *sync.Cond // something came, or went
+	more   *sync.Cond // a piece was added or read
 }
 
-// piece is what came at once.
+// piece is the data of one read.
 type piece struct {
 	toAgent bool
 	bytes   []byte
 }
 
-// A tape holds so much. If more comes, who brings it waits, as at a pipe, but no longer than
-// stuck if nothing is taken away.
+// Limits of a tape: its size, and how long add waits when it is full and nothing is read.
 const (
 	maxTape = 64 << 20
 	stuck   = time.Second
@@ -216,7 +214,7 @@ func newTape() *tape {
 	return t
 }
 
-// add adds a copy of what came.
+// add adds a copy of a piece.
 func (t *tape) add(toAgent bool, b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,7 +233,7 @@ func (t *tape) add(toAgent bool, b []byte) {
 	t.more.Broadcast()
 }
 
-// makeRoom waits until something was taken away. The caller holds mu.
+// makeRoom waits until pieces were read. The caller holds mu.
 func (t *tape) makeRoom() {
 	for t.size > maxTape && !t.lost {
 		timer := time.AfterFunc(stuck, t.more.Broadcast)
@@ -247,7 +245,7 @@ func (t *tape) makeRoom() {
 	}
 }
 
-// take waits for what came; false if nothing more comes.
+// take waits for pieces. It returns false at the end.
 func (t *tape) take() ([]piece, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -260,7 +258,7 @@ func (t *tape) take() ([]piece, bool) {
 	return list, len(list) > 0 || !t.over
 }
 
-// close says that nothing more comes.
+// close ends the tape for writers.
 func (t *tape) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -268,7 +266,7 @@ func (t *tape) close() {
 	t.more.Broadcast()
 }
 
-// drop says that nothing is taken any more, so that nobody waits for that.
+// drop ends the tape for readers: add no longer waits.
 func (t *tape) drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -276,7 +274,7 @@ func (t *tape) drop() {
 	t.more.Broadcast()
 }
 
-// isLost reports whether something was not taken.
+// isLost reports whether pieces were dropped.
 func (t *tape) isLost() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

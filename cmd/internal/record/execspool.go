@@ -19,8 +19,8 @@ import (
 	"github.com/tallylog/tally/internal/ingest"
 )
 
-// A spool is the folder in which recordings lie until the store has them: one for each store
-// and namespace. A recording is a file, and beside it the lock of who writes it.
+// A spool is the folder for recordings that are not in the store yet. Each store and namespace has one. A recording is
+// a file, with a lock file of its writer.
 type spool struct {
 	dir       string
 	namespace string
@@ -28,9 +28,9 @@ type spool struct {
 
 const lockSuffix = ".lock"
 
-var errNoSpool = errors.New("there is no place to keep a recording: neither HOME nor XDG_STATE_HOME is set, or the store ends with the process")
+var errNoSpool = errors.New("there is no folder for the recording: neither HOME nor XDG_STATE_HOME is set, or the store ends with the process")
 
-// spoolOf returns the spool of the store that is configured.
+// spoolOf returns the spool of the configured store.
 func spoolOf(c config.Config) (spool, error) {
 	state, store := config.StateFolder(os.Getenv), c.StoreName()
 	if state == "" || store == "" {
@@ -39,14 +39,14 @@ func spoolOf(c config.Config) (spool, error) {
 	return spool{filepath.Join(state, "exec", store, c.Namespace), c.Namespace}, nil
 }
 
-// recording is a file of the spool that is one's own.
+// recording is a file of the spool that this process has locked.
 type recording struct {
 	name string
 	path string
 	lock *os.File
 }
 
-// create begins a recording.
+// create creates a recording.
 func (s spool) create(name string) (*recording, *os.File, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, nil, err
@@ -73,7 +73,7 @@ func (s spool) claim(name string) (*recording, error) {
 	return &recording{name, path, lock}, nil
 }
 
-// release gives the recording up, whatever there is of it.
+// release releases the lock.
 func (r *recording) release() {
 	if _, err := os.Lstat(r.path); errors.Is(err, fs.ErrNotExist) {
 		os.Remove(r.path + lockSuffix)
@@ -81,18 +81,18 @@ func (r *recording) release() {
 	r.lock.Close()
 }
 
-// remove removes the recording: the store has it.
+// remove removes a recording that is in the store.
 func (r *recording) remove() error {
 	err := os.Remove(r.path)
 	r.release()
 	return err
 }
 
-// left claims the recordings that nobody writes any more, and ends those that have no end.
+// left claims the recordings without a writer, and completes those without an end.
 func (s spool) left() (list []*recording) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil // nothing was ever recorded, or the next one sees it
+		return nil // there is no spool yet; otherwise the next call sees it
 	}
 	for _, e := range entries {
 		if !e.Type().IsRegular() || agentOf(e.Name()) == nil {
@@ -104,7 +104,7 @@ func (s spool) left() (list []*recording) {
 		}
 		switch info, err := os.Stat(r.path); {
 		case err == nil && info.Size() == 0:
-			_ = r.remove() // nothing was written down; if it stays, it is met again
+			_ = r.remove() // it has no lines; if it cannot be removed, the next call tries again
 		case err != nil || finish(r.path) != nil:
 			r.release()
 		default:
@@ -114,7 +114,7 @@ func (s spool) left() (list []*recording) {
 	return list
 }
 
-// agentOf returns who reads a recording, nil if nobody does.
+// agentOf returns the agent that reads a recording, or nil.
 func agentOf(name string) agents.Agent {
 	for _, a := range []agents.Agent{stream.Agent{}, acp.Agent{}} {
 		if a.Wants(name) {
@@ -124,8 +124,7 @@ func agentOf(name string) agents.Agent {
 	return nil
 }
 
-// finish ends a recording that a crash left without an end: its last line gets one, and where
-// there are frames it is said.
+// finish completes a recording that a crash left: it ends the last line, and in a format with frames adds an end frame.
 func finish(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -150,7 +149,7 @@ func finish(path string) error {
 	return err
 }
 
-// lastLine returns the last line of a file, or the end of it if it is longer than any frame.
+// lastLine returns the last line of a file, or its end if the line is longer than any frame.
 func lastLine(f *os.File) (line []byte, size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -165,7 +164,7 @@ func lastLine(f *os.File) (line []byte, size int64, err error) {
 	return b[bytes.LastIndexByte(bytes.TrimSuffix(b, []byte("\n")), '\n')+1:], size, nil
 }
 
-// only is an agent of which only some files are read.
+// only is an agent with a part of its files.
 type only struct {
 	agents.Agent
 	names []string
@@ -174,7 +173,7 @@ type only struct {
 // Wants implements agents.Agent.
 func (o only) Wants(name string) bool { return slices.Contains(o.names, name) && o.Agent.Wants(name) }
 
-// ingester returns what brings recordings into a log.
+// ingester returns an ingester for recordings.
 func (s spool) ingester(to ingest.Log, once bool, report func(ingest.Problem), names ...string) (*ingest.Ingester, error) {
 	return ingest.New(ingest.Options{Log: to, Namespace: s.namespace, Once: once, Report: report, Sources: []ingest.Source{
 		{Agent: only{stream.Agent{}, names}, Root: s.dir, ID: "exec"},
@@ -182,7 +181,7 @@ func (s spool) ingester(to ingest.Log, once bool, report func(ingest.Problem), n
 	}})
 }
 
-// bring brings recordings that have ended into a log, and removes those that are in it.
+// bring copies complete recordings to a log and removes those that are in it.
 func (s spool) bring(ctx context.Context, to ingest.Log, list ...*recording) (n int, err error) {
 	names := make([]string, len(list))
 	for i, r := range list {
@@ -218,8 +217,8 @@ func (s spool) bring(ctx context.Context, to ingest.Log, list ...*recording) (n 
 	return n, err
 }
 
-// takeUp brings into a log what recorders could not, because the store did not take it or they
-// were ended. It says how many recordings that were. What others are writing it leaves.
+// takeUp copies to a log the recordings that earlier processes could not store, and returns their number. It skips
+// recordings that are being written.
 func (s spool) takeUp(ctx context.Context, to ingest.Log) (int, error) {
 	list := s.left()
 	if len(list) == 0 {
@@ -227,17 +226,16 @@ func (s spool) takeUp(ctx context.Context, to ingest.Log) (int, error) {
 	}
 	defer func() {
 		for _, r := range list {
-			r.lock.Close() // once more does nothing
+			r.lock.Close() // closing twice has no effect
 		}
 	}()
 	return s.bring(ctx, to, list...)
 }
 
-// keepTakingUp takes up what recorders leave, now and then, until ctx is done; with once it
-// does so once.
+// keepTakingUp calls takeUp at intervals until ctx is done, with once only one time.
 func (s spool) keepTakingUp(ctx context.Context, to ingest.Log, once bool) {
 	for {
-		_, _ = s.takeUp(ctx, to) // what could not be taken up is there the next time
+		_, _ = s.takeUp(ctx, to) // the next call tries again
 		if once {
 			return
 		}
@@ -249,5 +247,5 @@ func (s spool) keepTakingUp(ctx context.Context, to ingest.Log, once bool) {
 	}
 }
 
-// takeUpEvery is how often a watch looks for what recorders left.
+// takeUpEvery is the interval at which a watch looks for recordings.
 const takeUpEvery = time.Minute

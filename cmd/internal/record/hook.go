@@ -19,15 +19,15 @@ import (
 
 func newHook(*cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "hook [AGENT]", Short: "Tell a running watch that an agent has just written something",
+		Use: "hook [AGENT]", Short: "Tell a running watch that an agent has written a file",
 		Args: cobra.ArbitraryArgs, DisableFlagParsing: true, ValidArgsFunction: offerAgents,
-		Long: `Tell a running watch that an agent has just written something: it looks at that file
-before all others. An agent calls this from its hooks, with the hook's JSON on standard
-input, or as the last argument, as Codex' notify has it.
+		Long: `Tell a running watch that an agent has written a file, which the watch then reads first. An
+agent calls this from its hooks, with the hook's JSON on standard input or, like Codex'
+notify, as the last argument.
 
-Nobody has to call it: a watch sees what is written by itself. It opens no store, waits
-for nobody, takes some ms, prints nothing, and the exit code is always 0, whatever it is
-given: it never stands in an agent's way.`,
+The call is optional, as a watch sees changes by itself. It takes a few milliseconds, opens
+no store, waits for no other process and prints nothing. The exit code is always 0, so it
+never blocks an agent.`,
 		Example: cmdutil.Examples(`echo '{"transcript_path":"/home/me/.claude/projects/shop/1.jsonl"}' | tally hook claude`,
 			`tally hook codex '{"type":"agent-turn-complete","thread-id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}'`,
 			`jq -n '{hooks:{Stop:[{hooks:[{type:"command",command:"tally hook claude",async:true}]}]}}' # for ~/.claude/settings.json`),
@@ -41,8 +41,8 @@ given: it never stands in an agent's way.`,
 	}
 }
 
-// Hooked is the way of the program for a hook: it does what that does, and reports whether
-// the arguments ask for one. So a hook does not wait for the other commands to be set up.
+// Hooked runs the hook if the arguments ask for it, and reports whether they do. A hook thus starts without setting up
+// the other commands.
 func Hooked(args []string) bool {
 	if len(args) < 2 || args[1] != "hook" || isHelp(args[2:]) {
 		return false
@@ -55,13 +55,13 @@ func isHelp(args []string) bool {
 	return slices.Contains(args, "--help") || slices.Contains(args, "-h")
 }
 
-// Bounds of what a hook is given: the members that count stand in front.
+// Limits for reading a hook's JSON. The members that matter come first.
 const (
 	hookTime  = 4 * time.Millisecond
 	hookBytes = 64 << 10
 )
 
-// Hook kicks every watch that runs, with what the last argument or else the input says.
+// Hook sends a kick to every running watch, with the contents of the last argument or else of the input.
 func Hook(args []string, in io.Reader, env func(string) string) {
 	var said []byte
 	if n := len(args); n > 0 && strings.HasPrefix(strings.TrimSpace(args[n-1]), "{") {
@@ -74,7 +74,7 @@ func Hook(args []string, in io.Reader, env func(string) string) {
 	if dir == "" || len(kicks) == 0 {
 		return
 	}
-	sockets, _ := filepath.Glob(filepath.Join(dir, socketNames)) // the pattern is ours
+	sockets, _ := filepath.Glob(filepath.Join(dir, socketNames)) // the pattern is a constant
 	for _, socket := range sockets {
 		for _, kick := range kicks {
 			send(socket, kick)
@@ -82,8 +82,8 @@ func Hook(args []string, in io.Reader, env func(string) string) {
 	}
 }
 
-// readFor reads the first object of the input, or the members that it begins with: it waits
-// no longer than a time, and not for what follows. What is no object is not read to its end.
+// readFor reads the first JSON object of the input, or its first members. It waits for a limited time, and does not
+// read beyond the object. It stops at input that is not an object.
 func readFor(in io.Reader, most time.Duration) []byte {
 	var mu sync.Mutex // guards o
 	var o object
@@ -110,11 +110,11 @@ func readFor(in io.Reader, most time.Duration) []byte {
 	return o.text[:o.whole:o.whole]
 }
 
-// object is an object of JSON while it is read.
+// object is a JSON object while it is read.
 type object struct {
 	text              []byte
-	whole             int  // so much of it is all, or whole members
-	isOver            bool // with its end, or because it is none
+	whole             int  // length of the complete object, or of its complete members
+	isOver            bool // the object is complete, or the input is not an object
 	depth             int
 	isText, isEscaped bool
 }
@@ -144,8 +144,8 @@ func (o *object) add(next []byte) {
 	}
 }
 
-// kicksIn returns what a hook's JSON says is to be looked at: paths of transcripts, or the
-// session of a thread of Codex. The JSON need not be whole.
+// kicksIn returns the paths of transcripts, or the session of a Codex thread, in a hook's JSON. The JSON may be
+// incomplete.
 func kicksIn(said []byte) (kicks []string) {
 	d := json.NewDecoder(bytes.NewReader(said))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {
@@ -176,7 +176,7 @@ func kicksIn(said []byte) (kicks []string) {
 	return kicks
 }
 
-// kickOf is what one member says is to be looked at, "" if nothing.
+// kickOf returns the path or session that one member names, or "".
 func kickOf(name, value string) string {
 	switch {
 	case len(value) > maxKick || strings.ContainsRune(value, 0):

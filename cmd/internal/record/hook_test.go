@@ -36,7 +36,7 @@ func TestKicksIn(t *testing.T) {
 	}
 }
 
-// Whatever a hook is given, what it kicks are absolute paths and sessions, without a NUL.
+// For any input of a hook, the kicks are absolute paths and sessions without zero bytes.
 func FuzzKicks(f *testing.F) {
 	f.Add([]byte(`{"a":[{}],"transcript_path":"/a","thread-id":"b"}`))
 	f.Fuzz(func(t *testing.T, said []byte) {
@@ -48,7 +48,7 @@ func FuzzKicks(f *testing.F) {
 	})
 }
 
-// endless is an input that has no end, nor has the object in it. It counts what is read.
+// endless is an input without an end, with an object without an end. It counts the bytes read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -56,7 +56,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return copy(p, strings.Repeat("{", len(p))), nil
 }
 
-// open is an input that says something, and is not closed.
+// open is an input that has data and is not closed.
 func open(t *testing.T, pieces ...string) io.Reader {
 	in, out := io.Pipe()
 	t.Cleanup(func() { out.Close() })
@@ -68,7 +68,7 @@ func open(t *testing.T, pieces ...string) io.Reader {
 	return in
 }
 
-// A hook reads no more than counts, and waits only as long as an object has no end.
+// A hook reads the members that matter, and waits for a limited time only if an object is incomplete.
 func TestReadForHasAnEnd(t *testing.T) {
 	var e endless
 	if got := readFor(&e, within); e.read < hookBytes || e.read > hookBytes+64<<10 || len(got) > 0 {
@@ -97,10 +97,10 @@ func TestReadForHasAnEnd(t *testing.T) {
 	}
 }
 
-// within is longer than anything takes here.
+// within is longer than any step takes.
 const within = time.Minute
 
-// A hook reaches every watch of the user, and passes over what killed ones left.
+// A hook reaches every watch of the user, and skips sockets of killed watches.
 func TestHookKicks(t *testing.T) {
 	dir, err := os.MkdirTemp("", "kick") // short: a socket's path is bounded
 	if err != nil {
@@ -138,11 +138,11 @@ func TestHookKicks(t *testing.T) {
 	}
 }
 
-// A kick that is a session means the file of the line that was read of it last.
+// A kick with a session means the file of the session's last line.
 func TestKickedSession(t *testing.T) {
-	tl := newTeller(nil, false)
-	tl.places = []place{{}, {}}
-	tl.places[0].Root, tl.places[1].Root = "/a", "/b"
+	tl := newReporter(nil, false)
+	tl.locations = []location{{}, {}}
+	tl.locations[0].Root, tl.locations[1].Root = "/a", "/b"
 	sub := events.Session("", "codex/one")
 	e, err := events.New("urn:tally:agent:codex", sub, &events.TurnAppended{Entries: []events.Entry{{Thread: "log", Turn: events.Raw(`{}`)}}})
 	if err != nil {

@@ -14,33 +14,33 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// socketNames is what the sockets of watches are called, in the state folder. Names are short:
-// a path of a socket has some hundred bytes at most.
+// socketNames is the pattern of the watches' sockets in the state folder. The names are short, since the path of a
+// socket has about a hundred bytes at most.
 const socketNames = "kick-*"
 
-// maxKick is how long a kick may be: longer paths cannot be opened.
+// maxKick is the maximum length of a kick: longer paths cannot be opened.
 const maxKick = 4096
 
-// kicks is where hooks say which file was written. What comes may come from any process of
-// this user: it names a file, and only files that are followed are looked at.
+// kicks receives the paths of written files from hooks. Any process of this user may send one, so a watch reads only
+// files that it follows.
 type kicks struct {
 	path    string
 	conn    *net.UnixConn
 	running sync.WaitGroup
 }
 
-// listen has each kick told, until it is closed; nil if there is no place for it, and then
-// files are seen a little later.
+// listen calls tell for each kick until Close. It returns nil if no socket can be made; changes are then seen a little
+// later.
 func listen(tell func(path string)) *kicks {
 	dir := config.StateFolder(os.Getenv)
 	sweep(dir)
 	path := filepath.Join(dir, "kick-"+strconv.Itoa(os.Getpid()))
-	os.Remove(path) // of a process of long ago
+	os.Remove(path) // of an earlier process
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		return nil
 	}
-	_ = os.Chmod(path, 0o600) // the folder is for this user alone, too
+	_ = os.Chmod(path, 0o600) // the folder is private too
 	k := &kicks{path: path, conn: conn}
 	k.running.Go(func() {
 		text := make([]byte, maxKick)
@@ -55,9 +55,9 @@ func listen(tell func(path string)) *kicks {
 	return k
 }
 
-// sweep removes the sockets that killed processes left.
+// sweep removes the sockets of killed processes.
 func sweep(dir string) {
-	paths, _ := filepath.Glob(filepath.Join(dir, socketNames)) // the pattern is ours
+	paths, _ := filepath.Glob(filepath.Join(dir, socketNames)) // the pattern is a constant
 	for _, path := range paths {
 		if send(path, "") == unix.ECONNREFUSED {
 			os.Remove(path)
@@ -75,7 +75,7 @@ func (k *kicks) Close() {
 	k.running.Wait()
 }
 
-// send says something to a socket, unless nobody is there or it is full. It never waits.
+// send sends a text to a socket. If there is no reader or its buffer is full, the text is dropped. send never waits.
 func send(socket, text string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 	if err != nil {

@@ -1,6 +1,6 @@
 package record
 
-// Here a watch is not kicked: it sees what is written by itself.
+// On Windows there are no kicks: a watch sees changes by itself.
 const (
 	socketNames = "kick-*"
 	maxKick     = 4096

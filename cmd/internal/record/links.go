@@ -8,13 +8,13 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// sayLinks names the links to folders that places hold: they are not followed, so that no
-// link leads out of a folder of sessions or around in it.
-func sayLinks(a *cmdutil.App, places []place) {
+// sayLinks prints the links to folders in the locations. Links are not followed, so that no link leads out of a folder
+// of sessions or in a circle.
+func sayLinks(a *cmdutil.App, locations []location) {
 	said := make(map[string]bool)
-	for _, p := range places {
+	for _, p := range locations {
 		for _, link := range cmdutil.LinksIn(filepath.Join(p.Root, filepath.FromSlash(p.Below))) {
-			if to, err := filepath.EvalSymlinks(link); said[link] || err == nil && isFollowed(places, to) {
+			if to, err := filepath.EvalSymlinks(link); said[link] || err == nil && isFollowed(locations, to) {
 				continue
 			}
 			said[link] = true
@@ -23,9 +23,9 @@ func sayLinks(a *cmdutil.App, places []place) {
 	}
 }
 
-// isFollowed reports whether a folder is one of the places, or lies in one.
-func isFollowed(places []place, dir string) bool {
-	for _, p := range places {
+// isFollowed reports whether a folder is a location or is in one.
+func isFollowed(locations []location, dir string) bool {
+	for _, p := range locations {
 		if name, err := filepath.Rel(p.Root, dir); err == nil && filepath.IsLocal(name) && p.Has(filepath.ToSlash(name)) {
 			return true
 		}

@@ -19,20 +19,20 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// setter puts tally's hook into the settings of an agent.
+// setter adds tally's hook to the settings of an agent.
 type setter struct {
 	app                *cmdutil.App
 	write, remove, yes bool
 }
 
-// hooked is an agent that can be told to call tally hook.
+// hooked is an agent that supports hooks.
 type hooked struct {
 	name  string
 	files []settings
-	then  string // what the user has to do, "" for nothing
+	then  string // next step for the user, "" for none
 }
 
-// settings is a file of an agent's, and what tally's hook is in it.
+// settings is a settings file of an agent, with functions that add and remove the hook.
 type settings struct {
 	path string
 	add  func(text []byte, program string) (to []byte, remark string, err error)
@@ -42,15 +42,14 @@ type settings struct {
 func newSetup(a *cmdutil.App) *cobra.Command {
 	s := &setter{app: a}
 	cmd := &cobra.Command{
-		Use: "setup claude|codex|gemini [--write | --remove]", Short: "Have an agent tell tally at once what it writes",
-		Long: `Print the settings by which an agent calls tally hook, so that a running watch
-reads at once what the agent has written. A watch also sees that by itself, so
-this is only for file systems that do not tell of changes, and to lose nothing
-of an agent that deletes its files at its end.
+		Use: "setup claude|codex|gemini [--write | --remove]", Short: "Install hooks with which an agent calls tally",
+		Long: `Print the settings with which an agent calls tally hook, so that a running watch reads new
+lines at once. A watch sees most changes by itself. The hooks help on file systems that do
+not report changes, and with agents that delete their files at the end.
 
---write puts them into the agent's files, and asks before. Everything else in
-these files stays byte for byte as it is, what cannot be read is not touched,
-and doing it again changes nothing. --remove takes them out again.`,
+--write adds the settings to the agent's files after a confirmation. All other bytes of the
+files stay, a file that cannot be parsed is not changed, and a second run changes nothing.
+--remove removes the settings.`,
 		Example: cmdutil.Examples("tally setup claude", "tally setup codex --write", "tally setup gemini --remove -y"),
 		Args:    cobra.ExactArgs(1), ValidArgs: []string{"claude", "codex", "gemini"},
 		RunE: func(_ *cobra.Command, args []string) error { return s.run(args[0]) },
@@ -62,7 +61,7 @@ and doing it again changes nothing. --remove takes them out again.`,
 	return cmd
 }
 
-// hookedAgent returns the agent of a name, with its files.
+// hookedAgent returns the agent with a name, and its files.
 func hookedAgent(name string, env func(string) string) (hooked, error) {
 	home := env("HOME")
 	if home == "" {
@@ -100,17 +99,17 @@ func hookedAgent(name string, env func(string) string) (hooked, error) {
 	return h, nil
 }
 
-// change is what setup does to a file.
+// change is the change of a file by setup.
 type change struct {
 	File    string `json:"file"`
-	Changed bool   `json:"changed"` // it is not so already
+	Changed bool   `json:"changed"` // the file differs from the wanted text
 	Written bool   `json:"written"`
-	Text    string `json:"text"`             // what is to stand in it; with --remove what is left of it
-	Remark  string `json:"remark,omitempty"` // what is not done
+	Text    string `json:"text"`             // wanted text; with --remove the remaining text
+	Remark  string `json:"remark,omitempty"` // a part that was not done
 	old     []byte
 	new     []byte
 	mode    fs.FileMode
-	target  string // of a link
+	target  string // target of a link
 }
 
 func (s *setter) run(name string) error {
@@ -138,7 +137,7 @@ func (s *setter) run(name string) error {
 	return s.say(h, list)
 }
 
-// programPath is how hooks call this program: by its name if that finds it, else by its path.
+// programPath returns the command for hooks: the program's name if PATH finds it, else its path.
 func programPath() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -154,11 +153,11 @@ func programPath() string {
 	return self
 }
 
-// plan says what a file becomes. Nothing is written.
+// plan returns the change of a file without writing.
 func (s *setter) plan(f settings, program string) (*change, error) {
 	c := &change{File: f.path, target: f.path, mode: 0o600}
 	if real, err := filepath.EvalSymlinks(f.path); err == nil {
-		c.target = real // a link stays one
+		c.target = real // the link itself stays
 	}
 	info, err := os.Stat(c.target)
 	switch {
@@ -178,7 +177,7 @@ func (s *setter) plan(f settings, program string) (*change, error) {
 		c.Text = string(c.new)
 	} else {
 		c.new, c.Remark, err = f.add(c.old, program)
-		fresh, _, _ := f.add(nil, program) // of an empty file, so it has all of it and nothing else
+		fresh, _, _ := f.add(nil, program) // for an empty file, all of it
 		c.Text = string(fresh)
 	}
 	if err != nil {
@@ -188,7 +187,7 @@ func (s *setter) plan(f settings, program string) (*change, error) {
 	return c, nil
 }
 
-// apply writes what changes.
+// apply writes the changes.
 func (s *setter) apply(list []*change) error {
 	var files []string
 	for _, c := range list {
@@ -225,7 +224,7 @@ func (s *setter) confirm(question string) error {
 	return err
 }
 
-// apply writes the file in one step, if it still is what was looked at.
+// apply replaces the file in one step, if its text is still the one that plan read.
 func (c *change) apply() error {
 	if err := os.MkdirAll(filepath.Dir(c.target), 0o700); err != nil {
 		return err
@@ -276,7 +275,7 @@ func (s *setter) say(h hooked, list []*change) error {
 	return nil
 }
 
-// shellWord is a path as one word of a shell's command.
+// shellWord returns a path in shell quotes.
 func shellWord(path string) string {
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:+@%") == "" {
 		return path

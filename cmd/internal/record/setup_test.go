@@ -20,7 +20,7 @@ func mustAdd(t interface{ Fatalf(string, ...any) }, text string, events ...strin
 	return string(to)
 }
 
-// What is added stands as people write it, and nothing else moves.
+// Added text has the style of the file, and all other bytes stay.
 func TestAddHooks(t *testing.T) {
 	const group = `{"hooks": [{"type": "command", "command": "tally hook claude", "timeout": 5}]}`
 	full := "{\n  \"hooks\": {\n    \"Stop\": [\n      {\n        \"hooks\": [\n          {\n            \"type\": \"command\",\n            \"command\": \"tally hook claude\",\n            \"timeout\": 5\n          }\n        ]\n      }\n    ]\n  }\n}\n"
@@ -44,7 +44,7 @@ func TestAddHooks(t *testing.T) {
 	}
 }
 
-// What is no settings file is not touched, and the error says where.
+// A file that is not a settings file is not changed, and the error names the place.
 func TestAddHooksRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"{\n// mine\n}": "line 2 is not JSON", "[]": "not a JSON object", `{"hooks": []}`: `"hooks" is not an object`, `{"hooks": {"Stop": {}}}`: "not a list",
@@ -57,7 +57,7 @@ func TestAddHooksRefuses(t *testing.T) {
 	}
 }
 
-// settingsText draws a file of settings: with hooks of others, in several layouts.
+// settingsText draws a settings file with hooks of other programs, in several layouts.
 func settingsText(t *rapid.T) string {
 	value := rapid.SampledFrom([]string{`1`, `"x, {\"a\": ["`, `[1, {"hooks": 2}]`, `{"a": {}}`, `[]`, `null`, `"ü\\"`}).Draw(t, "value")
 	other := `{"type": "command", "command": "say done"}`
@@ -86,8 +86,7 @@ func settingsText(t *rapid.T) string {
 	return text
 }
 
-// Put in and taken out again leaves the bytes that were; twice is once; and what others have
-// there is there in between.
+// Adding and removing restores the bytes. Adding twice is adding once. Hooks of other programs stay.
 func TestHooksLaw(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := settingsText(rt)
@@ -117,7 +116,7 @@ func TestHooksLaw(t *testing.T) {
 	})
 }
 
-// Only tally's handler goes from a group that has others.
+// In a group with handlers of other programs, only tally's handler is removed.
 func TestCutHooks(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"hooks": {"Stop": [{"hooks": [{"command": "a"}, {"command": "tally hook"}, {"command": "b"}]}]}}`:   `{"hooks": {"Stop": [{"hooks": [{"command": "a"}, {"command": "b"}]}]}}`,
@@ -164,7 +163,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// Whatever the file holds: what comes out is JSON, or it is refused.
+// For any file, the result is JSON or an error.
 func FuzzHooks(f *testing.F) {
 	for _, text := range []string{"", "{}", `{"hooks":{"Stop":[{"hooks":[{"command":"tally hook"}]},7]},"a":[{},[]]}`, `{"hooks":{"Stop":[[{"hooks":[]}]]}}`, "{\n\t\"a\" : 1\n}", `[1]`, `{"hooks":{"Stop":["x",{"hooks":{"command":"tally hook"}}]}}`} {
 		f.Add([]byte(text))

@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// hooksIn is a file of JSON with hooks as Claude Code has them, and others since: {"hooks":
-// {EVENT: [{"hooks": [HANDLER...]}...]...}}. In the handler $ stands for the command.
+// hooksIn returns a JSON file with hooks as Claude Code and others have them: {"hooks": {EVENT: [{"hooks":
+// [HANDLER...]}...]...}}. In the handler $ stands for the command.
 func hooksIn(path, agent, handler string, events ...string) settings {
 	return settings{
 		path: path,
@@ -24,11 +24,10 @@ func hooksIn(path, agent, handler string, events ...string) settings {
 	}
 }
 
-// ours is a command that calls tally hook.
+// ours matches a command that calls tally hook.
 var ours = regexp.MustCompile(`(^|[/\\'"])tally(\.exe)?['"]? hook( |$)`)
 
-// addHooks adds a handler to the hooks of events that have none of tally's. All else stays as
-// it is.
+// addHooks adds a handler to the events without a handler of tally. All other bytes stay.
 func addHooks(text, handler []byte, events []string) ([]byte, error) {
 	if len(rawjson.Trim(text)) == 0 {
 		text = []byte("{}\n")
@@ -62,7 +61,7 @@ func addHooks(text, handler []byte, events []string) ([]byte, error) {
 	return e.text, rawjson.Check(e.text)
 }
 
-// cutHooks takes tally's handlers out, and what is empty then.
+// cutHooks removes tally's handlers, and lists and objects that are empty afterwards.
 func cutHooks(text []byte) ([]byte, error) {
 	if len(rawjson.Trim(text)) == 0 {
 		return text, nil
@@ -76,7 +75,7 @@ func cutHooks(text []byte) ([]byte, error) {
 	return e.text, rawjson.Check(e.text)
 }
 
-// cutOne takes one handler out; false if there is none.
+// cutOne removes one handler, and reports whether it found one.
 func (e *editor) cutOne() bool {
 	hooks, _ := e.child(e.root(), "hooks")
 	for _, event := range e.children(hooks) {
@@ -94,7 +93,7 @@ func (e *editor) cutOne() bool {
 	return false
 }
 
-// hasOurs reports whether a list of groups has a handler of tally's.
+// hasOurs reports whether a list of groups has a handler of tally.
 func (e *editor) hasOurs(list node) bool {
 	for _, group := range e.children(list) {
 		handlers, _ := e.child(group, "hooks")
@@ -112,14 +111,14 @@ func (e *editor) isOurs(handler node) bool {
 	return err == nil && ours.MatchString(m.Text("command"))
 }
 
-// An editor changes a JSON text and leaves everything else of it as it is.
+// An editor changes parts of a JSON text and keeps all other bytes.
 type editor struct {
 	text   []byte
 	indent string
 	eol    string
 }
 
-// node is a value, with its name if it is a member: from start to before end.
+// node is a value, with its name if it is a member: the bytes from start up to end.
 type node struct{ start, value, end int }
 
 func newEditor(text []byte) *editor {
@@ -203,7 +202,7 @@ func (e *editor) child(n node, name string) (node, bool) {
 	return node{}, false
 }
 
-// insert adds a value behind the last of a node, in the way in which the others stand there.
+// insert adds a value after the last child of a node, in the same style.
 func (e *editor) insert(n node, depth int, name string, value []byte) {
 	inside := e.text[n.value+1 : n.end-1]
 	at := n.value + 1 + len(bytes.TrimRight(inside, " \t\r\n"))
@@ -238,8 +237,7 @@ func (e *editor) insert(n node, depth int, name string, value []byte) {
 	e.text = append(append(e.text[:at:at], item...), rest...)
 }
 
-// cut takes the last of nodes out, each inside the one before; and those around it that have
-// nothing else, but for the first.
+// cut removes the last of nested nodes, and the nodes around it that have no other child, except for the first.
 func (e *editor) cut(path ...node) {
 	last := len(path) - 1
 	for last > 1 && e.isAlone(path[last-1]) {
@@ -259,8 +257,7 @@ func (e *editor) cut(path ...node) {
 	e.text = append(e.text[:from:from], e.text[to:]...)
 }
 
-// isAlone reports whether a node has one child, or is a group that is nothing but a matcher
-// beside its handler.
+// isAlone reports whether a node has one child, or is a group with a matcher and one handler.
 func (e *editor) isAlone(n node) bool {
 	list := e.children(n)
 	if len(list) != 2 {
@@ -271,7 +268,7 @@ func (e *editor) isAlone(n node) bool {
 	return hasMatcher && hasHooks
 }
 
-// placed says in which line a JSON text is wrong.
+// placed adds the line to an error about a JSON text.
 func placed(text []byte, err error) error {
 	bad, ok := errors.AsType[*rawjson.SyntaxError](err)
 	if !ok {

@@ -12,16 +12,16 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// notifyIn is Codex' config.toml, in which notify is the program that is called after a turn.
+// notifyIn returns Codex' config.toml, where notify is the program to call after a turn.
 func notifyIn(path string) settings {
 	return settings{path: path, add: addNotify, cut: cutNotify}
 }
 
-// notifyLine is a line that sets notify, of a text whose keys are those of its top.
+// notifyLine matches a line that sets notify, in a text with keys of the top level.
 var notifyLine = regexp.MustCompile(`(?m)^[ \t]*notify[ \t]*=.*(\r?\n|$)`)
 
-// addNotify sets notify in the first line, where a key is always one of the top. If there is
-// one it stays: Codex calls one program.
+// addNotify sets notify in the first line, where keys belong to the top level. If notify is set already, it stays:
+// Codex calls one program.
 func addNotify(text []byte, program string) ([]byte, string, error) {
 	was, err := tomlOf(text)
 	if err != nil {
@@ -45,7 +45,7 @@ func addNotify(text []byte, program string) ([]byte, string, error) {
 	return to, "", sameBut(was, to)
 }
 
-// cutNotify takes the line out that addNotify put in.
+// cutNotify removes the line that addNotify added.
 func cutNotify(text []byte) ([]byte, error) {
 	was, err := tomlOf(text)
 	if err != nil || !isNotify(was["notify"]) {
@@ -80,7 +80,7 @@ func tomlOf(text []byte) (map[string]any, error) {
 	return all, nil
 }
 
-// sameBut wants a text to say what another said but for notify.
+// sameBut returns an error if a text differs from the parsed settings in more than notify.
 func sameBut(was map[string]any, text []byte) error {
 	is, err := tomlOf(text)
 	if err != nil {

@@ -29,27 +29,27 @@ import (
 
 func newSources(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "sources [AGENT|PATH]...", Short: "Show which agents have sessions here, and how far they are in the store",
+		Use: "sources [AGENT|PATH]...", Short: "List the folders of agents, and how much of each is recorded",
 		Args: cobra.ArbitraryArgs, ValidArgsFunction: offerAgents,
-		Long: `Show in which folders agents keep sessions here, how many, how many of them are in the
-store and how many bytes of their files are not, and whether a watch runs. Nothing is
-changed; ` + "`tally watch`" + ` follows the same folders.
+		Long: `List the folders in which agents keep sessions on this machine, with the number of sessions,
+the number of recorded ones, the bytes that are not recorded, and whether a watch runs.
+Nothing is changed. tally watch follows the same folders.
 
-A file counts as far as its lines are in the store, whatever brought them there.`,
+A line counts as recorded whether tally watch or tally import stored it.`,
 		Example: cmdutil.Examples("tally sources", "tally sources claude", "tally sources -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Config()
 			if err != nil {
 				return err
 			}
-			places, err := placesOf(args, c, wish{routing: c.Routing(), redact: true}, os.Getenv)
+			locations, err := locationsOf(args, c, wish{routing: c.Routing(), redact: true}, os.Getenv)
 			if err != nil {
 				return err
 			}
-			sayLinks(a, places)
+			sayLinks(a, locations)
 			var list []source
 			err = a.WithExisting(cmd.Context(), func(st *tally.Store) error {
-				for _, p := range places {
+				for _, p := range locations {
 					if p.isMissing {
 						continue
 					}
@@ -74,25 +74,25 @@ A file counts as far as its lines are in the store, whatever brought them there.
 	}
 }
 
-// source is what sources prints of a place.
+// source is a row of sources, for one location.
 type source struct {
 	Agent     string `json:"agent"`
 	Root      string `json:"root"`
-	Below     string `json:"below,omitempty"` // the part of it that is meant
+	Below     string `json:"below,omitempty"` // only this part of the folder
 	Namespace string `json:"namespace"`
 	Sessions  int    `json:"sessions"`
 	Files     int    `json:"files"`
 	Bytes     int64  `json:"bytes"`
-	Stored    int    `json:"stored"` // sessions of which something is in the store
-	Whole     int    `json:"whole"`  // of them, those of which everything is
-	Lag       int64  `json:"lag"`    // bytes that are not in the store; compressed files, of which that is not known, left out
-	Packed    int    `json:"packed"` // files that are compressed
+	Stored    int    `json:"stored"` // sessions with lines in the store
+	Whole     int    `json:"whole"`  // sessions with all lines in the store
+	Lag       int64  `json:"lag"`    // bytes that are not in the store, without compressed files
+	Packed    int    `json:"packed"` // compressed files
 	Changed   string `json:"changed,omitempty"`
-	Watched   bool   `json:"watched"` // a watch runs
+	Watched   bool   `json:"watched"` // a watch follows it
 }
 
-// knownOf returns what watches remember of a place, if that is so of this store.
-func knownOf(ctx context.Context, st *tally.Store, c config.Config, p place) (map[string]tail.Known, error) {
+// knownOf returns the progress that watches saved for a location, if it belongs to this store.
+func knownOf(ctx context.Context, st *tally.Store, c config.Config, p location) (map[string]tail.Known, error) {
 	name := stateName(c, p.namespace)
 	lock, err := os.Open(name + ".lock")
 	if name == "" || errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +104,7 @@ func knownOf(ctx context.Context, st *tally.Store, c config.Config, p place) (ma
 	defer lock.Close()
 	a, err := anchored(lock)
 	if err != nil {
-		return nil, nil // where another process has the lock it may not be read; the log knows too
+		return nil, nil // another process holds the lock; the log has the same facts
 	}
 	holds, err := a.holds(ctx, st.Log)
 	if !holds || err != nil {
@@ -114,8 +114,8 @@ func knownOf(ctx context.Context, st *tally.Store, c config.Config, p place) (ma
 	return roots[p.id()], err
 }
 
-// sourceOf looks at what lies in a place, and at what of it is in the store.
-func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]tail.Known, routing config.Routing) (source, error) {
+// sourceOf compares the files of a location with the store.
+func sourceOf(ctx context.Context, st *tally.Store, p location, known map[string]tail.Known, routing config.Routing) (source, error) {
 	h := p.look(time.Time{})
 	s := source{Agent: p.Agent.Name(), Root: p.Root, Below: p.Below, Namespace: p.namespace, Files: len(h.files), Bytes: h.bytes}
 	h.read(p)
@@ -125,7 +125,7 @@ func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]ta
 	}
 	for session, files := range h.bySession() {
 		ends := make(map[string]int64)
-		for _, f := range files { // a file that is read to its end need not be looked for in the log
+		for _, f := range files { // a file that was read to its end needs no look at the log
 			if k, ok := known[f.Name]; ok && k.Offset == f.size && k.Size == f.size {
 				ends[f.Stem] = k.Offset
 			}
@@ -135,7 +135,7 @@ func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]ta
 			if ends, err = endsOf(ctx, st.Log, p, p.subject(session, files, routing), files); err != nil {
 				return s, err
 			}
-			if len(ends) == 0 { // it may be there since before its project had a namespace
+			if len(ends) == 0 { // it may be older than its project's namespace
 				if ends, err = endsOf(ctx, st.Log, p, events.Session(p.namespace, session), files); err != nil {
 					return s, err
 				}
@@ -160,43 +160,42 @@ func sourceOf(ctx context.Context, st *tally.Store, p place, known map[string]ta
 	return s, nil
 }
 
-// subject names a session where it goes by what its files say.
-func (p place) subject(session string, files []onDisk, routing config.Routing) events.Subject {
+// subject returns the subject of a session, by its files.
+func (p location) subject(session string, files []onDisk, routing config.Routing) events.Subject {
 	namespace := ""
 	for _, f := range files {
 		if f.packed {
 			continue
 		}
 		cwd := ingest.CWDOf(p.Agent, f.File, beginning(filepath.Join(p.Root, filepath.FromSlash(f.Name))))
-		if namespace, _, _ = p.route(routing, cwd); cwd != "" { // who follows says what is wrong with a file
+		if namespace, _, _ = p.route(routing, cwd); cwd != "" { // the reader of the file reports an error
 			break
 		}
 	}
 	return events.Session(cmp.Or(namespace, p.namespace), session)
 }
 
-// backReader is a log that can be read from its end.
+// backReader is a log that can be read backwards.
 type backReader interface {
 	ingest.Reader
 	ReadBack(ctx context.Context, r events.Range) iter.Seq2[events.Record, error]
 }
 
-// enough is how many records of a session are looked at from its end before all of them are
-// read from the beginning.
+// enough is the number of records of a session that are read from its end before the session is read from the
+// beginning.
 const enough = 200
 
-// endsOf says how far the log has the files of a session, by stem. Nearly always the last
-// records say so.
-func endsOf(ctx context.Context, src backReader, p place, sub events.Subject, files []onDisk) (map[string]int64, error) {
+// endsOf returns the recorded length of each file of a session, by stem. The last records nearly always have it.
+func endsOf(ctx context.Context, src backReader, p location, sub events.Subject, files []onDisk) (map[string]int64, error) {
 	ends := make(map[string]int64)
 	n := 0
 	for rec, err := range src.ReadBack(ctx, events.Range{Subject: sub}) {
 		if err != nil {
-			break // which reading from the beginning says better
+			break // reading from the beginning reports the error
 		}
 		if name, end, ok := lineAt(rec); ok {
 			stem := stemOf(p, name, files)
-			if _, known := ends[stem]; !known && stem != "" { // the newest one says where the file ends now
+			if _, known := ends[stem]; !known && stem != "" { // the newest record has the present length
 				ends[stem] = end
 			}
 		}
@@ -214,7 +213,7 @@ func endsOf(ctx context.Context, src backReader, p place, sub events.Subject, fi
 	return ends, err
 }
 
-// lineAt says of which file a record is a line, and where in it that ends.
+// lineAt returns the file of a record's line, and the end of the line in it.
 func lineAt(rec events.Record) (name string, end int64, ok bool) {
 	text := rec.Extensions[extLine]
 	at := strings.LastIndexByte(text, ':')
@@ -227,9 +226,8 @@ func lineAt(rec events.Record) (name string, end int64, ok bool) {
 	return text[:at], start + n, err == nil && err2 == nil
 }
 
-// stemOf returns the stem of a file, which may have been called otherwise when its line was
-// stored; "" if nobody knows.
-func stemOf(p place, name string, files []onDisk) string {
+// stemOf returns the stem of a file, which may have had another name when the line was stored; "" if it is unknown.
+func stemOf(p location, name string, files []onDisk) string {
 	for _, f := range files {
 		if f.Name == name {
 			return f.Stem

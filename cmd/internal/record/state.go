@@ -13,8 +13,8 @@ import (
 	"github.com/tallylog/tally/internal/disk/lockfile"
 )
 
-// stateName is what files are called that belong to a watch of a namespace, "" where
-// nothing is remembered.
+// stateName returns the beginning of the names of the state files for a watch of a namespace, "" if no state can be
+// kept.
 func stateName(c config.Config, namespace string) string {
 	name, dir := c.StoreName(), config.StateFolder(os.Getenv)
 	if name == "" || dir == "" {
@@ -27,8 +27,8 @@ func stateName(c config.Config, namespace string) string {
 	return name
 }
 
-// stateFile is where a group's progress is kept. What was read with and without redaction
-// is not the same, nor of one project and of all, so that none takes the other's word for it.
+// stateFile returns the file with the progress of a group. Progress with and without redaction, and of one project and
+// of all, is kept in different files.
 func stateFile(c config.Config, g *group) string {
 	name := stateName(c, g.namespace)
 	if !g.redact {
@@ -40,14 +40,13 @@ func stateFile(c config.Config, g *group) string {
 	return name + ".db"
 }
 
-// unredacted is in the name of the state of what is not redacted.
+// unredacted marks state files of watches without redaction.
 const unredacted = "-clear"
 
-// ofProject is in the name of the state of who takes sessions of a project alone.
+// ofProject marks state files of watches that record one project.
 const ofProject = "-project"
 
-// lockFiles are the files whose locks a watch has to have, in the order in which every watch
-// takes them.
+// lockFiles returns the lock files that a watch needs, in the order in which each watch takes them.
 func lockFiles(c config.Config, groups []*group) ([]string, error) {
 	var paths []string
 	for _, g := range groups {
@@ -61,11 +60,11 @@ func lockFiles(c config.Config, groups []*group) ([]string, error) {
 	return slices.Compact(paths), os.MkdirAll(config.StateFolder(os.Getenv), 0o700)
 }
 
-// pauseToLock is how long to wait before a lock is tried again.
+// pauseToLock is the pause before a second attempt to take a lock.
 const pauseToLock = 200 * time.Millisecond
 
-// takeLock takes a lock; nil if another process has it and it is not to be waited for. It
-// calls waits once it is sure that somebody has it for longer than a look.
+// takeLock takes a lock. Without wait it returns nil if another process has it. It calls waits once another process has
+// held the lock for longer than a short look.
 func takeLock(ctx context.Context, path string, wait bool, waits func() error) (*os.File, error) {
 	for try := 0; ; try++ {
 		l, err := lockfile.Take(path)
@@ -87,11 +86,11 @@ func takeLock(ctx context.Context, path string, wait bool, waits func() error) (
 	}
 }
 
-// isWatched reports whether a process follows for a namespace.
+// isWatched reports whether a process follows a namespace.
 func isWatched(c config.Config, namespace string) bool {
 	path := stateName(c, namespace) + ".lock"
 	if _, err := os.Stat(path); err != nil {
-		return false // to look makes nothing
+		return false // looking creates no file
 	}
 	l, err := lockfile.Take(path)
 	if err == nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// store is the log of a store that is opened again when the process that owned it is gone:
-// another one owns it by then, or this one does. It implements ingest.Log.
+// store is a store that is reopened when its owner is gone: another process or this one owns it then. It implements
+// ingest.Log.
 type store struct {
-	open func(context.Context) (*tally.Store, error)        // nil: the store is somebody else's, who closes it
-	done <-chan struct{}                                    // the end of who uses it: nothing is opened any more
-	seen func(events.Subject, []events.Event, log.Ack, int) // what was appended, and how much of it is new
+	open func(context.Context) (*tally.Store, error)        // nil: the caller owns the store and closes it
+	done <-chan struct{}                                    // end of the user: the store is not reopened afterwards
+	seen func(events.Subject, []events.Event, log.Ack, int) // called after an append with the number of new events
 
 	mu sync.Mutex
 	st *tally.Store
 }
 
-// start opens the store the first time. Nothing is asked of it before.
+// start opens the store for the first time, before any other call.
 func (s *store) start(ctx context.Context) (err error) {
 	s.done = ctx.Done()
 	if s.st == nil {
@@ -33,17 +33,17 @@ func (s *store) start(ctx context.Context) (err error) {
 	return err
 }
 
-// errEnded is why nothing is done any more.
+// errEnded is returned after the end of the command.
 var errEnded = errors.New("the command ends")
 
-// now returns the store as it is open now.
+// now returns the open store.
 func (s *store) now() *tally.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.st
 }
 
-// Close closes the store, if it was opened.
+// Close closes the store if it is open.
 func (s *store) Close() error {
 	if st := s.now(); st != nil && s.open != nil {
 		return st.Close()
@@ -51,10 +51,10 @@ func (s *store) Close() error {
 	return nil
 }
 
-// again opens the store anew if err says that it does not answer, and st is the one that did
-// not. It reports whether asking once more may help.
+// again reopens the store if err says that it does not answer and st is that store. It reports whether a repeated call
+// may succeed.
 func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
-	if s.open == nil || !isAway(err) || len(st.Runners()) > 0 { // a store of one's own mends itself
+	if s.open == nil || !isAway(err) || len(st.Runners()) > 0 { // a store that this process owns repairs itself
 		return false
 	}
 	s.mu.Lock()
@@ -66,7 +66,7 @@ func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
 		next, err := s.open(ctx)
 		switch {
 		case err == nil:
-			_ = st.Close() // it is lost already
+			_ = st.Close() // the store is lost already
 			s.st = next
 			return true
 		case cli.ExitCode(err) != cli.Unreachable:
@@ -82,19 +82,19 @@ func (s *store) again(ctx context.Context, st *tally.Store, err error) bool {
 	}
 }
 
-// pauseToOpen is how long to wait before a store is looked for again.
+// pauseToOpen is the pause before a second attempt to open the store.
 const pauseToOpen = 100 * time.Millisecond
 
-// isAway reports whether an error says that nobody answered.
+// isAway reports whether an error says that the store did not answer.
 func isAway(err error) bool {
 	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
 }
 
-// lastWord is how long what is under way may take when the command is to end.
+// lastWord is the time limit for running calls after the end of the command.
 const lastWord = 5 * time.Second
 
-// AppendSeries implements ingest.Log. It waits for files of trees, as every append does. What is under way when ctx ends is waited for, so that
-// what was read is acknowledged.
+// AppendSeries implements ingest.Log. Like every append it waits for the files of trees. An append that runs when ctx
+// ends is completed, so that lines that were read are acknowledged.
 func (s *store) AppendSeries(ctx context.Context, sub events.Subject, expect log.Expect, evs ...events.Event) (log.Ack, int, error) {
 	st := s.now()
 	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -126,7 +126,7 @@ func (s *store) Last(ctx context.Context, sub events.Subject) (events.Record, er
 // Now implements ingest.Log.
 func (s *store) Now() time.Time { return s.now().Log.Now() }
 
-// Read implements ingest.Log. It goes on behind what was read when the owner went.
+// Read implements ingest.Log. It continues after the last record that was read before the owner went.
 func (s *store) Read(ctx context.Context, r events.Range) iter.Seq2[events.Record, error] {
 	return func(yield func(events.Record, error) bool) {
 		for s.read(ctx, &r, yield) {
@@ -134,8 +134,8 @@ func (s *store) Read(ctx context.Context, r events.Range) iter.Seq2[events.Recor
 	}
 }
 
-// read reads until the end of the range, or until the store is another: then it says so,
-// and the range is what is left of it.
+// read reads to the end of the range, or until the store was reopened: then it returns true, and r is the remaining
+// range.
 func (s *store) read(ctx context.Context, r *events.Range, yield func(events.Record, error) bool) (again bool) {
 	st := s.now()
 	for rec, err := range st.Log.Read(ctx, *r) {

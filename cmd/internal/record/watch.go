@@ -25,34 +25,34 @@ import (
 func newWatch(a *cmdutil.App) *cobra.Command {
 	w := &watcher{app: a, redact: on}
 	cmd := &cobra.Command{
-		Use: "watch [AGENT|PATH]...", Short: "Follow the sessions of agents while they are written", Args: cobra.ArbitraryArgs,
-		Long: `Follow the sessions of agents while they are written: ` + cmdutil.Or(cmdutil.AgentNames()) + `. Each
-line of their files is in the store within milliseconds, and what an agent rewinds, forks
-or deletes can be seen here as it was. The files are only read.
+		Use: "watch [AGENT|PATH]...", Short: "Record the sessions of agents while they work", Args: cobra.ArbitraryArgs,
+		Long: `Record the sessions of agents while they work: ` + cmdutil.Or(cmdutil.AgentNames()) + `. Each
+line of their files is stored within milliseconds, so sessions that an agent rewinds, forks
+or deletes stay readable. The files are only read.
 
-Without arguments it follows every agent that has sessions here, those that have none yet
-once they do, and the folders that your config.toml lists (a project's tally.toml may list
-folders of that project):
+Without arguments the command follows all agents on this machine, also those that write
+their first session later, and the folders in your config.toml (a project's tally.toml may
+list folders of the project):
 
   [[watch]]
   root = "~/team/.claude"   # the folder of an agent, one of its projects, or one file
-  agent = "claude"          # default: by what is in it
-  namespace = "team"        # default: that of the others
+  agent = "claude"          # default: by the contents
+  namespace = "team"        # default: that of other sessions
   redact = false            # default: true
 
   [redact]
   patterns = ['T-[0-9]{6}', {name = "ticket", regexp = 'ticket=(\S+)'}]
   env = ["DB_PASSWORD"]     # the values of these variables are secrets
 
-A session goes to the namespace that the tally.toml of its project names, by where it first
-works, and stays there; --namespace names one for all. If a project's tally.toml names the
-store, only sessions of that project are taken.
+A session goes to the namespace in the tally.toml of the project in which it begins, and
+stays there. --namespace sets one namespace for all. If a project's tally.toml names the
+store, only sessions of that project are recorded.
 
-Known shapes of secrets are taken out of each line before it is stored; what was is
-said. How far it has read is kept in $XDG_STATE_HOME/tally. If that is lost, or the
-process is killed, no line is lost and none is there twice. It waits while the store
-is full or away. A second watch of a namespace waits, and takes over when the first is
-gone. Stop it with Ctrl-C.`,
+Known shapes of secrets are removed from each line before it is stored, and counted. The
+position in each file is kept in $XDG_STATE_HOME/tally. If it is lost, or the process is
+killed, no line is lost or stored twice. If the store is full or unreachable, the command
+waits. A second watch of a namespace waits and takes over when the first ends. Stop with
+Ctrl-C.`,
 		Example: cmdutil.Examples("tally watch", "tally watch --once && tally ls", "tally watch claude codex --backfill 30d",
 			"tally watch ~/.claude/projects/-home-me-shop --namespace shop -o jsonl"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,12 +68,12 @@ gone. Stop it with Ctrl-C.`,
 	return cmd
 }
 
-// offerAgents has a shell offer the agents, and files.
+// offerAgents completes agents and files.
 func offerAgents(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return cmdutil.AgentNames(), cobra.ShellCompDirectiveDefault
 }
 
-// on is the word for what is done.
+// on is the value of --redact with which secrets are removed.
 const on = "on"
 
 // watcher is one run of watch.
@@ -81,7 +81,7 @@ type watcher struct {
 	app      *cmdutil.App
 	once     bool
 	redact   string
-	explicit bool // redact was said in the call
+	explicit bool // --redact is set on the command line
 	backfill backfill
 }
 
@@ -93,10 +93,10 @@ func (w *watcher) flags(f *pflag.FlagSet) {
 		"which files are read that are there already: all, those that were changed within a time such as 30d or 12h, or none; the others are read whole once they change")
 }
 
-// backfill says from when on files count that are there already.
+// backfill is the value of --backfill: the age up to which existing files are read.
 type backfill struct {
 	text  string
-	since func(now time.Time) time.Time // nil: all
+	since func(now time.Time) time.Time // nil: all files
 }
 
 // Set implements pflag.Value.
@@ -107,7 +107,7 @@ func (b *backfill) Set(text string) error {
 		b.since = nil
 		return nil
 	case "none":
-		// File systems say times in steps of up to 2 s.
+		// Some file systems round times to 2 s.
 		b.since = func(now time.Time) time.Time { return now.Add(-2 * time.Second) }
 		return nil
 	}
@@ -130,13 +130,13 @@ func (b *backfill) Set(text string) error {
 // String implements pflag.Value.
 func (b *backfill) String() string { return b.text }
 
-// Words are what a shell offers.
+// Words returns the words that a shell offers.
 func (b *backfill) Words() []string { return []string{"all", "30d", "none"} }
 
 // Type implements pflag.Value.
 func (b *backfill) Type() string { return "all|AGE|none" }
 
-// from returns from when on files count, zero for all.
+// from returns the time since which files are read, zero for all files.
 func (b *backfill) from(now time.Time) time.Time {
 	if b.since == nil {
 		return time.Time{}
@@ -144,51 +144,50 @@ func (b *backfill) from(now time.Time) time.Time {
 	return b.since(now)
 }
 
-// run follows what arguments name until ctx is done, which is no error, or with once until
-// everything is there.
+// run follows the arguments until ctx is done, which is not an error. With once it ends when everything is read.
 func (w *watcher) run(ctx context.Context, args []string) error {
 	return w.follow(ctx, args, &store{open: w.app.Open})
 }
 
-// Follow follows every agent, as watch does without arguments, for a program that has the
-// store open, until ctx is done.
+// Follow follows all agents until ctx is done, as watch does without arguments. It is for a program that has the store
+// open.
 func Follow(ctx context.Context, a *cmdutil.App, st *tally.Store) error {
 	return (&watcher{app: a, redact: on}).follow(ctx, nil, &store{st: st})
 }
 
-// CheckFollow returns the error that Follow would return because of the configuration.
+// CheckFollow returns the error that Follow would return for the configuration.
 func CheckFollow(a *cmdutil.App) error {
 	_, _, _, err := (&watcher{app: a, redact: on}).settings(nil)
 	return err
 }
 
-// settings are what the configuration says of following.
-func (w *watcher) settings(args []string) (c config.Config, places []place, secrets *redact.Redactor, err error) {
+// settings returns the settings for following from the configuration.
+func (w *watcher) settings(args []string) (c config.Config, locations []location, secrets *redact.Redactor, err error) {
 	if c, err = w.app.Config(); err != nil {
 		return c, nil, nil, err
 	}
-	places, err = placesOf(args, c, wish{routing: c.Routing(), redact: w.redact == on, explicit: w.explicit, patient: !w.once}, os.Getenv)
+	locations, err = locationsOf(args, c, wish{routing: c.Routing(), redact: w.redact == on, explicit: w.explicit, patient: !w.once}, os.Getenv)
 	if err != nil {
 		return c, nil, nil, err
 	}
 	secrets, err = redactor(c.Redact, os.Getenv)
-	return c, places, secrets, err
+	return c, locations, secrets, err
 }
 
 func (w *watcher) follow(ctx context.Context, args []string, into *store) error {
-	c, places, secrets, err := w.settings(args)
+	c, locations, secrets, err := w.settings(args)
 	if err != nil {
 		return err
 	}
-	sayLinks(w.app, places)
-	t := newTeller(w.app, w.once)
+	sayLinks(w.app, locations)
+	t := newReporter(w.app, w.once)
 	t.here, t.only = c.Namespace, c.Routing().Only
 	into.seen = t.seen
-	f := &following{watcher: w, config: c, groups: grouped(places), secrets: secrets, since: w.backfill.from(time.Now()), teller: t, store: into}
+	f := &following{watcher: w, config: c, groups: grouped(locations), secrets: secrets, since: w.backfill.from(time.Now()), reporter: t, store: into}
 	if err := f.begin(ctx); err != nil {
 		return errors.Join(ended(ctx, err), f.Close())
 	}
-	if err = t.begin(places, f.since); err == nil && f.store.open != nil && !w.once && w.app.Format == cli.Text {
+	if err = t.begin(locations, f.since); err == nil && f.store.open != nil && !w.once && w.app.Format == cli.Text {
 		err = w.app.Say("Stop with Ctrl-C.")
 	}
 	if err == nil {
@@ -198,7 +197,7 @@ func (w *watcher) follow(ctx context.Context, args []string, into *store) error 
 	return errors.Join(err, f.Close(), t.end(f.status(), head, err != nil || ctx.Err() != nil))
 }
 
-// ended takes the end of ctx for the end of the command.
+// ended returns nil for an error that the end of ctx caused.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, errEnded) || errors.Is(err, context.Cause(ctx))) {
 		return nil
@@ -206,7 +205,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// redactor returns what takes secrets out of lines.
+// redactor returns the remover of secrets.
 func redactor(r config.Redact, env func(string) string) (*redact.Redactor, error) {
 	o := redact.Options{Values: make(map[string]string)}
 	for _, p := range r.Patterns {
@@ -224,21 +223,21 @@ func redactor(r config.Redact, env func(string) string) (*redact.Redactor, error
 	return secrets, nil
 }
 
-// following is what a watch has open.
+// following is the open state of a watch.
 type following struct {
 	*watcher
 	config    config.Config
 	groups    []*group
 	secrets   *redact.Redactor
-	since     time.Time // from when on files count that are not known
-	teller    *teller
+	since     time.Time // time since which unknown files are read
+	reporter  *reporter
 	store     *store
 	locks     []*os.File
 	ingesters []*ingest.Ingester
 	kicks     *kicks
 }
 
-// begin waits until no other process does the same, and opens the store.
+// begin waits until no other process follows the same namespaces, and opens the store.
 func (f *following) begin(ctx context.Context) error {
 	remembers, err := f.lock(ctx)
 	if err != nil {
@@ -263,14 +262,14 @@ func (f *following) begin(ctx context.Context) error {
 	return nil
 }
 
-// options say what is followed for a group.
+// options returns the options of the ingester for a group.
 func (f *following) options(g *group, remembers bool) ingest.Options {
-	o := ingest.Options{Log: f.store, Namespace: g.namespace, Once: f.once, Report: f.teller.problem, Blocked: f.teller.wake, Tail: tail.Options{Since: f.since}}
+	o := ingest.Options{Log: f.store, Namespace: g.namespace, Once: f.once, Report: f.reporter.problem, Blocked: f.reporter.wake, Tail: tail.Options{Since: f.since}}
 	o.Sessions = func(ctx context.Context) iter.Seq2[string, error] {
 		return cmdutil.SessionIDs(ctx, f.store.now(), g.namespace)
 	}
-	byID := make(map[string]place)
-	for _, p := range g.places {
+	byID := make(map[string]location)
+	for _, p := range g.locations {
 		o.Sources = append(o.Sources, p.source())
 		byID[p.id()] = p
 	}
@@ -278,7 +277,7 @@ func (f *following) options(g *group, remembers bool) ingest.Options {
 	o.Route = func(id, cwd string) (string, bool) {
 		namespace, taken, err := byID[id].route(routing, cwd)
 		if err != nil {
-			f.teller.wrongProject(err)
+			f.reporter.wrongProject(err)
 		}
 		return namespace, taken
 	}
@@ -292,11 +291,11 @@ func (f *following) options(g *group, remembers bool) ingest.Options {
 	return o
 }
 
-// run follows all groups until one cannot go on.
+// run follows all groups until one of them fails.
 func (f *following) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := f.teller.follow(f)
+	stop := f.reporter.follow(f)
 	defer stop()
 	errs := make([]error, len(f.ingesters))
 	var all sync.WaitGroup
@@ -314,7 +313,7 @@ func (f *following) run(ctx context.Context) error {
 	var failed error
 	for _, err := range errs {
 		switch {
-		case errors.Is(err, ingest.ErrStuck): // each file was reported
+		case errors.Is(err, ingest.ErrStuck): // the errors of the files were reported
 		case failed == nil || errors.Is(failed, context.Canceled):
 			failed = err
 		}
@@ -322,16 +321,16 @@ func (f *following) run(ctx context.Context) error {
 	return failed
 }
 
-// kicked has a file looked at before all others.
+// kicked reads a file before all others.
 func (f *following) kicked(path string) {
-	for _, path := range f.teller.files(path) {
+	for _, path := range f.reporter.files(path) {
 		for _, in := range f.ingesters {
 			in.Kick(path)
 		}
 	}
 }
 
-// status adds up how far all groups are.
+// status returns the sum of the status of all groups.
 func (f *following) status() (sum ingest.Status) {
 	sum.Rules = make(map[string]int)
 	for _, in := range f.ingesters {
@@ -351,7 +350,7 @@ func (f *following) status() (sum ingest.Status) {
 	return sum
 }
 
-// blocked says why nothing can be appended now.
+// blocked returns the reason for which nothing can be appended now, or nil.
 func (f *following) blocked() error {
 	for _, in := range f.ingesters {
 		if err := in.Blocked(); err != nil {
@@ -361,7 +360,7 @@ func (f *following) blocked() error {
 	return nil
 }
 
-// head is how far the log goes, 0 if nobody knows.
+// head returns the last offset of the log, 0 if it is unknown.
 func (f *following) head(ctx context.Context) uint64 {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
@@ -372,7 +371,7 @@ func (f *following) head(ctx context.Context) uint64 {
 	return uint64(at)
 }
 
-// Close gives up what is open.
+// Close closes the ingesters, the locks and the store.
 func (f *following) Close() (err error) {
 	f.kicks.Close()
 	for _, in := range f.ingesters {
@@ -385,16 +384,16 @@ func (f *following) Close() (err error) {
 	return err
 }
 
-// lock waits until no other process follows for the same namespaces: while one does, this one
-// is its spare, and takes over. With once there is nothing to wait for: it reads beside the
-// other, and remembers nothing. So it is where nothing can be remembered.
+// lock waits until no other process follows the same namespaces: a second process is the spare of the first, and takes
+// over when it ends. With once it does not wait. It then reads beside the other process and does not store how far it
+// has read, and neither does it if that cannot be stored.
 func (f *following) lock(ctx context.Context) (remembers bool, err error) {
 	paths, err := lockFiles(f.config, f.groups)
 	if err != nil || len(paths) == 0 {
 		return false, err
 	}
 	for _, path := range paths {
-		l, err := takeLock(ctx, path, !f.once, f.teller.spare)
+		l, err := takeLock(ctx, path, !f.once, f.reporter.spare)
 		if l == nil {
 			return false, err
 		}

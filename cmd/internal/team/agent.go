@@ -33,7 +33,7 @@ edited in place, and all its other bytes stay.
 
 ` + agentNames,
 		Example: cmdutil.Examples("tally agent new Kettle --assignment 'Boil water.'", "tally agent commit kettle 'The tests pass' --assertion 'go test ./...'",
-			"tally agent state kettle working", "tally agent verify kettle --run 'The tests pass' -y", "tally agent dismiss kettle --reason 'not needed'"),
+			"tally agent state kettle working", "tally agent verify kettle --run 'The tests pass' -y", "tally agent show kettle"),
 	}, append(cmdutil.Paged(newAgentLs(a), newAgentShow(a), newAgentOrphans(a)), newAgentNew(a), newAgentSave(a), newAgentState(a), newAgentCommit(a), newAgentVerify(a),
 		newAgentEnd(a, "reap", "Stop an agent that waits for an event that will not come", (*tavern.Agent).Reap),
 		newAgentEnd(a, "dismiss", "Stop an agent that is no longer needed", (*tavern.Agent).Dismiss))...)

@@ -81,7 +81,7 @@ type agentRow struct {
 	FinishedAt  events.Timestamp     `json:"finishedAt,omitempty"`
 	ArchivedAt  events.Timestamp     `json:"archivedAt,omitempty"`
 	Revision    events.Offset        `json:"revision,omitempty"` // of its file: the base of an edit
-	Problem     string               `json:"problem,omitempty"`  // why its file says nothing
+	Problem     string               `json:"problem,omitempty"`  // error in its file
 }
 
 // commitmentRow is a commitment in JSON.
@@ -143,7 +143,7 @@ func listAgents(ctx context.Context, a *cmdutil.App, st *tally.Store, f tavern.A
 	unread := 0
 	for _, r := range listed {
 		if !f.Archived && r.Status == tavern.AgentArchived || f.Owner != "" && f.Owner != r.Owner || f.Parent != "" && f.Parent != r.Parent {
-			continue // the rest is asked of what is read: it may have changed meanwhile
+			continue // the filter applies to the agent that is read next, which may have changed
 		}
 		i, err := tavern.AgentOf(st, r.ID).Info(ctx)
 		switch {
@@ -219,7 +219,7 @@ func keptText(i *tavern.AgentInfo) string {
 	return fmt.Sprintf("%s/%d", kept(i), len(i.Commitments))
 }
 
-// leaseText says who works for an agent, and until when.
+// leaseText returns the holder of a lease and its end.
 func leaseText(l tally.Lease, now time.Time) string {
 	if l.Holder == "" {
 		return "-"
@@ -305,7 +305,7 @@ func (p *page) log(list []projector.LogEntry) {
 	p.table(t)
 }
 
-// page prints one thing, and remembers the first error.
+// page prints the parts of one object, and keeps the first error.
 type page struct {
 	app   *cmdutil.App
 	width int
@@ -319,7 +319,7 @@ func (p *page) line(text string) {
 	}
 }
 
-// head prints what it is about.
+// head prints the first line.
 func (p *page) head(id string, more ...string) {
 	parts := []render.Styled{{Text: id, Paint: p.style.Bold}}
 	for _, m := range more {
@@ -328,7 +328,7 @@ func (p *page) head(id string, more ...string) {
 	p.line(strings.Join(render.Flow(parts, " · ", p.width), "\n"))
 }
 
-// field prints a label and a text, if there is one.
+// field prints a label and a text, unless the text is empty.
 func (p *page) field(label, text string) {
 	if text != "" && text != "-" {
 		p.line(strings.Join(render.Field(label, text, p.width, p.style.Dim), "\n"))

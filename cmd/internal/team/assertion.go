@@ -13,24 +13,22 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// lingering is how long what an assertion has started may hold its output open once the
-// assertion itself is over.
+// lingering is the time that processes of an assertion may hold its output open after its end.
 const lingering = time.Second
 
-// maxSaid is how much of its output is kept, and maxReason how much of a line is a reason.
+// maxSaid is the maximum size of the kept output, maxReason that of a reason.
 const (
 	maxSaid   = 16 << 10
 	maxReason = 200
 )
 
-// outcome is what came of running an assertion.
+// outcome is the result of an assertion.
 type outcome struct {
-	failure string // one line; "": it holds
-	said    []byte // the end of what it printed
+	failure string // on one line; "": the assertion holds
+	said    []byte // end of its output
 }
 
-// runAssertion runs a command in a shell, for so long at the most. What it leaves behind is
-// ended with it.
+// runAssertion runs a command in a shell with a time limit. At the end it kills the processes that the command left.
 func runAssertion(ctx context.Context, command string, limit time.Duration) outcome {
 	running, stop := context.WithTimeout(ctx, limit)
 	defer stop()
@@ -39,7 +37,7 @@ func runAssertion(ctx context.Context, command string, limit time.Duration) outc
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = said, said, lingering
 	err := cmd.Run()
 	if cmd.Process != nil {
-		_ = cmd.Cancel() // that there is nothing to end is no error
+		_ = cmd.Cancel() // there may be nothing to kill
 	}
 	out := outcome{said: said.buf}
 	switch {
@@ -54,7 +52,7 @@ func runAssertion(ctx context.Context, command string, limit time.Duration) outc
 	return out
 }
 
-// print shows what was printed, as text.
+// print prints the output as text.
 func (o outcome) print(w io.Writer) {
 	if text := strings.TrimRight(string(o.said), "\n"); text != "" {
 		fmt.Fprintln(w, plain.Printable(text))

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// What an assertion prints is kept to its end, in bounded memory, and none of it moves a
-// cursor.
+// The end of an assertion's output is kept in bounded memory, and none of it moves a cursor.
 func TestAssertionOutput(t *testing.T) {
 	out := runAssertion(t.Context(), `i=0; while [ $i -lt 3000 ]; do echo "line $i of what is said"; i=$((i+1)); done; printf '\033[31mred\n\n'; exit 7`, time.Minute)
 	if out.failure != "exit status 7: \u241b[31mred" {
@@ -26,7 +25,7 @@ func TestAssertionOutput(t *testing.T) {
 	}
 }
 
-// What an assertion leaves behind is not waited for, and is ended.
+// Processes that an assertion leaves are not waited for, and are ended.
 func TestAssertionLeavesBehind(t *testing.T) {
 	begun := time.Now()
 	out := runAssertion(t.Context(), "sleep 60 & echo $!", time.Minute)
@@ -45,8 +44,7 @@ func TestAssertionLeavesBehind(t *testing.T) {
 	}
 }
 
-// isRunning reports whether a process is there that has not ended: one that nobody has waited
-// for yet has.
+// isRunning reports whether a process runs. A zombie does not.
 func isRunning(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))

@@ -20,29 +20,29 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// A child is the command that was named, run for one message or item: what that says is its
-// input and its environment, and never a part of the command.
+// A child is the user's command, run for one message or item. The message or item reaches it as standard input and
+// environment, never as a part of the command line.
 type child struct {
 	command []string
-	env     []variable // beside that of this process
+	env     []variable // in addition to the environment of this process
 	stdin   []byte
 	stdout  io.Writer
 	stderr  io.Writer
 }
 
-// ended is how a child ended.
+// ended is the end of a child.
 type ended struct {
-	exit    int    // 128 and the signal's number, if one ended it
-	signal  string // that ended it; "": none did
-	stopped bool   // it was told to end before it had
-	said    string // the last line that it wrote to its standard error
+	exit    int    // with a signal: 128 plus its number
+	signal  string // signal that ended it, or ""
+	stopped bool   // this process told it to end
+	said    string // last line on its standard error
 	took    time.Duration
 }
 
-// ok reports whether the child did what it was to do.
+// ok reports whether the child exited with code 0.
 func (e ended) ok() bool { return e.exit == 0 }
 
-// reason says why it did not.
+// reason returns why it failed.
 func (e ended) reason() string {
 	text := fmt.Sprintf("exit code %d", e.exit)
 	if e.signal != "" {
@@ -54,20 +54,18 @@ func (e ended) reason() string {
 	return text
 }
 
-// Exit codes of what cannot be run, as shells have them.
+// Exit codes of shells for commands that cannot be run.
 const (
 	notExecutable = 126
 	notFound      = 127
-	bySignal      = 128 // and the signal's number
+	bySignal      = 128 // plus the signal's number
 )
 
-// inTime is how long a child has to end that was told to, with all that it has started;
-// then they are killed.
+// inTime is the time that a child and its processes have to end after a request. Then they are killed.
 const inTime = 5 * time.Second
 
-// run runs the child to its end. When ctx is done it is told to end. An error says that it
-// could not be started: an *unstartedError if that lies in the message or item and not in
-// the command.
+// run runs the child to its end. When ctx is done, the child is told to end. If the command could not be started, run
+// returns an error: an *unstartedError if the cause is the message or item and not the command.
 func (c child) run(ctx context.Context) (ended, error) {
 	env, err := environment(c.env)
 	if err != nil {
@@ -76,11 +74,11 @@ func (c child) run(ctx context.Context) (ended, error) {
 	began, said := time.Now(), &tail{most: maxTail}
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
 	if errors.Is(cmd.Err, exec.ErrDot) {
-		cmd.Err = nil // whoever has the working directory in PATH means it
+		cmd.Err = nil // the user has the working directory in PATH on purpose
 	}
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.stdin), c.stdout, io.MultiWriter(c.stderr, said)
-	cmd.WaitDelay = inTime // also for what it has left behind and that holds its output
+	cmd.WaitDelay = inTime // also for its processes that still hold its output
 	apart(cmd)
 	if err := cmd.Start(); err != nil {
 		if unusable := check(c.command); unusable != nil {
@@ -88,7 +86,7 @@ func (c child) run(ctx context.Context) (ended, error) {
 		}
 		return ended{}, &unstartedError{reason: notStarted(c.command[0], err).Error()}
 	}
-	_ = cmd.Wait() // its end is in the state, and input that it did not read is not an error
+	_ = cmd.Wait() // the process state has the end; unread input is not an error
 	if ctx.Err() != nil {
 		killRest(cmd)
 	}
@@ -97,7 +95,8 @@ func (c child) run(ctx context.Context) (ended, error) {
 	return e, nil
 }
 
-// behindDash wants the command behind --, after so many arguments: its flags are not tally's.
+// behindDash returns an error unless a command follows -- after the given number of arguments. tally does not parse the
+// flags of that command.
 func behindDash(cmd *cobra.Command, args int) error {
 	if cmd.ArgsLenAtDash() != args {
 		return cli.Usagef("want %s: the command stands behind --", cmd.Use)
@@ -105,7 +104,7 @@ func behindDash(cmd *cobra.Command, args int) error {
 	return nil
 }
 
-// check says why a command cannot be started, before anything is taken for it.
+// check returns an error if a command cannot be started, before anything is claimed for it.
 func check(command []string) error {
 	if _, err := exec.LookPath(command[0]); err != nil && !errors.Is(err, exec.ErrDot) {
 		return notStarted(command[0], err)
@@ -113,7 +112,7 @@ func check(command []string) error {
 	return nil
 }
 
-// notStarted is the error of a command that could not be started, with a shell's exit code.
+// notStarted returns the error for a command that could not be started, with a shell's exit code.
 func notStarted(name string, err error) error {
 	code, reason := notExecutable, err
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +125,8 @@ func notStarted(name string, err error) error {
 	return &cli.CodeError{Code: code, Err: fmt.Errorf("%s: %w", name, reason)}
 }
 
-// unstartedError says that the command cannot be started for one message or item. It is an
-// attempt that failed: another one need not fail, unless it is final.
+// unstartedError reports that the command cannot be started for one message or item. It counts as a failed attempt. If
+// final is set, later attempts would fail too.
 type unstartedError struct {
 	reason string
 	final  bool
@@ -138,12 +137,11 @@ func (e *unstartedError) Error() string { return e.reason }
 // variable is an entry of an environment.
 type variable struct{ name, value string }
 
-// maxVariable bounds a value in an environment: a name of events.MaxIDLen bytes, each of them
-// escaped. A system starts no program with values that are much longer.
+// maxVariable is the maximum length of a value in an environment: an escaped name of events.MaxIDLen bytes. Systems
+// start no program with values that are much longer.
 const maxVariable = 3 * events.MaxIDLen
 
-// environment writes variables as a process gets them. One beyond the bound is a final
-// *unstartedError.
+// environment returns the entries for a process. A value that is too long is a final *unstartedError.
 func environment(list []variable) ([]string, error) {
 	env := make([]string, len(list))
 	for i, v := range list {
@@ -156,7 +154,7 @@ func environment(list []variable) ([]string, error) {
 	return env, nil
 }
 
-// String returns the entry. A value with a zero byte, or that is not text, is escaped as ids are.
+// String returns the entry. A value that has a zero byte or is not text is escaped like an id.
 func (v variable) String() string {
 	if strings.ContainsRune(v.value, 0) || !utf8.ValidString(v.value) {
 		return v.name + "=" + events.EscapeID(v.value)
@@ -164,15 +162,15 @@ func (v variable) String() string {
 	return v.name + "=" + v.value
 }
 
-// tail keeps the end of what is written to it. It is safe for concurrent use.
+// tail is a writer that keeps the last bytes. It is safe for concurrent use.
 type tail struct {
-	most int // bytes that are kept at least
+	most int // minimum number of kept bytes
 
 	mu  sync.Mutex
 	buf []byte
 }
 
-// maxTail is how much of what a child says is looked at for its last line.
+// maxTail is the number of bytes of standard error that are searched for the last line.
 const maxTail = 4 << 10
 
 // Write implements io.Writer.
@@ -186,7 +184,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last returns the last line that has something.
+// last returns the last line that is not empty.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,14 +192,14 @@ func (t *tail) last() string {
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
-// bounded keeps what is written to it up to a size, and how much it was.
+// bounded is a writer that keeps the first bytes, and counts all.
 type bounded struct {
 	most int
 	buf  []byte
 	size int64
 }
 
-// Write implements io.Writer. It takes everything, so that no child hangs or breaks.
+// Write implements io.Writer. It accepts all input, so that no child blocks or fails.
 func (b *bounded) Write(p []byte) (int, error) {
 	b.size += int64(len(p))
 	b.buf = append(b.buf, p[:min(len(p), b.most-len(b.buf))]...)

@@ -8,16 +8,16 @@ import (
 	"os/exec"
 )
 
-// apart leaves a command as it is: where there are no groups it is killed alone.
+// apart does nothing: without process groups, the command alone is killed.
 func apart(*exec.Cmd) {}
 
-// killRest has nothing to kill.
+// killRest does nothing.
 func killRest(*exec.Cmd) {}
 
-// endOf says how a process ended.
+// endOf returns how a process ended.
 func endOf(s *os.ProcessState) ended { return ended{exit: s.ExitCode()} }
 
-// shell is a command that is ended when its time is over.
+// shell returns a shell command that is killed when ctx is done.
 func shell(ctx context.Context, command string) *exec.Cmd {
 	return exec.CommandContext(ctx, "cmd", "/C", command)
 }

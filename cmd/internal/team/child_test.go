@@ -10,8 +10,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// What a message or item says is bounded in an environment, and a child that cannot be
-// started for it is told from a command that cannot be started at all.
+// The values of a message or item in an environment are bounded. A child that cannot be started for one of them is told
+// apart from a command that cannot be started at all.
 func TestChildStart(t *testing.T) {
 	c := child{command: []string{os.Args[0], "-test.run=^$"}, stdout: io.Discard, stderr: io.Discard}
 	t.Run("B-07 every variable", func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestChildStart(t *testing.T) {
 	})
 	t.Run("B-07 what else keeps it from starting", func(t *testing.T) {
 		c.env = nil
-		c.command = append(c.command[:2:2], strings.Repeat("x", 4<<20)) // more than a system takes
+		c.command = append(c.command[:2:2], strings.Repeat("x", 4<<20)) // more than a system accepts
 		_, err := c.run(t.Context())
 		if unstarted, ok := errors.AsType[*unstartedError](err); !ok || unstarted.final {
 			t.Errorf("too many arguments: %v", err)

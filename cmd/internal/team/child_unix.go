@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// apart gives a command a process group of its own: a Ctrl-C is for who runs it, which then
-// tells it to end, and all that it has started with it.
+// apart starts a command in its own process group. A Ctrl-C then reaches this process alone, which tells the whole
+// group to end.
 func apart(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 }
 
-// killRest kills what is left of the group of a command that has ended.
-func killRest(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // none may be left
+// killRest kills the remaining processes in the group of a command that has ended.
+func killRest(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // there may be none
 
-// endOf says how a process ended.
+// endOf returns how a process ended.
 func endOf(s *os.ProcessState) ended {
 	if w, ok := s.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return ended{exit: bySignal + int(w.Signal()), signal: w.Signal().String()}
@@ -27,7 +27,7 @@ func endOf(s *os.ProcessState) ended {
 	return ended{exit: s.ExitCode()}
 }
 
-// shell is a command that is ended, with all that it has started, when its time is over.
+// shell returns a shell command. When ctx is done, its process group is killed.
 func shell(ctx context.Context, command string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	apart(cmd)

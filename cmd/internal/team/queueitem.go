@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// held is an item that this process has, also when the store is opened anew.
+// held is an item that this process has claimed, in a store that may be reopened.
 type held struct {
 	w       *worker
 	item    tavern.Item
@@ -25,13 +25,13 @@ type held struct {
 	until   time.Time
 	attempt int
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	st    *tally.Store
-	claim *tavern.Claim // made with st
+	claim *tavern.Claim // of st
 }
 
-// with calls f with the claim. What it reports is the same event each time, so it is asked
-// again when nobody answered.
+// with calls f with the claim. The event that f appends is the same each time, so the call is repeated after an unknown
+// outcome.
 func (h *held) with(ctx context.Context, f func(*tally.Store, *tavern.Claim) error) error {
 	return h.w.store.do(ctx, func(st *tally.Store) error {
 		c, err := h.of(ctx, st)
@@ -42,7 +42,7 @@ func (h *held) with(ctx context.Context, f func(*tally.Store, *tavern.Claim) err
 	})
 }
 
-// of returns the claim in a store.
+// of returns the claim for a store.
 func (h *held) of(ctx context.Context, st *tally.Store) (*tavern.Claim, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,14 +50,14 @@ func (h *held) of(ctx context.Context, st *tally.Store) (*tavern.Claim, error) {
 		return h.claim, nil
 	}
 	c, err := tavern.QueueOf(st, h.w.queue).Resume(ctx, h.item.ID, h.fence)
-	if err != nil && !(cli.Is[*tally.FencedError](err) && c != nil) { // over or not: what is reported says which
+	if err != nil && !(cli.Is[*tally.FencedError](err) && c != nil) { // with a FencedError the claim is lost, and its report says how
 		return nil, err
 	}
 	h.st, h.claim = st, c
 	return c, nil
 }
 
-// do has the command do an item, and reports what came of it.
+// do runs the command for an item and reports the result.
 func (w *worker) do(ctx context.Context, h *held) {
 	row := worked{ID: h.item.ID, Attempt: h.attempt, Fence: h.fence}
 	w.attempt(ctx, h, &row)
@@ -70,11 +70,11 @@ func (w *worker) do(ctx context.Context, h *held) {
 	w.done <- row
 }
 
-// attempt fills in what became of the item.
+// attempt runs the command and fills in the result.
 func (w *worker) attempt(ctx context.Context, h *held, row *worked) {
 	life, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
-	if err := h.renewed(life); !w.store.isStored(err) { // a store that rested: the lease may be over as it begins
+	if err := h.renewed(life); !w.store.isStored(err) { // in an idle store the lease may have ended already
 		if ctx.Err() == nil {
 			w.fenced(row, "lost", err)
 			return
@@ -127,8 +127,8 @@ func (w *worker) report(ctx context.Context, h *held, row *worked, outcome strin
 	}
 }
 
-// fenced notes an error: that the item is somebody else's is what became of it, any other
-// one ends the command.
+// fenced records an error. A FencedError, after which another worker has the item, is the result of the attempt. Any
+// other error ends queue work.
 func (w *worker) fenced(row *worked, outcome string, err error) {
 	fenced, ok := errors.AsType[*tally.FencedError](err)
 	if !ok {
@@ -138,21 +138,21 @@ func (w *worker) fenced(row *worked, outcome string, err error) {
 	row.Outcome, row.Error, row.Late = outcome, fenced.Error(), fenced.Stale
 }
 
-// maxResult is how much of what a command prints is its result.
+// maxResult is the maximum size of a result.
 const maxResult = 1 << 20
 
-// result returns what a command printed, without the line's end that text ends with.
+// result returns the output of a command without its last line end.
 func (w *worker) result(out *bounded, id string) []byte {
 	if out.size > maxResult {
 		fmt.Fprintf(w.app.Err, "%s printed %s: the result is the first %s\n", plain.Printable(cli.ID(id)), plain.Bytes(out.size), plain.Bytes(maxResult))
-		for n := 1; n < utf8.UTFMax && !utf8.Valid(out.buf); n++ { // a character that was cut
+		for n := 1; n < utf8.UTFMax && !utf8.Valid(out.buf); n++ { // a character that the limit cut
 			out.buf = out.buf[:len(out.buf)-1]
 		}
 	}
 	return bytes.TrimSuffix(out.buf, []byte("\n"))
 }
 
-// left is how long the claim lasts yet, by the log's time.
+// left returns the remaining time of the lease, by the log's time.
 func (h *held) left(ctx context.Context) (d time.Duration, err error) {
 	err = h.w.store.do(ctx, func(st *tally.Store) error {
 		now, err := st.LogTime(ctx)
@@ -162,7 +162,7 @@ func (h *held) left(ctx context.Context) (d time.Duration, err error) {
 	return d, err
 }
 
-// renewed renews the claim if its lease is over already.
+// renewed renews the claim if its lease has ended.
 func (h *held) renewed(ctx context.Context) error {
 	d, err := h.left(ctx)
 	if err != nil || d > 0 {
@@ -182,12 +182,11 @@ func (h *held) renew(ctx context.Context) error {
 	})
 }
 
-// keep renews the claim whenever half of its lease has passed, until ctx is done or the item
-// is somebody else's: then lost is told.
+// keep renews the claim after half of each lease, until ctx is done. If another worker has the item, it calls lost.
 func (h *held) keep(ctx context.Context, lost context.CancelCauseFunc) {
 	for {
 		d, err := h.left(ctx)
-		if err == nil && d > 0 && !pause(ctx, max(d/2, leastRenewal)) {
+		if err == nil && d > 0 && !pause(ctx, max(d/2, minRenewal)) {
 			return
 		}
 		if err == nil {
@@ -208,5 +207,5 @@ func (h *held) keep(ctx context.Context, lost context.CancelCauseFunc) {
 	}
 }
 
-// leastRenewal is how long at least passes between renewals.
-const leastRenewal = 10 * time.Millisecond
+// minRenewal is the minimum time between renewals.
+const minRenewal = 10 * time.Millisecond

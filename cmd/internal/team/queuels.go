@@ -61,7 +61,7 @@ type queueView struct {
 	query  tavern.ListQuery
 }
 
-// check reads the flags.
+// check validates the flags.
 func (v *queueView) check(args []string) error {
 	if v.query.Limit < 0 {
 		return cli.Usagef("--limit %d: want a number from 0", v.query.Limit)
@@ -139,8 +139,7 @@ func queueTable(rows []queueRow) render.Table {
 	return t
 }
 
-// isQueue reports whether there is a queue, and not a session of another kind under such a
-// name: one that nobody created is a queue if there is nothing else about it.
+// isQueue reports whether the queue exists. A queue that nobody created exists if its session is not of another kind.
 func isQueue(ctx context.Context, st *tally.Store, l catalog.QueueListed) (bool, error) {
 	if l.Created != 0 {
 		return true, nil
@@ -171,21 +170,21 @@ type itemRow struct {
 	After     []string         `json:"after,omitempty"`
 	Priority  int              `json:"priority,omitempty"`
 	Attempts  int              `json:"attempts"`
-	Worker    string           `json:"worker,omitempty"` // who has it
+	Worker    string           `json:"worker,omitempty"` // worker with a claim
 	Fence     events.Offset    `json:"fence,omitempty"`
 	Until     events.Timestamp `json:"until,omitempty"`
-	Waits     []string         `json:"waits,omitempty"` // of after, those that are not done
+	Waits     []string         `json:"waits,omitempty"` // items of After that are not done
 	Outcome   string           `json:"outcome,omitempty"`
 	Error     string           `json:"error,omitempty"`
 	Body      events.Raw       `json:"body,omitempty"`
-	Text      string           `json:"text,omitempty"`  // of an item that is not JSON,
-	Bytes     []byte           `json:"bytes,omitempty"` // or not even text
-	Tries     []tryRow         `json:"tries,omitempty"`
-	Next      string           `json:"next,omitempty"` // of the last one of a page, if there is another: what --after takes
+	Text      string           `json:"text,omitempty"`  // if the item is not JSON
+	Bytes     []byte           `json:"bytes,omitempty"` // if the item is not text
+	Tries     []attemptRow     `json:"tries,omitempty"`
+	Next      string           `json:"next,omitempty"` // in the last row of a page: the value of --after for the next page
 }
 
-// tryRow is an attempt at an item.
-type tryRow struct {
+// attemptRow is an attempt at an item.
+type attemptRow struct {
 	Attempt int64            `json:"attempt"`
 	Worker  string           `json:"worker"`
 	Fence   events.Offset    `json:"fence"`
@@ -196,7 +195,7 @@ type tryRow struct {
 	Late    []lateRow        `json:"late,omitempty"`
 }
 
-// lateRow is what was reported when the item was somebody else's by then.
+// lateRow is a report that came after another worker had claimed the item.
 type lateRow struct {
 	Offset  events.Offset `json:"offset"`
 	Outcome string        `json:"outcome"`
@@ -218,16 +217,16 @@ func itemOf(s tavern.ItemStatus) itemRow {
 		row.Bytes = s.Body
 	}
 	for _, t := range s.History {
-		try := tryRow{Attempt: t.Number, Worker: t.Worker, Fence: t.Fence, Time: events.TimestampOf(t.At), Outcome: t.Outcome, Error: t.Error, Result: t.Result}
+		attempt := attemptRow{Attempt: t.Number, Worker: t.Worker, Fence: t.Fence, Time: events.TimestampOf(t.At), Outcome: t.Outcome, Error: t.Error, Result: t.Result}
 		for _, l := range t.Stale {
-			try.Late = append(try.Late, lateRow{l.At, l.Outcome, l.Result})
+			attempt.Late = append(attempt.Late, lateRow{l.At, l.Outcome, l.Result})
 		}
-		row.Tries = append(row.Tries, try)
+		row.Tries = append(row.Tries, attempt)
 	}
 	return row
 }
 
-// spelled spells ids for output.
+// spelled formats ids for output.
 func spelled(ids []string) (list []string) {
 	for _, id := range ids {
 		list = append(list, cli.ID(id))

@@ -119,8 +119,8 @@ func (v *queueView) item(r itemRow) error {
 	return nil
 }
 
-// lines says what an attempt was, for people.
-func (t tryRow) lines() []string {
+// lines describes an attempt for people.
+func (t attemptRow) lines() []string {
 	text := fmt.Sprintf("  attempt %d  %s  %s, fence %d  %s", t.Attempt, minute(t.Time), t.Worker, uint64(t.Fence), t.Outcome)
 	if t.Outcome == "" {
 		text += "under way"
@@ -138,7 +138,7 @@ func (t tryRow) lines() []string {
 	return list
 }
 
-// short is a result on one line.
+// short returns a result on one line.
 func short(raw []byte) string {
 	return render.Cut(plain.Printable(string(rawjson.AppendCompact(nil, raw))), 200)
 }

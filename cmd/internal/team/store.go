@@ -15,31 +15,31 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// store is a store that is opened again when the process that owned it is gone: another one
-// owns it by then, or this one does. It is safe for concurrent use.
+// store is a store that is reopened when its owner is gone: another process or this one owns it then. It is safe for
+// concurrent use.
 type store struct {
 	open    opener
 	err     io.Writer
-	patient time.Duration // how long another one is looked for; 0: until ctx is done
+	patient time.Duration // time limit for reopening; 0: until ctx is done
 
 	mu      sync.Mutex // guards st and unshown
 	st      *tally.Store
-	unshown error // the first error of a tree: its files do not show all that is stored
+	unshown error // the first error of a tree that does not show a stored record
 }
 
-// opener opens the store: App.Open, or App.OpenExisting.
+// opener opens the store: App.Open or App.OpenExisting.
 type opener = func(context.Context) (*tally.Store, error)
 
-// openStore opens the store for a verb that lives longer than the owner may.
+// openStore opens the store for a command that may outlive the owner.
 func openStore(ctx context.Context, a *cmdutil.App) (*store, error) {
 	st, err := a.Open(ctx)
 	return &store{open: a.Open, err: a.Err, st: st}, err
 }
 
-// patience is how long a verb that does one thing looks for a store that no process serves.
+// patience is the time limit for reopening, for a command that makes one change.
 const patience = 30 * time.Second
 
-// riding opens the store for a verb that does one thing, also if the owner ends meanwhile.
+// riding opens the store for a command that makes one change, and continues if the owner ends meanwhile.
 func riding(ctx context.Context, a *cmdutil.App, open opener, f func(*store) error) (err error) {
 	st, err := open(ctx)
 	if err != nil {
@@ -50,8 +50,8 @@ func riding(ctx context.Context, a *cmdutil.App, open opener, f func(*store) err
 	return f(s)
 }
 
-// Close closes the store as it is open now. It returns the first error of a tree, with which a
-// verb ends when its work is done.
+// Close closes the open store. It returns the first error of a tree, which is the error of a command whose work is
+// done.
 func (s *store) Close() error {
 	err := s.now().Close()
 	s.mu.Lock()
@@ -59,8 +59,7 @@ func (s *store) Close() error {
 	return errors.Join(err, s.unshown)
 }
 
-// isStored reports whether an append is in the log, and has an effect. It keeps the first error of
-// a tree for Close.
+// isStored reports whether an append is in the log and in effect. It keeps the first error of a tree for Close.
 func (s *store) isStored(err error) bool {
 	if cli.Is[*tally.FencedError](err) || !events.IsStored(err) {
 		return false
@@ -79,18 +78,17 @@ func (s *store) now() *tally.Store {
 	return s.st
 }
 
-// do calls f with the store, and once more with another one as long as nobody answers: what
-// f writes has an id of its own, or says itself what became of it. An append that files of a tree
-// do not show is one; Close returns the error of the tree.
+// do calls f with the store. If the store does not answer, it reopens the store and repeats the call. The changes of f
+// must be idempotent. An append that a tree does not show counts as done; Close returns the error of the tree.
 func (s *store) do(ctx context.Context, f func(*tally.Store) error) error {
 	return s.once(ctx, f, nil)
 }
 
-// once is do of something that is refused if it is done twice. A refusal behind an outcome
-// that nobody knows is shown to own, which reports whether it is because f had done it.
+// once is do for a change that fails if it is repeated. If such an error follows an unknown outcome, own reports
+// whether the first call had made the change.
 func (s *store) once(ctx context.Context, f func(*tally.Store) error, own func(*tally.Store, error) bool) error {
 	unknown, giveUp := false, time.Time{}
-	for try := 0; ; try++ {
+	for attempt := 0; ; attempt++ {
 		st := s.now()
 		err := f(st)
 		switch {
@@ -98,9 +96,9 @@ func (s *store) once(ctx context.Context, f func(*tally.Store) error, own func(*
 			return nil
 		case unknown && own != nil && !isAway(err) && own(st, err):
 			return nil
-		case try == 0 && s.patient > 0:
+		case attempt == 0 && s.patient > 0:
 			giveUp = time.Now().Add(s.patient)
-		case try > 0 && !pause(ctx, pauseToOpen): // whatever is opened does not answer
+		case attempt > 0 && !pause(ctx, pauseToOpen): // the reopened store does not answer either
 			return err
 		}
 		unknown = unknown || errors.Is(err, log.ErrUnknown)
@@ -110,11 +108,11 @@ func (s *store) once(ctx context.Context, f func(*tally.Store) error, own func(*
 	}
 }
 
-// again opens the store anew if err says that it does not answer, and st is the one that did
-// not, up to a time, the zero time: for ever. It reports whether asking once more may help.
+// again reopens the store if err says that it does not answer and st is that store. It tries until giveUp, or forever
+// if giveUp is zero. It reports whether a repeated call may succeed.
 func (s *store) again(ctx context.Context, st *tally.Store, err error, giveUp time.Time) bool {
 	over := func() bool { return !giveUp.IsZero() && time.Now().After(giveUp) }
-	if ctx.Err() != nil || over() || !isAway(err) || len(st.Runners()) > 0 { // a store of one's own mends itself
+	if ctx.Err() != nil || over() || !isAway(err) || len(st.Runners()) > 0 { // a store that this process owns repairs itself
 		return false
 	}
 	s.mu.Lock()
@@ -126,7 +124,7 @@ func (s *store) again(ctx context.Context, st *tally.Store, err error, giveUp ti
 		next, err := s.open(ctx)
 		switch {
 		case err == nil:
-			_ = st.Close() // it is lost already
+			_ = st.Close() // the store is lost already
 			s.st = next
 			return true
 		case cli.ExitCode(err) != cli.Unreachable, over():
@@ -140,15 +138,15 @@ func (s *store) again(ctx context.Context, st *tally.Store, err error, giveUp ti
 	}
 }
 
-// pauseToOpen is how long to wait before a store is looked for again.
+// pauseToOpen is the pause before a second attempt to open the store.
 const pauseToOpen = 100 * time.Millisecond
 
-// isAway reports whether an error says that nobody answered.
+// isAway reports whether an error says that the store did not answer.
 func isAway(err error) bool {
 	return !events.IsStored(err) && (errors.Is(err, log.ErrUnavailable) || errors.Is(err, log.ErrUnknown))
 }
 
-// pause waits, and reports whether ctx lasted that long.
+// pause waits, and reports whether ctx was not done meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -12,12 +12,12 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// What is refused because it was done before, when nobody could say so, is done; what is
-// refused behind an error that says that nothing was written is not.
+// If a change fails because it was made before, after an unknown outcome, it counts as done. After an error that says
+// that nothing was written it does not.
 func TestOnce(t *testing.T) {
 	there := errors.New("it is there")
 	for name, c := range map[string]struct {
-		says []error // one call after the other
+		says []error // one error for each call
 		want error
 	}{
 		"unknown, then there":     {[]error{log.ErrUnknown, there}, nil},
@@ -28,7 +28,7 @@ func TestOnce(t *testing.T) {
 		"another error":           {[]error{log.ErrUnknown, io.ErrUnexpectedEOF}, io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, opened := anew(t, time.Minute)
+			s, opened := reopened(t, time.Minute)
 			calls, last := 0, (*tally.Store)(nil)
 			err := s.once(t.Context(), func(st *tally.Store) error {
 				if st == last {
@@ -45,11 +45,11 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// An append that files of a tree do not show is done, and is not done again: the verb prints what it
-// stored, and ends with the first error of the tree.
+// An append that a tree does not show is done and not repeated: the command prints what it stored, and ends with the
+// first error of the tree.
 func TestOnceUnshown(t *testing.T) {
 	first, second := &tally.TreeError{Tree: "t", Err: log.ErrUnavailable}, &tally.TreeError{Tree: "t", Err: log.ErrUnknown}
-	s, opened := anew(t, time.Minute)
+	s, opened := reopened(t, time.Minute)
 	calls := 0
 	for _, says := range []error{first, second, nil} {
 		err := s.do(t.Context(), func(*tally.Store) error {
@@ -72,16 +72,16 @@ func TestOnceUnshown(t *testing.T) {
 	}
 }
 
-// A store that is opened and never answers is not waited for without end.
+// A store that opens and never answers is not waited for forever.
 func TestOnceGivesUp(t *testing.T) {
-	s, _ := anew(t, time.Millisecond)
+	s, _ := reopened(t, time.Millisecond)
 	if err := s.do(t.Context(), func(*tally.Store) error { return log.ErrUnavailable }); !errors.Is(err, log.ErrUnavailable) {
 		t.Error(err)
 	}
 }
 
-// anew is a store that is another one each time it is opened, and how often it was.
-func anew(t *testing.T, patient time.Duration) (*store, *int) {
+// reopened returns a store that is a new one each time it is opened, and the number of times.
+func reopened(t *testing.T, patient time.Duration) (*store, *int) {
 	opened := 0
 	open := func(ctx context.Context) (*tally.Store, error) {
 		opened++

@@ -22,52 +22,52 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// teller says what a watch does: on a terminal when a session begins, goes on after a while
-// or is rewound; with -o jsonl whatever changes.
-type teller struct {
+// reporter prints the progress of a watch. On a terminal it prints when a session begins, continues after a pause, or
+// is rewound; with -o jsonl it prints every change.
+type reporter struct {
 	app  *cmdutil.App
 	once bool
-	here string        // the namespace that other commands look at
-	only string        // the project whose sessions alone are taken; "": all are
-	news chan struct{} // there may be something to say
+	here string        // namespace of the other commands
+	only string        // project whose sessions alone are recorded; "": all
+	news chan struct{} // wakes follow
 
-	mu        sync.Mutex      // guards what follows
-	wrong     map[string]bool // what was said of projects' files
-	places    []place
+	mu        sync.Mutex      // guards the fields below
+	wrong     map[string]bool // errors about projects' files that were printed
+	locations []location
 	sessions  map[events.Subject]*told
-	changed   []*told // since it was said last
+	changed   []*told // changed since the last report
 	problems  []problem
-	total     int64 // bytes there were at the beginning
-	left      int   // files that were left out then
+	total     int64 // bytes at the beginning
+	left      int   // files left out by --backfill
 	appended  time.Time
 	caughtUp  bool
 	isBlocked bool
-	last      anchor // what was appended last
-	failed    error  // of writing
+	last      anchor // last appended line
+	failed    error  // error of writing
 }
 
-func newTeller(a *cmdutil.App, once bool) *teller {
-	return &teller{app: a, once: once, news: make(chan struct{}, 1), wrong: make(map[string]bool), sessions: make(map[events.Subject]*told)}
+func newReporter(a *cmdutil.App, once bool) *reporter {
+	return &reporter{app: a, once: once, news: make(chan struct{}, 1), wrong: make(map[string]bool), sessions: make(map[events.Subject]*told)}
 }
 
-// format is how things are said: what has no end is no document.
-func (t *teller) format() cli.Format {
+// format returns the output format: JSON lines instead of a JSON document, since the output has no end.
+func (t *reporter) format() cli.Format {
 	if t.app.Format == cli.JSON && !t.once {
 		return cli.JSONL
 	}
 	return t.app.Format
 }
 
-// lines reports whether each thing is said in a line of JSON.
-func (t *teller) lines() bool { return t.format() == cli.JSONL }
+// lines reports whether the output is JSON lines.
+func (t *reporter) lines() bool { return t.format() == cli.JSONL }
 
-// write writes a line of JSON, or remembers why that is not possible.
-func (t *teller) write(v any) error {
+// write writes a line of JSON, and keeps the first error.
+func (t *reporter) write(v any) error {
 	t.failed = cli.WriteJSON(t.app.Out, cli.JSONL, v)
 	return t.failed
 }
 
-// followed is what watch -o jsonl says of each place.
+// followed describes a location, with watch -o jsonl.
 type followed struct {
 	Event     string `json:"event"` // watching
 	Agent     string `json:"agent"`
@@ -79,19 +79,19 @@ type followed struct {
 	Files     int    `json:"files"`
 	Bytes     int64  `json:"bytes"`
 	Left      int    `json:"left,omitempty"`    // files that are not read until they change
-	Missing   bool   `json:"missing,omitempty"` // there is no such folder yet
+	Missing   bool   `json:"missing,omitempty"` // the folder does not exist yet
 }
 
-// begin says what is followed.
-func (t *teller) begin(places []place, since time.Time) error {
+// begin prints what the watch follows.
+func (t *reporter) begin(locations []location, since time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.places = places
-	isSome := func(p place) bool { return !p.isNamed }
-	if t.only != "" && slices.ContainsFunc(places, isSome) {
+	t.locations = locations
+	isSome := func(p location) bool { return !p.isNamed }
+	if t.only != "" && slices.ContainsFunc(locations, isSome) {
 		fmt.Fprintf(t.app.Err, "only sessions that worked in %s: its %s names the store (--store, --server or your config.toml: all)\n", tilde(t.only), config.FileName)
 	}
-	for _, p := range places {
+	for _, p := range locations {
 		if p.isMissing && !p.isAwaited {
 			continue
 		}
@@ -110,8 +110,8 @@ func (t *teller) begin(places []place, since time.Time) error {
 	return nil
 }
 
-// said is what is said of a place behind the agent's name.
-func (p place) said(h held) string {
+// said returns the description of a location after the agent's name.
+func (p location) said(h held) string {
 	text := fmt.Sprintf(" in %s: %s", p, plain.Count(len(h.bySession()), "session"))
 	if p.isMissing {
 		text = fmt.Sprintf(" in %s: waiting, there is no such folder yet", p)
@@ -128,8 +128,8 @@ func (p place) said(h held) string {
 	return text
 }
 
-// spare says that another process follows already.
-func (t *teller) spare() error {
+// spare prints that another process follows already.
+func (t *reporter) spare() error {
 	if t.lines() {
 		return t.write(happened{Event: "spare"})
 	}
@@ -137,25 +137,25 @@ func (t *teller) spare() error {
 	return err
 }
 
-// happened is a line of watch -o jsonl that says something of the watch itself.
+// happened is an event of the watch itself, with watch -o jsonl.
 type happened struct {
 	Event  string `json:"event"` // spare, caughtUp, blocked, unblocked
 	Reason string `json:"reason,omitempty"`
 }
 
-// problem is a file, or a part of one, that there is something to say of.
+// problem is a problem with a file or a part of it.
 type problem struct {
-	Event   string `json:"event,omitempty"` // problem, where it is a line
+	Event   string `json:"event,omitempty"` // "problem" in JSON lines
 	Root    string `json:"root,omitempty"`
 	File    string `json:"file,omitempty"`
 	Session string `json:"session,omitempty"`
 	Offset  int64  `json:"offset,omitempty"` // in the file
 	Reason  string `json:"reason"`
-	Taken   bool   `json:"taken"` // nothing is left out because of it
+	Taken   bool   `json:"taken"` // all lines were recorded nevertheless
 }
 
-// problem names what there is something to say of.
-func (t *teller) problem(p ingest.Problem) {
+// problem prints a problem.
+func (t *reporter) problem(p ingest.Problem) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fmt.Fprintf(t.app.Err, "%s\n", plain.Printable(p.String()))
@@ -169,8 +169,8 @@ func (t *teller) problem(p ingest.Problem) {
 	}
 }
 
-// wrongProject says once that the file of a project cannot be read.
-func (t *teller) wrongProject(err error) {
+// wrongProject prints once that the file of a project cannot be read.
+func (t *reporter) wrongProject(err error) {
 	t.mu.Lock()
 	isNew := !t.wrong[err.Error()]
 	t.wrong[err.Error()] = true
@@ -180,38 +180,38 @@ func (t *teller) wrongProject(err error) {
 	}
 }
 
-// told is what is known of a session that something was appended to.
+// told describes a session with new lines.
 type told struct {
 	Event     string        `json:"event"` // session
 	Session   string        `json:"session"`
 	Namespace string        `json:"namespace"`
 	Agent     string        `json:"agent"`
-	New       bool          `json:"new"` // it began with this
+	New       bool          `json:"new"` // the session began with these lines
 	Title     string        `json:"title,omitempty"`
 	Project   string        `json:"project,omitempty"`
-	Fork      string        `json:"fork,omitempty"`    // of which session
-	Rewound   events.Offset `json:"rewound,omitempty"` // to where
+	Fork      string        `json:"fork,omitempty"`    // session it was forked from
+	Rewound   events.Offset `json:"rewound,omitempty"` // offset it was rewound to
 	Lines     int           `json:"lines"`
 	Events    int           `json:"events"`
-	Head      events.Offset `json:"head"` // of the session
+	Head      events.Offset `json:"head"` // last offset of the session
 
-	file   string    // of the last line, below its root
-	asked  string    // what the person said first of what came
-	began  time.Time // when it was heard of first
+	file   string    // file of the last line, relative to its root
+	asked  string    // first prompt in the new lines
+	began  time.Time // time of the first report
 	last   time.Time
-	isNew  bool // it began since the watch did
-	calm   bool // it was not heard of for a while before now
+	isNew  bool // it began after the watch
+	calm   bool // it had no lines for a while before these
 	queued bool
 }
 
-// extLine is the extension of an event in which package ingest says where its line stands.
+// extLine is the extension of an event with the position of its line in the file.
 const extLine = "tallyline"
 
-// silence is after which time without a line a session is said to go on.
+// silence is the pause after which a session is reported as continued.
 const silence = 30 * time.Minute
 
-// seen notes what was appended.
-func (t *teller) seen(sub events.Subject, evs []events.Event, ack log.Ack, added int) {
+// seen records an append.
+func (t *reporter) seen(sub events.Subject, evs []events.Event, ack log.Ack, added int) {
 	if added == 0 {
 		return
 	}
@@ -241,29 +241,29 @@ func (t *teller) seen(sub events.Subject, evs []events.Event, ack log.Ack, added
 	t.wake()
 }
 
-// wake has it looked at what there is to say.
-func (t *teller) wake() {
+// wake wakes follow.
+func (t *reporter) wake() {
 	select {
 	case t.news <- struct{}{}:
-	default: // it will be
+	default: // follow is awake
 	}
 }
 
-// isCalm reports whether there is nothing to say before it is woken.
-func (t *teller) isCalm() bool {
+// isCalm reports whether there is nothing to print until the next wake.
+func (t *reporter) isCalm() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.caughtUp && !t.isBlocked && len(t.changed) == 0
 }
 
-// latest is what was appended last.
-func (t *teller) latest() anchor {
+// latest returns the last appended line.
+func (t *reporter) latest() anchor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last
 }
 
-// take notes what an event says.
+// take records the contents of an event.
 func (s *told) take(e events.Event) {
 	switch e.Type {
 	case events.TypeTurnAppended:
@@ -282,7 +282,7 @@ func (s *told) take(e events.Event) {
 		if p, err := events.DecodeAs[events.SessionUpdated](e); err == nil {
 			for _, f := range p.Set {
 				if f.Name == "title" {
-					s.Title, _ = rawjson.String(f.Value) // another value is no title
+					s.Title, _ = rawjson.String(f.Value) // any other value is not a title
 				}
 			}
 		}
@@ -293,9 +293,8 @@ func (s *told) take(e events.Event) {
 	}
 }
 
-// files returns the paths that a kick may mean: itself, and of a session the file of its last
-// line.
-func (t *teller) files(kick string) (paths []string) {
+// files returns the paths that a kick may mean: the path itself, or for a session the file of its last line.
+func (t *reporter) files(kick string) (paths []string) {
 	if filepath.IsAbs(kick) {
 		paths = append(paths, kick)
 		if real, err := filepath.EvalSymlinks(kick); err == nil && real != kick {
@@ -309,23 +308,22 @@ func (t *teller) files(kick string) (paths []string) {
 		if sub.ID != kick || s.file == "" {
 			continue
 		}
-		for _, p := range t.places {
+		for _, p := range t.locations {
 			paths = append(paths, filepath.Join(p.Root, filepath.FromSlash(s.file)))
 		}
 	}
 	return paths
 }
 
-// pace is how often what changed is said, and settled how long nothing must have come for
-// what was there to be read.
+// pace is the interval between reports of changes. settled is the time without new lines after which existing files
+// count as read.
 const (
 	pace    = 250 * time.Millisecond
 	settled = time.Second
 )
 
-// follow says what changes, until it is stopped. It does nothing while nothing happens: a
-// watch rests most of the day.
-func (t *teller) follow(f *following) (stop func()) {
+// follow prints changes until it is stopped. It sleeps while there are none, as a watch does most of the day.
+func (t *reporter) follow(f *following) (stop func()) {
 	t.mu.Lock()
 	t.appended = time.Now()
 	t.mu.Unlock()
@@ -338,7 +336,7 @@ func (t *teller) follow(f *following) (stop func()) {
 			t.tick(f, progress)
 			if now := t.latest(); now != kept {
 				kept = now
-				_ = f.keep() // without it more is asked of the log the next time
+				_ = f.keep() // without it, the next watch reads more of the log
 			}
 		}
 	})
@@ -354,9 +352,9 @@ func (t *teller) follow(f *following) (stop func()) {
 	}
 }
 
-// await returns true when there may be something to say, and what comes within a moment with
-// it; false when done is closed.
-func (t *teller) await(done <-chan struct{}) bool {
+// await waits until there may be something to print, and for what follows within a moment. It returns false when done
+// is closed.
+func (t *reporter) await(done <-chan struct{}) bool {
 	if t.isCalm() {
 		select {
 		case <-t.news:
@@ -372,12 +370,12 @@ func (t *teller) await(done <-chan struct{}) bool {
 	}
 }
 
-// tick says what changed. To ask how far everything is costs a look at each file that is
-// known, so it is not asked any more once all was read.
-func (t *teller) tick(f *following, progress *cli.Progress) {
+// tick prints changes. Asking for the progress costs a look at each known file, so it is asked only until everything is
+// read.
+func (t *reporter) tick(f *following, progress *cli.Progress) {
 	blocked := f.blocked()
 	var s ingest.Status
-	if !t.caughtUp { // which nobody else writes
+	if !t.caughtUp { // no other goroutine writes it
 		s = f.status()
 	}
 	t.mu.Lock()
@@ -396,8 +394,8 @@ func (t *teller) tick(f *following, progress *cli.Progress) {
 	t.sayChanges()
 }
 
-// sayBlocked says that the store takes nothing, and that it does again.
-func (t *teller) sayBlocked(why error) {
+// sayBlocked prints that the store accepts no appends, and that it accepts them again.
+func (t *reporter) sayBlocked(why error) {
 	if (why != nil) == t.isBlocked {
 		return
 	}
@@ -414,15 +412,15 @@ func (t *teller) sayBlocked(why error) {
 	}
 }
 
-// sayCaughtUp says that what was there is read.
-func (t *teller) sayCaughtUp(s ingest.Status) {
+// sayCaughtUp prints that all existing files are read.
+func (t *reporter) sayCaughtUp(s ingest.Status) {
 	t.caughtUp = true
 	if t.lines() {
 		t.sayChanges()
 		t.write(happened{Event: "caughtUp"})
 		return
 	}
-	for _, s := range t.changed { // those are no news
+	for _, s := range t.changed { // lines of existing files are not reported
 		s.queued, s.New, s.calm = false, false, false
 	}
 	t.changed = nil
@@ -431,9 +429,8 @@ func (t *teller) sayCaughtUp(s ingest.Status) {
 	}
 }
 
-// sayChanges says which sessions changed. What is said on a terminal of a new session waits
-// a little for its title.
-func (t *teller) sayChanges() {
+// sayChanges prints the sessions that changed. On a terminal, a new session waits a little for its title.
+func (t *reporter) sayChanges() {
 	if !t.lines() && (t.once || !t.caughtUp) {
 		return
 	}
@@ -454,8 +451,8 @@ func (t *teller) sayChanges() {
 	}
 }
 
-// line says in a line what became of a session, if that is news.
-func (t *teller) line(s *told) {
+// line prints a line about a session, if it has news.
+func (t *reporter) line(s *told) {
 	what := "goes on"
 	switch {
 	case s.Rewound > 0:
@@ -477,27 +474,27 @@ func (t *teller) line(s *told) {
 	t.failed = err
 }
 
-// title is what a session is called: by its title, else by what was asked first.
+// title returns the title of a session, else its first prompt.
 func (s *told) title() string { return cmp.Or(s.Title, s.asked) }
 
-// watched is what watch prints at its end.
+// watched is the summary of a watch.
 type watched struct {
 	Event    string         `json:"event"`       // summary
-	Sessions int            `json:"sessions"`    // that something was added to
-	New      int            `json:"newSessions"` // of them, those that are new
-	Files    int            `json:"files"`       // that there are
-	Left     int            `json:"left"`        // that are not read until they change, by --backfill
-	Alone    int            `json:"leftAlone"`   // sessions of other projects than that whose tally.toml names the store
-	Lines    int            `json:"lines"`       // that were added
-	Events   int            `json:"events"`      // that were added, those of lines included
-	Redacted int            `json:"redacted"`    // places
-	Rules    map[string]int `json:"rules"`       // of them, by rule
-	Problems []problem      `json:"problems"`    // of --once
-	Head     uint64         `json:"head"`        // of the log; 0: not known
+	Sessions int            `json:"sessions"`    // sessions with new lines
+	New      int            `json:"newSessions"` // of these, new sessions
+	Files    int            `json:"files"`       // files found
+	Left     int            `json:"left"`        // files not read until they change, by --backfill
+	Alone    int            `json:"leftAlone"`   // sessions of projects other than the one whose tally.toml names the store
+	Lines    int            `json:"lines"`       // lines added
+	Events   int            `json:"events"`      // events added, including those of lines
+	Redacted int            `json:"redacted"`    // places with removed secrets
+	Rules    map[string]int `json:"rules"`       // the same by rule
+	Problems []problem      `json:"problems"`    // with --once
+	Head     uint64         `json:"head"`        // of the log; 0: unknown
 }
 
-// end says what the command came to. cut says that it did not come to its own end.
-func (t *teller) end(s ingest.Status, head uint64, cut bool) error {
+// end prints the summary. cut is set if the command was interrupted.
+func (t *reporter) end(s ingest.Status, head uint64, cut bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum := watched{Event: "summary", Sessions: len(t.sessions), Files: s.Files, Left: t.left, Alone: s.Alone,
@@ -526,10 +523,10 @@ func (t *teller) end(s ingest.Status, head uint64, cut bool) error {
 	return err
 }
 
-func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
+func (t *reporter) summary(sum watched, s ingest.Status, cut bool) error {
 	switch {
 	case !t.once || cut:
-		return t.app.Say("Stopped: %s added to %s%s. What was read is in the store.",
+		return t.app.Say("Stopped: %s added to %s%s. All lines read so far are in the store.",
 			plain.Count(sum.Lines, "line"), plain.Count(sum.Sessions, "session"), redactedText(s))
 	case sum.Events == 0:
 		left := ""
@@ -560,8 +557,8 @@ func (t *teller) summary(sum watched, s ingest.Status, cut bool) error {
 	return err
 }
 
-// elsewhere says how many sessions went to other namespaces than the one that commands look at.
-func (t *teller) elsewhere() error {
+// elsewhere prints how many sessions went to namespaces other than the one that commands use.
+func (t *reporter) elsewhere() error {
 	counts := make(map[string]int)
 	for sub := range t.sessions {
 		counts[sub.Namespace]++
@@ -577,7 +574,7 @@ func (t *teller) elsewhere() error {
 	return nil
 }
 
-// redactedText says what was redacted, by rule, those first that were found most.
+// redactedText returns the number of removed secrets by rule, the most frequent first.
 func redactedText(s ingest.Status) string {
 	if s.Redacted == 0 {
 		return ""

@@ -20,29 +20,29 @@ import (
 	"github.com/tallylog/tally/internal/render/plain"
 )
 
-// wish is what the call says of all places.
+// wish has the settings of the command line for all locations.
 type wish struct {
 	routing  config.Routing
 	redact   bool
-	explicit bool // redact counts whatever a file says
-	patient  bool // folders need not be there yet: they are waited for
+	explicit bool // redact is set on the command line and overrides files
+	patient  bool // folders that do not exist yet are waited for
 }
 
-// place is where sessions of an agent are looked for, and where they go.
-type place struct {
+// location is a folder with sessions of an agent, and the namespace for them.
+type location struct {
 	cmdutil.AgentFiles
 	namespace string
-	isFixed   bool // all sessions go to the namespace, whatever their project says
-	isNamed   bool // by whoever calls: its sessions are taken, of whatever project they are
+	isFixed   bool // all sessions go to the namespace, whatever their project's file says
+	isNamed   bool // named on the command line: sessions of all projects are recorded
 	redact    bool
-	except    []string // names below the root that are other places' own
-	isMissing bool     // the folder is not there yet
-	isAwaited bool     // and whoever called is to know that
+	except    []string // names below the root that belong to other locations
+	isMissing bool     // the folder does not exist yet
+	isAwaited bool     // the user is told that it is waited for
 }
 
-// id names a place in the state of a watch. A part of a folder has one of its own: what lies
-// outside of it is not taken for gone.
-func (p place) id() string {
+// id returns the name of the location in the state of a watch. A part of a folder has a name of its own, so that files
+// outside of it do not count as removed.
+func (p location) id() string {
 	id := p.Root
 	if p.Below != "" {
 		id += "//" + p.Below
@@ -53,14 +53,14 @@ func (p place) id() string {
 	return id
 }
 
-// has reports whether a file belongs to the place.
-func (p place) has(name string) bool {
+// has reports whether a file belongs to the location.
+func (p location) has(name string) bool {
 	isOther := func(other string) bool { return name == other || strings.HasPrefix(name, other+"/") }
 	return p.Has(name) && !slices.ContainsFunc(p.except, isOther)
 }
 
-// source is the place as package ingest has it.
-func (p place) source() ingest.Source {
+// source returns the location for package ingest.
+func (p location) source() ingest.Source {
 	s := ingest.Source{Agent: p.Agent, Root: p.Root, ID: p.id()}
 	if p.Below != "" || len(p.except) > 0 {
 		s.Agent = some{p.Agent, p}
@@ -68,9 +68,9 @@ func (p place) source() ingest.Source {
 	return s
 }
 
-// route says where a session goes that works in a folder; false: it is left alone. After an
-// error it goes where those go whose project says nothing.
-func (p place) route(r config.Routing, cwd string) (namespace string, taken bool, err error) {
+// route returns the namespace for a session that works in a folder, and whether it is recorded. After an error, the
+// session goes to the namespace of sessions without a project's file.
+func (p location) route(r config.Routing, cwd string) (namespace string, taken bool, err error) {
 	if p.isFixed {
 		return p.namespace, true, nil
 	}
@@ -80,35 +80,35 @@ func (p place) route(r config.Routing, cwd string) (namespace string, taken bool
 	return r.Of(cwd)
 }
 
-// some is an agent of which only some files are read.
+// some is an agent with a part of its files.
 type some struct {
 	agents.Agent
-	place place
+	location location
 }
 
 // Unwrap implements agents.Wrapper.
 func (s some) Unwrap() agents.Agent { return s.Agent }
 
 // Wants implements agents.Agent.
-func (s some) Wants(name string) bool { return s.place.has(name) && s.Agent.Wants(name) }
+func (s some) Wants(name string) bool { return s.location.has(name) && s.Agent.Wants(name) }
 
-// enters reports whether a folder has to be looked at.
-func (p place) enters(folder string) bool {
+// enters reports whether a folder must be read.
+func (p location) enters(folder string) bool {
 	return p.has(folder) || strings.HasPrefix(p.Below, folder+"/")
 }
 
-// String says what is followed.
-func (p place) String() string {
+// String describes the location.
+func (p location) String() string {
 	return tilde(filepath.Join(p.Root, filepath.FromSlash(p.Below)))
 }
 
-// placesOf returns the places that arguments name: agents, folders, files. Without any it is
-// those of every agent, and those that the configuration lists.
-func placesOf(args []string, c config.Config, w wish, env func(string) string) ([]place, error) {
+// locationsOf returns the locations that arguments name: agents, folders, files. Without arguments it returns those of all
+// agents and of the configuration.
+func locationsOf(args []string, c config.Config, w wish, env func(string) string) ([]location, error) {
 	if len(args) == 0 {
 		return everywhere(c, w, env)
 	}
-	var list []place
+	var list []location
 	for _, arg := range args {
 		more, err := named(arg, w, env)
 		if err != nil {
@@ -119,9 +119,9 @@ func placesOf(args []string, c config.Config, w wish, env func(string) string) (
 	return distinct(list), nil
 }
 
-// named returns the places that one argument names.
-func named(arg string, w wish, env func(string) string) ([]place, error) {
-	like := place{namespace: w.routing.Namespace, redact: w.redact}
+// named returns the locations that one argument names.
+func named(arg string, w wish, env func(string) string) ([]location, error) {
+	like := location{namespace: w.routing.Namespace, redact: w.redact}
 	if agent, ok := cmdutil.AgentNamed(arg); ok {
 		list, there, looked := rootsOf([]agents.Agent{agent}, like, env)
 		if there == 0 && (!w.patient || len(looked) == 0) {
@@ -137,11 +137,11 @@ func named(arg string, w wish, env func(string) string) ([]place, error) {
 		return nil, &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("%s has no sessions of an agent that is known: %s", arg, cmdutil.Or(cmdutil.AgentNames()))}
 	}
 	like.AgentFiles, like.isNamed = files, true
-	return []place{like}, nil
+	return []location{like}, nil
 }
 
-// rootsOf returns the roots of agents, how many of them are there, and where was looked.
-func rootsOf(of []agents.Agent, like place, env func(string) string) (list []place, there int, looked []string) {
+// rootsOf returns the roots of agents, the number of existing ones, and the folders that were tried.
+func rootsOf(of []agents.Agent, like location, env func(string) string) (list []location, there int, looked []string) {
 	for _, agent := range of {
 		for _, root := range agent.Roots(env) {
 			looked = append(looked, tilde(root))
@@ -160,15 +160,15 @@ func rootsOf(of []agents.Agent, like place, env func(string) string) (list []pla
 	return distinct(list), there, looked
 }
 
-// awaited says of folders that are not there yet that they are waited for.
-func awaited(list []place) []place {
+// awaited marks the locations that do not exist yet as awaited.
+func awaited(list []location) []location {
 	for i := range list {
 		list[i].isAwaited = list[i].isMissing
 	}
 	return list
 }
 
-// nowhere is the error of having found nothing.
+// nowhere returns the error for finding no location.
 func nowhere(looked []string) error {
 	if len(looked) == 0 {
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("that agent has no folder of its own"), Hint: "Name the folder: tally watch PATH."}
@@ -177,11 +177,10 @@ func nowhere(looked []string) error {
 		Hint: "Name the folder, if it is elsewhere: tally watch PATH."}
 }
 
-// everywhere returns the places of all agents, those included that are not there yet, and
-// those of the configuration. A folder that the configuration lists goes where that says, and
-// nowhere else.
-func everywhere(c config.Config, w wish, env func(string) string) ([]place, error) {
-	var listed []place
+// everywhere returns the locations of all agents, also those that do not exist yet, and those of the configuration.
+// Sessions of a folder in the configuration go to the namespace of its entry only.
+func everywhere(c config.Config, w wish, env func(string) string) ([]location, error) {
+	var listed []location
 	for _, entry := range c.Watch {
 		p, err := configured(entry, w, env)
 		if err != nil {
@@ -189,7 +188,7 @@ func everywhere(c config.Config, w wish, env func(string) string) ([]place, erro
 		}
 		listed = append(listed, p)
 	}
-	found, there, looked := rootsOf(cmdutil.Agents, place{namespace: w.routing.Namespace, redact: w.redact}, env)
+	found, there, looked := rootsOf(cmdutil.Agents, location{namespace: w.routing.Namespace, redact: w.redact}, env)
 	list := distinct(listed)
 	for _, p := range found {
 		isListed := false
@@ -215,13 +214,13 @@ func everywhere(c config.Config, w wish, env func(string) string) ([]place, erro
 	return nil, nowhere(looked)
 }
 
-// configured returns a place that the configuration lists. It need not be there yet if its
-// agent is said.
-func configured(entry config.Watch, w wish, env func(string) string) (place, error) {
-	wrong := func(field, format string, args ...any) (place, error) {
-		return place{}, &config.Error{File: entry.Origin.Name, Line: entry.Origin.Line, Field: "watch." + field, Reason: fmt.Sprintf(format, args...)}
+// configured returns the location of an entry of the configuration. Its folder need not exist yet if the entry names
+// the agent.
+func configured(entry config.Watch, w wish, env func(string) string) (location, error) {
+	wrong := func(field, format string, args ...any) (location, error) {
+		return location{}, &config.Error{File: entry.Origin.Name, Line: entry.Origin.Line, Field: "watch." + field, Reason: fmt.Sprintf(format, args...)}
 	}
-	p := place{namespace: cmp.Or(entry.Namespace, w.routing.Namespace), isFixed: entry.Namespace != "", isNamed: true, redact: w.redact}
+	p := location{namespace: cmp.Or(entry.Namespace, w.routing.Namespace), isFixed: entry.Namespace != "", isNamed: true, redact: w.redact}
 	if entry.Redact != nil && !w.explicit {
 		p.redact = *entry.Redact
 	}
@@ -244,8 +243,8 @@ func configured(entry config.Watch, w wish, env func(string) string) (place, err
 	return p, nil
 }
 
-// distinct leaves out what is there twice, or is a part of another that goes the same way.
-func distinct(list []place) (out []place) {
+// distinct removes locations that are repeated, or are parts of others with the same destination.
+func distinct(list []location) (out []location) {
 	for i, p := range list {
 		isPart := false
 		for j, q := range list {
@@ -253,31 +252,31 @@ func distinct(list []place) (out []place) {
 			isPart = isPart || j != i && same && q.Has(p.Below) && (q.Below != p.Below || j < i)
 		}
 		if !isPart {
-			p.isNamed = slices.ContainsFunc(list, func(q place) bool { return q.isNamed && q.id() == p.id() })
+			p.isNamed = slices.ContainsFunc(list, func(q location) bool { return q.isNamed && q.id() == p.id() })
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// held is what lies in a place.
+// held lists the files of a location.
 type held struct {
 	files   []onDisk
-	unnamed int // of them, those whose names do not say whose they are
+	unnamed int // files without the session in their names
 	bytes   int64
-	changed time.Time // at the latest
-	left    int       // files that were not changed since some time
+	changed time.Time // latest change
+	left    int       // files unchanged since the backfill time
 }
 
-// onDisk is a file that lies in a place.
+// onDisk is a file of a location.
 type onDisk struct {
-	agents.File // of one whose name does not say more, only the name
+	agents.File // for a name without a session, only the name
 	size        int64
-	packed      bool // its size is not that of its content
+	packed      bool // compressed: the size is not that of its content
 }
 
-// look lists what lies in a place. It opens no file.
-func (p place) look(since time.Time) held {
+// look lists the files of a location without opening them.
+func (p location) look(since time.Time) held {
 	var h held
 	want := p.source().Agent
 	_ = filepath.WalkDir(p.Root, func(path string, d fs.DirEntry, err error) error {
@@ -285,7 +284,7 @@ func (p place) look(since time.Time) held {
 		name = filepath.ToSlash(name)
 		switch {
 		case err != nil || relErr != nil:
-			return nil // what cannot be looked at, whoever reads it says
+			return nil // the reader of the files reports unreadable folders
 		case d.IsDir() && name != "." && !p.enters(name):
 			return filepath.SkipDir
 		case d.IsDir() || !d.Type().IsRegular() || !want.Wants(name):
@@ -299,7 +298,7 @@ func (p place) look(since time.Time) held {
 	return h
 }
 
-func (h *held) add(p place, name string, info fs.FileInfo, since time.Time) {
+func (h *held) add(p location, name string, info fs.FileInfo, since time.Time) {
 	if info.ModTime().Before(since) {
 		h.left++
 		return
@@ -316,7 +315,7 @@ func (h *held) add(p place, name string, info fs.FileInfo, since time.Time) {
 	h.files = append(h.files, onDisk{f, info.Size(), strings.HasSuffix(name, ".zst")})
 }
 
-// bySession are the files by the session of which they are, as far as that is known.
+// bySession returns the files by their session, as far as it is known.
 func (h *held) bySession() map[string][]onDisk {
 	sessions := make(map[string][]onDisk)
 	for _, f := range h.files {
@@ -327,8 +326,8 @@ func (h *held) bySession() map[string][]onDisk {
 	return sessions
 }
 
-// read opens the files whose names do not say whose they are.
-func (h *held) read(p place) {
+// read opens the files without the session in their names.
+func (h *held) read(p location) {
 	for i := range h.files {
 		f := &h.files[i]
 		if f.Session != "" {
@@ -346,38 +345,38 @@ func firstLine(path string) []byte {
 	return bytes.TrimSpace(line)
 }
 
-// beginning returns what a file begins with.
+// beginning returns the first bytes of a file.
 func beginning(path string) []byte {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // as if it were empty: whoever reads it says why
+		return nil // the reader of the file reports the error
 	}
 	defer f.Close()
 	text, _ := io.ReadAll(io.LimitReader(f, 1<<20))
 	return text
 }
 
-// group are places whose sessions go the same way.
+// group has the locations with the same destination.
 type group struct {
 	namespace string
 	redact    bool
-	places    []place
+	locations []location
 }
 
-// grouped puts places together whose sessions go the same way.
-func grouped(places []place) (groups []*group) {
-	for _, p := range places {
+// grouped groups locations by destination.
+func grouped(locations []location) (groups []*group) {
+	for _, p := range locations {
 		i := slices.IndexFunc(groups, func(g *group) bool { return g.namespace == p.namespace && g.redact == p.redact })
 		if i < 0 {
 			i = len(groups)
 			groups = append(groups, &group{namespace: p.namespace, redact: p.redact})
 		}
-		groups[i].places = append(groups[i].places, p)
+		groups[i].locations = append(groups[i].locations, p)
 	}
 	return groups
 }
 
-// tilde spells a path as people do.
+// tilde returns a path with ~ for the home folder.
 func tilde(path string) string {
 	if home, err := os.UserHomeDir(); err == nil && home != "" {
 		if rel, err := filepath.Rel(home, path); err == nil && filepath.IsLocal(rel) {

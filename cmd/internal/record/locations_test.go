@@ -12,8 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 )
 
-// home is a home folder with a project of Claude Code, one of Codex and a copy of each
-// elsewhere.
+// home is a home folder with a project of Claude Code, one of Codex, and copies of both elsewhere.
 func home(t *testing.T) (dir string, env func(string) string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -39,10 +38,10 @@ func home(t *testing.T) (dir string, env func(string) string) {
 	return dir, func(name string) string { return map[string]string{"HOME": dir}[name] }
 }
 
-// say writes places down.
-func say(dir string, places []place) string {
+// say formats locations.
+func say(dir string, locations []location) string {
 	var list []string
-	for _, p := range places {
+	for _, p := range locations {
 		if p.isMissing {
 			continue
 		}
@@ -92,20 +91,20 @@ func TestPlaces(t *testing.T) {
 				c.watch[i].Root = filepath.Join(dir, c.watch[i].Root)
 			}
 			c.said.routing.Namespace, c.said.redact = "n", c.said.redact || !c.said.explicit
-			places, err := placesOf(c.args, config.Config{Watch: c.watch}, c.said, env)
+			locations, err := locationsOf(c.args, config.Config{Watch: c.watch}, c.said, env)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := say(dir, places); got != c.want {
+			if got := say(dir, locations); got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}
 		})
 	}
 }
 
-// The state has names of its own for parts of a folder: what is not looked at is not gone.
+// The state has separate names for parts of a folder, so that files outside of a part do not count as removed.
 func TestPlaceID(t *testing.T) {
-	var whole, part, rest place
+	var whole, part, rest location
 	whole.Root, part.Root, rest.Root = "/r", "/r", "/r"
 	part.Below, rest.except = "a", []string{"a"}
 	if whole.id() == part.id() || part.id() == rest.id() || whole.id() == rest.id() {

@@ -10,11 +10,10 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// A watch that has read everything does nothing until something comes, and says that within
-// a moment.
+// A watch that has read everything sleeps until a line comes, and reports it within a moment.
 func TestTellerRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tl := newTeller(&cmdutil.App{}, false)
+		tl := newReporter(&cmdutil.App{}, false)
 		tl.caughtUp = true
 		done, looks := make(chan struct{}), make(chan time.Time, 100)
 		go func() {
@@ -49,7 +48,7 @@ func TestTellerRests(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			for len(looks) > 1 { // once more at the most, for what came as it looked
+			for len(looks) > 1 { // at most once more, for a line that came during the look
 				t.Errorf("it looked at %v, too", <-looks)
 			}
 			for len(looks) > 0 {
