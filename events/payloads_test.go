@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/payloads.md")
 
-// docs/payloads.md says what the schemas say, for who reads no JSON Schema.
+// docs/payloads.md shows the schemas as tables, for readers without a JSON Schema tool.
 // -update writes it.
 func TestPayloadsAreDocumented(t *testing.T) {
 	files, err := filepath.Glob("schema/*.json")
@@ -44,7 +44,7 @@ func TestPayloadsAreDocumented(t *testing.T) {
 			list[name] = text
 		}
 	}
-	b.WriteString("\n## What several have\n\n| called here | is | |\n|---|---|---|\n")
+	b.WriteString("\n## Shared definitions\n\n| name | type | meaning |\n|---|---|---|\n")
 	for _, list := range []map[string]string{plain, shared} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			b.WriteString(list[name])
@@ -63,9 +63,9 @@ func TestPayloadsAreDocumented(t *testing.T) {
 
 const payloadsHead = `# The members of payloads
 
-What the data of each type of event may have, made of the JSON Schemas in ` + "`events/schema/`" + `, which say more: lengths, patterns, what goes
-together. Members that are not listed are kept and mean nothing. **Bold** ones must be there. How an event is put on the wire:
-[wire.md](wire.md).
+The members that the data of each type of event may have. This page is generated from the JSON Schemas in ` + "`events/schema/`" + `, which also state
+lengths, patterns and combinations. Members that are not listed are kept and have no effect. **Bold** members are required. [wire.md](wire.md)
+describes how clients send events.
 `
 
 // schema is the part of a JSON Schema that the tables show.
@@ -97,7 +97,7 @@ func (s schema) table(t *testing.T) string {
 		t.Fatal(err)
 	}
 	b := new(strings.Builder)
-	b.WriteString("| member | is | |\n|---|---|---|\n")
+	b.WriteString("| member | type | meaning |\n|---|---|---|\n")
 	for _, m := range members {
 		name := "`" + m.Name + "`"
 		if slices.Contains(s.Required, m.Name) {
