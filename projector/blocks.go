@@ -52,7 +52,7 @@ func (t *Timeline) Rest() []byte {
 		b = appendInts(appendText(b, sum), int(t.named.sizes[sum]))
 	}
 	b = appendInts(b, int(t.named.again))
-	b = appendRefNumbers(appendRefNumbers(b, t.late), t.rewinds)
+	b = appendRefNumbers(appendRefNumbers(b, t.stale), t.rewinds)
 	return t.appendRecords(b, t.Blocks()*BlockRecords, t.Len())
 }
 
@@ -85,7 +85,7 @@ func DecodeTimeline(sub events.Subject, blocks [][]byte, rest []byte) (*Timeline
 	t.readNames(d)
 	points := d.pairs()
 	t.readNamed(d)
-	late, rewinds := d.list(), d.list()
+	stale, rewinds := d.list(), d.list()
 	for _, b := range blocks {
 		block := &decoder{b: b, err: d.err}
 		t.readRecords(block)
@@ -94,7 +94,7 @@ func DecodeTimeline(sub events.Subject, blocks [][]byte, rest []byte) (*Timeline
 	t.readRecords(d)
 	d.end()
 	t.readPoints(d, points)
-	t.late, t.rewinds = t.recordRefs(d, late), t.recordRefs(d, rewinds)
+	t.stale, t.rewinds = t.recordRefs(d, stale), t.recordRefs(d, rewinds)
 	err := d.err
 	if err == nil {
 		err = t.remember()
@@ -162,7 +162,7 @@ func (t *Timeline) recordRefs(d *decoder, list []int) []recordRef {
 	var recordRefs []recordRef
 	for i, n := range list {
 		if d.err != nil || n < 0 || n >= t.Len() || i > 0 && n <= list[i-1] {
-			d.fail("late records or rewinds do not ascend")
+			d.fail("stale records or rewinds do not ascend")
 			return nil
 		}
 		recordRefs = append(recordRefs, recordRef{n, t.offsets[n]})

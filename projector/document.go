@@ -61,14 +61,14 @@ func (d *Document) Apply(rec events.Record) {
 	f := Decode(rec)
 	rev := Revision{Offset: rec.Offset, ID: rec.ID, Time: f.Happened()}
 	if f.Invalid != nil {
-		d.void(rec, f.Invalid)
+		d.reject(rec, f.Invalid)
 		return
 	}
 	switch rec.Type {
 	case events.TypeDocumentWritten:
 		meta, err := events.ParseDocMeta(rec.Extensions[events.ExtDoc])
 		if err != nil {
-			d.void(rec, err)
+			d.reject(rec, err)
 			return
 		}
 		rev.ContentType, rev.Size, rev.Meta = rec.ContentType, len(rec.Data), meta
@@ -80,7 +80,7 @@ func (d *Document) Apply(rec events.Record) {
 	case events.TypeDocumentDeleted:
 		p := f.Payload.(*events.DocumentDeleted)
 		if !d.Exists() && p.Reason != events.ReasonPurged {
-			d.void(rec, errors.New("there is nothing to delete"))
+			d.reject(rec, errors.New("there is nothing to delete"))
 			return
 		}
 		rev.Deleted, rev.Reason, rev.RenamedTo = true, p.Reason, p.To
@@ -94,6 +94,6 @@ func (d *Document) Apply(rec events.Record) {
 	d.Revisions = append(d.Revisions, rev)
 }
 
-func (d *Document) void(rec events.Record, reason error) {
+func (d *Document) reject(rec events.Record, reason error) {
 	d.Rejected = append(d.Rejected, Rejected{rec.Offset, rec.Type, reason.Error()})
 }

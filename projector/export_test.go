@@ -72,7 +72,7 @@ func (s *Session) Encode() ([]byte, error) {
 		History []byte
 		Lengths map[string]int
 		Live    []Interval
-		Late    []events.Offset
+		Stale   []events.Offset
 		Threads Threads
 		Ledger  *Ledger
 	}{s.Subject.NATS(), h, lengths, s.History.Live(s.Offset()), s.History.Stale(), s.Threads, s.Ledger})

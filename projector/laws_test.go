@@ -65,10 +65,10 @@ func TestSessionFollowsTheDefinitions(t *testing.T) {
 				t.Errorf("%v: live is %v, want %v", r.Offset, got.History.IsLive(r.Offset), live[r.Offset])
 			}
 		}
-		if diff := cmp.Diff(want.late, got.History.Stale()); diff != "" {
+		if diff := cmp.Diff(want.stale, got.History.Stale()); diff != "" {
 			t.Errorf("late (-want +got):\n%s", diff)
 		}
-		for at := range want.void {
+		for at := range want.rejected {
 			if at > want.ownFirst() && !slices.ContainsFunc(got.Ledger.Rejected, func(v projector.Rejected) bool { return v.Offset == at }) {
 				t.Errorf("%v is void and not listed", at)
 			}
@@ -439,11 +439,11 @@ func TestUnknownVoidAndCost(t *testing.T) {
 		sub := drawSession(t, log)
 		s := mustLoad(t, &projector.Loader{Source: log}, sub, 0)
 		without := slices.DeleteFunc(slices.Clone(log), func(r events.Record) bool {
-			void := slices.ContainsFunc(s.Ledger.Rejected, func(v projector.Rejected) bool { return v.Offset == r.Offset })
-			if void && r.Validate() == nil && !projector.CanBeRejected(r.Event) {
+			rejected := slices.ContainsFunc(s.Ledger.Rejected, func(v projector.Rejected) bool { return v.Offset == r.Offset })
+			if rejected && r.Validate() == nil && !projector.CanBeRejected(r.Event) {
 				t.Fatalf("%s at %v is void, and cannot be", r.Type, r.Offset)
 			}
-			return r.Subject == sub && (void || !events.IsKnown(r.Type)) && r.Offset != s.History.First()
+			return r.Subject == sub && (rejected || !events.IsKnown(r.Type)) && r.Offset != s.History.First()
 		})
 		sum, counting := new(big.Rat), make(map[string]*big.Rat) // the effective amount of each response
 		highest := make(map[string]int64)

@@ -28,15 +28,15 @@ type modelSession struct {
 	history   []events.Record // inherited ones first
 	inherited int
 	live      [][]int // live[k]: the list in effect after the k-th record, by number from 1; live[0] is empty
-	late      []events.Offset
-	void      map[events.Offset]bool
+	stale     []events.Offset
+	rejected  map[events.Offset]bool
 	created   bool // by an effective session.created
 	kind      string
 }
 
 // modelOf computes a session from the whole log as of an offset (0: all).
 func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
-	m := &modelSession{live: [][]int{{}}, void: make(map[events.Offset]bool), kind: "conversation"}
+	m := &modelSession{live: [][]int{{}}, rejected: make(map[events.Offset]bool), kind: "conversation"}
 	if strings.HasPrefix(id, "inbox/") {
 		m.kind = "inbox"
 	}
@@ -77,8 +77,8 @@ func modelOf(log testkit.Records, id string, at events.Offset) *modelSession {
 			m.skip(rec)
 			continue
 		}
-		if seen, ok := rec.Basis(); ok && !isPrefix(m.live[m.last(seen, k-1)], before) {
-			m.late = append(m.late, rec.Offset)
+		if basis, ok := rec.Basis(); ok && !isPrefix(m.live[m.last(basis, k-1)], before) {
+			m.stale = append(m.stale, rec.Offset)
 			m.live = append(m.live, before)
 			continue
 		}
@@ -149,7 +149,7 @@ func (m *modelSession) inherit(parent *modelSession) {
 
 // skip records a rejected record.
 func (m *modelSession) skip(rec events.Record) {
-	m.void[rec.Offset] = true
+	m.rejected[rec.Offset] = true
 	m.live = append(m.live, m.live[len(m.live)-1])
 }
 

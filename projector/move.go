@@ -83,9 +83,9 @@ func missingIn(other, have Threads) []TurnAt {
 // of rejected records do not count. If records that the session was made from cannot be read, Gone returns the other
 // turns with a *HoleError.
 func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
-	void := make(map[events.Offset]bool)
+	rejected := make(map[events.Offset]bool)
 	for _, v := range s.Ledger.Rejected {
-		void[v.Offset] = true
+		rejected[v.Offset] = true
 	}
 	ever := make(Threads) // every turn that any record brought
 	var kept blobs
@@ -98,7 +98,7 @@ func (l *Loader) Gone(ctx context.Context, s *Session) ([]TurnAt, error) {
 			lost = append(lost, damage.Offset)
 			continue
 		}
-		if void[rec.Offset] {
+		if rejected[rec.Offset] {
 			continue
 		}
 		if err != nil {

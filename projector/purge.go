@@ -67,7 +67,7 @@ func (l *Loader) veil() *veil {
 func (v *veil) show(ctx context.Context, rec events.Record) (s Shown, err error) {
 	switch {
 	case rec.Subject.Kind == events.KindUnit:
-		return Shown{Record: unitNames(rec)}, nil
+		return Shown{Record: batchNames(rec)}, nil
 	case !rec.Subject.IsSession():
 		purge, err := v.purgeOf(ctx, rec)
 		if err != nil {
@@ -166,15 +166,15 @@ func stripped(rec events.Record) events.Record {
 	return rec
 }
 
-// unitNames returns a batch record with only the subjects, types and ids of its events. Each event is in the log
+// batchNames returns a batch record with only the subjects, types and ids of its events. Each event is in the log
 // itself, where it may be purged.
-func unitNames(rec events.Record) events.Record {
+func batchNames(rec events.Record) events.Record {
 	type name struct {
 		Subject string `json:"subject,omitempty"`
 		Type    string `json:"type,omitempty"`
 		ID      string `json:"id,omitempty"`
 	}
-	var unit struct {
+	var batch struct {
 		Events []struct {
 			Subject string `json:"subject"`
 			Event   name   `json:"event"`
@@ -183,8 +183,8 @@ func unitNames(rec events.Record) events.Record {
 	names := struct {
 		Events []name `json:"events"`
 	}{[]name{}}
-	if err := rawjson.Unmarshal(rec.Data, &unit); err == nil {
-		for _, e := range unit.Events {
+	if err := rawjson.Unmarshal(rec.Data, &batch); err == nil {
+		for _, e := range batch.Events {
 			if e.Subject != "" {
 				e.Event.Subject = e.Subject
 			}

@@ -52,10 +52,10 @@ func TestShown(t *testing.T) {
 	st.event(events.Event{Source: "urn:test", Type: events.TypeUnitAppended, Subject: events.Document("", events.KindUnit, "u"), ContentType: "application/json",
 		Data: []byte(`{"events":[{"subject":"document/recipe/r1","event":{"id":"e","type":"t","data":"secret"}}],"x":"secret"}`)})
 	st.write(note, "kept")
-	unit := `{"events":[{"subject":"document/recipe/r1","type":"t","id":"e"}]}`
+	batch := `{"events":[{"subject":"document/recipe/r1","type":"t","id":"e"}]}`
 	for _, src := range []func() projector.Source{func() projector.Source { return st.records }, func() projector.Source { return &tail{Records: st.records} }} {
 		l := &projector.Loader{Source: src()}
-		if got, want := fmt.Sprint(shownOf(t, l, st.records)), fmt.Sprint([]string{content, content, "secret", unit, "kept"}); got != want {
+		if got, want := fmt.Sprint(shownOf(t, l, st.records)), fmt.Sprint([]string{content, content, "secret", batch, "kept"}); got != want {
 			t.Errorf("before the purge: %s", got)
 		}
 	}
@@ -64,7 +64,7 @@ func TestShown(t *testing.T) {
 	st.write(recipe, "new")
 	for _, src := range []projector.Source{st.records, &tail{Records: st.records}} {
 		got := shownOf(t, &projector.Loader{Source: src, Snapshots: new(snapshot.Mem)}, st.records)
-		if want := fmt.Sprint([]string{"purged", "purged", "purged", unit, "kept", `{"reason":"purged"}`, `{"reason":"purged"}`, "new"}); fmt.Sprint(got) != want {
+		if want := fmt.Sprint([]string{"purged", "purged", "purged", batch, "kept", `{"reason":"purged"}`, `{"reason":"purged"}`, "new"}); fmt.Sprint(got) != want {
 			t.Errorf("after it: %s, want %s", got, want)
 		}
 	}

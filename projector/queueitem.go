@@ -191,7 +191,7 @@ func ItemsIn(f Fact) []*QueueItem {
 
 // itemsOf returns the new items in a record of a queue's session, and the number of turns of its thread main that are
 // not items.
-func itemsOf(f Fact) (list []*QueueItem, void int) {
+func itemsOf(f Fact) (list []*QueueItem, rejected int) {
 	p, ok := f.Payload.(*events.TurnAppended)
 	if !ok || f.Invalid != nil {
 		return nil, 0
@@ -202,7 +202,7 @@ func itemsOf(f Fact) (list []*QueueItem, void int) {
 		}
 		meta, err := events.ItemMetaOf(e.Meta)
 		if err != nil || len(ItemSession(strings.TrimPrefix(f.Subject.ID, QueueSession("")), meta.ID)) > events.MaxIDLen { // no worker could claim it
-			void++
+			rejected++
 			continue
 		}
 		run := events.RunRef{Kind: events.KindItem, ID: meta.ID}
@@ -212,5 +212,5 @@ func itemsOf(f Fact) (list []*QueueItem, void int) {
 		list = append(list, &QueueItem{ID: meta.ID, Run: run, At: f.Offset, Index: n, Owner: meta.Owner, DueAt: meta.DueAt, ExpiresAt: meta.ExpiresAt,
 			After: slices.Compact(slices.Sorted(slices.Values(meta.After))), Priority: meta.Priority})
 	}
-	return list, void
+	return list, rejected
 }

@@ -73,8 +73,8 @@ func (w *Work) Apply(f Fact) (touched []*QueueItem) {
 
 // add adds the items of a record.
 func (w *Work) add(f Fact) (touched []*QueueItem) {
-	list, void := itemsOf(f)
-	w.Queue.Rejected += void
+	list, rejected := itemsOf(f)
+	w.Queue.Rejected += rejected
 	for _, i := range list {
 		if w.Items[i.ID] != nil {
 			w.Queue.Rejected++

@@ -177,8 +177,8 @@ func describe(s *projector.Session) string {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "live: %v\n", s.History.Live(s.Offset()))
-	if late := s.History.Stale(); len(late) > 0 {
-		fmt.Fprintf(&b, "late: %v\n", late)
+	if stale := s.History.Stale(); len(stale) > 0 {
+		fmt.Fprintf(&b, "late: %v\n", stale)
 	}
 	for _, v := range s.Ledger.Rejected {
 		fmt.Fprintf(&b, "void: %v %s\n", v.Offset, v.Reason)

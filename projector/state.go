@@ -192,7 +192,7 @@ type tableState struct {
 func (s *state) encode() ([]byte, error) {
 	h := s.history
 	st := headState{Subject: s.subject.NATS(), Names: h.names, Ends: [3]events.Offset{h.ends.first, h.ends.own, h.ends.last},
-		Stale: appendRefs(nil, h.late), Rewinds: appendRefs(nil, h.rewinds), Threads: s.strands.state(),
+		Stale: appendRefs(nil, h.stale), Rewinds: appendRefs(nil, h.rewinds), Threads: s.strands.state(),
 		Ledger: s.ledger, Open: s.own().open.state(), Named: h.named.sizes, Again: h.named.again}
 	if st.Names == nil {
 		st.Names = []string{}
@@ -356,7 +356,7 @@ func (s *state) readHistory(st headState) error {
 		return errors.New("there is no first point")
 	}
 	var err error
-	if h.late, err = readRefs(st.Stale, n); err == nil {
+	if h.stale, err = readRefs(st.Stale, n); err == nil {
 		h.rewinds, err = readRefs(st.Rewinds, n)
 	}
 	if err != nil {
@@ -375,7 +375,7 @@ func readRefs(b []byte, n int) ([]recordRef, error) {
 			return nil, d.err
 		}
 		if p.number < 0 || p.number >= n || len(list) > 0 && p.number <= list[len(list)-1].number {
-			return nil, errors.New("late records or rewinds do not ascend")
+			return nil, errors.New("stale records or rewinds do not ascend")
 		}
 		list = append(list, p)
 	}

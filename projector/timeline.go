@@ -38,7 +38,7 @@ type Timeline struct {
 	marks    []mark         // lengths at some records, as starting points for rewinds
 	nextMark int            // first record that may get the next mark
 	named    named          // data of own records
-	late     []recordRef    // the stale records
+	stale    []recordRef    // the stale records
 	rewinds  []recordRef    // the effective rewinds
 }
 
@@ -223,14 +223,14 @@ func (t *Timeline) Add(f Fact) (Verdict, error) {
 		t.skip(f)
 		return Verdict{Rejected: reason}, nil
 	}
-	late, err := t.isLate(f)
+	stale, err := t.isStale(f)
 	if err != nil {
 		return Verdict{}, err
 	}
 	n := t.Len()
-	if late {
+	if stale {
 		t.skip(f)
-		t.late = append(t.late, recordRef{n, f.Offset})
+		t.stale = append(t.stale, recordRef{n, f.Offset})
 		return Verdict{Stale: true}, nil
 	}
 	if reason := t.measure(n, f.Payload); reason != "" {
@@ -334,14 +334,14 @@ func (t *Timeline) page(n int) (*page, error) {
 // newest returns the records in memory.
 func (t *Timeline) newest() *page { return &page{first: t.base, offsets: t.offsets, deltas: t.deltas} }
 
-// isLate reports whether the next record is stale: its producer had read a list that is no longer a prefix of the
+// isStale reports whether the next record is stale: its producer had read a list that is no longer a prefix of the
 // current one.
-func (t *Timeline) isLate(f Fact) (bool, error) {
-	seen, ok := f.Basis()
+func (t *Timeline) isStale(f Fact) (bool, error) {
+	basis, ok := f.Basis()
 	if !ok {
 		return false, nil
 	}
-	n, err := t.numberAt(seen)
+	n, err := t.numberAt(basis)
 	if err != nil {
 		return false, err
 	}
@@ -497,7 +497,7 @@ func (t *Timeline) liveBefore(at events.Offset) (events.Offset, error) {
 // Stale lists the stale records: their producers had read records that were rewound meanwhile.
 func (t *Timeline) Stale() []events.Offset {
 	var list []events.Offset
-	for _, p := range t.late {
+	for _, p := range t.stale {
 		list = append(list, p.at)
 	}
 	return list

@@ -16,10 +16,10 @@ import (
 // document is a row of a document with its links. Of the revisions it holds the newest.
 type document struct {
 	projector.Document
-	row     projector.DocumentListed
-	expires events.Timestamp // in the format that compares as text; "": never
-	updated events.Timestamp
-	void    int
+	row      projector.DocumentListed
+	expires  events.Timestamp // in the format that compares as text; "": never
+	updated  events.Timestamp
+	rejected int
 
 	links  []events.Link // of the newest revision; nil if the revision was read from its row
 	linked int           // number of links
@@ -55,14 +55,14 @@ func (d *document) apply(rec events.Record) {
 		d.row.First = rec.Offset
 	}
 	d.row.Last = rec.Offset
-	d.void += len(d.Rejected)
+	d.rejected += len(d.Rejected)
 	d.Rejected = nil
 	last := d.Last()
 	if last == nil || last.Offset != rec.Offset {
 		return // it is not a revision
 	}
 	if last.IsPurge() {
-		d.row, d.void = projector.DocumentListed{Subject: d.Subject, First: rec.Offset, Last: rec.Offset}, 0
+		d.row, d.rejected = projector.DocumentListed{Subject: d.Subject, First: rec.Offset, Last: rec.Offset}, 0
 	}
 	d.revise(last, rec)
 	d.Revisions, d.Data = []projector.Revision{*last}, nil
@@ -164,7 +164,7 @@ const documentColumns = `namespace, kind, id, title, content_type, bytes, sha256
 func (d *document) columns() []any {
 	r := &d.row
 	return []any{&r.Subject.Namespace, &r.Subject.Kind, &r.Subject.ID, &r.Title, &r.ContentType, &r.Bytes, &r.SHA256, &r.Owner, &r.Layer, &d.expires,
-		&d.linked, &r.Revisions, &d.void, &r.Deleted, &r.Reason, &r.RenamedTo, offset(&r.First), offset(&r.Last), &d.updated}
+		&d.linked, &r.Revisions, &d.rejected, &r.Deleted, &r.Reason, &r.RenamedTo, offset(&r.First), offset(&r.Last), &d.updated}
 }
 
 // listed returns the row in the form of a list entry.
