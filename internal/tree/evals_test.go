@@ -99,7 +99,7 @@ func (evalsLand) odd(ctx context.Context, w *world, id string, said events.Raw) 
 	case 2, 3:
 		p, extensions = &events.TurnAppended{Entries: turns}, []string{events.ExtBasis, seen.Padded()} // it may be stale
 	case 4:
-		p = &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, w.random.IntN(2)}}, {Turn: said}}}}, Others: "keep", Reason: "test"} // it may be void
+		p = &events.ThreadReplaced{Threads: map[string]events.Replacement{"main": {Items: []events.Item{{Keep: &[2]int{0, w.random.IntN(2)}}, {Turn: said}}}}, Others: "keep", Reason: "test"} // it may be rejected
 	case 5:
 		p = &events.TurnAppended{Entries: turns, Pins: map[string]map[int]bool{"main": {w.random.IntN(5): true}}} // it may be rejected
 	case 6:

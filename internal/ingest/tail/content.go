@@ -21,7 +21,7 @@ const (
 type content struct {
 	io.ReaderAt
 	info  fs.FileInfo
-	seen  seen
+	meta  meta
 	size  int64
 	born  int64 // creation time of the file; 0: unknown
 	close func()
@@ -72,14 +72,14 @@ func (t *Tailer) openContent(k key, packed bool) (*content, error) {
 		return nil, err
 	}
 	if !packed {
-		return &content{f, info, seenOf(info), info.Size(), bornOf(f), func() { f.Close() }}, nil
+		return &content{f, info, metaOf(info), info.Size(), bornOf(f), func() { f.Close() }}, nil
 	}
 	in, err := inflate(f, info)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return &content{in, info, seenOf(info), in.size, bornOf(f), in.close}, nil
+	return &content{in, info, metaOf(info), in.size, bornOf(f), in.close}, nil
 }
 
 // tooSparse returns an error for a file whose content is much larger than its size on disk.

@@ -75,8 +75,8 @@ func (d *folder) below(sub *folder) {
 	d.folders[sub] = true
 }
 
-// A seen is the metadata of a file.
-type seen struct {
+// A meta is the metadata of a file.
+type meta struct {
 	node  node
 	size  int64
 	mtime int64 // in ns since 1970
@@ -97,8 +97,8 @@ type file struct {
 
 	aliases []key // other names of the same content: hard links, a compressed form
 
-	now     seen  // at the last check
-	read    seen  // at the last read to the end
+	now     meta  // at the last check
+	read    meta  // at the last read to the end
 	settled bool  // it was checked again after its time could no longer be equal by chance
 	mark    mark  // position of the last delivery
 	acked   mark  // position of the last acknowledgement

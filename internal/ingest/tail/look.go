@@ -52,7 +52,7 @@ func (t *Tailer) found(d *folder, k key, info fs.FileInfo, err error) {
 
 // look compares a file with its last metadata.
 func (t *Tailer) look(f *file, info fs.FileInfo) {
-	now := seen{nodeOf(info), info.Size(), info.ModTime().UnixNano()}
+	now := metaOf(info)
 	t0 := t.o.Now()
 	if now != f.now {
 		t.unindexNode(f)
@@ -99,8 +99,8 @@ func (t *Tailer) isFull() bool {
 	return isFull
 }
 
-func seenOf(info fs.FileInfo) seen {
-	return seen{nodeOf(info), info.Size(), info.ModTime().UnixNano()}
+func metaOf(info fs.FileInfo) meta {
+	return meta{nodeOf(info), info.Size(), info.ModTime().UnixNano()}
 }
 
 // back registers a file that has reappeared at its path.
@@ -111,7 +111,7 @@ func (t *Tailer) back(f *file, d *folder, info fs.FileInfo) {
 	isFirst := !f.isKnown
 	f.isKnown, f.gone = true, false
 	before := f.now
-	f.now = seenOf(info)
+	f.now = metaOf(info)
 	t.indexNode(f)
 	if wasGone {
 		t.tell(f, &Batch{Kind: Moved, File: f.File(), From: f.File()})
@@ -169,7 +169,7 @@ func (t *Tailer) askResume(f *file) {
 
 func (t *Tailer) meetNew(d *folder, k key, info fs.FileInfo) {
 	f := t.newFile(k)
-	f.isKnown, f.now = true, seenOf(info)
+	f.isKnown, f.now = true, metaOf(info)
 	t.register(f, d)
 	t.recent(f, info)
 	t.index(f)

@@ -88,7 +88,7 @@ func (t *Tailer) follows(f *file, k key, info fs.FileInfo) bool {
 		return false
 	}
 	defer c.close()
-	_, err = t.prints.check(f.mark, c, c.seen != f.now)
+	_, err = t.prints.check(f.mark, c, c.meta != f.now)
 	return err == nil
 }
 
@@ -99,7 +99,7 @@ func (t *Tailer) move(f *file, d *folder, k key, info fs.FileInfo) {
 	t.name(f, k)
 	f.isKnown, f.gone = true, false
 	before := f.now
-	f.now = seenOf(info)
+	f.now = metaOf(info)
 	t.register(f, d)
 	t.index(f)
 	if f.isTold {

@@ -37,7 +37,7 @@ func (t *Tailer) contentOf(f *file) (c *content, err error) {
 			t.waiting = append(t.waiting, f)
 			return nil, nil
 		}
-		if t.packed.seen == f.now {
+		if t.packed.meta == f.now {
 			return t.packed, nil
 		}
 		t.closePacked()
@@ -49,10 +49,10 @@ func (t *Tailer) contentOf(f *file) (c *content, err error) {
 	if f.packed {
 		t.packedFile, t.packed = f, c
 	}
-	if c.seen != f.now {
+	if c.meta != f.now {
 		t.unindexNode(f)
-		f.compare = f.compare || c.seen.node != f.now.node || c.seen.size <= f.now.size
-		f.now, f.changed, f.settled = c.seen, t.o.Now(), false
+		f.compare = f.compare || c.meta.node != f.now.node || c.meta.size <= f.now.size
+		f.now, f.changed, f.settled = c.meta, t.o.Now(), false
 		t.indexNode(f)
 	}
 	f.compare = f.compare || c.born != f.born && f.born != 0

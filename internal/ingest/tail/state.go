@@ -155,7 +155,7 @@ func (t *Tailer) restore(r record) {
 			continue
 		}
 		f := t.newFile(key{root, string(r.Path)})
-		f.now = seen{node{r.Dev, r.Ino}, r.Size, r.Time}
+		f.now = meta{node{r.Dev, r.Ino}, r.Size, r.Time}
 		f.read, f.end, f.settled, f.born = f.now, r.Size, r.Settled, r.Born
 		if f.packed {
 			f.end = r.End
