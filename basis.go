@@ -42,7 +42,7 @@ func (k *basis) wrote(expect log.Expect, evs []events.Event, ack log.Ack) {
 	defer k.mu.Unlock()
 	switch {
 	case ack.Stale, expect != log.Any && !expect.Excludes(events.TypeSessionRewound):
-		return // the append did not depend on what was rewound
+		return // the append did not depend on the rewound records
 	case isWhole(expect):
 		if ack.Last > k.base {
 			k.base, k.own = ack.Last, 0

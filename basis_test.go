@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// An answer to what somebody else rewound meanwhile is late, whoever appends it: the
-// handle remembers how much was read or written through it.
+// An append through a handle is stale if another handle rewound the handle's basis: how much was read or written
+// through it.
 func TestSessionRemembers(t *testing.T) {
 	answer := func(t *testing.T, s *tally.Session) log.Ack {
 		t.Helper()

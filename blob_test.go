@@ -30,7 +30,7 @@ func mustBlob(t *testing.T, st *tally.Store, content []byte) (sum string) {
 	return sum
 }
 
-// Equal content is stored once, whatever its size; what was purged is stored anew.
+// Equal content is stored once, whatever its size. After a purge it is stored again.
 func TestPutBlob(t *testing.T) {
 	testkit.NotUnderRace(t)
 	st := storetest.Memory(t, tally.Config{})

@@ -41,8 +41,8 @@ func TestCosts(t *testing.T) {
 	})
 }
 
-// A response that was told of more than once, as while it streamed, is paid once: what was
-// told with the most output counts, for the run of the first.
+// A response that was reported more than once, as while it streamed, counts once: the report with the most output
+// counts, for the run of the first.
 func TestCostsOfAResponse(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		s, run := st.Session("s"), events.RunRef{Kind: "turn", ID: "r"}

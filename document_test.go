@@ -193,7 +193,7 @@ func saveIsUpsert(t *testing.T, d *tally.Documents) {
 	mustHold(t, d, "doc", "d07", "3")
 }
 
-// Bytes come back as they were, whatever they are, and the mark says what is stored.
+// Any bytes come back unchanged, and Direct identifies the stored content.
 func bytesAsTheyWere(t *testing.T, st *tally.Store) {
 	d := st.Documents()
 	large := bytes.Repeat([]byte("0123456789abcdef\x00\xff"), 9<<20/18)
@@ -323,7 +323,7 @@ func largeInput(t *testing.T, d *tally.Documents) {
 	}
 }
 
-// D-47: what is read says that it is what is stored, and what became of it on the way does not.
+// D-47: a document that was read matches its Direct; changed content does not.
 func TestDirect(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		t.Run("D-47 the mark", func(t *testing.T) {

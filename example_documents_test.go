@@ -35,7 +35,7 @@ func blackboard(ctx context.Context, dir string) error {
 		return err
 	}
 
-	// The scout waits for what is new, does it, and says so: both documents, or neither.
+	// The scout waits for a new task, does it, and writes the result: both documents, or neither.
 	for change, err := range board.Watch(ctx, projector.DocumentQuery{Kind: "board"}, 0) {
 		if err != nil {
 			return err
@@ -61,7 +61,8 @@ func blackboard(ctx context.Context, dir string) error {
 		break // and goes on another time, from change.Offset
 	}
 
-	// The writer knows the first revision only. It is told what is there now, and goes on from that.
+	// The writer only knows the first revision. The conflict names the present one, and the writer continues from
+	// there.
 	next := tally.Write{Data: []byte("1. look around\n"), ContentType: "text/plain"}
 	_, err = board.Update(ctx, "board", "plan", first.Offset, next)
 	conflict, ok := errors.AsType[*tally.DocumentConflictError](err)

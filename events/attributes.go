@@ -2,8 +2,7 @@ package events
 
 import "strings"
 
-// decoder collects the attributes of one message. Bits of seen are the core
-// attributes that were there.
+// decoder collects the attributes of one message. The bits of seen are the core attributes that it had.
 type decoder struct {
 	event     Event
 	escapedID string // of event.Subject
@@ -22,7 +21,7 @@ const (
 	seenDataSchema
 )
 
-// headers takes the attribute of a header, whose name is in lower case.
+// headers adds the attribute of a header, whose name is in lower case.
 func (d *decoder) headers(name string, values []string) error {
 	if len(values) != 1 {
 		if err := validateAttributeName(name); err != nil {
@@ -33,9 +32,9 @@ func (d *decoder) headers(name string, values []string) error {
 	return d.header(name, values[0])
 }
 
-// header takes the attribute of one line of a header.
+// header adds the attribute of one line of a header.
 func (d *decoder) header(name, value string) error {
-	// First, so that no other error has for its field what a stranger calls one.
+	// This check comes first: the field of every other error is then a valid attribute name.
 	if err := validateAttributeName(name); err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func (d *decoder) header(name, value string) error {
 	return d.extension(name, value)
 }
 
-// extension takes an attribute that CloudEvents itself does not define.
+// extension adds an attribute that CloudEvents itself does not define.
 func (d *decoder) extension(name, value string) error {
 	if _, twice := d.event.Extensions[name]; twice {
 		return invalid(name, "the header is there twice")
@@ -77,8 +76,7 @@ func validateAttributeName(name string) error {
 	return validateExtensionName(name)
 }
 
-// core takes one of the attributes that CloudEvents itself defines and returns
-// its bit, or 0 if it is not one.
+// core sets one of the attributes that CloudEvents itself defines and returns its bit, or 0 for another attribute.
 func (d *decoder) core(name, value string) (uint, error) {
 	switch name {
 	case "specversion":
@@ -101,7 +99,7 @@ func (d *decoder) core(name, value string) (uint, error) {
 		var err error
 		d.event.Time, err = parseTime(value)
 		return seenTime, err
-	case "datacontenttype": // the binding's own place for it
+	case "datacontenttype": // the binding has its own header for it
 		if d.event.ContentType != "" && d.event.ContentType != value {
 			return 0, invalid("datacontenttype", "%q contradicts Content-Type %q", value, d.event.ContentType)
 		}

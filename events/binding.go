@@ -11,9 +11,8 @@ const (
 	structuredType    = "application/cloudevents"
 )
 
-// EncodeBinary writes an event as a NATS message in the binary mode of
-// CloudEvents: one ce- header for each attribute, and the data as they are. The
-// header is the caller's; data alias e.Data. The event must be valid (Validate).
+// EncodeBinary encodes an event as a NATS message in the binary mode of CloudEvents: one ce- header for each attribute,
+// and the data unchanged. The caller owns the header; data alias e.Data. The event must be valid (Validate).
 func EncodeBinary(e Event) (header map[string][]string, data []byte) {
 	header = make(map[string][]string, 8+len(e.Extensions))
 	values := make([]string, 0, 8+len(e.Extensions)) // one array for all of them
@@ -25,9 +24,8 @@ func EncodeBinary(e Event) (header map[string][]string, data []byte) {
 	return header, e.Data
 }
 
-// AppendHeader appends the header of EncodeBinary to b as the text in which NATS
-// carries it, a line "name: value" for each field; the line NATS/1.0 before them and
-// the empty one behind them are the sender's to write.
+// AppendHeader appends the header of EncodeBinary to b in the text form of NATS: a line "name: value" for each field.
+// The sender writes the line NATS/1.0 before them and the empty line after them.
 func AppendHeader(b []byte, e Event) []byte {
 	for name, value := range e.headers {
 		b = append(append(b, name...), ": "...)
@@ -46,7 +44,7 @@ func (e Event) headers(yield func(name, value string) bool) {
 		yield("ce-id", percentEncode(e.ID)) &&
 		yield("ce-source", percentEncode(e.Source)) &&
 		yield("ce-type", percentEncode(e.Type)) &&
-		yield("ce-subject", e.Subject.String()) && // its escapes leave nothing to encode
+		yield("ce-subject", e.Subject.String()) && // its escapes need no percent encoding
 		(e.Time.IsZero() || yield("ce-time", formatTime(e.Time))) &&
 		(e.DataSchema == "" || IsKnown(e.Type) || yield("ce-dataschema", percentEncode(e.DataSchema))) &&
 		(contentType == "" || yield(headerContentType, contentType))
@@ -60,8 +58,7 @@ func (e Event) headers(yield func(name, value string) bool) {
 	}
 }
 
-// extensionHeader returns the header of an extension, without allocating for
-// those that tally itself uses.
+// extensionHeader returns the header of an extension, without allocating for the extensions of tally itself.
 func extensionHeader(name string) string {
 	switch name {
 	case ExtActor:
@@ -82,12 +79,10 @@ func extensionHeader(name string) string {
 	return headerPrefix + name
 }
 
-// DecodeMessage reads an event from a stored NATS message, in binary or in
-// structured mode. The NATS subject alone decides about the event's Subject; a
-// ce-subject may be missing but may not contradict it. Strings and Data of the
-// event alias the message. Headers that are no CloudEvents attributes are
-// ignored. Attributes are checked, payloads are not: an error is an
-// *InvalidError, and the same one for the same message everywhere.
+// DecodeMessage decodes an event from a stored NATS message, in binary or in structured mode. The NATS subject alone
+// determines the event's Subject; a ce-subject may be missing but must not contradict it. Strings and Data of the event
+// alias the message. Headers that are not CloudEvents attributes are ignored. Attributes are checked, payloads are not.
+// An error is an *InvalidError, and always the same one for the same message.
 func DecodeMessage(natsSubject string, header map[string][]string, payload []byte) (Event, error) {
 	sub, err := ParseNATS(natsSubject)
 	if err != nil {
@@ -109,7 +104,7 @@ func DecodeMessage(natsSubject string, header map[string][]string, payload []byt
 	return e.settled()
 }
 
-// settled returns the event as it is known from then on, if its attributes are valid.
+// settled returns the event without a redundant dataschema, if its attributes are valid.
 func (e Event) settled() (Event, error) {
 	if IsKnown(e.Type) {
 		e.DataSchema = "" // follows from the type
@@ -146,7 +141,7 @@ func decodeBinary(sub Subject, escapedID, contentType string, header map[string]
 		if !hasFoldPrefix(name, headerPrefix) {
 			continue
 		}
-		// Of several errors the least is reported, whatever the map's order.
+		// Of several errors the smallest is reported, whatever the map's order.
 		if err := d.headers(lower(name[len(headerPrefix):]), values); err != nil && (d.err == nil || err.Error() < d.err.Error()) {
 			d.err = err
 		}
@@ -157,7 +152,7 @@ func decodeBinary(sub Subject, escapedID, contentType string, header map[string]
 	return d.complete()
 }
 
-// complete returns the event when all headers are taken.
+// complete returns the event after all headers were added.
 func (d *decoder) complete() (Event, error) {
 	switch {
 	case d.seen == 0 && d.event.Extensions == nil:
@@ -190,8 +185,7 @@ func hasFoldPrefix(s, prefix string) bool {
 	return len(s) >= len(prefix) && (s[:len(prefix)] == prefix || strings.EqualFold(s[:len(prefix)], prefix))
 }
 
-// lower is strings.ToLower for ASCII; other letters are left for the check of
-// names to refuse.
+// lower is strings.ToLower for ASCII. It keeps other letters, which the check of names refuses.
 func lower(s string) string {
 	for i := 0; i < len(s); i++ {
 		if 'A' <= s[i] && s[i] <= 'Z' {

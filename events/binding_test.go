@@ -76,7 +76,7 @@ func TestEncodeBinaryOptional(t *testing.T) {
 	}
 }
 
-// message is what EncodeBinary gives for turn, to be changed.
+// message returns EncodeBinary of a turn, for tests to change.
 func message() (string, map[string][]string, []byte) {
 	header, data := events.EncodeBinary(turn())
 	return turn().Subject.NATS(), header, data
@@ -317,8 +317,7 @@ func BenchmarkMsgID(b *testing.B) {
 	}
 }
 
-// FuzzDecodeMessage holds what is read to the law that it is written and read
-// again as the same event.
+// FuzzDecodeMessage checks that a decoded event can be encoded and decoded again as the same event.
 func FuzzDecodeMessage(f *testing.F) {
 	sub, header, data := message()
 	names := slices.Sorted(maps.Keys(header))

@@ -2,22 +2,22 @@ package events
 
 import "slices"
 
-// Bounds of what a record refers to. An event beyond them is refused when it is appended,
-// and void when it is found in a log: Payload.Validate decides both. With them the memory
-// of a fold stays in proportion to the bytes of its records (docs/wire.md, Bounds of references).
+// Bounds of the references in a record. An event beyond them is refused when it is appended, and rejected when it is
+// found in a log: Payload.Validate decides both. They keep the memory of a fold in proportion to the bytes of its
+// records (docs/wire.md, Bounds of references).
 const (
 	MaxTurns      = 1 << 27 // of a thread
-	MaxReferences = 1 << 18 // of one record: stretches of turns that it keeps, turns that it pins, pieces that it lists
+	MaxReferences = 1 << 18 // of one record: stretches of kept turns, pinned turns and pieces of lists
 	MaxPointers   = 1 << 8  // lists of one record
-	MaxListed     = 1 << 20 // turns that the lists of one record name, each as often as it is named
-	MaxAgain      = 1 << 28 // bytes of the data by reference that records of one session name again, or else
-	MaxAgainTimes = 15      // times the bytes of the different data that they name, if that is more
+	MaxListed     = 1 << 20 // turns named by the lists of one record, with repetitions
+	MaxAgain      = 1 << 28 // bytes of data by reference that the records of one session name again; if more, the bound is
+	MaxAgainTimes = 15      // this many times the bytes of the different data that they name
 	MaxFreeData   = 1 << 14 // bytes of data that may be named any number of times
 )
 
-// CheckAgain refuses a record of a session that names the blob sum again. With it, again are
-// the bytes of all data that the session's records have named again, and distinct those of
-// the data that they name, each blob counted once.
+// CheckAgain refuses a record of a session that names the blob sum again if that exceeds the bounds. With the record,
+// again is the number of bytes of data that the session's records name again. distinct is the number of bytes of all
+// named data, each blob counted once.
 func CheckAgain(sum string, again, distinct int64) error {
 	limit := max(MaxAgain, MaxAgainTimes*distinct)
 	if again <= limit {
@@ -43,7 +43,7 @@ func checkTurns(path string, n int) error {
 // checkKeeps refuses items that keep a turn twice. Without this rule each event could
 // multiply the turns of the one before it.
 func checkKeeps(path string, items []Item) error {
-	var kept []int // places of the items that keep something
+	var kept []int // indexes of the items that keep turns
 	sorted := true
 	for i := range items {
 		k := items[i].Keep

@@ -9,8 +9,8 @@ const (
 	CheckpointStep   = "step"
 )
 
-// CheckpointSaved marks a point in a session that somebody may want to go back
-// to. The same id again is a newer version.
+// CheckpointSaved marks a point in a session that a user may want to go back to. A second one with the same id is a
+// newer version.
 type CheckpointSaved struct {
 	ID        string         `json:"id"`
 	Kind      string         `json:"kind"` // rewind, resume or step
@@ -25,7 +25,7 @@ type CheckpointSaved struct {
 	Responses Raw            `json:"responses,omitempty"`
 	Raw       Raw            `json:"raw,omitempty"`
 	Parent    string         `json:"parent,omitempty"`
-	Lists     Lists          `json:"lists,omitempty"` // arrays of Raw that are turns
+	Lists     Lists          `json:"lists,omitempty"` // arrays of Raw that consist of turns
 	Unknown   Fields         `json:",unknown"`
 }
 
@@ -55,7 +55,7 @@ func (p *CheckpointSaved) Validate() error {
 		validOffset("at", p.At), p.Run.checkOptional("run"), notNegative("step", p.Step), validRaw("responses", p.Responses), validRaw("raw", p.Raw), p.Lists.check(p.Raw))
 }
 
-// CheckpointCleared takes checkpoints of a kind away: one, or all.
+// CheckpointCleared removes checkpoints of a kind: one, or all.
 type CheckpointCleared struct {
 	Kind    string `json:"kind"`
 	ID      string `json:"id,omitempty"`
@@ -70,16 +70,15 @@ func (p *CheckpointCleared) Validate() error {
 	return first(oneOf("kind", p.Kind, CheckpointRewind, CheckpointResume, CheckpointStep), required("reason", p.Reason))
 }
 
-// CostAccrued records money and tokens spent. Totals are the sum of this type only. Of
-// those with one model and one response in a namespace exactly one counts, if IsUnique accepts
-// the id of the response: the one with the most output tokens, of equals the last, for the
-// session and the run of the first.
+// CostAccrued records money and tokens spent. Totals are the sum of this type only. If IsUnique accepts the id of the
+// response, exactly one of the costs with one model and response in a namespace counts, for the session and the run of
+// the first: the one with the most output tokens, the last of equals.
 type CostAccrued struct {
 	Model    string  `json:"model"`
 	USD      Amount  `json:"usd,omitempty"`
 	Tokens   *Tokens `json:"tokens,omitempty"`
 	Run      *RunRef `json:"run,omitempty"`
-	Response string  `json:"response,omitempty"` // the maker's id of what was paid for, at most MaxResponse bytes; "": it has none
+	Response string  `json:"response,omitempty"` // the maker's id of the response that was paid for, at most MaxResponse bytes; "": none
 	Purpose  string  `json:"purpose"`            // run, compaction, judge or other
 	Source   string  `json:"source"`             // reported or computed
 	Raw      Raw     `json:"raw,omitempty"`

@@ -13,7 +13,7 @@ import (
 const (
 	KindBlob = "blob" // id = SHA-256 of the whole content, in lower-case hex
 	KindFile = "file" // a file of an imported folder, kept whole
-	KindUnit = "unit" // no document: what the log keeps of an append to several subjects (UnitAppended)
+	KindUnit = "unit" // not a document: the log's records of appends to several subjects (UnitAppended)
 )
 
 // DocMeta is a document's metadata, the value of the extension ExtDoc.
@@ -25,7 +25,7 @@ type DocMeta struct {
 	Part       *Part             `json:"part,omitempty"`
 	Base       Offset            `json:"base,omitempty"` // the revision this one was made from
 	Title      string            `json:"title,omitempty"`
-	ExpiresAt  Timestamp         `json:"expiresAt,omitempty"` // from then on reading it is not found
+	ExpiresAt  Timestamp         `json:"expiresAt,omitempty"` // a read after this time returns not found
 	Unknown    Fields            `json:",unknown"`
 }
 
@@ -35,15 +35,14 @@ type Link struct {
 	To  string `json:"to"` // a subject such as session/s1
 }
 
-// Part says which part of its content a revision holds, from index 0.
+// Part is the part of the whole content that a revision has, from index 0.
 type Part struct {
 	Index  int    `json:"index"`
 	Count  int    `json:"count"`
 	SHA256 string `json:"sha256"` // of the whole content, hex
 }
 
-// String returns the compact JSON that stands in the extension. It panics if
-// Validate would refuse m.
+// String returns the compact JSON for the extension. It panics if Validate would refuse m.
 func (m DocMeta) String() string {
 	text, err := rawjson.Marshal(m)
 	if err != nil {
@@ -52,8 +51,7 @@ func (m DocMeta) String() string {
 	return escapeNonText(string(text))
 }
 
-// escapeNonText escapes what JSON allows in its strings and an attribute does
-// not allow at all.
+// escapeNonText escapes characters that JSON strings allow and attributes do not.
 func escapeNonText(text string) string {
 	if isText(text) {
 		return text
@@ -73,7 +71,7 @@ func escapeNonText(text string) string {
 	return b.String()
 }
 
-// ParseDocMeta reads the extension; "" is the zero DocMeta.
+// ParseDocMeta parses the extension; "" is the zero DocMeta.
 func ParseDocMeta(text string) (DocMeta, error) {
 	var m DocMeta
 	if text == "" {
@@ -85,7 +83,7 @@ func ParseDocMeta(text string) (DocMeta, error) {
 	return m, m.Validate()
 }
 
-// Validate returns an *InvalidError for the first thing that is wrong with m.
+// Validate returns an *InvalidError for the first invalid field of m.
 func (m DocMeta) Validate() error {
 	for _, name := range sortedKeys(m.Attributes) {
 		if !utf8.ValidString(name) || !utf8.ValidString(m.Attributes[name]) {
@@ -120,18 +118,18 @@ func (m DocMeta) Validate() error {
 	return nil
 }
 
-// DocumentDeleted takes a document away: reading it afterwards is not found,
-// older revisions stay readable. Reason "purged" hides those too.
+// DocumentDeleted deletes a document: a later read returns not found, older revisions stay readable. Reason "purged"
+// hides those too.
 type DocumentDeleted struct {
 	Reason  string `json:"reason"`
-	To      DocRef `json:"to,omitempty"` // what it is now, if it was renamed
+	To      DocRef `json:"to,omitempty"` // its new name, if it was renamed
 	Unknown Fields `json:",unknown"`
 }
 
-// Reasons of a deletion that mean something to readers; others are kept.
+// Reasons of a deletion that readers treat specially; others are kept.
 const (
 	ReasonPurged  = "purged"  // older revisions are hidden too
-	ReasonRenamed = "renamed" // the document goes on as To
+	ReasonRenamed = "renamed" // the document continues as To
 	ReasonExpired = "expired"
 )
 

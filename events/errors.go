@@ -6,11 +6,10 @@ import (
 	"iter"
 )
 
-// ErrNotFound says that there is no such record, session, document or position.
+// ErrNotFound reports that a record, session, document or position does not exist.
 var ErrNotFound = errors.New("not found")
 
-// InvalidError says which field of an event, payload or name is wrong, and why.
-// Nothing was written when it is returned.
+// InvalidError reports an invalid field of an event, payload or name, and why. Nothing was written.
 type InvalidError struct {
 	Field  string // a path such as "id", "data.entries[2].turn"
 	Reason string
@@ -27,11 +26,10 @@ func invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// PersonalError says that what is in PersonalNamespace would have come to where others can
-// reach it. Nothing was written.
+// PersonalError reports that content of PersonalNamespace would have become accessible to others. Nothing was written.
 type PersonalError struct {
-	Where    string // where that is: "an export", "a store that others can reach"
-	Subjects int    // how many of that namespace are there already; 0: none, or it does not matter
+	Where    string // the place that others can reach: "an export", "a store that others can reach"
+	Subjects int    // how many subjects of that namespace it has already; 0: none, or it does not matter
 }
 
 func (e *PersonalError) Error() string {
@@ -41,11 +39,11 @@ func (e *PersonalError) Error() string {
 	return fmt.Sprintf("%s is for one person, and not for %s", PersonalNamespace, e.Where)
 }
 
-// DamageError stands for a record that the log holds at an offset but cannot
-// return. Reads yield it in the record's place and go on.
+// DamageError stands for a record that the log holds at an offset but cannot return. Reads yield it at the record's
+// position and continue.
 type DamageError struct {
 	Offset Offset
-	Err    error // what was found there; may be nil
+	Err    error // the reason; may be nil
 }
 
 func (e *DamageError) Error() string {
@@ -55,7 +53,7 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("damaged record %v: %v", e.Offset, e.Err)
 }
 
-// Unwrap returns what was found at the offset.
+// Unwrap returns the reason.
 func (e *DamageError) Unwrap() error { return e.Err }
 
 // IsDamage reports whether an error is a *DamageError.
@@ -64,8 +62,8 @@ func IsDamage(err error) bool {
 	return is
 }
 
-// Readable returns the records of a read without those that are damaged. The log still notes
-// each damaged record in the context of the read: see log.NoteDamage.
+// Readable skips the damaged records of a read. The log still notes each of them in the context of the read: see
+// log.NoteDamage.
 func Readable[T any](read iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for rec, err := range read {

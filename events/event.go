@@ -23,14 +23,14 @@ const (
 // ContentTypeJSON is the media type of every payload but a document's.
 const ContentTypeJSON = "application/json"
 
-// Names of the extension attributes that tally gives a meaning to.
+// Names of tally's extension attributes.
 const (
-	ExtActor         = "actor"         // who: user, agent or program id
+	ExtActor         = "actor"         // user, agent or program id
 	ExtCorrelationID = "correlationid" // run or turn
 	ExtCausationID   = "causationid"   // id of the causing event
-	ExtBasis         = "tallyseen"     // the offset up to which the producer knew the subject, padded
+	ExtBasis         = "tallyseen"     // the basis: the offset up to which the producer had read the subject, padded
 	ExtDoc           = "tallydoc"      // a document's metadata, see DocMeta
-	ExtDataRef       = "dataref"       // urn:tally:blob:<sha256>, in place of data
+	ExtDataRef       = "dataref"       // urn:tally:blob:<sha256>, instead of data
 )
 
 // Event is a CloudEvent 1.0: one fact about one subject. Its identity is
@@ -38,46 +38,44 @@ const (
 type Event struct {
 	ID          string // a UUIDv7 unless the producer has a better one
 	Source      string // URI reference of the producer
-	Type        string // Type... constants, or one of somebody else's vocabulary
+	Type        string // Type... constants, or a type of another vocabulary
 	Subject     Subject
-	Time        time.Time // when it happened, by the producer's clock; zero: not said
+	Time        time.Time // when it happened, by the producer's clock; zero: unknown
 	ContentType string    // media type of Data; "": ContentTypeJSON if there are data
-	DataSchema  string    // of foreign types; that of a known type follows from the type
+	DataSchema  string    // of foreign types; for a known type it follows from the type
 	Data        []byte    // exactly the producer's bytes
 	Extensions  map[string]string
 
-	made *made // what New made; nil: it did not
+	made *made // set by New; else nil
 }
 
-// made says which data New encoded and validated, and of which type they are. An event
-// that has them still need not be decoded to be validated.
+// made records the data that New encoded and validated, and their type. While an event has these data, Validate need
+// not decode them.
 type made struct {
 	typ  string
 	data []byte
 }
 
-// isMade reports whether the event's data are those that New made of a payload of its
-// type.
+// isMade reports whether the event's data are the ones that New encoded for its type.
 func (e Event) isMade() bool {
 	m := e.made
 	return m != nil && m.typ == e.Type && len(e.Data) > 0 && len(e.Data) == len(m.data) && &e.Data[0] == &m.data[0]
 }
 
-// Equal reports whether two events say the same, byte for byte.
+// Equal reports whether two events are equal, byte for byte.
 func (e Event) Equal(o Event) bool {
 	return e.ID == o.ID && e.Source == o.Source && e.Type == o.Type && e.Subject == o.Subject && e.Time.Equal(o.Time) &&
 		e.ContentType == o.ContentType && e.DataSchema == o.DataSchema && bytes.Equal(e.Data, o.Data) && maps.Equal(e.Extensions, o.Extensions)
 }
 
-// New makes an event of a payload. It has neither id nor time yet: appending
-// gives it both, and a producer that wants to be able to append it again sets
-// them first (log.Stamp). Its data may be replaced, and must not be written into.
+// New returns an event with a payload. It has no id and no time: the append sets them, or the producer with log.Stamp,
+// if it may append the event again. The caller may replace its data, but must not write into them.
 func New(source string, sub Subject, p Payload) (Event, error) {
 	data, err := Encode(p)
 	return newEvent(source, sub, p, data, err)
 }
 
-// NewVerbatim is New with encodeVerbatim: for raw fields that were scanned already.
+// NewVerbatim is New with encodeVerbatim, for raw fields that were already scanned.
 func NewVerbatim(source string, sub Subject, p Payload) (Event, error) {
 	data, err := encodeVerbatim(p)
 	return newEvent(source, sub, p, data, err)
@@ -91,20 +89,18 @@ func newEvent(source string, sub Subject, p Payload, data []byte, err error) (Ev
 	return Event{Source: source, Type: typ, Subject: sub, ContentType: ContentTypeJSON, Data: data, made: &made{typ, data}}, nil
 }
 
-// DerivedID returns the id of an event that follows from facts alone, so that
-// stating the same facts again is the same event.
+// DerivedID returns the id of an event that follows from facts alone: the same facts give the same event.
 func DerivedID(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
-		fmt.Fprintf(h, "%d:%s,", len(p), p) // a length before each: no two lists of parts look alike
+		fmt.Fprintf(h, "%d:%s,", len(p), p) // with a length before each, different lists never look alike
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
 }
 
-// MsgID is the Nats-Msg-Id of an event: base64url, without padding, of the first
-// 16 bytes of SHA-256 over NATS subject, 0, source, 0, id. The server
-// deduplicates over the whole stream, so an id alone would swallow the same
-// event for a second subject.
+// MsgID returns the Nats-Msg-Id of an event: base64url, without padding, of the first 16 bytes of SHA-256 over NATS
+// subject, 0, source, 0, id. The server deduplicates over the whole stream, so with the id alone it would drop the same
+// event of a second subject.
 func (e Event) MsgID() string {
 	subject := e.Subject.NATS()
 	b := make([]byte, 0, len(subject)+len(e.Source)+len(e.ID)+2)
@@ -114,8 +110,7 @@ func (e Event) MsgID() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// Basis is the offset up to which the producer knew the subject (ExtSeen), and
-// whether it said so.
+// Basis returns the offset up to which the producer had read the subject (ExtBasis), and whether it is set.
 func (e Event) Basis() (Offset, bool) {
 	text, ok := e.Extensions[ExtBasis]
 	if !ok {
@@ -125,7 +120,7 @@ func (e Event) Basis() (Offset, bool) {
 	return at, err == nil
 }
 
-// WithExtension returns the event with one extension attribute more.
+// WithExtension returns the event with one more extension attribute.
 func (e Event) WithExtension(name, value string) Event {
 	ext := make(map[string]string, len(e.Extensions)+1)
 	maps.Copy(ext, e.Extensions)
@@ -137,7 +132,7 @@ func (e Event) WithExtension(name, value string) Event {
 // BlobRef returns the dataref of the content with this SHA-256, in lower-case hex.
 func BlobRef(sha256hex string) string { return blobURNPrefix + sha256hex }
 
-// ParseBlobRef returns the SHA-256 that a dataref names, and whether it names one.
+// ParseBlobRef returns the SHA-256 in a dataref, and false if it is not a reference to a blob.
 func ParseBlobRef(ref string) (string, bool) {
 	if len(ref) != len(blobURNPrefix)+64 || ref[:len(blobURNPrefix)] != blobURNPrefix {
 		return "", false

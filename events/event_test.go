@@ -276,8 +276,8 @@ func TestIsJSON(t *testing.T) {
 // hugeNumber is what the schema's reader would need very long for.
 var hugeNumber = regexp.MustCompile(`[0-9.][eE][+-]?[0-9]{3}`)
 
-// FuzzDecodePayload: what is read is JSON that the schema accepts, and what is
-// written of it is read and written again as the same bytes.
+// FuzzDecodePayload checks that a decoded payload is JSON that the schema accepts, and that its encoding decodes and
+// encodes to the same bytes.
 func FuzzDecodePayload(f *testing.F) {
 	types := events.Types()
 	for _, x := range mustReadExamples(f) {

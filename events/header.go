@@ -2,11 +2,9 @@ package events
 
 import "strings"
 
-// DecodeWire is DecodeMessage for a message whose header is still the text in which
-// NATS carries it. It makes no map of it, which is most of what reading an event
-// costs, and reads only what EncodeBinary writes: for everything else, and whatever
-// is wrong, ok is false and DecodeMessage has the answer. Strings of the event alias
-// the header.
+// DecodeWire is DecodeMessage for a message whose header is still in the text form of NATS. It makes no map of it,
+// which is most of the cost of decoding an event. It handles only headers as EncodeBinary writes them. For all others,
+// valid or not, ok is false and the caller uses DecodeMessage. Strings of the event alias the header.
 func DecodeWire(natsSubject, header string, payload []byte) (e Event, ok bool) {
 	sub, err := ParseNATS(natsSubject)
 	rest, begun := strings.CutPrefix(header, "NATS/1.0\r\n")
@@ -30,7 +28,7 @@ func DecodeWire(natsSubject, header string, payload []byte) (e Event, ok bool) {
 	return e, err == nil
 }
 
-// line takes a line of a header, and reports whether it could.
+// line adds a line of a header. It returns false if it cannot.
 func (d *decoder) line(line string) bool {
 	name, value, ok := strings.Cut(line, ": ")
 	if !ok || name == "" || strings.ContainsAny(name, ": \t\n") || value == "" || value[0] == ' ' || value[0] == '\t' || strings.IndexByte(value, '\n') >= 0 {

@@ -59,8 +59,7 @@ func TestDecodeWireLeaves(t *testing.T) {
 	}
 }
 
-// FuzzDecodeWire holds what is read of the text to what is read of the map that the
-// client of NATS makes of it.
+// FuzzDecodeWire compares decoding of the header's text with decoding of the map that the NATS client makes of it.
 func FuzzDecodeWire(f *testing.F) {
 	sub, header, data := message()
 	f.Add(sub, wireHeader(header), data)

@@ -10,14 +10,12 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// AppendJSON appends an event in the JSON format of CloudEvents, the data last.
+// AppendJSON appends an event in the JSON format of CloudEvents, with the data last.
 //
-// JSON data stand under data byte for byte, line breaks inside them included;
-// other data stand under data_base64, and so do data that claim to be JSON and
-// are not, are nested too deep to stand inside another object, or have white
-// space around them. So ParseJSON returns the very bytes. Without data there
-// is neither of the two: empty data and no data are the same thing, as they are
-// in a NATS message. The namespace is not part of the format.
+// JSON data are the member data, byte for byte, line breaks included. Other data are data_base64. So are data of a JSON
+// type that are invalid JSON, nested too deep for a member, or surrounded by white space. So ParseJSON returns the same
+// bytes. Without data both members are missing: empty data and no data are the same, as in a NATS message. The
+// namespace is not part of the format.
 func AppendJSON(dst []byte, e Event) ([]byte, error) {
 	if err := e.checkAttributes(); err != nil {
 		return dst, err
@@ -62,7 +60,7 @@ func (e Event) appendData(dst []byte) []byte {
 		type object struct {
 			Data Raw `json:"data"`
 		}
-		// Written as an object of its own, the data are checked at their depth.
+		// As a member of an object, the data are checked at their depth.
 		if out, err := rawjson.Append(dst, object{e.Data}); err == nil {
 			out[len(dst)] = ','
 			return out
@@ -75,7 +73,7 @@ func (e Event) appendData(dst []byte) []byte {
 
 func (e Event) claimsJSON() bool { return e.ContentType == "" || IsJSON(e.ContentType) }
 
-// isVerbatimJSON reports whether the data can stand as they are inside JSON.
+// isVerbatimJSON reports whether the data can be a JSON value unchanged.
 func (e Event) isVerbatimJSON() bool {
 	return e.claimsJSON() && !hasOuterSpace(e.Data) && rawjson.Check(e.Data) == nil
 }
@@ -84,8 +82,8 @@ func hasOuterSpace(b []byte) bool {
 	return len(b) > 0 && len(bytes.Trim(b, " \t\r\n")) != len(b)
 }
 
-// EncodeStructured writes an event as a NATS message in the structured mode of
-// CloudEvents. tally itself stores the binary form.
+// EncodeStructured encodes an event as a NATS message in the structured mode of CloudEvents. tally itself stores the
+// binary form.
 func EncodeStructured(e Event) (header map[string][]string, payload []byte, err error) {
 	if payload, err = AppendJSON(nil, e); err != nil {
 		return nil, nil, err
@@ -93,15 +91,14 @@ func EncodeStructured(e Event) (header map[string][]string, payload []byte, err 
 	return map[string][]string{headerContentType: {structuredType + "+json"}}, payload, nil
 }
 
-// ParseJSON reads one event in the JSON format of CloudEvents, in namespace ns.
-// An event without a subject gets the zero Subject, for the caller to fill in.
+// ParseJSON decodes one event in the JSON format of CloudEvents, in namespace ns. An event without a subject gets the
+// zero Subject, for the caller to fill in.
 //
-// Data of a JSON content type, or of none, are the raw bytes of the value and
-// alias b; with another content type they are the text of the string that stands
-// there. "data": null is JSON's null, four bytes, where the data are JSON, and no
-// data otherwise. Any other attribute that is null is absent. Extensions that are
-// booleans or integers become their canonical strings. What is not an event is an
-// *InvalidError that names the attribute, or "json" where it is no JSON object.
+// If the content type is JSON or missing, the data are the raw bytes of the value and alias b; for another content type
+// they are the text of the string. "data": null is JSON's null, four bytes, for a JSON content type, and otherwise no
+// data. Any other attribute that is null counts as absent. Extensions that are booleans or integers become their
+// canonical strings. If b is not an event, the error is an *InvalidError with the attribute, or with "json" if b is not
+// a JSON object.
 func ParseJSON(ns string, b []byte) (Event, error) {
 	members, err := rawjson.Object(b)
 	if err != nil {
@@ -149,8 +146,7 @@ func checkName(name string) error {
 	return validateExtensionName(name)
 }
 
-// member takes one attribute of the JSON format. rawjson.Object has refused
-// names that occur twice.
+// member sets one attribute of the JSON format. rawjson.Object has refused duplicate names.
 func (d *decoder) member(ns string, m Field) error {
 	if !isCoreAttribute(m.Name) {
 		if err := validateExtensionName(m.Name); err != nil {
@@ -233,7 +229,7 @@ func (e *Event) takeData(data, base64Data Raw) error {
 }
 
 func decodeBase64(text []byte) ([]byte, error) {
-	if i := bytes.IndexAny(text, "\r\n"); i >= 0 { // which the decoder would skip
+	if i := bytes.IndexAny(text, "\r\n"); i >= 0 { // the decoder would skip them
 		return nil, base64.CorruptInputError(i)
 	}
 	out := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
@@ -241,7 +237,7 @@ func decodeBase64(text []byte) ([]byte, error) {
 	return out[:n], err
 }
 
-// schema is the dataschema that an event shows to the outside.
+// schema returns the dataschema in the event's external forms.
 func (e Event) schema() string {
 	if IsKnown(e.Type) && e.DataSchema == "" {
 		return DataSchema(e.Type)
@@ -249,7 +245,7 @@ func (e Event) schema() string {
 	return e.DataSchema
 }
 
-// dropOwnSchema takes the dataschema away that follows from the type.
+// dropOwnSchema removes a dataschema that follows from the type.
 func (e *Event) dropOwnSchema() {
 	if e.DataSchema == DataSchema(e.Type) {
 		e.DataSchema = ""
@@ -257,7 +253,7 @@ func (e *Event) dropOwnSchema() {
 }
 
 func sortedKeys[V any](m map[string]V) []string {
-	if len(m) == 0 { // as it is nearly always, for every event that is read
+	if len(m) == 0 { // the usual case, for every event that is read
 		return nil
 	}
 	return slices.Sorted(maps.Keys(m))

@@ -161,8 +161,7 @@ func TestJSONRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParseJSON holds what is read to the law that it is JSON, and is written
-// and read again as the same event.
+// FuzzParseJSON checks that a parsed event is JSON, and can be written and parsed again as the same event.
 func FuzzParseJSON(f *testing.F) {
 	f.Add(mustJSON(turn()))
 	for _, s := range []string{

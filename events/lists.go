@@ -7,11 +7,10 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Lists say which arrays of a payload's raw value are turns that the session has already,
-// so that they need not be stored again. A name is a JSON pointer (RFC 6901) into raw, of
-// run.finished into result. In its place there stands [], and the array is the turns of
-// all pieces, one piece after the other, as the threads are at the record. Where null
-// stands it is no array: it is one turn.
+// Lists name the arrays of a payload's raw value whose elements are turns of the session, so that they need not be
+// stored again. A key is a JSON pointer (RFC 6901) into raw, for run.finished into result. The stored value has []
+// there; the array consists of the turns of all pieces, in order, as the threads are at the record. If the stored value
+// has null, it is a single turn instead of an array.
 type Lists map[string][]Piece
 
 // Piece is a stretch of turns of a thread, by index from 0: from From to before To.
@@ -30,7 +29,7 @@ func (l Lists) AppendRawJSON(dst []byte) ([]byte, error) {
 	return rawjson.Append(dst, plain)
 }
 
-// ListsOf returns the lists of a payload, nil if it has none.
+// ListsOf returns the lists of a payload, or nil.
 func ListsOf(p Payload) Lists {
 	switch p := p.(type) {
 	case *RunStarted:
@@ -101,13 +100,11 @@ func turnsIn(pieces []Piece) (n int) {
 	return n
 }
 
-// pieceTurns is how many turns Fill asks for at once, so that it notices in time that the
-// value is too large.
+// pieceTurns is how many turns Fill requests at once, so that it notices in time that the value is too large.
 const pieceTurns = 256
 
-// Fill returns the raw value with all its arrays put together. turns returns those of a
-// piece, of which Fill may ask for a part. If the value has more than limit bytes, Fill
-// returns an error that says so.
+// Fill returns the raw value with all its arrays filled. turns returns the turns of a piece; Fill may ask for a part of
+// a piece. If the value exceeds limit bytes, Fill returns an error.
 func (l Lists) Fill(raw Raw, limit int64, turns func(Piece) ([]Raw, error)) (Raw, error) {
 	positions, err := l.positions(raw)
 	if err != nil {
@@ -128,13 +125,13 @@ func (l Lists) Fill(raw Raw, limit int64, turns func(Piece) ([]Raw, error)) (Raw
 	return append(f.whole, raw[done:]...), nil
 }
 
-// listPosition is where the value that a pointer names stands.
+// listPosition is the position of a pointer's value.
 type listPosition struct {
 	from, to int
 	pointer  string
 }
 
-// positions locates all lists, in the order in which they stand in the raw value.
+// positions locates all lists, in their order in the raw value.
 func (l Lists) positions(raw Raw) ([]listPosition, error) {
 	var list []listPosition
 	for _, pointer := range sortedKeys(l) {
@@ -152,12 +149,12 @@ func (l Lists) positions(raw Raw) ([]listPosition, error) {
 type filling struct {
 	whole Raw
 	limit int64
-	room  int64 // bytes that may be added still
-	count int   // turns of the present list
+	room  int64 // bytes that may still be added
+	count int   // turns of the current list
 	turns func(Piece) ([]Raw, error)
 }
 
-// list adds the turns of all pieces, as an array or one by itself.
+// list adds the turns of all pieces, as an array or as a single value.
 func (f *filling) list(pieces []Piece, array bool) error {
 	f.count = 0
 	if array {

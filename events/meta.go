@@ -2,19 +2,18 @@ package events
 
 import "fmt"
 
-// ItemMeta is what the meta of a turn says that is an item of a queue. A turn's meta may be
-// any JSON: only who knows that the turn is an item reads it so.
+// ItemMeta is the meta of a queue item's turn. A turn's meta may be any JSON; only the meta of items has this form.
 type ItemMeta struct {
 	ID        string    `json:"id"`
 	Owner     string    `json:"owner,omitempty"`
-	DueAt     Timestamp `json:"dueAt,omitempty"`     // not before
-	ExpiresAt Timestamp `json:"expiresAt,omitempty"` // not from then on, unless somebody has it by then
+	DueAt     Timestamp `json:"dueAt,omitempty"`     // not before this time
+	ExpiresAt Timestamp `json:"expiresAt,omitempty"` // not from this time on, unless a worker has it by then
 	After     []string  `json:"after,omitempty"`     // items that must be finished first
-	Priority  int       `json:"priority,omitempty"`  // 0 to 9; the highest goes first
+	Priority  int       `json:"priority,omitempty"`  // 0 to 9; the highest comes first
 	Unknown   Fields    `json:",unknown"`
 }
 
-// ItemMetaOf reads the meta of an item's turn.
+// ItemMetaOf decodes the meta of an item's turn.
 func ItemMetaOf(meta Raw) (ItemMeta, error) {
 	var m ItemMeta
 	if err := setInto("meta", meta, &m); err != nil {
@@ -31,16 +30,15 @@ func ItemMetaOf(meta Raw) (ItemMeta, error) {
 	return m, first(required("meta.id", m.ID), m.DueAt.check("meta.dueAt"), m.ExpiresAt.check("meta.expiresAt"))
 }
 
-// LineMeta is what the meta of a turn says that is a line of somebody else's file, as far as
-// the turn does not.
+// LineMeta is the meta of a turn that is a line of an agent's file. It has the parts of the line that the turn lacks.
 type LineMeta struct {
-	EOL      *string `json:"eol,omitempty"`      // what ends the line; nil: \n
+	EOL      *string `json:"eol,omitempty"`      // line ending; nil: \n
 	Before   string  `json:"before,omitempty"`   // blank bytes before the line
-	Redacted int     `json:"redacted,omitempty"` // places that were made unreadable before it was stored
+	Redacted int     `json:"redacted,omitempty"` // number of secrets removed before it was stored
 	Unknown  Fields  `json:",unknown"`
 }
 
-// LineMetaOf reads the meta of a line's turn; without meta it is the zero LineMeta.
+// LineMetaOf decodes the meta of a line's turn. Without meta it returns the zero LineMeta.
 func LineMetaOf(meta Raw) (LineMeta, error) {
 	var m LineMeta
 	if len(meta) == 0 {

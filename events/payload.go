@@ -14,7 +14,7 @@ import (
 // one: a document's data are its own bytes.
 type Payload interface {
 	EventType() string
-	// Validate returns an *InvalidError naming the first field that is wrong.
+	// Validate returns an *InvalidError with the first invalid field.
 	Validate() error
 }
 
@@ -28,17 +28,16 @@ type (
 	Fields = rawjson.Members
 )
 
-// rawCheck looks at a raw field of a payload.
+// rawCheck checks a raw field of a payload.
 type rawCheck func(path string, raw Raw) error
 
-// scanned takes what readers and writers of the payload look at, byte for byte.
+// scanned accepts raw fields that the reader or writer of the payload scans anyway.
 func scanned(string, Raw) error { return nil }
 
-// large is a payload whose raw fields hold so much that they are not to be scanned
-// once more than they must.
+// large is a payload whose raw fields may be large, so that they should not be scanned twice.
 type large interface {
 	Payload
-	// validate is Validate, with another look at the raw fields.
+	// validate is Validate with another check of the raw fields.
 	validate(rawCheck) error
 }
 
@@ -50,12 +49,11 @@ func validate(p Payload) error {
 	return p.Validate()
 }
 
-// Encode writes and validates a payload.
+// Encode validates and encodes a payload.
 func Encode(p Payload) ([]byte, error) { return encode(p, rawjson.Append) }
 
-// encodeVerbatim is Encode where every raw field is known to be JSON without white
-// space around it, such as a part of a value that was scanned: it is not scanned again.
-// Of other bytes the result means nothing.
+// encodeVerbatim is Encode for raw fields that are known to be JSON without white space around it, such as a part of a
+// scanned value: they are not scanned again. For other bytes the result is undefined.
 func encodeVerbatim(p Payload) ([]byte, error) { return encode(p, rawjson.AppendVerbatim) }
 
 func encode(p Payload, write func([]byte, any) ([]byte, error)) ([]byte, error) {
@@ -63,15 +61,14 @@ func encode(p Payload, write func([]byte, any) ([]byte, error)) ([]byte, error) 
 		return nil, err
 	}
 	data, err := write(nil, p)
-	if err != nil { // said in the words of Validate, if it can
+	if err != nil { // prefer the error of Validate
 		return nil, cmp.Or(p.Validate(), dataError("data", err))
 	}
 	return data, nil
 }
 
-// Decode reads the payload of a known type and validates it. The payload's raw
-// fields alias data. For an unknown type, and for document.written, it returns
-// nil and no error.
+// Decode decodes and validates the payload of a known type. The payload's raw fields alias data. For an unknown type,
+// and for document.written, it returns nil and no error.
 func Decode(typ string, data []byte) (Payload, error) {
 	info := vocabulary[typ]
 	if info.new == nil {
@@ -106,7 +103,7 @@ func decodeInto(data []byte, p Payload) error {
 	return validate(p)
 }
 
-// dataError returns an error of the scanner at a path in the form that callers know.
+// dataError returns an error of the scanner as an *InvalidError at a path.
 func dataError(path string, err error) error {
 	if f, ok := err.(*rawjson.FieldError); ok {
 		return &InvalidError{Field: join(path, f.Path), Reason: f.Reason}
@@ -114,12 +111,12 @@ func dataError(path string, err error) error {
 	return &InvalidError{Field: path, Reason: err.Error()}
 }
 
-// wrong reports a field of the data; the path is relative to them.
+// wrong returns the error for a field of the data, with its path in the data.
 func wrong(path, format string, args ...any) error {
 	return &InvalidError{Field: "data." + path, Reason: fmt.Sprintf(format, args...)}
 }
 
-// first returns the first error there is.
+// first returns the first error that is not nil.
 func first(errs ...error) error { return cmp.Or(errs...) }
 
 func required(path, value string) error {
@@ -150,7 +147,7 @@ func validOffset(path string, o Offset) error {
 	return nil
 }
 
-// stoppedOr accepts stopped:<reason> beside the words allowed.
+// stoppedOr accepts the allowed words and stopped:<reason>.
 func stoppedOr(path, value string, allowed ...string) error {
 	if reason, ok := strings.CutPrefix(value, "stopped:"); ok && reason != "" {
 		return nil

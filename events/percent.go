@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// percentEncode writes an attribute for a header: space, ", % and everything
-// outside U+0021 to U+007E as the %XX of its UTF-8 bytes.
+// percentEncode encodes an attribute for a header: space, ", % and everything outside U+0021 to U+007E become the %XX
+// of their UTF-8 bytes.
 func percentEncode(s string) string {
 	n := 0
 	for i := 0; i < len(s); i++ {
@@ -34,9 +34,8 @@ func percentEncode(s string) string {
 
 func mustEncode(c byte) bool { return c < 0x21 || c > 0x7e || c == '"' || c == '%' }
 
-// percentDecode undoes percentEncode, once. Bytes that should have been encoded
-// and were not stand for themselves; what is no UTF-8 (overlong forms too) and a
-// % without two hexadecimal digits are refused.
+// percentDecode undoes percentEncode, once. It accepts bytes that should have been encoded and were not. It refuses
+// invalid UTF-8 (overlong forms too) and a % without two hexadecimal digits.
 func percentDecode(name, s string) (string, error) {
 	text, err := url.PathUnescape(s)
 	if err != nil {

@@ -2,7 +2,7 @@ package events
 
 import "time"
 
-// Record is an event at its place in the log.
+// Record is an event with its offset in the log.
 type Record struct {
 	Event
 	Offset   Offset
@@ -14,15 +14,14 @@ type Range struct {
 	Subject   Subject // the zero Subject: every subject
 	Namespace string  // with a zero Subject: only this namespace; "": every namespace
 	Kind      string  // with a zero Subject: only subjects of this kind ("session", "recipe", ...); "": every kind
-	After     Offset  // exclusive: what the caller has already seen
-	Known     int     // with a Subject: how many of its records that is; 0: the caller does not say. A read notices by it what is lost behind After
+	After     Offset  // exclusive: the last offset that the caller has read
+	Known     int     // with a Subject: how many of its records are at or before After, so that a read notices lost records behind After; 0: unknown
 	Upto      Offset  // inclusive; 0: the last record when the read began
 	Limit     int     // at most this many records; 0: no limit
 	Buffered  bool    // also records that a power cut could still take away
 }
 
-// Includes reports whether a record of subject s at offset o is in the range,
-// leaving Limit aside.
+// Includes reports whether the range includes a record of subject s at offset o, ignoring Limit.
 func (r Range) Includes(s Subject, o Offset) bool {
 	if o <= r.After || r.Upto != 0 && o > r.Upto {
 		return false

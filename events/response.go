@@ -4,9 +4,8 @@ import "regexp"
 
 var uuid = regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// IsUnique reports whether the id of a response cannot be drawn twice: whether it holds a
-// UUID, or 16 random letters and digits in a row. Costs with the same id that is not unique
-// may be of different responses: Ollama draws its ids from 999 numbers.
+// IsUnique reports whether the id of a response is unique by chance: it has a UUID, or 16 random letters and digits in
+// a row. Two costs with an id that is not may be of different responses: Ollama draws its ids from 999 numbers.
 func IsUnique(response string) bool {
 	if uuid.MatchString(response) {
 		return true
@@ -24,8 +23,8 @@ func IsUnique(response string) bool {
 	return false
 }
 
-// isRandom reports whether letters and digits look drawn: counters and words are shorter,
-// or have few different characters, or change between letters and digits once.
+// isRandom reports whether letters and digits look random. Counters and words are shorter, have few different
+// characters, or change between letters and digits once.
 func isRandom(run string) bool {
 	if len(run) < 16 {
 		return false

@@ -33,7 +33,7 @@ func (p *RunCreated) Validate() error {
 		p.CreatedAt.check("createdAt"), notNegative("maxSteps", p.MaxSteps), validRaw("input", p.Input), validRaw("setting", p.Setting))
 }
 
-// RunStarted says that somebody works on a run.
+// RunStarted reports that a worker works on a run.
 type RunStarted struct {
 	Run        RunRef   `json:"run"`
 	Worker     string   `json:"worker,omitempty"`
@@ -52,7 +52,7 @@ func (p *RunStarted) Validate() error {
 	return first(p.Run.check("run"), notNegative("attempt", p.Attempt), notNegative("leaseUntil", p.LeaseUntil), validRaw("raw", p.Raw), p.Lists.check(p.Raw))
 }
 
-// RunProgressed reports anything that happens while a run is under way.
+// RunProgressed reports an event during a run.
 type RunProgressed struct {
 	Run        RunRef       `json:"run"`
 	Kind       string       `json:"kind"`
@@ -66,7 +66,7 @@ type RunProgressed struct {
 	Note       string       `json:"note,omitempty"`
 	Usage      Raw          `json:"usage,omitempty"`
 	LeaseUntil *int64       `json:"leaseUntil,omitempty"` // Unix milliseconds; 0: released
-	Fence      Offset       `json:"fence,omitempty"`      // the run.started of the worker that says it
+	Fence      Offset       `json:"fence,omitempty"`      // the run.started of the worker that reports it
 	Lists      Lists        `json:"lists,omitempty"`      // arrays of Raw that are turns
 	Unknown    Fields       `json:",unknown"`
 }
@@ -103,12 +103,12 @@ type RunFinished struct {
 	FinishedAt Timestamp             `json:"finishedAt,omitempty"`
 	Judged     *Judged               `json:"judged,omitempty"`
 	Formats    map[string]FileFormat `json:"formats,omitempty"`
-	Fence      Offset                `json:"fence,omitempty"` // the run.started of the worker that says it
+	Fence      Offset                `json:"fence,omitempty"` // the run.started of the worker that reports it
 	Lists      Lists                 `json:"lists,omitempty"` // arrays of Result that are turns
 	Unknown    Fields                `json:",unknown"`
 }
 
-// Judged says which threads a run looked at.
+// Judged lists the threads that a run looked at.
 type Judged struct {
 	Offset  Offset                  `json:"offset"`
 	Threads map[string]JudgedThread `json:"threads"`
@@ -149,7 +149,7 @@ func (p *RunFinished) validate(raw rawCheck) error {
 		raw("tools", p.Tools), checkFormats(p.Formats), validOffset("fence", p.Fence), p.Lists.check(p.Result))
 }
 
-// RunAnnotated is what a person says of a run.
+// RunAnnotated is a person's annotation of a run.
 type RunAnnotated struct {
 	Run          RunRef    `json:"run"`
 	Note         *string   `json:"note,omitempty"`

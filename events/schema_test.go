@@ -109,7 +109,7 @@ func TestEncodeExamples(t *testing.T) {
 	}
 }
 
-// schemaTypes lists what has a schema.
+// schemaTypes lists the types with a schema.
 func schemaTypes() []string {
 	types := []string{events.ExtDoc}
 	for _, typ := range events.Types() {

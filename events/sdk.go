@@ -5,16 +5,15 @@ import (
 	"github.com/cloudevents/sdk-go/v2/types"
 )
 
-// FromCloudEvent takes an event of the CloudEvents SDK, in namespace ns. Its data
-// are taken as they are and not copied; attributes become their canonical
-// strings. An event without a subject gets the zero Subject, for the caller to
-// fill in. Only specversion 1.0 is read.
+// FromCloudEvent converts an event of the CloudEvents SDK, in namespace ns. Its data are not copied; attributes become
+// their canonical strings. An event without a subject gets the zero Subject, for the caller to fill in. Only
+// specversion 1.0 is accepted.
 func FromCloudEvent(ns string, ce event.Event) (Event, error) {
 	if ce.Context == nil || ce.SpecVersion() != specVersion {
 		return Event{}, invalid("specversion", "want %s", specVersion)
 	}
 	for _, name := range sortedKeys(ce.FieldErrors) {
-		return Event{}, invalid(name, "%v", ce.FieldErrors[name]) // a setter failed, and left an older value
+		return Event{}, invalid(name, "%v", ce.FieldErrors[name]) // a setter failed and left an older value
 	}
 	e := Event{
 		ID: ce.ID(), Source: ce.Source(), Type: ce.Type(), Time: ce.Time(),
@@ -50,10 +49,9 @@ func (e *Event) takeExtensions(values map[string]any) error {
 	return nil
 }
 
-// ToCloudEvent makes an event of the CloudEvents SDK. Its data are the event's
-// own bytes: write it with event.WriteJson, for json.Marshal of the SDK's event
-// rewrites JSON data. The namespace is not part of it. An event that the SDK
-// would alter (it respells some URIs, and trims ids) is an *InvalidError.
+// ToCloudEvent converts an event to one of the CloudEvents SDK. Its data are the event's own bytes: encode it with
+// event.WriteJson, because json.Marshal of the SDK's event rewrites JSON data. The namespace is lost. If the SDK would
+// alter the event (it respells some URIs, and trims ids), the error is an *InvalidError.
 func ToCloudEvent(e Event) (event.Event, error) {
 	if err := e.checkAttributes(); err != nil {
 		return event.Event{}, err
@@ -84,14 +82,14 @@ func ToCloudEvent(e Event) (event.Event, error) {
 	return ce, e.checkConverted(ce)
 }
 
-// isPlainJSON is IsJSON as the SDK understands it: CloudEvents counts +json in,
-// the SDK would write such data as a string.
+// isPlainJSON is IsJSON by the SDK's rules: it would write data of a +json type as a string, which CloudEvents counts
+// as JSON.
 func isPlainJSON(contentType string) bool {
 	media := mediaType(contentType)
 	return media == "application/json" || media == "text/json"
 }
 
-// checkConverted refuses what the SDK did not take over as it was.
+// checkConverted refuses an event that the SDK altered.
 func (e Event) checkConverted(ce event.Event) error {
 	for _, a := range []struct{ name, want, have string }{
 		{"id", e.ID, ce.ID()},

@@ -21,8 +21,8 @@ const (
 	KindLock         = "lock"
 )
 
-// KindOf is the kind that a session has by its id alone, if no session.created says
-// otherwise: what stands before the first slash of job/42, else conversation.
+// KindOf returns the kind of a session without session.created, by its id: the part before the first slash of job/42,
+// else conversation.
 func KindOf(id string) string {
 	switch kind, _, ok := strings.Cut(id, "/"); kind {
 	case KindAgent, KindJob, KindHistory, KindInbox, KindQueue, KindItem, KindFlow, KindLock:
@@ -33,8 +33,8 @@ func KindOf(id string) string {
 	return KindConversation
 }
 
-// CanRewind reports whether sessions of a kind can be rewound and forked. In others that
-// would take back what was delivered, claimed or decided: a rewind of them has no effect.
+// CanRewind reports whether sessions of a kind can be rewound and forked. In other kinds a rewind would undo
+// deliveries, claims or decisions, so it has no effect.
 func CanRewind(kind string) bool {
 	switch kind {
 	case KindInbox, KindQueue, KindItem, KindFlow, KindLock:
@@ -43,8 +43,8 @@ func CanRewind(kind string) bool {
 	return true
 }
 
-// SessionCreated gives a session its kind. The first one counts, a second is
-// void. A session exists from its first event of whatever type.
+// SessionCreated sets the session's kind. The first one counts, a second is rejected. A session exists from its first
+// event, whatever its type.
 type SessionCreated struct {
 	Kind      string                `json:"kind"`
 	CreatedAt Timestamp             `json:"createdAt"`
@@ -64,7 +64,7 @@ type SessionCreated struct {
 	Unknown   Fields                `json:",unknown"`
 }
 
-// Lineage says who started a session or run. It inherits nothing.
+// Lineage names the session or run that started this one. It inherits nothing.
 type Lineage struct {
 	Session    string `json:"session"`
 	Offset     Offset `json:"offset,omitempty"`
@@ -73,20 +73,20 @@ type Lineage struct {
 	ToolCall   string `json:"toolCall,omitempty"`
 }
 
-// Fork says where a session's threads come from: they are those of Session at
-// Offset, by reference. Offset lies below the fork's own first event.
+// Fork names the source of a session's threads: the threads of Session at Offset, by reference. Offset is below the
+// fork's own first event.
 type Fork struct {
 	Session string `json:"session"`
 	Offset  Offset `json:"offset"`
 }
 
-// Origin says where an imported session comes from, so that a later import of the
-// same place is known to be one and another's is refused.
+// Origin identifies the source of an imported session, so that a later import of the same folder is recognised and
+// another one is refused.
 type Origin struct {
 	Format string `json:"format"`          // name of the layout, such as tallydir
-	Root   string `json:"root"`            // name of the folder that was imported: the name under which it is exported
-	Marker string `json:"marker"`          // hash of the place; the place itself is not stored
-	Birth  string `json:"birth,omitempty"` // what the source itself says of its beginning, so that a moved folder is recognised
+	Root   string `json:"root"`            // name of the imported folder, under which it is exported
+	Marker string `json:"marker"`          // hash of the folder's path; the path itself is not stored
+	Birth  string `json:"birth,omitempty"` // the source's own record of its creation, by which a moved folder is recognised
 }
 
 func (p *SessionCreated) EventType() string { return TypeSessionCreated }
@@ -119,8 +119,7 @@ func (o *Origin) check(path string) error {
 	return first(required(path+".format", o.Format), required(path+".marker", o.Marker))
 }
 
-// SessionUpdated changes fields of the session. A field set to null is taken
-// away; fields that the vocabulary does not know are kept.
+// SessionUpdated changes fields of the session. A field set to null is removed; unknown fields are kept.
 type SessionUpdated struct {
 	Set     Fields                `json:"set"`
 	Reason  string                `json:"reason,omitempty"`
@@ -130,7 +129,7 @@ type SessionUpdated struct {
 	Unknown Fields                `json:",unknown"`
 }
 
-// SessionLog is an entry of the session's own log. Every one is kept, in order.
+// SessionLog is an entry of the session's own log. All entries are kept, in order.
 type SessionLog struct {
 	Event   string    `json:"event"` // started, expired, ended, break or other
 	Session string    `json:"session,omitempty"`
@@ -166,7 +165,7 @@ func (p *SessionUpdated) Validate() error {
 
 var sessionStatuses = []string{"open", "idle", "working", "waiting", "verifying", "done", "error", "running", "completed", "archived"}
 
-// checkSetField holds the known fields of set to their types.
+// checkSetField checks the types of the known fields of set.
 func checkSetField(path string, f Field) error {
 	if string(f.Value) == "null" {
 		return nil
@@ -223,7 +222,7 @@ func checkCursors(path string, raw Raw) error {
 	return nil
 }
 
-// Binding ties a session to a vendor's own.
+// Binding ties a session to an agent's own session.
 type Binding struct {
 	Vendor    string    `json:"vendor"`
 	ID        string    `json:"id"`
@@ -231,39 +230,37 @@ type Binding struct {
 	Unknown   Fields    `json:",unknown"`
 }
 
-// Lease is the field lease of a session of kind lock: somebody works on the document that
-// the lock is named after, until a time by the log's clock. It keeps nobody from writing.
+// Lease is the field lease of a session of kind lock: its holder works on the document of the lock until a time by the
+// log's clock. It does not stop others from writing.
 type Lease struct {
 	Holder  string    `json:"holder"`
 	Until   Timestamp `json:"until"`
 	Unknown Fields    `json:",unknown"`
 }
 
-// SessionRewound moves the head: the threads are again as they were right after
-// offset To. Nothing is deleted.
+// SessionRewound moves the head: the threads are again as they were right after offset To. Nothing is deleted.
 type SessionRewound struct {
 	To         Offset         `json:"to"`
 	Checkpoint string         `json:"checkpoint,omitempty"` // the rewind checkpoint that is used up
-	Undoes     Offset         `json:"undoes,omitempty"`     // the rewind that this one takes back
+	Undoes     Offset         `json:"undoes,omitempty"`     // the rewind that this one undoes
 	Reason     string         `json:"reason,omitempty"`
 	Raw        Raw            `json:"raw,omitempty"`
 	Files      []RestoredFile `json:"files,omitempty"`
 	Unknown    Fields         `json:",unknown"`
 }
 
-// RestoredFile says what a rewind did to one file of the working tree.
+// RestoredFile is the effect of a rewind on one file of the working tree.
 type RestoredFile struct {
 	Path   string `json:"path"`
 	Action string `json:"action"` // restored, removed or failed
 	Error  string `json:"error,omitempty"`
-	Before DocRef `json:"before,omitempty"` // what was found on disk, or Absent; "" only where the action failed
+	Before DocRef `json:"before,omitempty"` // the file before, or Absent; "" only if the action failed
 	Mode   int64  `json:"mode,omitempty"`
 }
 
 func (p *SessionRewound) EventType() string { return TypeSessionRewound }
 
-// Validate implements Payload. Whether the target is possible depends on the
-// place in the log and is decided by the fold.
+// Validate implements Payload. Whether the target is possible depends on the history; the fold decides it.
 func (p *SessionRewound) Validate() error {
 	if p.To == 0 {
 		return wrong("to", "missing, or 0: nothing is before everything")

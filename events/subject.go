@@ -8,10 +8,9 @@ import (
 )
 
 const (
-	// DefaultNamespace is where subjects live unless somebody says otherwise.
+	// DefaultNamespace is the namespace of subjects without an explicit one.
 	DefaultNamespace = "default"
-	// PersonalNamespace is where a person's own settings live: in a store on their machine,
-	// and in none that others can reach; see PersonalError.
+	// PersonalNamespace has a person's own settings. Only stores that others cannot reach have it; see PersonalError.
 	PersonalNamespace = "_personal"
 	// KindSession is the kind of every session's subject. Documents have other kinds.
 	KindSession = "session"
@@ -26,7 +25,7 @@ const (
 	documentPrefix = "document/"
 )
 
-// SubjectFilter is the NATS subject that takes every event of every subject.
+// SubjectFilter is the NATS subject that matches every event of every subject.
 const SubjectFilter = "tally.v1.*.*.*.*"
 
 // Subject names one ordered history in the log: a session or a document. Subjects
@@ -67,7 +66,7 @@ func (s Subject) Validate() error {
 	return nil
 }
 
-// LogValue is the subject as logs of a process name it. What is personal is not in them.
+// LogValue returns the subject's name for process logs, without personal ids.
 func (s Subject) LogValue() slog.Value {
 	if s.Namespace == PersonalNamespace {
 		return slog.StringValue(PersonalNamespace)
@@ -95,8 +94,8 @@ func (s Subject) NATS() string {
 	return string(append(b, id...))
 }
 
-// Partition is the virtual partition of the subject: 32-bit FNV-1a over
-// <namespace>.<kind>.<escaped id>, modulo Partitions.
+// Partition returns the virtual partition of the subject: 32-bit FNV-1a over <namespace>.<kind>.<escaped id>, modulo
+// Partitions.
 func (s Subject) Partition() int {
 	return int(partition(s.Namespace, s.Kind, EscapeID(s.ID)))
 }
@@ -115,8 +114,8 @@ func fnv1a(h uint32, s string) uint32 {
 	return h
 }
 
-// ParseNATS reads a NATS subject as NATS writes it. Anything that NATS would not
-// have written, a wrong partition included, is an *InvalidError.
+// ParseNATS parses a NATS subject as the method NATS writes it. For any other spelling, a wrong partition included, the
+// error is an *InvalidError.
 func ParseNATS(subject string) (Subject, error) {
 	rest, ok := strings.CutPrefix(subject, subjectPrefix)
 	part, rest, ok1 := strings.Cut(rest, ".")
@@ -151,8 +150,8 @@ func (s Subject) String() string {
 	return documentPrefix + s.Kind + "/" + EscapeID(s.ID)
 }
 
-// Name names the subject for people, in errors and sentences: "session codex/019f",
-// "document doc/notes.md". An id that is not UTF-8 is escaped.
+// Name returns a name of the subject for error texts: "session codex/019f", "document doc/notes.md". An id that is not
+// UTF-8 is escaped.
 func (s Subject) Name() string {
 	id := s.ID
 	if !utf8.ValidString(id) {
@@ -167,8 +166,8 @@ func (s Subject) Name() string {
 	return "document " + s.Kind + "/" + id
 }
 
-// ParseSubject reads a CloudEvents subject in namespace ns. A byte of the id that
-// would need an escape and has none stands for itself.
+// ParseSubject parses a CloudEvents subject in namespace ns. It accepts bytes of the id that should be escaped and are
+// not.
 func ParseSubject(ns, text string) (Subject, error) {
 	var s Subject
 	switch {
@@ -194,7 +193,7 @@ const (
 	lowerHex = "0123456789abcdef"
 )
 
-// EscapeID writes an id with [A-Za-z0-9_-] as they are and every other byte as =XX.
+// EscapeID returns an id with [A-Za-z0-9_-] unchanged and every other byte as =XX.
 func EscapeID(id string) string {
 	unsafe := 0
 	for i := 0; i < len(id); i++ {
@@ -216,7 +215,7 @@ func EscapeID(id string) string {
 	return string(b)
 }
 
-// UnescapeID undoes EscapeID. What EscapeID does not write is an *InvalidError.
+// UnescapeID undoes EscapeID. If EscapeID does not write such a text, the error is an *InvalidError.
 func UnescapeID(escaped string) (string, error) {
 	for i := 0; i < len(escaped); i++ {
 		if isSafe(escaped[i]) {
@@ -230,8 +229,7 @@ func UnescapeID(escaped string) (string, error) {
 	return unescapeLenient(escaped), nil
 }
 
-// escapedByte returns the byte that the escape at the start of s stands for, and
-// whether there is one.
+// escapedByte returns the byte of the escape at the start of s, and false if s does not start with one.
 func escapedByte(s string) (byte, bool) {
 	if len(s) < 3 || s[0] != '=' {
 		return 0, false

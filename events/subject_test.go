@@ -113,7 +113,7 @@ func TestPrefixesOfFilter(t *testing.T) {
 	}
 }
 
-// FuzzParseNATS: what is read is written as exactly the same text.
+// FuzzParseNATS: a parsed subject is written as exactly the same text.
 func FuzzParseNATS(f *testing.F) {
 	for _, s := range []string{events.Session("acme", "a/b").NATS(), events.Document("", "recipe", "\x00\xff=*>.").NATS(), "tally.v1.00.a.b.=2F", "tally.v1.*.*.*.>"} {
 		f.Add(s)
@@ -130,7 +130,7 @@ func FuzzParseNATS(f *testing.F) {
 	})
 }
 
-// FuzzParseSubject: what is read has one canonical text, which is read as the same.
+// FuzzParseSubject: a parsed subject has one canonical text, which parses to the same subject.
 func FuzzParseSubject(f *testing.F) {
 	for _, s := range []string{"session/a/b", "session/a=2Fb", "document/recipe/=C3=A9", "document/session/x", "session/=3D=", "session/\xff"} {
 		f.Add(s)

@@ -6,9 +6,8 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// Terms are what decides the price of a response beside its counts of tokens. The zero
-// Terms are the standard ones. A maker states them in the usage of a response, which
-// CostAccrued keeps as Raw.
+// Terms are the facts that determine the price of a response besides its counts of tokens. The zero Terms are the
+// standard ones. A maker states them in the usage of a response, which CostAccrued keeps as Raw.
 type Terms struct {
 	CacheHour int64  `json:"cacheHour,omitempty"` // tokens of Tokens.CacheWrite that are kept for an hour; the others are kept for five minutes
 	Searches  int64  `json:"searches,omitempty"`  // web searches that the maker ran
@@ -20,9 +19,8 @@ type Terms struct {
 // maxTerm bounds a word of the terms, in bytes.
 const maxTerm = 64
 
-// TermsOf reads the terms of a usage, in the words of Anthropic's
-// API, or of LangChain. A usage that says
-// nothing of them, and one that cannot be read, has the zero Terms.
+// TermsOf reads the terms of a usage with the names of Anthropic's API, or of LangChain. If the usage has none, or
+// cannot be read, it returns the zero Terms.
 func TermsOf(usage Raw) Terms {
 	u, err := rawjson.Object(usage)
 	if err != nil {
@@ -47,8 +45,7 @@ func countIn(m rawjson.Members, name string) int64 {
 	return n
 }
 
-// termIn returns a word of a usage, "" if it is missing or one of those that mean nothing
-// special.
+// termIn returns a word of a usage, or "" if it is missing or usual.
 func termIn(m rawjson.Members, name string, usual ...string) string {
 	word := m.Text(name)
 	for _, u := range usual {

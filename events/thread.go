@@ -7,18 +7,16 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// MainThread is the thread a turn lands on unless it names another.
+// MainThread is the default thread of turns.
 const MainThread = "main"
 
-// LogThread is the thread of a transcript that has what its agent logs beside the
-// conversation.
+// LogThread is the thread of a transcript with the agent's log lines beside the conversation.
 const LogThread = "log"
 
-// AgentSource is how the source begins of events that are lines of an agent's files. The
-// agent's name follows.
+// AgentSource is the prefix of the source of events that are lines of an agent's files. The agent's name follows.
 const AgentSource = "urn:tally:agent:"
 
-// DerivedSource begins the sources of events that follow from lines of an agent's files.
+// DerivedSource is the prefix of the sources of events that follow from lines of an agent's files.
 const DerivedSource = "urn:tally:derived:"
 
 // IsAgentLine reports whether an event is a line of an agent's file.
@@ -27,10 +25,9 @@ func IsAgentLine(e Event) bool { return strings.HasPrefix(e.Source, AgentSource)
 // AllThreads stands for every thread in a truncation; no thread has this name.
 const AllThreads = "*"
 
-// TurnAppended appends turns, to several threads if need be, so that one call of
-// a user is one event.
+// TurnAppended appends turns, to several threads if necessary, so that one call of a user is one event.
 type TurnAppended struct {
-	Entries    []Entry                 `json:"entries,omitempty"` // none only beside ThreadMeta
+	Entries    []Entry                 `json:"entries,omitempty"` // empty only beside ThreadMeta
 	ThreadMeta map[string]Raw          `json:"threadMeta,omitempty"`
 	Pins       map[string]map[int]bool `json:"pins,omitempty"` // of turns, by index from 0, after the entries were appended
 	Formats    map[string]FileFormat   `json:"formats,omitempty"`
@@ -62,7 +59,7 @@ func (p *TurnAppended) validate(raw rawCheck) error {
 	}
 	for i := range p.Entries {
 		e := &p.Entries[i]
-		if e.check("", raw) != nil { // the path is made only for an error: this runs for every turn that is read
+		if e.check("", raw) != nil { // the path is built only for an error: this runs for every turn that is read
 			return e.check(fmt.Sprintf("entries[%d]", i), raw)
 		}
 	}
@@ -87,12 +84,11 @@ func (e *Entry) check(path string, raw rawCheck) error {
 		e.Run.checkOptional(path+".run"), raw(path+".meta", e.Meta))
 }
 
-// ThreadReplaced puts other content in the place of threads. A thread replaced by
-// nothing exists and is empty.
+// ThreadReplaced replaces the content of threads. A thread replaced by nothing exists and is empty.
 type ThreadReplaced struct {
 	Threads  map[string]Replacement `json:"threads"`
 	Others   string                 `json:"others"` // keep or drop
-	Reason   string                 `json:"reason"` // save, compact, import, clear, source (where it came from is another by now) or another
+	Reason   string                 `json:"reason"` // save, compact, import, clear, source (the source's file was replaced), or another
 	Strategy string                 `json:"strategy,omitempty"`
 	Before   int64                  `json:"before,omitempty"` // size before and after, in the strategy's own unit
 	After    int64                  `json:"after,omitempty"`
@@ -102,12 +98,12 @@ type ThreadReplaced struct {
 
 // Replacement is the new content of one thread.
 type Replacement struct {
-	Items []Item `json:"items"` // none: the thread exists and is empty
+	Items []Item `json:"items"` // empty: the thread exists and is empty
 	Meta  Raw    `json:"meta,omitempty"`
 }
 
-// Item is a new turn, or a stretch of turns of the thread as it was before, which
-// keep their offset, pins and bytes.
+// Item is a new turn, or a stretch of turns of the thread before the replacement, which keep their offset, pins and
+// bytes.
 type Item struct {
 	Keep      *[2]int   `json:"keep,omitempty"` // turns from Keep[0] to before Keep[1], by index from 0; no two items keep the same turn
 	Turn      Raw       `json:"turn,omitempty"`
@@ -176,8 +172,8 @@ func (it *Item) check(path string, raw rawCheck) error {
 	return checkTurns(path+".keep", it.Keep[1])
 }
 
-// ThreadTruncated shortens threads, and never lengthens one. A thread cut to 0 is
-// gone; {"*": 0} clears all.
+// ThreadTruncated shortens threads, and never lengthens one. A thread cut to 0 does not exist any more; {"*": 0} clears
+// all.
 type ThreadTruncated struct {
 	Lengths map[string]int `json:"lengths"`
 	Reason  string         `json:"reason"`

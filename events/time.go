@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// formatTime writes a time as it stands in attributes. RFC 3339 has no zones with
-// seconds: such a time is written in UTC.
+// formatTime returns a time in the form of attributes. RFC 3339 has no zones with seconds: such a time is written in
+// UTC.
 func formatTime(t time.Time) string {
 	if _, offset := t.Zone(); offset%60 != 0 || offset <= -24*3600 || offset >= 24*3600 {
 		t = t.UTC()
@@ -14,8 +14,8 @@ func formatTime(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// parseTime reads a time from an attribute. It is as strict as RFC 3339 (package
-// time is not), and the result does not depend on the machine's own zone.
+// parseTime parses a time of an attribute. It is as strict as RFC 3339 (package time is not), and the result does not
+// depend on the machine's zone.
 func parseTime(s string) (time.Time, error) {
 	if isRFC3339(s) {
 		if t, err := time.ParseInLocation(time.RFC3339Nano, s, time.UTC); err == nil {
@@ -25,8 +25,7 @@ func parseTime(s string) (time.Time, error) {
 	return time.Time{}, invalid("time", "%q is not an RFC 3339 time", s)
 }
 
-// isRFC3339 checks the shape of a time: 2006-01-02T15:04:05, a fraction if need
-// be, and Z or a zone below 24 hours.
+// isRFC3339 checks the form of a time: 2006-01-02T15:04:05, an optional fraction, and Z or a zone below 24 hours.
 func isRFC3339(s string) bool {
 	if len(s) < len("2006-01-02T15:04:05Z") || !hasShape(s[:19], "0000-00-00T00:00:00") {
 		return false

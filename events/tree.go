@@ -2,8 +2,7 @@ package events
 
 import "errors"
 
-// TreeError reports that files of a tree do not show what was appended. The append itself is
-// stored.
+// TreeError reports that files of a tree do not show an append. The append itself is stored.
 type TreeError struct {
 	Tree string // its name
 	Path string // "": no single file is the reason

@@ -27,24 +27,23 @@ const (
 	TypeDocumentDeleted   = "tally.document.deleted.v1"
 )
 
-// TypeUnitAppended is the log's own eighteenth type, on subjects of KindUnit, which nobody
-// else writes to: the redo record of an append to several subjects, with copies of all its
-// events. No fold reads it.
+// TypeUnitAppended is the log's own eighteenth type, on subjects of KindUnit, to which only the log writes: the redo
+// record of an append to several subjects, with copies of all its events. No fold reads it.
 const TypeUnitAppended = "tally.unit.appended.v1"
 
-// Guard says what an append of a type must expect.
+// Guard is the expectation that an append of a type needs.
 type Guard int
 
 const (
 	GuardAny   Guard = iota // commutes with everything: no expectation needed
-	GuardSince              // a decision about what is there: an expectation is needed unless it is the subject's first event
+	GuardSince              // a decision on the present state: needs an expectation unless it is the subject's first event
 )
 
-// typeInfo is what the vocabulary knows of a type.
+// typeInfo describes a type of the vocabulary.
 type typeInfo struct {
 	guard   Guard
 	subject string // "session" or "document"
-	thread  bool   // moves with a rewind
+	thread  bool   // a rewind affects it
 	new     func() Payload
 }
 
@@ -77,11 +76,11 @@ func Types() []string {
 	}
 }
 
-// typePrefix begins the types of the vocabulary, and of no other one.
+// typePrefix is the prefix of the types of the vocabulary. No other type may have it.
 const typePrefix = "tally."
 
-// checkForeign refuses a type that would be taken for one of the vocabulary: an event of it
-// would be acknowledged and have no effect. In a log such an event stays readable.
+// checkForeign refuses an unknown type with the vocabulary's prefix: the log would acknowledge it, and it would have no
+// effect. In a log such an event stays readable.
 func checkForeign(typ string) error {
 	switch {
 	case !strings.HasPrefix(typ, typePrefix):
@@ -93,19 +92,19 @@ func checkForeign(typ string) error {
 		typ, nearest(typ, Types()), typePrefix)
 }
 
-// nearest returns the word that takes the fewest edits to make from another one.
+// nearest returns the word with the fewest edits to another one.
 func nearest(to string, words []string) string {
 	return slices.MinFunc(words, func(a, b string) int { return edits(to, a) - edits(to, b) })
 }
 
-// edits is the number of bytes to insert, remove or replace that make b of a (Levenshtein).
+// edits returns the number of bytes to insert, remove or replace to turn a into b (Levenshtein).
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		before := row[0] // of the row above, one to the left
+		before := row[0] // of the row above, one column to the left
 		row[0] = i + 1
 		for j := range len(b) {
 			replaced := before
@@ -119,9 +118,8 @@ func edits(a, b string) int {
 	return row[len(b)]
 }
 
-// ThreadTypes lists the types whose events a rewind takes out of effect. A
-// decision about the threads expects none of them since what it saw, and no
-// rewind either.
+// ThreadTypes lists the types whose events a rewind takes out of effect. A decision on the threads expects that no
+// event of these types, and no rewind, came since its basis.
 func ThreadTypes() []string {
 	return []string{TypeTurnAppended, TypeThreadReplaced, TypeThreadTruncated, TypeThreadPinned}
 }
@@ -129,11 +127,10 @@ func ThreadTypes() []string {
 // IsKnown reports whether the type is one of the vocabulary's.
 func IsKnown(typ string) bool { _, ok := vocabulary[typ]; return ok }
 
-// IsThread reports whether events of the type move with a rewind. All others are
-// ledger: in effect whatever was rewound.
+// IsThread reports whether a rewind affects events of the type. All other types are ledger: in effect after any rewind.
 func IsThread(typ string) bool { return vocabulary[typ].thread }
 
-// GuardOf says what an append of the type must expect.
+// GuardOf returns the expectation that an append of the type needs.
 func GuardOf(typ string) Guard { return vocabulary[typ].guard }
 
 // DataSchema returns the URI of the JSON Schema of a known type, "" for others.

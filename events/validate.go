@@ -6,10 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Validate returns an *InvalidError naming the first thing that is wrong with the
-// event: its attributes, and for a type of the vocabulary its payload too. A type
-// that begins as those of the vocabulary do and is not in it is wrong. Validate
-// does not check the limits of size, which are the log's.
+// Validate returns an *InvalidError for the first invalid attribute of the event, or, for a type of the vocabulary, the
+// first invalid field of its payload. An unknown type with the vocabulary's prefix is invalid. The limits of size are
+// not checked here; the log checks them.
 func (e Event) Validate() error {
 	if err := e.ValidateAttributes(); err != nil {
 		return err
@@ -37,7 +36,7 @@ func (e Event) Validate() error {
 			return invalid(ExtDataRef, "%q: want %s<sha256>", ref, blobURNPrefix)
 		}
 		if len(e.Data) == 0 {
-			return nil // the data are elsewhere, and were validated before they were put there
+			return nil // the data are stored elsewhere, and were validated before
 		}
 	}
 	if e.Type == TypeDocumentWritten {
@@ -70,8 +69,7 @@ func (e Event) validateDocument() error {
 	return nil
 }
 
-// ValidateAttributes holds an event of any vocabulary to CloudEvents 1.0 and to
-// what can be stored.
+// ValidateAttributes checks an event of any vocabulary against CloudEvents 1.0 and the limits of what can be stored.
 func (e Event) ValidateAttributes() error {
 	if err := e.Subject.Validate(); err != nil {
 		return err
@@ -156,8 +154,8 @@ func isUnicodeText(s string) bool {
 	})
 }
 
-// isURIReference leaves to net/url what is not obviously one: this runs for
-// every event that is read.
+// isURIReference calls net/url only for text that is not obviously a URI reference: it runs for every event that is
+// read.
 func isURIReference(s string) bool {
 	rest := strings.TrimPrefix(s, "urn:")
 	for i := 0; i < len(rest); i++ {
@@ -169,8 +167,7 @@ func isURIReference(s string) bool {
 	return true
 }
 
-// isContentType asks of a media type what a header needs: printable ASCII without
-// white space around it. "" says nothing and is fine.
+// isContentType checks the requirements of a header: printable ASCII without white space around it. "" is valid.
 func isContentType(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < 0x20 || s[i] > 0x7e {
@@ -188,8 +185,8 @@ func isCoreAttribute(name string) bool {
 	return false
 }
 
-// validateExtensionName returns an *InvalidError unless name is 1 to 20 of
-// [a-z0-9] and no attribute of CloudEvents itself.
+// validateExtensionName returns an *InvalidError unless name is 1 to 20 of [a-z0-9] and not an attribute of CloudEvents
+// itself.
 func validateExtensionName(name string) error {
 	if len(name) < 1 || len(name) > 20 || isCoreAttribute(name) {
 		return invalid("extension", "%q is no name of an extension", name)
@@ -202,7 +199,7 @@ func validateExtensionName(name string) error {
 	return nil
 }
 
-// IsJSON reports whether a media type says JSON.
+// IsJSON reports whether a media type is JSON.
 func IsJSON(contentType string) bool {
 	media := mediaType(contentType)
 	return strings.HasSuffix(media, "/json") || strings.HasSuffix(media, "+json")

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Timestamp is an RFC 3339 time in its producer's spelling; "" is "not said".
+// Timestamp is an RFC 3339 time in its producer's spelling; "" is unknown.
 type Timestamp string
 
-// TimestampOf spells a time with millisecond precision in UTC. One that has no spelling, as it
-// is before the year 0 or after 9999 there, is not said.
+// TimestampOf returns a time with millisecond precision in UTC. For a time before the year 0 or after 9999, it returns
+// "".
 func TimestampOf(t time.Time) Timestamp {
 	if year := t.UTC().Year(); year < 0 || year > 9999 {
 		return ""
@@ -19,7 +19,7 @@ func TimestampOf(t time.Time) Timestamp {
 	return Timestamp(t.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// Time returns the time, and false if there is none or it cannot be read.
+// Time returns the time, and false if it is missing or invalid.
 func (t Timestamp) Time() (time.Time, bool) {
 	at, err := parseTime(string(t))
 	return at, err == nil
@@ -32,14 +32,14 @@ func (t Timestamp) check(path string) error {
 	return nil
 }
 
-// DocRef names a document: document/<kind>/<id>, with @<offset> behind it for one
-// revision. Absent stands where there was no file.
+// DocRef names a document: document/<kind>/<id>, with @<offset> behind it for one revision. Absent means that there was
+// no file.
 type DocRef string
 
-// Absent says that there was nothing.
+// Absent means that there was no file.
 const Absent DocRef = "absent"
 
-// RefOf names a document, or one revision of it if at is not 0.
+// RefOf returns the reference of a document, or of one revision of it if at is not 0.
 func RefOf(doc Subject, at Offset) DocRef {
 	if at == 0 {
 		return DocRef(doc.String())
@@ -96,7 +96,7 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// AmountOf spells the sum of exact decimals with as many places as it needs.
+// AmountOf returns a sum of exact decimals with as many digits as it needs.
 func AmountOf(r *big.Rat) Amount {
 	decimals, ok := r.FloatPrec()
 	if !ok {
@@ -105,8 +105,8 @@ func AmountOf(r *big.Rat) Amount {
 	return Amount(r.FloatString(decimals))
 }
 
-// Tokens counts tokens in disjoint classes, but for Reasoning, which Output
-// includes. Input excludes what was read from or written to a cache.
+// Tokens counts tokens in disjoint classes, except Reasoning, which Output includes. Input excludes tokens that were
+// read from or written to a cache.
 type Tokens struct {
 	Input      int64 `json:"input"`
 	Output     int64 `json:"output"`
@@ -119,17 +119,17 @@ type Tokens struct {
 // in every language.
 const maxTokens = 1 << 53
 
-// Add sums two counts.
+// Add returns the sum of two counts.
 func (t Tokens) Add(u Tokens) Tokens {
 	return Tokens{t.Input + u.Input, t.Output + u.Output, t.Reasoning + u.Reasoning, t.CacheRead + u.CacheRead, t.CacheWrite + u.CacheWrite}
 }
 
-// Less is the count without another one.
+// Less returns the count minus another one.
 func (t Tokens) Less(u Tokens) Tokens {
 	return Tokens{t.Input - u.Input, t.Output - u.Output, t.Reasoning - u.Reasoning, t.CacheRead - u.CacheRead, t.CacheWrite - u.CacheWrite}
 }
 
-// Total is the sum of the disjoint classes.
+// Total returns the sum of the disjoint classes.
 func (t Tokens) Total() int64 { return t.Input + t.Output + t.CacheRead + t.CacheWrite }
 
 func (t *Tokens) check(path string) error {
@@ -169,23 +169,21 @@ func (r *RunRef) checkOptional(path string) error {
 	return r.check(path)
 }
 
-// FileFormat says how a file of a foreign layout is spelled around the raw values
-// that stand in the events, or that it is kept whole.
+// FileFormat describes how a file of a foreign layout is formatted around the raw values in the events, or that it is
+// kept whole.
 type FileFormat struct {
-	// Indent is the white space of one level, where the file is rendered from raw values;
-	// "": the raw bytes stand as they are.
+	// Indent is the white space of one level, if the file is rendered from raw values; "": the raw bytes are unchanged.
 	Indent       string `json:"indent,omitempty"`
 	Separator    string `json:"separator,omitempty"`    // between the lines of a line-based file; "": \n
-	FinalNewline bool   `json:"finalNewline,omitempty"` // the separator (or \n) also stands at the end
+	FinalNewline bool   `json:"finalNewline,omitempty"` // the separator (or \n) also follows the last line
 	BOM          bool   `json:"bom,omitempty"`
-	Compact      bool   `json:"compact,omitempty"` // turns stand in a line-based file without white space, whatever their raw bytes have
+	Compact      bool   `json:"compact,omitempty"` // turns in a line-based file have no white space, whatever their raw bytes have
 	Mode         int64  `json:"mode,omitempty"`    // permission bits; 0: 0644
-	Derived      bool   `json:"derived,omitempty"` // follows from other parts of the state
-	Gone         bool   `json:"gone,omitempty"`    // the file does not exist (any more)
+	Derived      bool   `json:"derived,omitempty"` // the file follows from other parts of the state
+	Gone         bool   `json:"gone,omitempty"`    // the file does not exist, or no longer
 
-	// Doc names the document that holds the whole file. Of is the SHA-256 (hex) of
-	// what the state rendered when it was kept: the document's bytes are the file
-	// for as long as the state still renders that. "": for ever.
+	// Doc names the document that holds the whole file. Of is the SHA-256 (hex) of the file that the state rendered
+	// when it was kept: the document is used while the state still renders the same. "": always.
 	Doc DocRef `json:"doc,omitempty"`
 	Of  string `json:"of,omitempty"`
 }

@@ -1,5 +1,5 @@
-// Command changesets has a merge queue: two agents change one document, each for itself, and one
-// after the other they are merged, or told what came in between.
+// Command changesets runs a merge queue: two agents change one document, each on a copy. The changes are merged one
+// after the other, and an agent with a conflict learns of the change before it.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 		err := m.Apply(ctx)
 		if conflict, ok := errors.AsType[*tavern.ChangesetConflictError](err); ok {
 			fmt.Println(m.Changeset.Owner, "is not merged: the menu has moved on")
-			must(0, m.Fail(ctx, conflict.Error(), false)) // ben looks again, and proposes anew
+			must(0, m.Fail(ctx, conflict.Error(), false)) // ben reads the document again, and proposes a new change
 			continue
 		}
 		must(0, err)
@@ -43,7 +43,7 @@ func main() {
 	fmt.Print(string(must(st.Documents().Read(ctx, "doc", "menu")).Data))
 }
 
-// propose has an agent write a document for itself, and asks for what it wrote to be merged.
+// propose lets an agent edit a copy of a document, and requests a merge.
 func propose(ctx context.Context, st *tally.Store, merges *tavern.Changesets, agent, menu string) {
 	overlay := tavern.OverlayOf(st, agent)
 	must(overlay.Write(ctx, "menu", tally.Write{Data: []byte(menu)}))

@@ -1,5 +1,5 @@
-// Command messages has three agents and a person: one agent asks another, who answers, and asks
-// the person, who does not.
+// Command messages runs three agents and a person: one agent asks another, who answers, and asks the person, who does
+// not.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	coder := must(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: "coder", Parent: under}))
 	tester := must(tavern.NewAgent(ctx, st, tavern.NewAgentOptions{Name: "tester", Parent: under}))
 
-	// The coder asks the tester. Neither is the other's parent, so their lead is told.
+	// The coder asks the tester. They are siblings, so their lead gets a copy.
 	tests := tavern.InboxOf(st, tester.ID())
 	must(tests.Send(ctx, tavern.Message{From: coder.ID(), Type: "question", Thread: "release", Expects: "verdict", Body: tavern.Text("Does it work?")}))
 	for m, err := range tests.Follow(ctx, must(tests.Cursor(ctx))) {
@@ -38,7 +38,7 @@ func main() {
 		break
 	}
 
-	// The coder asks the person, and an hour later somebody looks at what is overdue.
+	// The coder asks the person, and an hour later a program lists the overdue messages.
 	now := must(st.LogTime(ctx))
 	question := tavern.Message{From: coder.ID(), Type: "question", Thread: "release", Expects: "approval", Deadline: now.Add(time.Minute), Body: tavern.Text("Ship it?")}
 	must(tavern.InboxOf(st, tavern.User).Send(ctx, question))

@@ -1,5 +1,5 @@
-// Command queue has a queue and two workers: each item is done once, by whoever comes first, and
-// one that never succeeds ends among the dead.
+// Command queue runs a queue and two workers: each item is done once, by the worker that comes first, and an item that
+// never succeeds ends among the dead.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// work takes items until the queue is empty, and then does what the queue says.
+// work takes items until the queue is empty, waiting as long as the queue says.
 func work(ctx context.Context, q *tavern.Queue, name string) {
 	for {
 		c, err := q.TryClaim(ctx, name)
@@ -48,7 +48,7 @@ func work(ctx context.Context, q *tavern.Queue, name string) {
 			return
 		}
 		switch {
-		case must(c, err).Item.ID == "page-7": // it is broken, whoever tries
+		case must(c, err).Item.ID == "page-7": // broken: every worker fails
 			must(0, c.Fail(ctx, "not a page", true))
 		default:
 			must(0, c.Finish(ctx, []byte(`"read"`)))

@@ -1,5 +1,5 @@
-// Command workflow has a workflow whose first worker is lost in the middle, and that goes on
-// with the next one as its template says.
+// Command workflow runs a workflow whose first worker is lost in the middle. The next worker continues as the template
+// says.
 package main
 
 import (
@@ -35,7 +35,7 @@ func main() {
 	must(workflows.Create(ctx, "release", []byte(template)))
 	flow := must(workflows.Start(ctx, "release", tavern.FlowOptions{ID: "release-7", Input: []byte(`{"version": 7}`)}))
 
-	// The first worker comes as far as the tests, and is not heard of again: its lease ends.
+	// The first worker gets as far as the tests and then disappears: its lease ends.
 	first := must(flow.Claim(ctx, "worker-1", time.Minute))
 	must(0, first.Move(ctx, "test"))
 	lost := must(flow.Due(ctx, first.Until.Add(time.Second))) // a minute later; Recover asks for now
@@ -43,7 +43,7 @@ func main() {
 	fmt.Println(lost.Why)
 	fmt.Println("late:", first.Move(ctx, "shipped") != nil)
 
-	// The next one finds it where the template says: tests whose worker is lost begin with a build.
+	// The next worker finds the flow where the template says: after a lost test worker it starts with a build.
 	next := must(flow.Claim(ctx, "worker-2", time.Minute))
 	for _, to := range []string{"test", "shipped"} {
 		fmt.Println("in", must(flow.State(ctx)).State)
