@@ -157,7 +157,7 @@ func parityCheckpoints(t *testing.T, st *tally.Store) {
 			t.Error(diff)
 		}
 		if o := need(st.Loader().Outline(ctx, s.Subject(), 0)); len(o.Ledger().Rejected) > 0 {
-			t.Errorf("%+v are void", o.Ledger().Rejected)
+			t.Errorf("%+v are rejected", o.Ledger().Rejected)
 		}
 	})
 }

@@ -263,8 +263,8 @@ func (m made) whole(t *testing.T, h *perstack.Handle) {
 		return // killed before the first write
 	}
 	must(t, err)
-	if void := o.Ledger().Rejected; len(void) > 0 {
-		t.Errorf("void are %+v", void)
+	if rejected := o.Ledger().Rejected; len(rejected) > 0 {
+		t.Errorf("rejected are %+v", rejected)
 	}
 	if costs := need(h.Totals(ctx)).Said; costs < m.end || costs > ends {
 		t.Errorf("%d steps ended, %d of them are known to have, and %d costs are there", ends, m.end, costs)

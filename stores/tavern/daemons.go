@@ -146,7 +146,7 @@ func (d *decider) settle(ctx context.Context, res *daemon.Result, r round, due d
 	}
 	var unshown error // an error of trees: the decision is stored, but files do not show it
 	for try := 1; ; try++ {
-		void := false
+		stale := false
 		for v, err := range r.decide(d, ctx, due, now) {
 			if err != nil {
 				return err
@@ -162,10 +162,10 @@ func (d *decider) settle(ctx context.Context, res *daemon.Result, r round, due d
 				res.Made = append(res.Made, daemon.Decision{Subject: v.Parts[0].Subject, What: v.Why})
 			case len(v.Parts) > 0:
 				res.Refused++
-				void = true
+				stale = true
 			}
 		}
-		if !void {
+		if !stale {
 			return unshown
 		}
 		if try == maxVerdicts {

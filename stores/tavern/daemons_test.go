@@ -140,7 +140,7 @@ func TestDaemonsTellOfMany(t *testing.T) {
 	res, err := daemonsOf(st, "delivery")[0].Decide(ctx, work, need(st.LogTime(ctx)))
 	must(t, errors.Join(err, res.Err))
 	if len(res.Made) != n || res.Refused > 0 {
-		t.Errorf("%d decisions, %d void", len(res.Made), res.Refused)
+		t.Errorf("%d decisions, %d without effect", len(res.Made), res.Refused)
 	}
 	if read := reads.n.Load() - before; read > int64(20*n) {
 		t.Errorf("%d records were read to tell of %d messages", read, n)

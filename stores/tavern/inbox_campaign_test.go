@@ -48,8 +48,8 @@ func TestInboxCampaign(t *testing.T) {
 	owner := member{Role: "owner", Name: "owner"}
 	r.start(owner)
 	r.until(func() bool { return owned > 0 })
-	tending := []member{owner, {Role: "daemon", Name: "daemon 1"}, {Role: "daemon", Name: "daemon 2"}}
-	for _, m := range tending[1:] {
+	daemons := []member{owner, {Role: "daemon", Name: "daemon 1"}, {Role: "daemon", Name: "daemon 2"}}
+	for _, m := range daemons[1:] {
 		r.start(m)
 	}
 	teamBegins(t, r.store)
@@ -72,7 +72,7 @@ func TestInboxCampaign(t *testing.T) {
 		if n%2 == 0 {
 			killed[r.strike(random, consuming, 8)]++
 		} else {
-			killed[r.strike(random, tending, 2)]++
+			killed[r.strike(random, daemons, 2)]++
 		}
 	}
 	for n := range 4 {

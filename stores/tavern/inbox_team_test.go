@@ -56,7 +56,7 @@ func TestInboxTeamLaw(t *testing.T) {
 		others.Go(func() { inboxConsume(ctx, t, st, inboxMember(i), rand.New(rand.NewPCG(uint64(i), 1))) })
 	}
 	for i := range 2 {
-		others.Go(func() { inboxTend(ctx, t, st, rand.New(rand.NewPCG(uint64(i), 2))) })
+		others.Go(func() { inboxDaemon(ctx, t, st, rand.New(rand.NewPCG(uint64(i), 2))) })
 	}
 	senders.Wait()
 	m := new(projector.Mail)
@@ -136,8 +136,8 @@ func inboxWorkOn(ctx context.Context, st *tally.Store, in *tavern.Inbox, m taver
 	return err
 }
 
-// inboxTend decides on overdue questions, beside another one, until ctx is done.
-func inboxTend(ctx context.Context, t *testing.T, st *tally.Store, random *rand.Rand) {
+// inboxDaemon decides on overdue questions, beside another one, until ctx is done.
+func inboxDaemon(ctx context.Context, t *testing.T, st *tally.Store, random *rand.Rand) {
 	m := new(projector.Mail)
 	for ctx.Err() == nil {
 		err := inboxCatchUp(ctx, st, m)

@@ -375,8 +375,8 @@ func inboxDeciders(t *testing.T, st *tally.Store) {
 	ask, at = asked()
 	_, err = tavern.InboxOf(st, "d-hand").Reply(ctx, sent, tavern.Message{Body: tavern.Text("yes")})
 	must(t, err)
-	void, err := tavern.Overdue(ns, ask, at, deadline)
-	made(void, err, false)
+	answered, err := tavern.Overdue(ns, ask, at, deadline)
+	made(answered, err, false)
 	if n := len(inboxAll(t, st, "d-boss")); n != 2 {
 		t.Errorf("the sender has %d messages, want 2", n)
 	}
@@ -526,7 +526,7 @@ func inboxRewinds(t *testing.T, st *tally.Store) {
 	must(t, err)
 	delivered()
 	if last := need(in.Session().Outline(ctx)).Ledger(); len(last.Rejected) != 1 || last.Kind != events.KindInbox {
-		t.Errorf("the rewind is not void: %+v", last.Rejected)
+		t.Errorf("the rewind is not rejected: %+v", last.Rejected)
 	}
 }
 

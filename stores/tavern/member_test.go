@@ -41,7 +41,7 @@ type member struct {
 
 // memberRoles are the functions that members run until they are done or killed.
 var memberRoles = map[string]func(ctx context.Context, m member) error{
-	"owner": ownTeam, "daemon": tendTeam, "enqueuer": enqueueTeam, "worker": workTeam, "lister": listTeam, "watcher": watchTeam,
+	"owner": ownTeam, "daemon": daemonTeam, "enqueuer": enqueueTeam, "worker": workTeam, "lister": listTeam, "watcher": watchTeam,
 	"sender": sendTeam, "consumer": consumeTeam, "listener": listenTeam, "restarted": restartTeam,
 }
 
@@ -133,8 +133,8 @@ func ownTeam(ctx context.Context, m member) error {
 	return st.Close()
 }
 
-// tendTeam runs daemons beside the owner.
-func tendTeam(ctx context.Context, m member) error {
+// daemonTeam runs daemons beside the owner.
+func daemonTeam(ctx context.Context, m member) error {
 	return m.ride(ctx, func(st *tally.Store) error {
 		list, err := teamDaemons(st)
 		if err == nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// crew is the workers at one queue, with their results. Some workers die, and some come back too late.
-type crew struct {
+// workerGroup is the workers at one queue, with their results. Some workers die, and some come back too late.
+type workerGroup struct {
 	t  *testing.T
 	st *tally.Store
 	q  *tavern.Queue
@@ -35,7 +35,7 @@ type crew struct {
 }
 
 // claimed notes a claim.
-func (c *crew) claimed(claim *tavern.Claim) {
+func (c *workerGroup) claimed(claim *tavern.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := claim.Item.ID
@@ -46,7 +46,7 @@ func (c *crew) claimed(claim *tavern.Claim) {
 }
 
 // hold notes that a worker holds an item for a while.
-func (c *crew) hold(id string, until time.Time) {
+func (c *workerGroup) hold(id string, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held[id] = until; until.IsZero() {
@@ -55,7 +55,7 @@ func (c *crew) hold(id string, until time.Time) {
 }
 
 // finish finishes an item, and notes the result.
-func (c *crew) finish(ctx context.Context, claim *tavern.Claim) {
+func (c *workerGroup) finish(ctx context.Context, claim *tavern.Claim) {
 	err := claim.Finish(context.WithoutCancel(ctx), fmt.Appendf(nil, "%d", claim.Fence)) // otherwise a finish could count without its worker knowing
 	c.hold(claim.Item.ID, time.Time{})
 	switch {
@@ -69,7 +69,7 @@ func (c *crew) finish(ctx context.Context, claim *tavern.Claim) {
 }
 
 // work claims and finishes items until ctx is done.
-func (c *crew) work(ctx context.Context, name string, seed uint64) {
+func (c *workerGroup) work(ctx context.Context, name string, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for ctx.Err() == nil {
 		claim, err := c.q.Next(ctx, name)
@@ -109,7 +109,7 @@ func ignoreFenced(err error) error {
 }
 
 // linger renews a claim beyond its lease, and then finishes it.
-func (c *crew) linger(ctx context.Context, claim *tavern.Claim) {
+func (c *workerGroup) linger(ctx context.Context, claim *tavern.Claim) {
 	for range 3 {
 		until, err := claim.Renew(ctx)
 		if err != nil {
@@ -141,7 +141,7 @@ func TestQueueLaw(t *testing.T) {
 func queueLaw(t *testing.T, st *tally.Store, n int) {
 	q := tavern.QueueOf(st, "law")
 	must(t, q.Create(t.Context(), tavern.QueueSettings{Lease: lawLease, MaxAttempts: 1000}))
-	c := &crew{t: t, st: st, q: q, accepted: make(map[string]int), fences: make(map[string][]int64), held: make(map[string]time.Time)}
+	c := &workerGroup{t: t, st: st, q: q, accepted: make(map[string]int), fences: make(map[string][]int64), held: make(map[string]time.Time)}
 	ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
 	defer stop()
 	var wg sync.WaitGroup
@@ -160,7 +160,7 @@ func queueLaw(t *testing.T, st *tally.Store, n int) {
 }
 
 // comeBack lets the sleeping workers finish.
-func (c *crew) comeBack(ctx context.Context) {
+func (c *workerGroup) comeBack(ctx context.Context) {
 	c.mu.Lock()
 	late := c.late
 	c.late = nil
@@ -176,7 +176,7 @@ func (c *crew) comeBack(ctx context.Context) {
 	}
 }
 
-func (c *crew) check(n int) {
+func (c *workerGroup) check(n int) {
 	ctx := c.t.Context()
 	tavern.ForgetQueues(c.st)
 	done, _, err := c.q.List(ctx, tavern.ListQuery{States: []tavern.ItemState{tavern.ItemDone}})

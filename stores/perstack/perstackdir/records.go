@@ -55,13 +55,13 @@ func (v view) read(ctx context.Context, out *shown) error {
 	if v.s.Offset() == 0 { // an upper bound of 0 would mean no bound
 		return nil
 	}
-	void := make(map[events.Offset]bool, len(v.s.Ledger.Rejected))
+	rejected := make(map[events.Offset]bool, len(v.s.Ledger.Rejected))
 	for _, r := range v.s.Ledger.Rejected {
-		void[r.Offset] = true
+		rejected[r.Offset] = true
 	}
 	r := reader{v, out, make(map[string]int)}
 	for rec, err := range events.Readable(v.src.Loader().Source.Read(ctx, events.Range{Subject: v.s.Subject, Upto: v.s.Offset()})) { // the export reports them
-		if err == nil && !void[rec.Offset] {
+		if err == nil && !rejected[rec.Offset] {
 			err = r.apply(ctx, rec)
 		}
 		if err != nil {

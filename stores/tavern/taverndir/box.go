@@ -82,7 +82,7 @@ func (h head) content() ([]byte, error) {
 
 // boxFiles returns the files of an inbox or a queue.
 func boxFiles(ctx context.Context, src layouts.Source, s *projector.Session, box int, at string) ([]layouts.File, error) {
-	list, err := boxLives(ctx, src, s, box)
+	list, err := boxHistories(ctx, src, s, box)
 	if err != nil {
 		return nil, err
 	}
@@ -108,16 +108,16 @@ func boxFiles(ctx context.Context, src layouts.Source, s *projector.Session, box
 	return files, nil
 }
 
-// boxLives returns the history of each turn of a box that is an item of a queue.
-func boxLives(ctx context.Context, src layouts.Source, s *projector.Session, box int) ([]life, error) {
+// boxHistories returns the history of each turn of a box that is an item of a queue.
+func boxHistories(ctx context.Context, src layouts.Source, s *projector.Session, box int) ([]itemHistory, error) {
 	turns := turnsOf(s, box)
-	list := make([]life, len(turns))
+	list := make([]itemHistory, len(turns))
 	if boxes[box].kind != events.KindQueue {
 		return list, nil
 	}
 	queue := strings.TrimPrefix(s.Subject.ID, projector.QueueSession(""))
 	items := itemsOf(queue, turns)
-	all, err := livesOf(ctx, src, queue, s.Ledger, src.Loader().Upto, items)
+	all, err := historiesOf(ctx, src, queue, s.Ledger, src.Loader().Upto, items)
 	for n, i := range items {
 		if err == nil && i != nil {
 			list[n] = all.of(i.ID)
@@ -128,13 +128,13 @@ func boxLives(ctx context.Context, src layouts.Source, s *projector.Session, box
 
 // boxFolder is an inbox or a queue in the imported folder.
 type boxFolder struct {
-	box   int
-	id    string
-	at    string // its folder
-	turns []events.Entry
-	lives []life // the history of each turn that is an item
-	head  head
-	files []*sessiondir.File
+	box       int
+	id        string
+	at        string // its folder
+	turns     []events.Entry
+	histories []itemHistory // the history of each turn that is an item
+	head      head
+	files     []*sessiondir.File
 }
 
 // boxes finds the inboxes and queues of the folder. Files in another spelling are left out.
@@ -222,11 +222,11 @@ func (im *importer) boxFile(u *boxFolder, name, below string) (*sessiondir.File,
 		return f, own, nil
 	}
 	n := numberOf(below)
-	e, li, want, own := readTurn(u.box, below, n, f.Data)
+	e, h, want, own := readTurn(u.box, below, n, f.Data)
 	if !own || n != len(u.turns)+1 || !u.isWellPlaced() || path.Join(u.at, boxes[u.box].sub, want) != name {
 		return f, false, nil
 	}
-	u.turns, u.lives = append(u.turns, e), append(u.lives, li)
+	u.turns, u.histories = append(u.turns, e), append(u.histories, h)
 	if reason := oddMeta(u.box, e); reason != "" {
 		im.Problem(name, 0, reason)
 	}
@@ -299,11 +299,11 @@ func (im *importer) bringBox(ctx context.Context, u *boxFolder) error {
 // agrees returns an error if a session's turns differ from the files, as far as both go.
 func (u *boxFolder) agrees(s *projector.Session, had []projector.Turn) error {
 	for i := range min(len(had), len(u.turns)) {
-		_, a, err := turnFile(had[i], i+1, u.box == 0, life{})
+		_, a, err := turnFile(had[i], i+1, u.box == 0, itemHistory{})
 		if err != nil {
 			return err
 		}
-		if _, b, err := turnFile(turnOf(u.turns[i]), i+1, u.box == 0, life{}); err != nil || !bytes.Equal(a, b) {
+		if _, b, err := turnFile(turnOf(u.turns[i]), i+1, u.box == 0, itemHistory{}); err != nil || !bytes.Equal(a, b) {
 			return fmt.Errorf("turn %d of the session differs", i+1)
 		}
 	}
@@ -339,7 +339,7 @@ func (im *importer) appendBox(ctx context.Context, u *boxFolder, s *projector.Se
 	if err := im.appendSeen(ctx, u, s); err != nil {
 		return err
 	}
-	return im.appendLives(ctx, u, s)
+	return im.appendHistories(ctx, u, s)
 }
 
 func (im *importer) appendSeries(ctx context.Context, s *projector.Session, list []events.Payload) error {

@@ -56,14 +56,14 @@ func (l Layout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, 
 	if err != nil || !ok || g.turns.Had == 0 || len(turns) > 0 && turns[0].Offset <= g.seen {
 		return layouts.Growth{}, false, err // it may have had no location, or its head has a newer read mark
 	}
-	changed, lives, ok, err := g.changed(ctx, src, entry, box, others)
+	changed, histories, ok, err := g.changed(ctx, src, entry, box, others)
 	if err != nil || !ok {
 		return layouts.Growth{}, false, err
 	}
 	for i, t := range turns {
 		changed[g.turns.Had+i] = t
 	}
-	list, err := boxAdditions(changed, lives, box, at)
+	list, err := boxAdditions(changed, histories, box, at)
 	if err != nil {
 		return layouts.Growth{}, false, err
 	}
@@ -72,9 +72,9 @@ func (l Layout) Growth(ctx context.Context, src layouts.Source, _ layouts.Root, 
 }
 
 // boxAdditions returns the files of some turns of a box, by number.
-func boxAdditions(turns map[int]projector.Turn, lives map[int]life, box int, at string) (list []layouts.Addition, err error) {
+func boxAdditions(turns map[int]projector.Turn, histories map[int]itemHistory, box int, at string) (list []layouts.Addition, err error) {
 	for _, n := range slices.Sorted(maps.Keys(turns)) {
-		name, content, err := turnFile(turns[n], n+1, box == 0, lives[n])
+		name, content, err := turnFile(turns[n], n+1, box == 0, histories[n])
 		if err != nil {
 			return nil, err
 		}
@@ -84,10 +84,10 @@ func boxAdditions(turns map[int]projector.Turn, lives map[int]life, box int, at 
 }
 
 // changed returns the turns of changed items, with their histories, by number. It returns false if they are unknown.
-func (g *grownBox) changed(ctx context.Context, src layouts.Source, entry events.Subject, box int, others []events.Subject) (map[int]projector.Turn, map[int]life, bool, error) {
-	turns, lives := make(map[int]projector.Turn), make(map[int]life)
+func (g *grownBox) changed(ctx context.Context, src layouts.Source, entry events.Subject, box int, others []events.Subject) (map[int]projector.Turn, map[int]itemHistory, bool, error) {
+	turns, histories := make(map[int]projector.Turn), make(map[int]itemHistory)
 	if len(others) == 0 {
-		return turns, lives, true, nil
+		return turns, histories, true, nil
 	}
 	o, err := src.Loader().Outline(ctx, entry, 0)
 	if err != nil || boxes[box].kind != events.KindQueue || o.Len(boxes[box].thread) > maxPositions {
@@ -114,13 +114,13 @@ func (g *grownBox) changed(ctx context.Context, src layouts.Source, entry events
 		if !ok || i.ID != id { // two ids with the same hash
 			return nil, nil, false, nil
 		}
-		all, err := livesOf(ctx, src, queue, o.Ledger(), src.Loader().Upto, []*projector.QueueItem{i})
+		all, err := historiesOf(ctx, src, queue, o.Ledger(), src.Loader().Upto, []*projector.QueueItem{i})
 		if err != nil {
 			return nil, nil, false, err
 		}
-		turns[n], lives[n] = one[0], all.of(id)
+		turns[n], histories[n] = one[0], all.of(id)
 	}
-	return turns, lives, true, nil
+	return turns, histories, true, nil
 }
 
 // locate finds the positions of items that were queued since the last call.

@@ -47,8 +47,8 @@ const digits = 12
 // spelled are keys of a message whose names in a file differ.
 var spelled = [][2]string{{"replyTo", "reply_to"}}
 
-// turnFile returns the name and the content of the file of the n-th turn, from 1. li is the item's history.
-func turnFile(t projector.Turn, n int, letter bool, li life) (name string, content []byte, err error) {
+// turnFile returns the name and the content of the file of the n-th turn, from 1. h is the item's history.
+func turnFile(t projector.Turn, n int, letter bool, h itemHistory) (name string, content []byte, err error) {
 	id := t.ID
 	if id == "" {
 		id = "turn"
@@ -60,7 +60,7 @@ func turnFile(t projector.Turn, n int, letter bool, li life) (name string, conte
 		}
 	}
 	e := events.Entry{Turn: t.Raw, Bytes: t.Bytes, ID: t.ID, Timestamp: t.Timestamp, Run: t.Run, Meta: t.Meta}
-	content, err = entryFile(e, li).content()
+	content, err = entryFile(e, h).content()
 	return name + jsonSuffix, content, err
 }
 
@@ -79,8 +79,8 @@ type entryJSON struct {
 	Steps     []step           `json:"history,omitempty"`
 }
 
-func entryFile(e events.Entry, li life) entryJSON {
-	f := entryJSON{ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Turn: e.Turn, State: li.State, Attempts: li.Attempts, Steps: li.Steps}
+func entryFile(e events.Entry, h itemHistory) entryJSON {
+	f := entryJSON{ID: e.ID, Timestamp: e.Timestamp, Run: e.Run, Meta: e.Meta, Turn: e.Turn, State: h.State, Attempts: h.Attempts, Steps: h.Steps}
 	if e.Bytes != nil && utf8.Valid(e.Bytes) {
 		text := string(e.Bytes)
 		f.Text = &text
@@ -96,19 +96,19 @@ func (f entryJSON) content() ([]byte, error) {
 }
 
 // entry returns the turn and the history in a file, and whether this or an older version would write the file the same.
-func (f entryJSON) entry(content []byte) (e events.Entry, li life, own bool) {
+func (f entryJSON) entry(content []byte) (e events.Entry, h itemHistory, own bool) {
 	e = events.Entry{ID: f.ID, Timestamp: f.Timestamp, Run: f.Run, Meta: f.Meta, Turn: f.Turn, Bytes: f.Bytes}
 	if f.Text != nil && f.Bytes == nil {
 		e.Bytes = []byte(*f.Text)
 	}
-	li = refold(f.Steps)
-	now := entryFile(e, li)
+	h = refold(f.Steps)
+	now := entryFile(e, h)
 	for _, as := range []entryJSON{now, now.inBase64(e.Bytes)} {
 		if text, err := as.content(); err == nil && bytes.Equal(text, content) {
-			return e, li, true
+			return e, h, true
 		}
 	}
-	return e, li, false
+	return e, h, false
 }
 
 func (f entryJSON) inBase64(content []byte) entryJSON {
@@ -209,27 +209,27 @@ func isOrdered(key string) bool {
 
 // readTurn reads the file of the n-th turn of a box, and returns also the name that an export would use. own is false
 // if an export would write another file.
-func readTurn(box int, name string, n int, content []byte) (e events.Entry, li life, want string, own bool) {
+func readTurn(box int, name string, n int, content []byte) (e events.Entry, h itemHistory, want string, own bool) {
 	var err error
 	if strings.HasSuffix(name, mdSuffix) {
 		e, err = readLetter(content)
 	} else {
 		var f entryJSON
 		if err = rawjson.Unmarshal(content, &f); err == nil {
-			e, li, own = f.entry(content)
+			e, h, own = f.entry(content)
 		}
 		if !own {
-			return e, li, "", false
+			return e, h, "", false
 		}
 	}
 	if err != nil {
-		return e, li, "", false
+		return e, h, "", false
 	}
 	e.Thread = boxes[box].thread
-	want, text, err := turnFile(turnOf(e), n, box == 0, li)
+	want, text, err := turnFile(turnOf(e), n, box == 0, h)
 	own = own && strings.HasSuffix(want, jsonSuffix) || bytes.Equal(text, content)
 	p := &events.TurnAppended{Entries: []events.Entry{e}}
-	return e, li, want, err == nil && own && p.Validate() == nil
+	return e, h, want, err == nil && own && p.Validate() == nil
 }
 
 // numberOf returns the number at the beginning of a turn's file name, or 0.

@@ -20,9 +20,9 @@ const (
 	stateDead    = "dead"
 )
 
-// life is the history part of an item's file. State and attempts follow from the steps; they are for readers and for
+// itemHistory is the history part of an item's file. State and attempts follow from the steps; they are for readers and for
 // git.
-type life struct {
+type itemHistory struct {
 	State    string `json:"state,omitempty"`
 	Attempts int    `json:"attempts,omitempty"` // since the item was queued or requeued
 	Steps    []step `json:"history,omitempty"`
@@ -84,38 +84,38 @@ func orNull(raw events.Raw) events.Raw {
 	return raw
 }
 
-// lives folds the histories of items of a queue.
-type lives struct {
+// itemHistories folds the histories of items of a queue.
+type itemHistories struct {
 	work   *projector.Work
 	steps  map[string][]step
 	last   map[string]events.Offset // the newest record about each item
 	newest events.Offset            // of all items
 }
 
-func newLives(namespace string, q projector.Queue, items ...*projector.QueueItem) *lives {
-	return &lives{work: projector.RestoreWork(namespace, q, items, false), steps: make(map[string][]step), last: make(map[string]events.Offset)}
+func newHistories(namespace string, q projector.Queue, items ...*projector.QueueItem) *itemHistories {
+	return &itemHistories{work: projector.RestoreWork(namespace, q, items, false), steps: make(map[string][]step), last: make(map[string]events.Offset)}
 }
 
 // of returns the history of an item.
-func (l *lives) of(id string) life {
+func (l *itemHistories) of(id string) itemHistory {
 	i, steps := l.work.Items[id], l.steps[id]
 	if i == nil || len(steps) == 0 {
-		return life{}
+		return itemHistory{}
 	}
-	li := life{stateReady, i.Attempts, steps}
+	h := itemHistory{stateReady, i.Attempts, steps}
 	switch {
 	case i.IsDone():
-		li.State = stateDone
+		h.State = stateDone
 	case i.IsDead():
-		li.State = stateDead
+		h.State = stateDead
 	case i.Fence != 0:
-		li.State = stateClaimed
+		h.State = stateClaimed
 	}
-	return li
+	return h
 }
 
 // apply folds the next record about an item.
-func (l *lives) apply(id string, f projector.Fact) {
+func (l *itemHistories) apply(id string, f projector.Fact) {
 	l.last[id], l.newest = f.Offset, max(l.newest, f.Offset)
 	i, open := l.work.Items[id], l.work.Items[l.work.Queue.Open]
 	if i == nil || f.Offset <= i.At {
@@ -133,7 +133,7 @@ func (l *lives) apply(id string, f projector.Fact) {
 }
 
 // note appends the change by a record to an item's steps.
-func (l *lives) note(before, after projector.QueueItem, f projector.Fact) {
+func (l *itemHistories) note(before, after projector.QueueItem, f projector.Fact) {
 	id := after.ID
 	switch p := f.Payload.(type) {
 	case *events.RunStarted:
@@ -180,17 +180,17 @@ func resultOf(p *events.RunFinished) events.Raw {
 }
 
 // end ends the newest claim on an item.
-func (l *lives) end(id string, s step) {
+func (l *itemHistories) end(id string, s step) {
 	last := &l.steps[id][len(l.steps[id])-1]
 	s.Attempt, s.Worker = last.Attempt, last.Worker
 	*last = s
 }
 
 // refold returns the history that the steps of a file have, as a store would write it.
-func refold(steps []step) life {
+func refold(steps []step) itemHistory {
 	const id = "item"
 	item := &projector.QueueItem{ID: id, Run: events.RunRef{Kind: events.KindItem, ID: id}}
-	l := newLives("", projector.Queue{ID: id}, item)
+	l := newHistories("", projector.Queue{ID: id}, item)
 	sub, at := events.Session("", projector.ItemSession(id, id)), events.Offset(0)
 	add := func(p events.Payload) {
 		if p != nil && p.Validate() == nil {
@@ -230,12 +230,12 @@ func itemsOf(queue string, turns []projector.Turn) []*projector.QueueItem {
 	return list
 }
 
-// livesOf reads the histories of items of a queue, up to an offset.
-func livesOf(ctx context.Context, src layouts.Source, queue string, l *projector.Ledger, upto events.Offset, items []*projector.QueueItem) (*lives, error) {
+// historiesOf reads the histories of items of a queue, up to an offset.
+func historiesOf(ctx context.Context, src layouts.Source, queue string, l *projector.Ledger, upto events.Offset, items []*projector.QueueItem) (*itemHistories, error) {
 	items = slices.DeleteFunc(slices.Clone(items), func(i *projector.QueueItem) bool { return i == nil })
 	raw, _ := l.Fields.Get("settings")
 	q := projector.Queue{ID: queue, Settings: projector.QueueSettingsOf(raw)}
-	all := newLives(src.Namespace(), q, items...)
+	all := newHistories(src.Namespace(), q, items...)
 	if len(items) == 0 {
 		return all, nil
 	}
@@ -254,7 +254,7 @@ func livesOf(ctx context.Context, src layouts.Source, queue string, l *projector
 
 // read folds the records of a range: those of an item's session, or, with id "", those of a serial queue about its
 // runs.
-func (l *lives) read(ctx context.Context, src layouts.Source, r events.Range, id string) error {
+func (l *itemHistories) read(ctx context.Context, src layouts.Source, r events.Range, id string) error {
 	for rec, err := range src.Loader().Source.Read(ctx, r) {
 		if err == nil && rec.Type == events.TypeRunFinished {
 			rec, err = src.Loader().Whole(ctx, rec)

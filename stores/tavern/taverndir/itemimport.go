@@ -28,10 +28,10 @@ type rest struct {
 	steps  []step              // the following steps
 }
 
-// appendLives continues the items of a queue to the folder's state. An item that is completed in the folder becomes
+// appendHistories continues the items of a queue to the folder's state. An item that is completed in the folder becomes
 // completed in the store, so that no worker gets it again. Completed work of the store is never undone.
-func (im *importer) appendLives(ctx context.Context, u *boxFolder, s *projector.Session) error {
-	if !slices.ContainsFunc(u.lives, func(li life) bool { return len(li.Steps) > 0 }) {
+func (im *importer) appendHistories(ctx context.Context, u *boxFolder, s *projector.Session) error {
+	if !slices.ContainsFunc(u.histories, func(h itemHistory) bool { return len(h.Steps) > 0 }) {
 		return nil
 	}
 	s, err := im.Load(ctx, s.Subject.ID)
@@ -39,8 +39,8 @@ func (im *importer) appendLives(ctx context.Context, u *boxFolder, s *projector.
 		return err
 	}
 	items := itemsOf(u.id, turnsOf(s, u.box))
-	items = items[:min(len(items), len(u.lives))]
-	have, err := livesOf(ctx, im.Target, u.id, s.Ledger, 0, items)
+	items = items[:min(len(items), len(u.histories))]
+	have, err := historiesOf(ctx, im.Target, u.id, s.Ledger, 0, items)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (im *importer) appendLives(ctx context.Context, u *boxFolder, s *projector.
 		if i == nil {
 			continue
 		}
-		r, ok := im.restOf(have, u.id, i, u.lives[n].Steps)
+		r, ok := im.restOf(have, u.id, i, u.histories[n].Steps)
 		if !ok {
 			im.Problem(path.Join(u.at, boxes[u.box].sub), 0, fmt.Sprintf("item %s changed in the folder and in the store: the store keeps its state", i.ID))
 		}
@@ -70,7 +70,7 @@ func (im *importer) appendLives(ctx context.Context, u *boxFolder, s *projector.
 
 // restOf returns the steps of an item that the store lacks, or nil. It returns false if the histories differ, unless
 // the folder's item is completed: then the store's item becomes completed as well.
-func (im *importer) restOf(have *lives, queue string, i *projector.QueueItem, want []step) (*rest, bool) {
+func (im *importer) restOf(have *itemHistories, queue string, i *projector.QueueItem, want []step) (*rest, bool) {
 	had := have.steps[i.ID]
 	r := &rest{item: *have.work.Items[i.ID], sub: events.Session(im.Target.Namespace(), projector.ItemSession(queue, i.ID)), at: have.last[i.ID]}
 	r.expect = log.At(r.at)
