@@ -60,7 +60,7 @@ func infoOf(id string, o *projector.Outline, doc *projector.Document) *AgentInfo
 		i.Lease = tally.Lease{Holder: lease.Holder, Until: until}
 	}
 	if !isAgentState(i.State) {
-		i.State = AgentIdle // no status, or one of sessions
+		i.State = AgentIdle // no status, or that of a plain session
 	}
 	if last := doc.Last(); last != nil {
 		i.erased = last.IsPurge()

@@ -32,12 +32,12 @@ type DaemonOptions struct {
 
 // Daemons returns daemons of a store: the named ones, or all.
 //
-//   - delivery notifies senders of messages that were not answered in time, that a receiver refused, or whose receiver is
-//     gone;
+//   - delivery notifies senders of messages that were not answered in time, that a receiver refused, or whose receiver
+//     is gone;
 //   - dispatch ends queue items whose attempts are used up, recovers flows whose worker was lost, and sets agents whose
 //     lease has ended to the state error;
-//   - janitor archives and purges agents that were stopped, deletes expired documents, and removes the belongings of owners
-//     that are gone.
+//   - janitor archives and purges agents that were stopped, deletes expired documents, and removes the belongings of
+//     owners that are gone.
 //
 // Each decision is based on the log, and is an append that has no effect if its basis has changed. So daemons may run
 // in several processes at once. No daemon deletes stored bytes.

@@ -14,17 +14,18 @@
 //
 //   - [Queue]: items of work. A worker claims an item for the duration of a lease. A worker that lost its item gets an
 //     error. An item that failed too often is dead, and is listed until it is requeued.
-//   - [Inbox]: messages to an agent, a program or the person ([User]). An acknowledged message is delivered; [Inbox.Seen]
-//     moves the receiver's mark.
-//   - [Agent]: a state with a table of transitions, and a node file with an assignment and [Commitment]s, changed together.
+//   - [Inbox]: messages to an agent, a program or the person ([User]). An acknowledged message is delivered;
+//     [Inbox.Seen] moves the receiver's mark.
+//   - [Agent]: a state with a table of transitions, and a node file with an assignment and [Commitment]s, changed
+//     together.
 //   - [Workflows] and [Flow]: templates of state machines, and their instances, which move by hand or by a worker
 //     ([Flow.Claim]). Each state has a recovery rule for a lost worker.
-//   - [Overlay] and [Changesets]: an agent's own versions of documents, and the serial queue that applies such changes, each
-//     wholly or not at all.
-//   - [Lifecycle] and [Transcripts]: whether a session can be displayed and resumed, and the vendor's own files, read in
-//     place.
-//   - [Personal] and [LayerOnly]: personal settings that never leave the machine, and the part of a store that travels with
-//     a repository.
+//   - [Overlay] and [Changesets]: an agent's own versions of documents, and the serial queue that applies such changes,
+//     each wholly or not at all.
+//   - [Lifecycle] and [Transcripts]: whether a session can be displayed and resumed, and the vendor's own files, read
+//     in place.
+//   - [Personal] and [LayerOnly]: personal settings that never leave the machine, and the part of a store that travels
+//     with a repository.
 //
 // # Due work
 //
