@@ -30,18 +30,18 @@ type agentFolder struct {
 // agent imports the agent of a node file, and returns the files that it used. It returns no files if the file is not an
 // agent's.
 func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
-	u, err := im.read(name)
-	if err != nil || u == nil {
+	af, err := im.read(name)
+	if err != nil || af == nil {
 		return nil, im.Settle(ctx, name, err)
 	}
-	if !im.Wants(u.id) && !im.Wants(agentPrefix+u.id) {
+	if !im.Wants(af.id) && !im.Wants(agentPrefix+af.id) {
 		return nil, nil
 	}
 	files := []string{name}
-	if u.logFile != nil {
-		files = append(files, u.logFile.Full)
+	if af.logFile != nil {
+		files = append(files, af.logFile.Full)
 	}
-	doc := events.Document(im.Target.Namespace(), events.KindAgent, u.id)
+	doc := events.Document(im.Target.Namespace(), events.KindAgent, af.id)
 	if other := im.seen[doc]; other != "" {
 		im.Problem(name, 0, fmt.Sprintf("is the same agent as %s: kept as it is", other))
 		return nil, nil
@@ -55,7 +55,7 @@ func (im *importer) agent(ctx context.Context, name string) ([]string, error) {
 	im.seen[doc] = name
 	err = im.unkept(ctx, files...)
 	if err == nil {
-		err = sessiondir.Retry(ctx, func(bool) error { return im.bring(ctx, u, doc) })
+		err = sessiondir.Retry(ctx, func(bool) error { return im.bring(ctx, af, doc) })
 	}
 	return files, im.Settle(ctx, name, err)
 }
@@ -90,15 +90,15 @@ func (im *importer) read(name string) (*agentFolder, error) {
 		return nil, err
 	}
 	f.Sum, f.Size = sessiondir.SumOf(f.Data), int64(len(f.Data))
-	u := &agentFolder{file: f}
-	if u.node, err = nodefile.Parse(f.Data); err != nil {
+	af := &agentFolder{file: f}
+	if af.node, err = nodefile.Parse(f.Data); err != nil {
 		if !im.flat { // a flat folder may have any document
 			im.Problem(name, 0, err.Error()+": kept as it is, not an agent")
 		}
 		return nil, nil
 	}
-	if statusOf(u.node.State) == "" {
-		reason := fmt.Sprintf("state: %q: want idle, working, waiting, verifying, done, error, archived or stopped:<reason>: kept as it is, not an agent", u.node.State)
+	if statusOf(af.node.State) == "" {
+		reason := fmt.Sprintf("state: %q: want idle, working, waiting, verifying, done, error, archived or stopped:<reason>: kept as it is, not an agent", af.node.State)
 		if im.flat { // a document of a flat folder may have any state
 			im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: reason})
 		} else {
@@ -109,12 +109,12 @@ func (im *importer) read(name string) (*agentFolder, error) {
 	for _, odd := range nodefile.Odd(f.Data) {
 		im.Problem(name, 0, odd)
 	}
-	u.id = strings.ToLower(u.node.ID)
-	return u, im.readLog(u, path.Join(path.Dir(name), sessionsName))
+	af.id = strings.ToLower(af.node.ID)
+	return af, im.readLog(af, path.Join(path.Dir(name), sessionsName))
 }
 
 // readLog reads the log beside a node file, if it exists.
-func (im *importer) readLog(u *agentFolder, name string) error {
+func (im *importer) readLog(af *agentFolder, name string) error {
 	if im.flat {
 		return nil
 	}
@@ -128,15 +128,15 @@ func (im *importer) readLog(u *agentFolder, name string) error {
 	if f.Data, err = im.Tree.Read(f, f.Size+1); err != nil {
 		return err
 	}
-	f.Sum, f.Size, u.logFile = sessiondir.SumOf(f.Data), int64(len(f.Data)), f
-	u.lines = parseSessions(f.Data, f.BadLine)
+	f.Sum, f.Size, af.logFile = sessiondir.SumOf(f.Data), int64(len(f.Data)), f
+	af.lines = parseSessions(f.Data, f.BadLine)
 	f.EndLines()
 	return nil
 }
 
 // bring imports an agent. The store has it unchanged, or not at all.
-func (im *importer) bring(ctx context.Context, u *agentFolder, doc events.Subject) error {
-	s, err := im.Load(ctx, agentPrefix+u.id)
+func (im *importer) bring(ctx context.Context, af *agentFolder, doc events.Subject) error {
+	s, err := im.Load(ctx, agentPrefix+af.id)
 	if err != nil {
 		return err
 	}
@@ -144,22 +144,22 @@ func (im *importer) bring(ctx context.Context, u *agentFolder, doc events.Subjec
 	if err != nil {
 		return err
 	}
-	if reason := im.refusal(u, s, have); reason != "" && !im.Options.Merge {
+	if reason := im.refusal(af, s, have); reason != "" && !im.Options.Merge {
 		im.Report.Sessions++
-		im.Report.Refused = append(im.Report.Refused, agentPrefix+u.id)
-		im.Problem(u.file.Full, 0, reason+": import into another namespace (--namespace), or take the folder's content over it (--merge)")
+		im.Report.Refused = append(im.Report.Refused, agentPrefix+af.id)
+		im.Problem(af.file.Full, 0, reason+": import into another namespace (--namespace), or take the folder's content over it (--merge)")
 		return nil
 	}
 	before := im.Report.Events
-	if err := im.write(ctx, u, s, have); err != nil {
+	if err := im.write(ctx, af, s, have); err != nil {
 		return err
 	}
-	if err := im.writeLog(ctx, u, s); err != nil {
+	if err := im.writeLog(ctx, af, s); err != nil {
 		return err
 	}
-	folder := sessiondir.Folder{Files: []*sessiondir.File{u.file}}
-	if u.logFile != nil {
-		folder.Files = append(folder.Files, u.logFile)
+	folder := sessiondir.Folder{Files: []*sessiondir.File{af.file}}
+	if af.logFile != nil {
+		folder.Files = append(folder.Files, af.logFile)
 	}
 	switch {
 	case s.Offset() == 0:
@@ -176,7 +176,7 @@ func (im *importer) bring(ctx context.Context, u *agentFolder, doc events.Subjec
 }
 
 // refusal returns why an import must not change an agent of the store.
-func (im *importer) refusal(u *agentFolder, s *projector.Session, have sessiondir.Stored) string {
+func (im *importer) refusal(af *agentFolder, s *projector.Session, have sessiondir.Stored) string {
 	ours := have.Meta.Attributes["marker"] == im.Marker
 	switch {
 	case s.Offset() == 0 && !have.Exists:
@@ -185,9 +185,9 @@ func (im *importer) refusal(u *agentFolder, s *projector.Session, have sessiondi
 		return "the session exists and is of kind " + s.Ledger.Kind
 	case s.Ledger.Text("purgedAt") != "":
 		return "the agent was purged"
-	case have.Exists && have.Sum != u.file.Sum && !ours:
+	case have.Exists && have.Sum != af.file.Sum && !ours:
 		return "the agent exists, came from elsewhere or was changed since, and differs from the file"
-	case u.logFile != nil && !continues(u.lines, entriesOf(s.Ledger)):
+	case af.logFile != nil && !continues(af.lines, entriesOf(s.Ledger)):
 		return "the agent's log has other entries than the file"
 	}
 	return ""
@@ -200,9 +200,9 @@ func continues(a, b []logEntry) bool {
 }
 
 // write writes a node file's contents to session and document, in one append.
-func (im *importer) write(ctx context.Context, u *agentFolder, s *projector.Session, have sessiondir.Stored) error {
+func (im *importer) write(ctx context.Context, af *agentFolder, s *projector.Session, have sessiondir.Stored) error {
 	var parts []log.Part
-	evs, err := im.session(u, s)
+	evs, err := im.session(af, s)
 	if err != nil {
 		return err
 	}
@@ -213,8 +213,8 @@ func (im *importer) write(ctx context.Context, u *agentFolder, s *projector.Sess
 		}
 		parts = append(parts, log.Part{Subject: s.Subject, Expect: expect, Events: evs})
 	}
-	if !have.Exists || have.Sum != u.file.Sum {
-		e, err := im.FileEvent(ctx, have, &events.Origin{Root: im.Root, Marker: im.Marker}, u.file)
+	if !have.Exists || have.Sum != af.file.Sum {
+		e, err := im.FileEvent(ctx, have, &events.Origin{Root: im.Root, Marker: im.Marker}, af.file)
 		if err != nil {
 			return err
 		}
@@ -225,15 +225,15 @@ func (im *importer) write(ctx context.Context, u *agentFolder, s *projector.Sess
 }
 
 // session returns the events that set the session's fields to those of the node file.
-func (im *importer) session(u *agentFolder, s *projector.Session) ([]events.Event, error) {
-	name, state := strings.ToValidUTF8(u.node.Name, "\ufffd"), statusOf(u.node.State)
+func (im *importer) session(af *agentFolder, s *projector.Session) ([]events.Event, error) {
+	name, state := strings.ToValidUTF8(af.node.Name, "\ufffd"), statusOf(af.node.State)
 	var list []events.Payload
 	set := events.Fields{}
 	if s.Ledger.Created == 0 {
-		created := events.Timestamp(u.node.CreatedAt)
+		created := events.Timestamp(af.node.CreatedAt)
 		if _, ok := created.Time(); !ok {
 			var err error
-			if created, err = im.Tree.Oldest(u.file); err != nil {
+			if created, err = im.Tree.Oldest(af.file); err != nil {
 				return nil, err
 			}
 		}
@@ -248,7 +248,7 @@ func (im *importer) session(u *agentFolder, s *projector.Session) ([]events.Even
 	}
 	if state != "" && state != have {
 		set = append(set, text("status", state))
-		if at := events.Timestamp(u.node.UpdatedAt); isStopped(state) && isTime(at) {
+		if at := events.Timestamp(af.node.UpdatedAt); isStopped(state) && isTime(at) {
 			set = append(set, text("finishedAt", string(at)))
 		}
 	}
@@ -295,26 +295,26 @@ func statusOf(state string) string {
 
 // writeLog appends the log's entries that the session lacks. If the session would spell the file differently, writeLog
 // keeps the file.
-func (im *importer) writeLog(ctx context.Context, u *agentFolder, s *projector.Session) error {
-	if u.logFile == nil {
+func (im *importer) writeLog(ctx context.Context, af *agentFolder, s *projector.Session) error {
+	if af.logFile == nil {
 		return nil
 	}
 	had := entriesOf(s.Ledger)
-	more := u.lines[min(len(had), len(u.lines)):]
-	if !continues(u.lines, had) { // with --merge
-		more = slices.DeleteFunc(slices.Clone(u.lines), func(e logEntry) bool { return slices.Contains(had, e) })
+	more := af.lines[min(len(had), len(af.lines)):]
+	if !continues(af.lines, had) { // with --merge
+		more = slices.DeleteFunc(slices.Clone(af.lines), func(e logEntry) bool { return slices.Contains(had, e) })
 	}
 	if len(more) > 0 {
 		if err := im.appendLog(ctx, s, len(had), more); err != nil {
 			return err
 		}
 	}
-	rendered, err := renderSessions(u.lines)
-	if err != nil || bytes.Equal(rendered, u.logFile.Data) && u.logFile.Mode == 0 {
+	rendered, err := renderSessions(af.lines)
+	if err != nil || bytes.Equal(rendered, af.logFile.Data) && af.logFile.Mode == 0 {
 		return err
 	}
-	doc := sessiondir.DocumentOf(im.Target.Namespace(), rootName, u.logFile.Full, "")
-	return im.Keep(ctx, doc, &events.Origin{Root: im.Root, Marker: im.Marker}, u.logFile, events.Link{Rel: "session", To: s.Subject.String()})
+	doc := sessiondir.DocumentOf(im.Target.Namespace(), rootName, af.logFile.Full, "")
+	return im.Keep(ctx, doc, &events.Origin{Root: im.Root, Marker: im.Marker}, af.logFile, events.Link{Rel: "session", To: s.Subject.String()})
 }
 
 func (im *importer) appendLog(ctx context.Context, s *projector.Session, had int, more []logEntry) error {

@@ -146,11 +146,11 @@ func (im *importer) boxes(files []string) ([]*boxFolder, error) {
 		if !ok || im.flat {
 			continue
 		}
-		u := byDir[fmt.Sprint(box, id)]
-		if u == nil {
-			u = &boxFolder{box: box, id: id, at: strings.Join(strings.Split(name, "/")[:2], "/")}
+		bf := byDir[fmt.Sprint(box, id)]
+		if bf == nil {
+			bf = &boxFolder{box: box, id: id, at: strings.Join(strings.Split(name, "/")[:2], "/")}
 		}
-		f, ok, err := im.boxFile(u, name, below)
+		f, ok, err := im.boxFile(bf, name, below)
 		if err != nil {
 			return nil, err
 		}
@@ -158,31 +158,31 @@ func (im *importer) boxes(files []string) ([]*boxFolder, error) {
 			im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "does not have the form of a file of " + boxes[box].kind + " " + id + " is: kept as it is"})
 			continue
 		}
-		if u.files = append(u.files, f); len(u.files) == 1 {
-			byDir[fmt.Sprint(box, id)], list = u, append(list, u)
+		if bf.files = append(bf.files, f); len(bf.files) == 1 {
+			byDir[fmt.Sprint(box, id)], list = bf, append(list, bf)
 		}
 	}
-	for _, u := range list {
-		im.checkHead(u)
+	for _, bf := range list {
+		im.checkHead(bf)
 	}
-	return slices.DeleteFunc(list, func(u *boxFolder) bool { return len(u.files) == 0 }), nil
+	return slices.DeleteFunc(list, func(bf *boxFolder) bool { return len(bf.files) == 0 }), nil
 }
 
 // checkHead drops a head that cannot belong to the box's turns. Its file is kept as it is.
-func (im *importer) checkHead(u *boxFolder) {
-	name := path.Join(u.at, boxes[u.box].head)
-	at := slices.IndexFunc(u.files, func(f *sessiondir.File) bool { return f.Full == name })
-	if at < 0 || u.headFits() {
+func (im *importer) checkHead(bf *boxFolder) {
+	name := path.Join(bf.at, boxes[bf.box].head)
+	at := slices.IndexFunc(bf.files, func(f *sessiondir.File) bool { return f.Full == name })
+	if at < 0 || bf.headFits() {
 		return
 	}
-	u.files, u.head = slices.Delete(u.files, at, at+1), head{}
-	im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "has values that are invalid for " + boxes[u.box].kind + " " + u.id + ": kept as it is"})
+	bf.files, bf.head = slices.Delete(bf.files, at, at+1), head{}
+	im.Report.Notes = append(im.Report.Notes, layouts.Problem{File: name, Reason: "has values that are invalid for " + boxes[bf.box].kind + " " + bf.id + ": kept as it is"})
 }
 
 // headFits reports whether the box's turns can have this head, and an export would write the same file.
-func (u *boxFolder) headFits() bool {
-	h := u.head
-	if h.isEmpty() || h.Seen < 0 || h.Seen > len(u.turns) || string(h.Settings) == "null" {
+func (bf *boxFolder) headFits() bool {
+	h := bf.head
+	if h.isEmpty() || h.Seen < 0 || h.Seen > len(bf.turns) || string(h.Settings) == "null" {
 		return false
 	}
 	if dead := projector.QueueSettingsOf(h.Settings).Dead; dead != "" && dead != "hold" && dead != projector.PassDead {
@@ -191,16 +191,16 @@ func (u *boxFolder) headFits() bool {
 	if h.Seen = 0; h.CreatedAt == "" {
 		return h.isEmpty()
 	}
-	return u.created().Validate() == nil
+	return bf.created().Validate() == nil
 }
 
-func (u *boxFolder) created() *events.SessionCreated {
-	h := u.head
-	return &events.SessionCreated{Kind: boxes[u.box].kind, CreatedAt: h.CreatedAt, Title: h.Title, Owner: h.Owner, Settings: h.Settings}
+func (bf *boxFolder) created() *events.SessionCreated {
+	h := bf.head
+	return &events.SessionCreated{Kind: boxes[bf.box].kind, CreatedAt: h.CreatedAt, Title: h.Title, Owner: h.Owner, Settings: h.Settings}
 }
 
 // boxFile reads a file of a box, if an export would write it the same.
-func (im *importer) boxFile(u *boxFolder, name, below string) (*sessiondir.File, bool, error) {
+func (im *importer) boxFile(bf *boxFolder, name, below string) (*sessiondir.File, bool, error) {
 	f, err := im.Tree.File(name)
 	if err != nil || f.Size > sessiondir.WholeLimit(im.Target)/2 || f.Mode != 0 {
 		return nil, false, nil //nolint:nilerr // the importer reads it again as a plain file
@@ -209,25 +209,25 @@ func (im *importer) boxFile(u *boxFolder, name, below string) (*sessiondir.File,
 		return nil, false, err
 	}
 	f.Size = int64(len(f.Data))
-	if below == boxes[u.box].head {
+	if below == boxes[bf.box].head {
 		var h head
 		if err := rawjson.Unmarshal(f.Data, &h); err != nil {
 			return f, false, nil //nolint:nilerr // not a head
 		}
 		content, err := h.content()
-		own := err == nil && bytes.Equal(content, f.Data) && name == path.Join(u.at, below) && u.isWellPlaced()
+		own := err == nil && bytes.Equal(content, f.Data) && name == path.Join(bf.at, below) && bf.isWellPlaced()
 		if own {
-			u.head = h
+			bf.head = h
 		}
 		return f, own, nil
 	}
 	n := numberOf(below)
-	e, h, want, own := readTurn(u.box, below, n, f.Data)
-	if !own || n != len(u.turns)+1 || !u.isWellPlaced() || path.Join(u.at, boxes[u.box].sub, want) != name {
+	e, h, want, own := readTurn(bf.box, below, n, f.Data)
+	if !own || n != len(bf.turns)+1 || !bf.isWellPlaced() || path.Join(bf.at, boxes[bf.box].sub, want) != name {
 		return f, false, nil
 	}
-	u.turns, u.histories = append(u.turns, e), append(u.histories, h)
-	if reason := oddMeta(u.box, e); reason != "" {
+	bf.turns, bf.histories = append(bf.turns, e), append(bf.histories, h)
+	if reason := oddMeta(bf.box, e); reason != "" {
 		im.Problem(name, 0, reason)
 	}
 	return f, true, nil
@@ -251,9 +251,9 @@ func oddMeta(box int, e events.Entry) string {
 }
 
 // isWellPlaced reports whether the folder has the name of the box's.
-func (u *boxFolder) isWellPlaced() bool {
-	name := flat(u.id)
-	return path.Base(u.at) == name || path.Base(u.at) == apartDir(name)
+func (bf *boxFolder) isWellPlaced() bool {
+	name := flat(bf.id)
+	return path.Base(bf.at) == name || path.Base(bf.at) == apartDir(name)
 }
 
 func turnOf(e events.Entry) projector.Turn {
@@ -261,8 +261,8 @@ func turnOf(e events.Entry) projector.Turn {
 }
 
 // bringBox imports an inbox or a queue. It appends turns after those that the store has.
-func (im *importer) bringBox(ctx context.Context, u *boxFolder) error {
-	id := boxes[u.box].kind + "/" + u.id
+func (im *importer) bringBox(ctx context.Context, bf *boxFolder) error {
+	id := boxes[bf.box].kind + "/" + bf.id
 	sub := events.Session(im.Target.Namespace(), id)
 	if err := sub.Validate(); err != nil {
 		return err
@@ -271,15 +271,15 @@ func (im *importer) bringBox(ctx context.Context, u *boxFolder) error {
 	if err != nil {
 		return err
 	}
-	had := turnsOf(s, u.box)
-	if err := u.agrees(s, had); err != nil {
+	had := turnsOf(s, bf.box)
+	if err := bf.agrees(s, had); err != nil {
 		im.Report.Sessions++
 		im.Report.Refused = append(im.Report.Refused, id)
-		im.Problem(path.Dir(u.files[0].Full), 0, err.Error()+": import into another namespace (--namespace)")
+		im.Problem(path.Dir(bf.files[0].Full), 0, err.Error()+": import into another namespace (--namespace)")
 		return nil
 	}
 	before := im.Report.Events
-	if err := im.appendBox(ctx, u, s, len(had)); err != nil {
+	if err := im.appendBox(ctx, bf, s, len(had)); err != nil {
 		return err
 	}
 	outcome := &im.Report.Changed
@@ -289,25 +289,25 @@ func (im *importer) bringBox(ctx context.Context, u *boxFolder) error {
 	case im.Report.Events == before:
 		outcome = &im.Report.Unchanged
 	}
-	im.Finish(sessiondir.Folder{Files: u.files}, outcome)
-	for range u.files {
+	im.Finish(sessiondir.Folder{Files: bf.files}, outcome)
+	for range bf.files {
 		im.Report.Files.Add(layouts.Exact)
 	}
 	return nil
 }
 
 // agrees returns an error if a session's turns differ from the files, as far as both go.
-func (u *boxFolder) agrees(s *projector.Session, had []projector.Turn) error {
-	for i := range min(len(had), len(u.turns)) {
-		_, a, err := turnFile(had[i], i+1, u.box == 0, itemHistory{})
+func (bf *boxFolder) agrees(s *projector.Session, had []projector.Turn) error {
+	for i := range min(len(had), len(bf.turns)) {
+		_, a, err := turnFile(had[i], i+1, bf.box == 0, itemHistory{})
 		if err != nil {
 			return err
 		}
-		if _, b, err := turnFile(turnOf(u.turns[i]), i+1, u.box == 0, itemHistory{}); err != nil || !bytes.Equal(a, b) {
+		if _, b, err := turnFile(turnOf(bf.turns[i]), i+1, bf.box == 0, itemHistory{}); err != nil || !bytes.Equal(a, b) {
 			return fmt.Errorf("turn %d of the session differs", i+1)
 		}
 	}
-	have, want := headOf(s, u.box), u.head
+	have, want := headOf(s, bf.box), bf.head
 	have.Seen, want.Seen = 0, 0
 	if !have.isEmpty() && !want.isEmpty() && !sameHead(have, want) {
 		return fmt.Errorf("the session has other settings")
@@ -322,24 +322,24 @@ func sameHead(a, b head) bool {
 }
 
 // appendBox appends what the session lacks.
-func (im *importer) appendBox(ctx context.Context, u *boxFolder, s *projector.Session, had int) error {
+func (im *importer) appendBox(ctx context.Context, bf *boxFolder, s *projector.Session, had int) error {
 	var list []events.Payload
-	if h := u.head; h.CreatedAt != "" && s.Ledger.Created == 0 {
-		list = append(list, u.created())
+	if h := bf.head; h.CreatedAt != "" && s.Ledger.Created == 0 {
+		list = append(list, bf.created())
 		if h.OnEmpty != "" {
 			list = append(list, &events.SessionUpdated{Set: events.Fields{text("onEmpty", h.OnEmpty)}, Reason: "import"})
 		}
 	}
-	for _, e := range u.turns[min(had, len(u.turns)):] {
+	for _, e := range bf.turns[min(had, len(bf.turns)):] {
 		list = append(list, &events.TurnAppended{Entries: []events.Entry{e}})
 	}
 	if err := im.appendSeries(ctx, s, list); err != nil {
 		return err
 	}
-	if err := im.appendSeen(ctx, u, s); err != nil {
+	if err := im.appendSeen(ctx, bf, s); err != nil {
 		return err
 	}
-	return im.appendHistories(ctx, u, s)
+	return im.appendHistories(ctx, bf, s)
 }
 
 func (im *importer) appendSeries(ctx context.Context, s *projector.Session, list []events.Payload) error {
@@ -364,19 +364,19 @@ func (im *importer) appendSeries(ctx context.Context, s *projector.Session, list
 }
 
 // appendSeen moves the cursor of an inbox forward to the folder's. It never moves back.
-func (im *importer) appendSeen(ctx context.Context, u *boxFolder, s *projector.Session) error {
-	if u.head.Seen <= headOf(s, u.box).Seen {
+func (im *importer) appendSeen(ctx context.Context, bf *boxFolder, s *projector.Session) error {
+	if bf.head.Seen <= headOf(s, bf.box).Seen {
 		return nil
 	}
 	now, err := im.Load(ctx, s.Subject.ID)
 	if err != nil {
 		return err
 	}
-	turns := turnsOf(now, u.box)
-	if u.head.Seen > len(turns) {
+	turns := turnsOf(now, bf.box)
+	if bf.head.Seen > len(turns) {
 		return nil
 	}
-	value, err := rawjson.Marshal(map[string]events.Offset{boxes[u.box].thread: turns[u.head.Seen-1].Offset})
+	value, err := rawjson.Marshal(map[string]events.Offset{boxes[bf.box].thread: turns[bf.head.Seen-1].Offset})
 	if err != nil {
 		return err
 	}
@@ -390,20 +390,20 @@ func (im *importer) importBoxes(ctx context.Context, files []string) ([]string, 
 		return nil, err
 	}
 	var done []string
-	for _, u := range list {
-		id := boxes[u.box].kind + "/" + u.id
-		if !im.Wants(id) && !im.Wants(u.id) {
+	for _, bf := range list {
+		id := boxes[bf.box].kind + "/" + bf.id
+		if !im.Wants(id) && !im.Wants(bf.id) {
 			continue
 		}
 		var names []string
-		for _, f := range u.files {
+		for _, f := range bf.files {
 			names = append(names, f.Full)
 		}
 		err := im.unkept(ctx, names...)
 		if err == nil {
-			err = sessiondir.Retry(ctx, func(bool) error { return im.bringBox(ctx, u) })
+			err = sessiondir.Retry(ctx, func(bool) error { return im.bringBox(ctx, bf) })
 		}
-		if err := im.Settle(ctx, path.Dir(u.files[0].Full), err); err != nil {
+		if err := im.Settle(ctx, path.Dir(bf.files[0].Full), err); err != nil {
 			return nil, err
 		}
 		done = append(done, names...)

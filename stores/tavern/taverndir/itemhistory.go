@@ -20,8 +20,8 @@ const (
 	stateDead    = "dead"
 )
 
-// itemHistory is the history part of an item's file. State and attempts follow from the steps; they are for readers and for
-// git.
+// itemHistory is the history part of an item's file. State and attempts follow from the steps; they are for readers
+// and for git.
 type itemHistory struct {
 	State    string `json:"state,omitempty"`
 	Attempts int    `json:"attempts,omitempty"` // since the item was queued or requeued

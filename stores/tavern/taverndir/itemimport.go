@@ -30,17 +30,17 @@ type rest struct {
 
 // appendHistories continues the items of a queue to the folder's state. An item that is completed in the folder becomes
 // completed in the store, so that no worker gets it again. Completed work of the store is never undone.
-func (im *importer) appendHistories(ctx context.Context, u *boxFolder, s *projector.Session) error {
-	if !slices.ContainsFunc(u.histories, func(h itemHistory) bool { return len(h.Steps) > 0 }) {
+func (im *importer) appendHistories(ctx context.Context, bf *boxFolder, s *projector.Session) error {
+	if !slices.ContainsFunc(bf.histories, func(h itemHistory) bool { return len(h.Steps) > 0 }) {
 		return nil
 	}
 	s, err := im.Load(ctx, s.Subject.ID)
 	if err != nil {
 		return err
 	}
-	items := itemsOf(u.id, turnsOf(s, u.box))
-	items = items[:min(len(items), len(u.histories))]
-	have, err := historiesOf(ctx, im.Target, u.id, s.Ledger, 0, items)
+	items := itemsOf(bf.id, turnsOf(s, bf.box))
+	items = items[:min(len(items), len(bf.histories))]
+	have, err := historiesOf(ctx, im.Target, bf.id, s.Ledger, 0, items)
 	if err != nil {
 		return err
 	}
@@ -49,9 +49,9 @@ func (im *importer) appendHistories(ctx context.Context, u *boxFolder, s *projec
 		if i == nil {
 			continue
 		}
-		r, ok := im.restOf(have, u.id, i, u.histories[n].Steps)
+		r, ok := im.restOf(have, bf.id, i, bf.histories[n].Steps)
 		if !ok {
-			im.Problem(path.Join(u.at, boxes[u.box].sub), 0, fmt.Sprintf("item %s changed in the folder and in the store: the store keeps its state", i.ID))
+			im.Problem(path.Join(bf.at, boxes[bf.box].sub), 0, fmt.Sprintf("item %s changed in the folder and in the store: the store keeps its state", i.ID))
 		}
 		if r != nil {
 			list = append(list, r)

@@ -368,23 +368,23 @@ func namesOf(ctx context.Context, src layouts.Source) (map[events.Subject]string
 		if err != nil {
 			return nil, err
 		}
-		u := located{sub: sub}
-		if u.location, err = locationOf(ctx, src, sub, true); err == nil {
-			u.first, err = firstOf(ctx, src, sub)
+		one := located{sub: sub}
+		if one.location, err = locationOf(ctx, src, sub, true); err == nil {
+			one.first, err = firstOf(ctx, src, sub)
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-		case u.location.Apart == "":
-			at[sub] = names.Assign(u.location)
+		case one.location.Apart == "":
+			at[sub] = names.Assign(one.location)
 		default:
-			list = append(list, u)
+			list = append(list, one)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b located) int { return cmp.Compare(a.first, b.first) })
-	for _, u := range list {
-		at[u.sub] = names.Assign(u.location)
+	for _, one := range list {
+		at[one.sub] = names.Assign(one.location)
 	}
 	return at, nil
 }
