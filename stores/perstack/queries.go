@@ -26,8 +26,8 @@ type Query struct {
 // with a status it enlarges its search until it has enough. Without a catalog, as on a server that others run, it opens
 // each job first, about 1 ms each.
 func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
-	for most := q.Limit; ; most *= 4 {
-		found, err := st.SessionList(ctx, projector.SessionQuery{Kind: events.KindJob, Stored: true, Newest: true, Limit: most})
+	for limit := q.Limit; ; limit *= 4 {
+		found, err := st.SessionList(ctx, projector.SessionQuery{Kind: events.KindJob, Stored: true, Newest: true, Limit: limit})
 		hole := err
 		if projector.Tolerate(hole) != nil {
 			return nil, hole
@@ -39,7 +39,7 @@ func Jobs(ctx context.Context, st *tally.Store, q Query) ([]Job, error) {
 		if q.Limit > 0 && len(list) > q.Limit {
 			list = list[:q.Limit]
 		}
-		if len(list) == q.Limit || len(found) < most || most <= 0 {
+		if len(list) == q.Limit || len(found) < limit || limit <= 0 {
 			return list, hole
 		}
 	}

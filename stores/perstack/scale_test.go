@@ -126,7 +126,7 @@ func scaleJob(t *testing.T, st *tally.Store, steps int) *perstack.Handle {
 // scaleCall is a call, with the maximum number of records that it reads.
 type scaleCall struct {
 	name  string
-	most  int64
+	limit int64
 	do    func() error
 	opens bool // it opens the present job
 }
@@ -150,13 +150,13 @@ func scaleCalls(ctx context.Context, h *perstack.Handle, steps int) []scaleCall 
 func readsAtMost(t *testing.T, steps int, beside int64, count func() int64, calls []scaleCall) {
 	t.Helper()
 	for _, call := range calls {
-		t.Run(fmt.Sprintf("P-34 %d steps, %s reads at most %d records", steps, call.name, call.most), func(t *testing.T) {
+		t.Run(fmt.Sprintf("P-34 %d steps, %s reads at most %d records", steps, call.name, call.limit), func(t *testing.T) {
 			var tries []int64
 			for range 10 {
 				before := count()
 				must(t, call.do())
 				n := count() - before
-				if tries = append(tries, n); n <= call.most+beside {
+				if tries = append(tries, n); n <= call.limit+beside {
 					t.Logf("it reads %d records", n)
 					return
 				}

@@ -332,9 +332,9 @@ func (c *Claim) Fail(ctx context.Context, cause string, retry bool) error {
 	if err != nil {
 		return err
 	}
-	most := qc.attempts()
+	maxAttempts := qc.attempts()
 	qc.leave()
-	if retry && c.Attempt < most {
+	if retry && c.Attempt < maxAttempts {
 		return c.say(ctx, "again", &events.RunProgressed{Run: c.run, Kind: projector.ItemFailed, Note: cause, LeaseUntil: new(int64), Fence: c.Fence})
 	}
 	outcome := "failed"

@@ -48,17 +48,17 @@ func hostileSets() map[string][]string {
 
 // hostileRuns are claims about a run: the publisher's own, and another program's.
 func hostileRuns(ref events.RunRef, fence events.Offset) (list []events.Payload) {
-	most := int64(math.MaxInt64)
+	maxInt := int64(math.MaxInt64)
 	for _, f := range []events.Offset{fence, fence + 1, 0, events.MaxOffset} {
-		for _, until := range []int64{0, 1, most, most - 1, 253402300799999, 31556889864403199} {
-			list = append(list, &events.RunProgressed{Run: ref, Kind: projector.ItemRenewed, LeaseUntil: &until, Fence: f, Step: most, Seq: most},
+		for _, until := range []int64{0, 1, maxInt, maxInt - 1, 253402300799999, 31556889864403199} {
+			list = append(list, &events.RunProgressed{Run: ref, Kind: projector.ItemRenewed, LeaseUntil: &until, Fence: f, Step: maxInt, Seq: maxInt},
 				&events.RunProgressed{Run: ref, Kind: "\u202e", LeaseUntil: &until, Fence: f, State: &events.StateChange{From: "run", To: "nowhere"}},
 				&events.RunProgressed{Run: ref, Kind: "moved", Fence: f, State: &events.StateChange{From: "nowhere", To: "run"}, Step: 1, Note: strings.Repeat("n", 10_000)})
 		}
 		list = append(list, &events.RunProgressed{Run: ref, Kind: projector.ItemReleased, LeaseUntil: new(int64), Fence: f}, &events.RunProgressed{Run: ref, Kind: projector.ItemRequeued})
 	}
-	return append(list, &events.RunCreated{Run: ref, Owner: "flow/" + ref.ID, Parent: &events.Lineage{Session: "flow/" + ref.ID, Run: ref.ID}, After: []events.RunRef{ref}, Template: "document/workflow/none@1", MaxSteps: most},
-		&events.RunStarted{Run: ref, Worker: "\u202e\n", Attempt: most, LeaseUntil: most},
+	return append(list, &events.RunCreated{Run: ref, Owner: "flow/" + ref.ID, Parent: &events.Lineage{Session: "flow/" + ref.ID, Run: ref.ID}, After: []events.RunRef{ref}, Template: "document/workflow/none@1", MaxSteps: maxInt},
+		&events.RunStarted{Run: ref, Worker: "\u202e\n", Attempt: maxInt, LeaseUntil: maxInt},
 		&events.RunFinished{Run: events.RunRef{Kind: ref.Kind, ID: "of somebody else"}, Outcome: "completed", Result: events.Raw("1"), Fence: fence})
 }
 

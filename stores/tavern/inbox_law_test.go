@@ -180,7 +180,7 @@ func TestInboxOfManyMessages(t *testing.T) {
 	last := inboxFill(t, url, "many", n, size)
 	st := need(embedded.Open(t.Context(), embedded.Options{Backend: "nats", URL: url}))
 	defer func() { must(t, st.Close()) }()
-	in, before, most, seen := tavern.InboxOf(st, "many"), inboxHeap(), int64(0), 0
+	in, before, heap, seen := tavern.InboxOf(st, "many"), inboxHeap(), int64(0), 0
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for m, err := range in.Follow(ctx, 0) {
@@ -189,7 +189,7 @@ func TestInboxOfManyMessages(t *testing.T) {
 			t.Fatalf("message %d is %q", seen, m.ID)
 		}
 		if seen++; seen%(n/50) == 0 {
-			most = max(most, inboxHeap())
+			heap = max(heap, inboxHeap())
 		}
 		if seen == n {
 			stop()
@@ -200,7 +200,7 @@ func TestInboxOfManyMessages(t *testing.T) {
 		t.Errorf("%d are unread, want %d", got, n)
 	}
 	counted := time.Since(begun)
-	most = max(most, inboxHeap())
+	heap = max(heap, inboxHeap())
 	must(t, in.Seen(t.Context(), last))
 	read := st.Log.RecordsRead()
 	fresh := tavern.InboxOf(st, "many")
@@ -211,8 +211,8 @@ func TestInboxOfManyMessages(t *testing.T) {
 	if read = st.Log.RecordsRead() - read; read > 100 {
 		t.Errorf("a receiver that keeps up reads %d records to send, ask for the cursor and count one", read)
 	}
-	t.Logf("%d messages: heap before %d KiB, most %d KiB; counted in %v; %d records read by one who keeps up", n, before>>10, most>>10, counted, read)
-	if grown := most - before; grown > 24<<20 {
+	t.Logf("%d messages: heap before %d KiB, most %d KiB; counted in %v; %d records read by one who keeps up", n, before>>10, heap>>10, counted, read)
+	if grown := heap - before; grown > 24<<20 {
 		t.Errorf("the heap grew by %d KiB for %d KiB of messages", grown>>10, n*size>>10)
 	}
 	if grown := peak(); grown > 200<<20 {

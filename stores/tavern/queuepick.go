@@ -46,12 +46,12 @@ func (qc *queueCache) pick(ctx context.Context, worker string) (p picked, wait c
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
 	qc.expire()
-	for _, most := range []int{maxFirst, 0} { // all items, if the first ones are gone already
+	for _, limit := range []int{maxFirst, 0} { // all items, if the first ones are gone already
 		if !qc.isShort() {
 			break
 		}
 		qc.mu.Unlock()
-		err := qc.load(ctx, most)
+		err := qc.load(ctx, limit)
 		qc.mu.Lock()
 		if err != nil {
 			return p, nil, err
@@ -190,27 +190,27 @@ func (qc *queueCache) missed(ctx context.Context, id string, at events.Offset) e
 	return err
 }
 
-// load reads all open items if most is 0, or else the first free ones. It does nothing if the cache has them.
-func (qc *queueCache) load(ctx context.Context, most int) error {
-	if !qc.lacks(most) {
+// load reads all open items if limit is 0, or else the first free ones. It does nothing if the cache has them.
+func (qc *queueCache) load(ctx context.Context, limit int) error {
+	if !qc.lacks(limit) {
 		return nil
 	}
 	qc.reading.Lock()
 	defer qc.reading.Unlock()
-	if !qc.lacks(most) {
+	if !qc.lacks(limit) {
 		return nil // another caller loaded them meanwhile
 	}
-	if err := qc.begin(ctx, most); err != nil {
+	if err := qc.begin(ctx, limit); err != nil {
 		return err
 	}
 	return qc.settleAwaited(ctx)
 }
 
-// lacks reports whether the cache misses some of all items, or, if most is not 0, of the first ones.
-func (qc *queueCache) lacks(most int) bool {
+// lacks reports whether the cache misses some of all items, or, if limit is not 0, of the first ones.
+func (qc *queueCache) lacks(limit int) bool {
 	qc.mu.Lock()
 	defer qc.mu.Unlock()
-	if most == 0 {
+	if limit == 0 {
 		return qc.work.Upto != nil
 	}
 	return qc.isShort()
@@ -227,8 +227,8 @@ func (qc *queueCache) isShort() bool {
 
 // begin loads the queue's present state. It starts from the catalog's view of open items if there is one, and else
 // reads the queue's whole log. The caller holds reading.
-func (qc *queueCache) begin(ctx context.Context, most int) error {
-	work, at, err := qc.st.QueueView(ctx, qc.queue.id, most)
+func (qc *queueCache) begin(ctx context.Context, limit int) error {
+	work, at, err := qc.st.QueueView(ctx, qc.queue.id, limit)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

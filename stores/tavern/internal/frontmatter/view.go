@@ -187,11 +187,11 @@ func (e *Error) Error() string {
 
 // cut bounds the length of a key in an error.
 func cut(key string) string {
-	const most = 64
-	if len(key) <= most {
+	const maxKey = 64
+	if len(key) <= maxKey {
 		return `"` + key + `"`
 	}
-	for n := most; ; n-- {
+	for n := maxKey; ; n-- {
 		if n == 0 || utf8.RuneStart(key[n]) {
 			return `"` + key[:n] + `..."`
 		}
