@@ -57,16 +57,16 @@ func OpenDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	top, err := openTop(name)
+	folder, err := openTop(name)
 	if err != nil {
 		return nil, err
 	}
-	real, err := filepath.EvalSymlinks(name)
+	resolved, err := filepath.EvalSymlinks(name)
 	if err != nil {
-		return nil, errors.Join(err, top.Close())
+		return nil, errors.Join(err, folder.Close())
 	}
-	d := &Dir{name: name, real: real, made: make(map[string]bool)}
-	d.top.Store(&top)
+	d := &Dir{name: name, real: resolved, made: make(map[string]bool)}
+	d.top.Store(&folder)
 	return d, nil
 }
 
@@ -75,8 +75,8 @@ func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.top.Load().Close()
-	for _, top := range d.past {
-		err = errors.Join(err, top.Close())
+	for _, folder := range d.past {
+		err = errors.Join(err, folder.Close())
 	}
 	return err
 }
@@ -96,20 +96,20 @@ func (d *Dir) Reopen() error {
 	if err := os.MkdirAll(d.real, 0o755); err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(d.name)
+	resolved, err := filepath.EvalSymlinks(d.name)
 	if err != nil {
 		return err
 	}
-	if real != d.real {
-		return fmt.Errorf("layouts: %s points to %s now, and pointed to %s when it was opened: %w", d.name, real, d.real, ErrNotFile)
+	if resolved != d.real {
+		return fmt.Errorf("layouts: %s points to %s now, and pointed to %s when it was opened: %w", d.name, resolved, d.real, ErrNotFile)
 	}
-	top, err := openTop(d.real)
+	folder, err := openTop(d.real)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.past = append(d.past, d.top.Swap(&top))
+	d.past = append(d.past, d.top.Swap(&folder))
 	clear(d.made)
 	return nil
 }
@@ -125,14 +125,14 @@ func (p dirHandle) list() ([]FileInfo, error) {
 	}
 	list := make([]FileInfo, 0, len(names))
 	for _, name := range names {
-		info, err := p.stat(name)
+		fi, err := p.stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it is removed by now
 		}
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, info.FileInfo)
+		list = append(list, fi.FileInfo)
 	}
 	slices.SortFunc(list, func(a, b FileInfo) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
@@ -191,8 +191,8 @@ func (d *Dir) Read(_ context.Context, name string) (io.ReadCloser, error) {
 
 // wantFile checks that base is a regular file.
 func (p dirHandle) wantFile(base string) error {
-	info, err := p.stat(base)
-	if err == nil && !info.isFile() {
+	fi, err := p.stat(base)
+	if err == nil && !fi.isFile() {
 		err = ErrNotFile
 	}
 	return err
@@ -410,12 +410,12 @@ func (d *Dir) Append(ctx context.Context, name string, content []byte) error {
 	if err := p.wantFile(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return atPath("append", name, err)
 	}
-	f, info, err := p.openFile(base, os.O_CREATE|os.O_APPEND|os.O_WRONLY, modeFile)
+	f, fi, err := p.openFile(base, os.O_CREATE|os.O_APPEND|os.O_WRONLY, modeFile)
 	if err != nil {
 		return atPath("append", name, err)
 	}
-	if info.names > 1 {
-		return errors.Join(f.Close(), d.extend(ctx, name, info.Mode, content))
+	if fi.names > 1 {
+		return errors.Join(f.Close(), d.extend(ctx, name, fi.Mode, content))
 	}
 	if _, err = f.Write(content); err == nil {
 		err = d.sync(f)
@@ -446,11 +446,11 @@ func (d *Dir) Stat(_ context.Context, name string) (FileInfo, error) {
 		return FileInfo{}, err
 	}
 	defer p.close()
-	info, err := p.stat(base)
+	fi, err := p.stat(base)
 	if err != nil {
 		return FileInfo{}, atPath("stat", name, err)
 	}
-	return info.FileInfo, nil
+	return fi.FileInfo, nil
 }
 
 // Delete implements Storage. It removes a link, not its target.

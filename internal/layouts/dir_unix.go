@@ -74,7 +74,7 @@ func (p dirHandle) folder(base, full string) (*os.File, error) {
 
 // noFolder returns the error for a base that is not a folder. If base is a file, the path below it does not exist.
 func (p dirHandle) noFolder(base string, making bool) error {
-	if info, err := p.stat(base); err == nil && info.isFile() && !making {
+	if fi, err := p.stat(base); err == nil && fi.isFile() && !making {
 		return fs.ErrNotExist
 	}
 	return ErrNotFile

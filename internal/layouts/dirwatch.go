@@ -169,11 +169,11 @@ func (w *dirWatch) number(folder string) ([2]uint64, error) {
 		return [2]uint64{}, err
 	}
 	defer p.close()
-	info, err := p.stat(base)
-	if err == nil && !info.Dir {
+	fi, err := p.stat(base)
+	if err == nil && !fi.Dir {
 		err = ErrNotFile
 	}
-	return info.number, err
+	return fi.number, err
 }
 
 // forget stops watching a folder and its subfolders.

@@ -86,17 +86,17 @@ type exporting struct {
 // roots groups the ids of all sessions by root.
 func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 	roots := make(map[string][]string)
-	for info, err := range x.src.Subjects(ctx, events.KindSession) {
+	for subject, err := range x.src.Subjects(ctx, events.KindSession) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := x.src.Loader().Session(ctx, info.Subject, 0)
+		s, err := x.src.Loader().Session(ctx, subject.Subject, 0)
 		err = projector.Tolerate(err)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			x.problem(info.Subject.ID, err)
+			x.problem(subject.Subject.ID, err)
 			continue
 		}
 		root, ok, err := x.rootOf(ctx, s)
@@ -104,9 +104,9 @@ func (x *exporting) roots(ctx context.Context) (map[string][]string, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			x.problem(info.Subject.ID, err)
+			x.problem(subject.Subject.ID, err)
 		case ok:
-			roots[root] = append(roots[root], info.Subject.ID)
+			roots[root] = append(roots[root], subject.Subject.ID)
 			x.progress.Of++
 		}
 	}

@@ -16,7 +16,7 @@ type Names struct {
 }
 
 // Take reserves the path of a file.
-func (n *Names) Take(path string) { n.take(path) }
+func (n *Names) Take(name string) { n.take(name) }
 
 // Assign returns the path for an entry: its Path, or Apart if that is taken.
 func (n *Names) Assign(l Location) string {

@@ -17,7 +17,7 @@ func ExampleSession_Rewind() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := panel(context.Background(), dir); err != nil {
+	if err := runPanel(context.Background(), dir); err != nil {
 		panic(err)
 	}
 	// Output:
@@ -26,7 +26,7 @@ func ExampleSession_Rewind() {
 	// spent 0.0125 USD
 }
 
-func panel(ctx context.Context, dir string) error {
+func runPanel(ctx context.Context, dir string) error {
 	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 	if err != nil {
 		return err

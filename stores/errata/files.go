@@ -77,8 +77,8 @@ func (t *tree) name(file string) (string, error) {
 	name := file
 	if filepath.IsAbs(file) {
 		rel, err := filepath.Rel(t.dir, file)
-		if real, linked := filepath.EvalSymlinks(t.dir); err == nil && strings.HasPrefix(rel, "..") && linked == nil {
-			rel, err = filepath.Rel(real, file)
+		if resolved, linked := filepath.EvalSymlinks(t.dir); err == nil && strings.HasPrefix(rel, "..") && linked == nil {
+			rel, err = filepath.Rel(resolved, file)
 		}
 		if err != nil {
 			return "", err

@@ -212,7 +212,7 @@ func fixCompleted(ctx context.Context, sys panelSystem) error { // E-27
 	if err != nil {
 		return err
 	}
-	if again := c.Remaining(); !reflect.DeepEqual(again, models(cut)) {
+	if again := c.Remaining(); !reflect.DeepEqual(again, modelsOf(cut)) {
 		return fmt.Errorf("a resume runs %q again", again)
 	}
 	return nil

@@ -67,11 +67,11 @@ func (s *Session) LastActiveTools(ctx context.Context) ([]string, error) {
 		switch p := f.Payload.(type) {
 		case *events.RunFinished:
 			if p.Run.Kind == panel.Kind && p.Tools != nil {
-				return toolNames(p.Tools), nil
+				return toolNamesIn(p.Tools), nil
 			}
 		case *events.SessionUpdated:
 			if raw, ok := p.Set.Get("lastActiveTools"); ok {
-				return toolNames(raw), nil
+				return toolNamesIn(raw), nil
 			}
 		}
 	}

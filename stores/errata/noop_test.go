@@ -46,17 +46,17 @@ func TestNothingToDoWritesNothing(t *testing.T) {
 		})
 		t.Run("E-25 no checkpoint to clear", func(t *testing.T) {
 			s := errata.Of(st, "e25-still")
-			clear := func() error { return s.ClearCheckpoint(ctx) }
-			still(t, "no session", clear)
+			clearResume := func() error { return s.ClearCheckpoint(ctx) }
+			still(t, "no session", clearResume)
 			mustPersist(t, s, errata.Run{Prompt: "1"})
-			still(t, "no checkpoint", clear)
+			still(t, "no checkpoint", clearResume)
 			saver := s.SaveCheckpoint("", "q", []string{"a"}, false)
 			must(t, saver.Update(ctx, answer("a", "half")))
-			must(t, clear())
-			still(t, "cleared already", clear)
+			must(t, clearResume())
+			still(t, "cleared already", clearResume)
 			still(t, "cleared already, by another handle", func() error { return errata.Of(st, "e25-still").ClearCheckpoint(ctx) })
 			must(t, saver.Update(ctx, answer("a", "more")))
-			must(t, clear())
+			must(t, clearResume())
 			if c, err := s.LoadCheckpoint(ctx); c != nil || err != nil {
 				t.Errorf("saved again and cleared again: %+v, %v", c, err)
 			}

@@ -64,7 +64,7 @@ func (o *ourPanels) open(id string) panelSession {
 }
 
 func (o *ourPanels) runs(s panelSession, responses ...errata.Response) error {
-	saver := s.(*errata.Store).SaveCheckpoint("q", models(responses), false)
+	saver := s.(*errata.Store).SaveCheckpoint("q", modelsOf(responses), false)
 	for _, r := range responses {
 		if err := saver.Finish(o.t.Context(), r); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (o *ourPanels) tear(id string) {
 	}
 }
 
-func models(responses []errata.Response) []string {
+func modelsOf(responses []errata.Response) []string {
 	var ids []string
 	for _, r := range responses {
 		ids = append(ids, r.ModelID)
@@ -150,7 +150,7 @@ func (o *originalPanels) open(id string) panelSession {
 
 // runs saves the checkpoint as the incremental saver does: a final response is completed, even after an error.
 func (o *originalPanels) runs(s panelSession, responses ...errata.Response) error {
-	c := errata.Checkpoint{Prompt: "q", AdapterIDs: models(responses)}
+	c := errata.Checkpoint{Prompt: "q", AdapterIDs: modelsOf(responses)}
 	for _, r := range responses {
 		snap := r.Snapshot()
 		snap.Completed = true
@@ -177,14 +177,14 @@ func (o *originalPanels) stats(id string) map[string]errata.Stats {
 		case drop[run.PromptHash] > 0:
 			drop[run.PromptHash]--
 		default:
-			count(list, run)
+			countRun(list, run)
 		}
 	}
 	return list
 }
 
-// count adds a run. A model that was rated bad was selected, too, and so wins.
-func count(list map[string]errata.Stats, run errata.RunSummary) {
+// countRun adds a run. A model that was rated bad was selected, too, and so wins.
+func countRun(list map[string]errata.Stats, run errata.RunSummary) {
 	for _, model := range run.Models {
 		s := list[model]
 		s.Participations++
@@ -260,7 +260,7 @@ func (s *originalPanel) PersistRunState(_ context.Context, prompt string, respon
 	hash := fmt.Sprintf("ph_%x", sha256.Sum256([]byte(prompt)))
 	s.meta.PromptCount++
 	s.meta.LastPrompt = prompt
-	s.meta.Runs = append(s.meta.Runs, errata.RunSummary{PromptHash: hash, PromptPreview: prompt, Models: models(responses)})
+	s.meta.Runs = append(s.meta.Runs, errata.RunSummary{PromptHash: hash, PromptPreview: prompt, Models: modelsOf(responses)})
 	s.on.write(s.id+"/metadata", s.meta)
 	s.content.Runs = append(s.content.Runs, errata.RunContent{Prompt: prompt, PromptHash: hash})
 	s.on.write(s.id+"/content", s.content)

@@ -101,7 +101,7 @@ func (s *Session) steps(n int) planner {
 		p := &stackPlan{head: head, event: &events.SessionRewound{To: head.History.At(used[0].At), Checkpoint: used[0].ID, Reason: "rewind"}}
 		var err error
 		p.entries, err = s.entries(ctx, head.Ledger, used)
-		p.goals = goals(p.entries)
+		p.goals = goalsOf(p.entries)
 		return p, err
 	}
 }
@@ -160,7 +160,7 @@ func (s *Session) left(ctx context.Context, head *projector.Session, at events.O
 		if err != nil {
 			return nil, err
 		}
-		for _, g := range goals(entries) {
+		for _, g := range goalsOf(entries) {
 			hashes[g.path] = hashOfRef(s.Store(), g.blob)
 		}
 	}

@@ -303,9 +303,9 @@ func (s *Session) ClearRewindStack(ctx context.Context, reason string) error {
 	})
 }
 
-// goals returns the target states of the files if all entries are rewound; entries has the oldest first. If several
+// goalsOf returns the target states of the files if all entries are rewound; entries has the oldest first. If several
 // entries have a file, the oldest snapshot counts, and the newest run is its last writer.
-func goals(entries []*events.CheckpointSaved) []fileGoal {
+func goalsOf(entries []*events.CheckpointSaved) []fileGoal {
 	var list []fileGoal
 	for _, p := range slices.Backward(entries) {
 		var extra entryExtra

@@ -124,8 +124,8 @@ func (s *Session) RunsAt(ctx context.Context, loaded *projector.Session) ([]Row,
 	return v.rows, nil
 }
 
-// toolNames decodes names of tools; nil if they are unknown.
-func toolNames(raw json.RawMessage) []string {
+// toolNamesIn decodes names of tools; nil if they are unknown.
+func toolNamesIn(raw json.RawMessage) []string {
 	var names []string
 	if json.Unmarshal(raw, &names) != nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/stores/evals/tallydir"
 )
 
-// odd has values of a step's metadata: as the simulation writes them, and others.
-var odd = map[string][]string{
+// oddMetadata has values of a step's metadata: as the simulation writes them, and others.
+var oddMetadata = map[string][]string{
 	"originalTurnIndex": {"", "3", "4.0", "-1", "1e2", `"7"`, "null"},
 	"stepId":            {"", `"greet"`, "null", "7", `""`, `{"a":1}`},
 	"selection":         {"", `{"method":"start"}`, `{"method":"llm-ranked","candidates":[{"stepId":"a","score":0.50}]}`, `"manual"`, "null", "[]"},
@@ -64,7 +64,7 @@ func TestTracesAgree(t *testing.T) {
 			}
 			var members []string
 			for _, name := range []string{"originalTurnIndex", "stepId", "selection", "end"} {
-				value := rapid.SampledFrom(odd[name]).Draw(rt, name)
+				value := rapid.SampledFrom(oddMetadata[name]).Draw(rt, name)
 				if value != "" {
 					members = append(members, `"`+name+`":`+value)
 				}

@@ -21,7 +21,7 @@ import (
 func longSteps(n int) []evals.Step {
 	list := make([]evals.Step, n)
 	for i := range list {
-		list[i] = step(i, fmt.Sprintf("turn %d %s", i, strings.Repeat("word ", 180)))
+		list[i] = stepOf(i, fmt.Sprintf("turn %d %s", i, strings.Repeat("word ", 180)))
 	}
 	return list
 }
@@ -67,7 +67,7 @@ func BenchmarkSaveGrown(b *testing.B) {
 	appended, grown := grownBy(b, st, 1000)
 	i := 1000
 	for b.Loop() {
-		d.Steps = append(d.Steps, step(i, "one more"))
+		d.Steps = append(d.Steps, stepOf(i, "one more"))
 		i++
 		if _, err := c.Save(b.Context(), d); err != nil {
 			b.Fatal(err)
@@ -119,7 +119,7 @@ func BenchmarkAppend(b *testing.B) {
 	mustStore(b, c, longSteps(1000)...)
 	i := 0
 	for b.Loop() {
-		if _, err := c.Append(b.Context(), step(i, "one more")); err != nil {
+		if _, err := c.Append(b.Context(), stepOf(i, "one more")); err != nil {
 			b.Fatal(err)
 		}
 		i++

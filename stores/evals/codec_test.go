@@ -22,23 +22,23 @@ func testEncode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &evals.Data{ID: "c/1", Metadata: []byte(`{"a": 1}`), Steps: []evals.Step{loose, step(1, "b")}}
+	d := &evals.Data{ID: "c/1", Metadata: []byte(`{"a": 1}`), Steps: []evals.Step{loose, stepOf(1, "b")}}
 	text := need(evals.Encode(d))
 	want := "{\"stepIndex\":0.0,\"input\":{\"role\":\"user\"},\"output\":[],\"conversationId\":\"c/1\",\"x\":\"<&>\u2028\",\"conversationMetadata\":{\"a\":1}}\n" +
-		strings.TrimSuffix(string(step(1, "b").Raw()), "}") + `,"conversationId":"c/1"}`
+		strings.TrimSuffix(string(stepOf(1, "b").Raw()), "}") + `,"conversationId":"c/1"}`
 	if string(text) != want {
 		t.Errorf("have\n%s\nwant\n%s", text, want)
 	}
 	if text := need(evals.Encode(&evals.Data{ID: "c"})); len(text) != 0 {
 		t.Errorf("no steps: %q", text)
 	}
-	if _, err := evals.Encode(&evals.Data{ID: "c", Steps: make([]evals.Step, 1)}); !invalid(err) {
+	if _, err := evals.Encode(&evals.Data{ID: "c", Steps: make([]evals.Step, 1)}); !isInvalid(err) {
 		t.Errorf("no step: %v", err)
 	}
 }
 
 func testDecode(t *testing.T) {
-	good := string(step(0, "a").Raw())
+	good := string(stepOf(0, "a").Raw())
 	d := need(evals.Decode([]byte("\n  \r\n" + good + "\r\n\n{\"stepIndex\":1}\n[1]\n" + good + "\n\n")))
 	if d.ID != evals.UnknownID || len(d.Steps) != 2 || len(d.Warnings) != 2 || d.Warnings[0].Line != 5 || d.Warnings[1].Line != 6 {
 		t.Errorf("%+v", d)
@@ -85,7 +85,7 @@ func testTimestamps(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`"yesterday"`, `""`, `"2026-13-01T00:00:00Z"`} {
-		d := need(evals.Decode([]byte(line(bad) + "\n" + string(step(1, "b").Raw()))))
+		d := need(evals.Decode([]byte(line(bad) + "\n" + string(stepOf(1, "b").Raw()))))
 		if len(d.Steps) != 1 || len(d.Warnings) != 1 {
 			t.Errorf("%s: %+v", bad, d)
 		}
@@ -115,7 +115,7 @@ func TestStepSetters(t *testing.T) {
 		t.Errorf("have %s", s.Raw())
 	}
 	var zero evals.Step
-	if err := zero.Set("stepIndex", []byte("1")); !invalid(err) || !zero.IsZero() {
+	if err := zero.Set("stepIndex", []byte("1")); !isInvalid(err) || !zero.IsZero() {
 		t.Errorf("half a step: %v", err)
 	}
 }
@@ -129,7 +129,7 @@ func TestConversationFileLaw(t *testing.T) {
 			d.Metadata = []byte(`{"m":1.0}`)
 		}
 		for i := range rapid.IntRange(1, 5).Draw(t, "steps") {
-			s := step(i, rapid.String().Draw(t, "text"))
+			s := stepOf(i, rapid.String().Draw(t, "text"))
 			if rapid.Bool().Draw(t, "extra") {
 				if err := s.Set(rapid.StringMatching(`[x-z"é]{1,3}`).Draw(t, "name"), []byte(`[1e21,"\ud83d"]`)); err != nil {
 					t.Fatal(err)

@@ -72,7 +72,7 @@ func testThreeFiles(t *testing.T) {
 	testkit.NotUnderRace(t) // the race run omits one of the backends
 	seen := make(map[string]bool)
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
-		c, saved, err := evals.Save(t.Context(), st, "c1", &evals.Data{ID: "c1", Steps: steps(2)})
+		c, saved, err := evals.Save(t.Context(), st, "c1", &evals.Data{ID: "c1", Steps: stepsOf(2)})
 		if err != nil || !saved.Created {
 			t.Fatalf("%+v, %v", saved, err)
 		}
@@ -200,7 +200,7 @@ func testProjects(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixProjects)
 	one, two := need(st.In(st.Namespace()+"-one")), need(st.In(st.Namespace()+"-two"))
 	files := func(text string) map[string]string {
-		return map[string]string{"conversations/golden/conversation.jsonl": string(step(0, text).Raw()), "conversations/golden/meta.json": fmt.Sprintf(`{"id":"golden","createdAt":"2026-01-01T00:00:00.00%dZ"}`, len(text))}
+		return map[string]string{"conversations/golden/conversation.jsonl": string(stepOf(0, text).Raw()), "conversations/golden/meta.json": fmt.Sprintf(`{"id":"golden","createdAt":"2026-01-01T00:00:00.00%dZ"}`, len(text))}
 	}
 	bring(t, one, files("one"))
 	bring(t, two, files("second"))

@@ -206,19 +206,19 @@ func (c *Conversation) see(lines int, id string) {
 // not a step, the error is *events.InvalidError, and nothing is written.
 //
 // After log.ErrUnknown, the steps may or may not be stored: Load shows it.
-func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, error) {
-	if len(steps) == 0 {
+func (c *Conversation) Append(ctx context.Context, added ...Step) (log.Ack, error) {
+	if len(added) == 0 {
 		return log.Ack{}, &events.InvalidError{Field: "steps", Reason: "nothing to append"}
 	}
-	if err := (&Data{ID: c.ID(), Steps: steps}).validate(); err != nil {
+	if err := (&Data{ID: c.ID(), Steps: added}).validate(); err != nil {
 		return log.Ack{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock() // steps of one handle are stored in the order of the calls
 	if c.id == "" {
-		return c.appendFirst(ctx, steps)
+		return c.appendFirst(ctx, added)
 	}
-	p, err := appended(&Data{ID: c.id}, 1, steps)
+	p, err := appended(&Data{ID: c.id}, 1, added)
 	if err != nil {
 		return log.Ack{}, err
 	}
@@ -231,7 +231,7 @@ func (c *Conversation) Append(ctx context.Context, steps ...Step) (log.Ack, erro
 
 // appendFirst loads the conversation before it appends. The first line of all gets the metadata of a conversation
 // without lines.
-func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, error) {
+func (c *Conversation) appendFirst(ctx context.Context, added []Step) (log.Ack, error) {
 	var id string
 	ack, err := c.update(ctx, projector.MoveTypes(), func(o *projector.Outline) (events.Payload, error) {
 		s, err := o.Session(ctx)
@@ -243,7 +243,7 @@ func (c *Conversation) appendFirst(ctx context.Context, steps []Step) (log.Ack, 
 			d = &decoding{c: &Data{ID: c.ID()}}
 		}
 		id = d.c.ID
-		return appended(d.c, d.filled, steps)
+		return appended(d.c, d.filled, added)
 	})
 	if err == nil {
 		c.id = id

@@ -69,8 +69,8 @@ func need[T any](v T, err error) T {
 	return v
 }
 
-// step returns a step in the original's form.
-func step(n int, text string) evals.Step {
+// stepOf returns a step in the original's form.
+func stepOf(n int, text string) evals.Step {
 	content := need(json.Marshal(text))
 	s, err := evals.ParseStep(fmt.Appendf(nil, `{"stepIndex":%d,"input":{"role":"user","content":%s},"output":[{"role":"assistant","content":"ok %d"}],"timestamp":"2026-01-23T12:35:%02d.000Z"}`, n, content, n, n%60))
 	if err != nil {
@@ -79,11 +79,11 @@ func step(n int, text string) evals.Step {
 	return s
 }
 
-// steps returns n steps.
-func steps(n int) []evals.Step {
+// stepsOf returns n steps.
+func stepsOf(n int) []evals.Step {
 	list := make([]evals.Step, n)
 	for i := range list {
-		list[i] = step(i, fmt.Sprintf("turn %d", i))
+		list[i] = stepOf(i, fmt.Sprintf("turn %d", i))
 	}
 	return list
 }
@@ -101,10 +101,10 @@ func texts(d *evals.Data) string {
 	return strings.Join(list, ",")
 }
 
-func said(list ...string) []evals.Step {
+func saidSteps(list ...string) []evals.Step {
 	var out []evals.Step
 	for i, text := range list {
-		out = append(out, step(i, text))
+		out = append(out, stepOf(i, text))
 	}
 	return out
 }
@@ -150,7 +150,7 @@ func testEmptyList(t *testing.T, st *tally.Store) {
 
 func testListKinds(t *testing.T, st *tally.Store) {
 	for _, id := range []string{"b", "a", "no/created"} {
-		mustStore(t, evals.Of(st, id), steps(1)...)
+		mustStore(t, evals.Of(st, id), stepsOf(1)...)
 	}
 	for _, kind := range []string{events.KindJob, events.KindHistory, events.KindPrompts} {
 		if _, err := st.Session(kind+"/x").Create(t.Context(), events.SessionCreated{Kind: kind, CreatedAt: "2026-01-01T00:00:00Z"}); err != nil {
@@ -174,7 +174,7 @@ func testListKinds(t *testing.T, st *tally.Store) {
 	if _, _, err := evals.Create(t.Context(), st, "job/x"); err == nil {
 		t.Error("a conversation was created over a job")
 	}
-	if _, err := evals.Of(st, "job/x").Append(t.Context(), step(0, "x")); err == nil {
+	if _, err := evals.Of(st, "job/x").Append(t.Context(), stepOf(0, "x")); err == nil {
 		t.Error("a step was appended to a job")
 	}
 	if _, ok, err := evals.Get(t.Context(), st, "job/x"); ok || err != nil {
@@ -254,7 +254,7 @@ func testHandles(t *testing.T, st *tally.Store) {
 
 func testOneFlow(t *testing.T, st *tally.Store) {
 	for range 2 { // also for a conversation that exists
-		data := &evals.Data{ID: "c1", Steps: steps(2)}
+		data := &evals.Data{ID: "c1", Steps: stepsOf(2)}
 		c, saved, err := evals.Save(t.Context(), st, "c1", data)
 		if err != nil {
 			t.Fatal(err)

@@ -15,11 +15,11 @@ func TestFaults(t *testing.T) {
 		ctx, c := t.Context(), evals.Of(st, "c")
 		var data *evals.Data
 		call("Create", 1, func() error { _, _, err := evals.Create(ctx, st, "c"); return err })
-		call("Append, first", 1, func() error { _, err := c.Append(ctx, said("a")...); return err })
-		call("Append", 1, func() error { _, err := c.Append(ctx, said("b", "c")...); return err })
+		call("Append, first", 1, func() error { _, err := c.Append(ctx, saidSteps("a")...); return err })
+		call("Append", 1, func() error { _, err := c.Append(ctx, saidSteps("b", "c")...); return err })
 		call("Save", 1, func() error {
 			data = need(c.Load(ctx))
-			data.Revision, data.Steps = 0, append(data.Steps, said("d")...)
+			data.Revision, data.Steps = 0, append(data.Steps, saidSteps("d")...)
 			_, err := c.Save(ctx, data)
 			return err
 		})

@@ -65,7 +65,7 @@ func TestOriginalsProgram(t *testing.T) {
 		go func() {
 			fmt.Fprintln(w, "meta c1")
 			for i := range 40 {
-				if _, err := c.Append(ctx, step(i, fmt.Sprint("text ", i))); err != nil {
+				if _, err := c.Append(ctx, stepOf(i, fmt.Sprint("text ", i))); err != nil {
 					w.CloseWithError(err)
 					return
 				}
@@ -110,7 +110,7 @@ func TestOriginalsProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 3 {
-			need(c.Append(ctx, step(i, fmt.Sprint("text ", i))))
+			need(c.Append(ctx, stepOf(i, fmt.Sprint("text ", i))))
 		}
 		before := s.records("c1")
 		s.program(strings.NewReader("same c1\n"))
@@ -142,7 +142,7 @@ func TestOriginalsProgram(t *testing.T) {
 				t.Errorf("the run of %s is %s", id, raw)
 			}
 		}
-		need(c.Append(ctx, step(4, "text 4")))
+		need(c.Append(ctx, stepOf(4, "text 4")))
 		if said := s.program(strings.NewReader("list\n")); said != "by-node c1\n1\n" {
 			t.Errorf("%q", said)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-func invalid(err error) bool {
+func isInvalid(err error) bool {
 	_, ok := errors.AsType[*events.InvalidError](err)
 	return ok
 }

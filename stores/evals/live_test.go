@@ -16,11 +16,11 @@ import (
 func testAppend(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	for i := range 5 {
-		if ack, err := c.Append(t.Context(), step(i, fmt.Sprint(i))); err != nil || ack.Stale {
+		if ack, err := c.Append(t.Context(), stepOf(i, fmt.Sprint(i))); err != nil || ack.Stale {
 			t.Fatalf("%+v, %v", ack, err)
 		}
 		if i == 2 { // another writer
-			need(evals.Of(st, "c1").Append(t.Context(), step(9, "other"), step(9, "other")))
+			need(evals.Of(st, "c1").Append(t.Context(), stepOf(9, "other"), stepOf(9, "other")))
 		}
 	}
 	d := mustContent(t, evals.Of(st, "c1"))
@@ -36,22 +36,22 @@ func testAppend(t *testing.T, st *tally.Store) {
 
 func testAppendLate(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
-	need(c.Append(t.Context(), step(0, "a")))
-	need(c.Append(t.Context(), step(1, "b")))
+	need(c.Append(t.Context(), stepOf(0, "a")))
+	need(c.Append(t.Context(), stepOf(1, "b")))
 	other := st.Session("c1")
 	back, err := other.PlanRewind(t.Context(), "#1", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	need(other.Move(t.Context(), back))
-	ack, err := c.Append(t.Context(), step(2, "answer to b"))
+	ack, err := c.Append(t.Context(), stepOf(2, "answer to b"))
 	if err != nil || !ack.Stale {
 		t.Fatalf("%+v, %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a" {
 		t.Errorf("now %s", got)
 	}
-	if ack, err := c.Append(t.Context(), step(1, "c")); err != nil || ack.Stale { // it has loaded again
+	if ack, err := c.Append(t.Context(), stepOf(1, "c")); err != nil || ack.Stale { // it has loaded again
 		t.Fatalf("%+v, %v", ack, err)
 	}
 	if got := texts(mustContent(t, c)); got != "a,c" {
@@ -61,7 +61,7 @@ func testAppendLate(t *testing.T, st *tally.Store) {
 
 func testFollow(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
-	mustStore(t, c, said("a")...)
+	mustStore(t, c, saidSteps("a")...)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []string
@@ -74,13 +74,13 @@ func testFollow(t *testing.T, st *tally.Store) {
 		last = u.Offset
 		switch len(got) {
 		case 1:
-			need(c.Append(ctx, step(1, "b"), step(2, "c")))
+			need(c.Append(ctx, stepOf(1, "b"), stepOf(2, "c")))
 			r := need(c.CreateRun(ctx, evals.TrajectoryRun, "r"))
 			need(r.Save(ctx, []byte(`{}`)))
 			need(c.SaveTrajectoryMeta(ctx, trajectoryMeta()))
 			back := need(c.Session().PlanRewind(ctx, "#1", ""))
 			need(c.Session().Move(ctx, back))
-			mustStore(t, c, said("x")...)
+			mustStore(t, c, saidSteps("x")...)
 		case 7:
 			cancel()
 		}
@@ -89,7 +89,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("have\n%s", strings.Join(got, "\n"))
 	}
-	need(c.Append(t.Context(), step(1, "y")))
+	need(c.Append(t.Context(), stepOf(1, "y")))
 	for u, err := range c.Follow(t.Context(), last) { // continues from there
 		if err != nil || u.Kind != evals.StepsAppended || texts(&evals.Data{Steps: u.Steps}) != "y" {
 			t.Errorf("%+v, %v", u, err)
@@ -98,7 +98,7 @@ func testFollow(t *testing.T, st *tally.Store) {
 	}
 	later := evals.Of(st, "later") // does not exist yet
 	var appending sync.WaitGroup
-	appending.Go(func() { need(later.Append(t.Context(), step(0, "first"))) })
+	appending.Go(func() { need(later.Append(t.Context(), stepOf(0, "first"))) })
 	for u, err := range later.Follow(t.Context(), 0) {
 		if err != nil || texts(&evals.Data{Steps: u.Steps}) != "first" {
 			t.Errorf("%+v, %v", u, err)
@@ -110,12 +110,12 @@ func testFollow(t *testing.T, st *tally.Store) {
 
 func testFork(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
-	mustStore(t, c, said("a", "b")...)
+	mustStore(t, c, saidSteps("a", "b")...)
 	if _, _, err := c.Session().Fork(t.Context(), "#1", "fork"); err != nil {
 		t.Fatal(err)
 	}
 	fork := evals.Of(st, "fork")
-	need(fork.Append(t.Context(), step(1, "c")))
+	need(fork.Append(t.Context(), stepOf(1, "c")))
 	if got := texts(mustContent(t, fork)); got != "a,b,c" { // turns of one event stay together
 		t.Errorf("fork %s", got)
 	}
@@ -146,7 +146,7 @@ func testAtOnce(t *testing.T, st *tally.Store) {
 				}
 			}
 			for i := range 3 {
-				if _, err := c.Append(t.Context(), step(i, fmt.Sprintf("%d-%d", w, i))); err != nil {
+				if _, err := c.Append(t.Context(), stepOf(i, fmt.Sprintf("%d-%d", w, i))); err != nil {
 					t.Error(err)
 				}
 			}

@@ -39,7 +39,7 @@ func checkFix(t *testing.T, st *tally.Store, check func(system) error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := check(ours{t.Context(), own}); err != nil {
+	if err := check(ourStore{t.Context(), own}); err != nil {
 		t.Errorf("tally: %v", err)
 	}
 	if err := check(newOriginal()); err == nil {
@@ -47,31 +47,31 @@ func checkFix(t *testing.T, st *tally.Store, check func(system) error) {
 	}
 }
 
-// ours implements system by tally.
-type ours struct {
+// ourStore implements system by tally.
+type ourStore struct {
 	ctx context.Context
 	st  *tally.Store
 }
 
-func (o ours) create(id string) (bool, error) {
+func (o ourStore) create(id string) (bool, error) {
 	_, made, err := evals.Create(o.ctx, o.st, id)
 	return made.Existed, err
 }
 
-func (o ours) createdAt(id string) string {
+func (o ourStore) createdAt(id string) string {
 	return string(need(evals.Of(o.st, id).CreatedAt(o.ctx)))
 }
 
-func (o ours) save(id string, d *evals.Data) error {
+func (o ourStore) save(id string, d *evals.Data) error {
 	_, _, err := evals.Save(o.ctx, o.st, id, d)
 	return err
 }
 
-func (o ours) load(id string) (*evals.Data, error) {
+func (o ourStore) load(id string) (*evals.Data, error) {
 	return evals.Of(o.st, id).Load(o.ctx)
 }
 
-func (o ours) earlier(id string) []string {
+func (o ourStore) earlier(id string) []string {
 	c := evals.Of(o.st, id)
 	var list []string
 	s := need(c.Session().Load(o.ctx, ""))
@@ -86,12 +86,12 @@ func (o ours) earlier(id string) []string {
 	return list
 }
 
-func (o ours) saveRun(conversation, kind, id, result string) error {
+func (o ourStore) saveRun(conversation, kind, id, result string) error {
 	_, err := evals.Of(o.st, conversation).Run(evals.RunType(kind), id).Save(o.ctx, []byte(result))
 	return err
 }
 
-func (o ours) runs(conversation string) []string {
+func (o ourStore) runs(conversation string) []string {
 	var list []string
 	for _, r := range need(evals.Of(o.st, conversation).ListRuns(o.ctx)) {
 		list = append(list, string(r.Type())+"/"+r.ID())
@@ -99,7 +99,7 @@ func (o ours) runs(conversation string) []string {
 	return list
 }
 
-func (o ours) versions(conversation, id string) []string {
+func (o ourStore) versions(conversation, id string) []string {
 	r := evals.Of(o.st, conversation).Run(evals.TrajectoryRun, id)
 	var list []string
 	for _, v := range need(r.Versions(o.ctx)) {
@@ -108,12 +108,12 @@ func (o ours) versions(conversation, id string) []string {
 	return list
 }
 
-func (o ours) stale(conversation, id string) (bool, bool) {
+func (o ourStore) stale(conversation, id string) (bool, bool) {
 	s := need(evals.Of(o.st, conversation).Run(evals.TrajectoryRun, id).Stale(o.ctx))
 	return s == evals.Stale, s != evals.NotKnown
 }
 
-func (o ours) runTime(conversation, id string) (string, bool) {
+func (o ourStore) runTime(conversation, id string) (string, bool) {
 	m, err := need(evals.Of(o.st, conversation).Run(evals.TrajectoryRun, id).Load(o.ctx)).Trajectory()
 	if err != nil {
 		return "", false
@@ -122,18 +122,18 @@ func (o ours) runTime(conversation, id string) (string, bool) {
 	return at.UTC().Format("2006-01-02 15:04"), ok
 }
 
-func (o ours) record(id string, d *evals.Data, crashAfter int) {
+func (o ourStore) record(id string, d *evals.Data, crashAfter int) {
 	c := evals.Of(o.st, id)
 	for _, s := range d.Steps[:crashAfter] {
 		need(c.Append(o.ctx, s))
 	}
 }
 
-func (o ours) project(name string) system {
-	return ours{o.ctx, need(o.st.In(o.st.Namespace() + "-" + name))}
+func (o ourStore) project(name string) system {
+	return ourStore{o.ctx, need(o.st.In(o.st.Namespace() + "-" + name))}
 }
 
-func (o ours) escapes(id string) bool {
+func (o ourStore) escapes(id string) bool {
 	return !strings.HasPrefix(path.Clean(".tally/"+evals.Of(o.st, id).Path()), ".tally/conversations/")
 }
 
@@ -274,7 +274,7 @@ func fixCreateTwice(sys system) error { // T-08
 
 func fixOldContent(sys system) error { // T-10
 	for _, text := range []string{"old", "new"} {
-		if err := sys.save("x", &evals.Data{ID: "x", Steps: said(text)}); err != nil {
+		if err := sys.save("x", &evals.Data{ID: "x", Steps: saidSteps(text)}); err != nil {
 			return err
 		}
 	}
@@ -334,14 +334,14 @@ func fixRunDate(sys system) error { // T-22
 }
 
 func fixJudged(sys system) error { // T-29
-	d := &evals.Data{ID: "x", Steps: said("a", "b")}
+	d := &evals.Data{ID: "x", Steps: saidSteps("a", "b")}
 	if err := errors.Join(sys.save("x", d), sys.saveRun("x", "trajectory", "run-1-a", `{}`)); err != nil {
 		return err
 	}
 	if stale, known := sys.stale("x", "run-1-a"); stale || !known {
 		return fmt.Errorf("stale %v, known %v before the conversation changed", stale, known)
 	}
-	if err := sys.save("x", &evals.Data{ID: "x", Steps: said("recorded again")}); err != nil {
+	if err := sys.save("x", &evals.Data{ID: "x", Steps: saidSteps("recorded again")}); err != nil {
 		return err
 	}
 	if stale, known := sys.stale("x", "run-1-a"); !stale || !known {
@@ -360,7 +360,7 @@ func fixEscape(sys system) error { // T-30
 }
 
 func fixCrash(sys system) error { // T-32
-	sys.record("x", &evals.Data{ID: "x", Steps: said("a", "b", "c")}, 2)
+	sys.record("x", &evals.Data{ID: "x", Steps: saidSteps("a", "b", "c")}, 2)
 	d, err := sys.load("x")
 	if err != nil || texts(d) != "a,b" {
 		return fmt.Errorf("after the crash: %v, %v", d, err)
@@ -370,8 +370,8 @@ func fixCrash(sys system) error { // T-32
 
 func fixProjects(sys system) error { // T-37
 	one, two := sys.project("one"), sys.project("two")
-	if err := errors.Join(one.save("golden", &evals.Data{ID: "golden", Steps: said("one")}),
-		two.save("golden", &evals.Data{ID: "golden", Steps: said("two")})); err != nil {
+	if err := errors.Join(one.save("golden", &evals.Data{ID: "golden", Steps: saidSteps("one")}),
+		two.save("golden", &evals.Data{ID: "golden", Steps: saidSteps("two")})); err != nil {
 		return err
 	}
 	d, err := one.load("golden")
@@ -383,8 +383,8 @@ func fixProjects(sys system) error { // T-37
 
 // The model behaves as the original: where both should agree, they do.
 func TestOriginalModel(t *testing.T) {
-	for name, sys := range map[string]system{"tally": ours{t.Context(), storetest.Memory(t, tally.Config{})}, "original": newOriginal()} {
-		d := &evals.Data{ID: "x", Metadata: []byte(`{"a":1}`), Steps: said("a", "b")}
+	for name, sys := range map[string]system{"tally": ourStore{t.Context(), storetest.Memory(t, tally.Config{})}, "original": newOriginal()} {
+		d := &evals.Data{ID: "x", Metadata: []byte(`{"a":1}`), Steps: saidSteps("a", "b")}
 		if err := errors.Join(sys.save("x", d), sys.saveRun("x", "trajectory", "run-1-a", `{"n":1}`)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -88,7 +88,7 @@ func isReport(raw events.Raw) bool {
 // ParseArtifact parses an Artifact: schema version 1, scores and rates from 0 to 1. An error is *events.InvalidError
 // with the path.
 func ParseArtifact(raw events.Raw) (*Artifact, error) {
-	return parsed(raw, func(c *checker, a *Artifact) {
+	return parseChecked(raw, func(c *checker, a *Artifact) {
 		c.version("schemaVersion", a.SchemaVersion)
 		c.present(raw, "runId", "createdAt", "defs", "result")
 		c.artifact(a)
@@ -97,14 +97,14 @@ func ParseArtifact(raw events.Raw) (*Artifact, error) {
 
 // ParseReport parses a Report.
 func ParseReport(raw events.Raw) (*Report, error) {
-	return parsed(raw, func(c *checker, r *Report) {
+	return parseChecked(raw, func(c *checker, r *Report) {
 		c.present(raw, "runId", "perTargetResults")
 		c.report(r)
 	})
 }
 
-// parsed parses a typed view and checks it.
-func parsed[T any](raw events.Raw, check func(*checker, *T)) (*T, error) {
+// parseChecked parses a typed view and checks it.
+func parseChecked[T any](raw events.Raw, check func(*checker, *T)) (*T, error) {
 	v := new(T)
 	if err := rawjson.Unmarshal(raw, v); err != nil {
 		return nil, rawError("", err)

@@ -26,8 +26,8 @@ func artifact(schemaVersion string, score string) string {
 		`"result":{"stepCount":2,"singleTurn":{"z first":{"byStepIndex":[null,{"evalRef":"e","measurement":{"metricRef":"m","score":` + score + `,"rawValue":null,"normalization":{"x":1}},"outcome":{"verdict":"pass","policy":{"kind":"none"}}}]}},"multiTurn":{},"scorers":{}},"metadata":{"b":1,"a":2},"unknown":[1.0]}`
 }
 
-// report returns a Report.
-func report(score string) string {
+// reportOf returns a Report.
+func reportOf(score string) string {
 	return `{"runId":"run-1-a","timestamp":"2026-01-10T00:00:00.000Z","perTargetResults":[{"targetId":"t","rawMetrics":[{"metricDef":{"name":"m"},"value":4.50,"executionTime":12.5}],"derivedMetrics":[{"definition":{"name":"d"},"value":0.9}],` +
 		`"verdicts":{"z":{"verdict":"pass","score":` + score + `},"a":{"verdict":"fail","score":0,"rawValue":[1]}}}],"aggregateSummaries":[],"evalSummaries":{"z":{"evalName":"z","evalKind":"scorer","aggregations":{}}},"metadata":{"x":null}}`
 }
@@ -89,7 +89,7 @@ func testRunIDs(t *testing.T, st *tally.Store) {
 			t.Errorf("%q says %v", r.ID(), at)
 		}
 	}
-	if _, err := c.CreateRun(t.Context(), "panel", "x"); !invalid(err) {
+	if _, err := c.CreateRun(t.Context(), "panel", "x"); !isInvalid(err) {
 		t.Errorf("another type: %v", err)
 	}
 	now := time.UnixMilli(1769171838912)
@@ -154,7 +154,7 @@ func testRunVersions(t *testing.T, st *tally.Store) {
 func testEvaluations(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
 	r := c.Run(evals.TallyRun, "run-1-a")
-	for _, good := range []string{artifact("1", "0.9200000000000003"), report("1"), artifact("1", "0"), strings.ReplaceAll(artifact("1", "1"), `,"`, ", \n\t\"")} {
+	for _, good := range []string{artifact("1", "0.9200000000000003"), reportOf("1"), artifact("1", "0"), strings.ReplaceAll(artifact("1", "1"), `,"`, ", \n\t\"")} {
 		need(r.Save(t.Context(), []byte(good)))
 		if got := need(r.Load(t.Context())); string(got.Raw) != good || got.IsReport() != strings.Contains(good, "perTarget") {
 			t.Errorf("loaded %s", got.Raw)
@@ -165,7 +165,7 @@ func testEvaluations(t *testing.T, st *tally.Store) {
 	for path, bad := range map[string]string{
 		"schemaVersion": artifact("2", "1"),
 		`result.singleTurn["z first"].byStepIndex[1].measurement.score`: artifact("1", "1.01"),
-		`perTargetResults[0].verdicts["z"].score`:                       report("-0.1"),
+		`perTargetResults[0].verdicts["z"].score`:                       reportOf("-0.1"),
 		`result.stepCount`: strings.Replace(artifact("1", "1"), `"stepCount":2`, `"stepCount":"2"`, 1),
 		`defs`:             strings.Replace(artifact("1", "1"), `"defs"`, `"definitions"`, 1),
 		`result.singleTurn["z first"].byStepIndex[1].outcome.verdict`: strings.Replace(artifact("1", "1"), `"verdict":"pass"`, `"verdict":"maybe"`, 1),
@@ -183,7 +183,7 @@ func testEvaluations(t *testing.T, st *tally.Store) {
 	p := &events.RunFinished{Run: events.RunRef{Kind: "tally", ID: "odd"}, Outcome: "completed", Result: []byte(artifact("3", "1"))}
 	mustRecord(t, st, "c1", p)
 	odd := c.Run(evals.TallyRun, "odd")
-	if _, err := odd.Load(t.Context()); !invalid(err) {
+	if _, err := odd.Load(t.Context()); !isInvalid(err) {
 		t.Errorf("load of version 3: %v", err)
 	}
 	if raw, err := odd.Raw(t.Context()); err != nil || string(raw) != artifact("3", "1") {
@@ -224,12 +224,12 @@ func testTypedEvaluations(t *testing.T, r *evals.Run) {
 	if err != nil || fmt.Sprint(again.Unknown) != fmt.Sprint(a.Unknown) || len(again.Unknown) != 1 {
 		t.Errorf("%+v, %v", again, err)
 	}
-	old, err := evals.ParseReport([]byte(report("0.5")))
+	old, err := evals.ParseReport([]byte(reportOf("0.5")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	need(r.SaveReport(t.Context(), old))
-	if back := need(r.Load(t.Context())); string(back.Raw) != report("0.5") && !back.IsReport() {
+	if back := need(r.Load(t.Context())); string(back.Raw) != reportOf("0.5") && !back.IsReport() {
 		t.Errorf("%s", back.Raw)
 	}
 }
@@ -248,12 +248,12 @@ func testTrajectoryRuns(t *testing.T, st *tally.Store) {
 	}
 	need(r.SaveTrajectory(t.Context(), m))
 	m.Timestamp = "yesterday"
-	if _, err := r.SaveTrajectory(t.Context(), m); !invalid(err) {
+	if _, err := r.SaveTrajectory(t.Context(), m); !isInvalid(err) {
 		t.Errorf("a bad time: %v", err)
 	}
 	free := evals.Of(st, "c1").Run(evals.TrajectoryRun, "free") // the original checks nothing here
 	need(free.Save(t.Context(), []byte(`{"anything":[]}`)))
-	if _, err := need(free.Load(t.Context())).Trajectory(); !invalid(err) {
+	if _, err := need(free.Load(t.Context())).Trajectory(); !isInvalid(err) {
 		t.Errorf("typed view of anything: %v", err)
 	}
 }
@@ -277,9 +277,9 @@ func testRunTimes(t *testing.T, st *tally.Store) {
 func testJudged(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixJudged)
 	c := evals.Of(st, "c1")
-	mustStore(t, c, said("a", "b")...)
+	mustStore(t, c, saidSteps("a", "b")...)
 	d := mustContent(t, c)
-	mustStore(t, c, said("other")...) // while it is judged
+	mustStore(t, c, saidSteps("other")...) // while it is judged
 	r := c.Run(evals.TallyRun, "run-1-a")
 	need(r.Judging(d.Revision).Save(t.Context(), []byte(artifact("1", "1"))))
 	v := need(r.Versions(t.Context()))
@@ -295,11 +295,11 @@ func testJudged(t *testing.T, st *tally.Store) {
 	if got := need(r.Stale(t.Context())); got != evals.Fresh {
 		t.Errorf("after the rewind %v", got)
 	}
-	need(c.Append(t.Context(), step(9, "more")))
+	need(c.Append(t.Context(), stepOf(9, "more")))
 	if got := need(r.Stale(t.Context())); got != evals.Stale {
 		t.Errorf("after another step %v", got)
 	}
-	if _, err := r.Judging(1<<40).Save(t.Context(), []byte(artifact("1", "1"))); !invalid(err) {
+	if _, err := r.Judging(1<<40).Save(t.Context(), []byte(artifact("1", "1"))); !isInvalid(err) {
 		t.Errorf("a revision that there is not: %v", err)
 	}
 	// An imported result does not record its steps.

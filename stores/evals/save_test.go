@@ -18,7 +18,7 @@ func testSaveLoad(t *testing.T, st *tally.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := append([]evals.Step{odd}, steps(3)...)
+	list := append([]evals.Step{odd}, stepsOf(3)...)
 	meta := json.RawMessage(`{"source": "test", "n":1.0}`)
 	c := evals.Of(st, "c1")
 	if _, err := c.Save(t.Context(), &evals.Data{ID: "c1", Metadata: meta, Steps: list}); err != nil {
@@ -48,8 +48,8 @@ func testSaveLoad(t *testing.T, st *tally.Store) {
 func testReplace(t *testing.T, st *tally.Store) {
 	checkFix(t, st, fixOldContent)
 	c := evals.Of(st, "c1")
-	first := mustStore(t, c, said("a", "b", "c")...)
-	saved := mustStore(t, c, said("x", "b", "c")...)
+	first := mustStore(t, c, saidSteps("a", "b", "c")...)
+	saved := mustStore(t, c, saidSteps("x", "b", "c")...)
 	if saved.Change != evals.Replacement || saved.New != 1 {
 		t.Errorf("saved %+v", saved)
 	}
@@ -60,7 +60,7 @@ func testReplace(t *testing.T, st *tally.Store) {
 	if err != nil || texts(old) != "a,b,c" {
 		t.Errorf("before: %v, %v", old, err)
 	}
-	mustStore(t, c, said("only")...)
+	mustStore(t, c, saidSteps("only")...)
 	if got := texts(mustContent(t, c)); got != "only" {
 		t.Errorf("shorter: %s", got)
 	}
@@ -81,7 +81,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 		t.Errorf("again: %+v", again)
 	}
 	// The first step's line gets the metadata that no line had before.
-	if _, err := c.Append(t.Context(), step(0, "hi")); err != nil {
+	if _, err := c.Append(t.Context(), stepOf(0, "hi")); err != nil {
 		t.Fatal(err)
 	}
 	got = mustContent(t, c)
@@ -100,7 +100,7 @@ func testZeroSteps(t *testing.T, st *tally.Store) {
 
 func testSaveForms(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
-	if saved := mustStore(t, c, steps(3)...); saved.Change != evals.Extension || saved.New != 3 {
+	if saved := mustStore(t, c, stepsOf(3)...); saved.Change != evals.Extension || saved.New != 3 {
 		t.Errorf("first: %+v", saved)
 	}
 	// White space does not count, and stored steps keep their bytes.
@@ -110,7 +110,7 @@ func testSaveForms(t *testing.T, st *tally.Store) {
 		t.Fatal(err)
 	}
 	d.Steps[1] = need(evals.ParseStep(spaced.Bytes()))
-	d.Steps = append(d.Steps, step(3, "new"))
+	d.Steps = append(d.Steps, stepOf(3, "new"))
 	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Extension || saved.New != 1 {
 		t.Errorf("extended: %+v", saved)
 	}
@@ -120,12 +120,12 @@ func testSaveForms(t *testing.T, st *tally.Store) {
 	if saved := need(c.Save(t.Context(), mustContent(t, c))); saved.Change != evals.NoChange {
 		t.Errorf("equal: %+v", saved)
 	}
-	if saved := mustStore(t, c, append(steps(3), step(3, "new"))...); saved.Change != evals.NoChange {
+	if saved := mustStore(t, c, append(stepsOf(3), stepOf(3, "new"))...); saved.Change != evals.NoChange {
 		t.Errorf("made anew: %+v", saved)
 	}
 	// Other steps in the middle: kept steps are stored by reference.
 	d = mustContent(t, c)
-	d.Steps = append([]evals.Step{d.Steps[0], step(9, "inserted")}, d.Steps[2:]...)
+	d.Steps = append([]evals.Step{d.Steps[0], stepOf(9, "inserted")}, d.Steps[2:]...)
 	if saved := need(c.Save(t.Context(), d)); saved.Change != evals.Replacement || saved.New != 1 {
 		t.Errorf("replaced: %+v", saved)
 	}
@@ -150,10 +150,10 @@ func testSaveForms(t *testing.T, st *tally.Store) {
 
 func testTwoWriters(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
-	mustStore(t, c, said("a")...)
+	mustStore(t, c, saidSteps("a")...)
 	one, two := mustContent(t, c), mustContent(t, c)
-	one.Steps = append(one.Steps, step(1, "one"))
-	two.Steps = append(two.Steps, step(1, "two"))
+	one.Steps = append(one.Steps, stepOf(1, "one"))
+	two.Steps = append(two.Steps, stepOf(1, "two"))
 	need(c.CreateRun(t.Context(), evals.TallyRun, "")) // runs do not conflict
 	need(c.Save(t.Context(), one))
 	_, err := c.Save(t.Context(), two)
@@ -163,7 +163,7 @@ func testTwoWriters(t *testing.T, st *tally.Store) {
 	if got := texts(mustContent(t, c)); got != "a,one" {
 		t.Errorf("now %s", got)
 	}
-	one.Steps = append(one.Steps, step(2, "more")) // the first handle continues from its own save
+	one.Steps = append(one.Steps, stepOf(2, "more")) // the first handle continues from its own save
 	need(c.Save(t.Context(), one))
 	if got := texts(mustContent(t, c)); got != "a,one,more" {
 		t.Errorf("now %s", got)
@@ -180,7 +180,7 @@ func testMetadata(t *testing.T, st *tally.Store) {
 		t.Errorf("nobody's metadata: %v", err)
 	}
 	for _, want := range []string{`{"a":1.0}`, "", `{"b": 2}`} {
-		mustStore(t, c, said("x", "y")...)
+		mustStore(t, c, saidSteps("x", "y")...)
 		if _, err := c.SetMetadata(t.Context(), []byte(want)[:len(want):len(want)]); want != "" && err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func testMetadata(t *testing.T, st *tally.Store) {
 
 func testBadInput(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
-	mustStore(t, c, said("a")...)
+	mustStore(t, c, saidSteps("a")...)
 	before := len(recordsOf(t, st, "c1"))
 	good := mustContent(t, c)
 	bad := func(name, field string, call func() error) {

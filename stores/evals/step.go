@@ -84,8 +84,8 @@ func (s Step) check() error {
 	return nil
 }
 
-func startsWith(raw events.Raw, any string) bool {
-	return len(raw) > 0 && strings.IndexByte(any, raw[0]) >= 0
+func startsWith(raw events.Raw, chars string) bool {
+	return len(raw) > 0 && strings.IndexByte(chars, raw[0]) >= 0
 }
 
 // Raw returns the step's JSON, byte for byte. The caller must not change it.

@@ -73,7 +73,7 @@ func (t StepTrace) Ended() (*TraceEnd, error) {
 
 // ParseStepTrace parses a step trace. An error is *events.InvalidError with the path.
 func ParseStepTrace(raw events.Raw) (StepTrace, error) {
-	t, err := parsed(raw, func(c *checker, t *StepTrace) {
+	t, err := parseChecked(raw, func(c *checker, t *StepTrace) {
 		c.present(raw, "turnIndex", "userMessage", "agentMessages", "stepId", "selection")
 		if !startsWith(t.Selection, "{") {
 			c.fail("selection", "want an object")

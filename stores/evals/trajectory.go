@@ -68,7 +68,7 @@ type TrajectoryRunMeta struct {
 
 // ParseTrajectoryMeta parses a TrajectoryMeta. An error is *events.InvalidError with the path.
 func ParseTrajectoryMeta(raw events.Raw) (*TrajectoryMeta, error) {
-	return parsed(raw, func(c *checker, m *TrajectoryMeta) {
+	return parseChecked(raw, func(c *checker, m *TrajectoryMeta) {
 		c.version("version", m.Version)
 		c.present(raw, "trajectoryId", "createdAt", "goal", "persona")
 		c.time("createdAt", m.CreatedAt)
@@ -77,7 +77,7 @@ func ParseTrajectoryMeta(raw events.Raw) (*TrajectoryMeta, error) {
 
 // ParseTrajectoryRun parses a TrajectoryRunMeta.
 func ParseTrajectoryRun(raw events.Raw) (*TrajectoryRunMeta, error) {
-	return parsed(raw, func(c *checker, m *TrajectoryRunMeta) {
+	return parseChecked(raw, func(c *checker, m *TrajectoryRunMeta) {
 		c.present(raw, "runId", "conversationId", "timestamp")
 		c.time("timestamp", m.Timestamp)
 	})

@@ -57,7 +57,7 @@ func testTrajectoryMeta(t *testing.T, st *tally.Store) {
 	}
 	before := len(recordsOf(t, st, "c1"))
 	for field, bad := range map[string]string{"version": strings.Replace(raw, `"version":1`, `"version":2`, 1), "createdAt": strings.Replace(raw, "2026-01", "2026-13", 1), "maxTurns": strings.Replace(raw, "25", `"25"`, 1), "goal": strings.Replace(raw, `"goal"`, `"gaol"`, 1)} {
-		if _, err := c.SaveTrajectoryMetaRaw(t.Context(), []byte(bad)); !invalid(err) || !strings.Contains(err.Error(), field) {
+		if _, err := c.SaveTrajectoryMetaRaw(t.Context(), []byte(bad)); !isInvalid(err) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -118,7 +118,7 @@ func testStepTraces(t *testing.T, st *tally.Store) {
 	}
 	bad := simulated()
 	bad[1].Selection = []byte(`"start"`)
-	if _, err := c.SaveTrajectoryStepTraces(t.Context(), bad); !invalid(err) || !strings.Contains(err.Error(), "[1].selection") {
+	if _, err := c.SaveTrajectoryStepTraces(t.Context(), bad); !isInvalid(err) || !strings.Contains(err.Error(), "[1].selection") {
 		t.Errorf("a bad selection: %v", err)
 	}
 	typed := simulated()
@@ -217,7 +217,7 @@ func recordAndDie(t *testing.T, dir string) {
 		os.Exit(0) // the parent reports that it was not killed
 	}
 	c := evals.Of(st, "c1")
-	for _, s := range steps(3) {
+	for _, s := range stepsOf(3) {
 		if _, err := c.Append(t.Context(), s); err != nil {
 			os.Exit(0)
 		}

@@ -152,7 +152,7 @@ func savedAsLoaded(t *testing.T, st *tally.Store, c *evals.Conversation, files m
 func goesOn(t *testing.T, st *tally.Store, c *evals.Conversation) {
 	t.Helper()
 	d := mustContent(t, c)
-	need(c.Append(t.Context(), step(99, "after the import")))
+	need(c.Append(t.Context(), stepOf(99, "after the import")))
 	if again := mustContent(t, c); len(again.Steps) != len(d.Steps)+1 {
 		t.Errorf("%d steps", len(again.Steps))
 	}
@@ -186,7 +186,7 @@ func TestGeneratedFolders(t *testing.T) {
 func testOldLayout(t *testing.T, st *tally.Store) {
 	files := map[string]string{
 		"conversations/c1/meta.json":          `{"id":"c1","createdAt":"2026-01-23T12:35:42.341Z"}`,
-		"conversations/c1/conversation.jsonl": string(step(0, "a").Raw()) + "\n",
+		"conversations/c1/conversation.jsonl": string(stepOf(0, "a").Raw()) + "\n",
 		"conversations/c1/runs/run-1-a.json":  "{ \"old\": 1 }\n",
 	}
 	bring(t, st, files)
@@ -222,7 +222,7 @@ func testHostileIDs(t *testing.T, st *tally.Store) {
 	if n := len(need(evals.List(t.Context(), st))); n != len(ids) || len(files) != 6*len(ids)-1 {
 		t.Errorf("%d conversations, %d files", n, len(files))
 	}
-	if _, _, err := evals.Create(t.Context(), st, ""); !invalid(err) {
+	if _, _, err := evals.Create(t.Context(), st, ""); !isInvalid(err) {
 		t.Errorf("an empty id: %v", err)
 	}
 }

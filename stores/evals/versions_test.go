@@ -22,7 +22,7 @@ func TestVersionsOfResults(t *testing.T) {
 // more, they do not.
 func testSameResultOtherSteps(t *testing.T, st *tally.Store) {
 	c := evals.Of(st, "c1")
-	mustStore(t, c, said("a", "b")...)
+	mustStore(t, c, saidSteps("a", "b")...)
 	r := c.Run(evals.TallyRun, "run-1-a")
 	result := []byte(artifact("1", "0.92"))
 	want := func(what string, saved evals.SavedRun, version int, changed bool) {
@@ -39,13 +39,13 @@ func testSameResultOtherSteps(t *testing.T, st *tally.Store) {
 	}
 	want("first", need(r.Save(t.Context(), result)), 1, true)
 	want("again", need(r.Save(t.Context(), result)), 1, false)
-	mustStore(t, c, said("a", "other")...)
+	mustStore(t, c, saidSteps("a", "other")...)
 	if got := need(r.Stale(t.Context())); got == evals.Fresh {
 		t.Errorf("other steps: the result is %v", got)
 	}
 	want("about other steps", need(r.Save(t.Context(), result)), 2, true)
 	want("about those again", need(r.Save(t.Context(), result)), 2, false)
-	mustStore(t, c, said("a", "other", "more")...)
+	mustStore(t, c, saidSteps("a", "other", "more")...)
 	want("about more steps", need(r.Save(t.Context(), result)), 3, true)
 }
 
@@ -103,9 +103,9 @@ func TestUnchangedStepKeepsItsLine(t *testing.T) {
 		`{"output":[],"input":{"role":"user","content":"x"},"stepIndex":2}`,
 	}
 	for name, change := range map[string]func(d *evals.Data){
-		"extended": func(d *evals.Data) { d.Steps = append(d.Steps, step(3, "new")) },
-		"replaced": func(d *evals.Data) { d.Steps = append(d.Steps[:3:3], step(4, "end")) },
-		"shifted":  func(d *evals.Data) { d.Steps[2] = step(2, "other") },
+		"extended": func(d *evals.Data) { d.Steps = append(d.Steps, stepOf(3, "new")) },
+		"replaced": func(d *evals.Data) { d.Steps = append(d.Steps[:3:3], stepOf(4, "end")) },
+		"shifted":  func(d *evals.Data) { d.Steps[2] = stepOf(2, "other") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := storetest.Memory(t, tally.Config{})

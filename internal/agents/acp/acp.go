@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	name   = "acp"
-	suffix = ".acp.jsonl"
+	agentName = "acp"
+	suffix    = ".acp.jsonl"
 )
 
 // Agent is any agent that speaks the protocol.
@@ -23,10 +23,10 @@ type Agent struct{}
 var _ agents.Agent = Agent{}
 
 // Name implements agents.Agent.
-func (Agent) Name() string { return name }
+func (Agent) Name() string { return agentName }
 
 // Format implements agents.Agent.
-func (Agent) Format() string { return name }
+func (Agent) Format() string { return agentName }
 
 // Roots returns nothing: users choose where they record connections.
 func (Agent) Roots(func(string) string) []string { return nil }
@@ -46,7 +46,7 @@ func (a Agent) File(file string, _ []byte) (agents.File, bool) {
 		return agents.File{}, false
 	}
 	stem := strings.TrimSuffix(path.Base(file), suffix)
-	return agents.File{Name: file, Stem: stem, Session: name + "/" + stem, Thread: agents.Main}, true
+	return agents.File{Name: file, Stem: stem, Session: agentName + "/" + stem, Thread: agents.Main}, true
 }
 
 // Fold implements agents.Agent.
@@ -98,7 +98,7 @@ func token(s string) bool { return agents.IsToken(s, "._:-") }
 
 // sessionOf returns the id in tally of an agent's session, "" if the session can have no id.
 func sessionOf(agent, id string) string {
-	s := name + "/" + agent + "/" + id
+	s := agentName + "/" + agent + "/" + id
 	if !token(id) || len(s) > events.MaxIDLen {
 		return ""
 	}

@@ -84,7 +84,7 @@ func (f *fold) begin(s *saying) {
 	f.begun[id] = true
 	p := &events.SessionCreated{Kind: events.KindTranscript, CWD: s.cwd, Project: agents.Project("", s.cwd), Settings: agents.Spell(settings{f.agent, f.version})}
 	if s.Session == "" {
-		p.Settings, p.Title = agents.Spell(settings{Agent: name}), connection
+		p.Settings, p.Title = agents.Spell(settings{Agent: agentName}), connection
 	}
 	s.Before = append([]agents.Fact{{Key: "created", Payload: p}}, s.Before...)
 }

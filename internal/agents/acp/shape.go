@@ -11,8 +11,8 @@ import (
 
 // Prompt is the shape of the user's message, Answer that of the agent's answer.
 var (
-	Prompt = shapes.Shape{Name: name, Is: isPrompt, Read: readPrompt}
-	Answer = shapes.Shape{Name: name, Is: isAnswer, Read: readAnswer}
+	Prompt = shapes.Shape{Name: agentName, Is: isPrompt, Read: readPrompt}
+	Answer = shapes.Shape{Name: agentName, Is: isAnswer, Read: readAnswer}
 )
 
 func isPrompt(o *shapes.Object) bool {
@@ -21,7 +21,7 @@ func isPrompt(o *shapes.Object) bool {
 }
 
 func readPrompt(r *shapes.Reading, o *shapes.Object) {
-	r.By(name)
+	r.By(agentName)
 	m, _ := shapes.Open("message", o.Take("message"))
 	params, _ := shapes.Open("params", m.Take("params"))
 	readBlocks(r, "user", params.List("prompt"))
@@ -36,7 +36,7 @@ func isAnswer(o *shapes.Object) bool {
 }
 
 func readAnswer(r *shapes.Reading, o *shapes.Object) {
-	r.By(name)
+	r.By(agentName)
 	for _, raw := range o.List("updates") {
 		u, _ := shapes.Open("updates", raw)
 		readUpdate(r, u)

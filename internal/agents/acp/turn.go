@@ -131,7 +131,7 @@ func (f *fold) finish(s *saying, t *talk, m said) {
 			Session string          `json:"sessionId"`
 			Updates json.RawMessage `json:"updates"`
 			Stop    string          `json:"stopReason,omitempty"`
-		}{t.session[len(name)+len(f.agent)+2:], rawjson.AppendArray(nil, list), stop})}}})
+		}{t.session[len(agentName)+len(f.agent)+2:], rawjson.AppendArray(nil, list), stop})}}})
 	}
 	end := &events.RunFinished{Run: done.ref(), Outcome: outcomeOf(stop, m), Result: events.Raw("{}")}
 	if raw, ok := m.Get("error"); ok {

@@ -64,8 +64,8 @@ func (Agent) Below(path string) (string, bool) {
 }
 
 // Recognises reports whether a file has a line of a transcript.
-func (Agent) Recognises(beginning []byte) bool {
-	for line := range bytes.Lines(beginning) {
+func (Agent) Recognises(head []byte) bool {
+	for line := range bytes.Lines(head) {
 		if slices.ContainsFunc(agents.Values(line, isOurs), func(v agents.Value) bool { return isOurs(v.Members) }) {
 			return true
 		}
@@ -85,20 +85,20 @@ func isOurs(v rawjson.Members) bool {
 	}
 	switch kind {
 	case "summary":
-		return has(v, "leafUuid")
+		return hasNames(v, "leafUuid")
 	case "file-history-snapshot":
-		return has(v, "snapshot")
+		return hasNames(v, "snapshot")
 	case "user", "assistant", "system", "progress", "attachment", "queue-operation", "ai-title", "custom-title", "tag", "agent-name", "last-prompt", "mode":
-		return has(v, "sessionId")
+		return hasNames(v, "sessionId")
 	}
-	return kind != "" && has(v, "sessionId") && has(v, "uuid")
+	return kind != "" && hasNames(v, "sessionId") && hasNames(v, "uuid")
 }
 
 // isOthers reports whether a line is of another program: its type is one that only others write, and it has no member
 // of a transcript's line.
 func isOthers(line []byte) bool {
 	v, err := rawjson.Object(line)
-	if err != nil || has(v, "sessionId", "uuid", "leafUuid", "snapshot", "messageId", "session_id") {
+	if err != nil || hasNames(v, "sessionId", "uuid", "leafUuid", "snapshot", "messageId", "session_id") {
 		return false
 	}
 	kind := v.Text("type")
@@ -109,7 +109,7 @@ func isOthers(line []byte) bool {
 // and all types of Copilot CLI have a dot.
 var othersTypes = []string{"session", "session_start", "model_change"}
 
-func has(v rawjson.Members, names ...string) bool {
+func hasNames(v rawjson.Members, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		_, ok := v.Get(name)
 		return ok
@@ -136,11 +136,11 @@ func (Agent) Renamed(path string, first []byte) (agents.File, bool) {
 	if _, isNamed := parseName(path); isNamed || !ok || n.session != stem || isOthers(first) {
 		return agents.File{}, false
 	}
-	return name{project: project, session: stem, stem: stem}.file(path)
+	return fileName{project: project, session: stem, stem: stem}.file(path)
 }
 
 // file returns the file for a name.
-func (n name) file(path string) (agents.File, bool) {
+func (n fileName) file(path string) (agents.File, bool) {
 	f := agents.File{Name: path, Stem: n.stem, Session: sessionID(n.project, n.session), Thread: agents.Main}
 	if n.agent != "" {
 		f.Thread = agentThread(n.agent)
@@ -151,8 +151,8 @@ func (n name) file(path string) (agents.File, bool) {
 // Fold returns the state of a transcript before its first line.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
-// name is a parsed file name.
-type name struct {
+// fileName is a parsed file name.
+type fileName struct {
 	project string // name of the folder
 	session string // "": the lines have it
 	agent   string // "": it is the session's own file
@@ -161,20 +161,20 @@ type name struct {
 
 // parseName parses <project>/<session>.jsonl, <project>/agent-<id>.jsonl and
 // <project>/<session>/subagents/.../agent-<id>.jsonl.
-func parseName(path string) (name, bool) {
+func parseName(path string) (fileName, bool) {
 	stem, isLines := strings.CutSuffix(path, ".jsonl")
 	parts := strings.Split(stem, "/")
 	last := parts[len(parts)-1]
 	agent, isAgent := strings.CutPrefix(last, "agent-")
 	for _, part := range parts {
 		if part == "" || part == "." || part == ".." {
-			return name{}, false
+			return fileName{}, false
 		}
 	}
 	if !isLines || len(parts) < 2 || isAgent && agent == "" {
-		return name{}, false
+		return fileName{}, false
 	}
-	n := name{project: parts[0], agent: agent, stem: strings.Join(parts[1:], "/")}
+	n := fileName{project: parts[0], agent: agent, stem: strings.Join(parts[1:], "/")}
 	switch {
 	case len(parts) == 2 && isAgent:
 		return n, true
@@ -185,7 +185,7 @@ func parseName(path string) (name, bool) {
 		n.session = parts[1]
 		return n, true
 	}
-	return name{}, false
+	return fileName{}, false
 }
 
 // sessionIn returns the session that a line names, or "".

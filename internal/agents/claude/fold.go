@@ -14,7 +14,7 @@ type fold struct {
 	file  agents.File
 	tree  *tree
 	info  sessionInfo
-	run   run
+	run   runState
 	costs costs
 	begun bool // the session's beginning was reported
 }
@@ -120,7 +120,7 @@ func (f *fold) goesBack(e *entry) *agents.Position {
 
 // threadOf returns the thread of an entry. A sub-agent without an id, as in the files of version 1, has the thread of
 // its first entry.
-func (f *fold) threadOf(e *entry, node int32) string {
+func (f *fold) threadOf(e *entry, at int32) string {
 	if !f.ofSession() || !e.isMessage() {
 		return f.otherwise()
 	}
@@ -130,8 +130,8 @@ func (f *fold) threadOf(e *entry, node int32) string {
 		return agents.Main
 	case e.agent != "":
 		id = e.agent
-	case node != nowhere && f.tree.nodes[node].chain > 0:
-		id = f.tree.chains[f.tree.nodes[node].chain-1]
+	case at != nowhere && f.tree.nodes[at].chain > 0:
+		id = f.tree.chains[f.tree.nodes[at].chain-1]
 	}
 	if id == "" || len(agentThread(id)) > events.MaxIDLen {
 		return agents.Log
@@ -148,12 +148,12 @@ func (f *fold) identity(e *entry, n noted) string {
 	return e.uuid
 }
 
-// facts are the facts of an entry.
-type facts struct{ before, after []agents.Fact }
+// entryFacts are the facts of an entry.
+type entryFacts struct{ before, after []agents.Fact }
 
 // told returns the facts of an entry, none for a duplicate.
-func (f *fold) told(at agents.Span, e *entry, n noted) facts {
-	var out facts
+func (f *fold) told(at agents.Span, e *entry, n noted) entryFacts {
+	var out entryFacts
 	if !f.begun {
 		out.before = append(out.before, f.beginning(e))
 	}
@@ -174,10 +174,10 @@ func (f *fold) told(at agents.Span, e *entry, n noted) facts {
 
 // links returns the id of an entry and of its parent as JSON.
 func links(e *entry) events.Raw {
-	raw := append([]byte(`{"uuid":`), text(e.uuid)...)
+	raw := append([]byte(`{"uuid":`), jsonString(e.uuid)...)
 	parent := json.RawMessage("null")
 	if e.parent != "" {
-		parent = text(e.parent)
+		parent = jsonString(e.parent)
 	}
 	return append(append(append(raw, `,"parentUuid":`...), parent...), '}')
 }

@@ -110,8 +110,8 @@ func keyed(id string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// text returns a text as JSON.
-func text(s string) json.RawMessage { return rawjson.AppendString(nil, s) }
+// jsonString returns a text as JSON.
+func jsonString(s string) json.RawMessage { return rawjson.AppendString(nil, s) }
 
 // startsWith reports whether a text begins with one of several prefixes.
 func startsWith(s string, prefixes ...string) bool {

@@ -10,8 +10,8 @@ import (
 // kindTurn is the kind of a run that is a turn: from a prompt to the end of the model's work on it.
 const kindTurn = "turn"
 
-// run is the open turn of the session's own conversation.
-type run struct {
+// runState is the open turn of the session's own conversation.
+type runState struct {
 	id      string    // uuid of its prompt; "": none
 	begun   time.Time // time of the prompt
 	created bool      // it was reported
@@ -21,13 +21,13 @@ type run struct {
 	told    string    // the outcome already reported, if no message came since
 }
 
-func (r *run) open() bool { return r.id != "" && r.created }
+func (r *runState) open() bool { return r.id != "" && r.created }
 
-func (r *run) ref() events.RunRef { return events.RunRef{Kind: kindTurn, ID: r.id} }
+func (r *runState) ref() events.RunRef { return events.RunRef{Kind: kindTurn, ID: r.id} }
 
 // refOf returns the turn that a message in a thread belongs to, nil if that is unknown. A sub-agent in a file of its
 // own may work longer than the turn.
-func (r *run) refOf(thread string) *events.RunRef {
+func (r *runState) refOf(thread string) *events.RunRef {
 	if !r.open() || thread == agents.Log {
 		return nil
 	}
@@ -61,14 +61,14 @@ func (f *fold) turn(e *entry, n noted) []agents.Fact {
 // begin begins a turn and ends the one before. A command is a turn only if the model answers it.
 func (f *fold) begin(e *entry, s speech) []agents.Fact {
 	facts := f.end(f.run.outcome(), nil, nil)
-	f.run = run{id: e.uuid, begun: e.time, last: e.time}
+	f.run = runState{id: e.uuid, begun: e.time, last: e.time}
 	if s == asked {
 		facts = append(facts, f.run.create()...)
 	}
 	return facts
 }
 
-func (r *run) create() []agents.Fact {
+func (r *runState) create() []agents.Fact {
 	if r.id == "" || r.created {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *run) create() []agents.Fact {
 }
 
 // hear records a message of the model or a tool.
-func (r *run) hear(e *entry) {
+func (r *runState) hear(e *entry) {
 	r.told, r.resting = "", false
 	if !e.time.IsZero() {
 		r.last = e.time
@@ -87,7 +87,7 @@ func (r *run) hear(e *entry) {
 }
 
 // answer records a message of the model.
-func (r *run) answer(e *entry) []agents.Fact {
+func (r *runState) answer(e *entry) []agents.Fact {
 	r.hear(e)
 	r.failed = isTrue(e.Members, "isApiErrorMessage")
 	switch e.message.Text("stop_reason") {
@@ -99,7 +99,7 @@ func (r *run) answer(e *entry) []agents.Fact {
 }
 
 // outcome returns the outcome of the turn if it ends now.
-func (r *run) outcome() string {
+func (r *runState) outcome() string {
 	switch {
 	case r.failed:
 		return "failed"
@@ -118,12 +118,12 @@ func (f *fold) end(outcome string, measured, last *entry) []agents.Fact {
 	if f.run.open() {
 		facts = append(facts, f.run.finish(outcome, measured)...)
 	}
-	f.run = run{}
+	f.run = runState{}
 	return facts
 }
 
 // finish reports an outcome, once.
-func (r *run) finish(outcome string, measured *entry) []agents.Fact {
+func (r *runState) finish(outcome string, measured *entry) []agents.Fact {
 	if r.told == outcome {
 		return nil
 	}

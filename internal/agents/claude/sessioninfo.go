@@ -70,8 +70,8 @@ func (i *sessionInfo) update(f *fold, e *entry, n noted) []agents.Fact {
 	add := func(name string, value json.RawMessage) { set = append(set, events.Field{Name: name, Value: value}) }
 	if cwd := e.Text("cwd"); cwd != "" && i.cwd == "" {
 		i.cwd = cwd
-		add("cwd", text(cwd))
-		add("project", text(agents.Project("", cwd)))
+		add("cwd", jsonString(cwd))
+		add("project", jsonString(agents.Project("", cwd)))
 	}
 	if v := e.Text("version"); v != "" && v != i.version {
 		i.version = v
@@ -79,7 +79,7 @@ func (i *sessionInfo) update(f *fold, e *entry, n noted) []agents.Fact {
 	}
 	if from := f.forkOf(e); from != "" && i.forked == "" {
 		i.forked = from
-		add("forkedFrom", text(f.sessionBeside(from)))
+		add("forkedFrom", jsonString(f.sessionBeside(from)))
 	}
 	if model := e.message.Text("model"); n.thread == agents.Main && model != "" && isModel(model) && i.models.Add(model) {
 		add("models", agents.Spell(i.models))
@@ -140,5 +140,5 @@ func changed(have *string, now, field string, add func(string, json.RawMessage))
 		add(field, json.RawMessage("null"))
 		return
 	}
-	add(field, text(now))
+	add(field, jsonString(now))
 }

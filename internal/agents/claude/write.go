@@ -82,11 +82,11 @@ func (t Transcript) entry(raw []byte) ([]byte, bool) {
 		return nil, false
 	}
 	if _, ok := v.Get("sessionId"); ok {
-		raw, err = rawjson.SetMember(raw, "sessionId", text(t.Session))
+		raw, err = rawjson.SetMember(raw, "sessionId", jsonString(t.Session))
 	}
 	for _, name := range naming {
 		if id := v.Text(name); id != "" && err == nil {
-			raw, err = rawjson.SetMember(raw, name, text(t.uuid(id)))
+			raw, err = rawjson.SetMember(raw, name, jsonString(t.uuid(id)))
 		}
 	}
 	if id := v.Text("uuid"); id != "" && err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-const name = "codex"
+const agentName = "codex"
 
 // Agent is Codex CLI.
 type Agent struct{}
@@ -20,10 +20,10 @@ type Agent struct{}
 var _ agents.Agent = Agent{}
 
 // Name implements agents.Agent.
-func (Agent) Name() string { return name }
+func (Agent) Name() string { return agentName }
 
 // Format implements agents.Agent.
-func (Agent) Format() string { return name }
+func (Agent) Format() string { return agentName }
 
 // Roots returns Codex' home, which contains the folders sessions and archived_sessions. They are one root, so that a
 // file stays in the root when it is archived.
@@ -131,7 +131,7 @@ func isToken(s string) bool { return agents.IsToken(s, "._-") }
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
 // session returns the id of a thread in tally.
-func session(thread string) string { return name + "/" + thread }
+func session(thread string) string { return agentName + "/" + thread }
 
 // The folders of rollouts in Codex' home.
 const (
@@ -162,8 +162,8 @@ func rolloutOf(name string) (rollout, bool) {
 		return rollout{}, false
 	}
 	began, err := time.Parse(stamp, rest[:len(stamp)])
-	thread, id, isRevision := strings.Cut(rest[len(stamp)+1:], "_")
-	if !isRevision {
+	thread, id, revised := strings.Cut(rest[len(stamp)+1:], "_")
+	if !revised {
 		id = thread
 	}
 	return rollout{began, thread, id}, err == nil && isUUID(thread) && isUUID(id)

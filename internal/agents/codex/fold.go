@@ -30,7 +30,7 @@ type fold struct {
 
 func newFold(f agents.File) *fold {
 	r, _ := rolloutOf(f.Name)
-	r.thread, r.id = strings.TrimPrefix(f.Session, name+"/"), f.Stem
+	r.thread, r.id = strings.TrimPrefix(f.Session, agentName+"/"), f.Stem
 	return &fold{file: f, name: r, task: -1}
 }
 

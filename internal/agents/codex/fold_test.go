@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	older = "01a00000-0000-7000-8000-000000000001"
-	own   = "01b00000-0000-7000-8000-000000000002"
-	newer = "01c00000-0000-7000-8000-000000000003"
+	olderID = "01a00000-0000-7000-8000-000000000001"
+	ownID   = "01b00000-0000-7000-8000-000000000002"
+	newer   = "01c00000-0000-7000-8000-000000000003"
 )
 
 func TestFile(t *testing.T) {
 	const at = "rollout-2026-01-02T03-04-05-"
 	for name, want := range map[string]agents.File{
-		"sessions/2026/01/02/" + at + own + ".jsonl":                 {Stem: own},
-		"sessions/2026/01/02/" + at + own + ".jsonl.zst":             {Stem: own},
-		"archived_sessions/" + at + own + ".jsonl":                   {Stem: own, Archived: true},
-		"archived_sessions/" + at + own + "_" + newer + ".jsonl.zst": {Stem: newer, Archived: true},
-		"2026/01/02/" + at + own + "_" + newer + ".jsonl":            {Stem: newer},
-		at + own + ".jsonl":                                                    {Stem: own},
-		"session_index.jsonl":                                                  {},
-		"sessions/2026/01/02/" + at + own + ".json":                            {},
-		"sessions/2026/01/02/" + at + own + "_.jsonl":                          {},
-		"sessions/2026/01/02/" + at + strings.ToUpper(own) + ".jsonl":          {},
-		"sessions/2026/01/02/rollout-2026-13-02T03-04-05-" + own + ".jsonl":    {},
-		"sessions/2026/01/02/rollout-" + own + ".jsonl":                        {},
-		"backups/" + at + own + ".jsonl":                                       {},
-		"sessions/2026/01/02/" + at + own + "_" + newer + "_" + own + ".jsonl": {},
+		"sessions/2026/01/02/" + at + ownID + ".jsonl":                             {Stem: ownID},
+		"sessions/2026/01/02/" + at + ownID + ".jsonl.zst":                         {Stem: ownID},
+		"archived_sessions/" + at + ownID + ".jsonl":                               {Stem: ownID, Archived: true},
+		"archived_sessions/" + at + ownID + "_" + newer + ".jsonl.zst":             {Stem: newer, Archived: true},
+		"2026/01/02/" + at + ownID + "_" + newer + ".jsonl":                        {Stem: newer},
+		at + ownID + ".jsonl":                                                      {Stem: ownID},
+		"session_index.jsonl":                                                      {},
+		"sessions/2026/01/02/" + at + ownID + ".json":                              {},
+		"sessions/2026/01/02/" + at + ownID + "_.jsonl":                            {},
+		"sessions/2026/01/02/" + at + strings.ToUpper(ownID) + ".jsonl":            {},
+		"sessions/2026/01/02/rollout-2026-13-02T03-04-05-" + ownID + ".jsonl":      {},
+		"sessions/2026/01/02/rollout-" + ownID + ".jsonl":                          {},
+		"backups/" + at + ownID + ".jsonl":                                         {},
+		"sessions/2026/01/02/" + at + ownID + "_" + newer + "_" + ownID + ".jsonl": {},
 	} {
 		got, ok := codex.Agent{}.File(name, nil)
 		if want.Stem != "" {
-			want.Name, want.Session, want.Thread = name, "codex/"+own, agents.Main
+			want.Name, want.Session, want.Thread = name, "codex/"+ownID, agents.Main
 		}
 		if got != want || ok != (want.Stem != "") || ok != (codex.Agent{}).Wants(name) {
 			t.Errorf("%s is %+v (%v), want %+v", name, got, ok, want)
@@ -62,8 +62,8 @@ func TestRoots(t *testing.T) {
 // tell folds the lines of a file and returns their meanings.
 func tell(t testing.TB, stem string, lines ...string) []agents.Meaning {
 	t.Helper()
-	name := "rollout-2026-01-02T03-04-05-" + own
-	if stem != own {
+	name := "rollout-2026-01-02T03-04-05-" + ownID
+	if stem != ownID {
 		name += "_" + stem
 	}
 	f, ok := codex.Agent{}.File(name+".jsonl", nil)
@@ -80,8 +80,8 @@ func tell(t testing.TB, stem string, lines ...string) []agents.Meaning {
 	return list
 }
 
-// facts returns the payloads of facts of one type.
-func facts[P events.Payload](list []agents.Meaning) []P {
+// factsOf returns the payloads of facts of one type.
+func factsOf[P events.Payload](list []agents.Meaning) []P {
 	var all []P
 	for _, m := range list {
 		for _, f := range append(m.Before[:len(m.Before):len(m.Before)], m.After...) {
@@ -94,25 +94,25 @@ func facts[P events.Payload](list []agents.Meaning) []P {
 }
 
 func TestCreated(t *testing.T) {
-	const meta = `{"timestamp":"2026-01-02T03:04:06.000Z","type":"session_meta","payload":{"id":"` + own + `","timestamp":"2026-01-02T03:04:05.500Z","cwd":"pier","cli_version":"0.169.0"%}}`
+	const meta = `{"timestamp":"2026-01-02T03:04:06.000Z","type":"session_meta","payload":{"id":"` + ownID + `","timestamp":"2026-01-02T03:04:05.500Z","cwd":"pier","cli_version":"0.169.0"%}}`
 	for more, want := range map[string]events.SessionCreated{
 		``: {Project: "pier"},
-		`,"git":{"repository_url":"https://ada:secret@example.org/sea/quay.git"}`:                            {Project: "quay"},
-		`,"git":{"repository_url":"git@example.org:sea/quay.git/"}`:                                          {Project: "quay"},
-		`,"git":{"repository_url":"file"}`:                                                                   {Project: "file"},
-		`,"source":{"subagent":{"thread_spawn":{"parent_thread_id":"` + older + `"}}}`:                       {Project: "pier", Parent: &events.Lineage{Session: "codex/" + older}},
-		`,"forked_from_id":"` + older + `"`:                                                                  {Project: "pier", Parent: &events.Lineage{Session: "codex/" + older}},
-		`,"forked_from_id":"no thread"`:                                                                      {Project: "pier"},
-		`,"forked_from_id":"` + older + `","history_base":{"thread_id":"` + older + `","end_byte_offset":7}`: {Project: "pier", Fork: &events.Fork{Session: "codex/" + older}},
+		`,"git":{"repository_url":"https://ada:secret@example.org/sea/quay.git"}`:                                {Project: "quay"},
+		`,"git":{"repository_url":"git@example.org:sea/quay.git/"}`:                                              {Project: "quay"},
+		`,"git":{"repository_url":"file"}`:                                                                       {Project: "file"},
+		`,"source":{"subagent":{"thread_spawn":{"parent_thread_id":"` + olderID + `"}}}`:                         {Project: "pier", Parent: &events.Lineage{Session: "codex/" + olderID}},
+		`,"forked_from_id":"` + olderID + `"`:                                                                    {Project: "pier", Parent: &events.Lineage{Session: "codex/" + olderID}},
+		`,"forked_from_id":"no thread"`:                                                                          {Project: "pier"},
+		`,"forked_from_id":"` + olderID + `","history_base":{"thread_id":"` + olderID + `","end_byte_offset":7}`: {Project: "pier", Fork: &events.Fork{Session: "codex/" + olderID}},
 	} {
 		want.Kind, want.CreatedAt, want.CWD, want.Settings = "transcript", "2026-01-02T03:04:05.500Z", "pier", events.Raw(`{"agent":"codex","version":"0.169.0"}`)
-		got := facts[*events.SessionCreated](tell(t, own, strings.Replace(meta, "%", more, 1)))
+		got := factsOf[*events.SessionCreated](tell(t, ownID, strings.Replace(meta, "%", more, 1)))
 		if len(got) != 1 || !reflect.DeepEqual(*got[0], want) {
 			t.Errorf("%s:\n%+v\nwant\n%+v", more, got[0], want)
 		}
 	}
 	for _, line := range []string{"", "torn", `{"timestamp":"2026-01-02T03:04:05.500Z"}`} {
-		if got := facts[*events.SessionCreated](tell(t, own, line, line)); len(got) != 1 || got[0].Kind != "transcript" || got[0].Validate() != nil {
+		if got := factsOf[*events.SessionCreated](tell(t, ownID, line, line)); len(got) != 1 || got[0].Kind != "transcript" || got[0].Validate() != nil {
 			t.Errorf("a file that begins with %q: %+v", line, got)
 		}
 	}
@@ -121,7 +121,7 @@ func TestCreated(t *testing.T) {
 // A file after a revert has the rewind before the session's beginning, even for a rewind to before everything. So an
 // ingester without a file of the session waits for the first one, which knows the origin of a fork.
 func TestRevertIsNoBeginning(t *testing.T) {
-	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + own + `","forked_from_id":"` + older + `","history_mode":"paginated"}}`
+	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + ownID + `","forked_from_id":"` + olderID + `","history_mode":"paginated"}}`
 	before := tell(t, newer, meta)[0].Before
 	if len(before) != 2 || before[0].Key != "rewound" || *before[0].Position != (agents.Position{}) || before[1].Key != "created" {
 		t.Errorf("%+v", before)
@@ -146,7 +146,7 @@ func TestGlued(t *testing.T) {
 		strings.Repeat(one[:30], 1000): "",
 	} {
 		got := ""
-		for _, p := range facts[*events.RunCreated](tell(t, own, line)) {
+		for _, p := range factsOf[*events.RunCreated](tell(t, ownID, line)) {
 			got += p.Run.ID
 		}
 		if got != want {
@@ -158,7 +158,7 @@ func TestGlued(t *testing.T) {
 // Bad counts cost nothing, and a model without a name is unknown.
 func TestCost(t *testing.T) {
 	record := func(usage string) string {
-		return `{"timestamp":"2026-01-02T03:04:06.000Z","ordinal":3,"type":"token_usage_record","payload":{"thread_id":"` + own + `","turn_id":"t","response_id":"r","usage":` + usage + `}}`
+		return `{"timestamp":"2026-01-02T03:04:06.000Z","ordinal":3,"type":"token_usage_record","payload":{"thread_id":"` + ownID + `","turn_id":"t","response_id":"r","usage":` + usage + `}}`
 	}
 	for usage, want := range map[string]*events.Tokens{
 		`{"input_tokens":10,"cached_input_tokens":4,"cache_write_input_tokens":1,"output_tokens":5,"reasoning_output_tokens":2}`: {Input: 5, CacheRead: 4, CacheWrite: 1, Output: 5, Reasoning: 2},
@@ -168,7 +168,7 @@ func TestCost(t *testing.T) {
 		`{"input_tokens":1e3}`:                                                                                                   nil,
 		`null`:                                                                                                                   nil,
 	} {
-		got := facts[*events.CostAccrued](tell(t, own, record(usage)))
+		got := factsOf[*events.CostAccrued](tell(t, ownID, record(usage)))
 		switch {
 		case want == nil && len(got) == 0:
 		case want == nil || len(got) != 1 || *got[0].Tokens != *want || got[0].Model != "unknown" || got[0].Response != "r":
@@ -197,7 +197,7 @@ func TestTotals(t *testing.T) {
 	} {
 		t.Run("B-17 "+c.what, func(t *testing.T) {
 			var got []string
-			for _, p := range facts[*events.CostAccrued](tell(t, own, c.lines...)) {
+			for _, p := range factsOf[*events.CostAccrued](tell(t, ownID, c.lines...)) {
 				if p.Tokens == nil {
 					got = append(got, "?")
 					continue
@@ -214,19 +214,19 @@ func TestTotals(t *testing.T) {
 // FuzzLine checks that equal lines have equal results, that the keys of a line's facts differ, and that every fact
 // can be stored.
 func FuzzLine(f *testing.F) {
-	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + own + `","forked_from_id":"` + older + `","subagent_history_start_ordinal":3,"history_base":{"thread_id":"` + older + `","end_byte_offset":9}}}`
+	meta := `{"timestamp":"2026-01-02T03:04:05.000Z","ordinal":0,"type":"session_meta","payload":{"id":"` + ownID + `","forked_from_id":"` + olderID + `","subagent_history_start_ordinal":3,"history_base":{"thread_id":"` + olderID + `","end_byte_offset":9}}}`
 	for _, lines := range []string{
 		meta + "\n" + `{"timestamp":"2026-01-02T03:04:06.000Z","type":"event_msg","payload":{"type":"task_started","turn_id":"` + newer + `"}}`,
 		`{"timestamp":"x","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}}` + "\n" + `{"timestamp":"x","type":"event_msg","payload":{"type":"thread_rolled_back","num_turns":99999999999}}`,
 		`{"type":"event_msg","payload":{"type":"task_started"}}` + "\n" + `{"type":"event_msg","payload":{"type":"turn_aborted","error":1}}`,
-		`{"type":"turn_context","payload":{"model":"m","turn_id":"` + older + `"}}` + "\n" + `{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":9223372036854775807},"last_token_usage":{"input_tokens":9223372036854775807,"cached_input_tokens":9223372036854775807}}}}`,
+		`{"type":"turn_context","payload":{"model":"m","turn_id":"` + olderID + `"}}` + "\n" + `{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":9223372036854775807},"last_token_usage":{"input_tokens":9223372036854775807,"cached_input_tokens":9223372036854775807}}}}`,
 		meta[:50] + meta + meta,
 	} {
 		f.Add(lines, true)
 		f.Add(lines, false)
 	}
 	f.Fuzz(func(t *testing.T, lines string, isRevision bool) {
-		stem := own
+		stem := ownID
 		if isRevision {
 			stem = newer
 		}

@@ -19,12 +19,12 @@ type world struct {
 	t       *rapid.T
 	clock   time.Time
 	threads []*thread
-	files   []*file
+	files   []*rolloutFile
 	said    int
 }
 
-// file is a rollout.
-type file struct {
+// rolloutFile is a rollout.
+type rolloutFile struct {
 	folder, thread, id string
 	began              time.Time
 	content            strings.Builder
@@ -43,7 +43,7 @@ type fields map[string]any
 
 // lineEnd is the end of a line, and the number of the next one.
 type lineEnd struct {
-	file    *file
+	file    *rolloutFile
 	end     int64
 	ordinal int64
 }
@@ -52,11 +52,11 @@ type lineEnd struct {
 type thread struct {
 	id      string
 	legacy  bool
-	file    *file
+	file    *rolloutFile
 	ordinal int64
 	shown   []string      // on the screen
 	asked   []int         // indexes of the user's messages in shown
-	turns   []turn        // in effect, including inherited ones
+	turns   []worldTurn   // in effect, including inherited ones
 	spent   events.Tokens // of the thread itself
 	live    events.Tokens // in effect; for older threads, all that they count
 	runs    map[string]string
@@ -65,8 +65,8 @@ type thread struct {
 	reverts int
 }
 
-// turn is the beginning of a turn.
-type turn struct {
+// worldTurn is the beginning of a turn.
+type worldTurn struct {
 	at    lineEnd
 	shown int
 	live  events.Tokens
@@ -88,7 +88,7 @@ func (w *world) words() string {
 
 // begin begins a file.
 func (w *world) begin(th *thread, id string, meta fields) {
-	th.file = &file{folder: "sessions/2026/01/02/", thread: th.id, id: id, began: w.clock}
+	th.file = &rolloutFile{folder: "sessions/2026/01/02/", thread: th.id, id: id, began: w.clock}
 	w.files = append(w.files, th.file)
 	meta["id"], meta["cwd"], meta["timestamp"], meta["cli_version"] = th.id, "/pier", w.clock.Format(time.RFC3339Nano), "0.169.0"
 	if !th.legacy {
@@ -97,7 +97,7 @@ func (w *world) begin(th *thread, id string, meta fields) {
 	w.write(th, "session_meta", meta)
 }
 
-func (f *file) name() string {
+func (f *rolloutFile) name() string {
 	name := f.folder + "rollout-" + f.began.Format("2006-01-02T15-04-05") + "-" + f.thread
 	if f.id != f.thread {
 		name += "_" + f.id
@@ -201,7 +201,7 @@ func codexUsage(u events.Tokens) fields {
 // turn writes a turn, with or without its end.
 func (w *world) turn(th *thread) {
 	id := w.id()
-	th.turns = append(th.turns, turn{lineEnd{th.file, int64(th.file.content.Len()), th.ordinal}, len(th.shown), th.live})
+	th.turns = append(th.turns, worldTurn{lineEnd{th.file, int64(th.file.content.Len()), th.ordinal}, len(th.shown), th.live})
 	for run, outcome := range th.runs {
 		if outcome == "" {
 			th.runs[run] = "interrupted" // without an end

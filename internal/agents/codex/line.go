@@ -33,9 +33,9 @@ const (
 // maxGlued is the maximal number of pieces of a line that is not one JSON value.
 const maxGlued = 8
 
-// begin is the beginning of a line. A JSON text has its quotes escaped, so if begin occurs inside a line, another
-// line was written there.
-var begin = []byte(`{"timestamp":`)
+// lineStart is the beginning of a line. A JSON text has its quotes escaped, so if lineStart occurs inside a line,
+// another line was written there.
+var lineStart = []byte(`{"timestamp":`)
 
 // entriesOf parses a line. If Codex could not write a line completely, it writes it again after the torn one. Two
 // entries may also share a line if the bytes between them were lost. A torn entry is ignored, and a repeated one
@@ -77,7 +77,7 @@ func isRecord(m rawjson.Members) bool {
 func cutsOf(line []byte) []int {
 	cuts := []int{0}
 	for at := 1; len(cuts) < maxGlued && at < len(line); at++ {
-		i := bytes.Index(line[at:], begin)
+		i := bytes.Index(line[at:], lineStart)
 		if i < 0 {
 			break
 		}

@@ -37,12 +37,12 @@ func (f *fold) beginning(list []entry) []agents.Fact {
 		return []agents.Fact{created}
 	}
 	raw, _ := meta.Get("history_base")
-	rewound := agents.Fact{Key: "rewound", Time: first.time, Payload: &events.SessionRewound{Reason: reason, Raw: raw}, Position: &base}
+	rewound := agents.Fact{Key: "rewound", Time: first.time, Payload: &events.SessionRewound{Reason: sourceReason, Raw: raw}, Position: &base}
 	return []agents.Fact{rewound, created}
 }
 
-// reason is the reason of a rewind: the agent did it.
-const reason = "source"
+// sourceReason is the reason of a rewind: the agent did it.
+const sourceReason = "source"
 
 // lineage returns the thread that a file continues: the one in forked_from_id, else that of its base.
 func lineage(meta rawjson.Members, base string) string {
@@ -78,7 +78,7 @@ func (f *fold) created(meta rawjson.Members, at time.Time) *events.SessionCreate
 	p.Settings = agents.Spell(struct {
 		Agent   string `json:"agent"`
 		Version string `json:"version,omitempty"`
-	}{name, meta.Text("cli_version")})
+	}{agentName, meta.Text("cli_version")})
 	if id := parent(meta); id != "" && id != f.name.thread {
 		p.Parent = &events.Lineage{Session: session(id)}
 	}

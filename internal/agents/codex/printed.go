@@ -7,7 +7,7 @@ import (
 )
 
 // Printed is the shape of the output of codex exec --json: an item, or an error.
-var Printed = shapes.Shape{Name: name, Is: isPrinted, Read: readPrinted}
+var Printed = shapes.Shape{Name: agentName, Is: isPrinted, Read: readPrinted}
 
 // isPrinted recognises output of codex exec: an item, or an error.
 func isPrinted(o *shapes.Object) bool {
@@ -23,7 +23,7 @@ func isPrinted(o *shapes.Object) bool {
 }
 
 func readPrinted(r *shapes.Reading, o *shapes.Object) {
-	r.By(name)
+	r.By(agentName)
 	switch o.Word("type") {
 	case "error":
 		r.Add(shapes.Part{Role: "error", Text: o.Text("message")})

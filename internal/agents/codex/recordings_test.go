@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// line is a line of a rollout as the tests read it.
-type line struct {
+// recordedLine is a line of a rollout as the tests read it.
+type recordedLine struct {
 	Ordinal *int64
 	Type    string
 	Payload struct {
@@ -25,31 +25,31 @@ type line struct {
 			ThreadID      string `json:"thread_id"`
 			EndByteOffset int64  `json:"end_byte_offset"`
 		} `json:"history_base"`
-		ForkedFrom  string `json:"forked_from_id"`
-		ThreadUsage *usage `json:"thread_token_usage"`
-		Turn        string `json:"turn_id"`
+		ForkedFrom  string         `json:"forked_from_id"`
+		ThreadUsage *recordedUsage `json:"thread_token_usage"`
+		Turn        string         `json:"turn_id"`
 		Info        *struct {
-			Total usage `json:"total_token_usage"`
+			Total recordedUsage `json:"total_token_usage"`
 		}
 	}
 }
 
-type usage struct {
+type recordedUsage struct {
 	Input     int64 `json:"input_tokens"`
 	Cached    int64 `json:"cached_input_tokens"`
 	Output    int64 `json:"output_tokens"`
 	Reasoning int64 `json:"reasoning_output_tokens"`
 }
 
-func (u usage) tokens() events.Tokens {
+func (u recordedUsage) tokens() events.Tokens {
 	return events.Tokens{Input: u.Input - u.Cached, CacheRead: u.Cached, Output: u.Output, Reasoning: u.Reasoning}
 }
 
-func linesOf(t testing.TB, content []byte) []line {
+func linesOf(t testing.TB, content []byte) []recordedLine {
 	t.Helper()
-	var list []line
+	var list []recordedLine
 	for raw := range bytes.Lines(content) {
-		var l line
+		var l recordedLine
 		if err := json.Unmarshal(raw, &l); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestRecordedCost(t *testing.T) {
 		s := store(t, home)
 		for _, session := range s.sessions() {
 			files := s.files(session)
-			var records, counts, copied *usage
+			var records, counts, copied *recordedUsage
 			all := linesOf(t, named(t, home, files[len(files)-1]))
 			for i, l := range all {
 				if l.Payload.ThreadUsage != nil {
@@ -156,7 +156,7 @@ func TestRecordedCost(t *testing.T) {
 					counts = &all[i].Payload.Info.Total
 				}
 				if l.Payload.Type == "task_started" && l.Payload.Turn < strings.TrimPrefix(session, "codex/") {
-					copied = new(usage) // its end follows
+					copied = new(recordedUsage) // its end follows
 				}
 				if copied != nil && l.Payload.Type == "task_complete" && l.Payload.Turn < strings.TrimPrefix(session, "codex/") && counts != nil {
 					*copied = *counts
@@ -184,8 +184,8 @@ func TestRecordedCost(t *testing.T) {
 	}
 }
 
-// answer is app-server's answer about a thread.
-type answer struct {
+// rpcAnswer is app-server's answer about a thread.
+type rpcAnswer struct {
 	Result struct {
 		Thread struct {
 			ID    string
@@ -217,7 +217,7 @@ func TestRecordedThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		for raw := range bytes.Lines(content) {
-			var a answer
+			var a rpcAnswer
 			if !bytes.HasPrefix(raw, []byte("< ")) || json.Unmarshal(raw[2:], &a) != nil || len(a.Result.Thread.Turns) == 0 {
 				continue
 			}

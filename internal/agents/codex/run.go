@@ -75,5 +75,5 @@ func (f *fold) rolledBack(s *saying) {
 	f.asked, f.task = f.asked[:keep], -1
 	raw := append(append([]byte(`{"num_turns":`), strconv.FormatInt(n, 10)...), '}')
 	s.Before = append(s.Before, agents.Fact{Key: "rewound" + s.key, Time: s.time,
-		Payload: &events.SessionRewound{Reason: reason, Raw: raw}, Position: &agents.Position{Stem: f.file.Stem, End: to}})
+		Payload: &events.SessionRewound{Reason: sourceReason, Raw: raw}, Position: &agents.Position{Stem: f.file.Stem, End: to}})
 }

@@ -12,10 +12,10 @@ import (
 // items of OpenAI's Responses. Events for the screen repeat them.
 
 // Line is the shape of a line.
-var Line = shapes.Shape{Name: name, Is: func(o *shapes.Object) bool { return isRecord(o.Members) }, Read: readLine, Kept: true}
+var Line = shapes.Shape{Name: agentName, Is: func(o *shapes.Object) bool { return isRecord(o.Members) }, Read: readLine, Kept: true}
 
 func readLine(r *shapes.Reading, o *shapes.Object) {
-	r.By(name)
+	r.By(agentName)
 	kind, raw := o.Word("type"), o.Take("payload")
 	p, _ := shapes.Open("payload", raw)
 	switch kind {

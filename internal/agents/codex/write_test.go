@@ -106,18 +106,18 @@ func TestReferHistories(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	for _, r := range []codex.Rollout{{}, {Thread: own, From: own}, {Thread: own, From: older}, {Thread: own, From: older, Lines: [][]byte{[]byte("torn")}}} {
+	for _, r := range []codex.Rollout{{}, {Thread: ownID, From: ownID}, {Thread: ownID, From: olderID}, {Thread: ownID, From: olderID, Lines: [][]byte{[]byte("torn")}}} {
 		if out, err := r.Append([]byte("before")); err == nil || string(out) != "before" {
 			t.Errorf("%+v: %q, %v", r, out, err)
 		}
 	}
 	meta := []byte(`{"type":"session_meta","ordinal":0,"payload":{"history_mode":"paginated"}}`)
-	whole := codex.Reference{Thread: own, From: older, First: meta, Stem: older, Last: meta, End: 1}
+	whole := codex.Reference{Thread: ownID, From: olderID, First: meta, Stem: olderID, Last: meta, End: 1}
 	if _, err := whole.Append(nil); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*codex.Reference){
-		"no thread": func(r *codex.Reference) { r.Thread = "x" }, "itself": func(r *codex.Reference) { r.From = own }, "no file": func(r *codex.Reference) { r.Stem = "" },
+		"no thread": func(r *codex.Reference) { r.Thread = "x" }, "itself": func(r *codex.Reference) { r.From = ownID }, "no file": func(r *codex.Reference) { r.Stem = "" },
 		"no numbers": func(r *codex.Reference) { r.First = []byte(`{"type":"session_meta","payload":{}}`) }, "no number": func(r *codex.Reference) { r.Last = []byte(`{}`) },
 		"nothing": func(r *codex.Reference) { r.End = 0 },
 	} {

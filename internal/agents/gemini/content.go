@@ -11,8 +11,8 @@ import (
 
 // Generated is the shape of a whole answer, Content that of a Content.
 var (
-	Generated = shapes.Shape{Name: name, Is: isGenerated, Read: readGenerated}
-	Content   = shapes.Shape{Name: name, Is: isContent, Read: readContent}
+	Generated = shapes.Shape{Name: agentName, Is: isGenerated, Read: readGenerated}
+	Content   = shapes.Shape{Name: agentName, Is: isContent, Read: readContent}
 )
 
 // Members of a part that other files of the package read, too.
@@ -29,7 +29,7 @@ func isGenerated(o *shapes.Object) bool {
 }
 
 func readGenerated(r *shapes.Reading, o *shapes.Object) {
-	r.By(name)
+	r.By(agentName)
 	r.Turn.Response, r.Turn.Model = o.Text("responseId", "response_id"), o.Text("modelVersion", "model_version")
 	r.Usage(o)
 	shapes.ReadElements(r, "assistant", o.List("candidates"), readCandidate)
@@ -52,11 +52,11 @@ func readCandidate(r *shapes.Reading, role string, c *shapes.Object) {
 	}
 }
 
-func colon(reason, message string) string {
-	if message == "" {
+func colon(reason, text string) string {
+	if text == "" {
 		return reason
 	}
-	return reason + ": " + message
+	return reason + ": " + text
 }
 
 // isContent recognises {role, parts}, with Gemini's parts.
@@ -69,7 +69,7 @@ func isContent(o *shapes.Object) bool {
 }
 
 func readContent(r *shapes.Reading, o *shapes.Object) {
-	r.By(name)
+	r.By(agentName)
 	readParts(r, cmp.Or(shapes.RoleOf(o.Text("role")), "user"), o)
 	r.Leave("", o)
 }

@@ -17,7 +17,7 @@ type fold struct {
 	name   chat
 	begun  bool  // the first line was read
 	origin int64 // end of the first line, if that has no message; else 0
-	list   *list
+	list   *itemList
 	about  about
 	run    run
 	spent  map[string]counts // by message: the counts already reported
@@ -233,7 +233,7 @@ func timeOf(m rawjson.Members, names ...string) time.Time {
 
 // beginning returns the session's beginning from the first line.
 func (f *fold) beginning(m rawjson.Members) agents.Fact {
-	p := &events.SessionCreated{Kind: events.KindTranscript, Project: f.name.project, Settings: agents.Spell(settings{name})}
+	p := &events.SessionCreated{Kind: events.KindTranscript, Project: f.name.project, Settings: agents.Spell(settings{agentName})}
 	began := timeOf(m, "startTime", "timestamp")
 	if began.IsZero() {
 		began = f.name.began

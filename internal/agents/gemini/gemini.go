@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-const name = "gemini"
+const agentName = "gemini"
 
 // Agent is Gemini CLI.
 type Agent struct{}
@@ -20,10 +20,10 @@ type Agent struct{}
 var _ agents.Agent = Agent{}
 
 // Name implements agents.Agent.
-func (Agent) Name() string { return name }
+func (Agent) Name() string { return agentName }
 
 // Format implements agents.Agent.
-func (Agent) Format() string { return name }
+func (Agent) Format() string { return agentName }
 
 // Roots returns Gemini's folder of projects, below GEMINI_CLI_HOME if that is set, else below the home folder.
 func (Agent) Roots(env func(string) string) []string {
@@ -112,7 +112,7 @@ func renamed(name string, first []byte) (chat, bool) {
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
 // session returns the id of a session in tally.
-func session(id string) string { return name + "/" + id }
+func session(id string) string { return agentName + "/" + id }
 
 // chat is a parsed file name:
 //

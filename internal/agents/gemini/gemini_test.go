@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	file = "pier/chats/session-2026-01-02T03-04-5a5a5a5a.jsonl"
-	id   = "gemini/5a5a5a5a-0000-4000-8000-000000000000"
-	head = `{"sessionId":"5a5a5a5a-0000-4000-8000-000000000000","projectHash":"00","startTime":"2026-01-02T03:04:05.006Z","lastUpdated":"2026-01-02T03:04:05.006Z","kind":"main"}` + "\n"
+	file      = "pier/chats/session-2026-01-02T03-04-5a5a5a5a.jsonl"
+	sessionID = "gemini/5a5a5a5a-0000-4000-8000-000000000000"
+	head      = `{"sessionId":"5a5a5a5a-0000-4000-8000-000000000000","projectHash":"00","startTime":"2026-01-02T03:04:05.006Z","lastUpdated":"2026-01-02T03:04:05.006Z","kind":"main"}` + "\n"
 )
 
 // said returns a message of the user, answer one of the model with its tokens.
@@ -44,7 +44,7 @@ func tell(t transcripts.T, lines ...string) *transcripts.Log {
 // live returns the ids of the messages in effect, with their versions.
 func live(l *transcripts.Log, thread string) string {
 	var list []string
-	for _, turn := range l.Live(id, thread) {
+	for _, turn := range l.Live(sessionID, thread) {
 		var m struct {
 			ID        string
 			ToolCalls []any
@@ -60,7 +60,7 @@ func live(l *transcripts.Log, thread string) string {
 	return strings.Join(list, " ")
 }
 
-const call = `,"toolCalls":[{"id":"t","name":"ls","args":{},"result":[],"status":"success"}]`
+const toolCall = `,"toolCalls":[{"id":"t","name":"ls","args":{},"result":[],"status":"success"}]`
 
 // Each line changes the conversation by the expected events.
 func TestLines(t *testing.T) {
@@ -71,15 +71,15 @@ func TestLines(t *testing.T) {
 		moves string // events that change the thread
 	}{
 		"messages":                      {[]string{said("a", "1"), `{"$set":{"lastUpdated":"2026-01-02T03:04:05.006Z"}}`, answer("b", "2", "")}, "a b", ""},
-		"newer version":                 {[]string{said("a", "1"), answer("b", "", ""), answer("b", "", call)}, "a b+", "replaced[0,1]"},
-		"newer version of an older":     {[]string{said("a", "1"), answer("b", "", ""), said("c", "2"), answer("b", "", call)}, "a b+ c", "replaced[0,1][3,4][2,3]"},
+		"newer version":                 {[]string{said("a", "1"), answer("b", "", ""), answer("b", "", toolCall)}, "a b+", "replaced[0,1]"},
+		"newer version of an older":     {[]string{said("a", "1"), answer("b", "", ""), said("c", "2"), answer("b", "", toolCall)}, "a b+ c", "replaced[0,1][3,4][2,3]"},
 		"written twice":                 {[]string{said("a", "1"), said("a", "1")}, "a", ""},
 		"rewind":                        {[]string{said("a", "1"), answer("b", "2", ""), said("c", "3"), `{"$rewindTo":"b"}`, said("d", "4")}, "a d", "rewound"},
 		"rewind to nobody knows":        {[]string{said("a", "1"), `{"$rewindTo":"x"}`, said("d", "4")}, "d", "rewound"},
-		"rewind of a version":           {[]string{said("a", "1"), answer("b", "", ""), answer("b", "", call), said("c", "3"), `{"$rewindTo":"c"}`}, "a b+", "replaced[0,1] rewound"},
-		"rewind to behind an order":     {[]string{said("a", "1"), answer("b", "", ""), said("c", "2"), answer("b", "", call), `{"$rewindTo":"c"}`}, "a b+", "replaced[0,1][3,4][2,3] replaced[0,2]"},
+		"rewind of a version":           {[]string{said("a", "1"), answer("b", "", ""), answer("b", "", toolCall), said("c", "3"), `{"$rewindTo":"c"}`}, "a b+", "replaced[0,1] rewound"},
+		"rewind to behind an order":     {[]string{said("a", "1"), answer("b", "", ""), said("c", "2"), answer("b", "", toolCall), `{"$rewindTo":"c"}`}, "a b+", "replaced[0,1][3,4][2,3] replaced[0,2]"},
 		"list that is the same":         {[]string{said("a", "1"), answer("b", "2", ""), set(said("a", "1"), `{"id":"b","timestamp":"2027-01-02T03:04:06.006Z","type":"gemini","content":[{"text":"2"}]}`)}, "a b", ""},
-		"list with calls inside":        {[]string{said("a", "1"), answer("b", "", call), set(said("a", "1"), `{"id":"b","type":"gemini","content":[{"functionCall":{"id":"t","name":"ls"}}]}`)}, "a b+", ""},
+		"list with calls inside":        {[]string{said("a", "1"), answer("b", "", toolCall), set(said("a", "1"), `{"id":"b","type":"gemini","content":[{"functionCall":{"id":"t","name":"ls"}}]}`)}, "a b+", ""},
 		"list with a call more":         {[]string{answer("b", "2", ""), set(`{"id":"b","type":"gemini","content":[{"text":"2"},{"functionCall":{"id":"t","name":"ls"}}]}`)}, "b", "replaced!b"},
 		"list that is compressed":       {[]string{said("a", "1"), answer("b", "2", ""), said("c", "3"), set(said("s", "summary"), said("c", "3"))}, "s c", "replaced!s[2,3]"},
 		"list with another text":        {[]string{said("a", "1"), set(said("a", "masked"))}, "a", "replaced!a"},
@@ -97,7 +97,7 @@ func TestLines(t *testing.T) {
 			if got := moves(l); got != c.moves {
 				t.Errorf("moved by %q, want %q", got, c.moves)
 			}
-			if v := l.Session(id).Ledger.Rejected; len(v) > 0 {
+			if v := l.Session(sessionID).Ledger.Rejected; len(v) > 0 {
 				t.Errorf("without effect: %+v", v)
 			}
 		})
@@ -130,7 +130,7 @@ func moves(l *transcripts.Log) string {
 func TestSecondFile(t *testing.T) {
 	l := tell(t, said("a", "1"), answer("b", "2", ""))
 	second := strings.Replace(file, "03-04", "04-04", 1)
-	l.Append(second, []byte(head+said("c", "3")+"\n"+answer("d", "", "")+"\n"+answer("d", "", call)+"\n"+`{"$set":{"messages":[`+said("e", "all")+`]}}`+"\n"))
+	l.Append(second, []byte(head+said("c", "3")+"\n"+answer("d", "", "")+"\n"+answer("d", "", toolCall)+"\n"+`{"$set":{"messages":[`+said("e", "all")+`]}}`+"\n"))
 	if got := live(l, "main"); got != "a b e" {
 		t.Errorf("live %q", got)
 	}
@@ -139,7 +139,7 @@ func TestSecondFile(t *testing.T) {
 // A sub-agent's messages are in their own thread, and its rewinds affect no other thread.
 func TestSubAgent(t *testing.T) {
 	l := tell(t, said("a", "1"))
-	sub := "pier/chats/" + strings.TrimPrefix(id, "gemini/") + "/sub-1.jsonl"
+	sub := "pier/chats/" + strings.TrimPrefix(sessionID, "gemini/") + "/sub-1.jsonl"
 	l.Append(sub, []byte(strings.Replace(head, "5a5a5a5a-0000-4000-8000-000000000000", "sub-1", 1)+said("x", "look")+"\n"+answer("y", "so", "")+"\n"+`{"$rewindTo":"y"}`+"\n"+answer("z", "thus", "")+"\n"))
 	if got := live(l, "main") + "|" + live(l, "agent/sub-1"); got != "a|x z" {
 		t.Errorf("live %q", got)
@@ -155,7 +155,7 @@ func TestSubAgent(t *testing.T) {
 // Turns begin with the user's prompts, and end as the model left them.
 func TestRuns(t *testing.T) {
 	for want, lines := range map[string][]string{
-		"a: stopped:unfinished b": {said("a", "1"), answer("x", "", call), said("b", "2")},
+		"a: stopped:unfinished b": {said("a", "1"), answer("x", "", toolCall), said("b", "2")},
 		"a: completed b":          {said("a", "1"), answer("x", "so", ""), said("b", "2")},
 		"a: failed b":             {said("a", "1"), `{"id":"e","type":"error","content":"no"}`, said("b", "2")},
 		"a: interrupted b":        {said("a", "1"), `{"id":"e","type":"info","content":"Request cancelled."}`, said("b", "2")},
@@ -179,7 +179,7 @@ func TestRuns(t *testing.T) {
 
 // A response costs once, in classes that do not overlap.
 func TestCost(t *testing.T) {
-	l := tell(t, answer("b", "", ""), answer("b", "", call), answer("c", "2", ""), `{"$set":{"messages":[`+answer("c", "2", "")+`]}}`)
+	l := tell(t, answer("b", "", ""), answer("b", "", toolCall), answer("c", "2", ""), `{"$set":{"messages":[`+answer("c", "2", "")+`]}}`)
 	costs := transcripts.Payloads[*events.CostAccrued](l)
 	want := events.Tokens{Input: 71, Output: 8, Reasoning: 3, CacheRead: 20}
 	if len(costs) != 2 || *costs[0].Tokens != want || !strings.HasPrefix(costs[0].Response, "b/") || !events.IsUnique(costs[0].Response) || len(costs) > 1 && costs[0].Response == costs[1].Response || costs[0].Model != "m" {
@@ -193,8 +193,8 @@ func TestCost(t *testing.T) {
 func TestFiles(t *testing.T) {
 	a := gemini.Agent{}
 	for name, want := range map[string]string{
-		file:                     id + " main session-2026-01-02T03-04-5a5a5a5a",
-		"tmp/" + file:            id + " main session-2026-01-02T03-04-5a5a5a5a",
+		file:                     sessionID + " main session-2026-01-02T03-04-5a5a5a5a",
+		"tmp/" + file:            sessionID + " main session-2026-01-02T03-04-5a5a5a5a",
 		"pier/chats/s-1/x.jsonl": "gemini/s-1 agent/x s-1/x",
 		"pier/chats/session-2026-01-02T03-04-5a5a5a5a.json": "gemini/5a5a5a5a main session-2026-01-02T03-04-5a5a5a5a.json",
 		"pier/logs.json":                                     "",

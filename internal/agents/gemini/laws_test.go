@@ -23,7 +23,7 @@ func history(t *rapid.T) []string {
 		case 0:
 			return said(id, "say "+text)
 		case 1:
-			return answer(id, text, call)
+			return answer(id, text, toolCall)
 		case 2:
 			return fmt.Sprintf(`{"id":%q,"timestamp":"2026-01-02T03:04:07.006Z","type":"gemini","content":[{"text":%q},{"functionCall":{"id":"t"}}]}`, id, text)
 		}
@@ -57,14 +57,14 @@ func TestListLaw(t *testing.T) {
 		lines := history(rt)
 		l := tell(rt, lines...)
 		var got []string
-		for _, turn := range l.Live(id, agents.Main) {
+		for _, turn := range l.Live(sessionID, agents.Main) {
 			got = append(got, messageIn(t, turn.Raw))
 		}
 		want := read(t, []byte(head+strings.Join(lines, "\n")+"\n"))
 		if !slices.Equal(got, want) {
 			rt.Fatalf("live\n%s\nwant\n%s\nof\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), strings.Join(lines, "\n"))
 		}
-		if v := l.Session(id).Ledger.Rejected; len(v) > 0 {
+		if v := l.Session(sessionID).Ledger.Rejected; len(v) > 0 {
 			rt.Fatalf("without effect: %+v", v)
 		}
 	})
@@ -74,7 +74,7 @@ func TestListLaw(t *testing.T) {
 // line is in a thread.
 func FuzzLine(f *testing.F) {
 	for _, lines := range []string{
-		head + said("a", "1") + "\n" + answer("b", "", "") + "\n" + answer("b", "", call) + "\n" + `{"$rewindTo":"a"}` + "\n",
+		head + said("a", "1") + "\n" + answer("b", "", "") + "\n" + answer("b", "", toolCall) + "\n" + `{"$rewindTo":"a"}` + "\n",
 		head + `{"$set":{"messages":[{"id":"a"},{"id":"a"},7,{"id":""}],"summary":"so","directories":["/x"]}}` + "\n",
 		head + head + `{"$set":{"messages":[` + said("a", "1") + `]}}` + "\n" + said("b", "2") + "\n",
 		`{"sessionId":"s","projectHash":"h","messages":[` + said("a", "1") + `,` + said("b", "2") + `]}` + "\n" + said("a", "3") + "\n",

@@ -5,8 +5,8 @@ import (
 	"github.com/tallylog/tally/internal/agents"
 )
 
-// list is the conversation that Gemini CLI would read from the file.
-type list struct {
+// itemList is the conversation that Gemini CLI would read from the file.
+type itemList struct {
 	entries []entry
 	index   map[string]int // by id
 	floor   int64          // positions in the file up to here have an older list
@@ -18,22 +18,22 @@ type entry struct {
 	start  int64 // start of the line that had it first; -1: it came in a list
 }
 
-func newList() *list { return &list{index: make(map[string]int)} }
+func newList() *itemList { return &itemList{index: make(map[string]int)} }
 
-func (l *list) len() int { return len(l.entries) }
+func (l *itemList) len() int { return len(l.entries) }
 
-func (l *list) find(id string) (int, bool) {
+func (l *itemList) find(id string) (int, bool) {
 	i, ok := l.index[id]
 	return i, ok
 }
 
-func (l *list) push(e entry) {
+func (l *itemList) push(e entry) {
 	l.index[e.id] = len(l.entries)
 	l.entries = append(l.entries, e)
 }
 
 // cut keeps the first n messages.
-func (l *list) cut(n int) {
+func (l *itemList) cut(n int) {
 	for _, e := range l.entries[n:] {
 		delete(l.index, e.id)
 	}
@@ -42,7 +42,7 @@ func (l *list) cut(n int) {
 
 // set replaces the list. It returns the new content of the thread: kept turns, and new turns for new or changed
 // messages. It returns false if nothing changes.
-func (l *list) set(messages []message) (items []events.Item, changed bool) {
+func (l *itemList) set(messages []message) (items []events.Item, changed bool) {
 	old, index := l.entries, l.index
 	l.entries, l.index = nil, make(map[string]int, len(messages))
 	changed = len(messages) != len(old)
@@ -90,11 +90,11 @@ func (m message) item() events.Item {
 // replaced returns the fact that replaces the thread.
 func (f *fold) replaced(key string, had int, items []events.Item) agents.Fact {
 	return agents.Fact{Key: key, Had: had, Payload: &events.ThreadReplaced{
-		Threads: map[string]events.Replacement{f.file.Thread: {Items: items}}, Others: "keep", Reason: reason}}
+		Threads: map[string]events.Replacement{f.file.Thread: {Items: items}}, Others: "keep", Reason: sourceReason}}
 }
 
-// reason is the reason of replaced threads and rewinds: the agent did it.
-const reason = "source"
+// sourceReason is the reason of replaced threads and rewinds: the agent did it.
+const sourceReason = "source"
 
 // put adds a message that has its own line: a new one at the end, or a newer version in the position of the older.
 func (f *fold) put(s *saying, m message) {
@@ -137,7 +137,7 @@ func (f *fold) rewind(s *saying, id string) {
 	}
 	f.list.cut(i)
 	if to > f.list.floor && f.file.Thread == agents.Main {
-		s.Before = append(s.Before, agents.Fact{Key: "rewound", Payload: &events.SessionRewound{Reason: reason, Raw: s.line}, Position: &agents.Position{Stem: f.file.Stem, End: to}})
+		s.Before = append(s.Before, agents.Fact{Key: "rewound", Payload: &events.SessionRewound{Reason: sourceReason, Raw: s.line}, Position: &agents.Position{Stem: f.file.Stem, End: to}})
 		return
 	}
 	f.list.floor = s.at.End

@@ -28,7 +28,7 @@ type fold struct {
 
 func newFold(f agents.File) *fold {
 	n, _ := nameOf(f.Name)
-	n.id = strings.TrimPrefix(f.Session, name+"/")
+	n.id = strings.TrimPrefix(f.Session, agentName+"/")
 	return &fold{file: f, name: n, ends: make(map[string]int64)}
 }
 
@@ -208,7 +208,7 @@ func (f *fold) beginning(e entry) agents.Fact {
 	p.Settings = agents.Spell(struct {
 		Agent   string          `json:"agent"`
 		Version json.RawMessage `json:"version,omitempty"`
-	}{name, version})
+	}{agentName, version})
 	if parent, ok := nameOf(e.Text("parentSession")); ok && parent.id != f.name.id {
 		p.Parent = &events.Lineage{Session: session(parent.id)}
 	}

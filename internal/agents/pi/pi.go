@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-const name = "pi"
+const agentName = "pi"
 
 // Agent is pi.
 type Agent struct{}
@@ -21,10 +21,10 @@ type Agent struct{}
 var _ agents.Agent = Agent{}
 
 // Name implements agents.Agent.
-func (Agent) Name() string { return name }
+func (Agent) Name() string { return agentName }
 
 // Format implements agents.Agent.
-func (Agent) Format() string { return name }
+func (Agent) Format() string { return agentName }
 
 // Roots returns the folder of sessions in PI_CODING_AGENT_SESSION_DIR, and the one in pi's own folder.
 func (Agent) Roots(env func(string) string) []string {
@@ -128,7 +128,7 @@ func headed(file string, first []byte) (named, bool) {
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
 // session returns the id of a session in tally.
-func session(id string) string { return name + "/" + id }
+func session(id string) string { return agentName + "/" + id }
 
 // named is a parsed file name: 2026-01-02T03-04-05-678Z_<id>.jsonl.
 type named struct {

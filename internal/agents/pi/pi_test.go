@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	file = "--home-ada-pier--/2026-01-02T03-04-05-006Z_s1.jsonl"
-	id   = "pi/s1"
-	head = `{"type":"session","version":3,"id":"s1","timestamp":"2026-01-02T03:04:05.006Z","cwd":"/home/ada/pier"}` + "\n"
+	file      = "--home-ada-pier--/2026-01-02T03-04-05-006Z_s1.jsonl"
+	sessionID = "pi/s1"
+	head      = `{"type":"session","version":3,"id":"s1","timestamp":"2026-01-02T03:04:05.006Z","cwd":"/home/ada/pier"}` + "\n"
 )
 
 // entry returns an entry of a tree; the parent "" stands for no parent.
@@ -122,7 +122,7 @@ func TestTreeLaw(t *testing.T) {
 			}
 		}
 		l := tell(rt, b.String())
-		if got, want := live(l, id), path(b.String()); !slices.Equal(got, want) {
+		if got, want := live(l, sessionID), path(b.String()); !slices.Equal(got, want) {
 			rt.Fatalf("live %q, want %q, of\n%s", got, want, b.String())
 		}
 		if got := len(transcripts.Payloads[*events.CostAccrued](l)); got != costs {
@@ -131,7 +131,7 @@ func TestTreeLaw(t *testing.T) {
 		if got, want := costly(l), answers(l); !slices.Equal(got, want) {
 			rt.Fatalf("costs in effect are those of %q, want %q, of\n%s", got, want, b.String())
 		}
-		if v := l.Session(id).Ledger.Rejected; len(v) > 0 {
+		if v := l.Session(sessionID).Ledger.Rejected; len(v) > 0 {
 			rt.Fatalf("without effect: %+v", v)
 		}
 	})
@@ -139,7 +139,7 @@ func TestTreeLaw(t *testing.T) {
 
 // costly returns the responses whose costs are in effect, answers those of the answers in effect.
 func costly(l *transcripts.Log) (list []string) {
-	s := l.Session(id)
+	s := l.Session(sessionID)
 	for _, rec := range l.Records {
 		if p, ok := projector.Decode(rec).Payload.(*events.CostAccrued); ok && s.History.IsLive(rec.Offset) {
 			list = append(list, p.Response)
@@ -149,7 +149,7 @@ func costly(l *transcripts.Log) (list []string) {
 }
 
 func answers(l *transcripts.Log) (list []string) {
-	for _, turn := range l.Live(id, agents.Main) {
+	for _, turn := range l.Live(sessionID, agents.Main) {
 		if bytes.Contains(turn.Raw, []byte(`"role":"assistant"`)) {
 			list = append(list, "resp_67ccd2bed1ec8190b14f"+turn.ID)
 		}
@@ -188,7 +188,7 @@ func TestFork(t *testing.T) {
 		t.Errorf("live %q", got)
 	}
 	created := transcripts.Payloads[*events.SessionCreated](l)
-	if p := created[1]; p.Parent == nil || p.Parent.Session != id || p.Fork != nil || p.CWD != "/home/ada/pier" || p.Project != "pier" {
+	if p := created[1]; p.Parent == nil || p.Parent.Session != sessionID || p.Fork != nil || p.CWD != "/home/ada/pier" || p.Project != "pier" {
 		t.Errorf("%+v", p)
 	}
 	responses := make(map[string]int)
@@ -230,7 +230,7 @@ func TestRuns(t *testing.T) {
 
 func TestAbout(t *testing.T) {
 	l := tell(t, head+entry("model_change", "a", "", `,"provider":"p","modelId":"m-0"`)+answer("b", "a", "stop")+entry("session_info", "c", "b", `,"name":" Gulls "`))
-	s := l.Session(id).Ledger
+	s := l.Session(sessionID).Ledger
 	if s.Text("title") != "Gulls" || s.Text("cwd") != "/home/ada/pier" || s.Text("project") != "pier" {
 		t.Errorf("title %q, cwd %q, project %q", s.Text("title"), s.Text("cwd"), s.Text("project"))
 	}
@@ -248,8 +248,8 @@ func TestAbout(t *testing.T) {
 func TestFiles(t *testing.T) {
 	a := pi.Agent{}
 	for name, want := range map[string]string{
-		file:                                 id + " 2026-01-02T03-04-05-006Z_s1",
-		"2026-01-02T03-04-05-006Z_s1.jsonl":  id + " 2026-01-02T03-04-05-006Z_s1",
+		file:                                 sessionID + " 2026-01-02T03-04-05-006Z_s1",
+		"2026-01-02T03-04-05-006Z_s1.jsonl":  sessionID + " 2026-01-02T03-04-05-006Z_s1",
 		"2026-01-02T03-04-05-006Z_.jsonl":    "",
 		"2026-13-02T03-04-05-006Z_s1.jsonl":  "",
 		"2026-01-02T03-04-05-006Z_s1.json":   "",

@@ -5,7 +5,7 @@ import "github.com/tallylog/tally/internal/agents/shapes"
 // The entries of pi's session files: {type, id, parentId, timestamp}, with a message or an event of the session.
 
 // Line is the shape of an entry.
-var Line = shapes.Shape{Name: name, Is: isLine, Read: readLine, Kept: true}
+var Line = shapes.Shape{Name: agentName, Is: isLine, Read: readLine, Kept: true}
 
 func isLine(o *shapes.Object) bool {
 	if o.Word("timestamp") == "" || o.Has("role", "sessionId", "uuid", "payload") {
@@ -24,7 +24,7 @@ func isLine(o *shapes.Object) bool {
 }
 
 func readLine(r *shapes.Reading, o *shapes.Object) {
-	r.By(name)
+	r.By(agentName)
 	kind := o.Word("type")
 	switch kind {
 	case "message":
@@ -77,7 +77,7 @@ func readSpoken(r *shapes.Reading, role, kind string, o *shapes.Object) {
 }
 
 // Printed is the shape of pi's output with --mode json.
-var Printed = shapes.Shape{Name: name, Is: isPrinted, Read: readPrinted}
+var Printed = shapes.Shape{Name: agentName, Is: isPrinted, Read: readPrinted}
 
 // isPrinted recognises the end of a message in pi's output.
 func isPrinted(o *shapes.Object) bool {
@@ -86,7 +86,7 @@ func isPrinted(o *shapes.Object) bool {
 }
 
 func readPrinted(r *shapes.Reading, o *shapes.Object) {
-	r.By(name)
+	r.By(agentName)
 	m, _ := shapes.Open("message", o.Take("message"))
 	readMessage(r, m)
 	r.Leave("message", o)

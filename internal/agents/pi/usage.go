@@ -45,5 +45,5 @@ func Response(line, message rawjson.Members) string {
 	}
 	raw, _ := line.Get("message")
 	hash := sha256.Sum256(rawjson.AppendCompact(nil, raw))
-	return name + "/" + hex.EncodeToString(hash[:16])
+	return agentName + "/" + hex.EncodeToString(hash[:16])
 }

@@ -54,7 +54,7 @@ func spoken(text string) (context []string, words string) {
 // leading cuts the blocks at the beginning of a text.
 func leading(text string) (context []string, rest string) {
 	for rest = text; ; {
-		piece, after, ok := piece(strings.TrimLeft(rest, " \t\r\n"))
+		piece, after, ok := cutPiece(strings.TrimLeft(rest, " \t\r\n"))
 		if !ok {
 			return context, rest
 		}
@@ -62,8 +62,8 @@ func leading(text string) (context []string, rest string) {
 	}
 }
 
-// piece cuts one block, or one heading with its list, from the beginning of a text.
-func piece(text string) (piece, rest string, ok bool) {
+// cutPiece cuts one block, or one heading with its list, from the beginning of a text.
+func cutPiece(text string) (piece, rest string, ok bool) {
 	for _, tag := range contextTags {
 		if _, rest, ok := block(text, tag); ok {
 			return text[:len(text)-len(rest)], rest, true

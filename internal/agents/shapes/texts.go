@@ -73,9 +73,9 @@ type spot struct {
 	quiet        bool
 }
 
-// texts calls visit with every text in a valid JSON value at a spot, until visit returns false. It skips names of
+// visitTexts calls visit with every text in a valid JSON value at a spot, until visit returns false. It skips names of
 // members, quiet members and binary data. It takes one pass, however deep the value is.
-func texts(at spot, raw []byte, visit func(text string) bool) {
+func visitTexts(at spot, raw []byte, visit func(text string) bool) {
 	var outer []spot
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
@@ -141,7 +141,7 @@ type heard map[string]bool
 func (h heard) hear(text string) {
 	h[text] = true
 	if raw := []byte(text); IsJSON(raw) {
-		texts(spot{}, raw, func(text string) bool { h[text] = true; return true })
+		visitTexts(spot{}, raw, func(text string) bool { h[text] = true; return true })
 	}
 }
 
@@ -155,7 +155,7 @@ func (h heard) has(text string) bool {
 		return false
 	}
 	all := true
-	texts(spot{}, raw, func(text string) bool { all = h[text]; return all })
+	visitTexts(spot{}, raw, func(text string) bool { all = h[text]; return all })
 	return all
 }
 
@@ -168,7 +168,7 @@ func IsJSON(raw []byte) bool {
 // news reports whether a value has an unknown text.
 func (h heard) news(at spot, raw json.RawMessage) bool {
 	is := false
-	texts(at, raw, func(text string) bool { is = !h.has(text); return !is })
+	visitTexts(at, raw, func(text string) bool { is = !h.has(text); return !is })
 	return is
 }
 

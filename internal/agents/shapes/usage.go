@@ -45,8 +45,8 @@ func disjoint(input, output, reasoning, read, write int64) events.Tokens {
 	return events.Tokens{Input: input, Output: output, Reasoning: reasoning, CacheRead: read, CacheWrite: write}
 }
 
-// inside returns the counts in a member, none if it is missing.
-func inside(u *Object, name string) *Object {
+// innerObject returns the counts in a member, none if it is missing.
+func innerObject(u *Object, name string) *Object {
 	if inner, ok := u.Object(name); ok {
 		return inner
 	}
@@ -56,7 +56,7 @@ func inside(u *Object, name string) *Object {
 // openaiTokens: the input includes cached_tokens, the output includes reasoning_tokens. Chat Completions and
 // Responses differ only in names.
 func openaiTokens(u *Object, input, output string) events.Tokens {
-	in, out := inside(u, input+"_details"), inside(u, output+"_details")
+	in, out := innerObject(u, input+"_details"), innerObject(u, output+"_details")
 	return disjoint(u.Count(input), u.Count(output), out.Count("reasoning_tokens"), in.Count("cached_tokens"), in.Count("cache_write_tokens"))
 }
 
@@ -82,7 +82,7 @@ func geminiTokens(u *Object) events.Tokens {
 // sdkTokens: since version 6 of the AI SDK, input that was not cached has its own count. Before, cached input is part
 // of all input tokens.
 func sdkTokens(u *Object) events.Tokens {
-	in, out := inside(u, "inputTokenDetails"), inside(u, "outputTokenDetails")
+	in, out := innerObject(u, "inputTokenDetails"), innerObject(u, "outputTokenDetails")
 	read, write := max(in.Count("cacheReadTokens"), u.Count("cachedInputTokens")), in.Count("cacheWriteTokens")
 	t := disjoint(u.Count("inputTokens"), u.Count("outputTokens"), max(out.Count("reasoningTokens"), u.Count("reasoningTokens")), read, write)
 	if in.Has("noCacheTokens") {
@@ -94,7 +94,7 @@ func sdkTokens(u *Object) events.Tokens {
 // chainTokens: both sums of LangChain include their details. Tokens written to Anthropic's cache have either one
 // count, or one for each lifetime.
 func chainTokens(u *Object) events.Tokens {
-	in, out := inside(u, "input_token_details"), inside(u, "output_token_details")
+	in, out := innerObject(u, "input_token_details"), innerObject(u, "output_token_details")
 	write := in.Count("cache_creation") + in.Count("ephemeral_5m_input_tokens") + in.Count("ephemeral_1h_input_tokens")
 	return disjoint(u.Count("input_tokens"), u.Count("output_tokens"), out.Count("reasoning"), in.Count("cache_read"), write)
 }

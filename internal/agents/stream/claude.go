@@ -11,7 +11,7 @@ import (
 
 // claudeKind is claude -p --output-format stream-json --verbose, the input of the Agent SDK. It repeats the prompt
 // only on request.
-var claudeKind = kind{name: "claude", session: "session_id", silent: true, line: (*fold).claudeLine,
+var claudeKind = outputFormat{name: "claude", session: "session_id", silent: true, line: (*fold).claudeLine,
 	is: func(program string, args []string) bool {
 		return program == "claude" && hasFlag(args, "stream-json", "--output-format")
 	}}

@@ -10,7 +10,7 @@ import (
 )
 
 // codexKind is codex exec --json. It prints items that begin, change and complete, and never prints the prompt.
-var codexKind = kind{name: "codex", session: "thread_id", silent: true, line: (*fold).codexLine,
+var codexKind = outputFormat{name: "codex", session: "thread_id", silent: true, line: (*fold).codexLine,
 	is: func(program string, args []string) bool {
 		return program == "codex" && (slices.Contains(args, "exec") || slices.Contains(args, "e")) && (slices.Contains(args, "--json") || slices.Contains(args, "--experimental-json"))
 	}}

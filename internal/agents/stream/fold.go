@@ -14,7 +14,7 @@ import (
 // fold is the state of a file.
 type fold struct {
 	file   agents.File
-	kind   *kind
+	kind   *outputFormat
 	thread string // id of the agent's session; "": unknown
 	begun  bool   // the first line was read
 	model  string // from the command or a line
@@ -110,7 +110,7 @@ func (f *fold) begin(s *saying) {
 	s.before("created", p)
 }
 
-func agentOf(k *kind, command []string) string {
+func agentOf(k *outputFormat, command []string) string {
 	if k == &linesKind {
 		return programOf(command)
 	}

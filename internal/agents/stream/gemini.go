@@ -11,7 +11,7 @@ import (
 )
 
 // geminiKind is gemini --output-format stream-json. It prints the text of the model in pieces, and never as a whole.
-var geminiKind = kind{name: "gemini", session: "session_id", inPieces: true, line: (*fold).geminiLine,
+var geminiKind = outputFormat{name: "gemini", session: "session_id", inPieces: true, line: (*fold).geminiLine,
 	is: func(program string, args []string) bool {
 		return program == "gemini" && hasFlag(args, "stream-json", "--output-format", "-o")
 	}}

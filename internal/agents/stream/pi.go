@@ -10,7 +10,7 @@ import (
 )
 
 // piKind is pi --mode json. It prints every change of a message, each time with the whole message.
-var piKind = kind{name: "pi", session: "id", line: (*fold).piLine,
+var piKind = outputFormat{name: "pi", session: "id", line: (*fold).piLine,
 	is: func(program string, args []string) bool {
 		return program == "pi" && hasFlag(args, "json", "--mode") && !slices.Contains(args, "rpc")
 	}}

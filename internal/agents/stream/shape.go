@@ -9,7 +9,7 @@ import (
 
 // Frame is the shape of the recorder's lines: the command, or how it ended. The agents' packages have the shapes of
 // their output.
-var Frame = shapes.Shape{Name: name, Is: func(o *shapes.Object) bool { return isFrame(o.Members) }, Read: readFrame}
+var Frame = shapes.Shape{Name: agentName, Is: func(o *shapes.Object) bool { return isFrame(o.Members) }, Read: readFrame}
 
 func readFrame(r *shapes.Reading, o *shapes.Object) {
 	list, begins := o.Elements("command")

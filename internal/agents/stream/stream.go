@@ -10,7 +10,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-const name = "exec"
+const agentName = "exec"
 
 // Agent is any program that was recorded.
 type Agent struct{}
@@ -18,10 +18,10 @@ type Agent struct{}
 var _ agents.Agent = Agent{}
 
 // Name implements agents.Agent.
-func (Agent) Name() string { return name }
+func (Agent) Name() string { return agentName }
 
 // Format implements agents.Agent.
-func (Agent) Format() string { return name }
+func (Agent) Format() string { return agentName }
 
 // Roots returns nothing: users choose where they record files.
 func (Agent) Roots(func(string) string) []string { return nil }
@@ -47,8 +47,8 @@ func (Agent) File(file string, _ []byte) (agents.File, bool) {
 // Fold implements agents.Agent.
 func (Agent) Fold(f agents.File) agents.Fold { return newFold(f) }
 
-// kind is a format of output.
-type kind struct {
+// outputFormat is a format of output.
+type outputFormat struct {
 	name    string
 	is      func(program string, args []string) bool // whether a command has this format
 	session string                                   // member of the first lines that has the session's id
@@ -59,16 +59,16 @@ type kind struct {
 }
 
 // kinds are tried in this order; lines matches all other commands.
-var kinds = []*kind{&codexKind, &geminiKind, &claudeKind, &piKind, &linesKind}
+var kinds = []*outputFormat{&codexKind, &geminiKind, &claudeKind, &piKind, &linesKind}
 
 // Lines is the format of any other output.
 const Lines = "lines"
 
 // linesKind is any text.
-var linesKind = kind{name: Lines, is: func(string, []string) bool { return true }, silent: true, line: func(*fold, *saying) {}}
+var linesKind = outputFormat{name: Lines, is: func(string, []string) bool { return true }, silent: true, line: func(*fold, *saying) {}}
 
-func kindNamed(name string) *kind {
-	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.name == name })
+func kindNamed(name string) *outputFormat {
+	i := slices.IndexFunc(kinds, func(k *outputFormat) bool { return k.name == name })
 	if i < 0 {
 		return nil
 	}
@@ -87,7 +87,7 @@ func Formats() []string {
 // FormatOf returns the format of a command's output if it is certain, else Lines.
 func FormatOf(command []string) string {
 	program := programOf(command)
-	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.is(program, command[min(1, len(command)):]) })
+	i := slices.IndexFunc(kinds, func(k *outputFormat) bool { return k.is(program, command[min(1, len(command)):]) })
 	return kinds[i].name
 }
 
@@ -149,7 +149,7 @@ func FileName(format, stamp, session string, command []string) string {
 // named is a parsed file name.
 type named struct {
 	stem string
-	kind *kind
+	kind *outputFormat
 	id   string // "": none
 }
 
@@ -178,11 +178,11 @@ func (n named) session() string {
 		if !ok {
 			program = "command"
 		}
-		return name + "/" + program + "/" + stamp
+		return agentName + "/" + program + "/" + stamp
 	case n.id != "":
-		return name + "/" + n.kind.name + "/" + n.id
+		return agentName + "/" + n.kind.name + "/" + n.id
 	}
-	return name + "/" + n.kind.name + "/" + n.stem
+	return agentName + "/" + n.kind.name + "/" + n.stem
 }
 
 // token reports whether a text can be part of an id.

@@ -127,8 +127,8 @@ func TestResumed(t *testing.T) {
 
 const claudeInit = `{"type":"system","subtype":"init","cwd":"/srv","session_id":"s1","model":"m","uuid":"u0"}` + "\n"
 
-func claudeSays(uuid, message, parent, text string, out int) string {
-	return fmt.Sprintf(`{"type":"assistant","uuid":%q,"session_id":"s1","parent_tool_use_id":%s,"message":{"id":%q,"role":"assistant","model":"m","content":[{"type":"text","text":%q}],"usage":{"input_tokens":3,"output_tokens":%d}}}`+"\n", uuid, parent, message, text, out)
+func claudeSays(uuid, id, parent, text string, out int) string {
+	return fmt.Sprintf(`{"type":"assistant","uuid":%q,"session_id":"s1","parent_tool_use_id":%s,"message":{"id":%q,"role":"assistant","model":"m","content":[{"type":"text","text":%q}],"usage":{"input_tokens":3,"output_tokens":%d}}}`+"\n", uuid, parent, id, text, out)
 }
 
 // A response in several lines costs once. A sub-agent has its own thread. The total in dollars at the end is kept and

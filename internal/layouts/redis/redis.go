@@ -164,31 +164,31 @@ local function store(key, id, text, mode)
 end
 `
 
-func script(keys int, text string) *redis.Script { return redis.NewScript(keys, preamble+text) }
+func newScript(keys int, text string) *redis.Script { return redis.NewScript(keys, preamble+text) }
 
 var (
 	// KEYS: file, name for the displaced one; ARGV: id, content, mode, whether to displace
-	putScript = script(2, `
+	putScript = newScript(2, `
 		local is = kind(KEYS[1])
 		if is ~= 'stream' and is ~= 'none' then return 'other' end
 		if ARGV[4] == '1' and is == 'stream' then redis.call('RENAME', KEYS[1], KEYS[2]) end
 		store(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 		return is`)
 	// KEYS: file; ARGV: id, content
-	appendScript = script(1, `
+	appendScript = newScript(1, `
 		local is = kind(KEYS[1])
 		if is ~= 'stream' and is ~= 'none' then return 'other' end
 		local text, mode = load(KEYS[1])
 		store(KEYS[1], ARGV[1], text .. ARGV[2], mode)
 		return is`)
 	// KEYS: file; returns its content
-	readScript = script(1, `
+	readScript = newScript(1, `
 		local is = kind(KEYS[1])
 		if is == 'none' then return {'none'} end
 		if is ~= 'stream' then return {'other'} end
 		return {'file', (load(KEYS[1]))}`)
 	// KEYS: files; returns kind, length, mode and id of each
-	statScript = script(-1, `
+	statScript = newScript(-1, `
 		local all = {}
 		for _, key in ipairs(KEYS) do
 			local is = kind(key)
@@ -201,7 +201,7 @@ var (
 		end
 		return all`)
 	// KEYS: file, its new name, which must be unused
-	moveScript = script(2, `
+	moveScript = newScript(2, `
 		local is = kind(KEYS[1])
 		if is == 'none' then return is end
 		if is ~= 'stream' then return 'other' end

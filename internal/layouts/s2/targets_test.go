@@ -93,11 +93,11 @@ func TestConversation(t *testing.T) {
 	if len(want) != 3 {
 		t.Fatalf("files %q", slices.Sorted(maps.Keys(want)))
 	}
-	server := testkit.Redis(t)
-	original, err := redis.Open(ctx, redis.Config{URL: server.URL, Prefix: "original:.tally:"})
+	redisServer := testkit.Redis(t)
+	original, err := redis.Open(ctx, redis.Config{URL: redisServer.URL, Prefix: "original:.tally:"})
 	must(t, err)
 	t.Cleanup(func() { original.Close() })
-	conn, err := redis.Dial(ctx, server.URL)
+	conn, err := redis.Dial(ctx, redisServer.URL)
 	must(t, err)
 	for name, text := range want { // as the original's adapter writes
 		key := "original:.tally:" + strings.ReplaceAll(name, "/", ":")
@@ -215,6 +215,6 @@ func inBucket(t *testing.T) layouts.Storage {
 }
 
 func inS2(t *testing.T) layouts.Storage {
-	_, server := serve(t, "t")
-	return s2.New(s2.Config{Token: "t", Endpoint: server.URL})
+	_, fake := serve(t, "t")
+	return s2.New(s2.Config{Token: "t", Endpoint: fake.URL})
 }

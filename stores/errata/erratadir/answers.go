@@ -12,8 +12,8 @@ import (
 
 const groupBytes = 1 << 20 // size of the turns in one event
 
-// said returns role and content of a turn, also of the oldest form.
-func said(raw events.Raw) (role, content string) {
+// roleAndText returns role and content of a turn, also of the oldest form.
+func roleAndText(raw events.Raw) (role, content string) {
 	m := panel.Object(raw)
 	return textOr(m, "role", "Role"), textOr(m, "content", "Content")
 }
@@ -27,7 +27,7 @@ func textOr(m rawjson.Members, name, old string) string {
 
 // planAnswers appends the turns of a run before it: for every model that answered, all up to the prompt and the
 // answer. If a history no longer has them, because it was compacted or rewound, nothing is appended.
-func (p *plan) planAnswers(n int, e entry) {
+func (p *plan) planAnswers(n int, e sessionRow) {
 	if len(p.pending) == 0 || e.content == nil {
 		return
 	}
@@ -36,11 +36,11 @@ func (p *plan) planAnswers(n int, e entry) {
 	for _, model := range slices.Sorted(maps.Keys(answers)) {
 		turns := p.pending[model]
 		for i := 0; i+1 < len(turns); i++ {
-			role, content := said(turns[i])
+			role, content := roleAndText(turns[i])
 			if role != "user" || content != prompt {
 				continue
 			}
-			if _, answer := said(turns[i+1]); answer == answers[model] {
+			if _, answer := roleAndText(turns[i+1]); answer == answers[model] {
 				g.take(model, i+2)
 				break
 			}

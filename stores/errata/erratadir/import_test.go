@@ -132,8 +132,8 @@ func TestAgainAndAgain(t *testing.T) {
 		"extended":           layouttest.Change(a, oneMeta, longer.files()[oneMeta], oneCont, longer.files()[oneCont]),
 		"annotated":          layouttest.Change(a, oneMeta, marshal(two("ses_1").last(func(s *summary) { s.Note = "x" }).meta)),
 		"rewound":            layouttest.Change(a, oneMeta, two("ses_1").rewind().files()[oneMeta], oneCont, two("ses_1").rewind().files()[oneCont]),
-		"cleared":            layouttest.Change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs})),
-		"compacted":          layouttest.Change(a, oneCont, marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs, Histories: map[string][]turn{"gpt": {{"user", "so far"}}}})),
+		"cleared":            layouttest.Change(a, oneCont, marshal(originalContent{SessionID: "ses_1", Runs: two("ses_1").content.Runs})),
+		"compacted":          layouttest.Change(a, oneCont, marshal(originalContent{SessionID: "ses_1", Runs: two("ses_1").content.Runs, Histories: map[string][]originalTurn{"gpt": {{"user", "so far"}}}})),
 		"fewer runs":         layouttest.Change(a, oneMeta, newSession("ses_1", "claude", "gpt").files()[oneMeta]),
 		"other runs":         newSession("ses_1", "x").ask("y", "z").files(),
 		"no content":         layouttest.Change(a, oneCont, "-"),
@@ -264,7 +264,7 @@ func TestOrigins(t *testing.T) {
 	t.Run("moved", func(t *testing.T) {
 		st := openStore(t)
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "old"), a))
-		changed := layouttest.Change(a, "prompt_history.jsonl", "\"z\"\n", oneCont, marshal(content{SessionID: "ses_1"}))
+		changed := layouttest.Change(a, "prompt_history.jsonl", "\"z\"\n", oneCont, marshal(originalContent{SessionID: "ses_1"}))
 		if r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "new"), changed)); r.Root != "old" {
 			t.Errorf("root %q", r.Root)
 		}
@@ -359,9 +359,9 @@ func TestDryRun(t *testing.T) {
 	if head, err := st.Head(t.Context()); err != nil || head != 0 {
 		t.Errorf("a dry run wrote up to %v, %v", head, err)
 	}
-	real := mustImport(t, st, dir)
-	if dry.Events != real.Events || dry.Added != real.Added || len(dry.Problems) != len(real.Problems) || dry.Files != real.Files {
-		t.Errorf("dry %+v\nreal %+v", dry, real)
+	imported := mustImport(t, st, dir)
+	if dry.Events != imported.Events || dry.Added != imported.Added || len(dry.Problems) != len(imported.Problems) || dry.Files != imported.Files {
+		t.Errorf("dry %+v\nreal %+v", dry, imported)
 	}
 	if again, err := (erratadir.Layout{}).Import(t.Context(), st, dir, layouts.ImportOptions{DryRun: true}); err != nil || again.Events != 0 {
 		t.Errorf("again %+v, %v", again, err)

@@ -39,13 +39,13 @@ type summary struct {
 	Note                string                    `json:"note,omitempty"`
 }
 
-type content struct {
-	SessionID string            `json:"session_id,omitempty"`
-	Runs      []run             `json:"runs"`
-	Histories map[string][]turn `json:"histories,omitempty"`
+type originalContent struct {
+	SessionID string                    `json:"session_id,omitempty"`
+	Runs      []originalRun             `json:"runs"`
+	Histories map[string][]originalTurn `json:"histories,omitempty"`
 }
 
-type run struct {
+type originalRun struct {
 	Prompt     string  `json:"prompt"`
 	PromptHash string  `json:"prompt_hash,omitempty"`
 	Models     []model `json:"models"`
@@ -72,7 +72,7 @@ type event struct {
 	Data string `json:"data"`
 }
 
-type turn struct {
+type originalTurn struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 }
@@ -113,7 +113,7 @@ func at(minute int) time.Time {
 // session is a session in the memory of its writer.
 type session struct {
 	meta    metadata
-	content content
+	content originalContent
 	minute  int
 }
 
@@ -127,7 +127,7 @@ func (s *session) ask(prompt string, answers ...string) *session {
 	sum := summary{Timestamp: at(s.minute), PromptHash: hashOf(prompt), PromptPreview: prompt[:min(len(prompt), 120)], Models: s.meta.Models,
 		LatenciesMS: map[string]int64{}, CostsUSD: map[string]float64{}, InputTokens: map[string]int64{}, OutputTokens: map[string]int64{},
 		ToolCalls: map[string]map[string]int{}, ProposedWritesCount: map[string]int{}}
-	r := run{Prompt: prompt, PromptHash: hashOf(prompt)}
+	r := originalRun{Prompt: prompt, PromptHash: hashOf(prompt)}
 	for i, answer := range answers {
 		id := s.meta.Models[i]
 		sum.LatenciesMS[id], sum.CostsUSD[id] = int64(100*i+s.minute), 0.000125*float64(i+1)
@@ -138,9 +138,9 @@ func (s *session) ask(prompt string, answers ...string) *session {
 			m.StopReason = "error"
 		} else {
 			if s.content.Histories == nil {
-				s.content.Histories = make(map[string][]turn)
+				s.content.Histories = make(map[string][]originalTurn)
 			}
-			s.content.Histories[id] = append(s.content.Histories[id], turn{"user", prompt}, turn{"assistant", answer})
+			s.content.Histories[id] = append(s.content.Histories[id], originalTurn{"user", prompt}, originalTurn{"assistant", answer})
 		}
 		r.Models = append(r.Models, m)
 	}

@@ -275,7 +275,7 @@ func (p *plan) planRuns(ctx context.Context) error {
 }
 
 // planRun plans the parts of a run that the session does not have.
-func (p *plan) planRun(e entry, have *row) {
+func (p *plan) planRun(e sessionRow, have *row) {
 	if have != nil {
 		if e.content == nil && p.u.has(partContent) && p.u.of(partContent) == nil {
 			e.content = have.content // the file cannot be parsed: the old content stays

@@ -44,7 +44,7 @@ func handmade() map[string]struct {
 	old := newSession("ses_1", "m").ask("q", "a")
 	old.content.Runs[0].PromptHash = ""
 	compacted := newSession("ses_1", "m").ask("q", "a").ask("r", "b")
-	compacted.content.Histories["m"] = []turn{{"user", "summary so far"}, {"assistant", "ok"}, {"user", "r"}, {"assistant", "b"}}
+	compacted.content.Histories["m"] = []originalTurn{{"user", "summary so far"}, {"assistant", "ok"}, {"user", "r"}, {"assistant", "b"}}
 	cp := marshal(checkpoint{Prompt: "again & again", Timestamp: at(30), AdapterIDs: []string{"m"}, Responses: []response{{ModelID: "m", Interrupted: true}}})
 	return map[string]c{
 		"all kinds of rows":         {base, exact},
@@ -63,7 +63,7 @@ func handmade() map[string]struct {
 		"a rune that was cut":       {newSession("ses_1", "m").ask(strings.Repeat("é", 90), "a").files(), exact},
 		"before prompt hashes":      {old.files(), exact},
 		"compacted":                 {compacted.files(), exact},
-		"contents out of step":      {map[string]string{meta: base[meta], cont: marshal(content{SessionID: "ses_1", Runs: two("ses_1").content.Runs[1:]})}, exact},
+		"contents out of step":      {map[string]string{meta: base[meta], cont: marshal(originalContent{SessionID: "ses_1", Runs: two("ses_1").content.Runs[1:]})}, exact},
 		"a content without summary": {map[string]string{meta: newSession("ses_1").files()[meta], cont: base[cont]}, exact},
 		"only content":              {map[string]string{cont: base[cont]}, layouts.Files{Exact: 1}},
 		"equal runs twice":          {map[string]string{meta: marshal(metadata{ID: "ses_1", Runs: append(two("ses_1").meta.Runs, two("ses_1").meta.Runs...)})}, layouts.Files{Exact: 1}},
@@ -172,21 +172,21 @@ func generate(id string, r *rand.Rand) *session {
 			answers := make([]string, len(models))
 			for i := range answers {
 				if r.IntN(4) > 0 {
-					answers[i] = text(r)
+					answers[i] = randomText(r)
 				}
 			}
-			s.ask(text(r), answers...)
+			s.ask(randomText(r), answers...)
 		}
 		if r.IntN(3) == 0 {
 			s.last(func(sum *summary) {
-				sum.Note, sum.Selected, sum.AppliedFiles = text(r), models[0], []string{"a/" + text(r)}
+				sum.Note, sum.Selected, sum.AppliedFiles = randomText(r), models[0], []string{"a/" + randomText(r)}
 			})
 		}
 	}
 	return s
 }
 
-func text(r *rand.Rand) string {
+func randomText(r *rand.Rand) string {
 	parts := []string{"why", "<b>", "&", "\u2028", "\n", "é", "\U0001f600", "\"", "\\", "\t", "go test ./...", strings.Repeat("long ", 30), "\x00", "你好"}
 	var b strings.Builder
 	for range 1 + r.IntN(5) {

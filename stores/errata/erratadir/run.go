@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/stores/errata/internal/panel"
 )
 
-// entry is one row of a session: a run, or the marker of a rewind.
-type entry struct {
+// sessionRow is one row of a session: a run, or the marker of a rewind.
+type sessionRow struct {
 	summary events.Raw // of session_metadata.json; nil: none
 	content events.Raw // of session_content.json
 	marker  bool
@@ -26,13 +26,13 @@ type entry struct {
 // pair combines the summaries of runs with their contents. A marker has no content, so the lists differ in length
 // after a rewind: the n-th run has the n-th content. If runs are missing on one side, or the hashes disagree, a
 // summary takes the next content with its prompt's hash.
-func pair(session string, summaries, contents []events.Raw) []entry {
-	var list []entry
+func pair(session string, summaries, contents []events.Raw) []sessionRow {
+	var list []sessionRow
 	inStep := areInStep(summaries, contents)
 	next := 0
 	for _, summary := range summaries {
 		m := panel.Object(summary)
-		e := entry{summary: summary, marker: panel.IsMarker(m)}
+		e := sessionRow{summary: summary, marker: panel.IsMarker(m)}
 		if !e.marker {
 			at := 0
 			if !inStep {
@@ -40,7 +40,7 @@ func pair(session string, summaries, contents []events.Raw) []entry {
 			}
 			if at >= 0 {
 				for _, skipped := range contents[next : next+at] {
-					list = append(list, entry{content: skipped})
+					list = append(list, sessionRow{content: skipped})
 				}
 				e.content = contents[next+at]
 				next += at + 1
@@ -49,7 +49,7 @@ func pair(session string, summaries, contents []events.Raw) []entry {
 		list = append(list, e)
 	}
 	for _, rest := range contents[next:] {
-		list = append(list, entry{content: rest})
+		list = append(list, sessionRow{content: rest})
 	}
 	nameRuns(session, list)
 	return list
@@ -80,7 +80,7 @@ func contentOf(hash string, contents []events.Raw) int {
 }
 
 // nameRuns sets the id of each run. It follows from time and prompt, so that the same run is recognised later.
-func nameRuns(session string, list []entry) {
+func nameRuns(session string, list []sessionRow) {
 	seen := make(map[string]int)
 	for i := range list {
 		e := &list[i]
@@ -94,7 +94,7 @@ func nameRuns(session string, list []entry) {
 }
 
 // key returns the time and the prompt's hash of a run.
-func (e entry) key() string {
+func (e sessionRow) key() string {
 	if e.summary == nil {
 		return "\n" + panel.HashOf(panel.Object(e.content))
 	}
@@ -103,7 +103,7 @@ func (e entry) key() string {
 }
 
 // recognise sets the ids of runs that the session has already, under any id.
-func recognise(list []entry, have []row) {
+func recognise(list []sessionRow, have []row) {
 	ids := make(map[string][]string)
 	for _, r := range have {
 		if !r.marker {
@@ -135,7 +135,7 @@ func runID(at events.Timestamp, facts ...string) string {
 }
 
 // result returns the raw result of a run.
-func (e entry) result() events.Raw {
+func (e sessionRow) result() events.Raw {
 	var m rawjson.Members
 	if e.summary != nil {
 		m = append(m, rawjson.Member{Name: "summary", Value: e.summary})
@@ -146,13 +146,13 @@ func (e entry) result() events.Raw {
 	return panel.ObjectJSON(m)
 }
 
-func (e entry) ref() events.RunRef { return events.RunRef{Kind: panel.Kind, ID: e.id} }
+func (e sessionRow) ref() events.RunRef { return events.RunRef{Kind: panel.Kind, ID: e.id} }
 
 // at returns the time of the run's record.
-func (e entry) at() events.Timestamp { return panel.Time(panel.Object(e.summary), "timestamp") }
+func (e sessionRow) at() events.Timestamp { return panel.Time(panel.Object(e.summary), "timestamp") }
 
 // outcome returns the outcome of a run: failed if no model answered.
-func (e entry) outcome() string {
+func (e sessionRow) outcome() string {
 	models, ok := panel.List(panel.Object(e.content), "models")
 	if !ok || len(models) == 0 {
 		return "completed"
@@ -167,7 +167,7 @@ func (e entry) outcome() string {
 
 // annotation returns the user's annotation of a run, or nil. If the file no longer has a value that the session has,
 // the annotation removes it.
-func (e entry) annotation(have *row) *events.RunAnnotated {
+func (e sessionRow) annotation(have *row) *events.RunAnnotated {
 	var had projector.Run
 	if have != nil && have.run != nil && e.summary != nil {
 		had = *have.run
@@ -194,7 +194,7 @@ func (e entry) annotation(have *row) *events.RunAnnotated {
 }
 
 // costs returns the cost of each model of a run. It omits invalid costs and returns their names.
-func (e entry) costs() (list []*events.CostAccrued, bad []string) {
+func (e sessionRow) costs() (list []*events.CostAccrued, bad []string) {
 	m := panel.Object(e.summary)
 	usd, input, output := m.Object("costs_usd"), m.Object("input_tokens"), m.Object("output_tokens")
 	var models []string
@@ -226,7 +226,7 @@ func (e entry) costs() (list []*events.CostAccrued, bad []string) {
 }
 
 // reasoning returns the reasoning tokens of a model, which only the content has.
-func (e entry) reasoning(model string) int64 {
+func (e sessionRow) reasoning(model string) int64 {
 	models, _ := panel.List(panel.Object(e.content), "models")
 	for _, raw := range models {
 		if m := panel.Object(raw); m.Text("model_id") == model {
@@ -259,7 +259,7 @@ func amountOf(m rawjson.Members, name string) (events.Amount, bool) {
 }
 
 // answers returns the prompt of a run, and the texts of the models that answered, as their histories have them.
-func (e entry) answers() (prompt string, texts map[string]string) {
+func (e sessionRow) answers() (prompt string, texts map[string]string) {
 	m := panel.Object(e.content)
 	models, _ := panel.List(m, "models")
 	texts = make(map[string]string)

@@ -16,11 +16,11 @@ import (
 type view struct {
 	src   layouts.Source
 	s     *projector.Session
-	known *shown // cached records; its View is nil until they are read
+	known *shownRows // cached records; its View is nil until they are read
 }
 
 func newView(src layouts.Source, s *projector.Session) view {
-	return view{src: src, s: s, known: new(shown)}
+	return view{src: src, s: s, known: new(shownRows)}
 }
 
 // Dir implements sessiondir.View.
@@ -106,23 +106,23 @@ func (v view) prompts(format events.FileFormat, known bool) ([]byte, error) {
 
 // row is a run or a marker in the state.
 type row struct {
-	entry
+	sessionRow
 	live bool // it was not imported
 	run  *projector.Run
 }
 
-// shown has the runs and markers of the session's records.
-type shown struct {
+// shownRows has the runs and markers of the session's records.
+type shownRows struct {
 	*panel.View
 	rows []row // in the order of the log
 }
 
 // records reads the session's records.
-func (v view) records(ctx context.Context) (*shown, error) {
+func (v view) records(ctx context.Context) (*shownRows, error) {
 	if v.known.View != nil {
 		return v.known, nil
 	}
-	out := shown{View: panel.New(v.s)}
+	out := shownRows{View: panel.New(v.s)}
 	if v.s.Offset() == 0 { // a bound of 0 would mean no bound, and another import may add records meanwhile
 		*v.known = out
 		return v.known, nil
@@ -138,7 +138,7 @@ func (v view) records(ctx context.Context) (*shown, error) {
 		out.Apply(projector.Decode(rec))
 	}
 	for _, r := range out.Rows() {
-		out.rows = append(out.rows, row{entry: entry{summary: r.Summary, content: r.Content, marker: r.Marker, id: r.Run}, live: r.Live,
+		out.rows = append(out.rows, row{sessionRow: sessionRow{summary: r.Summary, content: r.Content, marker: r.Marker, id: r.Run}, live: r.Live,
 			run: v.s.Ledger.Run(events.RunRef{Kind: panel.Kind, ID: r.Run})})
 	}
 	*v.known = out

@@ -28,7 +28,7 @@ func Parse(text []byte) (*Recipe, error) {
 	}
 	for _, s := range sections { // sections with other names are ignored
 		title := strings.ToLower(s.title)
-		if i := slices.IndexFunc(parts, func(p part) bool { return strings.ToLower(p.title) == title }); i >= 0 {
+		if i := slices.IndexFunc(parts, func(p recipePart) bool { return strings.ToLower(p.title) == title }); i >= 0 {
 			parts[i].take(r, s)
 		}
 	}

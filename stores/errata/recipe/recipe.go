@@ -124,15 +124,15 @@ func (r *Recipe) Markdown() string {
 	return b.String()
 }
 
-// part is a section of recipe.md.
-type part struct {
+// recipePart is a section of recipe.md.
+type recipePart struct {
 	title string
 	lines func(*Recipe) []string // the lines to write; nil: no section
 	take  func(*Recipe, section) // reads the section
 }
 
 // parts are the sections in the order of writing. The last two are only read.
-var parts = []part{
+var parts = []recipePart{
 	{"Models", func(r *Recipe) []string { return bullets(r.Models) }, func(r *Recipe, s section) { r.Models = s.items() }},
 	{"System Prompt", func(r *Recipe) []string { return prose(r.SystemPrompt) }, func(r *Recipe, s section) { r.SystemPrompt = s.text() }},
 	{"Tools", func(r *Recipe) []string { return r.Tools.lines() }, func(r *Recipe, s section) { r.Tools = s.tools() }},

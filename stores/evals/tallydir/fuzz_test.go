@@ -13,7 +13,7 @@ func FuzzImportLines(f *testing.F) {
 	small := smallTree()
 	whole := small[conv+"conversation.jsonl"]
 	for _, lines := range []string{"", "\n", whole, whole + "\r\n", whole[:len(whole)/2], whole[100:], "\ufeff" + whole, "null\n{}\n\n[1]", "{}\r\n{}", "{}\r{}\n", " {}\n{} ", "\ufeff", "\r\n"} {
-		for _, traces := range []string{"", traces(3), "[]", "[\n]", "[{}]\r\n", "[\n {\n  \"a\": 1\n }\n]", "\ufeff[]", "[\n\t1,\n\t2\n]"} {
+		for _, traces := range []string{"", tracesOf(3), "[]", "[\n]", "[{}]\r\n", "[\n {\n  \"a\": 1\n }\n]", "\ufeff[]", "[\n\t1,\n\t2\n]"} {
 			f.Add([]byte(lines), []byte(traces))
 		}
 	}

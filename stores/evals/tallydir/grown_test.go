@@ -53,8 +53,8 @@ func TestLargeGrows(t *testing.T) {
 // and has the same result as if the change had come first.
 func TestRewoundMeanwhile(t *testing.T) {
 	a := smallTree()
-	longer := with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", traces(4))
-	shorter := with(a, conv+"conversation.jsonl", step(0), conv+"stepTraces.json", traces(1))
+	longer := with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", tracesOf(4))
+	shorter := with(a, conv+"conversation.jsonl", step(0), conv+"stepTraces.json", tracesOf(1))
 	for name, p := range map[string]events.Payload{
 		"rewound": &events.SessionRewound{To: 4}, "turn": appended(step(4)), "the same turn": appended(step(3)),
 		"title": &events.SessionUpdated{Set: events.Fields{{Name: "title", Value: events.Raw(`"t"`)}}},

@@ -90,16 +90,16 @@ func TestAgainAndAgain(t *testing.T) {
 	testkit.NotUnderRace(t) // the test has no concurrency
 	a := smallTree()
 	for name, b := range map[string]map[string]string{
-		"extended":           with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", traces(4)),
-		"shortened":          with(a, conv+"conversation.jsonl", step(0), conv+"stepTraces.json", traces(1)),
+		"extended":           with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", tracesOf(4)),
+		"shortened":          with(a, conv+"conversation.jsonl", step(0), conv+"stepTraces.json", tracesOf(1)),
 		"other middle":       with(a, conv+"conversation.jsonl", step(0)+"\n"+step(2)+"\n"+step(2)),
 		"emptied":            with(a, conv+"conversation.jsonl", "", conv+"stepTraces.json", "[]"),
 		"no steps":           with(a, conv+"conversation.jsonl", "-"),
 		"only steps":         {conv + "conversation.jsonl": step(0) + "\n" + step(1) + "\n" + step(2)},
 		"white space":        with(a, conv+"conversation.jsonl", strings.ReplaceAll(a[conv+"conversation.jsonl"], `"input":`, `"input": `)),
-		"final newlines":     with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n", conv+"meta.json", a[conv+"meta.json"]+"\n", conv+"stepTraces.json", traces(3)+"\n"),
+		"final newlines":     with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n", conv+"meta.json", a[conv+"meta.json"]+"\n", conv+"stepTraces.json", tracesOf(3)+"\n"),
 		"CRLF":               with(a, conv+"conversation.jsonl", strings.ReplaceAll(a[conv+"conversation.jsonl"], "\n", "\r\n")),
-		"byte order marks":   with(a, conv+"conversation.jsonl", "\ufeff"+a[conv+"conversation.jsonl"], conv+"meta.json", "\ufeff{}", conv+"stepTraces.json", "\ufeff"+traces(3)),
+		"byte order marks":   with(a, conv+"conversation.jsonl", "\ufeff"+a[conv+"conversation.jsonl"], conv+"meta.json", "\ufeff{}", conv+"stepTraces.json", "\ufeff"+tracesOf(3)),
 		"bad line":           with(a, conv+"conversation.jsonl", step(0)+"\n{\n"+step(2)),
 		"edited traces":      with(a, conv+"stepTraces.json", "[\n  {\n    \"turnIndex\": 7\n  }\n]"),
 		"broken traces":      with(a, conv+"stepTraces.json", "[\n  {\n"),
@@ -176,7 +176,7 @@ func TestOrigins(t *testing.T) {
 	t.Run("moved", func(t *testing.T) { // the same beginning means the same origin, with its first name
 		st := openStore(t)
 		mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "old"), with(a, "README", "1")))
-		changed := with(a, conv+"conversation.jsonl", step(0), conv+"stepTraces.json", traces(1), "README", "2", "conversations/c0/x", "y")
+		changed := with(a, conv+"conversation.jsonl", step(0), conv+"stepTraces.json", tracesOf(1), "README", "2", "conversations/c0/x", "y")
 		if r := mustBeClean(t, st, writeTree(t, filepath.Join(t.TempDir(), "new"), changed)); r.Root != "old" {
 			t.Errorf("root %q", r.Root)
 		}
@@ -210,7 +210,7 @@ func appended(turn string) *events.TurnAppended {
 // A repeated import does not undo the changes of other writers.
 func TestLiveChanges(t *testing.T) {
 	a := smallTree()
-	longer := with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", traces(4))
+	longer := with(a, conv+"conversation.jsonl", a[conv+"conversation.jsonl"]+"\n"+step(3), conv+"stepTraces.json", tracesOf(4))
 	for _, c := range []struct {
 		name    string
 		live    events.Payload
@@ -267,9 +267,9 @@ func TestDryRun(t *testing.T) {
 	if head, err := st.Head(t.Context()); head != 0 || err != nil {
 		t.Errorf("head %v, %v", head, err)
 	}
-	real := mustImport(t, st, dir)
-	if dry.Events != real.Events || dry.Files != real.Files || len(dry.Problems) != len(real.Problems) || dry.Added != real.Added {
-		t.Errorf("dry %+v\nreal %+v", dry, real)
+	imported := mustImport(t, st, dir)
+	if dry.Events != imported.Events || dry.Files != imported.Files || len(dry.Problems) != len(imported.Problems) || dry.Added != imported.Added {
+		t.Errorf("dry %+v\nreal %+v", dry, imported)
 	}
 }
 

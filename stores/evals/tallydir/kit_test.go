@@ -70,7 +70,7 @@ func smallTree() map[string]string {
 		conv + "meta.json":                "{\n  \"id\": \"c1\",\n  \"createdAt\": \"2026-01-23T12:27:07.775Z\"\n}",
 		conv + "conversation.jsonl":       step(0) + "\n" + step(1) + "\n" + step(2),
 		conv + "trajectory.meta.json":     "{\n  \"version\": 1,\n  \"goal\": \"a < b & c\"\n}",
-		conv + "stepTraces.json":          traces(3),
+		conv + "stepTraces.json":          tracesOf(3),
 		conv + "runs/tally/run-1-a.json":  "{\n  \"runId\": \"run-1-a\",\n  \"createdAt\": \"2026-01-23T12:37:18.912Z\"\n}",
 		conv + "runs/trajectory/r-2.json": "{\n  \"runId\": \"r-2\",\n  \"completed\": false,\n  \"reason\": \"max-turns\"\n}",
 	}
@@ -82,7 +82,7 @@ func step(n int) string {
 		`"metadata":{"originalTurnIndex":` + i + `,"stepId":null,"selection":{"method":"none"}},"conversationId":"c1"}`
 }
 
-func traces(n int) string {
+func tracesOf(n int) string {
 	var list []string
 	for i := range n {
 		i := strconv.Itoa(i)

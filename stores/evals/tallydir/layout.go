@@ -62,7 +62,7 @@ func looksLikeConversation(dir string) bool {
 func (store) Exports(kind string) bool { return kind == events.KindConversation }
 
 // Document implements sessiondir.Store.
-func (store) Document(ns, root, path string) events.Subject { return documentOf(ns, root, path) }
+func (store) Document(ns, root, file string) events.Subject { return documentOf(ns, root, file) }
 
 // View implements sessiondir.Store.
 func (store) View(src layouts.Source, s *projector.Session) *view { return &view{src, s} }

@@ -9,17 +9,17 @@ import (
 
 func TestFoldersInMemoryAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limits := newLimits()
+		l := newLimits()
 		var releases []func()
 		for range 3 {
-			release, err := limits.hold(t.Context(), streamBeyond-1)
+			release, err := l.hold(t.Context(), streamBeyond-1)
 			if err != nil {
 				t.Fatal(err)
 			}
 			releases = append(releases, release)
 		}
 		for range 8 {
-			release, err := limits.hold(t.Context(), heldStep)
+			release, err := l.hold(t.Context(), heldStep)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -28,7 +28,7 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		refused := make(chan error)
 		go func() {
-			_, err := limits.hold(ctx, 100*streamBeyond)
+			_, err := l.hold(ctx, 100*streamBeyond)
 			refused <- err
 		}()
 		synctest.Wait()
@@ -43,7 +43,7 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 		}
 		entered := make(chan func())
 		go func() {
-			release, err := limits.hold(t.Context(), 1)
+			release, err := l.hold(t.Context(), 1)
 			if err != nil {
 				t.Error(err)
 			}
@@ -60,8 +60,8 @@ func TestFoldersInMemoryAreBounded(t *testing.T) {
 		for _, release := range releases[1:] {
 			release()
 		}
-		if len(limits.held) > 0 {
-			t.Errorf("%d steps of memory are held by nobody", len(limits.held))
+		if len(l.held) > 0 {
+			t.Errorf("%d steps of memory are held by nobody", len(l.held))
 		}
 	})
 }

@@ -79,9 +79,9 @@ func (f *folder) name() string { return path.Base(f.Dir) }
 func (f *folder) small() bool { return f.size <= streamBeyond }
 
 // file returns the file at a path, or nil.
-func (f *folder) file(path string) *source {
+func (f *folder) file(name string) *source {
 	for _, s := range f.files {
-		if s.Path == path {
+		if s.Path == name {
 			return s
 		}
 	}

@@ -140,20 +140,20 @@ func (in *Intake) NotAsItIs(dir string, names []string) {
 
 // Settle ends the import of one session. It reports an error of the session's files and returns nil, so that the
 // import goes on. It returns an error of the store.
-func (in *Intake) Settle(ctx context.Context, path string, err error) error {
-	if err := in.Spare(ctx, path, err); err != nil {
-		return cmp.Or(ctx.Err(), fmt.Errorf("%s: %w", path, err))
+func (in *Intake) Settle(ctx context.Context, file string, err error) error {
+	if err := in.Spare(ctx, file, err); err != nil {
+		return cmp.Or(ctx.Err(), fmt.Errorf("%s: %w", file, err))
 	}
 	in.progressed(func(p *layouts.Progress) { p.Sessions++ })
 	return nil
 }
 
 // Spare reports an error of the files at a path, and returns any other error.
-func (in *Intake) Spare(ctx context.Context, path string, err error) error {
+func (in *Intake) Spare(ctx context.Context, file string, err error) error {
 	if err == nil || ctx.Err() != nil || !isOwnFault(err) {
 		return err
 	}
-	in.Problem(path, 0, err.Error())
+	in.Problem(file, 0, err.Error())
 	return nil
 }
 

@@ -99,7 +99,7 @@ func checkValue(raw []byte, inside int) error {
 // fits is checkValue for valid JSON.
 func fits(raw []byte, inside int) error {
 	if string(raw) == "null" {
-		return &rawjson.FieldError{Reason: "want a value other than null"}
+		return &rawjson.FieldError{Reason: "null is not allowed"}
 	}
 	if Nesting(raw) > rawjson.MaxDepth-inside {
 		return &rawjson.FieldError{Reason: "nested too deep"}

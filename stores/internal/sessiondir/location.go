@@ -99,10 +99,10 @@ func (l Location) Settled() (Location, error) {
 	if !layouts.IsFileName(l.Name) || l.Name == string(filepath.Separator) {
 		l.Name = "root"
 	}
-	real, err := filepath.EvalSymlinks(l.Root)
+	resolved, err := filepath.EvalSymlinks(l.Root)
 	if err != nil {
 		return Location{}, err
 	}
-	l.Marker = SumOf([]byte(real))[:16]
+	l.Marker = SumOf([]byte(resolved))[:16]
 	return l, nil
 }

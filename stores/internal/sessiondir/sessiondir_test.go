@@ -36,7 +36,7 @@ func (st store) Subjects(ctx context.Context, kind string) iter.Seq2[log.Subject
 
 func (st store) PutBlob(context.Context, []byte) (string, error) { return "", errors.New("none here") }
 
-func turn(t *testing.T, text string) events.Event {
+func turnEvent(t *testing.T, text string) events.Event {
 	t.Helper()
 	e, err := events.New("urn:test", events.Session("", "s"), &events.TurnAppended{Entries: []events.Entry{{Thread: "main", Turn: events.Raw(text)}}})
 	if err != nil {
@@ -49,11 +49,11 @@ func turn(t *testing.T, text string) events.Event {
 // The records of a dry run follow those of the log for its own reader. Other readers do not see them.
 func TestDryRun(t *testing.T) {
 	st, ctx, sub := store{logtest.Open(t)}, t.Context(), events.Session("", "s")
-	if _, err := st.Append(ctx, sub, log.Any, turn(t, "1")); err != nil {
+	if _, err := st.Append(ctx, sub, log.Any, turnEvent(t, "1")); err != nil {
 		t.Fatal(err)
 	}
 	r := layouts.NewDryRun(st)
-	ack, err := r.Append(ctx, sub, log.Any, turn(t, "2"), turn(t, "3"))
+	ack, err := r.Append(ctx, sub, log.Any, turnEvent(t, "2"), turnEvent(t, "3"))
 	if err != nil || ack.Last != ack.First+1 {
 		t.Fatal(ack, err)
 	}
@@ -78,7 +78,7 @@ func TestDryRun(t *testing.T) {
 	}
 	other := events.Session("", "other")
 	for _, to := range []events.Subject{other, sub, other} {
-		if _, err := r.Append(ctx, to, log.Any, turn(t, "4")); err != nil {
+		if _, err := r.Append(ctx, to, log.Any, turnEvent(t, "4")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestSpelling(t *testing.T) {
 func TestChangedSince(t *testing.T) {
 	st, ctx, sub := store{logtest.Open(t)}, t.Context(), events.Session("", "s")
 	for i, source := range []string{"urn:other", "urn:test", "urn:other"} {
-		e := turn(t, "1")
+		e := turnEvent(t, "1")
 		e.Source = source
 		if _, err := st.Append(ctx, sub, log.Any, e); err != nil {
 			t.Fatal(err)

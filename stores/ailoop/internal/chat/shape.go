@@ -29,7 +29,7 @@ var (
 		"text":  {{name: "text", shape: text}},
 		"image": {{name: "source", shape: source}},
 	})
-	resultContent = object([]member{{name: "blocks", shape: list(resultPart)}, {name: "is_error", optional: true, shape: boolean}})
+	resultContent = object([]member{{name: "blocks", shape: listOf(resultPart)}, {name: "is_error", optional: true, shape: boolean}})
 
 	userBlock = variants(map[string]shape{
 		"Text":       object([]member{{name: "text", shape: text}}),
@@ -44,8 +44,8 @@ var (
 		"RedactedReasoning": object([]member{{name: "data", shape: text}}),
 	})
 	message = variants(map[string]shape{
-		"User":      object([]member{{name: "blocks", shape: list(userBlock)}}),
-		"Assistant": object([]member{{name: "blocks", shape: list(assistantBlock)}}),
+		"User":      object([]member{{name: "blocks", shape: listOf(userBlock)}}),
+		"Assistant": object([]member{{name: "blocks", shape: listOf(assistantBlock)}}),
 	})
 )
 
@@ -73,7 +73,7 @@ func boolean(raw []byte) error {
 	return nil
 }
 
-func list(of shape) shape {
+func listOf(of shape) shape {
 	return func(raw []byte) error {
 		elements, err := rawjson.Array(raw)
 		if err != nil {

@@ -33,11 +33,11 @@ type Row struct {
 	Malformed error
 
 	hash string // of the prompt, from the summary
-	said said
+	said annotation
 }
 
-// said has the user's annotations of a run since its summary was recorded. A nil member was not annotated.
-type said struct {
+// annotation has the user's annotations of a run since its summary was recorded. A nil member was not annotated.
+type annotation struct {
 	selected, rating, note *string
 	appliedFiles           []string
 }
@@ -49,8 +49,8 @@ type View struct {
 	gone  map[events.Offset]bool // rewinds that were undone
 	stale map[events.Offset]bool // records that are stale
 	rows  []Row
-	runs  map[string]int   // run id -> index of its row
-	said  map[string]*said // by run id
+	runs  map[string]int         // run id -> index of its row
+	said  map[string]*annotation // by run id
 
 	born       events.Raw    // the newest recorded members of session_metadata.json beside the runs
 	bornAt     events.Offset // offset of their record
@@ -60,7 +60,7 @@ type View struct {
 // New returns a view for a loaded session.
 func New(head *projector.Session) *View {
 	v := &View{head: head, gone: make(map[events.Offset]bool), stale: make(map[events.Offset]bool),
-		runs: make(map[string]int), said: make(map[string]*said)}
+		runs: make(map[string]int), said: make(map[string]*annotation)}
 	for _, at := range head.History.Stale() {
 		v.stale[at] = true
 	}
@@ -155,7 +155,7 @@ func (v *View) annotated(f projector.Fact, p *events.RunAnnotated) {
 	}
 	s := v.said[p.Run.ID]
 	if s == nil {
-		s = &said{}
+		s = &annotation{}
 		v.said[p.Run.ID] = s
 	}
 	brought := f.Source == ImportSource
