@@ -72,8 +72,8 @@ func TestLimits(t *testing.T) {
 	t.Run("D-70 limits hold for many writers at once", func(t *testing.T) { storetest.Each(t, testLimitsTogether) })
 }
 
-// Limits of the store, of an owner and of a kind: what is used can be seen, near a limit
-// that is said, beyond it the refusal names scope and numbers, and nobody else notices.
+// Limits of the store, of an owner and of a kind: Usage shows the use, a warning comes near a limit, a refusal beyond
+// it names scope and numbers, and others are not affected.
 func testLimits(t *testing.T, st *tally.Store) {
 	ctx := t.Context()
 	can := limits(t, st, map[string]int64{"store": 1000, "owner:ann": 100, "kind:note": 50})
@@ -91,7 +91,7 @@ func testLimits(t *testing.T, st *tally.Store) {
 	if diff := cmp.Diff(want, usage); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}
-	if !can { // somebody else's server: what is used is shown, and nothing is refused
+	if !can { // a server of others: usage is shown, and nothing is refused
 		must(t, writeAs(ctx, st, "ann", "note", "b", 5000))
 		return
 	}
@@ -124,8 +124,8 @@ func testLimits(t *testing.T, st *tally.Store) {
 	must(t, err)
 }
 
-// A limit holds under 64 writers: never over by one event. Deleting frees, purging what is
-// deleted frees nothing more, and other owners get on.
+// A limit holds under 64 writers, to the event. Deleting frees space, purging a deleted document frees no more, and
+// other owners are not affected.
 func testLimitsTogether(t *testing.T, st *tally.Store) {
 	const writers, size, fit = 64, 100, 200
 	ctx := t.Context()
@@ -172,8 +172,8 @@ func testLimitsTogether(t *testing.T, st *tally.Store) {
 	refused(t, writeAs(ctx, st, "ann", "doc", "another", size), log.QuotaError{Scope: "owner:ann", Meter: "live", Limit: fit*size + size - 1, Have: fit * size, Want: fit*size + size})
 }
 
-// Limits and what is used outlive the owner of a store. Who attaches, as the same user, sets
-// them too, and whatever counts, the view, the log or the owner, comes to the same.
+// Limits and usage outlive the owner of a store. An attached process of the same user can set them too, and the view,
+// the log and the owner count the same.
 func TestLimitsOutlive(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	open := func() *tally.Store {

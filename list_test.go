@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// A list is the same from the catalog and from the log, whatever happened, and shows what
-// was acknowledged before.
+// The catalog and the log return the same list after any history, and it includes everything that was acknowledged
+// before.
 func TestSessionsLaw(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -76,8 +76,8 @@ func someDay(random *rand.Rand) events.Timestamp {
 	return events.Timestamp(fmt.Sprintf("2026-01-%02dT00:00:00.000Z", 1+random.IntN(20)))
 }
 
-// The catalog is asked once it shows what is acknowledged, and the log where it does not,
-// or cannot be read.
+// A list comes from the catalog if that shows everything acknowledged, and from the log if not, or if the catalog
+// cannot be read.
 func TestSessionsWithoutCatalog(t *testing.T) {
 	wrong := errors.New("wrong")
 	var shown, read error

@@ -10,8 +10,8 @@ const (
 	MaxReferences = 1 << 18 // of one record: stretches of kept turns, pinned turns and pieces of lists
 	MaxPointers   = 1 << 8  // lists of one record
 	MaxListed     = 1 << 20 // turns named by the lists of one record, with repetitions
-	MaxAgain      = 1 << 28 // bytes of data by reference that the records of one session name again; if more, the bound is
-	MaxAgainTimes = 15      // this many times the bytes of the different data that they name
+	MaxAgain      = 1 << 28 // bytes of data by reference that the records of one session may name again
+	MaxAgainTimes = 15      // or this many times the bytes of the different data that they name, if that is more
 	MaxFreeData   = 1 << 14 // bytes of data that may be named any number of times
 )
 

@@ -43,7 +43,7 @@ func FuzzAppendRequest(f *testing.F) {
 	})
 }
 
-// What has a fault is refused, and what has none is not.
+// Invalid requests are refused, valid ones are not.
 func TestAppendRequests(t *testing.T) {
 	taken, refused := appendRequests()
 	for _, data := range taken {
@@ -71,7 +71,7 @@ func arrive(data []byte) (a arrival, p *appending, err error) {
 	return a, p, nil
 }
 
-// mustRefuse wants an error that tells the client what is wrong with its request.
+// mustRefuse wants an error that tells the client the fault of its request.
 func mustRefuse(t *testing.T, err error) {
 	t.Helper()
 	w := wireErrorOf(err)

@@ -35,7 +35,7 @@ type Backend interface {
 	// Last returns the last message of one subject, or ErrNotFound.
 	Last(ctx context.Context, subject string) (Message, error)
 
-	// State returns the bounds of what is stored.
+	// State returns the bounds of the log.
 	State(ctx context.Context) (State, error)
 
 	// Subjects counts the messages of each subject that matches the filter.

@@ -21,9 +21,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Long reads take full segments from the server's files, those of one subject too if it
-// has many of the records: they give what the server gives, wherever they begin and end,
-// and whatever has become of the files.
+// Long reads take full segments from the server's files, and so do reads of one subject that has many of the records.
+// They return the same as the server, from and to any offset, and whatever happens to the files.
 func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside it
 	dir := t.TempDir()
@@ -52,15 +51,14 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 		t.Fatalf("the log has %d segments: %v", len(segments), err)
 	}
 
-	// open gives a log that reads from a folder, and says how often the server was asked
-	// for much.
+	// open returns a log that reads from a folder, and counts its large requests to the server.
 	open := func(blocks string) (l *log.Log, asked *int) {
 		asked = new(int)
 		scans := scansOf(s, func(c net.Conn) net.Conn { *asked++; return c })
 		return mustOpen(t, mustDial(t, s), log.Config{Host: log.Host{Scans: scans, Segments: log.Segments{Blocks: blocks, Dir: index}}}), asked
 	}
-	// some reads what s0 has, a third of all, and what all sessions have, and gives how
-	// many consumers the first segment had for that.
+	// some reads the records of s0, a third of all, and of all sessions, and returns how many consumers of the first
+	// segment that took.
 	some := func(l *log.Log) (list []outcome, consumers int) {
 		made, err := mustDial(t, s).SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED.TALLY_1.*")
 		if err != nil {
@@ -111,7 +109,7 @@ func TestLongReadsTakeFullSegmentsFromBlocks(t *testing.T) {
 		})
 	}
 
-	// The server reads the files anew.
+	// The server reads its files again.
 	mustStop(s)
 	msgs := filepath.Join(blocks, "TALLY_2", "msgs")
 	numbers, err := natsfile.Numbers(msgs)

@@ -173,7 +173,7 @@ func TestOneSyncForMany(t *testing.T) {
 	}
 }
 
-// A follow gives nothing before it is durable, and everything then.
+// Follow yields records when they are durable, and not before.
 func TestFollowEndsAtTheWatermark(t *testing.T) {
 	d := &disk{}
 	l := committing(t, d)
@@ -258,8 +258,8 @@ func TestCommitterKeepsThePromises(t *testing.T) {
 	})
 }
 
-// The watermark is marked after the sync and before anybody is told: whoever looks at the
-// mark after a crash finds all that was acknowledged.
+// The watermark is marked after the sync and before any notice: after a crash the mark includes every acknowledged
+// record.
 func TestMarkIsBeforeTheAcknowledgement(t *testing.T) {
 	d := &disk{}
 	var mu sync.Mutex // guards what follows
@@ -344,8 +344,8 @@ func mustHead(t *testing.T, l *log.Log, want events.Offset) {
 	}
 }
 
-// What was stored is made durable for who reads it, also if the append that stored it never
-// heard so: nobody waits for another one.
+// A reader makes a stored record durable, even if the append that stored it does not know that it did, and no other
+// append comes.
 func TestWhatIsReadIsSynced(t *testing.T) {
 	for name, see := range map[string]func(*log.Log) (events.Record, error){
 		"last":   func(l *log.Log) (events.Record, error) { return l.Last(t.Context(), events.Session("", "s")) },

@@ -26,8 +26,8 @@ func mustFollow(t *testing.T, l *log.Log, r events.Range) <-chan events.Offset {
 	return seen
 }
 
-// Who follows has no sync begun at once for what was appended without asking for one: that
-// which the producer asks for soon is enough.
+// A follower does not start a sync at once for records that were appended without one: the sync that the producer asks
+// for soon is enough.
 func TestFollowerLetsProducersSync(t *testing.T) {
 	log.SetCourtesy(t, time.Hour)
 	d := &disk{}

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// NewJetStream gives tests the backend alone.
+// NewJetStream returns the backend alone, for tests.
 func NewJetStream(ctx context.Context, nc *nats.Conn) (Backend, error) {
 	return openJetStream(ctx, nc, Config{}.withDefaults())
 }

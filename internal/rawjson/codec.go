@@ -6,21 +6,19 @@ import (
 	"sync"
 )
 
-// An Appender writes itself. What it appends must be one JSON value; it is
-// checked. An error becomes a *FieldError with the path of the value, and
-// errors.Is finds the original in it.
+// An Appender encodes itself. It must append one JSON value, which is checked. An error becomes a *FieldError with the
+// path of the value, and errors.Is finds the original in it.
 type Appender interface {
 	AppendRawJSON(dst []byte) ([]byte, error)
 }
 
-// A Parser reads itself from one value, which has passed [Check], has no white
-// space around it and aliases the input. The value may be null, unless the
-// field is a pointer. Errors are treated as those of an [Appender].
+// A Parser decodes itself from one value, which has passed [Check], has no white space around it and aliases the input.
+// The value may be null, unless the field is a pointer. Errors are treated like those of an [Appender].
 type Parser interface {
 	ParseRawJSON(raw []byte) error
 }
 
-// A codec is how one type is written and read.
+// A codec encodes and decodes one type.
 type codec struct {
 	enc encodeFunc
 	dec decodeFunc
@@ -28,8 +26,7 @@ type codec struct {
 
 type (
 	encodeFunc = func(w *writer, dst []byte, v reflect.Value) ([]byte, error)
-	// A decodeFunc reads the value at i into v, which can be set, and returns
-	// the place behind it.
+	// A decodeFunc decodes the value at i into v, which can be set, and returns the index behind it.
 	decodeFunc = func(r *reader, i int, v reflect.Value) (int, error)
 )
 
@@ -54,8 +51,7 @@ func codecOf(t reflect.Type) *codec {
 	return c
 }
 
-// A planner makes codecs. It holds those under way, so that a type may contain
-// itself.
+// A planner makes codecs. It keeps the ones that are being made, so that a type may contain itself.
 type planner map[reflect.Type]*codec
 
 func (p planner) codec(t reflect.Type) *codec {
@@ -73,7 +69,7 @@ func (p planner) codec(t reflect.Type) *codec {
 
 func (p planner) plan(t reflect.Type) codec {
 	var appends, parses bool
-	if k := t.Kind(); k != reflect.Interface && k != reflect.Pointer { // what these hold decides
+	if k := t.Kind(); k != reflect.Interface && k != reflect.Pointer { // for these two the value's type decides
 		appends, parses = takesOver(t)
 	}
 	if appends && parses {
@@ -103,7 +99,7 @@ func takesOver(t reflect.Type) (appends, parses bool) {
 	return ptr.Implements(appenderType), ptr.Implements(parserType)
 }
 
-// kind is the codec for t by its kind, zero if there is none.
+// kind returns the codec for t by its kind, or a zero one.
 func (p planner) kind(t reflect.Type) codec {
 	switch t {
 	case rawType:

@@ -7,20 +7,16 @@ import (
 	"strconv"
 )
 
-// Unmarshal reads one JSON value into what v points to, by the same tags as
-// [Marshal]. Names must match exactly; unknown ones are ignored unless a
-// [Members] field takes them. Fields that do not occur stay as they are;
-// slices, maps and pointers that do are made anew. A json.RawMessage aliases b
-// and has no white space around it.
+// Unmarshal decodes one JSON value into the variable that v points to, with the same tags as [Marshal]. Names must
+// match exactly. Unknown names are ignored unless a [Members] field takes them. Fields that do not occur are unchanged;
+// slices, maps and pointers that occur are allocated. A json.RawMessage aliases b and has no white space around it.
 //
-// It returns a *SyntaxError if b does not pass [Check], and otherwise a
-// *FieldError for: a value of the wrong type; null for anything but a pointer
-// or a raw value; a name that occurs twice in a struct or map; a number that
-// is out of range or, for integers, has a fraction or an exponent; an array of
-// the wrong length; a lone surrogate in a string; base64 that is not canonical;
-// the error of a [Parser]. After an error v may be filled in part.
+// It returns a *SyntaxError if b does not pass [Check], and otherwise a *FieldError for: a value of the wrong type;
+// null for anything but a pointer or a raw value; a name that occurs twice in a struct or map; a number that is out of
+// range or, for integers, has a fraction or an exponent; an array of the wrong length; a lone surrogate in a string;
+// base64 that is not canonical; the error of a [Parser]. After an error v may be filled in part.
 //
-// It panics if v is not a pointer or leads to a type it does not know.
+// It panics if v is not a pointer or leads to an unsupported type.
 func Unmarshal(b []byte, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
@@ -75,7 +71,7 @@ func decodeBool(r *reader, i int, v reflect.Value) (int, error) {
 	return end, err
 }
 
-// integer returns the end of an integer.
+// integer returns the index behind an integer.
 func (r *reader) integer(i int) (end int, err error) {
 	if i >= len(r.b) || kindOf(r.b[i]) != "a number" {
 		return 0, r.want(i, "an integer")
@@ -133,7 +129,7 @@ func outOfRange(number []byte, v reflect.Value) error {
 	return misfit("%s is out of range for %s", clip(number), v.Kind())
 }
 
-// clip keeps error texts short.
+// clip shortens text for errors.
 func clip(b []byte) string {
 	if len(b) > 40 {
 		return string(b[:40]) + "..."
@@ -150,7 +146,7 @@ func decodeBytes(r *reader, i int, v reflect.Value) (int, error) {
 	}
 	out := make([]byte, strictBase64.DecodedLen(len(s)))
 	n, err := strictBase64.Decode(out, s)
-	if err != nil || bytes.ContainsAny(s, "\r\n") { // which the decoder skips
+	if err != nil || bytes.ContainsAny(s, "\r\n") { // the decoder would skip them
 		return 0, misfit("want base64")
 	}
 	v.SetBytes(out[:n:n])
@@ -248,8 +244,7 @@ func decodeMap(elem *codec) decodeFunc {
 	}
 }
 
-// setKey sets a map key. Integers must be spelled as they are written, or two
-// names could be one key.
+// setKey sets a map key. Integers must have the canonical spelling, or two names could be one key.
 func setKey(key reflect.Value, name string) bool {
 	switch {
 	case key.Kind() == reflect.String:

@@ -90,7 +90,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		{``, "offset 0: unexpected end"},
 		{"\xef\xbb\xbf{}", "offset 0: byte order mark"},
 		{`{"entries":[{"turn":"\x"}]}`, "offset 21: invalid escape"},
-		{`{"entries":[{"turn":1}],}`, "offset 24: want a name"}, // what is not JSON comes first
+		{`{"entries":[{"turn":1}],}`, "offset 24: want a name"}, // a syntax error comes first
 		{`{"a":[1,2],"a":[01]}`, "offset 17: want ',' or ']'"},
 		{`{"entries":[{"turn":"a",}]}`, "offset 24: want a name"},
 		{`{"entries":[{"x":[1}]}`, "offset 19: want ',' or ']'"},

@@ -1,8 +1,7 @@
 package rawjson
 
-// SetMember returns the object with one member changed: the value stands where the
-// old one stood, or behind the last member if there was none of that name. All
-// other bytes are untouched. It returns the errors of [Object].
+// SetMember returns the object with the value of one member replaced, or with a new last member. All other bytes are
+// unchanged. It returns the errors of [Object].
 func SetMember(object []byte, name string, value []byte) ([]byte, error) {
 	m, err := Object(object)
 	if err != nil {
@@ -27,9 +26,8 @@ func SetMember(object []byte, name string, value []byte) ([]byte, error) {
 	return splice(object, at, at, append([]byte{','}, member...)), nil
 }
 
-// DeleteMember returns the object without a member, and the object itself if there
-// is none of that name. With the member go the comma and the white space before
-// it; all other bytes are untouched.
+// DeleteMember returns the object without a member, or unchanged if it has no such member. It also removes the member's
+// comma and the white space before it; all other bytes are unchanged.
 func DeleteMember(object []byte, name string) ([]byte, error) {
 	m, err := Object(object)
 	if err != nil {
@@ -57,10 +55,10 @@ func splice(b []byte, from, to int, middle []byte) []byte {
 	return append(out, b[to:]...)
 }
 
-// span says where a member stands.
+// span is the position of a member.
 type span struct{ name, value, end int }
 
-// spansOf finds the n members of an object that is known to be good.
+// spansOf finds the n members of a valid object.
 func spansOf(b []byte, n int) []span {
 	spans := make([]span, 0, n)
 	i := space(b, 0) + 1
@@ -75,7 +73,7 @@ func spansOf(b []byte, n int) []span {
 	return spans
 }
 
-// valueEnd returns the place behind a value that is known to be good.
+// valueEnd returns the index behind a valid value.
 func valueEnd(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch c := b[i]; c {

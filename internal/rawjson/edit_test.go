@@ -45,7 +45,7 @@ func TestDeleteMember(t *testing.T) {
 	}
 }
 
-// What is set is read back, what is deleted is gone, and the others stay.
+// A set member reads back, a deleted one is gone, and the others are unchanged.
 func TestEditLaw(t *testing.T) {
 	values := []string{`1`, `"x,}"`, `[ 1 , {"a":[]} ]`, `{"b":"\"}"}`, `null`, ` 2.50 `, `-1e-7`}
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,25 +10,20 @@ import (
 	"unicode/utf8"
 )
 
-// Marshal writes v. Fields come in the order of the struct, those of untagged
-// embedded structs in their place; the tags are encoding/json's, with
-// omitempty and omitzero. A json.RawMessage is written byte for byte, nil as
-// null; []byte is padded base64; nil slices, maps and pointers are null;
-// map keys are strings or integers and are sorted.
+// Marshal encodes v. Fields have the order of the struct, with the fields of untagged embedded structs at the struct's
+// position; the tags are encoding/json's, with omitempty and omitzero. A json.RawMessage is written byte for byte, nil
+// as null; []byte is padded base64; nil slices, maps and pointers are null; map keys are strings or integers and are
+// sorted.
 //
-// It returns a *FieldError for a raw value that does not pass [Check] or is too
-// deep for its place, for a string or name that is not UTF-8, for NaN and
-// infinities, for a name that would be written twice, and for the error of an
-// [Appender]. It panics for types it does not know: that is a mistake in the
-// program.
+// It returns a *FieldError for a raw value that does not pass [Check] or is too deep for its position, for a string or
+// name that is not UTF-8, for NaN and infinities, for a name that would be written twice, and for the error of an
+// [Appender]. It panics for unsupported types, which are a mistake in the program.
 func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
-// Append is [Marshal] at the end of dst. If there is an error, it returns dst
-// as it was.
+// Append is [Marshal] at the end of dst. If there is an error, it returns dst unchanged.
 func Append(dst []byte, v any) ([]byte, error) { return appendValue(dst, v, writer{}) }
 
-// AppendVerbatim is [Append] for raw values that have been scanned: it does not check
-// them again.
+// AppendVerbatim is [Append] for raw values that have been scanned: it does not check them again.
 func AppendVerbatim(dst []byte, v any) ([]byte, error) {
 	return appendValue(dst, v, writer{verbatim: true})
 }
@@ -45,11 +40,10 @@ func appendValue(dst []byte, v any, w writer) ([]byte, error) {
 	return out, nil
 }
 
-// A writer knows how deep it is, so that nothing is written which could not be
-// read, and a cycle of pointers ends.
+// A writer tracks its depth, so that it never writes a value that is too deep to read, and a cycle of pointers ends.
 type writer struct {
 	depth    int
-	verbatim bool // raw values are known to be good
+	verbatim bool // raw values are known to be valid
 }
 
 func (w *writer) enter() error {
@@ -59,7 +53,7 @@ func (w *writer) enter() error {
 	return nil
 }
 
-// raw appends a value that must be JSON, as it is.
+// raw appends a value that must be JSON, unchanged.
 func (w *writer) raw(dst, raw []byte) ([]byte, error) {
 	if raw == nil {
 		return append(dst, "null"...), nil
@@ -75,12 +69,10 @@ func (w *writer) raw(dst, raw []byte) ([]byte, error) {
 	return append(dst, raw...), nil
 }
 
-// behind is room for what stands behind a large value: what was written shall not be
-// copied for it.
+// behind is extra capacity behind a large value, so that appending after it does not copy the value.
 const behind = 1 << 10
 
-// members appends m without braces, comma being whether something stands
-// before it, and refuses names that are taken.
+// members appends m without braces, with a comma first if comma is set. It refuses names that are taken.
 func (w *writer) members(dst []byte, m Members, comma bool, taken map[string]int) ([]byte, error) {
 	var seen nameSet
 	for i := range m {
@@ -100,8 +92,7 @@ func (w *writer) members(dst []byte, m Members, comma bool, taken map[string]int
 	return dst, nil
 }
 
-// appendKey refuses what AppendString would replace: two names could become
-// one.
+// appendKey refuses names that AppendString would alter: two of them could become one.
 func appendKey(dst []byte, name string, comma bool) ([]byte, error) {
 	if !utf8.ValidString(name) {
 		return nil, misfit("name %q is not UTF-8", name)
@@ -129,8 +120,7 @@ func encodeMembers(w *writer, dst []byte, v reflect.Value) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// encodeString refuses what AppendString would replace: the string read back
-// would be another one.
+// encodeString refuses strings that AppendString would alter: they would not read back the same.
 func encodeString(_ *writer, dst []byte, v reflect.Value) ([]byte, error) {
 	s := v.String()
 	if !utf8.ValidString(s) {
@@ -151,7 +141,7 @@ func encodeUint(_ *writer, dst []byte, v reflect.Value) ([]byte, error) {
 	return strconv.AppendUint(dst, v.Uint(), 10), nil
 }
 
-// encodeFloat spells numbers as JavaScript and encoding/json do.
+// encodeFloat writes numbers like JavaScript and encoding/json.
 func encodeFloat(_ *writer, dst []byte, v reflect.Value) ([]byte, error) {
 	f, size := v.Float(), v.Type().Bits()
 	if math.IsNaN(f) || math.IsInf(f, 0) {
@@ -273,8 +263,7 @@ func keyName(key reflect.Value) string {
 	return strconv.FormatUint(key.Uint(), 10)
 }
 
-// appendSelf lets v write itself. A method with a pointer receiver gets a copy
-// if v has no address.
+// appendSelf calls v's Appender. A method with a pointer receiver gets a copy if v has no address.
 func appendSelf(w *writer, dst []byte, v reflect.Value) ([]byte, error) {
 	self, ok := v.Interface().(Appender)
 	if !ok {

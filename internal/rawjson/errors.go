@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// A SyntaxError is a place in the input that is not JSON, or not the JSON this
-// package reads (see [Check]), and why.
+// A SyntaxError is the position of a byte that is not valid JSON, or not JSON that this package accepts (see [Check]),
+// and the reason.
 type SyntaxError struct {
 	Offset int64 // of the offending byte, from the start of the whole input
 	Reason string
@@ -14,9 +14,8 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("offset %d: %s", e.Offset, e.Reason) }
 
-// A FieldError is a value that does not fit its place. Path is written as in
-// Go, from the outermost value: `entries[3].turn`, `tokens["gpt-5"]`. It is
-// empty for the outermost value itself.
+// A FieldError reports a value that does not fit its field. Path has Go's syntax, from the outermost value:
+// `entries[3].turn`, `tokens["gpt-5"]`. It is empty for the outermost value itself.
 type FieldError struct {
 	Path, Reason string
 }
@@ -28,8 +27,7 @@ func (e *FieldError) Error() string {
 	return e.Path + ": " + e.Reason
 }
 
-// A causedError is a FieldError whose reason is an error of an Appender or a
-// Parser. It is both.
+// A causedError is a FieldError whose reason is the error of an Appender or a Parser. It wraps both.
 type causedError struct {
 	FieldError
 	cause error
@@ -46,8 +44,8 @@ func misfit(format string, args ...any) error {
 	return &FieldError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// foreign makes the error of an Appender or a Parser one of ours. A
-// SyntaxError counts from the wrong place, so only its text is kept.
+// foreign converts the error of an Appender or a Parser. The offset of its SyntaxError is relative to the wrong start,
+// so only the text is kept.
 func foreign(err error) error {
 	switch e := err.(type) {
 	case *FieldError, *causedError:
@@ -58,8 +56,8 @@ func foreign(err error) error {
 	return &causedError{FieldError{Reason: err.Error()}, err}
 }
 
-// within says that err happened inside elem. Paths grow from the inside out,
-// so that reading without errors costs nothing.
+// within adds elem to the path of err. Paths grow from the inside out, so decoding without errors does not pay for
+// them.
 func within(err error, elem string) error {
 	switch e := err.(type) {
 	case *FieldError:

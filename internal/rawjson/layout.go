@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// AppendCompact appends src without the white space between its tokens. The
-// tokens are untouched. src should have passed [Check]; of other input the
-// result means nothing.
+// AppendCompact appends src without the white space between its tokens. The tokens are unchanged. src should have
+// passed [Check]; for other input the result is undefined.
 func AppendCompact(dst, src []byte) []byte {
 	for i := 0; i < len(src); {
 		switch c := src[i]; {
@@ -27,16 +26,14 @@ func AppendCompact(dst, src []byte) []byte {
 	return dst
 }
 
-// AppendIndent appends src in the layout of JSON.stringify(x, null, indent):
-// one element a line, `"name": value`, `[]` and `{}` for what is empty, and no
-// newline at the end. An empty indent appends what [AppendCompact] does. The
-// tokens are untouched. src should have passed [Check]; of other input the
-// result means nothing.
+// AppendIndent appends src in the layout of JSON.stringify(x, null, indent): one element a line, `"name": value`, `[]`
+// and `{}` for empty values, and no newline at the end. With an empty indent it does the same as [AppendCompact]. The
+// tokens are unchanged. src should have passed [Check]; for other input the result is undefined.
 func AppendIndent(dst, src []byte, indent string) []byte {
 	return AppendIndentAt(dst, src, indent, 0)
 }
 
-// AppendIndentAt does the same for a value that stands inside of so many others.
+// AppendIndentAt does the same for a value inside depth containers.
 func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 	if indent == "" {
 		return AppendCompact(dst, src)
@@ -76,9 +73,8 @@ func AppendIndentAt(dst, src []byte, indent string, depth int) []byte {
 	return dst
 }
 
-// CutIndentAt takes from the beginning of b what [AppendIndentAt] makes of src, without
-// making it. ok is false, and rest means nothing, if b begins otherwise. src should have
-// passed [Check], and the indent must not be empty.
+// CutIndentAt removes the output of [AppendIndentAt] for src from the beginning of b, without building it. If b begins
+// otherwise, ok is false and rest is undefined. src should have passed [Check], and the indent must not be empty.
 func CutIndentAt(b, src []byte, indent string, depth int) (rest []byte, ok bool) {
 	line := lines{indent: indent}
 	white := line.of(depth) // before an element
@@ -126,7 +122,7 @@ func CutIndentAt(b, src []byte, indent string, depth int) (rest []byte, ok bool)
 			}
 			j++
 		case '}', ']':
-		default: // and what else of a number follows
+		default: // and the rest of a number
 			for i < len(src) && j < len(b) && src[i] == b[j] && '-' <= src[i] && src[i] <= '9' {
 				i, j = i+1, j+1
 			}
@@ -154,8 +150,8 @@ func (l *lines) of(depth int) string {
 	return l.deepest[:n]
 }
 
-// sameString returns the ends of two strings that are spelled alike, which begin at i and
-// at j; 0 if they are not. It looks at eight bytes at a time.
+// sameString returns the ends of two identically spelled strings, which begin at i and at j, or 0 if they differ. It
+// compares eight bytes at a time.
 func sameString(a []byte, i int, b []byte, j int) (int, int) {
 	begun := i
 	for i, j = i+1, j+1; i+9 <= len(a) && j+9 <= len(b); {
@@ -175,7 +171,7 @@ func sameString(a []byte, i int, b []byte, j int) (int, int) {
 		if a[i+n] == '"' {
 			return i + n + 1, j + n + 1
 		}
-		if a[i+n+1] != b[j+n+1] { // what is escaped
+		if a[i+n+1] != b[j+n+1] { // the escaped byte
 			return 0, 0
 		}
 		i, j = i+n+2, j+n+2
@@ -188,17 +184,16 @@ func sameString(a []byte, i int, b []byte, j int) (int, int) {
 	return end, j + n
 }
 
-// ends has the top bit of the first byte of a word set that is a quote or a backslash; a
-// borrow can only disturb the bytes above it.
+// ends sets the top bit of the first byte of a word that is a quote or a backslash; a borrow can only disturb the bytes
+// above it.
 func ends(w uint64) uint64 {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	quote, slash := w^ones*'"', w^ones*'\\'
 	return ((quote-ones)&^quote | (slash-ones)&^slash) & tops
 }
 
-// Equal reports whether a and b are the same tokens: equal once both are
-// compacted. Numbers and escapes must be spelled alike, names must have the
-// same order. a and b should have passed [Check].
+// Equal reports whether a and b have the same tokens: they are equal once both are compacted. Numbers and escapes must
+// be spelled alike, names must have the same order. a and b should have passed [Check].
 func Equal(a, b []byte) bool {
 	i, j := space(a, 0), space(b, 0)
 	for i < len(a) && j < len(b) {
@@ -219,8 +214,8 @@ func Equal(a, b []byte) bool {
 	return i == len(a) && j == len(b)
 }
 
-// StringEnd returns the place behind the string that begins at i. b should have passed
-// [Check]; the result is inside of any other input too.
+// StringEnd returns the index behind the string that begins at i. b should have passed [Check]; for other input the
+// result is still within b.
 func StringEnd(b []byte, i int) int {
 	for i = plain(b, i+1); i < len(b); i = plain(b, i) {
 		switch b[i] {

@@ -43,7 +43,7 @@ func TestLayoutLaw(t *testing.T) {
 	})
 }
 
-// What CutIndentAt takes is what AppendIndentAt gives, and nothing else.
+// CutIndentAt accepts exactly the output of AppendIndentAt.
 func TestCutIndentLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src := []byte(genJSON(4).Draw(t, "json"))

@@ -11,14 +11,12 @@ type Member struct {
 	Value json.RawMessage
 }
 
-// Members is an object in the order in which it was written.
+// Members is an object with its members in their order.
 //
-// As a field with a tag such as `json:"meta"` it is an object of its own, {} if
-// nil. With the tag `json:",unknown"` it takes, in order, the members of the
-// surrounding object that no other field takes, and they are written after the
-// known ones. It also takes a member of a field with the tag `rawjson:"kept"` whose
-// value the field's omitempty or omitzero would lose, and such a member is
-// written in the place of its field.
+// As a field with a tag such as `json:"meta"` it is an object of its own, {} if nil. With the tag `json:",unknown"` it
+// takes, in order, the members of the surrounding object that no other field takes, and they are written after the
+// known ones. It also takes a member of a field with the tag `rawjson:"kept"` whose value the field's omitempty or
+// omitzero would lose; such a member is written at the position of its field.
 type Members []Member
 
 // Get returns the value of the first member called name.
@@ -31,7 +29,7 @@ func (m Members) Get(name string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// Text returns the first of several members that is there and a string, "" if none is.
+// Text returns the first of several members that is a string, or "".
 func (m Members) Text(names ...string) string {
 	for _, name := range names {
 		if raw, ok := m.Get(name); ok {
@@ -43,8 +41,7 @@ func (m Members) Text(names ...string) string {
 	return ""
 }
 
-// Compact returns the first of several members that is there, without white space, "" if
-// none is.
+// Compact returns the first of several existing members without white space, or "".
 func (m Members) Compact(names ...string) string {
 	for _, name := range names {
 		if raw, ok := m.Get(name); ok {
@@ -54,8 +51,7 @@ func (m Members) Compact(names ...string) string {
 	return ""
 }
 
-// Object returns the first member called name if it is an object, nil if there is none
-// or it is something else.
+// Object returns the first member called name if it is an object, else nil.
 func (m Members) Object(name string) Members {
 	raw, ok := m.Get(name)
 	if !ok {
@@ -68,14 +64,13 @@ func (m Members) Object(name string) Members {
 	return inner
 }
 
-// Object reads the members of one object, in order. The values alias b and
-// have no white space around them. It returns a *SyntaxError if b does not pass
-// [Check], and a *FieldError if b is not an object, has a name twice (after
+// Object parses one object and returns its members in order. The values alias b and have no white space around them. It
+// returns a *SyntaxError if b does not pass [Check], and a *FieldError if b is not an object, has a name twice (after
 // unescaping) or a name with a lone surrogate.
 func Object(b []byte) (Members, error) { return ObjectInside(b, 0) }
 
-// ObjectInside is [Object] for what is to stand inside of so many containers: with
-// them it may be nested no deeper than MaxDepth.
+// ObjectInside is [Object] for an object that will be inside depth containers: together they may be nested no deeper
+// than MaxDepth.
 func ObjectInside(b []byte, depth int) (Members, error) {
 	r := reader{b: b, depth: depth}
 	i, err := start(b)

@@ -2,9 +2,8 @@ package rawjson
 
 import "bytes"
 
-// Objects reads objects that stand one behind the other, with nothing but white space
-// between them. rest is what follows the last one: it is empty, or begins with something
-// that is no object. The values alias b.
+// Objects parses consecutive objects with only white space between them. rest is the input after the last one: it is
+// empty, or does not begin with an object. The values alias b.
 func Objects(b []byte) (list []Members, rest []byte) {
 	for b = Trim(b); len(b) > 0; b = Trim(b) {
 		end := objectEnd(b)
@@ -17,8 +16,8 @@ func Objects(b []byte) (list []Members, rest []byte) {
 	return list, b
 }
 
-// objectEnd returns the place behind the object that b begins with, 0 if it begins with
-// none or with one that does not end. Whether it is one Object says.
+// objectEnd returns the index behind the object at the start of b, or 0 if there is no complete one. It does not check
+// that the object is valid: Object does.
 func objectEnd(b []byte) int {
 	if b[0] != '{' {
 		return 0
@@ -41,9 +40,8 @@ func objectEnd(b []byte) int {
 	return 0
 }
 
-// Ending reads the object that b ends with, whatever stands before it: half of a line, say,
-// behind which another program wrote. rest is what stands before it. It is false if b ends
-// with no object. The values alias b.
+// Ending parses the object at the end of b, whatever comes before it, such as half a line to which another program
+// appended. rest is the input before it. ok is false if b does not end with an object. The values alias b.
 func Ending(b []byte) (o Members, rest []byte, ok bool) {
 	b = bytes.TrimRight(b, " \t\r\n")
 	start := objectStart(b)
@@ -57,8 +55,8 @@ func Ending(b []byte) (o Members, rest []byte, ok bool) {
 	return o, b[:start], true
 }
 
-// objectStart returns where the object begins that b ends with, -1 if there is none. Whether
-// it is one Object says.
+// objectStart returns where the object at the end of b begins, or -1. It does not check that the object is valid:
+// Object does.
 func objectStart(b []byte) int {
 	if len(b) == 0 || b[len(b)-1] != '}' {
 		return -1
@@ -79,8 +77,8 @@ func objectStart(b []byte) int {
 	return -1
 }
 
-// stringStart returns where the string begins that ends with the quote at a place, -1 if it
-// does not begin: at the last quote before it that no backslash escapes.
+// stringStart returns where the string begins whose closing quote is at end, or -1: the last quote before it that no
+// backslash escapes.
 func stringStart(b []byte, end int) int {
 	for i := end - 1; i >= 0; i-- {
 		if b[i] != '"' {

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Locate returns where the value that a JSON pointer (RFC 6901) names stands in b, to
-// exclusive. The empty pointer names all of it. What is not there is an error that says how
-// far the pointer leads.
+// Locate returns the position of a JSON pointer's (RFC 6901) value in b, to exclusive. The empty pointer names all of
+// b. If the value does not exist, the error says how far the pointer leads.
 func Locate(b []byte, pointer string) (from, to int, err error) {
 	if err := Check(b); err != nil {
 		return 0, 0, err
@@ -32,7 +31,7 @@ func Locate(b []byte, pointer string) (from, to int, err error) {
 	return from, to, nil
 }
 
-// below returns where a member of an object stands, or an element of an array.
+// below returns the position of a member of an object, or of an element of an array.
 func below(b []byte, name string) (span, error) {
 	switch b[0] {
 	case '{':
@@ -48,7 +47,7 @@ func memberOf(b []byte, escaped string) (span, error) {
 	if err != nil {
 		return span{}, err
 	}
-	members, err := Object(b) // which refuses names that occur twice
+	members, err := Object(b) // Object refuses duplicate names
 	if err != nil {
 		return span{}, err
 	}
@@ -77,7 +76,7 @@ func elementOf(b []byte, index string) (span, error) {
 	return span{}, fmt.Errorf("the array is shorter")
 }
 
-// unescapePointer reads a name of a JSON pointer: ~0 is a tilde, ~1 a slash.
+// unescapePointer decodes a name of a JSON pointer: ~0 is a tilde, ~1 a slash.
 func unescapePointer(name string) (string, error) {
 	for i := 0; i < len(name); i++ {
 		if name[i] == '~' && (i+1 == len(name) || name[i+1] != '0' && name[i+1] != '1') {

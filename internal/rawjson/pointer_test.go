@@ -56,7 +56,7 @@ func TestLocateElsewhere(t *testing.T) {
 	}
 }
 
-// What is located is what another reader of JSON finds there.
+// FuzzLocate compares located values with another JSON reader's.
 func FuzzLocate(f *testing.F) {
 	f.Add([]byte(rfc6901), "/foo/0")
 	f.Add([]byte(`[[{"a~/":[]}]]`), "/0/0/a~0~1")
@@ -95,7 +95,7 @@ func FuzzLocate(f *testing.F) {
 
 func hasSpaceAround(b []byte) bool { return len(Trim(b)) != len(b) }
 
-// isPlainText reports whether the other reader, which mends what is not UTF-8, takes a name as it is.
+// isPlainText reports whether the other reader, which replaces invalid UTF-8, leaves a name unchanged.
 func isPlainText(s string) bool {
 	return strings.ToValidUTF8(s, "") == s && !strings.ContainsRune(s, '\ufffd')
 }

@@ -4,15 +4,13 @@ import "encoding/json"
 
 const twice = "duplicate name"
 
-// A reader walks over b. Its methods take the place of a token, white space
-// already passed, and return the place behind it.
+// A reader walks over b. Its methods take the index of a token, after white space, and return the index behind it.
 type reader struct {
 	b     []byte
 	depth int // containers open
 }
 
-// settle decides which error an input gets: what is not JSON at all is a
-// SyntaxError, wherever the reader stopped.
+// settle decides which error an input gets: if it is not valid JSON, a SyntaxError, wherever the reader stopped.
 func settle(b []byte, err error) error {
 	if _, ok := err.(*SyntaxError); !ok {
 		if syntax := Check(b); syntax != nil {
@@ -22,8 +20,8 @@ func settle(b []byte, err error) error {
 	return err
 }
 
-// open enters the container that c begins. If more is true its first element
-// begins at next, else it is empty and already left.
+// open enters the container that begins with c. If more is true, its first element begins at next; else the container
+// is empty, and next is behind it.
 func (r *reader) open(i int, c byte) (next int, more bool, err error) {
 	if i >= len(r.b) || r.b[i] != c {
 		return 0, false, r.want(i, kindOf(c))
@@ -88,8 +86,7 @@ func (r *reader) str(i int) (s []byte, next int, err error) {
 	return s, next, nil
 }
 
-// raw reads any value as it stands. Its capacity ends with it, so that
-// appending to it does not write into the input.
+// raw reads any value unchanged. Its capacity ends with it, so that appending to it does not overwrite the input.
 func (r *reader) raw(i int) (json.RawMessage, int, error) {
 	end, err := scanValue(r.b, i, r.depth)
 	if err != nil {
@@ -103,7 +100,7 @@ func (r *reader) null(i int) bool {
 	return len(r.b)-i >= 4 && string(r.b[i:i+4]) == "null"
 }
 
-// want is the error for a value at i that is not what was wanted.
+// want returns the error for a value at i of an unexpected kind.
 func (r *reader) want(i int, what string) error {
 	if i >= len(r.b) {
 		return bad(i, "unexpected end")
@@ -115,7 +112,7 @@ func (r *reader) want(i int, what string) error {
 	return misfit("want %s, have %s", what, have)
 }
 
-// kindOf names the kind of value that c begins.
+// kindOf names the kind of a value that begins with c.
 func kindOf(c byte) string {
 	switch c {
 	case '{':

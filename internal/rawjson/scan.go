@@ -8,19 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep objects and arrays may be nested. Deeper input is
-// refused.
+// MaxDepth bounds the nesting of objects and arrays. Deeper input is refused.
 const MaxDepth = 1000
 
 var tooDeep = "nested deeper than " + strconv.Itoa(MaxDepth)
 
-// Check reports, as a *SyntaxError, why b is not exactly one JSON value with
-// optional white space around it. The grammar is RFC 8259's; beyond it b must
-// be valid UTF-8, have no byte order mark and be nested at most MaxDepth deep.
-// Numbers of any size, duplicate names and escaped lone surrogates are fine.
+// Check returns a *SyntaxError if b is not exactly one JSON value with optional white space around it. The grammar is
+// RFC 8259's; in addition b must be valid UTF-8, have no byte order mark and be nested at most MaxDepth deep. Numbers
+// of any size, duplicate names and escaped lone surrogates are accepted.
 func Check(b []byte) error { return checkAt(b, 0) }
 
-// checkAt is Check for a value that stands inside depth containers.
+// checkAt is Check for a value inside depth containers.
 func checkAt(b []byte, depth int) error {
 	i, err := start(b)
 	if err == nil {
@@ -87,9 +85,8 @@ func scanScalar(b []byte, i int) (int, error) {
 	return 0, bad(i, "want a value")
 }
 
-// scanContainer remembers of each open container only whether it is an object:
-// one bit. What values mostly look like, plain strings and no white space, it reads
-// itself; everything else, and whatever is wrong, is left to those who know all cases.
+// scanContainer keeps only one bit for each open container: whether it is an object. It handles the common cases
+// itself, plain strings without white space, and calls the general functions for the rest and for errors.
 func scanContainer(b []byte, i, depth int) (int, error) {
 	var objects [MaxDepth/64 + 1]uint64
 	outside := depth
@@ -131,7 +128,7 @@ func scanContainer(b []byte, i, depth int) (int, error) {
 				return 0, err
 			}
 		}
-		for more := false; !more; { // after a value: close what ends here
+		for more := false; !more; { // after a value: leave the containers that end here
 			if depth == outside {
 				return i, nil
 			}
@@ -152,7 +149,7 @@ func scanContainer(b []byte, i, depth int) (int, error) {
 	}
 }
 
-// passName is scanName, quicker for what names mostly are.
+// passName is a faster scanName for common names.
 func passName(b []byte, i int) (int, error) {
 	if i < len(b) && b[i] == '"' {
 		if end := plainString(b, i); end > 0 && end+1 < len(b) && b[end] == ':' {
@@ -167,8 +164,8 @@ func passName(b []byte, i int) (int, error) {
 	return scanName(b, i)
 }
 
-// plainString returns the end of the string whose opening quote is at i if it has
-// nothing but plain bytes and does not end close to the end of b, else 0.
+// plainString returns the end of the string whose opening quote is at i, if it has only plain bytes and does not end
+// near the end of b; else 0.
 func plainString(b []byte, i int) int {
 	for i++; i+8 <= len(b); i += 8 {
 		if hit := special(binary.LittleEndian.Uint64(b[i:])); hit != 0 {
@@ -182,8 +179,8 @@ func plainString(b []byte, i int) int {
 	return 0
 }
 
-// scanNext reads what follows an element: a comma, and then more is true and
-// the next element begins at the place returned, or the end of the container.
+// scanNext reads the token after an element. For a comma, more is true and next is the index of the next element; else
+// it is the end of the container.
 func scanNext(b []byte, i int, object bool) (next int, more bool, err error) {
 	i = space(b, i)
 	closer, reason := byte(']'), "want ',' or ']'"
@@ -201,7 +198,7 @@ func scanNext(b []byte, i int, object bool) (next int, more bool, err error) {
 	return 0, false, bad(i, reason)
 }
 
-// scanName passes a name and its colon and returns where the value begins.
+// scanName reads a name and its colon and returns the index of the value.
 func scanName(b []byte, i int) (int, error) {
 	if i >= len(b) {
 		return 0, bad(i, "unexpected end")
@@ -233,8 +230,7 @@ func scanLiteral(b []byte, i int, word string) (int, error) {
 	return 0, bad(i, "want a value")
 }
 
-// scanNumber returns the end of a number, and whether it is written without
-// fraction and exponent.
+// scanNumber returns the end of a number, and whether it has neither fraction nor exponent.
 func scanNumber(b []byte, i int) (end int, integer bool, err error) {
 	at := i
 	if i < len(b) && b[i] == '-' {
@@ -317,16 +313,14 @@ func scanEscape(b []byte, i int) (int, error) {
 	return 0, bad(i, "invalid escape")
 }
 
-// special has the top bit of the first byte of a word set that is not plain; a borrow
-// can only disturb the bytes above it.
+// special sets the top bit of the first byte of a word that is not plain; a borrow can only disturb the bytes above it.
 func special(w uint64) uint64 {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	return (w | (w - ones*' ') | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) & tops
 }
 
-// plain returns the place, from i on, of the first byte of a string that is
-// not plain: a quote, a backslash, a control or a byte of a longer rune. It
-// looks at eight bytes at a time.
+// plain returns the index, from i on, of the first byte of a string that is not plain: a quote, a backslash, a control
+// or a byte of a longer rune. It reads eight bytes at a time.
 func plain(b []byte, i int) int {
 	for i+8 <= len(b) {
 		if hit := special(binary.LittleEndian.Uint64(b[i:])); hit != 0 {

@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// String decodes one JSON string. It returns a *SyntaxError if b does not pass
-// [Check], and a *FieldError if it is something else than a string or has an
-// escaped lone surrogate, which no Go string can hold.
+// String decodes one JSON string. It returns a *SyntaxError if b does not pass [Check], and a *FieldError if b is not a
+// string or has an escaped lone surrogate, which no Go string can hold.
 func String(b []byte) (string, error) {
 	r := reader{b: b}
 	i, err := start(b)
@@ -25,8 +24,7 @@ func String(b []byte) (string, error) {
 	return string(s), nil
 }
 
-// unescape resolves the escapes of a string's inside. It is false if there is
-// a lone surrogate.
+// unescape resolves the escapes inside a string. It returns false for a lone surrogate.
 func unescape(s []byte) ([]byte, bool) {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); {
@@ -61,7 +59,7 @@ func unescape(s []byte) ([]byte, bool) {
 	return out, true
 }
 
-// The controls that have an escape of one letter, and these letters.
+// Controls with a one-letter escape, and their letters.
 const (
 	shortEscaped = "\b\t\n\f\r"
 	shortEscapes = "btnfr"
@@ -87,17 +85,16 @@ func hex4(b []byte, i int) (r rune, ok bool) {
 	return r, true
 }
 
-// AppendString appends s as a JSON string with the escapes that JSON.stringify
-// uses: `\"`, `\\`, \b \t \n \f \r, and \u00xx for the other controls. All
-// else stands as it is, U+2028 and `<` included. Bytes that are not UTF-8
-// become \ufffd: it is for text that is shown; [Marshal] refuses them.
+// AppendString appends s as a JSON string with the escapes of JSON.stringify: `\"`, `\\`, the letters b, t, n, f and r
+// after a backslash, and \u00xx for the other controls. Everything else is unchanged, including U+2028 and `<`. Bytes
+// that are not UTF-8 become \ufffd: it is for text that is shown; [Marshal] refuses them.
 func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
 	n := len(dst)
 	dst = append(dst, s...)
 	i := plain(dst, n) - n
-	if i == len(s) { // by far the most strings
+	if i == len(s) { // by far the most common case
 		return append(dst, '"')
 	}
 	dst = dst[:n+i]

@@ -10,26 +10,26 @@ import (
 
 const maxFields = 256
 
-// A structPlan is how one struct type is written and read: its fields in
-// order, those of embedded structs in their place.
+// A structPlan encodes and decodes one struct type: its fields in order, with the fields of embedded structs at the
+// struct's position.
 type structPlan struct {
 	fields  []field
 	byName  map[string]int
-	unknown []int // index of the Members that take the rest, or nil
+	unknown []int // index of the Members field for unknown names, or nil
 	keeps   bool  // some fields are kept
 }
 
 type field struct {
 	name     string
-	key      []byte // the name as it is written, with colon
+	key      []byte // the encoded name, with colon
 	index    []int
 	codec    *codec
 	notEmpty bool // omitempty
 	notZero  bool // omitzero
-	kept     bool // kept: a member that would be omitted stays among the unknown ones
+	kept     bool // kept: a member that would be omitted is written anyway
 }
 
-// at is v's field at index.
+// at returns v's field at index.
 func at(v reflect.Value, index []int) reflect.Value {
 	if len(index) == 1 {
 		return v.Field(index[0])
@@ -51,8 +51,8 @@ func empty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// fields plans t. It is nil for a struct that has only unexported fields, such
-// as time.Time: written as {} it would lose everything in silence.
+// fields plans t. It returns nil for a struct with only unexported fields, such as time.Time: encoding it as {} would
+// lose its content.
 func (p planner) fields(t reflect.Type) *structPlan {
 	s := &structPlan{byName: map[string]int{}}
 	p.collect(s, t, nil)
@@ -117,8 +117,7 @@ func (p planner) collect(s *structPlan, t reflect.Type, index []int) {
 	}
 }
 
-// options reads what follows the name in a tag. It is false for the field that
-// takes unknown members.
+// options parses the tag after the name. It returns false for the field that takes unknown members.
 func (s *structPlan) options(f *field, options string, sf reflect.StructField) bool {
 	for option := range strings.SplitSeq(options, ",") {
 		switch option {
@@ -140,8 +139,7 @@ func (s *structPlan) options(f *field, options string, sf reflect.StructField) b
 	return true
 }
 
-// add takes a field in. Of two with one name the outer one counts, as in Go;
-// at the same depth they are a mistake.
+// add adds a field. Of two with one name the outer one counts, as in Go; at the same depth they are a mistake.
 func (p planner) add(s *structPlan, f field, t, ft reflect.Type) {
 	f.key = append(AppendString(nil, f.name), ':')
 	if n, ok := s.byName[f.name]; ok {
@@ -163,8 +161,8 @@ func (p planner) add(s *structPlan, f field, t, ft reflect.Type) {
 	s.fields = append(s.fields, f)
 }
 
-// find returns the number of the field called name, or -1. Most payloads were
-// written in the order of the struct, so it looks at hint first.
+// find returns the index of the field called name, or -1. Most payloads have the order of the struct, so it tries hint
+// first.
 func (s *structPlan) find(name []byte, hint int) int {
 	if hint < len(s.fields) && string(name) == s.fields[hint].name {
 		return hint
@@ -221,7 +219,7 @@ func (s *structPlan) encode(w *writer, dst []byte, v reflect.Value) ([]byte, err
 	return append(dst, '}'), nil
 }
 
-// split returns the members of fields that are kept, and the others.
+// split separates the members of kept fields from the others.
 func (s *structPlan) split(all Members) (kept, rest Members) {
 	isKept := func(m Member) bool {
 		n, ok := s.byName[m.Name]

@@ -17,7 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/durable"
 )
 
-// tree is a directory that is copied: names of files to what is in them.
+// tree is a directory to back up: file names and contents.
 type tree map[string]string
 
 // at is the time of the backups, unless a test says otherwise.
@@ -118,8 +118,8 @@ func mustVerify(t *testing.T, dir string) backup.Verified {
 	return v
 }
 
-// What is copied is what is restored; of what grew, only the rest is copied again; and
-// older backups stay as they were.
+// A restore returns the files as they were backed up. Of a file that grew, only the new part is copied again. Older
+// backups do not change.
 func TestTake(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "a", "b"), t.TempDir()
 	first := tree{"one/two/full.blk": "never changes", "one/two/growing.blk": "12345", "mark": "old", "empty": ""}
@@ -182,7 +182,7 @@ func TestStamps(t *testing.T) {
 	backup.SetSettled(t, -time.Hour)
 	mustTake(t, dir, files.sources(from))
 	over, stop := context.WithCancel(t.Context())
-	stop() // whoever reads a byte now is told
+	stop() // every reader stops at its next byte
 	if _, err := take(over, dir, files.sources(from)); err != nil {
 		t.Errorf("a file was read that was not changed: %v", err)
 	}
@@ -265,7 +265,7 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// Keep removes what is older, and of its contents what no other has.
+// Keep removes older backups, and the contents that only they had.
 func TestKeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
 	w, err := backup.Open(dir)

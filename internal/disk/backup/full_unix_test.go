@@ -40,8 +40,8 @@ func mustFill(t *testing.T, do, from, to string, bytes int) {
 	}
 }
 
-// A disk that is full ends a backup and a restore with an error, and leaves what was there:
-// no half backup, nothing at the target.
+// A full disk ends a backup and a restore with an error, and changes nothing else: no half backup, nothing at the
+// target.
 func TestFullDisk(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	first := tree{"d/full.blk": "as it was", "mark": "old"}

@@ -56,7 +56,7 @@ func FuzzManifest(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		// What is written again is what was read, as far as it is known.
+		// Encoding a manifest restores the text, except for unknown members.
 		m.Version = Version
 		if name, again, err := m.encode(); err != nil {
 			t.Fatal(err)

@@ -130,7 +130,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// A target that is a link to an empty folder stays one: what is restored is on that disk.
+// A target that is a link to an empty folder stays a link: the restored files are on that disk.
 func TestLinkedTarget(t *testing.T) {
 	dir, parent := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	m := mustTake(t, dir, []backup.Source{{Name: "f", Size: 1, Text: []byte("x")}})
@@ -161,7 +161,7 @@ func TestLinkedTarget(t *testing.T) {
 	}
 }
 
-// What is restored is on disk, with the names of folders that were made for it.
+// Restored files are synced, and so are the names of new folders.
 func TestRestoreIsSynced(t *testing.T) {
 	dir, parent := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	m := mustTake(t, dir, []backup.Source{{Name: "d/f", Size: 1, Text: []byte("x")}})

@@ -59,7 +59,7 @@ func isDamage(err error) bool {
 	return is
 }
 
-// What is written is read, also from a file of an earlier version, which has no checksum.
+// Read returns the written value, also from a file of an earlier version, which has no checksum.
 func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.json")
 	var have limits

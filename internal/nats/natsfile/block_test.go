@@ -106,9 +106,8 @@ func TestScanOfATornBlock(t *testing.T) {
 	}
 }
 
-// built makes a block of what a fuzzer chose: messages and what removing them leaves, each
-// with the hash that it should have, and damage done to what was written last. It gives
-// the messages that nothing was done to.
+// built makes a block from a fuzzer's choice: messages and tombstones, each with the right hash, and damage to the last
+// bytes. It returns the undamaged messages.
 func built(choice []byte) (data []byte, whole []Record) {
 	next := func() int {
 		if len(choice) == 0 {

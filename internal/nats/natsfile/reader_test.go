@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// stored writes blocks of some messages each, some of them without a header if they may
-// be, and gives all messages.
+// stored writes blocks with the given numbers of messages, some of them without a header if headless is set, and
+// returns all messages.
 func stored(t *testing.T, dir string, first uint64, headless bool, counts map[int]int) (want []Message) {
 	t.Helper()
 	numbers := []int{}
@@ -102,7 +102,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// A message may be larger than what is read ahead.
+// A message may be larger than readAhead.
 func TestReaderOfLargeMessages(t *testing.T) {
 	dir := t.TempDir()
 	var data []byte
@@ -124,8 +124,8 @@ func TestReaderOfLargeMessages(t *testing.T) {
 	}
 }
 
-// Whatever is damaged: what comes is what was stored, up to there. (Nobody can tell where
-// the subject of a message without a header ends, if not by the length that it says.)
+// With any damage, the reader returns the stored messages up to it. (For a message without a header, only its own
+// length says where the subject ends.)
 func TestReaderOfDamagedBlocks(t *testing.T) {
 	dir := t.TempDir()
 	want := stored(t, dir, 1000, false, map[int]int{2: 30, 3: 30})
@@ -151,7 +151,7 @@ func TestReaderOfDamagedBlocks(t *testing.T) {
 	}
 }
 
-// FuzzReader holds what a reader gives to what Scan finds.
+// FuzzReader compares the messages of a Reader with the ones that Scan finds.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 2, 2, 0, 0, 3, 3, 9, 0, 9})
 	f.Add([]byte{0, 1, 2, 0, 1, 7, 2, 0, 0, 3})

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// FuzzRead holds messages as they are read to what was written, and to an error or a message
-// whatever is there.
+// FuzzRead checks that reading returns the written messages, and for any other bytes an error or a message.
 func FuzzRead(f *testing.F) {
 	f.Add("a.b", "$JS.ACK.S.c.1.2.3.4.5", "NATS/1.0\r\nce-id: 1\r\n\r\n", []byte("data"), []byte("HMSG a 1 3 2\r\n"))
 	f.Add("a", "", "", []byte{}, []byte("MSG a 1 99999999999999999999\r\n"))
@@ -87,9 +86,9 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// What is published leaves in its order and as the protocol has it, also that which nobody
-// pushed before something else is; an answer comes with its number, and the end of the
-// connection is told once and refuses what is published behind it.
+// Messages leave in the order of their publication, in the protocol's form, also if nobody pushes before the next
+// message. An answer has the number of its message. The end of the connection is reported once, and later publications
+// are refused.
 func TestConn(t *testing.T) {
 	numbers, over := make(chan uint64, 1), make(chan error, 2)
 	c, there, inbox := mustAgree(t, Handler{
