@@ -1,10 +1,8 @@
-// Package tally is durable memory for AI agents: an event-sourced, append-only
-// log of sessions. Every change is an event that is appended and never altered;
-// everything that is read is a fold of events. So a session can be looked at as
-// it was at any point, rewound, undone and forked, and nothing is lost.
+// Package tally is durable memory for AI agents: an event-sourced, append-only log of sessions. Every change is an event
+// that is appended and never altered, and every read is a fold of events. So a session can be read as of any point,
+// rewound, undone and forked, and nothing is lost.
 //
-// A [Store] is a log together with what is needed to read it. Most programs get
-// one from the package embedded:
+// A [Store] is a log with its loader, snapshots and views. Most programs open one with the package embedded:
 //
 //	st, err := embedded.Open(ctx, embedded.Options{Store: dir})
 //
@@ -14,21 +12,19 @@
 //	ack, err := s.AppendTurns(ctx, events.MainThread, json.RawMessage(`{"role":"user","content":"hi"}`))
 //	state, err := s.Load(ctx, "head")
 //
-// [Session.Follow] yields what comes. Lists come from [Store.Sessions]. Turns are searched
-// with any SQLite client in the views below [Store.ViewsDir]; docs/catalog.md has their tables.
+// [Session.Follow] yields new records. [Store.Sessions] lists sessions. Any SQLite client can search turns in the views
+// below [Store.ViewsDir]; docs/catalog.md describes their tables.
 //
-// A position in a session is written as people and commands write it: "head" or ""
-// for now, "start", an offset such as "@1234", the n-th turn "#3" or "gpt-5#3" of
-// another thread than main, "~2" for without the last two turns, a time as it is shown
-// such as "2026-08-22T10:00Z", "-10m" for so long before the latest, or "e:" and the
-// beginning of an event's id. [projector.Position] says what each means.
+// A position in a session has the same form in the API and in commands: "head" or "" for now, "start", an offset such as
+// "@1234", the n-th turn "#3" or "gpt-5#3" of another thread than main, "~2" for the session without its last two turns,
+// a time such as "2026-08-22T10:00Z", "-10m" for ten minutes before the latest event, or "e:" and the beginning of an
+// event's id. [projector.Position] describes each form.
 //
-// What is not a session is a document: named content with revisions, by [Store.Documents].
-// It is written with compare-and-swap, read as it was, listed, watched, and changed together
-// with others; docs/documents.md says more.
+// Content outside of sessions is a document: named content with revisions, by [Store.Documents]. Documents are written
+// with compare-and-swap, read as of any revision, listed, watched, and changed together in transactions; see
+// docs/documents.md.
 //
-// The stores that tally replaces have packages of their own below stores, each with the
-// words of the original: evals for recorded conversations and what judged them, errata
-// for panels of models, ailoop for the histories of an agent loop, perstack for jobs with
-// their checkpoints, tavern for what a team of agents shares.
+// The stores that tally replaces have packages of their own below stores, with the original's names: evals for recorded
+// conversations and their judgements, errata for panels of models, ailoop for the histories of an agent loop, perstack
+// for jobs with their checkpoints, tavern for the shared state of a team of agents.
 package tally

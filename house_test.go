@@ -31,7 +31,7 @@ var arrows = []struct{ pkg, may string }{
 	{"projector", "events snapshot internal/rawjson internal/disk/durable internal/disk/statefile"},
 	{"internal/catalog", "projector events internal/disk/durable internal/rawjson internal/disk/lockfile internal/disk/statefile"},
 	{".", "log projector snapshot events"},
-	{"internal/daemon", "log projector events internal/rawjson"}, // decides when to look: of what is decided, it knows nothing
+	{"internal/daemon", "log projector events internal/rawjson"}, // decides only when to look, and knows no decisions
 
 	{"internal/agents", "events internal/rawjson"},
 	{"internal/agents/shapes", "events internal/rawjson"},
@@ -91,9 +91,8 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/ingest/tail", "internal/disk/durable internal/disk/lockfile"},
 }
 
-// reach says which packages may depend, directly or not, on what is heavy or has no
-// business below. So a program that is a client links no server, and one that opens a
-// store links no progress bar.
+// reach lists which packages may depend, directly or not, on heavy packages and on packages of another layer. So a
+// client program links no server, and a program that opens a store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"github.com/nats-io", ". internal/daemon log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},

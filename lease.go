@@ -79,7 +79,7 @@ func (s *Session) leaseTo(ctx context.Context, of events.Subject, holder string,
 // leaseTypes are the types of records that change a session's lease.
 var leaseTypes = []string{events.TypeSessionUpdated}
 
-// relet gives a holder the lease on a subject for a while, recorded in the session; a while of 0 ends it.
+// relet records in the session that a holder has the lease on a subject for a while; a while of 0 ends it.
 func (s *Session) relet(ctx context.Context, of events.Subject, holder string, while time.Duration, check func(*projector.Outline) error) (*Claim, error) {
 	if holder == "" || !utf8.ValidString(holder) {
 		return nil, &events.InvalidError{Field: "holder", Reason: fmt.Sprintf("%q names nobody", holder)}

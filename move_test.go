@@ -132,7 +132,7 @@ func TestRewindToWhereOneIs(t *testing.T) {
 		}
 		mustBe(t, s, "", "a")
 		m, err := s.PlanUndo(t.Context())
-		mustMove(t, s, m, err) // of the rewind, not of what was never written
+		mustMove(t, s, m, err) // of the rewind, not of the move that wrote nothing
 		mustBe(t, s, "", "a", "b")
 		stays("@2")
 		m, err = s.PlanRedo(t.Context())
@@ -146,8 +146,8 @@ func TestRewindToWhereOneIs(t *testing.T) {
 	})
 }
 
-// Whatever happens to a session, a rewind is There exactly if its turns at the position are
-// those of now, and only what was written is undone.
+// After any history, There is set exactly if a rewind would leave the turns as they are, and only written moves are
+// undone.
 func TestMovesFollowAModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l, err := log.OpenOn(t.Context(), memlog.New(memlog.Config{}), log.Config{})
@@ -295,8 +295,7 @@ func TestMoveConflicts(t *testing.T) {
 	}
 }
 
-// An answer whose producer had seen what is gone meanwhile is kept, is not live,
-// and costs what it cost.
+// A turn whose producer had read records that were rewound meanwhile is kept, is not live, and its cost counts.
 func TestLateAnswer(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{Snapshots: &snapshot.Mem{}})
 	s := st.Session("s")
@@ -433,8 +432,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What was delivered, claimed or decided is neither rewound nor forked: each way says so,
-// with the kind, and writes nothing.
+// Sessions with deliveries, claims or decisions can be neither rewound nor forked: each way returns an error with the
+// kind, and writes nothing.
 func TestKindsThatAreNotRewound(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		made := st.Session("made")

@@ -18,8 +18,8 @@ var shownMethods = map[string]bool{
 	"Append": true, "AppendBuffered": true, "AppendSeries": true, "AppendAll": true, "AppendAsync": true, "AppendAsyncBuffered": true,
 }
 
-// Each way to append asks for the files of what it has stored, and hands the answer out with
-// the ack: what is stored is not taken for refused, nor appended twice.
+// Each way to append waits for the files of the append, and returns their error with the ack: callers do not take the
+// append for refused, nor repeat it.
 func TestShow(t *testing.T) {
 	ctx := t.Context()
 	full := errors.New("no room for the file")

@@ -143,7 +143,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What is not there is not there, whoever says so.
+// Every method returns the same error for what does not exist.
 func TestOneNotFound(t *testing.T) {
 	for _, err := range []error{log.ErrNotFound, projector.ErrNotFound, tally.ErrNotFound} {
 		if !errors.Is(err, events.ErrNotFound) {

@@ -32,8 +32,8 @@ func mustBalance(t *testing.T, d *tally.Documents, accounts int) (total int) {
 	return total
 }
 
-// A transaction is all or nothing, what it reads is what is there when it writes, and a
-// conflict names the document. Amounts that many move at once neither come nor go.
+// A transaction is all or nothing, its reads are still true when it writes, and a conflict names the document. The sum
+// of amounts that many transactions move stays the same.
 func transactions(t *testing.T, st *tally.Store) {
 	d, ctx := st.Documents(), t.Context()
 	const accounts, writers, rounds = 5, 4, 15
@@ -148,8 +148,8 @@ func transfer(t *testing.T, tx *tally.Tx, from, to string, amount int) error {
 		tx.Update(t.Context(), "account", to, text(strconv.Itoa(hold[to]+amount))))
 }
 
-// Two transactions of which each writes what the other only read: one of them comes first,
-// and the other is run again, so that never both decide on what is no more.
+// If each of two transactions writes a document that the other only reads, one is first, and the other runs again, so
+// that neither decides on outdated documents.
 func TestTxReadsAreGuards(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()
@@ -181,8 +181,8 @@ func TestTxReadsAreGuards(t *testing.T) {
 	}
 }
 
-// The function sees what was there at one time, or is run again: also if it only reads, and
-// before its error is believed.
+// The function sees the documents as of one time, or runs again, also if it only reads, and before its error is
+// returned.
 func TestTxReadsOneTime(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()

@@ -39,7 +39,7 @@ func seenBy(ctx context.Context, d *tally.Documents, q projector.DocumentQuery, 
 	return lines, ctx.Err()
 }
 
-// A watch yields each change once and in order: what was, and what comes.
+// A watch yields each change once and in order, old and new ones.
 func watches(t *testing.T, st *tally.Store) {
 	d, ctx := st.Documents(), t.Context()
 	begin := mustCreate(t, d, "w", "begin", text("x")).Offset

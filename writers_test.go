@@ -28,7 +28,7 @@ func mustConflict(t *testing.T, what string, do func() error, have events.Offset
 	}
 }
 
-// Of writers on one base exactly one is first, and each other is told what there is now.
+// Of several writers on one base exactly one succeeds, and each other one gets the present revision.
 func oneOfTwoWriters(t *testing.T, d *tally.Documents) {
 	ctx := t.Context()
 	rev := mustCreate(t, d, "doc", "d49", text("base"))

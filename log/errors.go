@@ -62,8 +62,7 @@ var (
 	ErrBusy = errors.New("busy")
 )
 
-// ConflictError reports what was expected of a subject and what its state is. It matches ErrConflict; nothing was
-// written.
+// ConflictError reports the expected and the actual state of a subject. It matches ErrConflict; nothing was written.
 type ConflictError struct {
 	Subject events.Subject
 	Want    events.Offset // of the expectation
@@ -138,7 +137,7 @@ func (e *FullError) Is(target error) bool { return target == ErrFull }
 // QuotaError reports the limit that an append would exceed. It matches ErrQuota; nothing was written.
 type QuotaError struct {
 	Scope string // the limit's scope: "store", "owner:NAME" or "kind:KIND"
-	Meter string // what is measured: "live", bytes that can be read at head
+	Meter string // the measure: "live", bytes that can be read at head
 	Limit int64
 	Have  int64 // now
 	Want  int64 // with the append

@@ -80,8 +80,8 @@ func fillOddly(t *testing.T, nc *nats.Conn, l *log.Log, n int) {
 	}
 }
 
-// A read over a connection of its own gives what one over the client's gives, also
-// if the connection is lost time and again.
+// A read over its own connection returns the same as one over the client's, even if the connection is lost again and
+// again.
 func TestScans(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	nc := mustDial(t, s)

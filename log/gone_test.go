@@ -195,8 +195,8 @@ func TestOpenDoesNotWaitForADeadOwner(t *testing.T) {
 	}
 }
 
-// An owner that lives and says nothing, as one that the machine has no time for, is unavailable
-// after a while, to whoever has set no end themselves.
+// If the owner lives but does not answer, as on an overloaded machine, it is unavailable after a while, even for
+// callers without a deadline.
 func TestSilentOwner(t *testing.T) {
 	sub := events.Session("", "s")
 	for to, do := range map[string]call{

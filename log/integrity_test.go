@@ -138,8 +138,8 @@ func mustFlip(t *testing.T, dir, text string) {
 	t.Fatalf("no block of %v holds %q", blocks, text)
 }
 
-// TestForeignMessage has somebody publish what is no event: it is damage in its
-// place, and nothing else suffers.
+// TestForeignMessage publishes a message that is not an event: it is damage at its offset, and other records are not
+// affected.
 func TestForeignMessage(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	nc := mustDial(t, s)
@@ -362,7 +362,7 @@ func TestOpenRefusesWhatCouldLoseRecords(t *testing.T) {
 	}
 }
 
-// TestFullStore gives the stream a bound and fills it.
+// TestFullStore limits the stream's size and fills it.
 func TestFullStore(t *testing.T) {
 	s := mustServe(t, t.TempDir(), func(o *server.Options) { o.JetStreamMaxStore = 1 << 20 })
 	l := mustOpen(t, mustDial(t, s), log.Config{})

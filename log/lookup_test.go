@@ -67,7 +67,7 @@ func TestOpenWithoutABackendPanics(t *testing.T) {
 	}
 }
 
-// counted counts what is read of a backend.
+// counted counts the reads of a backend.
 type counted struct {
 	log.Backend
 	scans *int
@@ -117,8 +117,8 @@ func TestSinceReadsNothing(t *testing.T) {
 	}
 }
 
-// TestSinceOfManyTypes has a subject with more types than are kept: what is not known is
-// read, whether it came before the types were forgotten or after.
+// TestSinceOfManyTypes appends more types to a subject than are kept: types that are not kept are read, whether they
+// came before or after the limit was reached.
 func TestSinceOfManyTypes(t *testing.T) {
 	testkit.NotUnderRace(t) // nothing runs beside it
 	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Owner: true}})

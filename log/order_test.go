@@ -38,8 +38,8 @@ func (s *steps) mustBegin(t *testing.T, what string) {
 	}
 }
 
-// C01: a sync covers what was stored before it began, and nothing else: what is stored while
-// it runs waits for the next one, unseen.
+// C01: a sync covers exactly what was stored before it began: an append stored while it runs waits for the next one,
+// and no reader sees it.
 func TestSyncCoversWhatWasStoredBeforeIt(t *testing.T) {
 	s := &steps{began: make(chan struct{}), next: make(chan struct{})}
 	opened := make(chan *log.Log)
@@ -211,8 +211,8 @@ func TestSameIdentityWithAnotherReference(t *testing.T) {
 	}
 }
 
-// A10: after an answer that did not come nobody knows what is stored: the id is looked up,
-// however complete the list of ids was.
+// A10: after a missing answer it is unknown whether the event is stored: its id is looked up, however complete the list
+// of ids was.
 func TestUnknownAnswerMakesIDsDoubtful(t *testing.T) {
 	c := &clock{now: time.Now()}
 	lose := logtest.None
@@ -227,7 +227,7 @@ func TestUnknownAnswerMakesIDsDoubtful(t *testing.T) {
 	}
 	lose = logtest.None
 	c.move(time.Hour)                    // the backend remembers nothing
-	mustAppend(t, l, sub, note("", "y")) // whose id needs no look-up: what is stored before it is not seen
+	mustAppend(t, l, sub, note("", "y")) // its id needs no look-up, so earlier records are not read
 	if ack, err := l.Append(t.Context(), sub, log.Any, note("c", "x")); err != nil || !ack.Duplicate || ack.Last != 3 {
 		t.Errorf("again: %+v, %v", ack, err)
 	}
@@ -288,8 +288,7 @@ func TestFollowNoticesAGap(t *testing.T) {
 	}
 }
 
-// B04: damage stands in its place also in a read of one subject that is longer than what is
-// held back for counting.
+// B04: damage is yielded at its offset, also in a read of one subject that is longer than the window of the count.
 func TestDamageStandsInItsPlace(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	l := logtest.OpenOn(t, mem, log.Config{})

@@ -71,7 +71,7 @@ func (l *Log) awaitAll(ctx context.Context, tickets []*ticket) error {
 	return nil
 }
 
-// pass gives up a ticket.
+// pass returns a ticket whose append will not run.
 func (l *Log) pass(t *ticket) {
 	if l.withdraw(t) {
 		l.running.Done()

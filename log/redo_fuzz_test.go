@@ -6,8 +6,7 @@ import (
 	"github.com/tallylog/tally/internal/rawjson"
 )
 
-// FuzzRedoRecord reads what may stand in a redo record: it is refused, or what comes of it
-// gives the same record again.
+// FuzzRedoRecord checks that any data of a redo record are refused, or decode to parts that encode to the same record.
 func FuzzRedoRecord(f *testing.F) {
 	f.Add([]byte(`{"events":[{"subject":"tally.v1.12.default.session.a","event":{"specversion":"1.0","id":"1","source":"s","type":"t","subject":"session/a","data":{"a": 1}}}]}`))
 	f.Add([]byte(`{"events":[{"subject":"tally.v1.29.x.doc.a=2Fb","event":{"specversion":"1.0","id":"1","source":"s","type":"t","subject":"document/doc/a%2Fb","data_base64":"/w=="}}]}`))

@@ -34,8 +34,8 @@ func dialServer(t *testing.T) *nats.Conn {
 	return nc
 }
 
-// A message that nobody answers is sent again, with the same id: the next leader of a
-// cluster answers. What is refused then is not known. A part of a batch is sent once.
+// A message without an answer is sent again with the same id: the next leader of a cluster answers. If that one is
+// refused, the outcome is unknown. A part of an atomic batch is sent once.
 func TestRequestIsSentAgain(t *testing.T) {
 	nc := dialServer(t)
 	for _, c := range []struct {

@@ -19,7 +19,7 @@ import (
 // A segment is begun in steps, between two appends:
 //
 //  1. everything that was stored is made durable;
-//  2. the full stream gives up its subjects, and forgets the ids;
+//  2. the full stream releases its subjects, and forgets the ids;
 //  3. the next one is created with them, and continues the numbers;
 //  4. the full one is sealed, and its index is made.
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// What is remembered of a segment makes its index only if it is all of it.
+// The collected messages of a segment make its index only if they are complete.
 func TestWrittenIsAllOrNothing(t *testing.T) {
 	one := Publication{Writes: []Write{{Subject: "a", Messages: []Outgoing{{ID: "1"}}}}}
 	two := Publication{Writes: []Write{{Subject: "b", Messages: []Outgoing{{ID: "2"}, {ID: "3"}}}}}

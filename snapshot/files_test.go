@@ -42,8 +42,7 @@ func mustWrite(t *testing.T, path string, data []byte) {
 	}
 }
 
-// Whatever a file became, the others are there; what is wrong with it is a
-// *CorruptError, and can be discarded.
+// However a file is damaged, the others can be read; the damage is a *CorruptError, and can be discarded.
 func TestDamagedFile(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func([]byte) []byte

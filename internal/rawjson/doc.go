@@ -1,8 +1,7 @@
-// Package rawjson is tally's one reader and writer of JSON. It is for payloads
-// whose bytes belong to somebody else: what a field of type [json.RawMessage] was
-// decoded from is encoded again byte for byte.
+// Package rawjson reads and writes all of tally's JSON. It keeps the bytes of other producers' payloads: a field of type
+// [json.RawMessage] is encoded byte for byte as it was decoded.
 //
-// It differs from encoding/json where that package is too kind for a log:
+// It is stricter than encoding/json:
 //
 //   - names match exactly, upper and lower case included;
 //   - a name that occurs twice in an object that is decoded is refused (inside
@@ -15,7 +14,6 @@
 //   - members that no field takes can be kept in a [Members] field and are
 //     written back.
 //
-// What is not JSON is a [*SyntaxError] with an offset into the whole input;
-// JSON that does not fit is a [*FieldError] with the path of the value. If
-// both are true of an input, it is a SyntaxError.
+// Invalid JSON is a [*SyntaxError] with an offset into the whole input. Valid JSON that does not fit is a [*FieldError]
+// with the path of the value.
 package rawjson

@@ -19,15 +19,15 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Canary is a value that must be found nowhere but where it was put: each name's is another
-// one. It looks like a key.
+// Canary returns a secret value for a test, different for each name. It looks like a key. The test searches for it
+// everywhere that it must not be.
 func Canary(name string) string { return canaryBegin + name + canaryEnd }
 
-// What every canary begins and ends with. Each is looked for by itself, so that a value that was
-// cut, or of which only the first letters are shown, is found too.
+// canaryBegin and canaryEnd begin and end every canary. HasCanary looks for each alone, so that it also finds a canary
+// that was cut or shown in part.
 const canaryBegin, canaryEnd = "sk-canary-", "-Zq8fW3kLm1"
 
-// canaryForms are those in which a canary may stand in bytes, in lower case.
+// canaryForms are the encoded forms of canaryBegin and canaryEnd, in lower case.
 var canaryForms = formsOf(canaryBegin, canaryEnd)
 
 func formsOf(words ...string) (forms [][]byte) {
@@ -38,9 +38,9 @@ func formsOf(words ...string) (forms [][]byte) {
 			wide = append(wide, byte(unit), byte(unit>>8))
 		}
 		forms = append(forms, b, wide, []byte(hex.EncodeToString(b)), []byte(url.QueryEscape(word)))
-		for shift := range 3 { // in base64 it depends on what is before it
+		for shift := range 3 { // the base64 form depends on the bytes before the word
 			text := base64.StdEncoding.EncodeToString(slices.Concat(make([]byte, shift), b))
-			text = text[(shift*8+5)/6 : (shift+len(b))*8/6] // letters that say nothing of what is around it
+			text = text[(shift*8+5)/6 : (shift+len(b))*8/6] // letters that encode bits of the word only
 			forms = append(forms, []byte(text))
 		}
 	}
@@ -50,13 +50,13 @@ func formsOf(words ...string) (forms [][]byte) {
 	return forms
 }
 
-// HasCanary reports whether there is a canary in bytes: as it stands or in another case, in base64,
-// in hex, in UTF-16, as part of a URL, and in all of that which is compressed.
+// HasCanary reports whether data have a canary: unchanged or in another case, in base64, in hex, in UTF-16, as part of
+// a URL, or inside compressed data.
 func HasCanary(data []byte) bool { return hasCanary(data, 0) }
 
 const (
-	maxNested   = 3        // compressed in compressed
-	maxUnpacked = 64 << 20 // bytes of what is compressed, each
+	maxNested   = 3        // levels of compression
+	maxUnpacked = 64 << 20 // bytes of each decompressed stream
 )
 
 func hasCanary(data []byte, depth int) bool {
@@ -82,21 +82,21 @@ func hasCanary(data []byte, depth int) bool {
 	return false
 }
 
-// unpacked is what is compressed in bytes, as far as that can be read; nil if it only looked so.
+// unpacked returns decompressed data, as far as they can be read, or nil if they are not compressed.
 func unpacked(p packer, data []byte) []byte {
 	r, err := p.open(bytes.NewReader(data))
 	if err != nil {
 		return nil
 	}
 	defer r.Close()
-	out, _ := io.ReadAll(io.LimitReader(r, maxUnpacked)) // what follows it is garbage to it
+	out, _ := io.ReadAll(io.LimitReader(r, maxUnpacked)) // an error follows the compressed data, such as garbage
 	return out
 }
 
-// A packer is a form of compression and how it begins.
+// A packer is a form of compression and its magic bytes.
 type packer struct {
 	magic   []byte
-	atStart bool // too short to be looked for elsewhere
+	atStart bool // the magic is too short to search for elsewhere
 	open    func(io.Reader) (io.ReadCloser, error)
 }
 
@@ -118,9 +118,8 @@ var packers = []packer{
 
 func framed(r io.Reader) (io.ReadCloser, error) { return io.NopCloser(s2.NewReader(r)), nil }
 
-// CanaryFiles lists the files below a folder, by their paths in it, that have a canary in their
-// bytes or their name, and counts the bytes that were looked at. What a process that works there
-// takes away meanwhile is left out.
+// CanaryFiles lists the files below a folder, by their relative paths, that have a canary in their content or name, and
+// counts the bytes that it read. It ignores files that another process removes meanwhile.
 func CanaryFiles(t testing.TB, dir string) (found []string, read int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// WriteCertificate writes a certificate of this machine's loopback address, which is
-// its own authority and good for servers and clients for an hour, and its key.
+// WriteCertificate writes a self-signed certificate for this machine's loopback address, valid for servers and clients
+// for an hour, and its key.
 func WriteCertificate(cert, key string) error {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -7,11 +7,10 @@ import (
 	"testing"
 )
 
-// DataVar names the folder of recorded data, which is no part of the repository.
-// Default: shared/data beside it.
+// DataVar names the folder of recorded data, which is not part of the repository. Default: shared/data beside it.
 const DataVar = "TALLY_DATA"
 
-// DataRoot returns the folder of recorded data, and whether it is there.
+// DataRoot returns the folder of recorded data, and whether it exists.
 func DataRoot(t testing.TB) (string, bool) {
 	t.Helper()
 	root := os.Getenv(DataVar)
@@ -22,8 +21,8 @@ func DataRoot(t testing.TB) (string, bool) {
 	return root, err == nil || os.Getenv(DataVar) != ""
 }
 
-// Data returns a file or folder of the recorded data. Without any the test is skipped,
-// and says what it would have needed. With some, CI fails for what is missing of it.
+// Data returns a file or folder of the recorded data. If there are none at all, it skips the test with a message that
+// names the file. If only this one is missing, the test fails in CI.
 func Data(t testing.TB, name ...string) string {
 	t.Helper()
 	root, there := DataRoot(t)
@@ -37,7 +36,7 @@ func Data(t testing.TB, name ...string) string {
 	return path
 }
 
-// Module returns the folder of the module that is tested.
+// Module returns the root folder of the tested module.
 func Module(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

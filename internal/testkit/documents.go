@@ -10,20 +10,19 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// brokenMeta is no metadata of a document: a record that has it is void.
+// brokenMeta is invalid metadata of a document: a record with it is rejected.
 const brokenMeta = "{"
 
-// documents are those of drawn logs: of several kinds, with ids that begin alike, and with
-// bytes that are no text.
+// documents are the documents of drawn logs: of several kinds, with ids that have common prefixes, and with bytes that
+// are not text.
 var documents = []events.Subject{
 	events.Document("", "doc", "a"), events.Document("", "doc", "a/1"), events.Document("", "doc", "a/2"), events.Document("", "doc", "b\x00\xff"),
 	events.Document("", "note", "a/1"), events.Document("", events.KindBlob, "not-the-hash"), events.Document("other", "doc", "a"),
 }
 
-// Documents draws a random log of a few documents: writes with links and times at which
-// they expire, deletions, renames, purges, records that are void and of other
-// vocabularies, and records of a session and of a unit between them. A record is recorded
-// a second after the one before it.
+// Documents draws a random log of a few documents: writes with links and expiry times, deletions, renames, purges,
+// rejected records, records of other vocabularies, and in between records of a session and of a batch. Each record is
+// recorded a second after the one before it.
 func Documents() *rapid.Generator[Records] {
 	return rapid.Custom(func(t *rapid.T) Records {
 		var list Records
@@ -90,19 +89,19 @@ func drawMeta(t *rapid.T) (m events.DocMeta) {
 	return m
 }
 
-// A DocumentModel is documents as a map, and what is known of each.
+// A DocumentModel is a map of documents with their expected state.
 type DocumentModel map[events.Subject]*ModelDocument
 
-// ModelDocument is a document of a model.
+// ModelDocument is the expected state of a document.
 type ModelDocument struct {
 	First, Last events.Offset   // of its records, since the last purge
-	Revisions   []events.Record // those that are readable; the purge itself is one
+	Revisions   []events.Record // the readable ones, including a purge itself
 	Rejected    int             // since the last purge
-	Meta        events.DocMeta  // of the last write, none after a purge
-	RenamedTo   events.Subject  // if it was deleted so
+	Meta        events.DocMeta  // of the last write, zero after a purge
+	RenamedTo   events.Subject  // set if a rename deleted it
 }
 
-// Newest is the newest revision, nil if there is none.
+// Newest returns the newest revision, or nil.
 func (d *ModelDocument) Newest() *events.Record {
 	if len(d.Revisions) == 0 {
 		return nil
@@ -120,13 +119,13 @@ func (d *ModelDocument) Readable(now time.Time) bool {
 	return d.Newest() != nil && !d.Deleted() && !d.Expired(now)
 }
 
-// Expired reports whether the last write says that it is not there any more.
+// Expired reports whether the last write has expired.
 func (d *ModelDocument) Expired(now time.Time) bool {
 	until, ok := d.Meta.ExpiresAt.Time()
 	return ok && !now.Before(until)
 }
 
-// ModelOf plays drawn records to a model, one by one and as they say.
+// ModelOf applies drawn records to a model, one by one.
 func ModelOf(records Records) DocumentModel {
 	m := make(DocumentModel)
 	for _, rec := range records {
@@ -151,7 +150,7 @@ func (m DocumentModel) take(rec events.Record) {
 	case rec.Type == events.TypeDocumentWritten:
 		meta, err := events.ParseDocMeta(rec.Extensions[events.ExtDoc])
 		if err != nil {
-			panic(err) // it was drawn so that it is none
+			panic(err) // the generator never draws this
 		}
 		d.Meta, d.RenamedTo = meta, events.Subject{}
 		d.Revisions = append(slices.Clip(d.Revisions), rec)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// raceShare is how much slower a test is under the race detector, about.
+// raceShare is about how much slower a test is under the race detector.
 const raceShare = 5
 
-// Needs skips a test on a machine that lacks something. CI's lacks nothing: there the
-// test fails, so that nobody takes for tested what was not.
+// Needs skips a test on a machine that lacks something. In CI the test fails instead, so that a skipped test never
+// looks tested.
 func Needs(t testing.TB, there bool, what string) {
 	t.Helper()
 	switch {
@@ -25,8 +25,8 @@ func Needs(t testing.TB, there bool, what string) {
 	}
 }
 
-// NotUnderRace skips a test under the race detector that would show nothing more there,
-// and take long. CI runs the tests without, too.
+// NotUnderRace skips a test under the race detector that would show nothing more there, and take long. CI also runs the
+// tests without it.
 func NotUnderRace(t testing.TB) {
 	t.Helper()
 	if race {
@@ -34,7 +34,7 @@ func NotUnderRace(t testing.TB) {
 	}
 }
 
-// Long skips a test that takes seconds if only a look around is asked for: go test -short.
+// Long skips a test that takes seconds under go test -short.
 func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -42,18 +42,18 @@ func Long(t testing.TB) {
 	}
 }
 
-// Tests have three tiers. go test ./... is for everybody: it plays each law, and each
-// promise on one backend. TALLY_TESTS=full is CI's: every backend, every suite, and laws
-// defaultShare times as long. TALLY_SOAK=1 is for an idle machine: the long campaigns.
+// Tests have three tiers. go test ./... is for everybody: it plays each law, and each promise on one backend.
+// TALLY_TESTS=full is CI's: every backend, every suite, and laws defaultShare times as long. TALLY_SOAK=1 is for an
+// idle machine: the long campaigns.
 
-// defaultShare is the share of the random histories that go test ./... plays by itself.
+// defaultShare divides the number of random histories in everybody's tier.
 const defaultShare = 4
 
-// Full reports whether CI's tests are asked for, or the long campaigns.
+// Full reports whether CI's tests or the long campaigns are requested.
 func Full() bool { return os.Getenv("TALLY_TESTS") == "full" || Soak() }
 
-// OnlyFull skips a test unless CI's tests are asked for. The reason names the test of
-// everybody's tier that holds the same promise, or says why no cheap test can.
+// OnlyFull skips a test unless CI's tests are requested. The reason names the test of everybody's tier that covers the
+// same promise, or says why no cheap test can.
 func OnlyFull(t testing.TB, reason string) {
 	t.Helper()
 	if !Full() {
@@ -61,8 +61,8 @@ func OnlyFull(t testing.TB, reason string) {
 	}
 }
 
-// Sample skips all but about one of n subtests that try the same with other inputs, unless CI's tests are
-// asked for. The name of a subtest decides.
+// Sample skips all but about one of n similar subtests, unless CI's tests are requested. The hash of a subtest's name
+// decides.
 func Sample(t testing.TB, n uint32) {
 	t.Helper()
 	sum := fnv.New32a()
@@ -72,11 +72,10 @@ func Sample(t testing.TB, n uint32) {
 	}
 }
 
-// Soak reports whether the long campaigns are asked for: make soak.
+// Soak reports whether the long campaigns are requested: make soak.
 func Soak() bool { return os.Getenv("TALLY_SOAK") != "" }
 
-// OnlySoak skips a test whose parts another one plays together, unless the long campaigns
-// are asked for.
+// OnlySoak skips a test whose parts another test plays together, unless the long campaigns are requested.
 func OnlySoak(t testing.TB) {
 	t.Helper()
 	if !Soak() {
@@ -84,8 +83,8 @@ func OnlySoak(t testing.TB) {
 	}
 }
 
-// Patience is how long a test waits for what must happen: d, or what TALLY_PATIENCE says. A fault
-// because of which it never happens is noticed sooner with little of it.
+// Patience returns how long a test waits for something that must happen: d, or the value of TALLY_PATIENCE. A short
+// value lets a fault because of which it never happens fail sooner.
 func Patience(d time.Duration) time.Duration {
 	if said, err := time.ParseDuration(os.Getenv("TALLY_PATIENCE")); err == nil {
 		return said
@@ -93,8 +92,8 @@ func Patience(d time.Duration) time.Duration {
 	return d
 }
 
-// Checks makes the laws that rapid draws play Times(n) times each, unless the flag
-// rapid.checks or the long campaigns ask for another number. It is for a TestMain.
+// Checks makes rapid play each law Times(n) times, unless the flag rapid.checks or the long campaigns set another
+// number. Call it in TestMain.
 func Checks(n int) {
 	flag.Parse()
 	isSaid := Soak()
@@ -104,8 +103,8 @@ func Checks(n int) {
 	}
 }
 
-// Times is how often a random test plays: n times in CI, a share of that in everybody's
-// tier, and a fifth of either under the race detector. CI runs the tests with it and without.
+// Times returns how often a random test plays: n times in CI, a share of that in everybody's tier, and a fifth of
+// either under the race detector. CI runs the tests with and without it.
 func Times(n int) int {
 	if !Full() {
 		n /= defaultShare

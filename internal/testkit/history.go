@@ -10,11 +10,10 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// History draws a random log of a few sessions, as several producers would write
-// it together: turns on several threads, replacements, truncations, pins,
-// rewinds, undos and redos, forks of forks, late producers, ledger events, and
-// events that are void, invalid or of an unknown type. Offsets have gaps, clocks
-// run backwards, and some turns say a time of their own.
+// History draws a random log of a few sessions, as several concurrent producers would write it: turns on several
+// threads, replacements, truncations, pins, rewinds, undos and redos, forks of forks, stale producers, ledger events,
+// and events that are rejected, invalid or of an unknown type. Offsets have gaps, clocks run backwards, and some turns
+// have a time of their own.
 func History() *rapid.Generator[Records] {
 	return rapid.Custom(func(t *rapid.T) Records {
 		g := &historian{t: t, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -68,7 +67,7 @@ func (g *historian) step() {
 	}
 }
 
-// create makes a session, a fork of an older one at times.
+// create creates a session, sometimes a fork of an older one.
 func (g *historian) create() {
 	id := fmt.Sprintf("s%d", len(g.sessions))
 	if g.n("inbox", 0, 7) == 0 {
@@ -76,13 +75,13 @@ func (g *historian) create() {
 	}
 	p := &events.SessionCreated{Kind: rapid.SampledFrom([]string{events.KindConversation, events.KindConversation, events.KindConversation, events.KindQueue}).Draw(g.t, "kind"), CreatedAt: "2026-01-01T00:00:00Z"}
 	if len(g.sessions) > 0 && g.n("fork", 0, 2) > 0 {
-		// Also itself, or one that is not there yet.
+		// The parent may be the session itself, or one that does not exist yet.
 		parent := rapid.SampledFrom(append(slices.Clone(g.sessions), id, fmt.Sprintf("s%d", len(g.sessions)+1))).Draw(g.t, "parent")
 		p.Fork = &events.Fork{Session: parent, Offset: events.Offset(g.n("at", 1, int(g.at)+1))}
 	}
 	g.sessions = append(g.sessions, id)
 	if p.Fork == nil && g.n("implicit", 0, 3) == 0 {
-		g.turn(id) // a session exists from its first event of whatever type
+		g.turn(id) // a session exists from its first event, whatever its type
 		return
 	}
 	g.add(id, p)
@@ -94,7 +93,7 @@ func (g *historian) entry() events.Raw {
 	return events.Raw(fmt.Sprintf(`{"n": %d}`, len(g.records)))
 }
 
-// said is what a turn says of its time, at times.
+// said returns the time of a turn, for some turns.
 func (g *historian) said() events.Timestamp {
 	if g.n("said", 0, 2) > 0 {
 		return ""
@@ -147,7 +146,7 @@ func (g *historian) truncation() events.Payload {
 	return p
 }
 
-// rewind moves the head anywhere, or takes back some earlier rewind.
+// rewind moves the head anywhere, or undoes an earlier rewind.
 func (g *historian) rewind(id string) events.Payload {
 	p := &events.SessionRewound{To: events.Offset(g.n("to", 1, int(g.at)+2))}
 	if g.n("undo", 0, 2) > 0 {
@@ -165,7 +164,7 @@ func (g *historian) rewind(id string) events.Payload {
 	return p
 }
 
-// lists are of threads as long as they may be, and longer.
+// lists returns lists of threads, some of them too long.
 func (g *historian) lists() (events.Raw, events.Lists) {
 	if g.n("lists", 0, 2) == 0 {
 		return events.Raw(`{"type":"t","messages":[]}`), events.Lists{"/messages": {{Thread: g.thread(), From: g.n("from", 0, 1), To: g.n("to", 1, 4)}}}
@@ -226,7 +225,7 @@ func (g *historian) raw(id, typ, data string) {
 	g.append(events.Event{Source: "urn:test", Type: typ, Subject: events.Session("", id), ContentType: events.ContentTypeJSON, Data: []byte(data)})
 }
 
-// append gives the event its place, behind a gap at times.
+// append assigns the event's offset, sometimes behind a gap.
 func (g *historian) append(e events.Event) {
 	g.at += events.Offset(1 + g.n("gap", 0, 2)/2)
 	g.clock = g.clock.Add(time.Duration(g.n("seconds", -30, 90)) * time.Second)

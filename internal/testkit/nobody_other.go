@@ -4,5 +4,5 @@ package testkit
 
 import "testing"
 
-// AsNobody reports false: here nobody's permissions are above all.
+// AsNobody reports false: this system has no user whose permissions are unlimited.
 func AsNobody(*testing.T) (over bool) { return false }

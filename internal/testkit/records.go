@@ -1,5 +1,4 @@
-// Package testkit holds what tests of several packages share: a log that is a
-// slice, and random histories of sessions.
+// Package testkit has shared parts of tests: a log that is a slice, and random histories of sessions.
 package testkit
 
 import (
@@ -54,7 +53,7 @@ func (l Records) Of(sub events.Subject) Records {
 	return own
 }
 
-// GoString prints a log a line a record, as a failed property test shows it.
+// GoString prints a record on each line, for failed property tests.
 func (l Records) GoString() string {
 	var b strings.Builder
 	for _, rec := range l {

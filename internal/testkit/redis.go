@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// RedisServer is a Redis server of a test's own.
+// RedisServer is a Redis server for one test.
 type RedisServer struct {
 	URL     string
 	command func() *exec.Cmd
 	running *exec.Cmd
 }
 
-// Redis starts a Redis server with settings, such as "--appendonly", "yes", that ends with the
-// test. Its files are in a folder that stays until then. A machine without one skips the test.
+// Redis starts a Redis server with settings, such as "--appendonly", "yes", that ends with the test. Its files stay in
+// a folder until then. It skips the test on a machine without Redis.
 func Redis(t testing.TB, settings ...string) *RedisServer {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
@@ -53,7 +53,7 @@ func (s *RedisServer) Start(t testing.TB) {
 	for lines := bufio.NewScanner(out); lines.Scan(); fmt.Fprintln(&said, lines.Text()) {
 		if strings.Contains(lines.Text(), "Ready to accept connections") {
 			s.running = cmd
-			go func() { // it would wait for who reads what it says
+			go func() { // otherwise it would block on a full pipe
 				for lines.Scan() {
 				}
 			}()
@@ -63,7 +63,7 @@ func (s *RedisServer) Start(t testing.TB) {
 	t.Fatalf("redis-server: %v\n%s", cmd.Wait(), said.String())
 }
 
-// Kill ends the server at once, as a crash does.
+// Kill kills the server, like a crash.
 func (s *RedisServer) Kill(t testing.TB) {
 	t.Helper()
 	if s.running == nil {

@@ -2,14 +2,14 @@ package testkit
 
 import "github.com/tallylog/tally/events"
 
-// WorkSubjects and WorkTypes are those of records that the view of work folds.
+// WorkSubjects and WorkTypes are the subjects and types of records that the view of work folds.
 var (
 	WorkSubjects = []string{"queue/q", "item/q/i", "queue/s", "item/s/i", "inbox/a", "inbox/b", "agent/a", "flow/f", "item/q/j"}
 	WorkTypes    = []string{events.TypeSessionUpdated, events.TypeTurnAppended, events.TypeRunStarted, events.TypeRunProgressed, events.TypeRunFinished, events.TypeRunCreated, events.TypeSessionCreated,
 		events.TypeSessionRewound, events.TypeThreadReplaced}
 )
 
-// WorkBefore are records that are there before those that are drawn: of each subject something.
+// WorkBefore has records that precede the drawn ones: at least one of each subject.
 var WorkBefore = []struct{ Subject, Kind, Data string }{
 	{"queue/q", events.TypeSessionCreated, `{"kind":"queue","createdAt":"2026-01-01T00:00:00Z","settings":{"maxAttempts":2}}`},
 	{"queue/q", events.TypeTurnAppended, `{"entries":[{"thread":"main","turn":1,"meta":{"id":"i","owner":"agent/a"}},{"thread":"main","turn":1,"meta":{"id":"j","after":["i"],"expiresAt":"2027-01-01T00:00:00Z"},"run":{"kind":"changeset","id":"j"}}]}`},

@@ -87,7 +87,7 @@ func Parse(name string) (id string, ok bool) {
 	return id, id != "" && Of(id) == name
 }
 
-// IsShortened reports whether a name has the form that Of gives to long ids.
+// IsShortened reports whether a name has the form of a shortened long id.
 func IsShortened(name string) bool {
 	at := len(name) - shortHash - len(shortMark)
 	if at < 0 || name[at:at+len(shortMark)] != shortMark {

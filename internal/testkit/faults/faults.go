@@ -30,10 +30,10 @@ import (
 	"strings"
 )
 
-// A Fault is one change that breaks a rule, and the tests that notice.
+// A Fault is a change that breaks a rule, with the tests that must notice.
 type Fault struct {
 	Name   string // the package's path from the module's root, and the file's name without .patch
-	Rule   string // that it breaks
+	Rule   string // the broken rule
 	Runs   []Run
 	Panics bool // a test may notice by a panic
 
@@ -49,12 +49,12 @@ type Run struct {
 	Args    []string // further ones of go test
 }
 
-// String returns what go test is asked for.
+// String returns the arguments of go test.
 func (r Run) String() string {
 	return strings.Join(slices.Concat(r.Env, []string{r.Package, r.Test}, r.Args), " ")
 }
 
-// All reads the faults below a module's root, in the order of their names.
+// All reads the faults below a module's root, sorted by name.
 func All(root string) (list []*Fault, err error) {
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -158,8 +158,8 @@ func readRun(text, pkg string) (Run, error) {
 	return r, err
 }
 
-// Apply returns the files as the fault has them, by their paths from the module's root; nil is
-// the content of a file that the fault removes. Files of Go must parse.
+// Apply returns the changed files, by their paths from the module's root; the content of a removed file is nil. Go
+// files must parse.
 func (f *Fault) Apply() (map[string][]byte, error) {
 	patched := make(map[string][]byte)
 	for _, d := range f.files {
@@ -182,8 +182,7 @@ func (f *Fault) Apply() (map[string][]byte, error) {
 	return patched, nil
 }
 
-// Overlay writes the files as the fault has them into a folder, and returns the path of a file
-// that has go build replace those of the module by them.
+// Overlay writes the changed files into a folder, and returns the path of an overlay file for go build.
 func (f *Fault) Overlay(dir string) (string, error) {
 	patched, err := f.Apply()
 	if err != nil {

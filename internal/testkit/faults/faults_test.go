@@ -156,7 +156,7 @@ func twice(by string) string {
 	return "--- a/a/a.go\n+++ b/a/a.go\n@@ -2,4 +2,4 @@\n \n func Twice(n int) int {\n-\treturn 2 * n\n+" + by + "\n }\n"
 }
 
-// What is not a test that noticed is refused, by what it is.
+// A failure that is not a test noticing the fault is refused, with its kind.
 func TestKit(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t) // which the builds are not

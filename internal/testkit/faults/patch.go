@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// A file is what a unified diff says of one file.
+// A file is the part of a unified diff for one file.
 type file struct {
 	name          string
 	isNew, isGone bool
 	hunks         []hunk
 }
 
-// A hunk replaces lines, which have their ends.
+// A hunk replaces lines, which include their line endings.
 type hunk struct {
 	line     int // of the old file, from 0
 	old, new []string
@@ -24,7 +24,7 @@ type hunk struct {
 
 var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@`)
 
-// parse reads a unified diff, as git diff writes it.
+// parse parses a unified diff, as git diff writes it.
 func parse(diff string) (files []file, err error) {
 	lines := slices.Collect(strings.Lines(diff))
 	for i := 0; i < len(lines); {
@@ -53,7 +53,7 @@ func parse(diff string) (files []file, err error) {
 	return files, nil
 }
 
-const nothing = "/dev/null" // instead of a path, where there is no file
+const nothing = "/dev/null" // instead of a path, for a missing file
 
 func pathOf(line string) string {
 	name, _, _ := strings.Cut(strings.TrimSpace(line[len("--- "):]), "\t")
@@ -72,7 +72,7 @@ func fileOf(before, after string) file {
 	return f
 }
 
-// parseHunk reads the hunk that lines begin with, and how many they are.
+// parseHunk parses the hunk at the start of lines, and returns its number of lines.
 func parseHunk(lines []string) (h hunk, n int, err error) {
 	m := hunkHead.FindStringSubmatch(lines[0])
 	if m == nil {
@@ -85,7 +85,7 @@ func parseHunk(lines []string) (h hunk, n int, err error) {
 			return h, n, errors.New("the hunk is shorter than it says")
 		}
 		kind, text := lines[n][0], lines[n][1:]
-		if kind == '\n' { // an empty line, whose space an editor took away
+		if kind == '\n' { // an empty line, whose space an editor removed
 			kind, text = ' ', "\n"
 		}
 		if kind != ' ' && kind != '-' && kind != '+' {
@@ -104,20 +104,20 @@ func parseHunk(lines []string) (h hunk, n int, err error) {
 	return h, n, nil
 }
 
-// count returns a number of a hunk's head; one that is left out is 1.
+// count returns a number of a hunk's head; a missing one is 1.
 func count(text string) int {
 	if text == "" {
 		return 1
 	}
-	n, _ := strconv.Atoi(text) // which the expression lets through as digits
+	n, _ := strconv.Atoi(text) // the expression matches only digits
 	return n
 }
 
-// apply returns a text with the hunks applied. Their lines must be there exactly; they may have
-// moved as a whole if they stand in one place alone.
+// apply returns a text with the hunks applied. A hunk's old lines must occur exactly; they may have moved, if they
+// occur only once.
 func (f *file) apply(text string) (string, error) {
 	lines := slices.Collect(strings.Lines(text))
-	from, drift := 0, 0 // where the last hunk ended, and by how much it had moved
+	from, drift := 0, 0 // where the last hunk ended, and how far it had moved
 	for i, h := range f.hunks {
 		at, err := h.find(lines, from, h.line+drift)
 		if err != nil {
@@ -133,7 +133,7 @@ func (f *file) apply(text string) (string, error) {
 	return after, nil
 }
 
-// find returns where the hunk's old lines stand from a line on.
+// find returns the position of the hunk's old lines at or after a line.
 func (h *hunk) find(lines []string, from, meant int) (int, error) {
 	var found []int
 	for at := from; at+len(h.old) <= len(lines); at++ {

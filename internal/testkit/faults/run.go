@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-// Var is the environment variable that says which faults are tried.
+// Var is the environment variable that selects faults.
 const Var = "TALLY_FAULTS"
 
-// What Test returns of a test that does not fail.
+// Errors of Test for a test that does not fail.
 var (
 	ErrSurvived = errors.New("the test passes")
 	ErrSkipped  = errors.New("the test is skipped")
 )
 
-// A Result says how a test failed.
+// A Result describes how a test failed.
 type Result struct {
-	Took time.Duration // the test's own running
-	Said string        // by the test, or why it is not a catch
+	Took time.Duration // the test's own running time
+	Said string        // output of the test, or why it did not notice
 }
 
-// Test runs a test with an overlay, "" for none, and returns how it failed. A build that fails
-// is an error, and so is a panic unless it counts: neither is a test that noticed.
+// Test runs a test with an overlay, "" for none, and returns how it failed. A failed build is an error, and so is a
+// panic unless it counts: in neither case did the test notice.
 func (f *Fault) Test(ctx context.Context, r Run, overlay string) (Result, error) {
 	args := slices.Concat([]string{"test", "-json", "-vet=off", "-count=1", "-ldflags=-w", "-timeout=2m", "-run", pattern(r.Test), r.Package}, f.rapid(r), r.Args)
 	cmd := exec.CommandContext(ctx, "go", args...)
@@ -49,14 +49,14 @@ func (f *Fault) Test(ctx context.Context, r Run, overlay string) (Result, error)
 	return got.judge(f.Panics, warnings.String())
 }
 
-// pattern returns what -run takes for the whole name of a test.
+// pattern returns the -run pattern for exactly the named test.
 func pattern(test string) string {
 	return "^(" + strings.ReplaceAll(test, "/", ")$/^(") + ")$"
 }
 
-// environment has programs that the test builds have the fault, too. CI would have a test fail
-// on a machine that lacks something, which is not what the fault does, and the long campaigns
-// go on after a law was broken.
+// environment puts the overlay into the environment, so that programs that the test builds have the fault too. It
+// unsets CI, under which a test fails if the machine lacks something, and the long campaigns, which continue after a
+// law was broken.
 func environment(r Run, overlay string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "CI=") || strings.HasPrefix(v, "TALLY_SOAK=") || strings.HasPrefix(v, Var+"=")
@@ -67,8 +67,7 @@ func environment(r Run, overlay string) []string {
 	return slices.Concat(env, []string{"TALLY_TESTS=full"}, r.Env) // as many random histories as CI plays
 }
 
-// rapid returns the flags by which random histories are not made shorter and not kept, if the
-// tests of a package have any.
+// rapid returns the flags that keep rapid from shrinking and saving failures, if the package's tests use it.
 func (f *Fault) rapid(r Run) []string {
 	files, _ := filepath.Glob(filepath.Join(f.root, filepath.FromSlash(r.Package), "*_test.go"))
 	if slices.ContainsFunc(files, func(name string) bool {
@@ -80,11 +79,11 @@ func (f *Fault) rapid(r Run) []string {
 	return nil
 }
 
-// An outcome is what go test -json said.
+// An outcome is the parsed output of go test -json.
 type outcome struct {
 	took                    time.Duration
-	failed, passed, skipped bool   // the test that was asked for
-	said, all               string // by it and its subtests, and by all
+	failed, passed, skipped bool   // the selected test
+	said, all               string // output of it and its subtests, and of all tests
 	broken                  bool   // the build
 	panicked, timedOut      bool
 }
@@ -109,13 +108,13 @@ func (o *outcome) read(line []byte, test *regexp.Regexp) {
 	if match == nil {
 		return
 	}
-	o.took = max(o.took, time.Duration(e.Elapsed*float64(time.Second))) // subtests that run side by side are no part of their test's time
+	o.took = max(o.took, time.Duration(e.Elapsed*float64(time.Second))) // the time of parallel subtests is not part of their test's time
 	if match[1] == e.Test {
 		o.failed, o.passed, o.skipped = o.failed || e.Action == "fail", o.passed || e.Action == "pass", o.skipped || e.Action == "skip"
 	}
 }
 
-// judge returns how the test failed, or why it did not.
+// judge returns how the test failed, or why it does not count.
 func (o *outcome) judge(panics bool, warnings string) (Result, error) {
 	switch r := (Result{o.took, o.said}); {
 	case o.broken:

@@ -1,6 +1,5 @@
-// Package gentree makes folders in the layout of tally-evals from a seed: the same
-// seed gives the same bytes. It writes as it goes, so that a folder may be larger
-// than memory.
+// Package gentree generates folders in the layout of tally-evals from a seed: the same seed yields the same bytes. It
+// writes as it generates, so that a folder may be larger than memory.
 package gentree
 
 import (
@@ -16,9 +15,9 @@ import (
 type Options struct {
 	Seed      uint64
 	Sessions  int  // default 3
-	Turns     int  // of a conversation, on average; default 10
-	TurnBytes int  // of a turn, about; default 1000
-	Odd       bool // also everything that is legal and rare, and pieces that are malformed
+	Turns     int  // mean number of turns of a conversation; default 10
+	TurnBytes int  // approximate size of a turn; default 1000
+	Odd       bool // also rare but legal content, and malformed pieces
 }
 
 func (o Options) withDefaults() Options {
@@ -28,14 +27,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Stats say what was written.
+// Stats counts the generated files.
 type Stats struct {
 	Sessions, Turns, Files int
 	Bytes                  int64
 }
 
-// Write makes a folder below dir. What it writes follows from the options alone.
-// Names that the file system does not take are left out.
+// Write generates a folder below dir. The result depends on the options alone. It skips names that the file system
+// refuses.
 func Write(dir string, o Options) (Stats, error) {
 	o = o.withDefaults()
 	g := &generator{dir: dir, o: o}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// oddID returns an id that makes a hostile name.
+// oddID returns an id that makes a hostile file name.
 func (s *session) oddID(i int) string {
 	ids := []string{
 		"with space", "\u00fcml\u00e4ut", "emoji-\U0001f600", "a:b", "CON", "nul.txt", "-x", "...", ".hidden", "a=2Fb", "a=41", "a=zz", "x.", "x ",
@@ -28,7 +28,7 @@ var oddValues = []raw{
 
 func (g *generator) oddValue() value { return oddValues[g.IntN(len(oddValues))] }
 
-// oddLine returns the line of a step with what is rare in lines.
+// oddLine returns the line of a step with rare features.
 func (s *session) oddLine(i int) string {
 	o := s.step(i).line(s.id)
 	if s.once(2) {

@@ -9,34 +9,33 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Fault is what happens to a publication instead of the ordinary.
+// Fault is what goes wrong with a publication.
 type Fault uint8
 
 const (
 	None    Fault = iota
-	Dropped       // it did not happen, and nobody says so
-	AckLost       // it happened, and nobody says so
-	Late          // it happens after the next publication to any subject, and nobody says so
-	Twice         // it happens, and a moment later once more
+	Dropped       // it is not stored, and no answer comes
+	AckLost       // it is stored, but no answer comes
+	Late          // it is stored after the next publication to any subject, and no answer comes
+	Twice         // it is stored, and a moment later published again
 )
 
-// String names the fault as tests do.
+// String returns the fault's name in tests.
 func (f Fault) String() string {
 	return [...]string{"none", "dropped", "ackLost", "late", "twice"}[f]
 }
 
-// Faulty is a log.Backend that fails on purpose: Next is asked before each
-// publication what is to happen to it.
+// Faulty is a log.Backend that fails on purpose. It calls Next before each publication to choose its fault.
 type Faulty struct {
 	log.Backend
 	Next func() Fault
 
-	mu   sync.Mutex // guards late, and keeps publications apart
+	mu   sync.Mutex // guards late, and separates publications
 	late []log.Publication
 }
 
-// Sometimes returns a Next that returns one of the faults in one case of n, and None
-// otherwise, in an order that follows from the seed. It is safe for concurrent use.
+// Sometimes returns a Next that returns one of the faults in one case of n, and None otherwise, in an order that
+// depends on the seed. It is safe for concurrent use.
 func Sometimes(seed uint64, n int, faults ...Fault) func() Fault {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -64,7 +63,7 @@ func (f *Faulty) Publish(ctx context.Context, p log.Publication) (log.Receipt, e
 	}
 	receipt, err := f.Backend.Publish(ctx, p)
 	if fault == Twice && err == nil {
-		f.Backend.Publish(ctx, p) // as a network may: whatever it says, nobody hears it
+		f.Backend.Publish(ctx, p) // as on a network: its result is lost
 	}
 	for _, old := range f.late {
 		f.Backend.Publish(ctx, old)

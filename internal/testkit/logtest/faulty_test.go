@@ -53,7 +53,7 @@ func TestIDsBeyondTheWindow(t *testing.T) {
 	}
 }
 
-// TestContextEndsWaiting gives up an append in the queue and one under way.
+// TestContextEndsWaiting cancels an append in the queue and one under way.
 func TestContextEndsWaiting(t *testing.T) {
 	block := make(chan struct{})
 	b := &blocking{Backend: memlog.New(memlog.Config{}), release: block, entered: make(chan struct{}, 8)}
@@ -91,7 +91,7 @@ func waitCancelled() context.Context {
 	return ctx
 }
 
-// blocking publishes when it is released, or does not say when its caller gives up.
+// blocking publishes when it is released. If its caller gives up before, the outcome is unknown.
 type blocking struct {
 	*memlog.Backend
 	release, entered chan struct{}

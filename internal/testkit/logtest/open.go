@@ -1,5 +1,5 @@
-// Package logtest holds what tests of an event log share: a backend that fails on
-// purpose ([Faulty]) and the suite that every backend passes ([Run]).
+// Package logtest has shared parts of tests of an event log: a backend that fails on purpose ([Faulty]) and the suite
+// that every backend passes ([Run]).
 package logtest
 
 import (

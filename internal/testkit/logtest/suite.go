@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Run holds a log to its promises. open is called once for each of them and returns
-// an empty log, which it closes itself when the test ends.
+// Run tests the promises of a log. It calls open once for each, which returns an empty log and closes it when the test
+// ends.
 func Run(t *testing.T, open func(t *testing.T) *log.Log) {
 	for _, promise := range []struct {
 		name string
@@ -68,7 +68,7 @@ const source = "test://suite"
 
 func session(id string) events.Subject { return events.Session("", id) }
 
-// turn is an event that needs no expectation. With id "" the log makes one.
+// turn returns an event that needs no expectation. With id "" the log makes an id.
 func turn(id, text string) events.Event {
 	return events.Event{
 		ID: id, Source: source, Type: events.TypeTurnAppended, ContentType: events.ContentTypeJSON,
@@ -76,7 +76,7 @@ func turn(id, text string) events.Event {
 	}
 }
 
-// turns are n turns "0" to "n-1", with ids that the log makes.
+// turns returns n turns "0" to "n-1", without ids.
 func turns(n int) []events.Event {
 	evs := make([]events.Event, n)
 	for i := range evs {
@@ -85,12 +85,12 @@ func turns(n int) []events.Event {
 	return evs
 }
 
-// foreign is an event of no type that tally knows.
+// foreign returns an event of a type outside the vocabulary.
 func foreign(id, typ, text string) events.Event {
 	return events.Event{ID: id, Source: source, Type: typ, ContentType: "text/plain", Data: []byte(text)}
 }
 
-// created is an event that needs an expectation.
+// created returns an event that needs an expectation.
 func created(id string) events.Event {
 	return events.Event{
 		ID: id, Source: source, Type: events.TypeSessionCreated, ContentType: events.ContentTypeJSON,
@@ -107,7 +107,7 @@ func mustAppend(t *testing.T, l *log.Log, sub events.Subject, x log.Expect, evs 
 	return ack
 }
 
-// mustFill appends n turns "1" to "n" one by one, to the subjects in turn.
+// mustFill appends n turns "1" to "n" one by one, to the subjects in rotation.
 func mustFill(t *testing.T, l *log.Log, n int, subs ...events.Subject) {
 	t.Helper()
 	for i := range n {

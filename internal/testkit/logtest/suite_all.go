@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// part appends turns with these ids to a session, each with its id as text.
+// part returns a part that appends turns with these ids to a session, each with its id as text.
 func part(sub string, x log.Expect, ids ...string) log.Part {
 	p := log.Part{Subject: session(sub), Expect: x}
 	for _, id := range ids {
@@ -23,7 +23,7 @@ func part(sub string, x log.Expect, ids ...string) log.Part {
 
 func guard(sub string, x log.Expect) log.Part { return log.Part{Subject: session(sub), Expect: x} }
 
-// mustAppendAll appends, and wants the acks to say where the events are.
+// mustAppendAll appends, and checks the offsets in the acks.
 func mustAppendAll(t *testing.T, l *log.Log, parts ...log.Part) []log.Ack {
 	t.Helper()
 	acks, err := l.AppendAll(t.Context(), parts...)
@@ -52,7 +52,7 @@ func mustAppendAll(t *testing.T, l *log.Log, parts ...log.Part) []log.Ack {
 	return acks
 }
 
-// mustCount wants so many records in each of the sessions.
+// mustCount wants n records in each of the sessions.
 func mustCount(t *testing.T, l *log.Log, n int, subs ...string) {
 	t.Helper()
 	for _, sub := range subs {
@@ -84,7 +84,7 @@ func allGoToTheirSubjects(t *testing.T, l *log.Log) {
 	mustAppendAll(t, l, part("one", log.At(a[0].Last), "z"), part("two", log.Since(0, events.TypeTurnAppended), "z"))
 }
 
-// mustAppendAgain appends what is there, and gives the acks without the mark of that.
+// mustAppendAgain repeats an append, and returns the acks with Duplicate unset.
 func mustAppendAgain(t *testing.T, l *log.Log, parts ...log.Part) []log.Ack {
 	t.Helper()
 	head := mustHead(t, l)
@@ -174,8 +174,8 @@ func allRefusesTheInvalid(t *testing.T, l *log.Log) {
 	mustHaveNothing(t, l)
 }
 
-// Whoever appends to subjects in common comes one after the other, in all of them in the
-// same order, and nobody waits for ever.
+// Appends with subjects in common are stored one after the other, in the same order in all subjects, and never
+// deadlock.
 func allThatCrossAreInOneOrder(t *testing.T, l *log.Log) {
 	const writers, each = 4, 10
 	subs := []string{"a", "b", "c"}
@@ -209,7 +209,7 @@ func allThatCrossAreInOneOrder(t *testing.T, l *log.Log) {
 	}
 }
 
-// Whoever reads while units are appended sees all of a unit, or nothing.
+// A reader during appends of batches sees all of a batch, or nothing.
 func readersSeeAllOrNothing(t *testing.T, l *log.Log) {
 	const units = 20
 	done := make(chan struct{})
@@ -242,8 +242,8 @@ func readersSeeAllOrNothing(t *testing.T, l *log.Log) {
 	}
 }
 
-// allUnderFaults repeats units that got no answer: each happens once, and wholly. Amounts
-// that are moved from one subject to another add up.
+// allUnderFaults repeats batches that got no answer: each is stored once and completely. Amounts that are moved from
+// one subject to another add up.
 func allUnderFaults(t *testing.T, open func(*testing.T) log.Backend) {
 	for name, c := range map[string]log.Config{
 		"published": {},

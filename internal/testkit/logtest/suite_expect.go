@@ -88,7 +88,7 @@ func sinceIgnoresOtherTypes(t *testing.T, l *log.Log) {
 	mustBe(t, "no types", mustAppend(t, l, s, log.Since(0), foreign("", typ, "fourth")).Last, 7)
 }
 
-// sinceDoesNotStarve decides on a session that is written to all the time.
+// sinceDoesNotStarve decides on a session to which others write all the time.
 func sinceDoesNotStarve(t *testing.T, l *log.Log) {
 	s := session("s")
 	const typ = "com.example.decided"

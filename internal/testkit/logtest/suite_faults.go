@@ -11,9 +11,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// RunFaults holds a log on a backend to what remains of its promises when
-// publications are lost, or done without a word. open is called several times and
-// returns an empty backend, which is closed when the test ends.
+// RunFaults tests the promises of a log on a backend whose publications get lost, or are stored without an answer. It
+// calls open several times, which returns an empty backend and closes it when the test ends.
 func RunFaults(t *testing.T, open func(t *testing.T) log.Backend) {
 	t.Run("RetryAfterUnknown", func(t *testing.T) { retryAfterUnknown(t, open) })
 	t.Run("ExpectationsUnderFaults", func(t *testing.T) { expectationsUnderFaults(t, open) })
@@ -22,8 +21,8 @@ func RunFaults(t *testing.T, open func(t *testing.T) log.Backend) {
 	t.Run("AllUnderFaults", func(t *testing.T) { allUnderFaults(t, open) })
 }
 
-// retryAfterUnknown appends under faults and retries whatever did not get an
-// answer: in the end each event is there once, in the order of its writer.
+// retryAfterUnknown appends under faults and retries every append without an answer: in the end each event is stored
+// once, in the order of its writer.
 func retryAfterUnknown(t *testing.T, open func(*testing.T) log.Backend) {
 	for name, id := range map[string]func(w, i int) string{
 		"young": func(int, int) string { return "" },
@@ -35,7 +34,7 @@ func retryAfterUnknown(t *testing.T, open func(*testing.T) log.Backend) {
 	}
 }
 
-// eachFault tests a log of its own for each fault, which happens once in n publications.
+// eachFault tests a log of its own for each fault, which occurs once in n publications.
 func eachFault(t *testing.T, open func(*testing.T) log.Backend, seed uint64, n int, test func(*testing.T, *log.Log)) {
 	for _, fault := range []Fault{Dropped, AckLost, Late, Twice} {
 		t.Run(fault.String(), func(t *testing.T) {
@@ -82,7 +81,7 @@ func retryUntilAcked(t *testing.T, l *log.Log, id func(w, i int) string) {
 	}
 }
 
-// retry appends until there is an answer.
+// retry appends until an answer comes.
 func retry(t *testing.T, again func() (log.Ack, error)) log.Ack {
 	for range 1000 {
 		ack, err := again()
@@ -98,7 +97,7 @@ func retry(t *testing.T, again func() (log.Ack, error)) log.Ack {
 	return log.Ack{}
 }
 
-// expectationsUnderFaults retries decisions: none is made twice, none is lost.
+// expectationsUnderFaults retries decisions: none is made twice or lost.
 func expectationsUnderFaults(t *testing.T, open func(*testing.T) log.Backend) {
 	eachFault(t, open, 3, 2, func(t *testing.T, l *log.Log) {
 		s := session("s")
@@ -121,9 +120,8 @@ func expectationsUnderFaults(t *testing.T, open func(*testing.T) log.Backend) {
 	})
 }
 
-// asyncUnderFaults sends many at once, and everything again as long as one
-// failed: what was stored in one round is in the order of the calls, and in the end
-// each is there once.
+// asyncUnderFaults sends many appends at once, and all of them again while one fails. The events stored in one round
+// are in the order of the calls, and in the end each is stored once.
 func asyncUnderFaults(t *testing.T, open func(*testing.T) log.Backend) {
 	f := &Faulty{Backend: open(t), Next: Sometimes(5, 9, Dropped, AckLost)}
 	l := OpenOn(t, f, log.Config{})

@@ -116,7 +116,7 @@ func rangeLimits(t *testing.T, l *log.Log) {
 	}()
 }
 
-// readsAreFinite reads while somebody writes, and more than one window.
+// readsAreFinite reads, more than one window, while another goroutine writes.
 func readsAreFinite(t *testing.T, l *log.Log) {
 	s := session("s")
 	evs := make([]events.Event, events.MaxAppend)
@@ -245,8 +245,7 @@ func subjectsAreCounted(t *testing.T, l *log.Log) {
 	}
 }
 
-// followHasNoGap follows from the beginning, from the middle and from the future
-// while several writers append.
+// followHasNoGap follows from the beginning, from the middle and from a future offset while several writers append.
 func followHasNoGap(t *testing.T, l *log.Log) {
 	a, b := session("a"), session("b")
 	const writers, each = 3, 80
@@ -317,14 +316,13 @@ func followKeepsToItsRange(t *testing.T, l *log.Log) {
 			t.Fatalf("a follow that was called off gave %v", err)
 		}
 		if n++; n == 10 {
-			time.AfterFunc(50*time.Millisecond, cancel) // it waits for what comes, by then
+			time.AfterFunc(50*time.Millisecond, cancel) // by then it is waiting for new records
 		}
 	}
 	mustBe(t, "called off", n, 10)
 }
 
-// concurrentReadersSeePrefixes has readers and writers at once: whatever a reader
-// sees is a prefix of what is there in the end.
+// concurrentReadersSeePrefixes runs readers and writers at once: every reader sees a prefix of the final log.
 func concurrentReadersSeePrefixes(t *testing.T, l *log.Log) {
 	s := session("s")
 	ctx, stop := context.WithCancel(t.Context())

@@ -11,7 +11,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// aSeries is a session from its beginning, with ids that do not say how old they are.
+// aSeries returns the events of a new session, with ids that have no time.
 func aSeries(n int) []events.Event {
 	list := []events.Event{created("begin")}
 	for i := 1; i < n; i++ {
@@ -50,7 +50,7 @@ func seriesIsIdempotent(t *testing.T, l *log.Log) {
 	evs := aSeries(6)
 	mustAppendSeries(t, l, s, log.At(0), evs[:2]...)
 	mustFill(t, l, 1, session("other"))
-	// What a crash left is completed.
+	// The series that a crash cut short is completed.
 	ack, added := mustAppendSeries(t, l, s, log.At(0), evs...)
 	mustBe(t, "added", added, 4)
 	mustBe(t, "ack", ack, log.Ack{First: 1, Last: 7, Durability: l.Durability()})
@@ -66,7 +66,7 @@ func seriesKeepsOthersOut(t *testing.T, l *log.Log) {
 	s := session("s")
 	evs := aSeries(4)
 	mustAppendSeries(t, l, s, log.At(0), evs[:2]...)
-	mustFill(t, l, 1, s) // somebody else
+	mustFill(t, l, 1, s) // another writer
 	for _, x := range []log.Expect{log.At(0), log.Any} {
 		_, added, err := l.AppendSeries(t.Context(), s, x, append([]events.Event{}, evs...)...)
 		mustBe(t, "added", added, 0)
@@ -120,8 +120,7 @@ func seriesOfManyIsOne(t *testing.T, l *log.Log) {
 	mustBe(t, "records", len(mustRead(t, l, events.Range{Subject: s})), n)
 }
 
-// seriesUnderFaults repeats series that end early: in the end each of their events is
-// there once, and in order.
+// seriesUnderFaults repeats series that end early: in the end each of their events is stored once, and in order.
 func seriesUnderFaults(t *testing.T, open func(*testing.T) log.Backend) {
 	eachFault(t, open, 11, 4, func(t *testing.T, l *log.Log) {
 		var wg sync.WaitGroup

@@ -7,20 +7,20 @@ import (
 	"testing"
 )
 
-// Cut is a server of a test that passes what it gets to another one, until it breaks off.
+// Cut is a proxy to a server that can break its connections.
 type Cut struct {
 	Address string // HOST:PORT
 
 	to      string
 	mu      sync.Mutex
-	limit   int  // bytes that may still be passed to the server; -1: any
-	mute    bool // what the server says is not passed
+	limit   int  // bytes that may still go to the server; -1: any number
+	mute    bool // the server's answers are dropped
 	broken  bool
 	closers []io.Closer
 	all     sync.WaitGroup
 }
 
-// NewCut passes all connections to an address on to another one.
+// NewCut starts a proxy to an address.
 func NewCut(t testing.TB, to string) *Cut {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -45,21 +45,21 @@ func NewCut(t testing.TB, to string) *Cut {
 	return c
 }
 
-// After has all connections end when n more bytes were passed to the server and there are more.
+// After ends all connections when n more bytes have gone to the server and another one comes.
 func (c *Cut) After(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit, c.broken = n, false
 }
 
-// Mute has all connections end when the server answers, and the answer is not passed.
+// Mute ends all connections when the server answers, and drops the answer.
 func (c *Cut) Mute() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mute, c.broken = true, false
 }
 
-// Mend has connections be passed on again, and reports whether they were broken off.
+// Mend lets connections pass again, and reports whether they were broken.
 func (c *Cut) Mend() (was bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *Cut) Mend() (was bool) {
 	return was
 }
 
-// pass passes one connection on.
+// pass proxies one connection.
 func (c *Cut) pass(here net.Conn) {
 	there, err := net.Dial("tcp", c.to)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Cut) pass(here net.Conn) {
 	})
 }
 
-// copy passes bytes on, as many as are allowed.
+// copy copies as many bytes as are allowed.
 func (c *Cut) copy(to io.Writer, from io.Reader, allowed func(n int) int) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -104,7 +104,7 @@ func (c *Cut) copy(to io.Writer, from io.Reader, allowed func(n int) int) {
 	}
 }
 
-// allowed is how many of n bytes to the server are passed.
+// allowed returns how many of n bytes may go to the server.
 func (c *Cut) allowed(n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *Cut) allowed(n int) int {
 	return pass
 }
 
-// answered is how many of n bytes from the server are passed.
+// answered returns how many of n bytes of the server may pass.
 func (c *Cut) answered(n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,3 @@
-// Package storagetest has what tests of storages need: a storage in memory with a file system's
-// faults ([Mem]), one to which things happen ([Faulty]), and the conformance suite that every
-// formats.Storage passes ([Run]).
+// Package storagetest has shared parts of tests of storages: a storage in memory with a file system's faults ([Mem]),
+// one that fails on purpose ([Faulty]), and the conformance suite that every layouts.Storage passes ([Run]).
 package storagetest

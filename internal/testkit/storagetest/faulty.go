@@ -13,28 +13,28 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// A Call is one that a Faulty was asked for.
+// A Call is a call of a Faulty's method.
 type Call struct {
 	Op   string // list, read, write, append, stat, delete, swap, displace, restore, sync
 	Path string
-	N    int // how many there were before it
+	N    int // number of calls before it
 }
 
 func (c Call) String() string { return fmt.Sprintf("%s %q (call %d)", c.Op, c.Path, c.N) }
 
-// A Fault is what becomes of a call.
+// A Fault is what goes wrong with a call.
 type Fault int
 
-// Faults. What writes is write, swap and append.
+// Faults. Writing calls are write, swap and append.
 const (
 	None       Fault = iota
-	Fail             // it is not done, and is ErrFaulty
-	Unanswered       // it is done, and is ErrFaulty
-	Torn             // of an append the first half is done, and it is ErrFaulty; else as Fail
-	KillBefore       // the process ends before it
-	KillHalf         // the process ends when the first half is written: of an append in its place, else under a temporary name; what does not write is not done
-	KillWhole        // the process ends when all is written under a temporary name; what does not write, and an append, is done
-	KillAfter        // the process ends when it is done
+	Fail             // it does nothing and returns ErrFaulty
+	Unanswered       // it is done but returns ErrFaulty
+	Torn             // an append writes the first half and returns ErrFaulty; others as Fail
+	KillBefore       // the process ends before the call
+	KillHalf         // the process ends after the first half is written: of an append in the file, else under a temporary name; other calls do nothing
+	KillWhole        // the process ends after everything is written under a temporary name; appends and other calls are done
+	KillAfter        // the process ends after the call
 )
 
 func (f Fault) String() string {
@@ -44,7 +44,7 @@ func (f Fault) String() string {
 // ErrFaulty is the error of a call that fails on purpose.
 var ErrFaulty = errors.New("fails on purpose")
 
-// A Kill is what a call panics with that ends the process: see Killed.
+// A Kill is the panic of a call that ends the process: see Killed.
 type Kill struct {
 	Call
 	Fault
@@ -52,8 +52,8 @@ type Kill struct {
 
 func (k *Kill) Error() string { return fmt.Sprintf("killed: %s: %v", k.Fault, k.Call) }
 
-// Killed calls a function that stands for a process, and returns the Kill that ended it; nil if
-// nothing did. The function must not leave calls to other goroutines without a Killed.
+// Killed calls a function that stands for a process, and returns the Kill that ended it, or nil. If the function makes
+// calls in other goroutines, those need a Killed of their own.
 func Killed(process func()) (kill *Kill) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -68,8 +68,8 @@ func Killed(process func()) (kill *Kill) {
 	return nil
 }
 
-// Faulty is a Storage to which things happen. Once it has killed its process all calls are a *Kill
-// as an error, and nothing is done: what such a process still tries when it unwinds never was.
+// Faulty is a Storage that fails on purpose. Once it has killed its process, all calls return the *Kill as an error and
+// do nothing: a killed process cannot act while it unwinds.
 type Faulty struct {
 	st   layouts.Storage
 	plan func(Call) Fault
@@ -79,20 +79,19 @@ type Faulty struct {
 	dead *Kill
 }
 
-// NewFaulty returns a storage in which plan says what becomes of each call. plan is called one at
-// a time.
+// NewFaulty returns a storage in which plan chooses the fault of each call. Calls of plan do not overlap.
 func NewFaulty(st layouts.Storage, plan func(Call) Fault) *Faulty {
 	return &Faulty{st: st, plan: plan}
 }
 
-// Calls is how many calls there were.
+// Calls returns the number of calls so far.
 func (f *Faulty) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.n
 }
 
-// ask returns what becomes of a call.
+// ask returns the fault of a call.
 func (f *Faulty) ask(op, name string) (Call, Fault, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +111,7 @@ func (f *Faulty) kill(c Call, how Fault) {
 	panic(k)
 }
 
-// call does what is done in one step.
+// call makes a call that has one step.
 func (f *Faulty) call(op, name string, do func() error) error {
 	c, fault, err := f.ask(op, name)
 	if err != nil {
@@ -134,7 +133,7 @@ func (f *Faulty) call(op, name string, do func() error) error {
 	return err
 }
 
-// put does what writes a whole file.
+// put makes a call that writes a whole file.
 func (f *Faulty) put(ctx context.Context, op, name string, content func(io.Writer) error, do func(content func(io.Writer) error) error) error {
 	c, fault, err := f.ask(op, name)
 	if err != nil {
@@ -171,7 +170,7 @@ func (f *Faulty) put(ctx context.Context, op, name string, content func(io.Write
 	return err
 }
 
-// Bytes is the content of a file that is written.
+// Bytes returns a function that writes a file's content.
 func Bytes[T string | []byte](content T) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write([]byte(content))
@@ -248,7 +247,7 @@ func (f *Faulty) Delete(ctx context.Context, name string) error {
 	return f.call("delete", name, func() error { return f.st.Delete(ctx, name) })
 }
 
-// A Whole storage can all that a folder of a file system can.
+// A Whole storage has all optional methods, like a folder of a file system.
 type Whole interface {
 	layouts.Swapper
 	layouts.Syncer
@@ -263,13 +262,12 @@ type FaultyWhole struct {
 
 var _ Whole = (*FaultyWhole)(nil)
 
-// NewFaultyWhole is NewFaulty for a storage that can more.
+// NewFaultyWhole is NewFaulty for a Whole storage.
 func NewFaultyWhole(st Whole, plan func(Call) Fault) *FaultyWhole {
 	return &FaultyWhole{NewFaulty(st, plan), st}
 }
 
-// Swap implements layouts.Swapper. When it is killed after it is done, what was displaced is still
-// there.
+// Swap implements layouts.Swapper. If it is killed after the swap, the displaced file still exists.
 func (f *FaultyWhole) Swap(ctx context.Context, name string, mode fs.FileMode, content func(io.Writer) error) (displaced string, err error) {
 	err = f.put(ctx, "swap", name, content, func(content func(io.Writer) error) (err error) {
 		displaced, err = f.st.Swap(ctx, name, mode, content)

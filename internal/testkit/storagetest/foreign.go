@@ -17,21 +17,20 @@ var (
 	errIsFolder = errors.New("is a folder")
 )
 
-// Foreign is what programs that know nothing of a Storage do to a Mem: editors, shells, git. Its
-// methods are single calls of a system, and return errors as these do.
+// Foreign acts on a Mem like programs that do not use Storage: editors, shells, git. Its methods are single system
+// calls, and return their errors.
 type Foreign struct{ m *Mem }
 
 // Foreign returns the files as other programs see them.
 func (m *Mem) Foreign() Foreign { return Foreign{m} }
 
-// Handle is a file that a program has open: the file, whatever its name is by now.
+// Handle is an open file: it stays the same file if it is renamed.
 type Handle struct {
 	m *Mem
 	*node
 }
 
-// Open opens a file to write to it in place. With create it and the folders above it are made if
-// they are not there.
+// Open opens a file to write to it in place. With create, a missing file and its folders are created.
 func (f Foreign) Open(name string, create bool) (*Handle, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -51,7 +50,7 @@ func (f Foreign) Open(name string, create bool) (*Handle, error) {
 	return &Handle{f.m, e.node}, nil
 }
 
-// change does something to the file, and says under which names it has changed.
+// change changes the file, and notifies watchers of all of its names.
 func (h *Handle) change(do func()) {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
@@ -71,7 +70,7 @@ func (m *Mem) tellOfLocked(dir *node, at string, n *node) {
 	}
 }
 
-// WriteAt writes at a place of the file, and makes it longer if need be.
+// WriteAt writes at an offset of the file, and extends it if necessary.
 func (h *Handle) WriteAt(content string, at int) {
 	h.change(func() {
 		grown := make([]byte, max(len(h.content), at+len(content)))
@@ -81,7 +80,7 @@ func (h *Handle) WriteAt(content string, at int) {
 	})
 }
 
-// Truncate cuts the file off, or adds zeros.
+// Truncate shortens the file, or extends it with zeros.
 func (h *Handle) Truncate(size int) {
 	h.change(func() {
 		cut := make([]byte, size)
@@ -95,14 +94,14 @@ func (h *Handle) Append(content string) {
 	h.change(func() { h.node.content = append(h.content, content...) })
 }
 
-// Content is what the file has now.
+// Content returns the present content of the file.
 func (h *Handle) Content() string {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
 	return string(h.content)
 }
 
-// Put is open with truncation, one write: cat > name.
+// Put truncates a file and writes it: cat > name.
 func (f Foreign) Put(name, content string) error {
 	h, err := f.Open(name, true)
 	if err != nil {
@@ -123,7 +122,7 @@ func (f Foreign) Append(name, content string) error {
 	return nil
 }
 
-// Replace writes another file beside one and renames it over that, as editors do.
+// Replace writes a temporary file and renames it to name, as editors do.
 func (f Foreign) Replace(name, content string) error {
 	if err := f.Put(name+"~", content); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (f Foreign) Replace(name, content string) error {
 	return f.Rename(name+"~", name)
 }
 
-// Rename moves a file or folder. A file, or an empty folder, that is there is replaced.
+// Rename moves a file or folder. It replaces an existing file or empty folder.
 func (f Foreign) Rename(from, to string) error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -175,7 +174,7 @@ func (m *Mem) isBelowLocked(dir, n *node) bool {
 	return false
 }
 
-// Remove removes a file, or a folder with all that is in it; "" what is in the storage.
+// Remove removes a file, or a folder with its content; "" removes the content of the storage.
 func (f Foreign) Remove(name string) error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -205,7 +204,7 @@ func (n *node) keys() []string {
 	return keys
 }
 
-// Mkdir makes a folder, and those above it.
+// Mkdir creates a folder and its parents.
 func (f Foreign) Mkdir(name string) error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -216,7 +215,7 @@ func (f Foreign) Mkdir(name string) error {
 	return err
 }
 
-// Symlink puts what is neither a file nor a folder in a place where nothing is.
+// Symlink creates an entry that is neither a file nor a folder.
 func (f Foreign) Symlink(name string) error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -239,7 +238,7 @@ func (f Foreign) Chmod(name string, mode fs.FileMode) error {
 	})
 }
 
-// Touch changes the time of a file or folder, and nothing else.
+// Touch changes only the time of a file or folder.
 func (f Foreign) Touch(name string, at time.Time) error {
 	return f.edit("touch", name, func(n *node) {
 		f.m.touchLocked(n)
@@ -247,8 +246,8 @@ func (f Foreign) Touch(name string, at time.Time) error {
 	})
 }
 
-// Forge changes the content of a file, and neither its time nor its version: a clock that was put
-// back, or a change within one tick of it. Content of the same length keeps the size too.
+// Forge changes the content of a file without changing its time or its version, as when the clock was set back, or
+// within one tick of it. If the new content has the same length, the size is also unchanged.
 func (f Foreign) Forge(name, content string) error {
 	return f.edit("forge", name, func(n *node) { n.content = []byte(content) })
 }
@@ -268,7 +267,7 @@ func (f Foreign) edit(op, name string, do func(*node)) error {
 	return nil
 }
 
-// Files are all files by their paths, temporary ones too, with their content.
+// Files returns all files by their paths, temporary ones too, with their content.
 func (f Foreign) Files() map[string]string {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -281,8 +280,7 @@ func (f Foreign) Files() map[string]string {
 	return files
 }
 
-// Names are the paths of all that is there, sorted: of folders with a slash at the end, of what is
-// neither file nor folder with an @.
+// Names returns all paths, sorted: folders with a slash at the end, entries that are neither file nor folder with an @.
 func (f Foreign) Names() []string {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
@@ -305,7 +303,7 @@ func (n *node) walk(at string, visit func(name string, n *node)) {
 	}
 }
 
-// Clone is a storage with the same files, of which nobody knows: what a machine has after a crash.
+// Clone returns an independent storage with the same files, as after a crash of the machine.
 func (m *Mem) Clone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()

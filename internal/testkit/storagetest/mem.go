@@ -27,9 +27,9 @@ type MemOptions struct {
 	Now func() time.Time // default: a millisecond later at each change
 }
 
-// Mem is a Storage in memory, of files as a file system has them: what was opened stays what it
-// is when another file comes into its place. The same calls have the same results, temporary names
-// included. Nothing is lost in it but by a call. Its methods may be called at once.
+// Mem is a Storage in memory that behaves like a file system: an open file stays the same when another file replaces
+// it. The same calls have the same results, temporary names included. Only calls change it. It is safe for concurrent
+// use.
 type Mem struct {
 	o MemOptions
 
@@ -39,7 +39,7 @@ type Mem struct {
 	changes  int // of content, of all files
 	named    int // temporary names
 	watchers map[*memWatcher]bool
-	told     *sync.Cond // a watcher said something
+	told     *sync.Cond // signals that a watcher reported something
 }
 
 var (
@@ -48,11 +48,11 @@ var (
 	_ layouts.Watcher = (*Mem)(nil)
 )
 
-// A node is a file, a folder, or something else.
+// A node is a file, a folder, or another entry.
 type node struct {
 	number  int
 	kind    kind
-	content []byte // of a file: what was written stays, as readers have it; more may be appended
+	content []byte // of a file: readers share it, so it is only appended to or replaced
 	mode    fs.FileMode
 	time    time.Time
 	version string
@@ -72,7 +72,7 @@ type entry struct {
 	*node
 }
 
-// NewMem returns a storage with nothing in it.
+// NewMem returns an empty storage.
 func NewMem(o MemOptions) *Mem {
 	m := &Mem{o: o, watchers: make(map[*memWatcher]bool)}
 	m.told = sync.NewCond(&m.mu)
@@ -90,7 +90,7 @@ func (m *Mem) newNode(k kind, mode fs.FileMode) *node {
 	return n
 }
 
-// touchLocked gives a node another version.
+// touchLocked sets a new version of a node.
 func (m *Mem) touchLocked(n *node) {
 	m.changes++
 	n.version = fmt.Sprintf("%d.%d", n.number, m.changes)
@@ -109,7 +109,7 @@ func (m *Mem) key(name string) string {
 // Errors of paths, as package os has them.
 func fault(op, path string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
 
-// folderLocked returns a folder, "" the storage itself. With making it makes what is not there.
+// folderLocked returns a folder, "" the storage itself. With making it creates missing folders.
 func (m *Mem) folderLocked(op, dir string, making bool) (*node, error) {
 	at := m.top
 	if dir == "" || dir == "." {
@@ -134,7 +134,7 @@ func (m *Mem) folderLocked(op, dir string, making bool) (*node, error) {
 	return at, nil
 }
 
-// atLocked returns the folder of a path, and what is there if something is.
+// atLocked returns the folder of a path, and the entry there if it exists.
 func (m *Mem) atLocked(op, name string, making bool) (dir *node, e entry, err error) {
 	if err := layouts.CheckPath(name); err != nil {
 		return nil, entry{}, err
@@ -193,7 +193,7 @@ func (m *Mem) List(_ context.Context, name string) ([]layouts.FileInfo, error) {
 	return list, nil
 }
 
-// Read implements Storage. What it returns is the file as it is now, whatever is written to it.
+// Read implements Storage. The reader sees the present content, whatever is written later.
 func (m *Mem) Read(_ context.Context, name string) (io.ReadCloser, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +218,7 @@ func (m *Mem) Stat(_ context.Context, name string) (layouts.FileInfo, error) {
 	return e.describe(), nil
 }
 
-// content makes what is to be written, which may take long and calls what it likes.
+// content returns the content to be written. write may take long and call any method.
 func (m *Mem) content(ctx context.Context, name string, write func(io.Writer) error) ([]byte, error) {
 	if err := layouts.CheckPath(name); err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func (m *Mem) put(ctx context.Context, name string, mode fs.FileMode, content fu
 	return displaced, nil
 }
 
-// asideLocked gives what is in a place a temporary name too.
+// asideLocked renames the entry at a path to a temporary name.
 func (m *Mem) asideLocked(dir *node, e entry, name string) (displaced string) {
 	m.named++
 	base := path.Base(name)
@@ -273,7 +273,7 @@ func (m *Mem) asideLocked(dir *node, e entry, name string) (displaced string) {
 	return path.Join(path.Dir(name), base)
 }
 
-// linkLocked puts a node in a place, under the name that is there if there is one.
+// linkLocked puts a node at a path, under the existing spelling of its name if there is one.
 func (m *Mem) linkLocked(dir *node, name string, n *node) {
 	base := path.Base(name)
 	if e, ok := dir.entries[m.key(base)]; ok {
@@ -349,7 +349,7 @@ func (m *Mem) Append(_ context.Context, name string, content []byte) error {
 	return nil
 }
 
-// appendLocked adds to a file, behind what readers have of it.
+// appendLocked appends to a file. Readers keep the old content.
 func (m *Mem) appendLocked(n *node, content []byte) {
 	n.content = append(n.content, content...)
 	m.touchLocked(n)

@@ -9,13 +9,13 @@ import (
 // A memWatcher is a call of Watch.
 type memWatcher struct {
 	queue []string
-	more  chan struct{} // of one: there is something in the queue, or an end
-	busy  bool          // it is saying something
+	more  chan struct{} // with a capacity of one: the queue is not empty, or has ended
+	busy  bool          // it is reporting a path
 	end   error
 }
 
-// Watch implements layouts.Watcher. Of a folder that came, moved or went as a whole its own path is
-// said.
+// Watch implements layouts.Watcher. For a folder that was created, moved or removed as a whole it reports the folder's
+// own path.
 func (m *Mem) Watch(ctx context.Context, ready func(), changed func(path string)) error {
 	w := &memWatcher{more: make(chan struct{}, 1)}
 	m.mu.Lock()
@@ -80,7 +80,7 @@ func (m *Mem) tellLocked(path string) {
 	}
 }
 
-// Quiet waits until all who watch were told of all changes, and have returned.
+// Quiet waits until all watchers have heard of all changes, and their callbacks have returned.
 func (m *Mem) Quiet() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,8 +91,7 @@ func (m *Mem) Quiet() {
 	}
 }
 
-// Overflow takes from those who watch what they were not yet told, and tells them that anything may
-// have changed.
+// Overflow drops the pending reports of all watchers, and tells them that anything may have changed.
 func (m *Mem) Overflow() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +101,7 @@ func (m *Mem) Overflow() {
 	}
 }
 
-// EndWatch has the calls of Watch end with an error.
+// EndWatch ends the calls of Watch with an error.
 func (m *Mem) EndWatch(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,11 +22,11 @@ import (
 
 // Limits of a storage. The zero value has none.
 type Limits struct {
-	Names int                 // how many there are in CI; 0: 10,000
+	Names int                 // number of names in CI; 0: 10,000
 	Large int                 // bytes of the largest object in CI; 0: 64 MiB
 	Modes bool                // permission bits are not kept
-	Alone bool                // a swap sees no other one
-	Name  func(s string) bool // whether there can be such a name; nil: any
+	Alone bool                // only one swap runs at a time
+	Name  func(s string) bool // reports whether a name is possible; nil: every name is
 }
 
 // The soak has no smaller numbers.
@@ -42,7 +42,7 @@ func orMost(n, most int) int {
 	return testkit.Times(n)
 }
 
-// Run is what every storage does. open returns an empty one for each test.
+// Run tests what every storage must do. open returns an empty one for each test.
 func Run(t *testing.T, l Limits, open func(t *testing.T) layouts.Storage) {
 	test := func(name string, run func(t *testing.T, st layouts.Storage)) {
 		t.Run(name, func(t *testing.T) { run(t, open(t)) })
@@ -81,7 +81,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Text is what a file has.
+// Text returns the content of a file.
 func Text(t *testing.T, st layouts.Storage, name string) string {
 	t.Helper()
 	r, err := st.Read(t.Context(), name)
@@ -103,7 +103,7 @@ func wantText(t *testing.T, st layouts.Storage, name, want string) {
 	}
 }
 
-// wantGone checks that nothing is in a place.
+// wantGone checks that a path has no entry.
 func wantGone(t *testing.T, st layouts.Storage, name string) {
 	t.Helper()
 	if _, err := st.Stat(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +117,7 @@ func wantGone(t *testing.T, st layouts.Storage, name string) {
 	}
 }
 
-// wantNames checks which names are in a folder: those of folders end with a slash.
+// wantNames checks the names in a folder. Names of folders end with a slash.
 func wantNames(t *testing.T, st layouts.Storage, folder string, want ...string) {
 	t.Helper()
 	list, err := st.List(t.Context(), folder)
@@ -265,7 +265,7 @@ func leadOut(t *testing.T, st layouts.Storage) {
 	wantNames(t, st, "")
 }
 
-// whole: what could not be written leaves what was there, and nothing beside it.
+// whole: a failed write leaves the old content, and no other file.
 func whole(t *testing.T, st layouts.Storage) {
 	ctx := t.Context()
 	must(t, st.Write(ctx, "f/a", 0o644, Bytes("old")))
@@ -291,7 +291,7 @@ func whole(t *testing.T, st layouts.Storage) {
 	wantNames(t, st, "f", "a")
 }
 
-// versions: another one after each change, the same one without.
+// versions: the version changes with each change, and only then.
 func versions(t *testing.T, st layouts.Storage) {
 	ctx := t.Context()
 	version := func() string {
@@ -332,7 +332,7 @@ func versions(t *testing.T, st layouts.Storage) {
 	}
 }
 
-// names: of any bytes, in one folder and in many.
+// names: any bytes, in one folder and in many.
 func names(t *testing.T, st layouts.Storage, l Limits) {
 	ctx, rnd, count := t.Context(), rand.New(rand.NewPCG(1, 2)), orMost(l.Names, manyNames)
 	want := make(map[string]bool)
@@ -385,7 +385,7 @@ func names(t *testing.T, st layouts.Storage, l Limits) {
 	}
 }
 
-// large: an object that nobody has in memory as a whole.
+// large: an object that is never in memory as a whole.
 func large(t *testing.T, st layouts.Storage, size int) {
 	ctx := t.Context()
 	stream := func(w io.Writer) error {
@@ -419,7 +419,7 @@ func large(t *testing.T, st layouts.Storage, size int) {
 	}
 }
 
-// readers: who reads while it is written sees one whole content.
+// readers: a reader during writes sees one whole content.
 func readers(t *testing.T, st layouts.Storage) {
 	ctx := t.Context()
 	content := func(n int) string { return strings.Repeat(string(rune('a'+n%26)), 1+n%7*20_000) }
@@ -502,8 +502,8 @@ func swap(t *testing.T, st layouts.Swapper) {
 	wantNames(t, st, "a", "b")
 }
 
-// swapLaw: of several who put something in a place at once, each finds what another one wrote, and
-// what is left in the end is one of theirs.
+// swapLaw: if several callers swap a file at once, each gets the content that another one wrote, and the final content
+// is one of theirs.
 func swapLaw(t *testing.T, st layouts.Swapper) {
 	ctx, writers, rounds := t.Context(), 4, 25
 	found := make(chan string, writers*rounds)
@@ -550,7 +550,7 @@ func swapLaw(t *testing.T, st layouts.Swapper) {
 	}
 }
 
-// watch: what happens is said.
+// watch: changes are reported.
 func watch(t *testing.T, st layouts.Storage) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -564,7 +564,7 @@ func watch(t *testing.T, st layouts.Storage) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	late := time.After(time.Minute) // something is wrong
+	late := time.After(time.Minute) // the storage failed
 	await := func(what, name string) {
 		t.Helper()
 		for {
@@ -617,7 +617,7 @@ func watch(t *testing.T, st layouts.Storage) {
 	}
 }
 
-// faults: a storage over which calls fail leaves the old content or the new.
+// faults: after a failed call the content is the old or the new one.
 func faults(t *testing.T, open func(t *testing.T) layouts.Storage) {
 	st := open(t)
 	for _, fault := range []Fault{Fail, Unanswered, Torn, KillBefore, KillHalf, KillWhole, KillAfter} {
@@ -648,10 +648,9 @@ func faults(t *testing.T, open func(t *testing.T) layouts.Storage) {
 	}
 }
 
-// RunCut is what a storage on a server does when the connection breaks: at any byte of what is
-// sent, and when it has done what it was asked but the answer is lost. The file has the old content or
-// the new one then. open returns a storage with a connection of its own, to a server at the address
-// of c.
+// RunCut tests a storage on a server with broken connections: cut at any byte that is sent, and after the request was
+// done but before its answer. The file must then have the old or the new content. open returns a storage with a
+// connection of its own, to a server at the address of c.
 func RunCut(t *testing.T, c *Cut, open func(t *testing.T) layouts.Storage) {
 	ctx, seen, st := t.Context(), make(map[string]int), open(t)
 	old, next := strings.Repeat("old ", 1000), strings.Repeat("new!", 1000)
@@ -662,7 +661,7 @@ func RunCut(t *testing.T, c *Cut, open func(t *testing.T) layouts.Storage) {
 			st = open(t)
 		}
 		got := Text(t, st, "f/x")
-		if got != next && (got != old || err == nil) || !cut && err != nil { // what was cut may be what follows
+		if got != next && (got != old || err == nil) || !cut && err != nil { // the cut may be behind the request
 			t.Errorf("%s: %.30q, %v", what, got, err)
 		}
 		if seen[got[:4]]++; got == next {

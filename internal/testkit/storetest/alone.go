@@ -10,25 +10,24 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// home is set in a process that has a home of its own, and in those that it starts.
+// home is set in a process with a home of its own, and in its child processes.
 const home = "TALLY_TEST_HOME"
 
-// Main runs the tests of a package that opens stores, in a process that knows nothing of
-// the user's: see Alone. Under the race detector laws play fewer programs: see testkit.Checks.
+// Main runs the tests of a package that opens stores, in a process that does not see the user's store: see Alone. Under
+// the race detector laws play fewer programs: see testkit.Checks.
 func Main(m interface{ Run() int }) {
 	if dir := os.Getenv(serverDir); dir != "" {
 		serve(dir)
 	}
-	testkit.Checks(100) // as many as rapid plays by itself
+	testkit.Checks(100) // rapid's own default
 	done := Alone()
 	code := m.Run()
 	done()
 	os.Exit(code)
 }
 
-// Alone takes from this process, and those that it starts, what says where the user's
-// store is: the variables that the product reads and the home directory, of which it
-// gets another one. done removes that.
+// Alone hides the user's store from this process and its children: it unsets the variables that the product reads, and
+// sets another home directory, which done removes.
 func Alone() (done func()) {
 	if os.Getenv(home) != "" {
 		return func() {}
@@ -51,7 +50,7 @@ func Alone() (done func()) {
 	return func() { os.RemoveAll(dir) }
 }
 
-// keepGo names the folders of the go command, which it finds by the home directory.
+// keepGo sets the folders of the go command, which it would look for in the home directory.
 func keepGo() {
 	cache, _ := os.UserCacheDir()
 	settings, _ := os.UserConfigDir()

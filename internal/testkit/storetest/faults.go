@@ -8,11 +8,11 @@ import (
 	"github.com/tallylog/tally/internal/testkit/logtest"
 )
 
-// Call makes a call and counts what it appended, to any subjects.
+// Call makes a call, and counts the events that it appended, to any subjects.
 type Call func(name string, events int, do func() error)
 
-// EachFault has calls made on a store that loses every other publication, and on one that
-// loses every acknowledgement. Each succeeds, and what it appends is there once.
+// EachFault runs test on a store that loses every other publication, and on one that loses every acknowledgement. Each
+// call must succeed, and its events must be stored once.
 func EachFault(t *testing.T, test func(t *testing.T, st *tally.Store, call Call)) {
 	t.Helper()
 	for _, fault := range []logtest.Fault{logtest.Dropped, logtest.AckLost} {
@@ -41,7 +41,7 @@ func EachFault(t *testing.T, test func(t *testing.T, st *tally.Store, call Call)
 	}
 }
 
-// count counts the records of a store.
+// count returns the number of records of a store.
 func count(t *testing.T, st *tally.Store) (n int) {
 	t.Helper()
 	for _, err := range st.Log.Read(t.Context(), events.Range{}) {

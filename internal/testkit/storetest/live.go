@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/internal/layouts"
 )
 
-// Live opens the store in a directory, "" for one in memory, in a process that keeps trees of a
-// layout. It is closed by end, or with the test.
+// Live opens the store in a directory, "" for one in memory, in a process that keeps trees of a layout. end closes it,
+// at the latest with the test.
 func Live(t testing.TB, dir string, layout layouts.Layout) (st *tally.Store, end func()) {
 	t.Helper()
 	o := embedded.Options{ConfigDir: t.TempDir(), Backend: "memory", Trees: func(name string) (layouts.Layout, bool) { return layout, name == layout.Name() }}

@@ -16,10 +16,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// serverDir tells a copy of a test program to be a server with this directory.
+// serverDir makes a copy of a test program run a server with this directory.
 const serverDir = "TALLY_TEST_SERVER_DIR"
 
-// serve is a server, as an operator would run it, until standard input ends.
+// serve runs a server, as an operator would, until standard input ends.
 func serve(dir string) {
 	srv, err := newServer(dir)
 	if err != nil {
@@ -44,9 +44,8 @@ func newServer(dir string) (*server.Server, error) {
 	return srv, nil
 }
 
-// A Server is somebody else's server, a process of its own that can be killed, and the wire
-// to it, which stays where it is. It acknowledges what a kill does not take, and a power cut
-// may.
+// A Server is a NATS server in another process that can be killed, with a proxy whose address stays the same. Its
+// acknowledged messages survive a kill, but perhaps not a power cut.
 type Server struct {
 	URL string
 
@@ -54,9 +53,9 @@ type Server struct {
 	dir  string
 	wire net.Listener
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	proc *exec.Cmd
-	addr string // where it listens
+	addr string // the server's address
 	hold []byte
 	held chan struct{}
 }
@@ -89,12 +88,12 @@ func StartServer(t testing.TB) *Server {
 	return s
 }
 
-// Start starts the server again that was killed.
+// Start starts the killed server again.
 func (s *Server) Start() {
 	s.t.Helper()
 	p := exec.Command(os.Args[0])
 	p.Env, p.Stderr = append(os.Environ(), serverDir+"="+s.dir), os.Stderr
-	_, err := p.StdinPipe() // it ends with this process, at the latest
+	_, err := p.StdinPipe() // closed when this process ends
 	var out io.Reader
 	if err == nil {
 		out, err = p.StdoutPipe()
@@ -115,7 +114,7 @@ func (s *Server) Start() {
 	s.proc, s.addr = p, addr
 }
 
-// Kill kills the server. What clients have open is closed.
+// Kill kills the server and closes the clients' connections.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,12 +125,11 @@ func (s *Server) Kill() {
 	}
 }
 
-// maxHold bounds a text that is waited for, in bytes.
+// maxHold bounds the text of Hold, in bytes.
 const maxHold = 40
 
-// Hold waits for the next client that sends a text, such as the type of an event, and closes
-// the channel then: from there on the server gets nothing of that client, so that of an event
-// with such a header it has too little.
+// Hold waits for the next client that sends a text, such as the type of an event. Then it stops passing that client's
+// data to the server, which gets only a part of the message, and closes the channel.
 func (s *Server) Hold(text string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +137,7 @@ func (s *Server) Hold(text string) <-chan struct{} {
 	return s.held
 }
 
-// carry carries what a client and the server say to each other.
+// carry proxies between a client and the server.
 func (s *Server) carry(client net.Conn) {
 	defer client.Close()
 	s.mu.Lock()
@@ -156,7 +154,7 @@ func (s *Server) carry(client net.Conn) {
 	both.Wait()
 }
 
-// send passes on what a client sends, until it is to be held back.
+// send passes a client's data on, until Hold stops it.
 func (s *Server) send(srv io.Writer, client io.Reader) {
 	buf, last := make([]byte, 64<<10), []byte(nil)
 	for {
@@ -165,14 +163,14 @@ func (s *Server) send(srv io.Writer, client io.Reader) {
 			io.Copy(io.Discard, client)
 			return
 		}
-		last = bytes.Clone(last[max(0, len(last)-maxHold):]) // a text may be in two parts
+		last = bytes.Clone(last[max(0, len(last)-maxHold):]) // the text may span two reads
 		if _, failed := srv.Write(buf[:n]); failed != nil || err != nil {
 			return
 		}
 	}
 }
 
-// holds reports whether something is to be held back, once.
+// holds reports, once, whether the data of a client must be stopped.
 func (s *Server) holds(sent []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package storetest opens stores for tests: on every backend, in memory, and on a log
-// of whose publications some fail.
+// Package storetest opens stores for tests: on every backend, in memory, and on a log that fails on purpose.
 package storetest
 
 import (
@@ -20,15 +19,15 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// Each runs a test against every backend, chosen by a configuration file alone: in
-// memory, on a directory of this machine, on somebody else's server. Above the log all of
-// them do the same: everybody's tier takes the directory alone, CI's takes all.
+// Each runs a test on every backend, selected only by a configuration file: in memory, on a directory of this machine,
+// on a server of others. Stores do the same on all of them, so everybody's tier takes only the directory, and CI's
+// takes all.
 func Each(t *testing.T, test func(t *testing.T, st *tally.Store)) {
 	t.Helper()
 	EachWith(t, embedded.Options{}, test)
 }
 
-// EachWith is Each with options: what they say of where the store is means nothing.
+// EachWith is Each with options. It replaces their location of the store.
 func EachWith(t *testing.T, o embedded.Options, test func(t *testing.T, st *tally.Store)) {
 	t.Helper()
 	for _, backend := range backends {
@@ -42,8 +41,8 @@ func EachWith(t *testing.T, o embedded.Options, test func(t *testing.T, st *tall
 
 var backends = []string{"memory", "local", "nats"}
 
-// skipBackend skips a backend that a tier leaves out. The race detector leaves out somebody
-// else's server: the log's own tests run with one.
+// skipBackend skips a backend that a tier omits. Under the race detector the server of others is omitted: the log's own
+// tests use one.
 func skipBackend(t *testing.T, backend string) {
 	t.Helper()
 	if backend != "local" {
@@ -54,8 +53,7 @@ func skipBackend(t *testing.T, backend string) {
 	}
 }
 
-// EachDir is Each with the folder in which all is that the backend keeps: the store's, or that of
-// the server; "" in memory.
+// EachDir is Each with the folder of the backend's files: the store's, or the server's; "" in memory.
 func EachDir(t *testing.T, test func(t *testing.T, st *tally.Store, dir string)) {
 	t.Helper()
 	for _, backend := range backends {
@@ -74,7 +72,7 @@ func Open(t testing.TB, backend string) *tally.Store {
 	return st
 }
 
-// open opens a store, and says where its files are.
+// open opens a store, and returns the folder of its files.
 func open(t testing.TB, backend string, o embedded.Options) (st *tally.Store, files string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,7 +114,7 @@ func startServer(t testing.TB, dir string) string {
 	return srv.ClientURL()
 }
 
-// Memory opens a store on a log in memory. After its Close nothing of it runs.
+// Memory opens a store on a log in memory. After its Close none of its goroutines runs.
 func Memory(t *testing.T, c tally.Config) *tally.Store {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -138,7 +136,7 @@ func Memory(t *testing.T, c tally.Config) *tally.Store {
 	return st
 }
 
-// Faulty is a store on a log of whose publications some fail.
+// Faulty returns a store on a log that fails on purpose.
 func Faulty(t *testing.T, next func() logtest.Fault) *tally.Store {
 	t.Helper()
 	l := logtest.OpenOn(t, &logtest.Faulty{Backend: memlog.New(memlog.Config{}), Next: next}, log.Config{})

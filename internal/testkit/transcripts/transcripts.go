@@ -1,5 +1,5 @@
-// Package transcripts stores what is said of agents' files as the log has it, for tests: each
-// line an event, and before and behind it what follows from it.
+// Package transcripts stores the lines of agents' files in a log, for tests: each line as an event, with the derived
+// events before and after it.
 package transcripts
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// T is what a test fails by: testing's, or that of a random one.
+// T is the failing part of a test: testing's or rapid's.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Log is a log of the files of one agent.
+// Log is the log of one agent's files.
 type Log struct {
 	t       T
 	agent   agents.Agent
 	Records testkit.Records
-	Lines   []agents.Meaning                   // of all files, in the order in which they came
-	ends    map[string]map[int64]events.Offset // by stem: the events of lines, by where they end
+	Lines   []agents.Meaning                   // of all files, in the order of their arrival
+	ends    map[string]map[int64]events.Offset // by stem: the events of lines, by the offsets where the lines end
 	first   map[string]events.Offset           // of each session
 	files   map[string]*file
 }
@@ -43,7 +43,7 @@ func New(t T, agent agents.Agent) *Log {
 	return &Log{t: t, agent: agent, ends: make(map[string]map[int64]events.Offset), first: make(map[string]events.Offset), files: make(map[string]*file)}
 }
 
-// Append adds lines to a file, which begins with the first ones.
+// Append adds lines to a file. The first ones create it.
 func (l *Log) Append(name string, content []byte) {
 	l.t.Helper()
 	f := l.files[name]
@@ -81,7 +81,7 @@ func (l *Log) line(f *file, span agents.Span, line []byte) {
 	l.facts(f, session, m.After, keys)
 }
 
-// Quiet stores what follows if nothing more comes of any file.
+// Quiet stores the events that follow when no file grows any more.
 func (l *Log) Quiet() {
 	for _, f := range l.files {
 		l.facts(f, f.Session, f.fold.Quiet(), make(map[string]bool))
@@ -142,7 +142,7 @@ func (l *Log) add(session string, p events.Payload) events.Offset {
 	return at
 }
 
-// Session loads a session as it is now.
+// Session loads a session at head.
 func (l *Log) Session(id string) *projector.Session {
 	l.t.Helper()
 	got, err := (&projector.Loader{Source: l.Records}).Session(context.Background(), events.Session("default", id), 0)
@@ -152,7 +152,7 @@ func (l *Log) Session(id string) *projector.Session {
 	return got
 }
 
-// Live returns the turns of a thread that are in effect, none if there is no such session.
+// Live returns the turns in effect of a thread, none if the session does not exist.
 func (l *Log) Live(session, thread string) []projector.Turn {
 	l.t.Helper()
 	if l.first[session] == 0 {
@@ -161,7 +161,7 @@ func (l *Log) Live(session, thread string) []projector.Turn {
 	return l.Session(session).Threads.Turns(thread)
 }
 
-// Payloads returns what the log has of one type, in its order.
+// Payloads returns the payloads of one type in the order of the log.
 func Payloads[P events.Payload](l *Log) []P {
 	var list []P
 	for _, rec := range l.Records {
