@@ -11,15 +11,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// unsafeWords put a text into a command line in which it is taken for options or for a
-// program: a message that begins with --eval= was run by make.
+// unsafeWords matches command lines that pass a message as an argument, where it may be taken for options or run as a
+// program: make ran a message that began with --eval=.
 var unsafeWords = regexp.MustCompile("\\$\\((cat|<)|\"`(cat|<)|\\bxargs\\b|\\beval \"?\\$|\\$\\{?(BODY|TALLY_BODY|1)\\b|read[^|;&]*&& *\\w+ \"?\\$")
 
-// safeXargs hands words over behind --, each whole.
+// safeXargs matches xargs calls that pass each word whole and after --.
 var safeXargs = regexp.MustCompile(`\bxargs -0 [^|;&]* --$`)
 
-// What a stranger writes is handed over on standard input or behind --, in whatever help
-// text or page shows how.
+// Help texts and pages pass the text of messages and items on standard input or after --, never as a part of a command
+// line.
 func TestBodiesInCommandLines(t *testing.T) {
 	t.Run("B-06 help texts and pages", func(t *testing.T) {
 		texts := pages(t)
@@ -45,7 +45,7 @@ func TestBodiesInCommandLines(t *testing.T) {
 	})
 }
 
-// helps collects what the help of a command and of those below it says.
+// helps collects the help texts of a command and of its subcommands.
 func helps(c *cobra.Command, texts map[string]string) {
 	texts[c.CommandPath()] = c.Short + "\n" + c.Long + "\n" + c.Example + "\n" + c.Flags().FlagUsages()
 	for _, sub := range c.Commands() {

@@ -16,10 +16,10 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 )
 
-// free are flags that take what nobody can know: a number, a time, a name that is new.
+// free lists the flags without candidates: numbers, times, positions, new names.
 var free = strings.Fields("at to thread base step server context key expect since until role grep after as reason at root listen metrics postgres redis producers min-cost limit last steps keep seconds seed sessions turns title owner attr expires rel below linger assignment id assertion amend remove begin pass fail reset timeout reply-to expects within due on-empty lease max-attempts priority jobs worker message")
 
-// tree is the commands of tally as they are called.
+// tree returns the commands of tally.
 func tree(t *testing.T) *cobra.Command {
 	t.Helper()
 	var root *cobra.Command
@@ -33,7 +33,7 @@ func tree(t *testing.T) *cobra.Command {
 	return root
 }
 
-// For each flag that takes a value it was decided what a shell offers.
+// Each flag with a value has candidates or is in the list of flags without.
 func TestFlagsAreCompleted(t *testing.T) {
 	root := tree(t)
 	all := append(root.Commands(), root)
@@ -50,7 +50,7 @@ func TestFlagsAreCompleted(t *testing.T) {
 	}
 }
 
-// A verb takes each word that is offered for one of its flags.
+// A command accepts each candidate for its flags.
 func TestOfferedWordsAreTaken(t *testing.T) {
 	t.Setenv("TALLY_STORE", t.TempDir()+"/none")
 	tried := 0
@@ -78,7 +78,7 @@ func TestOfferedWordsAreTaken(t *testing.T) {
 	}
 }
 
-// The script of each program completes that program.
+// Each program has a completion script of its own.
 func TestCompletionScripts(t *testing.T) {
 	for want, root := range map[string]func(*cmdutil.App) *cobra.Command{"#compdef tally\n": Tally, "#compdef tally-ingest\n": Ingest, "#compdef tally-replay\n": Replay} {
 		var out bytes.Buffer

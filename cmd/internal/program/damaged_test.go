@@ -35,27 +35,27 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// An answered question: what was returned or printed, and how it ended.
+// An answered question: the result or the output, and the end.
 type answered struct {
-	text string // of the result
-	err  string // of the error, or what was printed on stderr
+	text string // result
+	err  string // error, or standard error
 	code int    // exit code
 }
 
 func (a answered) String() string { return fmt.Sprintf("code %d: %s%s", a.code, a.text, a.err) }
 
-// A question is asked of a store: by a command, or by a call of an exported function.
+// A question is a command, or a call of an exported function, on a store.
 type question struct {
 	name     string
 	ask      func(ctx context.Context, st *tally.Store) answered
-	decides  bool // it writes: what it returns is not compared, only how it ends
+	decides  bool // it writes: only its end is compared, not its result
 	commands bool
 }
 
-// patience is how long a question may take: a wait that never ends is a fault.
+// patience is the time limit of a question: a longer wait is a fault.
 const patience = 8 * time.Second
 
-// commands are asked of a store by the program. Each reads one subject, or lists.
+// readingCommands read one subject, or list.
 var readingCommands = []string{
 	"ls", "ls -o json --all", "search plum", "search message --all", "cost", "cost trip", "cost --by model", "stats", "stats trip", "stats --by model", "runs trip", "runs ses_1", "runs job/j1 --tree", "runs conv", "jobs",
 	"show trip", "show trip --all -o json", "show trip --at #1", "show trip-fork", "show trip --run r1", "show conv --traces", "show ses_1", "show job/j1", "show job/j1 --run r", "show history/chat", "show agent/" + bob,
@@ -66,7 +66,7 @@ var readingCommands = []string{
 	"flow ls", "flow ls --all -o jsonl", "flow show seven", "flow show seven -o json", "agent orphans", "quota", "status -o json", "sources",
 }
 
-// decidingCommands write what follows from what they read.
+// decidingCommands write, depending on records that they read.
 var decidingCommands = []string{
 	"rewind trip --to #1 -y", "undo trip -y", "redo trip -y", "fork trip --at #1 --as trip-2", "doc put doc/a --create", "doc put doc/b --create", "doc put doc/gone --create", "doc put workflow/release --create", "doc rm doc/b -y --base @999", "doc mv doc/linked moved",
 	"doc put agent/" + bob + " --create", "inbox send " + bob + " --from user --type note --thread t", "inbox ack " + bob + " @1", "agent state " + bob + " blocked", "agent commit " + bob + " more", "agent verify " + bob, "agent dismiss " + bob,
@@ -82,7 +82,7 @@ func command(line string, decides bool) question {
 	}}
 }
 
-// yielded is what an iterator yields: its values, and the first error.
+// yielded returns the values of an iterator, and its first error.
 func yielded(v reflect.Value) (list []any, err error) {
 	yield := reflect.MakeFunc(v.Type().In(0), func(in []reflect.Value) []reflect.Value {
 		for _, x := range in {
@@ -100,7 +100,7 @@ func yielded(v reflect.Value) (list []any, err error) {
 	return list, err
 }
 
-// dump writes a value so that two of them can be compared.
+// dump formats a value for comparison.
 func dump(v reflect.Value) string {
 	if v.IsValid() && v.CanInterface() {
 		switch x := v.Interface().(type) {
@@ -118,7 +118,7 @@ func dump(v reflect.Value) string {
 	return fmt.Sprintf("%+v", v)
 }
 
-// call makes a question of a function that takes a context, or also a store.
+// call makes a question of a function with a context and a store.
 func call(name string, decides bool, f func(ctx context.Context, st *tally.Store) []any) question {
 	return question{name: name, decides: decides, ask: func(ctx context.Context, st *tally.Store) answered {
 		var a answered
@@ -140,8 +140,8 @@ func call(name string, decides bool, f func(ctx context.Context, st *tally.Store
 	}}
 }
 
-// methods makes a question of each method of a handle that takes nothing but a context. Those that
-// write are named.
+// methods makes a question of each method of a handle that takes only a context, except for the named ones, which
+// write.
 func methods(probe *tally.Store, name string, handle func(*tally.Store) any, writes ...string) (list []question) {
 	typ := reflect.TypeOf(handle(probe))
 	for i := range typ.NumMethod() {
@@ -163,7 +163,7 @@ func methods(probe *tally.Store, name string, handle func(*tally.Store) any, wri
 
 func values(list ...any) []any { return slices.DeleteFunc(list, func(v any) bool { return v == nil }) }
 
-// questions are all that is asked: first what reads, then what decides.
+// questions returns all questions, the reading ones first.
 func questions(probe *tally.Store) []question {
 	var list []question
 	for _, line := range readingCommands {
@@ -315,8 +315,8 @@ func questions(probe *tally.Store) []question {
 	return list
 }
 
-// answersOf asks all questions of a store, which this process owns meanwhile. A question that does
-// not end is answered by that.
+// answersOf asks all questions of a store, which this process owns meanwhile. A question without an end is answered by
+// the time limit.
 func answersOf(t *testing.T, dir string, list []question) []answered {
 	t.Helper()
 	if len(list) == 0 {
@@ -324,7 +324,7 @@ func answersOf(t *testing.T, dir string, list []question) []answered {
 	}
 	t.Setenv("TALLY_STORE", dir)
 	st, err := embedded.Open(t.Context(), embedded.Options{Store: dir, Backend: "local", Source: "urn:test", Kinds: tavern.Kinds(), Own: true})
-	if err != nil { // which is the answer to all of them
+	if err != nil { // the error answers all questions
 		return slices.Repeat([]answered{{err: settled(err.Error()), code: cli.ExitCode(err)}}, len(list))
 	}
 	defer st.Close()
@@ -360,11 +360,11 @@ func (c *tallied) String() string {
 	return fmt.Sprintf("%d damages, %d answers: %d as before, %d errors that name the place and end with 5, %d silent", c.damages, c.equal+c.named+c.silent, c.equal, c.named, c.silent)
 }
 
-// listed finds an offset in the list of damaged ones that status prints.
+// listed finds an offset in the list of damaged records of status.
 var listed = regexp.MustCompile(`\n {4}(\d+)\b`)
 
-// judge counts an answer of a damaged store, and reports what is wrong with it, "" if nothing is: it
-// is the answer before, or an error that names the place, of which the code is 5.
+// judge counts an answer of a damaged store and returns its fault, or "". The answer is right if it is the one before
+// the damage, or an error with code 5 that names the place.
 func (c *tallied) judge(q question, before, now answered, names func(string) bool) string {
 	switch same := now.code == before.code && (q.decides || now.text == before.text); {
 	case same && now.code >= 0:
@@ -381,9 +381,9 @@ func (c *tallied) judge(q question, before, now answered, names func(string) boo
 	return "another answer, and the code is not 5"
 }
 
-// Each record of a store that has all kinds is damaged in turn. Every command and every call that
-// reads a subject answers as before, or names the record and ends with code 5. A snapshot or a view
-// may have what the record said, so the same is asked of a store that has lost both.
+// Each record of a store with all kinds of records is damaged in turn. Every reading command and call answers as
+// before, or names the record and ends with code 5. Snapshots and views may have the contents of the record, so the
+// test also runs without them.
 func TestDamagedRecords(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -404,8 +404,7 @@ func TestDamagedRecords(t *testing.T) {
 	})
 }
 
-// damageEach damages each of the chosen records in a copy of the store that was prepared, and asks
-// all questions of it.
+// damageEach damages each of the chosen records in a copy of the store, and asks all questions.
 func (s *allStore) damageEach(t *testing.T, list []question, prepare func(*testing.T, string)) {
 	t.Helper()
 	healthy := s.copy(t)
@@ -437,7 +436,7 @@ func (s *allStore) damageEach(t *testing.T, list []question, prepare func(*testi
 	t.Log(&sum)
 }
 
-// forget removes what a store can make of its records again: snapshots and views.
+// forget removes snapshots and views, which a store can build again.
 func forget(t *testing.T, dir string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.db*"))
@@ -449,7 +448,7 @@ func forget(t *testing.T, dir string) {
 	}
 }
 
-// chosen are the records that are damaged: all in a long campaign, else the last of some types.
+// chosen returns the records to damage: all in a long campaign, else the last of some types.
 func (s *allStore) chosen() (list []natsfile.Record) {
 	if only := os.Getenv("TALLY_ONLY"); only != "" {
 		for _, r := range s.records {
@@ -472,7 +471,7 @@ func (s *allStore) chosen() (list []natsfile.Record) {
 	return list
 }
 
-// quietHome keeps the test from the user's own files.
+// quietHome keeps the test away from the user's own files.
 func quietHome(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()

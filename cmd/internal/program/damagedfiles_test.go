@@ -18,23 +18,22 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// afterDamage are asked of a store in which a file was damaged.
+// afterDamage are the questions for a store with a damaged file.
 var afterDamage = []string{
 	"ls -o json", "search plum", "show trip --all -o json", "show trip-fork", "log trip -o jsonl", "doc cat doc/a", "doc cat doc/b", "doc ls -o json", "doc log doc/a -o json", "cost -o json", "stats --by model",
 	"runs trip -o json", "runs ses_1", "agent ls -o json", "inbox ls " + bob + " -o jsonl", "queue ls build -o jsonl --state done", "queue show build v3", "flow ls --all -o jsonl", "quota", "jobs -o json", "show history/chat",
 }
 
-// A damage is what was done to a copy of a store that was stopped cleanly.
+// A damage is a change of a copy of a store that was stopped cleanly.
 type damage struct {
 	what   string
 	file   string
-	at     int  // the first byte that may change
-	length int  // of what is damaged
-	bare   bool // the copy has lost its snapshots and views as well
+	at     int  // first byte that may change
+	length int  // length of the damaged part
+	bare   bool // the copy also lacks snapshots and views
 }
 
-// drawn draws a damage: every second one of a record of any kind, the others of any kind of file
-// that is not the log itself.
+// drawn draws a damage: half of them in records of any kind, the others in files of any kind other than the log.
 func (s *allStore) drawn(random *rand.Rand, round int, kinds [][]natsfile.Record, files []string) damage {
 	if round%2 == 1 {
 		name := files[random.IntN(len(files))]
@@ -63,9 +62,8 @@ func (d *damage) do(t *testing.T, dir string, random *rand.Rand) {
 	}
 }
 
-// Bits are flipped anywhere in a store that was stopped cleanly: in records, in what the server
-// keeps of them, in what the program writes about itself. Every answer is the one before, or an
-// error that names the place.
+// Bits are flipped anywhere in a store that was stopped cleanly: in records, in the server's own files, in the
+// program's own files. Every answer is the one before the damage, or an error that names the place.
 func TestDamagedAnywhere(t *testing.T) {
 	testkit.Long(t)
 	testkit.NotUnderRace(t)
@@ -117,7 +115,7 @@ func TestDamagedAnywhere(t *testing.T) {
 	})
 }
 
-// afterDamages are the questions about a damaged store: commands, and in a long campaign every call.
+// afterDamages returns the questions for a damaged store: commands, and in a long campaign every call.
 func afterDamages(t *testing.T) (list []question) {
 	t.Helper()
 	for _, line := range afterDamage {
@@ -147,10 +145,10 @@ func (s *allStore) kinds() (list [][]natsfile.Record) {
 	return list
 }
 
-// isPlace finds a place in a text: an offset, or a file.
+// isPlace matches an offset or a file in a text.
 var isPlace = regexp.MustCompile(`@\d+|\.json|\.db|\.blk|meta\.inf|\bmark\b|watermark`)
 
-// filesOf lists the files of a store that have something.
+// filesOf lists the files of a store that are not empty.
 func filesOf(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

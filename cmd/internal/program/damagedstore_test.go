@@ -26,7 +26,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// bob is the agent of the store of all kinds.
+// bob is the agent in the store with all kinds of records.
 const bob = "0199a3f0-5d3c-7000-8000-2b1c6f1d9a3e"
 
 // evalsRun is the run of its conversation.
@@ -280,7 +280,7 @@ func fillQueue(ctx context.Context, st *tally.Store) error {
 		err = c.Fail(ctx, "no compiler", false)
 	}
 	if err == nil {
-		_, err = q.TryClaim(ctx, "w1") // v3 is at work
+		_, err = q.TryClaim(ctx, "w1") // v3 is claimed
 	}
 	return err
 }
@@ -317,10 +317,10 @@ func fillPersonal(ctx context.Context, st *tally.Store) error {
 	return err
 }
 
-// An allStore is a store of all kinds that was stopped cleanly, and what stands in it.
+// An allStore is a store with all kinds of records that was stopped cleanly.
 type allStore struct {
 	dir     string
-	records []natsfile.Record // of its one block, which is at path
+	records []natsfile.Record // of its one block, the file at path
 	path    string            // relative to dir
 	types   map[events.Offset]string
 }
@@ -355,12 +355,12 @@ func newAllStore(t *testing.T) *allStore {
 	return s
 }
 
-// damaged returns a copy of the store in which three bits of the payload of a record are flipped.
+// damaged returns a copy of the store with three flipped bits in the payload of a record.
 func (s *allStore) damaged(t *testing.T, r natsfile.Record) string {
 	t.Helper()
 	dir := s.copy(t)
 	flip(t, filepath.Join(dir, s.path), func(data []byte) {
-		for _, at := range []int{r.End - 12, r.End - 15, r.End - 19} { // the payload is before the hash
+		for _, at := range []int{r.End - 12, r.End - 15, r.End - 19} { // the hash follows the payload
 			data[at] ^= 1 << (at % 7)
 		}
 	})
@@ -376,7 +376,7 @@ func (s *allStore) copy(t *testing.T) string {
 	return dir
 }
 
-// copyWithTimes copies a store with the times of its files, by which the server believes its index.
+// copyWithTimes copies a store with the times of its files, which the server compares with its index.
 func copyWithTimes(to, from string) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
@@ -394,7 +394,7 @@ func copyWithTimes(to, from string) error {
 	})
 }
 
-// flip changes a file as a disk does that goes bad: its time stays.
+// flip changes a file like a failing disk: the time of the file stays.
 func flip(t *testing.T, path string, change func([]byte)) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -411,12 +411,12 @@ func flip(t *testing.T, path string, change func([]byte)) {
 	}
 }
 
-// passing is what differs between two runs of the same command.
+// passing matches output that differs between two runs of one command.
 var passing = regexp.MustCompile(`20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?|\d+(\.\d+)? (ms|s|min|h|d|B|KB|MB|GB)\b|/tmp/\S+|"(freeBytes|bytes|logBytes|lagSeconds|pid|snapshots|lagEvents|offset)": ?[\d.]+|process \d+|nats://\S+`)
 
 func settled(text string) string { return passing.ReplaceAllString(text, "~") }
 
-// named returns what reports whether a text names an offset.
+// named returns a function that reports whether a text names an offset.
 func named(at events.Offset) func(string) bool {
 	return regexp.MustCompile(`@` + strconv.FormatUint(uint64(at), 10) + `\b`).MatchString
 }

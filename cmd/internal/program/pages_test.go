@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a page says somebody can type is a command.
+// Each command on a page exists.
 func TestPagesNameCommands(t *testing.T) {
 	root := tree(t)
 	text, err := os.ReadFile("../../../docs/from-tavern.md")
@@ -23,7 +23,7 @@ func TestPagesNameCommands(t *testing.T) {
 			continue
 		}
 		for _, word := range rest {
-			if word == "--" { // what follows is somebody else's
+			if word == "--" { // the words after it are another program's
 				break
 			}
 			if name, ok := strings.CutPrefix(word, "--"); ok && cmd.Flag(name) == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/program"
 )
 
-// verbs returns the verbs of a program with what they do.
+// verbs returns the commands of a program with their short descriptions.
 func verbs(root *cobra.Command) map[string]string {
 	list := make(map[string]string)
 	for _, cmd := range root.Commands() {
@@ -21,8 +21,7 @@ func verbs(root *cobra.Command) map[string]string {
 	return list
 }
 
-// The two smaller programs have verbs of tally, the same ones, and no other; together
-// they have all that were in them.
+// The two smaller programs have commands of tally and no others.
 func TestPartsOfOneProgram(t *testing.T) {
 	all := verbs(program.Tally(new(cmdutil.App)))
 	for name, part := range map[string]struct {
