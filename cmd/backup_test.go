@@ -69,7 +69,7 @@ func (a *acked) await(t *testing.T, more int64) {
 	}
 }
 
-// now returns what is acknowledged.
+// now returns the acknowledged events.
 func (a *acked) now() map[string]events.Offset {
 	m := make(map[string]events.Offset)
 	a.Range(func(id, at any) bool { m[id.(string)] = at.(events.Offset); return true })
@@ -91,9 +91,8 @@ func mustBackup(t *testing.T, store, dir string) (b backupLine) {
 	return b
 }
 
-// A store to which 64 producers append through the process that serves it is copied twice
-// meanwhile. Each copy has everything that was acknowledged before, and verifies; the
-// second copies what is new, and not what the first has.
+// A store is copied twice while 64 producers append through its owner. Each copy has all events acknowledged before it,
+// and verifies. The second copies only new data.
 func TestBackupWhileManyAppend(t *testing.T) {
 	testkit.OnlyFull(t, "it takes a store of many records")
 	root := t.TempDir()
@@ -144,8 +143,8 @@ func TestBackupWhileManyAppend(t *testing.T) {
 	}
 }
 
-// A backup by a process that is killed at any moment is none, and in nobody's way: the next
-// one is complete, and so is one that the killed process had completed.
+// A backup by a process that is killed at any moment does not count and is in nobody's way: the next one is complete,
+// and so is an earlier one of the killed process.
 func TestKillBackup(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	root := t.TempDir()

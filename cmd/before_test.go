@@ -134,7 +134,7 @@ func jsonOf(t *testing.T, text []byte) (list []any) {
 	}
 }
 
-// missing returns the first thing that want says and have does not, "" if there is none.
+// missing returns the first value in want that have lacks, or "".
 func missing(path string, want, have any) string {
 	switch w := want.(type) {
 	case map[string]any:

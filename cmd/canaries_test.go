@@ -204,7 +204,7 @@ func TestCanaries(t *testing.T) {
 				t.Errorf("tally %v: it is not found in %.300s", args, out)
 			}
 		}
-		stop := clear.serve("--listen", testkit.Canary("address")) // what is refused is said, and heard
+		stop := clear.serve("--listen", testkit.Canary("address")) // the refused connection is logged, and sent to the client
 		if said, _ := stop(); !testkit.HasCanary([]byte(said)) {
 			t.Errorf("it is not found in what a server says: %s", said)
 		}

@@ -316,7 +316,7 @@ func owner(t *testing.T, store string, env ...string) *exec.Cmd {
 	return c
 }
 
-// output runs a command that must succeed and gives what it printed.
+// output runs a command that must succeed, and returns its output.
 func output(t *testing.T, stdin io.Reader, store, name string, args ...string) string {
 	t.Helper()
 	c := command(t.Context(), store, name, args...)

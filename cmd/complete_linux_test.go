@@ -110,12 +110,12 @@ func (sh *shell) calls(keys, want string) string {
 	return got
 }
 
-// In a shell without anything else, Tab completes what is in the store; nothing that
-// somebody wrote into it is run, leaves its word or moves the cursor.
+// In a shell without other settings, Tab completes names from the store. No text in the store is run, leaves its word
+// or moves the cursor.
 func TestCompletionInShells(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
-		tab        string // lists what there is
+		tab        string // keys that list the candidates
 	}{
 		{"bash", "--norc --noprofile", "\t\t"},
 		{"zsh", "-f", "\t"},

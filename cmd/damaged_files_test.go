@@ -99,8 +99,8 @@ func TestDamagedLimits(t *testing.T) {
 	})
 }
 
-// A link on the way to a file of a tree is neither followed nor waited for: what is below it is
-// not shown, whoever writes it is told at once, and everything else is shown as ever.
+// A link on the path of a tree's file is neither followed nor waited for: files below it are not written, a writer of
+// them gets an error at once, and all other files are written as before.
 func TestLinkInTree(t *testing.T) {
 	t.Run("B-10 a link in the folder of a tree", func(t *testing.T) {
 		base := t.TempDir()

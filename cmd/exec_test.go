@@ -39,8 +39,7 @@ func executed(t *testing.T, store string, args ...string) (c *exec.Cmd, errw *by
 	return c, errw
 }
 
-// recordings returns what the store has of what commands printed, as the recorder kept it: by
-// what is recorded, without its own lines.
+// recordings returns the recorded outputs in the store, without the recorder's own lines.
 func recordings(t *testing.T, store string) []string {
 	t.Helper()
 	st, err := embedded.Open(t.Context(), embedded.Options{Backend: "local", Store: store})
@@ -285,7 +284,7 @@ func TestExecIsKilled(t *testing.T) {
 	}
 }
 
-// On a full disk the command goes on, and what was written down before is recorded.
+// On a full disk the command continues, and the lines written before are recorded.
 func TestExecOnFullDisk(t *testing.T) {
 	testkit.Needs(t, os.Getuid() == 0, "root, to mount a file system")
 	root := t.TempDir()

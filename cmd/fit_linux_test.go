@@ -9,8 +9,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What has paths, sizes and times in it has no golden file: it fits every terminal, and
-// says on each what it says in a pipe.
+// Output with paths, sizes and times has no golden file: it must fit every terminal, and have the same words as in a
+// pipe.
 func TestFitsTheTerminal(t *testing.T) {
 	store := goldenStore(t)
 	out := t.TempDir()

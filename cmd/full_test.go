@@ -29,7 +29,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	mustRun(t, "mkfs.ext4", "-q", "-F", "-m", "0", image)
 	disk, unmount := mount(t, image)
 	defer unmount()
-	mustRun(t, "fallocate", "-l", "24M", filepath.Join(disk, "before")) // what is left fills up sooner
+	mustRun(t, "fallocate", "-l", "24M", filepath.Join(disk, "before")) // the rest of the disk fills up sooner
 	store := filepath.Join(disk, "store")
 	const left = 30 << 20 // less than half of the reserve
 	free := func() uint64 {
@@ -83,7 +83,7 @@ func TestFullDiskIsRead(t *testing.T) {
 	if n := free(); n < 24<<20 {
 		t.Errorf("%d MiB are free: views or snapshots took of the reserve", n>>20)
 	}
-	// Views that were lost are not made anew out of the reserve.
+	// Lost views are not rebuilt from the reserve.
 	views := []string{"views.db", "views.db-wal", "views.db-shm", "search.db", "search.db-wal", "search.db-shm", "work.db", "work.db-wal", "work.db-shm"}
 	aside := filepath.Join(disk, "aside")
 	move := func(from, to string) {

@@ -92,7 +92,7 @@ func TestGolden(t *testing.T) {
 				t.Errorf("with COLUMNS=80 a pipe has\n%s\nand a terminal\n%s", narrow, files[1].Data)
 			}
 			if name == "search" {
-				return // it has signs around what was searched for in the place of a colour
+				return // in place of colours it marks the searched words
 			}
 			if plain := colour.ReplaceAllString(screen(80), ""); plain != string(files[1].Data) {
 				t.Errorf("without its colours it is\n%q\nand without colours\n%q", plain, files[1].Data)

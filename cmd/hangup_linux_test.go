@@ -154,7 +154,7 @@ func (w *toldText) String() string {
 	return w.text.String()
 }
 
-// await waits until a text was said, and forgets what was.
+// await waits for a text, and drops the output up to it.
 func (w *toldText) await(t *testing.T, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
@@ -210,7 +210,7 @@ func rereads(t *testing.T, ctx context.Context) {
 	bob, dee := stays("bob", "other"), stays("dee", "same")
 	first := leafOf(t, f.listen)
 
-	// What is wrong changes nothing, and is said.
+	// An invalid file changes nothing and is reported.
 	must(os.WriteFile(users, []byte("ann:secret\n"), 0o644))
 	must(os.Chmod(users, 0o644))
 	hangup("settings were not reloaded: --users: " + users + ": others can read it")

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// How long an agent waits for a hook, as that of a program that is started each time:
-// -benchtime 500x gives a p99 that means something. There is no store, and no watch: neither
-// makes a difference.
+// BenchmarkHook measures how long an agent waits for a hook, which starts a program each time. -benchtime 500x yields a
+// meaningful p99. There is no store and no watch: neither makes a difference.
 func BenchmarkHook(b *testing.B) {
 	const said = `{"session_id":"s","transcript_path":"/home/me/.claude/projects/shop/s.jsonl","cwd":"/","tool_response":"`
 	for _, c := range []struct {

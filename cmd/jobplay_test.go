@@ -28,9 +28,8 @@ type jobScript struct {
 	Early    bool // what counts on something before it, as the store must not
 }
 
-// playJobs has writers work on one job, each on runs and a job of its own too, and says of
-// each call that it has returned. On its standard input it may be told what is known to have
-// returned: then it looks for that instead.
+// playJobs runs writers on one job, each also on runs and a job of its own, and prints each call that has returned. If
+// standard input has the calls that are known to have returned, it checks them instead.
 func playJobs(text string) {
 	var c jobScript
 	ctx := context.Background()
@@ -238,7 +237,7 @@ func sayJob(s jobSaid) {
 	fmt.Printf("%s\n", text)
 }
 
-// jobReport is what a copy finds that looks for what was said.
+// jobReport is the result of checking a copy of the store.
 type jobReport struct {
 	Lost  []string // that had returned
 	Half  []string // that is there by half
@@ -257,7 +256,7 @@ type jobLook struct {
 	said map[jobSaid]bool
 }
 
-// look looks for what was said, makes again what may not have returned, and looks again.
+// look checks the known calls, repeats those that may not have returned, and checks again.
 func (c jobScript) look(ctx context.Context, told []byte) error {
 	l := &jobLook{c: c, said: make(map[jobSaid]bool)}
 	var said []jobSaid
@@ -425,7 +424,7 @@ func (l *jobLook) events(ctx context.Context) error {
 
 func deltaOf(e perstack.Event) (delta string) {
 	text, _ := e.Payload.Get("delta")
-	_ = json.Unmarshal(text, &delta) // of what is no text nothing is there
+	_ = json.Unmarshal(text, &delta) // text that is not JSON leaves delta empty
 	return delta
 }
 

@@ -42,9 +42,8 @@ func input(sessions, each int) (text string, order map[string][]string) {
 	return b.String(), order
 }
 
-// A process that is killed at any moment has lost nothing that it acknowledged,
-// stored nothing twice and kept the order of each session; the same input again
-// adds only what was missing.
+// A process that is killed at any moment has lost no acknowledged event, stored none twice and kept the order of each
+// session. The same input again adds only the missing events.
 func TestKillAppend(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -123,7 +122,7 @@ func (k *killer) Write(p []byte) (int, error) {
 	return k.out.Write(p)
 }
 
-// mustHold compares the log with what was acknowledged.
+// mustHold compares the log with the acknowledged events.
 func mustHold(t *testing.T, store string, acked map[string]uint64, order map[string][]string, whole bool) {
 	t.Helper()
 	found := make(map[string]uint64)

@@ -85,9 +85,8 @@ func words(line string) []string {
 	return aWord.FindAllString(strings.ReplaceAll(m[2], `\n`, " "), -1)
 }
 
-// Turns of every maker go through the program: show has each word of what is said, thought,
-// called and answered, search finds the turn by it, and cost has their tokens in turns and
-// in no other sum.
+// Turns of every maker go through the program: show prints each word of texts, thoughts, calls and results, search
+// finds the turn by it, and cost counts their tokens once.
 func TestTurnsOfMakers(t *testing.T) {
 	files, err := filepath.Glob("../internal/agents/message/testdata/*.txtar")
 	if err != nil || len(files) < 7 {

@@ -100,7 +100,7 @@ func mustNode(t *testing.T) {
 	testkit.Needs(t, err == nil, "node, and npm ci in cmd/testdata/node")
 }
 
-// produce runs the producer, and gives its answers.
+// produce runs the producer, and returns its answers.
 func produce(t *testing.T, way, where string) []map[string]any {
 	t.Helper()
 	var input bytes.Buffer

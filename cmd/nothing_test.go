@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A command that begins nothing makes nothing, whatever store it is asked for: one that
-// is not there is empty, and what is something else is none.
+// A reading command creates nothing for any store. A missing store counts as empty, and another directory is refused.
 func TestReadingMakesNothing(t *testing.T) {
 	const foreign = "a folder that is something else"
 	third := 0
@@ -59,7 +58,7 @@ func TestReadingMakesNothing(t *testing.T) {
 	}
 }
 
-// paths lists what is in a folder.
+// paths lists the files of a folder.
 func paths(t *testing.T, dir string) string {
 	t.Helper()
 	var list []string

@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What is longer than the terminal is shown by the pager that the user has, and nothing
-// else is.
+// Only output that is longer than the terminal goes through the user's pager.
 func TestPager(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	var turns strings.Builder

@@ -68,8 +68,7 @@ func runPeak(c *exec.Cmd) (int64, error) {
 	return kilobytes << 10, failed
 }
 
-// peakMemory runs a command that must succeed, and gives the largest resident memory
-// that it had, in bytes.
+// peakMemory runs a command that must succeed, and returns its largest resident memory in bytes.
 func peakMemory(t *testing.T, c *exec.Cmd) int64 {
 	t.Helper()
 	var said bytes.Buffer

@@ -63,7 +63,7 @@ func TestPowerCutOfJobs(t *testing.T) {
 	})
 	t.Run("early", func(t *testing.T) {
 		half, wrong := 0, 0
-		for range 40 { // what is cut is up to chance
+		for range 40 { // chance decides where the cut falls
 			r := newJobDisk(t).cut(t, jobScript{Writers: 4, Early: true})
 			if half, wrong = half+len(r.Half), wrong+len(r.Sum); half > 0 && wrong > 0 {
 				t.Logf("caught: %d checkpoints without messages, %v", half, r.Sum)
@@ -90,7 +90,7 @@ func newJobDisk(t *testing.T) *jobDisk {
 	return &jobDisk{cutDisk: newDisk(t), key: key}
 }
 
-// cut has jobs written until the power goes, and another process look at what is there.
+// cut writes jobs until the power cut, and another process then checks the store.
 func (j *jobDisk) cut(t *testing.T, c jobScript) (r jobReport) {
 	t.Helper()
 	j.power(t, func(store string) {
@@ -152,7 +152,7 @@ func (j *jobDisk) write(t *testing.T, c jobScript) {
 		t.Fatal(err)
 	}
 	in, had := json.NewDecoder(out), len(j.said)
-	for { // also what was said before the kill and is read after it
+	for { // also the output from before the kill
 		var s jobSaid
 		if err := in.Decode(&s); err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {

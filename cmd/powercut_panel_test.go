@@ -111,7 +111,7 @@ func playCut(t *testing.T, c cutScript, calls int, acked map[said]bool) {
 		acked[call] = true
 	}
 	p.Process.Kill()
-	for { // what was said before the kill
+	for { // the output from before the kill
 		var call said
 		if in.Decode(&call) != nil {
 			break

@@ -86,8 +86,7 @@ func newTeamDisk(t *testing.T) *teamDisk {
 	return &teamDisk{cutDisk: newDisk(t)}
 }
 
-// cut has a team work until the power goes, and looks at what is there. The error is that the
-// store cannot be read any more.
+// cut runs a team until the power cut, and then checks the store. It returns an error if the store cannot be read.
 func (d *teamDisk) cut(t *testing.T, c teamScript) (teamReport, error) {
 	t.Helper()
 	d.power(t, func(store string) {
@@ -117,7 +116,7 @@ func (d *teamDisk) work(t *testing.T, c teamScript) {
 	}
 	calls, wait := 1+rand.N(2*mostCalls()), rand.N(4*time.Millisecond)
 	in, had := json.NewDecoder(out), len(d.said)
-	for { // also what was said before the kill and is read after it
+	for { // also the output from before the kill
 		var s teamSaid
 		if err := in.Decode(&s); err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {

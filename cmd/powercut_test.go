@@ -22,9 +22,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What was acknowledged survives a power cut: the store is on an ext4 image whose
-// writeback is held back, the process is killed, and what is in the image at that
-// moment is all that the next process gets.
+// Acknowledged events survive a power cut. The store is on an ext4 image with delayed writeback. The process is killed,
+// and the next process gets only the contents of the image at that moment.
 func TestPowerCut(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel()
@@ -36,9 +35,9 @@ func TestPowerCut(t *testing.T) {
 	t.Run("product", func(t *testing.T) {
 		d, acked, segments := newDisk(t), 0, 0
 		for i := 0; i < cuts || segments < 2 && i < cuts+20; i++ { // how far it gets is up to the machine
-			// The first moments of a new store, and longer runs over several block files and
-			// segments. One in two is a process that sends again what another one sent
-			// before it was killed: what it is told of is as durable as what is new.
+			// The first moments of a new store, and longer runs over several block files and segments. In every second
+			// run, a process sends again the events of one that was killed: acknowledged duplicates are as durable as
+			// new events.
 			most := []time.Duration{300, 1500, 3000}[i%3] * time.Millisecond
 			runs := []time.Duration{50*time.Millisecond + rand.N(most)}
 			if i%2 == 1 {
@@ -83,10 +82,9 @@ var holders struct {
 	before writeback // the first of them
 }
 
-// holdWriteback has the kernel write nothing back that nobody syncs, until the test, and all
-// others of this process that asked for it, are over. That is of the whole machine: what was
-// set is written to a file first, and if this process is killed, the next one that comes here
-// sets it again.
+// holdWriteback stops the kernel from writing back pages that no process syncs, until all tests of this process that
+// asked for it have ended. This affects the whole machine: the settings are first saved in a file, and if this process
+// is killed, the next one restores them.
 func holdWriteback(t *testing.T) {
 	t.Helper()
 	holders.mu.Lock()
@@ -120,7 +118,7 @@ func holdWriteback(t *testing.T) {
 // heldBack are the settings with which the kernel writes nothing back for an hour.
 var heldBack = map[string]string{"dirty_writeback_centisecs": "0", "dirty_expire_centisecs": "360000"}
 
-// noteWriteback writes down what is set.
+// noteWriteback saves the settings.
 func noteWriteback(t *testing.T, note string) writeback {
 	t.Helper()
 	before := writeback{PID: os.Getpid(), Settings: make(map[string]string)}
@@ -221,7 +219,7 @@ func TestWritebackIsRestored(t *testing.T) {
 	}
 }
 
-// cutDisk is an image with a file system, and what was acknowledged on it.
+// cutDisk is an image with a file system, and the acknowledged events of its store.
 type cutDisk struct {
 	image    string
 	round    int
@@ -312,8 +310,8 @@ func (d *cutDisk) run(t *testing.T, store string, after time.Duration) {
 	c.Wait()
 }
 
-// verify wants the views, as the cut left them, to show nothing that the log lost.
-// Snapshots may be torn: nobody syncs them, and whoever reads one finds out.
+// verify checks that the views after the cut show no record that the log lost. Snapshots may be torn: they are not
+// synced, and a reader detects it.
 func (d *cutDisk) verify(t *testing.T) {
 	t.Helper()
 	dir, unmount := mount(t, d.image)
@@ -326,7 +324,7 @@ func (d *cutDisk) verify(t *testing.T) {
 	c.Stderr = &said
 	out, err := c.Output()
 	if jerr := json.Unmarshal(out, &v); jerr != nil {
-		t.Errorf("verify: %v, %v\n%s", err, jerr, said.String()) // what was acknowledged is looked for all the same
+		t.Errorf("verify: %v, %v\n%s", err, jerr, said.String()) // the acknowledged events are checked nevertheless
 	}
 	for _, f := range v.Findings {
 		if f.Subject == "catalog" || f.Subject == "search" || f.Subject == "work" {

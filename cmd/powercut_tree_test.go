@@ -17,8 +17,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// The power goes where the files of a tree in mode sync are: what was acknowledged is in its
-// file.
+// A power cut hits the files of a tree in mode sync: an acknowledged event is in its file.
 func TestPowerCutOfTrees(t *testing.T) {
 	testkit.Long(t)
 	testkit.OnlyFull(t, "TestPowerCut cuts the power; TestTreeSync of embedded has the same promise")

@@ -42,7 +42,7 @@ func TestPowerCutOfUnits(t *testing.T) {
 		t.Logf("%d cuts, %d units", cuts, units)
 	})
 	t.Run("apart", func(t *testing.T) {
-		for i := range 40 { // what is cut is up to chance
+		for i := range 40 { // chance decides where the cut falls
 			if half, _ := newDisk(t).cutUnits(t, i, true, make(map[string]bool)); half > 0 {
 				t.Logf("caught: %d units are there by half", half)
 				return
@@ -52,7 +52,7 @@ func TestPowerCutOfUnits(t *testing.T) {
 	})
 }
 
-// cutUnits appends units for a while, cuts the power, and looks at what is there.
+// cutUnits appends batches for a while, cuts the power, and checks the store.
 func (d *cutDisk) cutUnits(t *testing.T, round int, apart bool, acked map[string]bool) (half, lost int) {
 	t.Helper()
 	d.power(t, func(store string) {

@@ -15,11 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal of a test. What is printed on it comes as it was printed, and what is typed
-// is not echoed.
+// A terminal of a test. Its output is unchanged, and typed keys are not echoed.
 type terminal struct {
 	t     *testing.T
-	keys  *os.File // what is written to it is typed
+	keys  *os.File // writing to it types keys
 	slave *os.File
 
 	mu      sync.Mutex
@@ -118,8 +117,7 @@ func (term *terminal) await(text string) {
 	}
 }
 
-// insist types keys until a text is on the screen: a program may throw away what is typed
-// while it is interrupted.
+// insist types keys until a text is on the screen: a program may drop keys that are typed during an interrupt.
 func (term *terminal) insist(keys, text string) {
 	term.t.Helper()
 	for range 200 {
@@ -136,7 +134,7 @@ func (term *terminal) insist(keys, text string) {
 	term.t.Fatalf("%q does not appear on the screen:\n%q", text, term.text())
 }
 
-// text is what was printed so far.
+// text returns the output so far.
 func (term *terminal) text() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()

@@ -58,8 +58,8 @@ func TestViewsOfLargeStore(t *testing.T) {
 	mustVerify(t, command(t.Context(), store, "tally", "verify"))
 }
 
-// showsTail shows the last turns of the largest session, as a process that attaches to
-// an owner, and those of a small one: what is read does not grow with the session.
+// showsTail shows the last turns of the largest session, as a process that attaches to an owner, and of a small one:
+// the bytes read do not grow with the session.
 func showsTail(t *testing.T, store string) {
 	t.Helper()
 	owner := command(t.Context(), store, "tally", "serve", "-o", "json")
@@ -96,7 +96,7 @@ func showsTail(t *testing.T, store string) {
 	}
 }
 
-// spread is what was measured: the median and the time that 95 of 100 are within.
+// spread is the median of a measurement and its 95th percentile.
 type spread struct{ median, p95 time.Duration }
 
 func (s spread) String() string {

@@ -9,7 +9,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// A mark says whether a terminal got what is stored.
+// --mark reports whether a terminal got the stored bytes.
 func TestMarkOfADocument(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	output(t, strings.NewReader("plain\n"), store, "tally", "doc", "put", "doc/plain", "--create")

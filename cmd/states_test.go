@@ -16,8 +16,8 @@ import (
 // The commands that look, each for what it needs: a list, the search, the log, the store itself.
 var looks = []string{"ls", "search hello", "show last", "log --all-sessions", "status"}
 
-// What a store directory may be, and what whoever looks is told: a sentence, and an exit
-// code. Where there is no store that this program can open, nothing is made or changed.
+// For each state of a store directory, reading commands print a sentence and end with a certain exit code. If the
+// directory has no store that this program can open, nothing is created or changed.
 func TestEveryStateOfAStore(t *testing.T) {
 	good := filepath.Join(t.TempDir(), "good")
 	for _, id := range []string{"one", "two"} {
@@ -76,7 +76,7 @@ func TestEveryStateOfAStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = command(t.Context(), dir, "tally", "status").Run() // whoever opens it finds the damage
+			_ = command(t.Context(), dir, "tally", "status").Run() // opening the store finds the damage
 		}, []int{0, 0, 5, 5, 5}, `2[01] records .*cannot be read|damaged record @40|(?m)^damage +2[01] records lost`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestEveryStateOfAStore(t *testing.T) {
 	}
 }
 
-// What is not a store does not become one because somebody made a slip.
+// A misspelled path does not make a store of another directory.
 func TestForeignDirectoryIsNotMadeAStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	put(t, filepath.Join(dir, "letters", "a"), "dear")

@@ -40,7 +40,7 @@ func TestTeamIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { beside.Process.Kill(); beside.Wait() })
-	time.Sleep(20 * time.Second) // what is to be done at a start is done
+	time.Sleep(20 * time.Second) // the work at a start is done by then
 	sizes := func() (n int64) {
 		t.Helper()
 		err := filepath.WalkDir(filepath.Join(k.store, "jetstream"), func(_ string, e fs.DirEntry, err error) error {

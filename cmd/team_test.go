@@ -237,8 +237,8 @@ func TestKillStoppedWorker(t *testing.T) {
 	slow.end(t, syscall.SIGINT)
 }
 
-// D-17: whoever owns the store may be killed under workers: each item is done once, and no
-// worker ends. What was sent is handed over in its order, and nothing is left out.
+// D-17: the owner of the store may be killed under workers. Each item is done once, no worker ends, and messages are
+// handed over in order without gaps.
 func TestKillOwnerUnderWork(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()
@@ -315,8 +315,8 @@ func TestKillOwnerUnderWork(t *testing.T) {
 	output(t, nil, store, "tally", "verify")
 }
 
-// Whoever owns the store may be killed under those who send and enqueue: each message and each
-// item is there once, under the id that was said, and nobody is told that it failed.
+// The owner of the store may be killed under senders and producers. Each message and each item is stored once, under
+// the printed id, and no command fails.
 func TestKillOwnerUnderSends(t *testing.T) {
 	testkit.OnlyFull(t, "TestKillAppend kills a process")
 	t.Parallel()

@@ -32,7 +32,7 @@ func TestTreeBulk(t *testing.T) {
 	}
 	k.run("bash", "-c", "git fast-import --quiet < ../other")
 
-	// asks wants the tree to stand still: nothing is taken in, and whoever appends is told.
+	// asks checks that the tree waits for an answer: no edit is imported, and a writer gets an error.
 	asks := func(what string) {
 		t.Helper()
 		from := k.head()
@@ -145,7 +145,7 @@ func TestTreeBulk(t *testing.T) {
 			t.Fatalf("accept ends with %d: %s", code, out)
 		}
 		s, code := k.status()
-		if code != 0 || s.Files != many+1 || s.Conflicts != 0 { // and what was appended while it asked
+		if code != 0 || s.Files != many+1 || s.Conflicts != 0 { // with the document appended while it asked
 			t.Errorf("%+v, %d", s, code)
 		}
 		if got, is := k.text("o0099.txt"); !is || got != "other 99" {

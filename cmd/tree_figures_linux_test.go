@@ -98,7 +98,7 @@ func figureLatency(t *testing.T) {
 	t.Logf("%-60s %.2f (target 3)", "ratio of p99", ratio(append.part(0.99), both.part(0.99)))
 }
 
-// figureMirror: what a folder of 100,000 files takes when there is none yet, and to start with.
+// figureMirror measures a folder of 100,000 files: creating it, and starting with it.
 func figureMirror(t *testing.T) {
 	many := figureCount(t, 100_000)
 	k := newKept(t)
@@ -353,7 +353,7 @@ func (k *kept) fill(st *tally.Store, n int, document func(n int) (id, text strin
 	}
 }
 
-// waitsFor returns when a tree that this process keeps shows what is durable now.
+// waitsFor waits until a tree of this process shows all durable records.
 func (k *kept) waitsFor(st *tally.Store, tree string) {
 	k.t.Helper()
 	at, err := st.Log.Durable(k.t.Context())
@@ -365,8 +365,8 @@ func (k *kept) waitsFor(st *tally.Store, tree string) {
 	}
 }
 
-// rests returns when no view of the store has anything left to read, which would be in the way of
-// what is measured next, and what the last saves and what they displaced still take is over.
+// rests waits until no view of the store has anything left to read, and until the work for the last saves is over, so
+// that they do not disturb the next measurement.
 func (k *kept) rests(st *tally.Store) {
 	k.t.Helper()
 	at, err := st.Log.Durable(k.t.Context())
@@ -391,8 +391,7 @@ func (k *kept) waits(most, every time.Duration, what string, so func() bool) {
 	}
 }
 
-// state is how the tree is, asked for without a program that is started: that would take more
-// of the machine than what is measured.
+// state returns the status of the tree without starting a program, which would cost more than the measured work.
 func (k *kept) state() embedded.TreeStatus {
 	k.t.Helper()
 	said, err := embedded.AskTree(k.t.Context(), config.Config{Backend: config.Local, Store: k.store}, config.Tree{Name: "tavern", Target: config.TreeDir, Dir: k.folder}, embedded.TreeState, embedded.TreeAsk{})

@@ -68,7 +68,7 @@ func TestTreeLinks(t *testing.T) {
 			}
 		}
 	})
-	root, err := os.OpenRoot(k.folder) // whoever saves here is no adversary
+	root, err := os.OpenRoot(k.folder) // the writer in this test is not an adversary
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func (k *kept) traces(file string) *tracing {
 // traced is a call that succeeded, with a path that it used.
 type traced struct {
 	line   string
-	path   string // of what was opened, by what the system says of the handle; else of the folder, with the name in it
+	path   string // path of the opened file, as the system reports it for the handle; else of the folder, with the name in it
 	reads  bool   // it opens for reading only
 	walked bool   // the system found the way there by an open folder, and not by a path of the caller
 }

@@ -185,7 +185,7 @@ func (k *kept) putAll(ids []string, text func(id string) string) {
 
 func (k *kept) file(id string) string { return filepath.Join(k.folder, "docs", id) }
 
-// text is the content of a document now; false: there is none.
+// text returns the present content of a document, and whether it exists.
 func (k *kept) text(id string) (string, bool) {
 	doc, err := k.open().Documents().Read(k.t.Context(), "doc", id)
 	if err != nil && !errors.Is(err, tally.ErrNotFound) {
@@ -197,8 +197,7 @@ func (k *kept) text(id string) (string, bool) {
 	return string(doc.Data), true
 }
 
-// settled returns when everything that happened to files before it was called has been looked
-// at: also what is gone, which is looked at later than anything else.
+// settled waits until all earlier changes of files have been processed. Removals are processed last.
 func (k *kept) settled() {
 	k.t.Helper()
 	const id = "settled.txt"
@@ -216,7 +215,7 @@ func (k *kept) settled() {
 	}
 }
 
-// taken counts what was taken in since an offset, by document.
+// taken counts the edits imported since an offset, by document.
 func (k *kept) taken(since events.Offset) map[string]int {
 	k.t.Helper()
 	n := make(map[string]int)

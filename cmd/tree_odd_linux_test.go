@@ -15,8 +15,8 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// What is no file is neither opened nor followed nor replaced, and said; what is too large is
-// passed over; names are any bytes.
+// A path that is not a regular file is neither opened nor followed nor replaced, and is reported. A file that is too
+// large is skipped. Names may be any bytes.
 func TestTreeOdd(t *testing.T) {
 	testkit.Long(t)
 	t.Parallel() // most of it is waiting
@@ -146,7 +146,7 @@ func TestTreeIdle(t *testing.T) {
 	k.stop(syscall.SIGTERM) // a process that has just taken all of them in goes on to give its memory back
 	k.serve()
 	plain.servePlain()
-	time.Sleep(20 * time.Second) // what is to be done at a start is done, and nobody else is there
+	time.Sleep(20 * time.Second) // the work at a start is done by then, and no other process runs
 	length := figureTime(t, "TALLY_IDLE", time.Minute)
 	memory := k.memory("VmRSS")
 	open, watched := k.handles()

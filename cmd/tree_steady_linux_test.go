@@ -20,7 +20,7 @@ func TestTreeSteady(t *testing.T) {
 	onDisk(t)
 	const (
 		files   = 200         // of each way
-		folders = 20          // of each way: what is made and removed at once nobody sees
+		folders = 20          // of each way: a file that is removed at once may not be noticed
 		names   = 2 * folders // that folders have: a document that was never there takes room for good
 		warm    = 400         // edits each way, before it is looked at
 		growth  = 128 << 20   // bytes of memory that it may have more at the end

@@ -166,7 +166,7 @@ func (s *shop) move(writer string, moves int) {
 	}
 }
 
-// transfer reads two accounts, and says what is to be written.
+// transfer reads two accounts, and returns the events to append.
 func transfer(st *tally.Store, from, to int, amount int64, id string) ([]log.Part, error) {
 	var parts []log.Part
 	for n, change := range map[int]int64{from: -amount, to: amount} {

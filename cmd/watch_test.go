@@ -221,8 +221,7 @@ func (w *transcripts) mustHaveLines(store string, args ...string) {
 	}
 }
 
-// What is written is followed, a line that is torn waits for its end, and what goes away is
-// said to be gone. Ctrl-C is the way to stop.
+// Written lines are recorded, a torn line waits for its end, and a removed file is reported. Ctrl-C stops the watch.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "store")
@@ -373,8 +372,8 @@ func TestSpareWatch(t *testing.T) {
 	})
 }
 
-// A hook is over soon whoever does not answer, and whatever it is given; nothing is said,
-// and the exit code is 0. How long it takes is measured elsewhere.
+// A hook ends soon without an answer and for any input; it prints nothing, and the exit code is 0. Its running time is
+// measured elsewhere.
 func TestHook(t *testing.T) {
 	t.Run("A13 a hook, whatever it is given and whoever does not answer", func(t *testing.T) {
 		t.Parallel()

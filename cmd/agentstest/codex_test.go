@@ -165,9 +165,9 @@ func (c *rollouts) went(session string) (to []int64) {
 	return to
 }
 
-// costs compares what sessions took with what Codex says. Records of usage count what is in
-// effect, with what was inherited, which is not the session's own; older files count in their
-// last sum what was taken back too, and what a copy began with.
+// costs compares the costs of sessions with Codex' own sums. Newer files count the turns in effect, with inherited
+// ones, which are not the session's own. Older files have a last sum that includes undone turns and the beginning of a
+// copy.
 func (c *rollouts) costs() {
 	c.t.Helper()
 	for thread, list := range c.threads() {
@@ -276,7 +276,7 @@ func (c *rollouts) is(t thread) {
 	c.same(session+" after turn "+last, got, t.shown())
 }
 
-// codexHome gives Codex a configuration for a model, and returns its home.
+// codexHome writes a configuration for a model, and returns Codex' home.
 func (m *machine) codexHome(model *model) string {
 	home := filepath.Join(m.home, ".codex")
 	m.write(".codex/config.toml", `model = "fake-model"

@@ -1,10 +1,9 @@
-// Package agentstest compares what tally has of an agent's sessions with what the agent
-// has: lines with events, files with what is given back, forks and rewinds with the places
-// that the agent names, what is in effect with what it shows, costs with its own sums.
+// Package agentstest compares sessions in tally with the agents' own data: lines with events, files with exported
+// files, forks and rewinds with the positions that the agent names, turns in effect with the agent's screen, costs with
+// the agent's sums.
 //
-// The same comparisons are made of recorded sessions, and, by make agents, of sessions that
-// the real programs have meanwhile: they come from npm, and talk to models that are played
-// here, on the loopback interface.
+// The comparisons use recorded sessions and, with make agents, sessions of the real programs, which come from npm.
+// Their models are played here on the loopback interface.
 package agentstest
 
 import (

@@ -14,9 +14,8 @@ import (
 
 type object = map[string]any
 
-// A model plays those of OpenAI and Gemini. Whoever may call a tool does that first, and says
-// a sentence when the answer is there. Each request has a number, of which all that is said
-// and taken is made.
+// A model plays the models of OpenAI and Gemini. If a request offers a tool, the model calls it first, and says a
+// sentence after the result. Requests are numbered, and the text and the tokens of an answer depend on the number.
 type model struct {
 	url      string
 	requests atomic.Int64

@@ -41,8 +41,7 @@ func (e *editor) initialize() {
 	e.call("initialize", object{"protocolVersion": 1, "clientCapabilities": object{"fs": files, "terminal": false}})
 }
 
-// geminiHome gives Gemini CLI a configuration for a model, and returns where it keeps
-// sessions.
+// geminiHome writes a configuration for a model, and returns the folder of Gemini CLI's sessions.
 func (m *machine) geminiHome(model *model) string {
 	m.write(".gemini/settings.json", `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false},
 		"general": {"disableAutoUpdate": true, "enableAutoUpdate": false}, "telemetry": {"enabled": false}}`)
@@ -63,7 +62,7 @@ type geminiResult struct {
 	}
 }
 
-// tokens are without what was thought, which is in the total alone.
+// tokens excludes thoughts, which only the total counts.
 func (g geminiResult) tokens() tokens {
 	thought := g.Stats.Total - g.Stats.Input - g.Stats.Output
 	return tokens{Input: g.Stats.Input - g.Stats.Cached, CacheRead: g.Stats.Cached, Output: g.Stats.Output + thought, Reasoning: thought}

@@ -71,7 +71,7 @@ func (m *machine) piMessages(session string, at int64) (list []string) {
 	return list
 }
 
-// piHome gives pi a configuration for a model, and returns where it keeps sessions.
+// piHome writes a configuration for a model, and returns the folder of pi's sessions.
 func (m *machine) piHome(model *model) string {
 	m.env = append(m.env, "PI_OFFLINE=1")
 	m.write(".pi/agent/models.json", `{"providers": {"fake": {"baseUrl": "`+model.url+`/v1", "api": "openai-completions", "apiKey": "none",
@@ -104,7 +104,7 @@ func TestPi(t *testing.T) {
 	m.caughtUp(root, isPi)
 	main := m.main(before.session, 0)
 	was := main[len(main)-1].Offset
-	answer := parsed[struct{ ID string }](t, string(main[3].Turn)).ID // of what is here
+	answer := parsed[struct{ ID string }](t, string(main[3].Turn)).ID // of the response in this file
 	p.call("prompt", object{"message": "/leaf " + answer})
 	p.prompt("from the first answer on")
 	moved := p.thread()

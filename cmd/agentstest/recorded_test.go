@@ -11,8 +11,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// recorded gives a machine what an agent left in a folder of the recorded data, and brings it
-// into the store. Another time it brings nothing.
+// recorded copies a folder of recorded agent data to a machine and imports it. A second call imports nothing.
 func recorded(t *testing.T, agent, below, folder string) (m *machine, root string) {
 	t.Helper()
 	m = newMachine(t)

@@ -176,8 +176,8 @@ func (c *comparison) lines() {
 	c.t.Logf("%d files, %d lines, %d bytes, %d events", len(c.files), want, bytes, len(c.records))
 }
 
-// bytes compares the files with what tally gives back. A file that was put away after its last
-// line may be given back where it was.
+// bytes compares the files with exported files. If a file was moved away after its last line, the export may have it at
+// the old path.
 func (c *comparison) bytes() {
 	c.t.Helper()
 	dir := filepath.Join(c.t.TempDir(), "out")

@@ -61,7 +61,7 @@ func (m *machine) talk(name string, args ...string) *talker {
 	return w
 }
 
-// close ends what is said to the program, which ends by that, and waits until it has.
+// close closes the input of the program, which ends it, and waits for the end.
 func (w *talker) close() {
 	w.in.Close()
 	rest, _ := io.ReadAll(w.out)

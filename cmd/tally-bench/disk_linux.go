@@ -9,7 +9,7 @@ import (
 
 func syncData(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
 
-// syncAll writes back what is in memory of a directory's file system.
+// syncAll writes back the cached pages of a directory's file system.
 func syncAll(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

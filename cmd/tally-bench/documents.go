@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Names of what is measured of documents.
+// Names of the measurements of documents.
 const (
 	whatUpdates         = "document updates"
 	whatTransactions    = "transactions over 3 documents"

@@ -14,8 +14,8 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// Names of what is measured of queues. An item is put in, claimed and finished, each of
-// which is durable when it returns.
+// Names of the measurements of queues. An item is added, claimed and finished, and each step is durable when it
+// returns.
 const (
 	whatItems         = "queue items"
 	whatSQLiteItems   = "SQLite rows, claimed by update"
@@ -99,7 +99,7 @@ func lives(ctx context.Context, workers int, d time.Duration, item itemLife) (me
 		}
 		return nil
 	})
-	if ctx.Err() != nil { // whoever ends it says so: what came of that here is no news
+	if ctx.Err() != nil { // the parent context has the reason
 		return m, nil
 	}
 	if err != nil || len(spent[0]) == 0 {
@@ -139,8 +139,8 @@ func tallyItems(ctx context.Context, dir string, workers int, d time.Duration) (
 // itemResult is what comes of an item.
 var itemResult = []byte(`"done"`)
 
-// rawItems measures a stream of the server alone that is a work queue: what is acknowledged is
-// removed. Its claims are in the memory of the server.
+// rawItems measures a work-queue stream of the server alone: acknowledged messages are removed, and claims are in the
+// memory of the server.
 func rawItems(ctx context.Context, dir string, workers int, d time.Duration) (m measured, err error) {
 	err = withRaw(ctx, dir, true, func(js jetstream.JetStream) error {
 		if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "QUEUE", Subjects: []string{benchKind}, Retention: jetstream.WorkQueuePolicy}); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tallylog/tally/internal/layouts/redis"
 )
 
-// Names of what is measured of a Redis server, and how it syncs its file then.
+// Names of the measurements of a Redis server, by the way it syncs its file.
 const (
 	whatStreams      = "Redis stream, appendfsync "
 	whatLists        = "Redis list, appendfsync "
@@ -42,7 +42,7 @@ func redisItems(ctx context.Context, url, sync string, workers int, d time.Durat
 		}
 		conns = append(conns, c)
 	}
-	admin, quick := conns[workers], context.WithoutCancel(ctx) // what is changed is put back, whoever ends this
+	admin, quick := conns[workers], context.WithoutCancel(ctx) // the settings are restored also after an interruption
 	restore, err := persist(quick, admin, sync)
 	defer func() { err = errors.Join(err, restore()) }()
 	if err == nil {
@@ -63,8 +63,7 @@ func redisItems(ctx context.Context, url, sync string, workers int, d time.Durat
 	return lives(ctx, workers, d, l)
 }
 
-// persist has a server write what it is told to a file, and sync that. restore, which is never
-// nil, puts back what was changed.
+// persist makes a server write its data to a file and sync it. restore restores the settings and is never nil.
 func persist(ctx context.Context, c *redis.Conn, sync string) (restore func() error, err error) {
 	var undo [][]any
 	restore = func() error {
@@ -95,8 +94,7 @@ func persist(ctx context.Context, c *redis.Conn, sync string) (restore func() er
 	return restore, nil
 }
 
-// written waits until a server has written its file anew, which it does when it begins to
-// have one.
+// written waits until a server has rewritten its file, which it does when it starts to use one.
 func written(ctx context.Context, c *redis.Conn) error {
 	for {
 		reply, err := c.Do(context.WithoutCancel(ctx), "INFO", "persistence")

@@ -22,8 +22,8 @@ var (
 		syncs: "SELECT current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off'"}
 )
 
-// rowItems measures a table of a database, in which each step of an item is a transaction.
-// It keeps what is done, as tally does, and an index of what is not.
+// rowItems measures a table of a database, in which each step of an item is a transaction. Like tally it keeps finished
+// items, and it has an index of the others.
 func rowItems(ctx context.Context, rows itemRows, url string, connections, workers int, d time.Duration) (measured, error) {
 	table := "tally_bench (" + rows.columns + ", state int NOT NULL DEFAULT 0, attempt int NOT NULL DEFAULT 0, worker text, lease bigint)"
 	return withTables(ctx, rows.driver, url, connections, []string{table}, func(db *sql.DB) (m measured, err error) {

@@ -25,7 +25,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Names of what is measured.
+// Names of the measurements.
 const (
 	whatDurable    = "tally durable"
 	whatBuffered   = "tally buffered"
@@ -95,7 +95,7 @@ func produce(ctx context.Context, producers int, d time.Duration, write func(ctx
 	return quantiles(all, took), nil
 }
 
-// quantiles gives the outcome of calls that took so many microseconds each.
+// quantiles returns the distribution of call times in microseconds.
 func quantiles(all []int64, took time.Duration) measured {
 	slices.Sort(all)
 	at := func(part float64) int64 { return all[min(int(part*float64(len(all))), len(all)-1)] }

@@ -18,7 +18,7 @@ import (
 	"github.com/tallylog/tally/stores/tavern"
 )
 
-// Names of what is measured of tally queue work.
+// Names of the measurements of tally queue work.
 const (
 	whatStarted       = "from ack to process"
 	whatStartedBeside = "from ack to process, beside sessions"
