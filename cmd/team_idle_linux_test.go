@@ -71,7 +71,7 @@ func TestTeamIdle(t *testing.T) {
 	tendAfter, _ := costOf(t, beside.Process.Pid)
 	passed := time.Since(began)
 	share := func(used time.Duration) float64 { return 100 * float64(used) / float64(passed) }
-	t.Logf("%v: serve %.3f %% of a core (target 0.5), tend %.3f %%; memory %d MB, then %d MB; the log has %v records in %d bytes, then %v in %d", length,
+	t.Logf("%v: serve %.3f %% of a core (target 0.5), daemon run %.3f %%; memory %d MB, then %d MB; the log has %v records in %d bytes, then %v in %d", length,
 		share(after-before), share(tendAfter-tendBefore), memory>>20, k.memory("VmRSS")>>20, head, size, k.head(), sizes())
 	if all := share(after - before + tendAfter - tendBefore); all > 0.5 {
 		t.Errorf("they took %.3f %% of a core", all)

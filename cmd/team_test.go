@@ -21,7 +21,7 @@ import (
 	"github.com/tallylog/tally/internal/testkit"
 )
 
-// doneLine is a line of work, or of attend.
+// doneLine is a row of queue work or inbox run.
 type doneLine struct {
 	ID, Outcome string
 	Attempt     int
@@ -50,7 +50,7 @@ type doer struct {
 	errw  *bytes.Buffer
 }
 
-// doing starts work or attend, with lines for programs.
+// doing starts queue work or inbox run with JSON lines.
 func doing(t *testing.T, store string, args ...string) *doer {
 	t.Helper()
 	verb, rest := args[0], args[1:]
@@ -130,7 +130,7 @@ func mustAppear(t *testing.T, path string) {
 	}
 }
 
-// enqueue puts items into a queue.
+// enqueue adds an item to a queue.
 func enqueue(t *testing.T, store, queue string, args ...string) {
 	t.Helper()
 	output(t, strings.NewReader("x\n"), store, "tally", append([]string{"queue", "add", queue, "--whole"}, args...)...)

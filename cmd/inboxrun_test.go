@@ -17,7 +17,7 @@ import (
 func TestUnstartable(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "store")
-	attend := func(args ...string) (out string, code int) {
+	run := func(args ...string) (out string, code int) {
 		t.Helper()
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute/2) // a message that is offered eight times keeps it for minutes
 		defer stop()
@@ -25,7 +25,7 @@ func TestUnstartable(t *testing.T) {
 		c.Args = append(append(c.Args, "--open", "--"), args...)
 		text, err := c.Output()
 		if ctx.Err() != nil {
-			t.Fatalf("attend %v does not end, it handed over:\n%s", args, text)
+			t.Fatalf("inbox run %v does not end, it handed over:\n%s", args, text)
 		}
 		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ func TestUnstartable(t *testing.T) {
 		}
 		return string(text), code
 	}
-	attend("cat")
+	run("cat")
 	t.Run("B-07 bounded when sent", func(t *testing.T) {
 		for _, flag := range []string{"--thread", "--type", "--from", "--expects"} {
 			c := command(t.Context(), store, "tally", "inbox", "send", "ci", flag, strings.Repeat("y", 600))
@@ -52,7 +52,7 @@ func TestUnstartable(t *testing.T) {
 		fields := []string{"thread", "id", "from", "type"}
 		output(t, strings.NewReader(longMessages(t, fields)), store, "tally", "append")
 		output(t, strings.NewReader("the one behind\n"), store, "tally", "inbox", "send", "ci")
-		out, _ := attend("cat")
+		out, _ := run("cat")
 		type handed struct{ Outcome, Error string }
 		lines := jsonLines[handed](t, strings.NewReader(out))
 		if len(lines) != len(fields)+1 || lines[len(fields)].Outcome != "seen" {
@@ -69,7 +69,7 @@ func TestUnstartable(t *testing.T) {
 	})
 	t.Run("B-07 a command that is gone", func(t *testing.T) {
 		output(t, strings.NewReader("again\n"), store, "tally", "inbox", "send", "ci")
-		if out, code := attend(filepath.Join(t.TempDir(), "none")); code != 127 {
+		if out, code := run(filepath.Join(t.TempDir(), "none")); code != 127 {
 			t.Errorf("exit code %d, %s", code, out)
 		}
 		if out := output(t, nil, store, "tally", "inbox", "ls", "ci", "--unread", "-o", "jsonl"); strings.Count(out, "\n") != 1 {
