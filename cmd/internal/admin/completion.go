@@ -30,9 +30,8 @@ var shellNames = []string{"bash", "zsh", "fish"}
 func newCompletion(a *cmdutil.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", Short: "Print the script that completes command lines in a shell", Args: cobra.ExactArgs(1),
-		Long: `Print the script that completes commands, flags and their values in a shell: ids of
-sessions with their titles, threads, runs and positions. Add one line to the shell's
-configuration file:
+		Long: `Print the script that completes commands, flags, ids and names of documents in a shell.
+Sessions are listed with their titles. Add one line to the shell's configuration file:
 
   ~/.bashrc                   source <(tally completion bash)
   ~/.zshrc                    source <(tally completion zsh)
