@@ -78,6 +78,7 @@ var otherWords = []struct{ words, meant string }{
 // otherPrograms maps verbs to instructions for running another program.
 var otherPrograms = []struct{ words, how string }{
 	{"bench benchmark perf speed", "The program tally-bench measures this. In a clone of the source, go -C cmd/tally-bench install builds it."},
+	{"generate", "A clone of the source has sessions to try: tally import examples/bakery."},
 }
 
 // HintFor returns a hint for a word that is not a command of a parent.

@@ -70,6 +70,11 @@ func TestOtherVerbs(t *testing.T) {
 			}
 		})
 	}
+	t.Run("B-28 generate", func(t *testing.T) {
+		if got := hintOf(t, "generate"); !strings.Contains(got, "tally import examples/bakery") {
+			t.Errorf("tally generate: %s", got)
+		}
+	})
 	t.Run("B-28 verbs of documents", func(t *testing.T) {
 		for typed, want := range map[string]string{"doc history": "Use tally doc log.", "doc backlinks": "Use tally doc links --back."} {
 			if got := hintOf(t, strings.Fields(typed)...); got != want {
