@@ -253,7 +253,7 @@ func (i *importer) one(ctx context.Context, st *tally.Store, path string, before
 	layout, err := layouts.Sniff(path, i.known()...)
 	if err != nil {
 		return layouts.Report{}, &cli.CodeError{Code: cli.Failed, Err: errors.New("unknown format"),
-			Hint: "Files of agents are recognised by their lines, or name one with --format. " + signs() + ". Turns or CloudEvents, one JSON object a line, are for tally append."}
+			Hint: "Files of agents are recognised by their lines; --format names the format of a file. " + signs() + ". Turns or CloudEvents, one JSON object a line, are for tally append."}
 	}
 	return layout.Import(ctx, st, path, layouts.ImportOptions{DryRun: i.dryRun, Merge: i.merge, NoSecrets: i.noSecrets, Progress: func(p layouts.Progress) {
 		progress.At(int64(p.Sessions), int64(p.Of), fmt.Sprintf("%d of %s, %s, %s", before.Sessions+p.Sessions, plain.Count(before.Sessions+p.Of, "session"),
