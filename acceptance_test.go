@@ -23,8 +23,7 @@ var acceptance = []string{
 // idsBefore finds the ids that the name of a subtest begins with.
 var idsBefore = regexp.MustCompile(`^([TEPHD]-[0-9]{2}[ ,/]+)+`)
 
-// Each line of acceptance is shown by a subtest that has its id in its name, and no subtest
-// has the id of a line that there is not.
+// Each line of acceptance has a subtest with its id in its name, and every id in a subtest's name belongs to a line.
 func TestAcceptance(t *testing.T) {
 	named := make(map[string]string) // id -> a file with a subtest
 	sources(t, func(path string, _ *token.FileSet, file *ast.File) {

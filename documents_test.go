@@ -25,7 +25,7 @@ func linked(s string, links ...events.Link) tally.Write {
 
 func link(rel, id string) events.Link { return events.Link{Rel: rel, To: "document/doc/" + id} }
 
-// shown says what links lead to: from -rel-> to, with a ? if nothing is there.
+// shown formats links: from -rel-> to, with a ? if the target does not exist.
 func shown(list []tally.Linked) (lines []string) {
 	for _, l := range list {
 		line := l.From.ID + " -" + l.Link.Rel + "-> " + l.To.ID

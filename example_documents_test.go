@@ -58,7 +58,7 @@ func blackboard(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		break // and goes on another time, from change.Offset
+		break // later it continues from change.Offset
 	}
 
 	// The writer only knows the first revision. The conflict names the present one, and the writer continues from

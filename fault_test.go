@@ -77,8 +77,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// An append of somebody else that fails in front of one, as a conflict of an attached
-// process does, is nothing to it.
+// An earlier append that fails, as with a conflict of an attached process, does not affect the appends behind it.
 func TestBehindAConflict(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *tally.Store) {
 		s := st.Session("s")

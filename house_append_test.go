@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// Where code may hold a log whose appends wait for no trees. Everywhere else there is the log of a
-// store, *tally.Log, which waits.
+// These packages may hold logs whose appends do not wait for trees. All others use the log of a store, *tally.Log,
+// which waits.
 var (
 	mayHoldLogs = map[string]bool{
 		"log": true, "internal/testkit/logtest": true, ".": true, "embedded": true, "internal/testkit/storetest": true,

@@ -20,9 +20,9 @@ import (
 
 const module = "github.com/tallylog/tally"
 
-// arrows says what the packages of the module may import of it: $ stands for what the
-// first * matched, and the root is a dot. The first row that fits counts. Meaning is
-// below, machinery above it; nothing imports upward, and no store another.
+// arrows lists the packages of the module that each package may import: $ stands for the match of the first *, and a
+// dot for the root. The first matching row counts. A package imports only packages below it, and no store imports
+// another.
 var arrows = []struct{ pkg, may string }{
 	{"events", "internal/rawjson"},
 	{"log", "events internal/rawjson internal/nats/segindex internal/nats/natsfile internal/nats/natswire"},

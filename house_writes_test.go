@@ -16,9 +16,8 @@ var writes = map[string]string{
 	"durable": "Replace",
 }
 
-// writers are the files that may call them, each with who decides the path. Where an
-// event, an id, a file of somebody else or a name in a folder decides it, nobody may:
-// such files are written through os.Root, or a formats.Dir.
+// writers are the files that may call them, each with the source of its paths. If an event, an id, another program's
+// file or a name in a folder determines a path, the file must be written through os.Root or a storage instead.
 var writers = []struct{ file, why string }{
 	{"cmd/internal/admin/doctor.go", "temporary files in tally's own folders, listed there"},
 	{"cmd/internal/admin/init.go", "tally.toml and .tavern in the current folder"},
@@ -107,7 +106,7 @@ func TestWrites(t *testing.T) {
 	})
 }
 
-// writerOf returns the row of a file, -1 if it has none.
+// writerOf returns the row of a file, or -1.
 func writerOf(name string) int {
 	for i, w := range writers {
 		if match, err := path.Match(w.file, strings.ReplaceAll(name, `\`, "/")); err == nil && match {

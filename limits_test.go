@@ -21,7 +21,7 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// owned is a revision of a document of somebody's, of a size.
+// owned returns a revision of an owner's document, of a given size.
 func owned(owner string, size int) events.Event {
 	e := events.Event{Type: events.TypeDocumentWritten, ContentType: "text/plain", Data: []byte(strings.Repeat("x", size))}
 	return e.WithExtension(events.ExtDoc, events.DocMeta{Owner: owner}.String())
@@ -53,8 +53,7 @@ func refused(t *testing.T, err error, want log.QuotaError) {
 	}
 }
 
-// limits has a test be about limits where they can be set, and checks that they cannot be
-// where they cannot.
+// limits sets limits for a test where they can be set, and checks the error where they cannot.
 func limits(t *testing.T, st *tally.Store, set map[string]int64) (can bool) {
 	t.Helper()
 	for scope, bytes := range set {
@@ -105,7 +104,7 @@ func testLimits(t *testing.T, st *tally.Store) {
 	if _, err := st.Loader().Document(ctx, events.Document("", "doc", "c"), 0); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("what was refused is there: %v", err)
 	}
-	must(t, writeAs(ctx, st, "bob", "doc", "b2", 700)) // of somebody who has no limit
+	must(t, writeAs(ctx, st, "bob", "doc", "b2", 700)) // an owner without a limit
 	usage, err = st.Usage(ctx)
 	must(t, err)
 	if !usage[1].Warns() || !usage[0].Warns() {

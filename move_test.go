@@ -138,7 +138,7 @@ func TestRewindToWhereOneIs(t *testing.T) {
 		m, err = s.PlanRedo(t.Context())
 		mustMove(t, s, m, err)
 		mustBe(t, s, "", "a")
-		mustTurns(t, s, "b") // says the same at another place
+		mustTurns(t, s, "b") // the same turns at another position
 		moves("@3")
 		mustAppend(t, st, s, log.At(8), mustEvent(t, s, &events.ThreadPinned{Thread: "main", Pins: map[int]bool{0: true}}))
 		moves("@3")
@@ -231,8 +231,8 @@ func TestOldRewindToWhereOneIs(t *testing.T) {
 	mustBe(t, s, "", "a")
 }
 
-// To stay is to know where one is: what the handle had not seen before is no reason to
-// take what it then says for late. And it is refused if the head moved meanwhile.
+// stay sets the handle's basis: appends after it are not stale, even if the handle had not read the session before. It
+// is refused if the head moved meanwhile.
 func TestStayIsAMove(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	s, other := st.Session("s"), st.Session("s")

@@ -128,7 +128,7 @@ func transactions(t *testing.T, st *tally.Store) {
 	mustHold(t, d, "many", "99", "x")
 }
 
-// transfer moves an amount, if there is as much.
+// transfer moves an amount, if the balance is sufficient.
 func transfer(t *testing.T, tx *tally.Tx, from, to string, amount int) error {
 	hold := make(map[string]int)
 	for _, id := range []string{from, to} {

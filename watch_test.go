@@ -96,13 +96,13 @@ func watches(t *testing.T, st *tally.Store) {
 	wg.Wait()
 }
 
-// While ten thousand changes are written, watchers of all speeds see each once and in order;
-// one that does not read holds up nobody, and goes on from where it is told.
+// While ten thousand changes are written, watchers of all speeds see each change once and in order. A watcher that does
+// not read delays nobody, and continues from the offset of its error.
 func TestWatchers(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()
 	const n = 10_000
-	// see watches from the first change to the last, and goes on when it is told to.
+	// see watches from the first change to the last, and continues after a LaggedError.
 	see := func(who string, each func(seen int)) (lagged int) {
 		for seen := 0; seen < n; {
 			for c, err := range d.Watch(ctx, projector.DocumentQuery{}, events.Offset(seen)) {
@@ -209,8 +209,8 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// Through segments, and the death of the owner that a process is attached to, a watcher that
-// goes on from its last change sees each once and in order.
+// A watcher that continues from its last change sees each change once and in order, across segments and the death of
+// the owner.
 func TestWatchGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	config := "[store]\nbackend = \"local\"\ndir = \"store\"\nsegment = \"64KiB\"\n"
@@ -261,7 +261,7 @@ func TestWatchGoesOn(t *testing.T) {
 		}
 		owner = open()
 	}
-	seen := events.Offset(0) // none, if the owner was gone before anything came
+	seen := events.Offset(0) // 0 if the owner died before any change came
 	if len(have) > 0 {
 		seen = have[len(have)-1]
 	}

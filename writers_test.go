@@ -82,15 +82,14 @@ func oneOfTwoWriters(t *testing.T, d *tally.Documents) {
 	if _, err := d.Lease(ctx, "doc", "d49", "agent-2", time.Minute); err != nil {
 		t.Errorf("a lease that is over: %v", err)
 	}
-	// The loser goes on from what the conflict says.
+	// The loser continues from the conflict's revision.
 	conflict, _ := errors.AsType[*tally.DocumentConflictError](errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })])
 	if _, err := d.Update(ctx, "doc", "d49", conflict.Have, text("merged")); err != nil {
 		t.Error(err)
 	}
 }
 
-// What somebody published who knows no rules is not what a write is based on, and does not
-// keep it from being written.
+// A message that another program published is no base of a write, and does not prevent one.
 func TestDocumentWithStrangeRecords(t *testing.T) {
 	st := storetest.Memory(t, tally.Config{})
 	d, ctx := st.Documents(), t.Context()

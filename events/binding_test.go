@@ -230,8 +230,8 @@ func TestBindingRoundTrip(t *testing.T) {
 	})
 }
 
-// normal is what comes back of an event: that data without a content type are
-// JSON has been said, and a known type's schema has not.
+// normal returns the event as decoding returns it: with an explicit JSON content type, and without a known type's
+// schema.
 func normal(e events.Event) events.Event {
 	if e.ContentType == "" && len(e.Data) > 0 {
 		e.ContentType = events.ContentTypeJSON

@@ -273,7 +273,7 @@ func TestIsJSON(t *testing.T) {
 	}
 }
 
-// hugeNumber is what the schema's reader would need very long for.
+// hugeNumber matches numbers for which the schema's reader would need very long.
 var hugeNumber = regexp.MustCompile(`[0-9.][eE][+-]?[0-9]{3}`)
 
 // FuzzDecodePayload checks that a decoded payload is JSON that the schema accepts, and that its encoding decodes and

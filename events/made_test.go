@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What New made is not decoded again to be validated; what somebody put in its place is.
+// Validate does not decode the data that New made, but does decode other data in their place.
 func TestOnlyWhatNewMadeIsTaken(t *testing.T) {
 	sub := Session("", "s")
 	make := func() Event {

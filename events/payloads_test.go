@@ -108,13 +108,13 @@ func (s schema) table(t *testing.T) string {
 	return b.String()
 }
 
-// row says in a line of a table what a value is and means.
+// row returns a line of a table for a member of a schema.
 func row(t *testing.T, name string, raw json.RawMessage) string {
 	t.Helper()
 	return fmt.Sprintf("| %s | %s | %s |\n", name, kindOf(t, raw), strings.ReplaceAll(decodeSchema(t, raw).Description, "|", `\|`))
 }
 
-// kindOf says in a few words what a value is.
+// kindOf describes the type of a value in a few words.
 func kindOf(t *testing.T, raw json.RawMessage) string {
 	t.Helper()
 	switch s := decodeSchema(t, raw); {

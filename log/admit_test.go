@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/log/memlog"
 )
 
-// Who admits appends is asked once for each, with all of its parts, before anything is
-// stored, and is told once what it gave: also where it is stored by way of a redo record.
+// Admit is called once for each append, with all parts, before anything is stored, and settle is called once with the
+// outcome. The same holds with a redo record.
 func TestAdmit(t *testing.T) {
 	for name, c := range map[string]log.Config{"plain": {}, "owner": {Host: log.Host{Owner: true, Sync: func(string) error { return nil }}}} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// A request that ends because the messages have exactly the bytes that it allows ends
-// without a word of the server. Who reads goes on at once, with the same consumer.
+// A request ends without a status if the messages have exactly the bytes that it allows. The reader continues at once,
+// with the same consumer.
 func TestRequestThatIsExactlyFull(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	nc := mustDial(t, s)

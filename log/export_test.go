@@ -64,5 +64,5 @@ func SetCourtesy(t *testing.T, d time.Duration) {
 // Take hands the service a request, as the library of micro services does.
 func (s *Service) Take(req micro.Request) { s.append(req) }
 
-// CheckServer is what Open asks of a server's version.
+// CheckServer is Open's check of a server's version.
 func CheckServer(version string) error { return checkServer(version) }

@@ -16,7 +16,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// outcome is what a read yields in one place.
+// outcome is an item that a read yields.
 type outcome struct {
 	Record events.Record
 	Err    string
@@ -47,8 +47,8 @@ func scansOf(s *server.Server, change func(net.Conn) net.Conn) func() (log.Login
 	}
 }
 
-// fillOddly stores events, and between them what others could publish: headers in
-// other spellings, too many of them or none, and no event at all.
+// fillOddly stores events, and in between messages that other programs could publish: with headers in other spellings,
+// too many or no headers, and no event at all.
 func fillOddly(t *testing.T, nc *nats.Conn, l *log.Log, n int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -121,7 +121,7 @@ func (c *shortLived) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A read that nobody goes on with leaves nothing behind (TestMain looks).
+// A read that its caller leaves early leaves nothing behind (TestMain checks for goroutines).
 func TestScanLeftEarly(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	nc := mustDial(t, s)

@@ -113,8 +113,7 @@ func last[T any](seq iter.Seq2[T, error]) (err error) {
 	return err
 }
 
-// Whatever was asked when the owner of a store died, an attached process does not wait for
-// an answer that nobody can give any more.
+// If the owner of a store dies, no call of an attached process waits for an answer that cannot come any more.
 func TestNothingWaitsForADeadOwner(t *testing.T) {
 	log.SetAway(t, 100*time.Hour)
 	sub := events.Session("", "s")

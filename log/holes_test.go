@@ -32,9 +32,8 @@ func (c oneLess) Announced(ctx context.Context) (uint64, error) {
 	return n - 1, err
 }
 
-// What a read finds to be lost is reported by every read of the subject whose it was, and
-// by those of all if nobody knows, from when that is told: the backend may have forgotten
-// that it had it.
+// A loss that a read finds is reported by every read of its subject, and by the reads of all subjects if its subject is
+// unknown, from Tell on: the backend may have forgotten the record.
 func TestFoundLossesAreReported(t *testing.T) {
 	mem := memlog.New(memlog.Config{})
 	var found []events.Offset

@@ -78,8 +78,8 @@ func (b counted) Scan(ctx context.Context, q log.Query) (log.Cursor, error) {
 	return b.Backend.Scan(ctx, q)
 }
 
-// TestSinceReadsNothing has the one who writes all append on the condition that some types
-// did not come: it knows, with the ids that it looked up once, and says no where one came.
+// In TestSinceReadsNothing the only writer appends with Since: the log knows the types along with the ids that it read
+// once, and refuses an append if an excluded type came.
 func TestSinceReadsNothing(t *testing.T) {
 	scans := 0
 	l := logtest.OpenOn(t, counted{memlog.New(memlog.Config{}), &scans}, log.Config{Host: log.Host{Owner: true}})

@@ -32,8 +32,8 @@ func (h headless) Publish(ctx context.Context, p log.Publication) (log.Receipt, 
 	return h.Backend.Publish(ctx, p)
 }
 
-// An append goes on behind a last record that is lost and that the server does not name in its
-// refusal. One that was decided on by what the subject was names the record and writes nothing.
+// An append continues behind a lost last record that the server does not name in its refusal. An append with an
+// expectation of the subject names the record and writes nothing.
 func TestAppendBehindALostLastRecordThatTheServerDoesNotName(t *testing.T) {
 	for name, expect := range map[string]log.Expect{"not decided": log.Any, "decided": log.Since(1, events.TypeSessionRewound)} {
 		t.Run(name, func(t *testing.T) {

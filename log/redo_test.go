@@ -21,7 +21,7 @@ type dying struct {
 	mu     sync.Mutex
 	left   int // negative: it lives
 	silent bool
-	asked  chan struct{} // somebody got no answer
+	asked  chan struct{} // an append got no answer
 }
 
 func (d *dying) Publish(ctx context.Context, p log.Publication) (log.Receipt, error) {
@@ -136,8 +136,8 @@ func TestNobodyWritesRedoRecords(t *testing.T) {
 	}
 }
 
-// Two writers whose units have two subjects in common, named in another order by each, do
-// not wait for each other for ever, and both subjects have them in one order.
+// Two writers whose batches have two subjects in common, in opposite order, do not deadlock, and both subjects have the
+// batches in the same order.
 func TestManyBatchesCross(t *testing.T) {
 	l := logtest.OpenOn(t, memlog.New(memlog.Config{}), log.Config{Host: log.Host{Owner: true, Sync: func(string) error { return nil }}})
 	subs := [2]events.Subject{events.Session("", "a"), events.Session("", "b")}

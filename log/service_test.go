@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// request is what a handler of the service is given.
+// request is the request that a handler of the service gets.
 type request struct {
 	micro.Request
 	data, reply string
@@ -54,8 +54,8 @@ func TestServiceTakesNothingBehindItsEnd(t *testing.T) {
 	}
 }
 
-// F-5: a watermark that somebody claims is asked about, not believed: until the owner says
-// so, nobody who attached to it sees what a power cut could take.
+// F-5: a forged watermark makes an attached process ask the owner. Until the owner confirms it, no reader sees a record
+// that a power cut could take.
 func TestForgedWatermarkIsNotBelieved(t *testing.T) {
 	s := mustServe(t, t.TempDir(), nil)
 	d := &disk{}

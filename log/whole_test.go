@@ -37,8 +37,8 @@ func (s *storing) Get(_ context.Context, at events.Offset) (Message, error) {
 
 func (s *storing) Last(ctx context.Context, _ string) (Message, error) { return s.Get(ctx, 5) }
 
-// On a server that others run, a read ends before a batch that is being stored, and who
-// asks for the last record of a subject waits for the rest.
+// On a server that others run, a read ends before an atomic batch that is being stored, and Last waits for the rest of
+// the batch.
 func TestAtomicIsReadWhole(t *testing.T) {
 	s := &storing{shown: 3}
 	l := &Log{backend: s, js: &jetStream{}, life: context.Background()}
@@ -49,7 +49,7 @@ func TestAtomicIsReadWhole(t *testing.T) {
 	}
 	s.shown = 4
 	if _, err := l.Last(t.Context(), events.Session("", "a")); err == nil || s.shown != 7 {
-		// What Get returns is no event, which is said when its batch is whole.
+		// The message is not an event. Last reports that when the atomic batch is complete.
 		t.Errorf("the last record of a subject is given at %v, %v", s.shown, err)
 	}
 }

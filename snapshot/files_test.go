@@ -88,15 +88,14 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// What a crash left behind is no snapshot and no damage; a file that somebody
-// put there is named.
+// A temporary file of a crash is neither a snapshot nor damage; another program's file is reported.
 func TestForeignFiles(t *testing.T) {
 	st, path := shelf(t)
 	mustWrite(t, path+".tally-tmp-123", []byte("half"))
 	if metas, errs := all(t, st); len(metas) != 3 || len(errs) > 0 {
 		t.Fatalf("all: %v, %v", metas, errs)
 	}
-	mustWrite(t, filepath.Join(st.Dir(), "cursor"), []byte("x")) // there is room for others
+	mustWrite(t, filepath.Join(st.Dir(), "cursor"), []byte("x")) // another program's file directly in the directory
 	stray := filepath.Join(st.Dir(), "default", "README")
 	mustWrite(t, stray, []byte("x"))
 	mustWrite(t, filepath.Join(filepath.Dir(path), "a.b.c.d"), []byte("x"))

@@ -66,7 +66,7 @@ func TestCutIndentLaw(t *testing.T) {
 	})
 }
 
-// Strings are compared eight bytes at a time: quotes and escapes at each place of a word.
+// Strings are compared eight bytes at a time: quotes and escapes at each position in a word.
 func TestCutIndentStrings(t *testing.T) {
 	for n := range 40 {
 		for _, odd := range []string{``, `\"`, `\\`, `\n`, `\u00e9`, `é`, `\\\"`, "\x7f"} {

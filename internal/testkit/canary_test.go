@@ -78,7 +78,7 @@ func TestHasCanary(t *testing.T) {
 			for inner := range packers {
 				text := slices.Concat(noise[:100], form, noise[100:5000])
 				data := slices.Concat([]byte("head"), pack(outer, slices.Concat(noise[:9], pack(inner, text))), []byte("tail"))
-				if outer == "zlib" || inner == "zlib" { // which has no beginning of its own elsewhere
+				if outer == "zlib" || inner == "zlib" { // it has no magic bytes to search for
 					data = pack(outer, pack(inner, text))
 				}
 				if !testkit.HasCanary(data) {

@@ -34,7 +34,7 @@ func (tr tree) write(t *testing.T, dir string) {
 	}
 }
 
-// sources are those files as they are to be copied.
+// sources returns the files to back up.
 func (tr tree) sources(dir string) (list []backup.Source) {
 	for _, name := range slices.Sorted(maps.Keys(tr)) {
 		list = append(list, backup.Source{Name: name, Path: filepath.Join(dir, filepath.FromSlash(name)), Size: int64(len(tr[name]))})
@@ -165,8 +165,8 @@ func TestTakeTheBeginning(t *testing.T) {
 	mustRestore(t, dir, "", tree{"g": "durable"})
 }
 
-// A file that was not changed is not read again, however large it is; one that was changed
-// in place is, although its size is the same.
+// An unchanged file is not read again, however large it is; a file that was changed in place is, even if its size is
+// the same.
 func TestStamps(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	files := tree{"f": "first", "g": "other"}
@@ -341,7 +341,7 @@ func TestNamesAreSyncedBeforeTheManifest(t *testing.T) {
 	synced := make(map[string]bool)
 	stop := durable.Watch(func(path string) {
 		if strings.HasPrefix(path, filepath.Join(dir, "backups")+string(filepath.Separator)) {
-			path = "the manifest" // and what comes after it is too late
+			path = "the manifest" // a later change is too late
 		}
 		if !synced["the manifest"] {
 			synced[filepath.Clean(path)] = true

@@ -73,8 +73,8 @@ func TestCutOffObjectIsWrittenAgain(t *testing.T) {
 	mustRestore(t, dir, m.Name, files)
 }
 
-// A manifest of which anything is cut off or altered is never taken for a backup, nor
-// passed over for an older one; backups go on, and nothing is removed that it may need.
+// A damaged or truncated manifest is never taken for a backup, nor skipped for an older one. New backups still work,
+// and contents that it may need are kept.
 func TestDamagedManifest(t *testing.T) {
 	dir, from := filepath.Join(t.TempDir(), "b"), t.TempDir()
 	files := tree{"f": "a content"}

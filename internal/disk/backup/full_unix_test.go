@@ -30,7 +30,7 @@ func limitFiles(bytes string) {
 	}
 }
 
-// mustFill wants a child to end with the error of a write for which there is no room.
+// mustFill wants a child process to fail with the error of a full disk.
 func mustFill(t *testing.T, do, from, to string, bytes int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

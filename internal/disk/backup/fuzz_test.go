@@ -17,9 +17,8 @@ func file(text []byte) string {
 	return "20261122T150227.123Z-" + hex.EncodeToString(sum[:])[:nameSum] + nameEnd
 }
 
-// FuzzManifest holds a manifest that somebody else wrote to what parse promises: no file of
-// it leaves the directory, and a restore of it writes nowhere else and ends with an error,
-// as its contents are not there, or with files that are empty.
+// FuzzManifest checks parse on manifests of other programs: no file leaves the directory. A restore writes nowhere
+// else, and ends with an error, because the contents are missing, or with empty files.
 func FuzzManifest(f *testing.F) {
 	_, text, err := Manifest{Version: 1, Time: time.Unix(1, 0), Bytes: 3, Files: []File{{Name: "a/b", Parts: []Part{{Size: 3}}}, {Name: "c"}}}.encode()
 	if err != nil {

@@ -91,7 +91,7 @@ func restoreNewest(dir, target string) error {
 // before prepares for each, after looks at what it left.
 func each(t *testing.T, do string, before func() (from, to string), after func(from, to string, done bool)) {
 	t.Helper()
-	testkit.NotUnderRace(t) // who is killed reports nothing
+	testkit.NotUnderRace(t) // a killed process reports no races
 	for steps := 1; ; steps++ {
 		from, to := before()
 		cmd := exec.Command(os.Args[0])
@@ -114,8 +114,8 @@ func each(t *testing.T, do string, before func() (from, to string), after func(f
 	}
 }
 
-// A backup that is ended at any step is never taken for whole: the one before is the
-// newest until the next is complete, each is restored as it was, and another run goes on.
+// A backup that is killed at any step is never taken for complete: the one before stays the newest until the next is
+// complete. Every backup can be restored, and the next run succeeds.
 func TestKilledBackup(t *testing.T) {
 	first := tree{"d/full.blk": "as it was", "d/growing.blk": "1234", "mark": "old"}
 	counts := make(map[string]int)

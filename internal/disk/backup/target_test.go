@@ -78,8 +78,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A restore into a folder that has something is refused; one that is not accepted, or for
-// which there is no place, leaves the target as it was.
+// A restore into a folder with content is refused. A restore that is not accepted, or has no room, leaves the target
+// unchanged.
 func TestTargets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
 	m := mustTake(t, dir, []backup.Source{{Name: "d/f", Size: 1, Text: []byte("x")}})

@@ -20,7 +20,7 @@ func TestReader(t *testing.T) {
 		limit := rapid.IntRange(1, 25).Draw(t, "limit")
 		want := strings.Split(text, "\n")
 		if want[len(want)-1] == "" {
-			want = want[:len(want)-1] // behind the last \n there is no line
+			want = want[:len(want)-1] // no line follows the last \n
 		}
 		r := lines.NewReader(iotest.OneByteReader(strings.NewReader(text)), limit)
 		for i, line := range want {

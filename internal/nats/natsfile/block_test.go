@@ -125,7 +125,7 @@ func built(choice []byte) (data []byte, whole []Record) {
 		if kind%10 < 4 {
 			begin = len(data)
 		} else if len(data)-begin < headerSize {
-			continue // there is nothing left to damage
+			continue // no bytes left to damage
 		} else if len(whole) > 0 && whole[len(whole)-1].End > begin {
 			whole = whole[:len(whole)-1]
 		}

@@ -10,10 +10,8 @@ import (
 	"testing"
 )
 
-// FuzzOpen holds the index of a file that was changed to what TestDamageIsNoticed promises:
-// what it says is right, or it says that it is damaged, and somebody is told. Pages that were
-// sealed again after the change are read as they are: then it may say anything, and does not
-// panic or look for ever.
+// FuzzOpen checks a changed index against the promise of TestDamageIsNoticed: its answers are right, or it returns
+// ErrDamaged. If pages get valid checksums after the change, any answer is allowed, but no panic and no endless loop.
 func FuzzOpen(f *testing.F) {
 	const records, subjects, filterPages = 3_500, 300, 2
 	path, want := build(f, records, subjects)
@@ -23,7 +21,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	counts := len(magic) + 3*8
 	number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-	const around = 1 << 52 // pages: as many bytes are none, in 64 bits
+	const around = 1 << 52 // pages: their size in bytes overflows 64 bits
 	for _, seed := range []struct {
 		at   int
 		edit []byte

@@ -20,9 +20,9 @@ import (
 // drawFor is how long a draw begins runs: with the last one it takes about three minutes.
 const drawFor = 150 * time.Second
 
-// Each fault that is chosen turns its tests red. TALLY_FAULTS chooses: a part of their names,
-// "all", or "draw:SEED" for as many as three minutes hold, in an order that follows from the
-// seed. By default all of them are tried in the long campaigns, and otherwise none.
+// Each selected fault turns its tests red. TALLY_FAULTS selects: a part of their names, "all", or "draw:SEED" for as
+// many as three minutes hold, in an order that depends on the seed. By default the long campaigns try all of them, and
+// other runs none.
 func TestFaults(t *testing.T) {
 	testkit.NotUnderRace(t) // which the builds are not
 	which := os.Getenv(faults.Var)

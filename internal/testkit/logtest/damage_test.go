@@ -67,7 +67,7 @@ func TestDamageIsYieldedInPlace(t *testing.T) {
 	if damage, ok := errors.AsType[*events.DamageError](err); !ok || damage.Offset != 6 {
 		t.Errorf("record 6: %v, want damage", err)
 	}
-	// Appending goes on: what cannot be read has no identity, the rest has.
+	// Appends continue: an unreadable record has no identity, the others have.
 	for i, want := range map[int]bool{2: true, 4: true, 6: false} {
 		ack, err := l.Append(t.Context(), a, log.Any, turn("id"+strconv.Itoa(i), "x"), turn("new"+strconv.Itoa(i), "x"))
 		if _, partial := errors.AsType[*log.PartialError](err); partial != want && err != nil {

@@ -109,7 +109,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// Who watches is told in order, in a virtual time too, and may call the storage meanwhile.
+// Watchers hear of changes in order, also in virtual time, and may call the storage meanwhile.
 func TestMemWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, ctx := storagetest.NewMem(storagetest.MemOptions{Now: time.Now}), t.Context()
