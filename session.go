@@ -228,7 +228,7 @@ func (s *Session) PlanUndo(ctx context.Context) (*Move, error) {
 	return s.plan(ctx, (*projector.Session).Undo)
 }
 
-// PlanRedo returns the effect of undoing the newest undo. If there is none, or a rewind came after it, the error is
+// PlanRedo returns the effect of undoing the newest undo. If no undo exists, or a rewind came after it, the error is
 // projector.ErrNothingToRedo.
 func (s *Session) PlanRedo(ctx context.Context) (*Move, error) {
 	return s.plan(ctx, (*projector.Session).Redo)

@@ -25,7 +25,7 @@ func Text(path string) string {
 	return b.String()
 }
 
-// OfText returns the path that Text encodes as text, and false if there is none.
+// OfText returns the path that Text encodes as text, and false if no path has it.
 func OfText(text string) (path string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
