@@ -53,7 +53,10 @@ var arrows = []struct{ pkg, may string }{
 	{"stores/tavern", ". internal/agents internal/agents/claude internal/daemon log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/disk/lines stores/tavern/internal/*"},
 	{"stores/*", ". log projector events internal/rawjson internal/disk/durable internal/disk/filename internal/sealed stores/$/internal/* stores/$/recipe"},
 
-	{"embedded", ". internal/daemon internal/tree internal/layouts internal/layouts/bucket internal/layouts/redis internal/layouts/s2 log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render internal/disk/statefile"},
+	{"internal/storedir", "log events internal/catalog internal/nats/natsfile internal/disk/durable internal/disk/lockfile internal/disk/statefile internal/quota"}, // facts about a directory: starts no server
+	{"internal/daemon/runner", ". internal/daemon internal/catalog projector events internal/disk/durable internal/disk/statefile"},
+	{"internal/tree/keeper", ". internal/tree internal/storedir internal/layouts internal/layouts/* log projector events internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/disk/statefile"},
+	{"embedded", ". internal/daemon internal/daemon/runner internal/tree/keeper internal/storedir internal/layouts log log/memlog projector internal/catalog snapshot events internal/nats/natsfile internal/nats/natspull internal/nats/natsdial internal/config internal/disk/durable internal/disk/lockfile internal/quota internal/render"},
 	{"examples/*", ". embedded events log projector stores/*"},
 	{"cmd", ""},
 	{"cmd/internal/bashline", ""},
@@ -68,6 +71,7 @@ var arrows = []struct{ pkg, may string }{
 	{"internal/nats/natsfile", ""},
 	{"internal/nats/natswire", ""},
 	{"internal/nats/natspull", ""},
+	{"internal/nats/natsdial", "log internal/config internal/disk/durable"},
 	{"internal/config", "log events internal/sealed"},
 	{"internal/disk/durable", ""},
 	{"internal/disk/filename", ""},
@@ -95,9 +99,9 @@ var arrows = []struct{ pkg, may string }{
 // client program links no server, and a program that opens a store links no progress bar.
 var reach = []struct{ dep, who string }{
 	{"github.com/nats-io/nats-server", "embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"github.com/nats-io", ". internal/daemon log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"modernc.org", "internal/catalog internal/tree embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
-	{"github.com/gomodule/redigo", "internal/layouts/redis embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"github.com/nats-io", ". internal/daemon internal/daemon/runner internal/storedir internal/nats/natsdial internal/tree/keeper log log/memlog internal/layouts internal/layouts/* internal/tree internal/ingest stores/* stores/*/*dir stores/internal/* embedded internal/config internal/metrics internal/quota internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"modernc.org", "internal/catalog internal/storedir internal/daemon/runner internal/tree internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
+	{"github.com/gomodule/redigo", "internal/layouts/redis internal/tree/keeper embedded internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"github.com/schollz/progressbar", "cmd/* cmd/internal/* cmd/internal/show/*"},
 	{"golang.org/x/term", "cmd/* cmd/internal/* cmd/internal/show/*"},
 	{module + "/embedded", "internal/testkit/* examples/* cmd/* cmd/internal/* cmd/internal/show/*"},

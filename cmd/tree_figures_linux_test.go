@@ -25,6 +25,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
 // How long files take to follow the log, and the log to follow files, beside what others use for
@@ -392,9 +393,9 @@ func (k *kept) waits(most, every time.Duration, what string, so func() bool) {
 }
 
 // state returns the status of the tree without starting a program, which would cost more than the measured work.
-func (k *kept) state() embedded.TreeStatus {
+func (k *kept) state() keeper.Status {
 	k.t.Helper()
-	said, err := embedded.AskTree(k.t.Context(), config.Config{Backend: config.Local, Store: k.store}, config.Tree{Name: "tavern", Target: config.TreeDir, Dir: k.folder}, embedded.TreeState, embedded.TreeAsk{})
+	said, err := keeper.Ask(k.t.Context(), config.Config{Backend: config.Local, Store: k.store}, config.Tree{Name: "tavern", Target: config.TreeDir, Dir: k.folder}, keeper.VerbState, keeper.Question{})
 	if err != nil {
 		k.t.Fatal(err)
 	}

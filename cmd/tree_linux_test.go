@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
 // kept is a project of a team with a folder of files, and a process that keeps it.
@@ -126,7 +127,7 @@ func (k *kept) tally(args ...string) (out string, code int) {
 
 // treeStatus is what tree status prints.
 type treeStatus struct {
-	embedded.TreeStatus
+	keeper.Status
 	LagEvents uint64 `json:"lagEvents"`
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
 // The log and JetStream are in an account that only this process is in. Each user that
@@ -54,7 +56,7 @@ var services = []service{
 	{subject: "tally.api.v1.append"},
 	{subject: "tally.api.v1.watermark"},
 	{subject: "tally.api.v1.holes"},
-	{subject: treeSubject + "*", streamed: true, ownUser: true},
+	{subject: keeper.OwnerSubject + "*", streamed: true, ownUser: true},
 	{subject: "$SRV.*"},
 	{subject: "$SRV.*.tally"},
 	{subject: "$SRV.*.tally.*"},
@@ -83,8 +85,8 @@ func rights(user string) *server.Permissions {
 		p.Publish.Allow = append(p.Publish.Allow, s.subject)
 	}
 	if user != userAttached {
-		p.Publish.Allow = append(p.Publish.Allow, besideSubject+">")
-		p.Subscribe.Allow = append(p.Subscribe.Allow, besideSubject+">")
+		p.Publish.Allow = append(p.Publish.Allow, keeper.BesideSubject+">")
+		p.Subscribe.Allow = append(p.Subscribe.Allow, keeper.BesideSubject+">")
 	}
 	return p
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/storedir"
 )
 
 // A server greets; who sends anything else, without end, is not listened to.
@@ -28,18 +29,18 @@ func TestAnswers(t *testing.T) {
 			heard <- n
 		}
 	}()
-	if embedded.Answers(t.Context(), url) {
+	if storedir.Answers(t.Context(), url) {
 		t.Error("noise is a greeting")
 	}
 	if n := <-heard; n == 1<<28 {
 		t.Errorf("%d bytes were listened to", n)
 	}
 	l.Close()
-	if embedded.Answers(t.Context(), url) {
+	if storedir.Answers(t.Context(), url) {
 		t.Error("nobody greets")
 	}
 	s := mustStart(t, embedded.ServerOptions{Dir: t.TempDir()})
-	if !embedded.Answers(t.Context(), s.URL()) {
+	if !storedir.Answers(t.Context(), s.URL()) {
 		t.Error("a server does not greet")
 	}
 }

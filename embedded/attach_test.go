@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
 
@@ -234,7 +235,7 @@ func TestNewerListOfDamage(t *testing.T) {
 	if _, err := embedded.Attach(t.Context(), embedded.ServerOptions{Dir: dir}); !errors.Is(err, log.ErrNewer) {
 		t.Errorf("attached: %v", err)
 	}
-	if _, err := embedded.ImageOf(dir, func() (events.Offset, error) { return 0, nil }); !errors.Is(err, log.ErrNewer) {
+	if _, err := storedir.ImageOf(dir, func() (events.Offset, error) { return 0, nil }); !errors.Is(err, log.ErrNewer) {
 		t.Errorf("image: %v", err)
 	}
 }

@@ -15,24 +15,6 @@ import (
 	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
-// SyncMethod says how acknowledged events of a store in a directory reach the disk.
-func SyncMethod(dir string) string {
-	if groupSyncs(dir) && natsfile.Known(serverVersion) {
-		return "one fdatasync of the block files for all waiting appends, proven by power cuts on ext4"
-	}
-	if !natsfile.Known(serverVersion) {
-		return syncEach + ", as the files of nats-server " + serverVersion + " are not known"
-	}
-	return syncEach + ", as one sync for many is unproven on this file system"
-}
-
-// groupSyncs reports whether syncing the block files is known to be enough on the
-// file system of a directory: tests with simulated power cuts say so of ext4 alone.
-func groupSyncs(dir string) bool {
-	var st unix.Statfs_t
-	return unix.Statfs(dir, &st) == nil && st.Type == unix.EXT4_SUPER_MAGIC
-}
-
 // syncTree makes everything below a directory durable: files, directories, renames.
 func syncTree(dir string) error {
 	d, err := os.Open(dir)

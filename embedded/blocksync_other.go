@@ -11,14 +11,7 @@ import (
 	"runtime"
 )
 
-// SyncMethod says how acknowledged events reach the disk.
-func SyncMethod(string) string { return syncEach + ", as one sync for many is unproven on this system" }
-
-// groupSyncs reports whether syncing the block files is known to be enough: of this
-// system nobody has shown it.
-func groupSyncs(string) bool { return false }
-
-// blockSync exists where groupSyncs can be true.
+// blockSync exists where storedir.GroupSyncs can be true.
 type blockSync struct{}
 
 func newBlockSync(string, func(string) error) *blockSync { return &blockSync{} }

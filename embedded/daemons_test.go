@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/daemon/runner"
 )
 
 // lookout is a daemon that says when it looked.
@@ -54,7 +55,7 @@ func TestDaemonsOfTheOwner(t *testing.T) {
 	}
 	<-d.looks
 	for begun := time.Now(); ; {
-		if list, err := embedded.DaemonsOf(dir); err == nil && len(list) == 1 && list[0].PID == os.Getpid() && list[0].Daemon == "lookout" && list[0].Waits == "a record or the time" && list[0].Next.IsZero() {
+		if list, err := runner.StatusOf(dir); err == nil && len(list) == 1 && list[0].PID == os.Getpid() && list[0].Daemon == "lookout" && list[0].Waits == "a record or the time" && list[0].Next.IsZero() {
 			break
 		} else if time.Since(begun) > 20*time.Second {
 			t.Fatalf("%+v, %v", list, err)
@@ -64,7 +65,7 @@ func TestDaemonsOfTheOwner(t *testing.T) {
 	if err := errors.Join(attached.Close(), st.Close()); err != nil {
 		t.Error(err)
 	}
-	if list, err := embedded.DaemonsOf(dir); len(list) > 0 || err != nil {
+	if list, err := runner.StatusOf(dir); len(list) > 0 || err != nil {
 		t.Errorf("after it closed: %+v, %v", list, err)
 	}
 	other.Still = true
@@ -80,7 +81,7 @@ func TestDaemonsOfTheOwner(t *testing.T) {
 // What somebody else left in the folder, or a process of another version, is passed over.
 func TestDaemonsOfAnybody(t *testing.T) {
 	dir := t.TempDir()
-	if list, err := embedded.DaemonsOf(dir); len(list) > 0 || err != nil {
+	if list, err := runner.StatusOf(dir); len(list) > 0 || err != nil {
 		t.Errorf("%v, %v", list, err)
 	}
 	for name, text := range map[string]string{
@@ -91,7 +92,7 @@ func TestDaemonsOfAnybody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if list, err := embedded.DaemonsOf(dir); len(list) != 1 || list[0].PID != 3 || list[0].Daemon != "mine" || list[0].Made != 3 || err != nil {
+	if list, err := runner.StatusOf(dir); len(list) != 1 || list[0].PID != 3 || list[0].Daemon != "mine" || list[0].Made != 3 || err != nil {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
 
@@ -51,10 +52,10 @@ func (s *Server) examination() *examination {
 
 // mendFiles mends what a crash or a disk left of the server's files, keeps what the server
 // would destroy, and writes down what it will lose.
-func (s *Server) mendFiles(m mark, vet uint64) error {
+func (s *Server) mendFiles(m storedir.Mark, vet uint64) error {
 	x := s.examination()
 	x.sameBoot = m.Boot != "" && m.Boot == bootID()
-	folders, err := streamFolders(s.dir)
+	folders, err := storedir.StreamFolders(s.dir)
 	if err != nil {
 		return err
 	}
@@ -83,9 +84,9 @@ func (s *Server) mendFiles(m mark, vet uint64) error {
 // are younger than their index. And at so many bytes of the other blocks, the newest
 // first; the rest is left to scrub.
 func (x *examination) examine(clean bool, budget int64) error {
-	names, err := streamFolders(x.dir)
+	names, err := storedir.StreamFolders(x.dir)
 	if err == nil {
-		x.known, err = readHoles(x.dir)
+		x.known, err = storedir.ReadHoles(x.dir)
 	}
 	if err != nil {
 		return err
@@ -396,7 +397,7 @@ func (b *examined) subjectOf(gap natsfile.Gap) string {
 // keep copies a block to where the server does not touch it.
 func (x *examination) keep(b *examined) error {
 	for n := 0; ; n++ {
-		kept := filepath.Join(damagedDir(x.dir), fmt.Sprintf("%s-%d.blk", b.name, b.number))
+		kept := filepath.Join(storedir.DamagedDir(x.dir), fmt.Sprintf("%s-%d.blk", b.name, b.number))
 		if n > 0 {
 			kept += "." + strconv.Itoa(n)
 		}
@@ -423,5 +424,5 @@ func (s *Server) reportDamage(x *examination) error {
 	}
 	s.logger.Error("the store is damaged: verify says what is missing, the damaged blocks are kept",
 		"dir", s.dir, "records", len(x.lost), "kept", x.kept)
-	return addHoles(s.dir, x.lost)
+	return storedir.AddHoles(s.dir, x.lost)
 }

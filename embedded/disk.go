@@ -8,12 +8,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/snapshot"
 )
-
-// syncEach is what SyncMethod says where nothing better is proven.
-const syncEach = "every message is synced before its acknowledgement (SyncAlways)"
 
 // Reserve is the room on disk that a store leaves free: an append is refused before
 // the system refuses a write, since from a failed write the server does not
@@ -49,7 +47,7 @@ func (r *room) check() error {
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.asked) > fresh {
 		r.asked, r.full = now, nil
-		if free, err := FreeBytes(r.dir); err == nil && free < r.reserve {
+		if free, err := storedir.FreeBytes(r.dir); err == nil && free < r.reserve {
 			r.full = &log.FullError{Free: int64(free), Reserve: int64(r.reserve)}
 		}
 	}

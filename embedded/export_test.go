@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
 // Scrub looks through all blocks of a store that is in use.
@@ -47,14 +48,14 @@ func SetForgetAnswers(t *testing.T, after time.Duration) {
 
 // ShowNothing has no append wait for trees until a test is over.
 func ShowNothing(t *testing.T) {
-	before := waitsForTrees
-	waitsForTrees = func(*trees, context.Context, events.Offset, ...events.Subject) error { return nil }
-	t.Cleanup(func() { waitsForTrees = before })
+	before := keeper.WaitForTrees
+	keeper.WaitForTrees = func(*keeper.Trees, context.Context, events.Offset, ...events.Subject) error { return nil }
+	t.Cleanup(func() { keeper.WaitForTrees = before })
 }
 
 // SetTreeBeat sets how often keepers of trees say that they are at work, until a test is over.
 func SetTreeBeat(t *testing.T, every time.Duration) {
-	before := treeBeat
-	treeBeat = every
-	t.Cleanup(func() { treeBeat = before })
+	before := keeper.BeatPause
+	keeper.BeatPause = every
+	t.Cleanup(func() { keeper.BeatPause = before })
 }

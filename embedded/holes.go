@@ -2,70 +2,15 @@ package embedded
 
 import (
 	"cmp"
-	"errors"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/disk/durable"
-	"github.com/tallylog/tally/internal/disk/statefile"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
-
-// damagedDir holds the blocks that were kept aside and the list of what was lost.
-func damagedDir(dir string) string { return filepath.Join(dir, "damaged") }
-
-const (
-	holesFile    = "holes.json"
-	holesCopy    = "holes.copy.json" // is read where the other is damaged: nothing else says what was lost
-	holesVersion = 1                 // of its format
-)
-
-// holes is the list of what was lost.
-type holes struct {
-	Version int        `json:"version"`
-	Lost    []log.Hole `json:"lost"` // by offset
-}
-
-func readHoles(dir string) ([]log.Hole, error) {
-	lost, err := readHolesFile(dir, holesFile)
-	if isDamagedFile(err) {
-		if kept, other := readHolesFile(dir, holesCopy); other == nil {
-			return kept, nil
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return lost, err
-}
-
-func readHolesFile(dir, name string) ([]log.Hole, error) {
-	var h holes
-	err := readState(filepath.Join(damagedDir(dir), name), holesVersion, &h)
-	return h.Lost, err
-}
-
-// addHoles adds to the list of what was lost.
-func addHoles(dir string, lost []log.Hole) error {
-	known, err := readHoles(dir)
-	if err != nil {
-		return err
-	}
-	all := append(known, lost...)
-	slices.SortStableFunc(all, func(a, b log.Hole) int { return cmp.Compare(a.Offset, b.Offset) })
-	all = slices.CompactFunc(all, func(a, b log.Hole) bool { return a.Offset == b.Offset })
-	for _, name := range []string{holesFile, holesCopy} {
-		if err := statefile.Write(filepath.Join(damagedDir(dir), name), holes{Version: holesVersion, Lost: all}, durable.WithSync); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // unknown gives the offsets from one on and before another that are not known to be lost.
 func unknown(known []log.Hole, from, before events.Offset) (news []log.Hole) {
@@ -134,7 +79,7 @@ func (f *findings) settle() {
 		lost[i] = log.Hole{Offset: at, Subject: subjects[at]}
 	}
 	f.tell(lost)
-	if f.err = addHoles(f.dir, lost); f.err == nil {
+	if f.err = storedir.AddHoles(f.dir, lost); f.err == nil {
 		f.fresh = nil
 	}
 }
@@ -154,7 +99,7 @@ func (f *findings) close() error {
 // read: what it has not thrown away still says whose they were.
 func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 	found := make(map[events.Offset]string)
-	names, err := streamFolders(dir)
+	names, err := storedir.StreamFolders(dir)
 	if err != nil {
 		return nil
 	}

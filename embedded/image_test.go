@@ -17,12 +17,13 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
 
 // writeImage makes a store of an image.
-func writeImage(t *testing.T, im embedded.Image) (dir string) {
+func writeImage(t *testing.T, im storedir.Image) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "copy")
 	for _, f := range im.Files {
@@ -48,9 +49,9 @@ func writeImage(t *testing.T, im embedded.Image) (dir string) {
 	return dir
 }
 
-func mustImage(t *testing.T, dir string, upto func() (events.Offset, error)) embedded.Image {
+func mustImage(t *testing.T, dir string, upto func() (events.Offset, error)) storedir.Image {
 	t.Helper()
-	im, err := embedded.ImageOf(dir, upto)
+	im, err := storedir.ImageOf(dir, upto)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func mustImage(t *testing.T, dir string, upto func() (events.Offset, error)) emb
 
 // mustBeLog opens an image, which must have exactly these events, and takes the next one
 // behind them.
-func mustBeLog(t *testing.T, im embedded.Image, want []string) {
+func mustBeLog(t *testing.T, im storedir.Image, want []string) {
 	t.Helper()
 	o := smallSegments(writeImage(t, im))
 	o.Private = true
@@ -128,7 +129,7 @@ func TestImageOfAStoreInUse(t *testing.T) {
 	p := produce(t, s.Log(), 16)
 	defer p.done.Wait()
 	defer p.stop()
-	var images []embedded.Image
+	var images []storedir.Image
 	var before [][]string // what was acknowledged before each
 	for i := range 8 {
 		for len(p.soFar()) < 100*i+1+rand.IntN(100) {
@@ -230,7 +231,7 @@ func TestImageOfADamagedStore(t *testing.T) {
 			whole.check(t, s, "the original")
 			mustClose(t, s)
 			met := mustImage(t, whole.dir, func() (events.Offset, error) { return s.Log().Durable(t.Context()) })
-			for what, im := range map[string]embedded.Image{"met": met, "not met": unmet} {
+			for what, im := range map[string]storedir.Image{"met": met, "not met": unmet} {
 				s := mustStart(t, smallSegments(writeImage(t, im)))
 				if damaged := whole.check(t, s, what); len(damaged) != 1 || !damaged[events.Offset(lost)] {
 					t.Errorf("%s: reported are %v, want %d", what, damaged, lost)
@@ -263,7 +264,7 @@ func TestImageOfADamagedDescription(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "segments", "TALLY_1.meta")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := embedded.ImageOf(dir, end); err == nil || !strings.Contains(err.Error(), "meta.inf") {
+	if _, err := storedir.ImageOf(dir, end); err == nil || !strings.Contains(err.Error(), "meta.inf") {
 		t.Errorf("without a copy: %v", err)
 	}
 }
@@ -275,8 +276,8 @@ func TestImageOfAnUnknownLayout(t *testing.T) {
 	mustClose(t, mustStart(t, embedded.ServerOptions{Dir: dir}))
 	embedded.SetServerVersion(t, "2.99.1")
 	mustClose(t, mustStart(t, embedded.ServerOptions{Dir: dir}))
-	_, err := embedded.ImageOf(dir, func() (events.Offset, error) { return 0, nil })
-	if unknown, ok := errors.AsType[*embedded.UnknownServerError](err); !ok || unknown.Version != "2.99.1" || !errors.Is(err, log.ErrUnavailable) {
+	_, err := storedir.ImageOf(dir, func() (events.Offset, error) { return 0, nil })
+	if unknown, ok := errors.AsType[*storedir.UnknownServerError](err); !ok || unknown.Version != "2.99.1" || !errors.Is(err, log.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }

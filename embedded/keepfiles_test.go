@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
 // A program names the folder itself.
@@ -58,7 +59,7 @@ func TestKeepFiles(t *testing.T) {
 	}
 	other := n.open(embedded.Options{Trees: notesOf, Store: filepath.Join(filepath.Dir(n.dir), "other")})
 	err := other.KeepFiles(ctx, "notes", n.folder)
-	if _, held := errors.AsType[*embedded.TreeHeldError](err); !held {
+	if _, held := errors.AsType[*keeper.HeldError](err); !held {
 		t.Errorf("the folder of another store: %v", err)
 	}
 	if err := n.put(other, "a", "x"); err != nil {

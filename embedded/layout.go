@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
 
@@ -49,12 +50,12 @@ var errOtherLayout = errors.New("nats-server " + serverVersion + " does not keep
 // reports whether the files of all that did are known. The mark has their versions before
 // the server runs: whatever it leaves, the next start knows whose it may be. Stores of
 // before they were noted were written to by known ones.
-func (s *Server) recognise(m mark) (known bool, err error) {
+func (s *Server) recognise(m storedir.Mark) (known bool, err error) {
 	s.servers = m.Servers
 	if !slices.Contains(s.servers, serverVersion) {
 		s.servers = append(slices.Clone(s.servers), serverVersion)
-		m.Version, m.Servers = markVersion, s.servers
-		err = replaceMark(s.dir, m)
+		m.Servers = s.servers
+		err = storedir.WriteMark(s.dir, m)
 	}
 	return areKnown(s.servers), err
 }
@@ -66,7 +67,7 @@ func areKnown(servers []string) bool {
 // knownTo reports whether the files are known of a store that a server of some version
 // serves. Its owner wrote the mark before.
 func knownTo(dir, version string) bool {
-	m, err := loadMark(dir)
+	m, err := storedir.LoadMark(dir)
 	return err == nil && areKnown(append(m.Servers, version))
 }
 

@@ -1,9 +1,6 @@
 package embedded
 
 import (
-	"bytes"
-	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,25 +8,8 @@ import (
 	"sync"
 
 	"github.com/tallylog/tally/events"
-	"github.com/tallylog/tally/internal/disk/durable"
-	"github.com/tallylog/tally/internal/disk/statefile"
+	"github.com/tallylog/tally/internal/storedir"
 )
-
-const (
-	markFile      = "mark"
-	watermarkFile = "watermark"
-	markVersion   = 1
-)
-
-// mark is what the owner wrote down about the store, beside the server's files.
-type mark struct {
-	Version int           `json:"version"`
-	Streams []string      `json:"streams"` // which the store has
-	Boot    string        `json:"boot"`    // of the machine, by which the owner ran; "": not known
-	Clean   bool          `json:"clean"`   // it stopped by itself
-	Durable events.Offset `json:"durable"` // the last offset then
-	Servers []string      `json:"servers"` // versions of the servers that wrote to the store, each once
-}
 
 // bootID names the time for which the machine has been running. Where the system does not
 // say it, every start counts as one after a power cut.
@@ -39,11 +19,11 @@ func bootID() string {
 }
 
 // readMark gives the mark. One that cannot be read says nothing, and is said.
-func (s *Server) readMark() (mark, error) {
-	m, err := loadMark(s.dir)
-	if isDamagedFile(err) {
+func (s *Server) readMark() (storedir.Mark, error) {
+	m, err := storedir.LoadMark(s.dir)
+	if storedir.IsDamaged(err) {
 		s.logger.Warn("the store's mark is made anew", "dir", s.dir, "error", err)
-		return mark{}, nil
+		return storedir.Mark{}, nil
 	}
 	return m, err
 }
@@ -51,21 +31,17 @@ func (s *Server) readMark() (mark, error) {
 // writeMark writes down which streams there are, and that this process is at work or
 // done.
 func (s *Server) writeMark(clean bool) error {
-	names, err := streamFolders(s.dir)
+	names, err := storedir.StreamFolders(s.dir)
 	if err != nil {
 		return err
 	}
-	return replaceMark(s.dir, mark{Version: markVersion, Streams: names, Boot: bootID(), Clean: clean, Durable: s.durable.get(), Servers: s.servers})
-}
-
-func replaceMark(dir string, m mark) error {
-	return statefile.Write(filepath.Join(dir, markFile), m, durable.WithSync)
+	return storedir.WriteMark(s.dir, storedir.Mark{Streams: names, Boot: bootID(), Clean: clean, Durable: s.durable.get(), Servers: s.servers})
 }
 
 // expectedStreams lists the streams that a directory says it has: by its mark, and by
 // the server's own folders.
-func expectedStreams(dir string, m mark) ([]string, error) {
-	folders, err := streamFolders(dir)
+func expectedStreams(dir string, m storedir.Mark) ([]string, error) {
+	folders, err := storedir.StreamFolders(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -81,27 +57,13 @@ type watermark struct {
 	at   events.Offset
 }
 
-func watermarkText(at events.Offset) []byte {
-	number := fmt.Appendf(nil, "%016x", uint64(at))
-	return fmt.Appendf(number, " %08x\n", crc32.ChecksumIEEE(number))
-}
-
 // openWatermark reads what was written last; nothing, or something damaged, is 0.
 func openWatermark(dir string) (*watermark, error) {
-	f, err := os.OpenFile(filepath.Join(dir, watermarkFile), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, storedir.WatermarkFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &watermark{file: f, at: loadWatermark(dir)}, nil
-}
-
-func loadWatermark(dir string) (at events.Offset) {
-	text, _ := os.ReadFile(filepath.Join(dir, watermarkFile))
-	_, _ = fmt.Sscanf(string(text), "%016x", &at)
-	if !bytes.HasPrefix(text, watermarkText(at)) {
-		return 0
-	}
-	return at
+	return &watermark{file: f, at: storedir.LoadWatermark(dir)}, nil
 }
 
 // set moves the watermark on. An error is no reason to stop: the mark is a second
@@ -111,7 +73,7 @@ func (w *watermark) set(at events.Offset) {
 	defer w.mu.Unlock()
 	if at > w.at {
 		w.at = at
-		_, _ = w.file.WriteAt(watermarkText(at), 0)
+		_, _ = w.file.WriteAt(storedir.WatermarkText(at), 0)
 	}
 }
 

@@ -1,6 +1,8 @@
 package embedded
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,5 +102,8 @@ func (b *examined) cut(at int) error {
 
 // forgetIndex has the server read the block's stream anew.
 func (b *examined) forgetIndex() error {
-	return remove(filepath.Join(b.msgs, natsfile.IndexFile))
+	if err := os.Remove(filepath.Join(b.msgs, natsfile.IndexFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

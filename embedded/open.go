@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -19,9 +19,12 @@ import (
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/daemon/runner"
 	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/quota"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/storedir"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/log/memlog"
 	"github.com/tallylog/tally/projector"
@@ -76,7 +79,7 @@ type Options struct {
 
 	// Daemons returns what looks after what is due, such as tavern.Daemons: it runs from open
 	// to close if this process comes to own the store. One that is attached runs none: see
-	// Tend. nil: nobody does.
+	// RunDaemons. nil: nobody does.
 	Daemons func(st *tally.Store) ([]daemon.Daemon, error)
 
 	// Trees returns a layout by its name, such as taverndir.Layout{} for tavern. If this process
@@ -110,11 +113,11 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 	case config.NATS:
 		return dial(ctx, o, c)
 	}
-	place, err := Look(c.Store)
+	info, err := storedir.Inspect(c.Store)
 	if err != nil {
 		return nil, err
 	}
-	if o.Existing && place.State != Present {
+	if o.Existing && info.State != storedir.Present {
 		return openNothing(ctx, o, c)
 	}
 	return openLocal(ctx, o, c)
@@ -125,9 +128,41 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 func (o Options) Check() error {
 	c, err := o.resolve()
 	if err == nil {
-		_, err = o.treesOf(c, c.Store)
+		_, err = o.trees(c, c.Store)
 	}
 	return err
+}
+
+// trees returns the trees of the store in a directory. "" means a store in memory.
+func (o Options) trees(c config.Config, dir string) (*keeper.Trees, error) {
+	return keeper.New(keeper.Config{Store: c, Layout: o.Trees, Lazy: o.Existing, Logger: o.Logger}, dir)
+}
+
+// beside returns the function that works beside a store as long as this process has it open: it keeps the trees and runs
+// the daemons.
+func (o Options) beside(dir string, ts *keeper.Trees) func(context.Context, *tally.Store) {
+	return func(ctx context.Context, st *tally.Store) {
+		var all sync.WaitGroup
+		defer all.Wait()
+		all.Go(func() { ts.Run(ctx, st) })
+		if o.Daemons == nil || o.Still {
+			return
+		}
+		daemons, err := o.Daemons(st)
+		if err == nil && len(daemons) > 0 {
+			err = runner.Run(ctx, st, dir, daemons, o.Logger)
+		}
+		if err != nil {
+			o.Logger.Warn("nobody looks after what is due any more", "err", err)
+		}
+	}
+}
+
+// RunDaemons runs daemons, such as tavern.Daemons, on a store until ctx is done, and then returns nil. It is for stores
+// whose owner runs no daemons, and for stores on a server that others run. dir is the store's directory, in which
+// RunDaemons reports about the daemons; "" writes no report. A nil logger discards.
+func RunDaemons(ctx context.Context, st *tally.Store, dir string, daemons []daemon.Daemon, lg *slog.Logger) error {
+	return runner.Run(ctx, st, dir, daemons, lg)
 }
 
 func (o Options) resolve() (config.Config, error) {
@@ -164,7 +199,7 @@ func (o Options) store(c config.Config) tally.Config {
 
 // openMemory opens a store that ends with the process.
 func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	ts, err := o.treesOf(c, "")
+	ts, err := o.trees(c, "")
 	if err != nil {
 		return nil, err
 	}
@@ -183,18 +218,15 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	closeViews := o.views(&st, dir)
 	st.Host.OnClose = func() error { return errors.Join(closeViews(), os.RemoveAll(dir)) }
 	uses(&st, l, meter.Limits, meter)
-	ts.on(&st)
+	ts.Wire(&st)
 	st.Host.SetLimit = meter.SetLimit
 	return tally.Open(ctx, l, st)
 }
 
-// Views are the views that a store has.
-func Views() []catalog.View { return catalog.Views(render.Opening, render.Said) }
-
 // views has the store keep its views in a directory.
 func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	var closes []func() error
-	for _, v := range Views() {
+	for _, v := range catalog.Views(render.Opening, render.Said) {
 		e := v.New(dir, o.Logger)
 		closes = append(closes, e.Close)
 		if v.Pace == 0 {
@@ -216,7 +248,7 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 func reads(st *tally.Config, dir string) {
 	st.Host.ViewsDir, st.Host.Lister = dir, documents(dir)
 	st.Host.Lacks = func(ctx context.Context, view string, lost []log.Hole) ([]log.Hole, error) {
-		known, err := readHoles(dir) // of the owner, which this process need not be
+		known, err := storedir.ReadHoles(dir) // of the owner, which this process need not be
 		if err != nil || len(known)+len(lost) == 0 {
 			return nil, err
 		}
@@ -224,7 +256,7 @@ func reads(st *tally.Config, dir string) {
 		if errors.Is(err, catalog.ErrNoView) { // the log was read instead
 			s, err = catalog.Standing{Lacks: true}, nil
 		}
-		return Lacking(s, append(known, lost...)), err
+		return storedir.MissingFrom(s, append(known, lost...)), err
 	}
 	st.Host.Catalog = func(ctx context.Context, q projector.SessionQuery) ([]projector.Listed, error) {
 		return catalog.Listed(ctx, dir, q)
@@ -242,11 +274,6 @@ func reads(st *tally.Config, dir string) {
 	}
 }
 
-// Lacking returns those lost records that a view does not show.
-func Lacking(s catalog.Standing, lost []log.Hole) []log.Hole {
-	return slices.DeleteFunc(slices.Clone(lost), func(h log.Hole) bool { return !s.Lacks && h.Offset <= s.Cursor.Offset })
-}
-
 // documents lists the documents of the catalog in a directory.
 func documents(dir string) func(context.Context, projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
 	return func(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
@@ -262,7 +289,7 @@ func documents(dir string) func(context.Context, projector.DocumentQuery) ([]pro
 // openLocal owns the directory, or attaches to the process that does. Between the two states
 // of another process (it starts, it stops) it tries again.
 func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	if readOnly, is := errors.AsType[*ReadOnlyError](Writable(c.Store)); is {
+	if readOnly, is := errors.AsType[*ReadOnlyError](storedir.Writable(c.Store)); is {
 		return openReadOnly(ctx, o, c, readOnly)
 	}
 	deadline := time.Now().Add(cmp.Or(o.Wait, 10*time.Second))
@@ -293,7 +320,7 @@ func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, e
 }
 
 func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	ts, err := o.treesOf(c, c.Store)
+	ts, err := o.trees(c, c.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +339,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	closeViews := o.views(&st, c.Store)
 	st.Host.OnClose = func() error { return errors.Join(closeViews(), closeServer()) }
 	uses(&st, srv.Log(), srv.meter.Limits, srv.meter)
-	ts.on(&st)
+	ts.Wire(&st)
 	st.Host.SetLimit = srv.meter.SetLimit
 	if o.refused != nil {
 		st.Host.SetLimit = func(context.Context, string, int64) error { return o.refused }
@@ -327,7 +354,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 // attach opens a store that another process owns. That one keeps the snapshots and
 // the views.
 func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
-	ts, err := o.treesOf(c, c.Store)
+	ts, err := o.trees(c, c.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -344,9 +371,9 @@ func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, erro
 		return catalog.Wait(ctx, c.Store, view, at)
 	}
 	uses(&st, a.Log(), func() (quota.Limits, error) { return quota.Load(c.Store) }, nil)
-	kept := ownersTrees{ts, treeAsker{a.conns[0], treeSubject, ts.dir}, a.OwnerPID()}
-	kept.join(ctx)
-	kept.on(&st)
+	kept := ts.Attached(a.conns[0], a.OwnerPID())
+	kept.Join(ctx)
+	kept.Wire(&st)
 	st.Host.SetLimit = func(_ context.Context, scope string, bytes int64) error { return quota.Set(c.Store, scope, bytes) }
 	s, err := tally.Open(ctx, a.Log(), st)
 	if err != nil {

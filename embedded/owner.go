@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,27 +12,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/disk/lockfile"
-	"github.com/tallylog/tally/internal/disk/statefile"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
-
-const (
-	ownerFile    = "owner.json"
-	lockFile     = "lock"
-	ownerVersion = 1 // of the format of owner.json
-)
-
-// owner is what other processes of this user must know to attach.
-type owner struct {
-	Version    int    `json:"version"`
-	PID        int    `json:"pid"`
-	URL        string `json:"url"`
-	User       string `json:"user"`
-	Token      string `json:"token"`
-	Durability string `json:"durability"`
-}
 
 // OwnedError says that another process owns the directory. PID and URL are zero
 // while it starts or stops, or if what it wrote of itself cannot be read, which Err says.
@@ -67,101 +49,44 @@ func (e *OwnedError) Unwrap() []error {
 	return []error{log.ErrUnavailable, e.Err}
 }
 
-// NoOwnerError says that no process serves the directory: start it.
-type NoOwnerError struct {
-	Dir string
-	Err error // of the attempt; may be nil
-}
-
-func (e *NoOwnerError) Error() string {
-	msg := fmt.Sprintf("embedded: attach %s: no process serves it", e.Dir)
-	if e.Err != nil {
-		msg += ": " + e.Err.Error()
-	}
-	return msg
-}
-
-// takeLock takes the directory's lock, which lasts as long as the file is open:
-// the system gives it up for a process that was killed.
+// takeLock takes the directory's lock, for as long as the file is open. If another process holds it, the error is an
+// *OwnedError.
 func takeLock(dir string) (*os.File, error) {
-	f, err := lockfile.Take(filepath.Join(dir, lockFile))
-	switch {
-	case errors.Is(err, lockfile.ErrLocked):
-		o, _ := readOwner(dir)
+	f, err := storedir.TakeLock(dir)
+	if errors.Is(err, lockfile.ErrLocked) {
+		o, _ := storedir.ReadOwner(dir)
 		return nil, &OwnedError{Dir: dir, PID: o.PID, URL: o.URL}
-	case err != nil:
-		return nil, fmt.Errorf("embedded: start %s: %w: lock: %v", dir, log.ErrUnavailable, err)
 	}
-	return f, nil
+	return f, err
 }
 
-// OwnerOf returns the process that serves a directory, or was killed when it did, and
-// where. A directory that was left in order is not owned: then it is 0.
-func OwnerOf(dir string) (pid int, url string) {
-	o, err := readOwner(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return -1, "" // somebody is there, whoever it is
-	}
-	return o.PID, o.URL
-}
+// Errors of a store's directory.
+type (
+	// ForeignError reports that a path is not a store and may not become one, as it has other content. Nothing was changed.
+	// It unwraps to log.ErrUnavailable.
+	ForeignError = storedir.ForeignError
 
-func readOwner(dir string) (o owner, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, ownerFile))
-	if err != nil {
-		return o, err
-	}
-	if err := json.Unmarshal(text, &o); err != nil {
-		return owner{}, fmt.Errorf("%s cannot be read: %v", ownerFile, err)
-	}
-	switch {
-	case o.Version > ownerVersion:
-		return owner{}, &NewerError{Dir: dir, File: ownerFile, Version: o.Version, Known: ownerVersion}
-	case o.Version < ownerVersion:
-		return owner{}, fmt.Errorf("%s has version %d, this program knows %d", ownerFile, o.Version, ownerVersion)
-	}
-	return o, nil
-}
+	// NewerError reports that a newer version of tally wrote the store, in a format that this version does not know.
+	// Nothing was changed. It unwraps to log.ErrNewer.
+	NewerError = storedir.NewerError
 
-// writeOwner puts the file there whole, for this user alone. It has no checksum: clients in other
-// languages read it, and what is wrong in it does not connect.
-func writeOwner(dir string, o owner) error {
-	text, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	return durable.Replace(filepath.Join(dir, ownerFile), append(text, '\n'), 0o600, durable.NoSync)
-}
+	// OwnershipError reports that a store's directory, or an entry in it, belongs to another user or is a symbolic link.
+	// Nothing was changed. It unwraps to log.ErrUnavailable.
+	OwnershipError = storedir.OwnershipError
 
-func removeOwner(dir string) error { return remove(filepath.Join(dir, ownerFile)) }
+	// ReadOnlyError reports that the store lies on a read-only file system. The store can be read and takes no appends. It
+	// unwraps to log.ErrUnavailable.
+	ReadOnlyError = storedir.ReadOnlyError
 
-// readState reads what an owner wrote down. What a newer version of tally wrote is
-// *NewerError.
-func readState(path string, version int, v any) error {
-	err := statefile.Read(path, version, v)
-	if newer, is := errors.AsType[*statefile.NewerError](err); is {
-		return &NewerError{Dir: filepath.Dir(path), File: filepath.Base(path), Version: newer.Version, Known: newer.Known}
-	}
-	return err
-}
-
-func isDamagedFile(err error) bool {
-	_, is := errors.AsType[*statefile.DamageError](err)
-	return is
-}
-
-// remove removes a file, if it is there.
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+	// NoOwnerError reports that no process serves the directory. The caller may start one.
+	NoOwnerError = storedir.NoOwnerError
+)
 
 // Attached is the log of a directory that another process owns.
 type Attached struct {
 	events *log.Log
 	conns  []*nats.Conn
-	owner  owner
+	owner  storedir.Owner
 }
 
 // Attach opens the log of a directory through the process that owns it. Of the
@@ -174,11 +99,11 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded: attach %s: %v", o.Dir, err)
 	}
-	if err := checkOwner(dir); err != nil {
+	if err := storedir.CheckOwner(dir); err != nil {
 		return nil, err // somebody else says there where the owner is
 	}
 	a := &Attached{}
-	a.owner, err = readOwner(dir)
+	a.owner, err = storedir.ReadOwner(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &NoOwnerError{Dir: dir}
@@ -194,14 +119,14 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		}
 		a.conns = append(a.conns, nc)
 	}
-	holes, err := readHoles(dir)
+	holes, err := storedir.ReadHoles(dir)
 	if err != nil {
 		a.Close()
 		return nil, fmt.Errorf("embedded: attach %s: %w", dir, err)
 	}
 	c := log.Config{Logger: o.Logger, MinDurability: o.MinDurability, Host: log.Host{
 		Reads: a.conns[1], Via: true, Holes: holes,
-		Segments: log.Segments{Dir: segmentsDir(dir), Blocks: blocksOf(dir, knownTo(dir, a.conns[1].ConnectedServerVersion()))},
+		Segments: log.Segments{Dir: storedir.SegmentsDir(dir), Blocks: blocksOf(dir, knownTo(dir, a.conns[1].ConnectedServerVersion()))},
 	}}
 	if a.owner.Durability == log.Durable.String() {
 		c.Host.Durability = log.Durable

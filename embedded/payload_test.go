@@ -13,6 +13,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/nats/natsdial"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -79,7 +80,7 @@ func TestViewsAreOfALog(t *testing.T) {
 		t.Helper()
 		for _, url := range names {
 			mustOpen(t, embedded.Options{URL: url})
-			dir, err := embedded.ViewsOf(url)
+			dir, err := natsdial.ViewsOf(url)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/storedir"
 )
 
 // openReadOnly opens a store that is where nothing can be written: on a medium, or in a snapshot of
@@ -57,7 +58,7 @@ func shadow(to, from string) error {
 				newest[path] = numbers[len(numbers)-1]
 			}
 			return os.MkdirAll(target, 0o700)
-		case !d.Type().IsRegular(), d.Name() == lockFile, d.Name() == ownerFile:
+		case !d.Type().IsRegular(), d.Name() == storedir.LockFile, d.Name() == storedir.OwnerFile:
 			return nil
 		case isOnlyRead(path, name, newest):
 			return os.Symlink(path, target)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 )
@@ -226,7 +227,7 @@ func TestHalfARollIsFinished(t *testing.T) {
 		"the next one, and not sealed": func(t *testing.T, js jetstream.JetStream, _ string) {
 			last := lastStream(t, js)
 			next := last
-			next.Name = fmt.Sprint("TALLY_", streamNumber(t, last.Name)+1)
+			next.Name = fmt.Sprint("TALLY_", storedir.streamNumber(t, last.Name)+1)
 			next.FirstSeq = closeStream(t, js, last) + 1
 			if _, err := js.CreateStream(t.Context(), next); err != nil {
 				t.Fatal(err)
@@ -309,7 +310,9 @@ func streams(t *testing.T, js jetstream.JetStream) (list []jetstream.StreamConfi
 	if err := names.Err(); err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(list, func(a, b jetstream.StreamConfig) int { return streamNumber(t, a.Name) - streamNumber(t, b.Name) })
+	slices.SortFunc(list, func(a, b jetstream.StreamConfig) int {
+		return storedir.streamNumber(t, a.Name) - streamNumber(t, b.Name)
+	})
 	return list
 }
 

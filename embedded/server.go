@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -20,6 +19,8 @@ import (
 
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/quota"
+	"github.com/tallylog/tally/internal/storedir"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 )
 
@@ -76,8 +77,8 @@ type ServerOptions struct {
 	// for a large log after a crash, and for one of a million subjects. Default: nothing.
 	Progress func(elapsed time.Duration)
 
-	refused error  // why nothing is appended; nil: it is
-	trees   *trees // that the store has; nil: this process keeps none
+	refused error         // why nothing is appended; nil: it is
+	trees   *keeper.Trees // of the store; nil: this process keeps no trees
 }
 
 func (o ServerOptions) withDefaults() ServerOptions {
@@ -189,9 +190,9 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
 	s.atEnd(serves.Close)
-	if o.trees != nil && o.trees.layout != nil { // before the owner is found
-		serves.Show(o.trees.shows)
-		end, err := serveTrees(o.trees, s.conns[1], treeSubject, "_R_.")
+	if o.trees != nil && o.trees.Layout != nil { // before other processes can find the owner
+		serves.Show(o.trees.Shows)
+		end, err := o.trees.Serve(s.conns[1])
 		if err != nil {
 			return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 		}
@@ -200,8 +201,8 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if o.Listen != nil && o.Listen.Ready != nil {
 		o.Listen.Ready(s.outside.url())
 	}
-	s.atEnd(func() error { return removeOwner(s.dir) })
-	err = writeOwner(s.dir, owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Version: ownerVersion, Durability: s.events.Durability().String()})
+	s.atEnd(func() error { return storedir.RemoveOwner(s.dir) })
+	err = storedir.WriteOwner(s.dir, storedir.Owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Durability: s.events.Durability().String()})
 	if isFull(err) {
 		// Who attaches does so through this file: until this process ends, nobody does.
 		s.logger.Warn("the disk is full: other processes cannot use the store", "dir", s.dir, "error", err)
@@ -371,7 +372,7 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	}
 	c := log.Config{Logger: s.logger, Observer: o.Observer, MinDurability: o.MinDurability, Host: log.Host{
 		Reads: s.conns[1], Scans: s.login, Appends: appends, Room: s.health.check, Admit: s.meter.Admit, Owner: true, Shared: o.Listen != nil,
-		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: segmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
+		Segments: log.Segments{Bytes: o.SegmentBytes, Subjects: o.SegmentSubjects, Dir: storedir.SegmentsDir(s.dir), Blocks: blocksOf(s.dir, s.known),
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set,
 	}}
@@ -409,9 +410,6 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	s.watching.Go(func() { s.scrub(watching, s.unvetted) })
 	return nil
 }
-
-// segmentsDir holds what the log knows of its full segments. It may be lost.
-func segmentsDir(dir string) string { return filepath.Join(dir, "segments") }
 
 // Log is the log of the directory. It is closed with the server.
 func (s *Server) Log() *log.Log { return s.events }

@@ -15,14 +15,8 @@ import (
 
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/nats/natsfile"
+	"github.com/tallylog/tally/internal/storedir"
 )
-
-// streamFolders lists the streams, oldest first, whose creation was not cut off.
-func streamFolders(dir string) ([]string, error) {
-	names, err := natsfile.Folders(dir)
-	slices.SortFunc(names, func(a, b string) int { return streamNumber(a) - streamNumber(b) })
-	return names, err
-}
 
 // mendMeta makes up for a crash in the middle of a change of a stream, and for damage
 // to what describes it. The server writes meta.inf and then meta.sum, each whole, and
@@ -43,7 +37,7 @@ func (x *examination) mendMeta(name string) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	kept, keptErr := os.ReadFile(metaCopy(dir, name))
+	kept, keptErr := os.ReadFile(storedir.MetaCopy(dir, name))
 	switch {
 	case keptErr == nil && json.Valid(kept):
 		meta = kept
@@ -62,7 +56,7 @@ func (x *examination) mendMeta(name string) error {
 // setUnbornAside takes a stream out of the server's way whose creation a power cut ended:
 // its description is there by name only. Nothing was ever acknowledged in it, or the
 // mark, which is written after a sync, would name it.
-func (x *examination) setUnbornAside(name string, m mark) error {
+func (x *examination) setUnbornAside(name string, m storedir.Mark) error {
 	dir := x.dir
 	if slices.Contains(m.Streams, name) {
 		return nil
@@ -71,29 +65,27 @@ func (x *examination) setUnbornAside(name string, m mark) error {
 	if err != nil || json.Valid(meta) {
 		return err
 	}
-	if _, err := os.Stat(metaCopy(dir, name)); err == nil {
+	if _, err := os.Stat(storedir.MetaCopy(dir, name)); err == nil {
 		return nil // it was described once
 	}
 	if err := x.prove(); err != nil {
 		return err
 	}
 	for n := 1; ; n++ {
-		aside := filepath.Join(damagedDir(dir), fmt.Sprintf("%s.%d", name, n))
+		aside := filepath.Join(storedir.DamagedDir(dir), fmt.Sprintf("%s.%d", name, n))
 		if _, err := os.Stat(aside); errors.Is(err, fs.ErrNotExist) {
 			return os.Rename(filepath.Join(natsfile.Streams(dir), name), aside)
 		}
 	}
 }
 
-func metaCopy(dir, name string) string { return filepath.Join(segmentsDir(dir), name+".meta") }
-
 // copyMeta keeps a copy of what describes each stream.
 func copyMeta(dir string) error {
-	names, err := streamFolders(dir)
+	names, err := storedir.StreamFolders(dir)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(segmentsDir(dir), 0o700); err != nil {
+	if err := os.MkdirAll(storedir.SegmentsDir(dir), 0o700); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -101,10 +93,10 @@ func copyMeta(dir string) error {
 		if err != nil {
 			return err
 		}
-		if kept, err := os.ReadFile(metaCopy(dir, name)); err == nil && bytes.Equal(kept, meta) {
+		if kept, err := os.ReadFile(storedir.MetaCopy(dir, name)); err == nil && bytes.Equal(kept, meta) {
 			continue
 		}
-		if err := durable.Replace(metaCopy(dir, name), meta, 0o600, durable.NoSync); err != nil {
+		if err := durable.Replace(storedir.MetaCopy(dir, name), meta, 0o600, durable.NoSync); err != nil {
 			return err
 		}
 	}
@@ -114,7 +106,7 @@ func copyMeta(dir string) error {
 // unindexed gives the bytes of the full streams that the server would read again
 // after a crash.
 func unindexed(dir string) (total int64, err error) {
-	names, err := streamFolders(dir)
+	names, err := storedir.StreamFolders(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -126,11 +118,6 @@ func unindexed(dir string) (total int64, err error) {
 		total += n
 	}
 	return total, nil
-}
-
-func streamNumber(name string) (n int) {
-	fmt.Sscanf(name, "TALLY_%d", &n) // none of the log's is 0
-	return n
 }
 
 // atRest is called while nothing is being appended. If a crash now would make the
@@ -184,7 +171,7 @@ const openTries = 5
 // openStreams has it open those that it finds. It is no error for the server if one
 // cannot be opened: so they are counted.
 func (s *Server) openStreams() error {
-	want, err := streamFolders(s.dir)
+	want, err := storedir.StreamFolders(s.dir)
 	if err == nil {
 		err = s.enableStreams()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
 
@@ -98,7 +99,7 @@ func TestSyncEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if got, want := SyncsAlways(s), o.SyncEach || !groupSyncs(o.Dir); got != want || want != (s.blocks == nil) {
+		if got, want := SyncsAlways(s), o.SyncEach || !storedir.GroupSyncs(o.Dir); got != want || want != (s.blocks == nil) {
 			t.Errorf("the server syncs each message: %v, want %v", got, want)
 		}
 	})
@@ -116,9 +117,9 @@ func TestWatermarkHasWhatWasAcknowledged(t *testing.T) {
 		for _, id := range []string{"1", "2", "3"} {
 			ack := appendOne(t, s, id)
 			copied := t.TempDir()
-			text, err := os.ReadFile(filepath.Join(o.Dir, watermarkFile))
+			text, err := os.ReadFile(filepath.Join(o.Dir, storedir.WatermarkFile))
 			if err == nil {
-				err = os.WriteFile(filepath.Join(copied, watermarkFile), text, 0o600)
+				err = os.WriteFile(filepath.Join(copied, storedir.WatermarkFile), text, 0o600)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tallylog/tally/events"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
 
@@ -23,11 +24,13 @@ func (s *Server) nameLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(open, func(a, b server.StreamDetail) int { return cmp.Compare(streamNumber(a.Name), streamNumber(b.Name)) })
+	slices.SortFunc(open, func(a, b server.StreamDetail) int {
+		return cmp.Compare(storedir.StreamNumber(a.Name), storedir.StreamNumber(b.Name))
+	})
 	var lost []log.Hole
 	at := events.Offset(1) // that is to come next
 	for _, stream := range open {
-		if streamNumber(stream.Name) == 0 || stream.State.Msgs == 0 {
+		if storedir.StreamNumber(stream.Name) == 0 || stream.State.Msgs == 0 {
 			continue
 		}
 		lost = append(lost, unknown(s.holes, at, events.Offset(stream.State.FirstSeq))...)
@@ -43,10 +46,10 @@ func (s *Server) nameLost(ctx context.Context) error {
 	}
 	s.logger.Error("the store is damaged: records that were acknowledged are gone from the ends of its streams; verify names them",
 		"dir", s.dir, "records", len(lost), "first", lost[0].Offset)
-	if err := addHoles(s.dir, lost); err != nil {
+	if err := storedir.AddHoles(s.dir, lost); err != nil {
 		return err
 	}
-	s.holes, err = readHoles(s.dir)
+	s.holes, err = storedir.ReadHoles(s.dir)
 	return err
 }
 

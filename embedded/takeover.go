@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
 
@@ -34,18 +35,18 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	if s.dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, fmt.Errorf("embedded: start %s: %w", o.Dir, err)
 	}
-	if _, err := Look(s.dir); err != nil {
+	if _, err := storedir.Inspect(s.dir); err != nil {
 		return nil, startError(s.dir, err)
 	}
-	if err := MakePrivate(s.dir); err != nil {
+	if err := storedir.MakePrivate(s.dir); err != nil {
 		return nil, startError(s.dir, err)
 	}
 	lock, err := takeLock(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	s.atEnd(lock.Close)      // which gives the lock up
-	err = removeOwner(s.dir) // of a process that was killed
+	s.atEnd(lock.Close)               // which gives the lock up
+	err = storedir.RemoveOwner(s.dir) // of a process that was killed
 	if err == nil {
 		s.durable, err = openWatermark(s.dir)
 	}
@@ -56,7 +57,7 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	if err != nil {
 		return nil, startError(s.dir, err)
 	}
-	s.group = s.sync && s.known && !o.SyncEach && groupSyncs(s.dir)
+	s.group = s.sync && s.known && !o.SyncEach && storedir.GroupSyncs(s.dir)
 	return expected, nil
 }
 
@@ -82,7 +83,7 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 		s.known, err = s.recognise(m)
 	}
 	if err == nil {
-		err = os.MkdirAll(damagedDir(s.dir), 0o700)
+		err = os.MkdirAll(storedir.DamagedDir(s.dir), 0o700)
 	}
 	if err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 		err = nil
 	}
 	if err == nil {
-		s.holes, err = readHoles(s.dir)
+		s.holes, err = storedir.ReadHoles(s.dir)
 	}
 	if err != nil {
 		return nil, err

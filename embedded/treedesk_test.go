@@ -17,6 +17,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 )
 
@@ -98,7 +99,7 @@ func TestTreeDesk(t *testing.T) {
 	if _, err := st.Append(t.Context(), conflict, log.At(0), e.WithExtension(events.ExtDoc, meta.String())); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.ask(embedded.TreeResolve); !errors.Is(err, tally.ErrNotFound) {
+	if _, err := n.ask(keeper.VerbResolve); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("a conflict that nobody named: %v", err)
 	}
 }
@@ -141,7 +142,7 @@ func TestTreeDeskOfStranger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) || said.Status.PID != 0 || said.Status.Files != 1 {
+	if said, err := n.ask(keeper.VerbState); !errors.Is(err, log.ErrUnavailable) || said.Status.PID != 0 || said.Status.Files != 1 {
 		t.Errorf("%+v, %v", said.Status, err)
 	}
 	select {
@@ -162,16 +163,16 @@ func TestTreeBeside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(verb string) (embedded.TreeAnswer, error) {
-		return embedded.AskTree(t.Context(), c, c.Trees[0], verb, embedded.TreeAsk{})
+	ask := func(verb string) (keeper.Answer, error) {
+		return keeper.Ask(t.Context(), c, c.Trees[0], verb, keeper.Question{})
 	}
-	if _, err := ask(embedded.TreePull); !errors.Is(err, log.ErrUnavailable) {
+	if _, err := ask(keeper.VerbPull); !errors.Is(err, log.ErrUnavailable) {
 		t.Errorf("nobody keeps it: %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	kept := make(chan error, 1)
-	go func() { kept <- embedded.KeepTrees(ctx, st, c, notesOf, nil) }()
-	n.until("somebody keeps it", func() bool { _, err := ask(embedded.TreeState); return err == nil })
+	go func() { kept <- keeper.Keep(ctx, st, c, notesOf, nil) }()
+	n.until("somebody keeps it", func() bool { _, err := ask(keeper.VerbState); return err == nil })
 	nc := mustConnect(t, server.ClientURL())
 	heard, err := nc.SubscribeSync("tally.keep.>")
 	if err == nil {
@@ -180,11 +181,11 @@ func TestTreeBeside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(embedded.TreePull); err != nil {
+	if _, err := ask(keeper.VerbPull); err != nil {
 		t.Fatal(err)
 	}
 	n.shows("a", "one")
-	if err := embedded.KeepTrees(t.Context(), st, c, notesOf, nil); err == nil || !strings.Contains(err.Error(), "keeps it already") {
+	if err := keeper.Keep(t.Context(), st, c, notesOf, nil); err == nil || !strings.Contains(err.Error(), "keeps it already") {
 		t.Errorf("it is kept twice: %v", err)
 	}
 	var question *nats.Msg
@@ -207,7 +208,7 @@ func TestTreeBeside(t *testing.T) {
 	if err := errors.Join(nc.PublishRequest(question.Subject, aim, question.Data), nc.Publish(question.Subject, question.Data), nc.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(embedded.TreeState); err != nil { // what is asked last is answered last
+	if _, err := ask(keeper.VerbState); err != nil { // what is asked last is answered last
 		t.Fatal(err)
 	}
 	if m, err := before.NextMsg(100 * time.Millisecond); err == nil {
@@ -222,7 +223,7 @@ func TestTreeBeside(t *testing.T) {
 	if stop(); <-kept != nil {
 		t.Error("to be told to stop is no error")
 	}
-	said, err := ask(embedded.TreeState)
+	said, err := ask(keeper.VerbState)
 	if !errors.Is(err, log.ErrUnavailable) || said.Status.Files != 1 || said.Status.PID != 0 {
 		t.Errorf("%+v, %v", said.Status, err)
 	}

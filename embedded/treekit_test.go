@@ -16,6 +16,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 )
 
@@ -188,10 +189,10 @@ func (n noted) config(store string) config.Config {
 	return c
 }
 
-func (n noted) ask(verb string) (embedded.TreeAnswer, error) {
+func (n noted) ask(verb string) (keeper.Answer, error) {
 	n.t.Helper()
 	c := n.config(n.dir)
-	return embedded.AskTree(n.t.Context(), c, c.Trees[0], verb, embedded.TreeAsk{})
+	return keeper.Ask(n.t.Context(), c, c.Trees[0], verb, keeper.Question{})
 }
 
 // until waits until something is so.

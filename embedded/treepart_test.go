@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
@@ -99,7 +100,7 @@ func TestTreePart(t *testing.T) {
 		if err := os.WriteFile(name, []byte("of somebody"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		said, err := p.ask(embedded.TreePull)
+		said, err := p.ask(keeper.VerbPull)
 		if err != nil || said.Status.Conflicts > 0 || len(said.Status.Skipped) != 1 || said.Status.Skipped[0].File != "docs/diary" {
 			t.Errorf("%+v, %v", said, err)
 		}
@@ -125,7 +126,7 @@ func TestTreePart(t *testing.T) {
 		} {
 			st := p.opened(step.more)
 			p.until("it shows "+step.more, func() bool { return slices.Equal(p.files(), step.want) })
-			if said, err := p.ask(embedded.TreeConflicts); err != nil || len(said.Conflicts) > 0 {
+			if said, err := p.ask(keeper.VerbConflicts); err != nil || len(said.Conflicts) > 0 {
 				t.Errorf("%s: %+v, %v", step.more, said, err)
 			}
 			st.Close()
@@ -140,7 +141,7 @@ func TestTreePart(t *testing.T) {
 			return slices.Contains(p.files(), "overlays/o/x.go") && !slices.Contains(p.files(), "docs/plan")
 		})
 		doc, err := st.Documents().Read(t.Context(), "doc", "plan")
-		said, wrong := p.ask(embedded.TreeConflicts)
+		said, wrong := p.ask(keeper.VerbConflicts)
 		if err != nil || wrong != nil || string(doc.Data) != "of somebody" && len(said.Conflicts) != 1 {
 			t.Errorf("%q, %+v, %v, %v", doc.Data, said, err, wrong)
 		}

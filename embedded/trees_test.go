@@ -23,6 +23,7 @@ import (
 	"github.com/tallylog/tally/internal/layouts/bucket"
 	"github.com/tallylog/tally/internal/layouts/redis"
 	"github.com/tallylog/tally/internal/testkit"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
 	"github.com/tallylog/tally/stores/tavern/taverndir"
@@ -81,7 +82,7 @@ func TestTreeSync(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if said, err := n.ask(embedded.TreeState); err != nil || said.Status.PID != os.Getpid() || said.Status.Files != 5 || !said.Status.Sync {
+	if said, err := n.ask(keeper.VerbState); err != nil || said.Status.PID != os.Getpid() || said.Status.Files != 5 || !said.Status.Sync {
 		t.Errorf("%+v, %v", said.Status, err)
 	}
 }
@@ -112,7 +113,7 @@ func TestTreeAsync(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.shows("a", "last")
-		said, err := n.ask(embedded.TreeState)
+		said, err := n.ask(keeper.VerbState)
 		if !errors.Is(err, log.ErrUnavailable) || said.Status.Files != 1 || said.Status.PID != 0 {
 			t.Errorf("%+v, %v", said.Status, err)
 		}
@@ -125,7 +126,7 @@ func TestTreeAsync(t *testing.T) {
 		if err := st.Wait(t.Context(), "tree:notes", 0); err != nil {
 			t.Fatal(err)
 		}
-		if said, err := n.ask(embedded.TreePull); err != nil || said.Status.Conflicts != 0 {
+		if said, err := n.ask(keeper.VerbPull); err != nil || said.Status.Conflicts != 0 {
 			t.Fatal(said, err)
 		}
 		doc, err := st.Documents().Read(t.Context(), "note", "a")
@@ -152,7 +153,7 @@ func TestTreeAsks(t *testing.T) {
 		}
 	}
 	n.until("it asks", func() bool {
-		said, err := n.ask(embedded.TreeState)
+		said, err := n.ask(keeper.VerbState)
 		return err == nil && said.Status.Asking != ""
 	})
 	for name, st := range map[string]*tally.Store{"owner": owner, "attached": attached} {
@@ -160,10 +161,10 @@ func TestTreeAsks(t *testing.T) {
 			t.Errorf("%s is not told", name)
 		}
 	}
-	if _, err := n.ask(embedded.TreePull); err == nil {
+	if _, err := n.ask(keeper.VerbPull); err == nil {
 		t.Error("it is pulled, though it asks")
 	}
-	if said, err := n.ask(embedded.TreeRestore); err != nil || said.Status.Asking != "" {
+	if said, err := n.ask(keeper.VerbRestore); err != nil || said.Status.Asking != "" {
 		t.Fatal(said.Status, err)
 	}
 	n.shows("7", "text")
@@ -171,10 +172,10 @@ func TestTreeAsks(t *testing.T) {
 		t.Error(err)
 	}
 	n.shows("new", "after")
-	if said, err := n.ask(embedded.TreeVerify); err != nil || len(said.Problems) > 0 {
+	if said, err := n.ask(keeper.VerbVerify); err != nil || len(said.Problems) > 0 {
 		t.Error(said.Problems, err)
 	}
-	if said, err := n.ask(embedded.TreeRebuild); err != nil || said.Status.Files != 21 || said.Status.Conflicts != 0 {
+	if said, err := n.ask(keeper.VerbRebuild); err != nil || said.Status.Files != 21 || said.Status.Conflicts != 0 {
 		t.Error(said.Status, err)
 	}
 }
@@ -218,7 +219,7 @@ func TestTreeKeepers(t *testing.T) {
 		if err := attached.KeepFiles(t.Context(), "notes", n.folder); !errors.Is(err, tally.ErrNoTrees) {
 			t.Errorf("a folder is named: %v", err)
 		}
-		if _, err := n.ask(embedded.TreePull); !errors.Is(err, log.ErrUnavailable) {
+		if _, err := n.ask(keeper.VerbPull); !errors.Is(err, log.ErrUnavailable) {
 			t.Errorf("a question about the tree: %v", err)
 		}
 	})
@@ -226,7 +227,7 @@ func TestTreeKeepers(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := elsewhere.open(embedded.Options{Trees: notesOf})
-	if _, err := n.ask(embedded.TreePull); !errors.Is(err, tally.ErrNotFound) {
+	if _, err := n.ask(keeper.VerbPull); !errors.Is(err, tally.ErrNotFound) {
 		t.Errorf("a tree that the store does not have: %v", err)
 	}
 	t.Run("D-02 a tree of another project is kept from when a process of that attaches", func(t *testing.T) {
@@ -252,7 +253,7 @@ func TestTreeKeepers(t *testing.T) {
 		within.says("")
 		_ = within.keeps()
 		c := within.config(n.dir)
-		if _, err := embedded.AskTree(t.Context(), c, c.Trees[0], embedded.TreeKeep, embedded.TreeAsk{}); err == nil || !strings.Contains(err.Error(), "one in the other") {
+		if _, err := keeper.Ask(t.Context(), c, c.Trees[0], keeper.VerbKeep, keeper.Question{}); err == nil || !strings.Contains(err.Error(), "one in the other") {
 			t.Errorf("a tree in a tree: %v", err)
 		}
 	})
@@ -261,14 +262,14 @@ func TestTreeKeepers(t *testing.T) {
 	}
 	t.Run("an owner that only reads keeps a tree as soon as somebody appends", func(t *testing.T) {
 		reading := n.open(embedded.Options{Trees: notesOf, Existing: true})
-		if _, err := n.ask(embedded.TreeState); !errors.Is(err, log.ErrUnavailable) {
+		if _, err := n.ask(keeper.VerbState); !errors.Is(err, log.ErrUnavailable) {
 			t.Errorf("the tree is kept: %v", err)
 		}
 		if err := n.put(n.open(embedded.Options{}), "a", "three"); err != nil {
 			t.Fatal(err)
 		}
 		n.shows("a", "three")
-		if said, err := n.ask(embedded.TreeState); err != nil || said.Status.PID != os.Getpid() {
+		if said, err := n.ask(keeper.VerbState); err != nil || said.Status.PID != os.Getpid() {
 			t.Errorf("%+v, %v", said.Status, err)
 		}
 		if err := reading.Close(); err != nil {
@@ -290,7 +291,7 @@ func TestTreeOfTwoStores(t *testing.T) {
 		second := n.open(embedded.Options{Store: other, Trees: notesOf})
 		defer second.Close()
 		err := n.put(second, "a", "second")
-		held, ok := errors.AsType[*embedded.TreeHeldError](err)
+		held, ok := errors.AsType[*keeper.HeldError](err)
 		if _, told := errors.AsType[*tally.TreeError](err); !told || !ok || held.Store != n.dir || held.Place != n.folder {
 			t.Errorf("%s: %v", why, err)
 		}
@@ -299,7 +300,7 @@ func TestTreeOfTwoStores(t *testing.T) {
 			t.Error(err)
 		}
 		c := n.config(other)
-		if said, _ := embedded.AskTree(t.Context(), c, c.Trees[0], embedded.TreeState, embedded.TreeAsk{}); said.Status.Error != held.Error() {
+		if said, _ := keeper.Ask(t.Context(), c, c.Trees[0], keeper.VerbState, keeper.Question{}); said.Status.Error != held.Error() {
 			t.Errorf("%s: the status says %q", why, said.Status.Error)
 		}
 	}
@@ -309,7 +310,7 @@ func TestTreeOfTwoStores(t *testing.T) {
 	}
 	refused("the first one is closed")
 	memory := n.open(embedded.Options{Backend: config.Memory, Trees: notesOf})
-	if _, held := errors.AsType[*embedded.TreeHeldError](n.put(memory, "a", "memory")); !held {
+	if _, held := errors.AsType[*keeper.HeldError](n.put(memory, "a", "memory")); !held {
 		t.Error("a store in memory writes to it")
 	}
 	if err := os.RemoveAll(n.dir); err != nil {
@@ -475,7 +476,7 @@ func TestTreeTravels(t *testing.T) {
 		if err := there.Wait(t.Context(), "tree:tavern", 0); err != nil {
 			t.Fatal(err)
 		}
-		if said, err := clone.ask(embedded.TreePull); err != nil || said.Status.Conflicts > 0 {
+		if said, err := clone.ask(keeper.VerbPull); err != nil || said.Status.Conflicts > 0 {
 			t.Fatal(said, err)
 		}
 		for id, text := range kept {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/perstack"
 )
@@ -86,7 +88,7 @@ func showsAll(t testing.TB, st *tally.Store) {
 	t.Helper()
 	at, err := st.Log.Durable(t.Context())
 	must(t, err)
-	for _, v := range embedded.Views() {
+	for _, v := range catalog.Views(render.Opening, render.Said) {
 		must(t, st.Wait(t.Context(), v.Name, at))
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/daemon/runner"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -205,7 +205,7 @@ func (w *livesWorld) janitors(t *testing.T) {
 	for range 2 {
 		list := append([]daemon.Daemon(nil), daemonsOf(w.st)...)
 		both.Go(func() {
-			if _, err := embedded.TendOnce(t.Context(), w.st, list, nil); err != nil {
+			if _, err := runner.Once(t.Context(), w.st, list, nil); err != nil {
 				t.Error(err)
 			}
 		})

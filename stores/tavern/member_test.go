@@ -21,6 +21,7 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/daemon/runner"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/stores/tavern"
@@ -139,7 +140,7 @@ func daemonTeam(ctx context.Context, m member) error {
 		list, err := teamDaemons(st)
 		if err == nil {
 			speak(word{What: "tends"})
-			err = embedded.Tend(ctx, st, "", list, nil)
+			err = runner.Run(ctx, st, "", list, nil)
 		}
 		return err
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/tallylog/tally/internal/disk/backup"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/storedir"
 )
 
 // backedUp is the JSON output of backup.
@@ -110,11 +111,11 @@ func (b *backer) run(ctx context.Context, dir string) error {
 	if err := apart(dir, c.Store); err != nil {
 		return err
 	}
-	place, err := embedded.Look(c.Store)
+	place, err := storedir.Inspect(c.Store)
 	if err != nil {
 		return err
 	}
-	if place.State != embedded.Present {
+	if place.State != storedir.Present {
 		return &cli.CodeError{Code: cli.NotFound, Err: fmt.Errorf("there is no store in %s", c.Store)}
 	}
 	if err := backup.Check(dir); err != nil {
@@ -142,7 +143,7 @@ func (b *backer) run(ctx context.Context, dir string) error {
 
 // take copies the durable part of the log, and removes older backups if asked to.
 func (b *backer) take(ctx context.Context, w *backup.Writer, st *tally.Store, store string) (done backedUp, err error) {
-	image, err := embedded.ImageOf(store, func() (events.Offset, error) { return st.Log.Durable(ctx) })
+	image, err := storedir.ImageOf(store, func() (events.Offset, error) { return st.Log.Durable(ctx) })
 	if err != nil {
 		return done, err
 	}
@@ -225,7 +226,7 @@ func resolved(path string) string {
 
 // private creates a folder that only this user can access.
 func private(dir string) error {
-	err := embedded.MakePrivate(dir)
+	err := storedir.MakePrivate(dir)
 	if _, ok := errors.AsType[*embedded.ReadOnlyError](err); ok {
 		return &cli.CodeError{Code: cli.Unreachable, Err: fmt.Errorf("%s: its file system is read-only", dir)}
 	}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/internal/storedir"
 )
 
 // keysCheck is the name of checks of the file of keys. A store works without that file.
@@ -39,7 +39,7 @@ func (x *examination) keys() {
 
 // sealedDocuments returns the number of sealed documents in all namespaces, according to the catalog.
 func (x *examination) sealedDocuments() (n int) {
-	if x.config.Backend != config.Local || x.place.State != embedded.Present {
+	if x.config.Backend != config.Local || x.place.State != storedir.Present {
 		return 0
 	}
 	r, err := catalog.Open(x.ctx, x.place.Dir)

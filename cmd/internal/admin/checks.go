@@ -18,6 +18,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/disk/durable"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/snapshot"
 )
@@ -59,7 +60,7 @@ type examination struct {
 	ctx      context.Context
 	app      *cmdutil.App
 	config   config.Config
-	place    embedded.Place
+	place    storedir.Info
 	findings []finding
 }
 
@@ -112,12 +113,12 @@ func (x *examination) files() {
 // local checks a store on this machine.
 func (x *examination) local() {
 	var err error
-	if x.place, err = embedded.Look(x.config.Store); err != nil {
+	if x.place, err = storedir.Inspect(x.config.Store); err != nil {
 		x.bad("directory", cli.ExitCode(err), err.Error(), "")
 		return
 	}
 	x.disk()
-	if x.place.State != embedded.Present {
+	if x.place.State != storedir.Present {
 		x.ok("directory", "there is no store yet: the first append or import creates it")
 		return
 	}
@@ -128,7 +129,7 @@ func (x *examination) local() {
 
 func (x *examination) disk() {
 	dir := standing(x.config.Store)
-	switch free, err := embedded.FreeBytes(dir); {
+	switch free, err := storedir.FreeBytes(dir); {
 	case err != nil:
 		x.warn("disk", "the free space is unknown: "+err.Error(), "")
 	case free < embedded.Reserve:
@@ -138,11 +139,11 @@ func (x *examination) disk() {
 	default:
 		x.ok("disk", "%s are free", plain.Bytes(int64(free)))
 	}
-	x.ok("sync", "%s", embedded.SyncMethod(dir))
+	x.ok("sync", "%s", storedir.SyncMethod(dir, embedded.ServerVersion))
 }
 
 func (x *examination) directory() {
-	switch err := embedded.Writable(x.place.Dir); {
+	switch err := storedir.Writable(x.place.Dir); {
 	case err != nil:
 		x.bad("directory", cli.Unreachable, err.Error(), "copy the store to a writable file system")
 	case x.place.Others && runtime.GOOS != "windows":
@@ -153,7 +154,7 @@ func (x *examination) directory() {
 }
 
 func (x *examination) owned() {
-	pid, url := embedded.OwnerOf(x.place.Dir)
+	pid, url := storedir.OwnerOf(x.place.Dir)
 	switch {
 	case pid == 0 && x.place.Clean:
 		x.ok("owner", "no process has the store open, and its last owner stopped cleanly")
@@ -161,7 +162,7 @@ func (x *examination) owned() {
 		x.warn("owner", "no process serves the store, and its last owner did not stop cleanly: it was killed, or is starting or stopping now", "nothing: the next owner reads the log again")
 	case pid < 0:
 		x.warn("owner", "owner.json cannot be read", "nothing, if no process uses the store: the next owner writes the file again; otherwise stop that process")
-	case embedded.Answers(x.ctx, url):
+	case storedir.Answers(x.ctx, url):
 		x.ok("owner", "process %d owns the store and answers", pid)
 	case cmdutil.Alive(pid):
 		x.bad("owner", cli.Unreachable, fmt.Sprintf("process %d owns the store and does not answer", pid), fmt.Sprintf("look at it (ps -p %d), and stop it if it hangs", pid))
@@ -171,8 +172,8 @@ func (x *examination) owned() {
 }
 
 func (x *examination) versions() {
-	if p := x.place; len(p.Unknown) > 0 {
-		x.warn("versions", "the files of nats-server "+strings.Join(p.Unknown, ", ")+" have an unknown format: they cannot be checked or repaired, and reads are slower", "use a newer version of tally")
+	if unknown := x.place.Unknown(embedded.ServerVersion); len(unknown) > 0 {
+		x.warn("versions", "the files of nats-server "+strings.Join(unknown, ", ")+" have an unknown format: they cannot be checked or repaired, and reads are slower", "use a newer version of tally")
 		return
 	}
 	x.ok("versions", "written by nats-server %s, whose files this version of tally knows", strings.Join(x.place.Servers, ", "))

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
 
@@ -54,7 +55,7 @@ func configurationOf(c config.Config) configuration {
 		out.Notices = append(out.Notices, fmt.Sprintf("%s (found %s; set it in %s)", n.Text, n.Path, n.Instead))
 	}
 	if c.Backend == config.Local {
-		out.Durability, out.Sync = log.Durable.String(), embedded.SyncMethod(standing(c.Store))
+		out.Durability, out.Sync = log.Durable.String(), storedir.SyncMethod(standing(c.Store), embedded.ServerVersion)
 	}
 	return out
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/daemon/runner"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/stores/tavern"
 )
 
@@ -90,7 +91,7 @@ func runOnce(ctx context.Context, a *cmdutil.App, c config.Config, names []strin
 		if err != nil {
 			return err
 		}
-		list, err := embedded.TendOnce(ctx, st, daemons, lg)
+		list, err := runner.Once(ctx, st, daemons, lg)
 		if err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ func runOn(ctx context.Context, a *cmdutil.App, c config.Config, names []string)
 			})
 		}
 		if len(daemons) > 0 {
-			err = embedded.Tend(ctx, st, dir, daemons, lg)
+			err = runner.Run(ctx, st, dir, daemons, lg)
 			stop()
 		}
 		keeping.Wait()
@@ -171,12 +172,12 @@ func runTrees(ctx context.Context, c config.Config, st *tally.Store, lg *slog.Lo
 		}
 	}
 	if c.Backend == config.NATS {
-		return embedded.KeepTrees(ctx, st, c, cmdutil.LiveLayout, lg)
+		return keeper.Keep(ctx, st, c, cmdutil.LiveLayout, lg)
 	}
 	for _, t := range c.Trees {
-		said, err := embedded.AskTree(ctx, c, t, embedded.TreeKeep, embedded.TreeAsk{})
+		said, err := keeper.Ask(ctx, c, t, keeper.VerbKeep, keeper.Question{})
 		if err == nil && said.Status.PID != os.Getpid() {
-			err = &embedded.TreeKeptError{PID: said.Status.PID}
+			err = &keeper.KeptError{PID: said.Status.PID}
 		}
 		if err != nil {
 			return fmt.Errorf("tree %s: %w", t.Name, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/metrics"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/storedir"
 )
 
 // serving is the JSON output of serve, printed when other processes can attach.
@@ -300,7 +301,7 @@ func serveMetrics(address string, c config.Config, st *tally.Store, m *metrics.M
 		return nil, &cli.CodeError{Code: cli.BadUsage, Err: fmt.Errorf("--metrics: %w", err)}
 	}
 	m.Watch(st, func() (int64, uint64, error) {
-		free, err := embedded.FreeBytes(c.Store)
+		free, err := storedir.FreeBytes(c.Store)
 		return cmdutil.DiskUse(c.Store), free, err
 	})
 	mux := http.NewServeMux()

@@ -16,12 +16,12 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -118,7 +118,7 @@ func ownerOf(c config.Config) *ownerStatus {
 	if c.Backend != config.Local {
 		return nil
 	}
-	pid, url := embedded.OwnerOf(c.Store)
+	pid, url := storedir.OwnerOf(c.Store)
 	if pid == 0 || pid == os.Getpid() {
 		return nil
 	}
@@ -166,10 +166,10 @@ func statusOf(ctx context.Context, c config.Config, st *tally.Store) (status, er
 	}
 	if c.Backend == config.Local {
 		s.Store, s.Bytes, s.LogBytes = c.Store, cmdutil.DiskUse(c.Store), cmdutil.DiskUse(filepath.Join(c.Store, "jetstream"))
-		if place, _ := embedded.Look(c.Store); place.State != embedded.Present {
+		if place, _ := storedir.Inspect(c.Store); place.State != storedir.Present {
 			s.Durability = log.Durable.String() // the durability that the store will have
 		}
-		if s.FreeBytes, err = embedded.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if s.FreeBytes, err = storedir.FreeBytes(c.Store); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return s, err
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/layouts"
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/tree"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 )
 
@@ -42,17 +42,17 @@ type treeVerified struct {
 
 // treeVerbs are the commands that change a tree, or read all its files.
 var treeVerbs = []struct{ verb, use, short, long string }{
-	{embedded.TreeAccept, "accept", "Accept a mass change of files that stopped a tree",
+	{keeper.VerbAccept, "accept", "Accept a mass change of files that stopped a tree",
 		`Accept the mass change of files that stopped a tree: changed files become revisions, and
 documents of deleted files are deleted.`},
-	{embedded.TreeRestore, "restore", "Undo a mass change of files: write the files from the log again",
+	{keeper.VerbRestore, "restore", "Undo a mass change of files: write the files from the log again",
 		`Undo the mass change of files that stopped a tree: write the files from the log again.
 The changes of the files were not stored, and are lost.`},
-	{embedded.TreePull, "pull", "Read all files, and store those that changed",
+	{keeper.VerbPull, "pull", "Read all files, and store those that changed",
 		`Read all files, and store those that differ from the tree's last state. Use it after
 files were changed while no process kept the tree, or on a file system that does not
 report changes.`},
-	{embedded.TreeRebuild, "rebuild", "Compare all files with the log again, without the tree's last state",
+	{keeper.VerbRebuild, "rebuild", "Compare all files with the log again, without the tree's last state",
 		`Forget the tree's last state of its files, and compare all files with the log again. A
 file with content that the log had at any time is brought up to date. Any other file is
 kept as a conflict.`},
@@ -88,7 +88,7 @@ fail with a message, until you decide by accept or restore.`,
 		cmd.AddCommand(&cobra.Command{
 			Use: v.use, Short: v.short, Long: v.long, Args: cobra.NoArgs, Example: cmdutil.Examples("tally tree "+v.use, "tally tree "+v.use+" --tree tavern", "tally tree "+v.use+" -o json"),
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return askTree(cmd.Context(), a, *name, v.verb, embedded.TreeAsk{}, func(s cmdutil.TreeStatus, _ embedded.TreeAnswer) error {
+				return askTree(cmd.Context(), a, *name, v.verb, keeper.Question{}, func(s cmdutil.TreeStatus, _ keeper.Answer) error {
 					return printTree(a, s)
 				})
 			},
@@ -198,7 +198,7 @@ the file cannot change. Each is a document conflict/<id>, and a copy next to the
 close a conflict, use what you need of it and remove the copy, or use tally tree resolve.`,
 		Example: cmdutil.Examples("tally tree conflicts", "tally tree conflicts -o json", "tally doc cat conflict/1f0c"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return askTree(cmd.Context(), a, *name, embedded.TreeConflicts, embedded.TreeAsk{}, func(_ cmdutil.TreeStatus, said embedded.TreeAnswer) error {
+			return askTree(cmd.Context(), a, *name, keeper.VerbConflicts, keeper.Question{}, func(_ cmdutil.TreeStatus, said keeper.Answer) error {
 				return printConflicts(a, said.Conflicts)
 			})
 		},
@@ -228,7 +228,7 @@ func newTreeResolve(a *cmdutil.App, name *string) *cobra.Command {
 copy of the file is removed. Older revisions can still be read.`,
 		Example: cmdutil.Examples("tally tree resolve 1f0c", "tally tree resolve 1f0c --tree tavern", "tally tree resolve 1f0c -o json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return askTree(cmd.Context(), a, *name, embedded.TreeResolve, embedded.TreeAsk{ID: args[0]}, func(s cmdutil.TreeStatus, _ embedded.TreeAnswer) error {
+			return askTree(cmd.Context(), a, *name, keeper.VerbResolve, keeper.Question{ID: args[0]}, func(s cmdutil.TreeStatus, _ keeper.Answer) error {
 				return printTree(a, s)
 			})
 		},
@@ -242,7 +242,7 @@ func newTreeVerify(a *cmdutil.App, name *string) *cobra.Command {
 and the exit code is 5.`,
 		Example: cmdutil.Examples("tally tree verify", "tally tree verify --tree tavern", "tally tree verify -o json"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return askTree(cmd.Context(), a, *name, embedded.TreeVerify, embedded.TreeAsk{}, func(s cmdutil.TreeStatus, said embedded.TreeAnswer) error {
+			return askTree(cmd.Context(), a, *name, keeper.VerbVerify, keeper.Question{}, func(s cmdutil.TreeStatus, said keeper.Answer) error {
 				v := treeVerified{s, append([]layouts.Problem{}, said.Problems...)}
 				var err error
 				switch {
@@ -265,7 +265,7 @@ and the exit code is 5.`,
 }
 
 // askTree sends a request about a tree to the owner of the store, which may be this process.
-func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask embedded.TreeAsk, show func(cmdutil.TreeStatus, embedded.TreeAnswer) error) error {
+func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask keeper.Question, show func(cmdutil.TreeStatus, keeper.Answer) error) error {
 	c, err := a.Config()
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask embedde
 		return cli.Usagef("a store in memory ends with this command, so it has no tree")
 	}
 	return a.WithStore(ctx, func(st *tally.Store) error {
-		said, err := embedded.AskTree(ctx, c, t, verb, ask)
+		said, err := keeper.Ask(ctx, c, t, verb, ask)
 		if errors.Is(err, log.ErrUnavailable) && c.Backend != config.Local {
 			return &cli.CodeError{Code: cli.Unreachable, Err: err, Hint: "tally daemon run tree keeps it."}
 		}
@@ -288,7 +288,7 @@ func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask embedde
 		if err != nil {
 			return fmt.Errorf("tree %s: %w", t.Name, err)
 		}
-		s := cmdutil.TreeStatus{TreeStatus: said.Status, Mode: map[bool]string{true: "sync", false: "async"}[t.Sync]}
+		s := cmdutil.TreeStatus{Status: said.Status, Mode: map[bool]string{true: "sync", false: "async"}[t.Sync]}
 		if err := lagOf(ctx, st, &s); err != nil {
 			return err
 		}
@@ -297,4 +297,4 @@ func askTree(ctx context.Context, a *cmdutil.App, name, verb string, ask embedde
 }
 
 // isStopped reports whether the tree has stopped and waits for a decision of the user.
-func isStopped(said embedded.TreeAnswer) bool { return said.Status.Asking != "" }
+func isStopped(said keeper.Answer) bool { return said.Status.Asking != "" }

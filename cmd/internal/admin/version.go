@@ -9,6 +9,7 @@ import (
 	"github.com/tallylog/tally/cmd/internal/cli"
 	"github.com/tallylog/tally/cmd/internal/cmdutil"
 	"github.com/tallylog/tally/embedded"
+	"github.com/tallylog/tally/internal/storedir"
 )
 
 // version is the output of version.
@@ -36,7 +37,7 @@ by which acknowledged events reach the disk in the store's directory.`,
 				dir = "."
 			}
 			b := cmdutil.BuildOf()
-			v := version{b.Version, b.Commit, b.Date, b.Modified, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, embedded.SyncMethod(standing(dir))}
+			v := version{b.Version, b.Commit, b.Date, b.Modified, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, embedded.ServerVersion, storedir.SyncMethod(standing(dir), embedded.ServerVersion)}
 			if a.Format != cli.Text {
 				return cli.WriteJSON(a.Out, a.Format, v)
 			}

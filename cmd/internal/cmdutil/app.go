@@ -26,6 +26,7 @@ import (
 	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/internal/sealed"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 	"github.com/tallylog/tally/stores/tavern"
@@ -208,11 +209,11 @@ func (a *App) warnMissing() {
 	if err != nil || c.Backend != config.Local {
 		return // open reports the error
 	}
-	switch place, err := embedded.Look(c.Store); {
+	switch place, err := storedir.Inspect(c.Store); {
 	case err != nil:
-	case place.State == embedded.Missing:
+	case place.State == storedir.Missing:
 		fmt.Fprintf(a.Err, "there is no store in %s yet: the first append or import makes it\n", plain.Printable(c.Store))
-	case place.State == embedded.Empty:
+	case place.State == storedir.Empty:
 		fmt.Fprintf(a.Err, "%s is empty: the first append or import makes a store of it\n", plain.Printable(c.Store))
 	}
 }

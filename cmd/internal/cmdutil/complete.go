@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/nats/natsdial"
 	"github.com/tallylog/tally/internal/render"
 )
 
@@ -234,7 +234,7 @@ func (c *completer) views(ctx context.Context) (v Views, namespace string, ok bo
 	cfg, err := c.Config()
 	v.Dir = cfg.Store
 	if err == nil && cfg.Backend == config.NATS {
-		v.Dir, err = embedded.ViewsOf(cfg.Server.URL)
+		v.Dir, err = natsdial.ViewsOf(cfg.Server.URL)
 	}
 	if err == nil {
 		v.Catalog, err = catalog.Glance(ctx, v.Dir)

@@ -6,9 +6,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/daemon"
+	"github.com/tallylog/tally/internal/daemon/runner"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/stores/tavern"
 )
@@ -40,7 +40,7 @@ type DaemonStatus struct {
 }
 
 // DaemonStatusOf returns the printed status of a daemon.
-func DaemonStatusOf(d embedded.DaemonStatus) DaemonStatus {
+func DaemonStatusOf(d runner.Status) DaemonStatus {
 	at := func(t time.Time) string {
 		if t.IsZero() {
 			return ""
@@ -56,7 +56,7 @@ func DaemonsAt(c config.Config) ([]DaemonStatus, error) {
 	if c.Backend != config.Local {
 		return list, nil
 	}
-	said, err := embedded.DaemonsOf(c.Store)
+	said, err := runner.StatusOf(c.Store)
 	for _, d := range said {
 		if Alive(d.PID) {
 			list = append(list, DaemonStatusOf(d))

@@ -14,6 +14,7 @@ import (
 	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 )
 
@@ -94,10 +95,10 @@ func Refused(c config.Config) error {
 	if c.Backend != config.Local {
 		return nil
 	}
-	if readOnly, is := errors.AsType[*embedded.ReadOnlyError](embedded.Writable(c.Store)); is {
+	if readOnly, is := errors.AsType[*embedded.ReadOnlyError](storedir.Writable(c.Store)); is {
 		return readOnly
 	}
-	free, err := embedded.FreeBytes(c.Store)
+	free, err := storedir.FreeBytes(c.Store)
 	if err == nil && free < embedded.Reserve {
 		return &cli.CodeError{Code: cli.Unreachable, Err: &log.FullError{Free: int64(free), Reserve: embedded.Reserve}}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/projector"
 )
 
@@ -22,7 +22,7 @@ func ViewNames(args []string) []string {
 		return slices.Clone(args)
 	}
 	var names []string
-	for _, v := range embedded.Views() {
+	for _, v := range catalog.Views(render.Opening, render.Said) {
 		names = append(names, v.Name)
 	}
 	return names
@@ -30,7 +30,7 @@ func ViewNames(args []string) []string {
 
 // viewNamed returns the view with a name.
 func viewNamed(name string) (catalog.View, error) {
-	list := embedded.Views()
+	list := catalog.Views(render.Opening, render.Said)
 	i := slices.IndexFunc(list, func(v catalog.View) bool { return v.Name == name })
 	if i < 0 {
 		return catalog.View{}, cli.Usagef("there is no view %q: want %s", name, Or(ViewNames(nil)))

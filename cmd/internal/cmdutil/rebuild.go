@@ -9,9 +9,9 @@ import (
 
 	"github.com/tallylog/tally"
 	"github.com/tallylog/tally/cmd/internal/cli"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
 	"github.com/tallylog/tally/projector"
 )
@@ -115,5 +115,5 @@ func (a *App) VerifyViews(ctx context.Context, st *tally.Store) ([]projector.Fin
 		defer done()
 		steps[name] = step
 	}
-	return catalog.Verify(ctx, st.Log, st.ViewsDir(), embedded.Views(), func(view string, c projector.Cursor) { steps[view](c) })
+	return catalog.Verify(ctx, st.Log, st.ViewsDir(), catalog.Views(render.Opening, render.Said), func(view string, c projector.Cursor) { steps[view](c) })
 }

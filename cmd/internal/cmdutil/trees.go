@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/tallylog/tally/cmd/internal/cli"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/internal/config"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/tree/keeper"
 	"github.com/tallylog/tally/log"
 )
 
 // TreeStatus is the printed status of a tree.
 type TreeStatus struct {
-	embedded.TreeStatus
+	keeper.Status
 	Mode       string  `json:"mode"`
 	LagEvents  uint64  `json:"lagEvents"`
 	LagSeconds float64 `json:"lagSeconds"`
@@ -28,11 +28,11 @@ func TreesAt(ctx context.Context, c config.Config) ([]TreeStatus, error) {
 		return list, nil
 	}
 	for _, t := range c.Trees {
-		said, err := embedded.AskTree(ctx, c, t, embedded.TreeState, embedded.TreeAsk{})
+		said, err := keeper.Ask(ctx, c, t, keeper.VerbState, keeper.Question{})
 		if err != nil && !errors.Is(err, log.ErrUnavailable) {
 			return list, fmt.Errorf("tree %s: %w", t.Name, err)
 		}
-		s := TreeStatus{TreeStatus: said.Status, Mode: "async"}
+		s := TreeStatus{Status: said.Status, Mode: "async"}
 		if t.Sync {
 			s.Mode = "sync"
 		}

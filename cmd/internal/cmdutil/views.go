@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/config"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/render/plain"
+	"github.com/tallylog/tally/internal/storedir"
 	"github.com/tallylog/tally/log"
 	"github.com/tallylog/tally/projector"
 )
@@ -51,17 +52,17 @@ func (a *App) WithViews(ctx context.Context, needs []string, f func(config.Confi
 		return err
 	}
 	if c.Backend == config.Local {
-		place, err := embedded.Look(c.Store)
+		place, err := storedir.Inspect(c.Store)
 		if err != nil {
 			return err
 		}
-		if place.State != embedded.Present {
+		if place.State != storedir.Present {
 			return a.WithExisting(ctx, func(st *tally.Store) error {
 				return a.folded(ctx, st, func(dir string) error { return a.withFiles(ctx, c, dir, nil, 0, f) })
 			})
 		}
 		a.warnLost(place.Lost)
-		if pid, _ := embedded.OwnerOf(c.Store); pid == 0 {
+		if pid, _ := storedir.OwnerOf(c.Store); pid == 0 {
 			return a.withRest(ctx, c, place, needs, f)
 		}
 	}
@@ -76,7 +77,7 @@ func (a *App) withOpen(ctx context.Context, c config.Config, needs []string, f f
 }
 
 // withRest calls f with the views of a local store that has no owner.
-func (a *App) withRest(ctx context.Context, c config.Config, place embedded.Place, needs []string, f func(config.Config, Views) error) error {
+func (a *App) withRest(ctx context.Context, c config.Config, place storedir.Info, needs []string, f func(config.Config, Views) error) error {
 	current, err := showsAll(ctx, place, needs)
 	if current {
 		if err := a.withFiles(ctx, c, c.Store, place.Lost, place.Durable, f); !errors.Is(err, catalog.ErrNoView) {
@@ -101,7 +102,7 @@ func (a *App) withRest(ctx context.Context, c config.Config, place embedded.Plac
 
 // showsAll reports whether the needed views of a store without an owner show all records that the store is known to
 // hold.
-func showsAll(ctx context.Context, place embedded.Place, needs []string) (bool, error) {
+func showsAll(ctx context.Context, place storedir.Info, needs []string) (bool, error) {
 	for _, need := range needs {
 		standing, err := catalog.StandingOf(ctx, place.Dir, need)
 		if err != nil || standing.Cursor.Offset < max(place.Durable, standing.Cursor.Head) {
@@ -134,7 +135,7 @@ func (a *App) withViewsOf(ctx context.Context, st *tally.Store, need string, rea
 		return err
 	}
 	if c.Backend == config.Local {
-		if place, err := embedded.Look(c.Store); err != nil || place.State != embedded.Present {
+		if place, err := storedir.Inspect(c.Store); err != nil || place.State != storedir.Present {
 			return errors.Join(err, a.folded(ctx, st, read))
 		}
 	}
@@ -188,7 +189,7 @@ func (a *App) folded(ctx context.Context, st *tally.Store, read func(dir string)
 	if err != nil {
 		return err
 	}
-	return catalog.Folded(ctx, st.Log, embedded.Views(), lg, read)
+	return catalog.Folded(ctx, st.Log, catalog.Views(render.Opening, render.Said), lg, read)
 }
 
 func (a *App) withFiles(ctx context.Context, c config.Config, dir string, lost []log.Hole, durable events.Offset, f func(config.Config, Views) error) error {
@@ -201,7 +202,7 @@ func (a *App) withFiles(ctx context.Context, c config.Config, dir string, lost [
 	if err != nil {
 		return err
 	}
-	a.noteLost(c.Namespace, embedded.Lacking(standing, lost))
+	a.noteLost(c.Namespace, storedir.MissingFrom(standing, lost))
 	return f(c, Views{dir, r, durable})
 }
 

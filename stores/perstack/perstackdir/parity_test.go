@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/tallylog/tally"
-	"github.com/tallylog/tally/embedded"
 	"github.com/tallylog/tally/events"
 	"github.com/tallylog/tally/internal/catalog"
 	"github.com/tallylog/tally/internal/layouts"
+	"github.com/tallylog/tally/internal/render"
 	"github.com/tallylog/tally/internal/testkit"
 	"github.com/tallylog/tally/internal/testkit/layouttest"
 	"github.com/tallylog/tally/internal/testkit/storetest"
@@ -200,7 +200,7 @@ func views(t *testing.T, st *tally.Store) string {
 		return ""
 	}
 	at, err := st.Log.Durable(t.Context())
-	for _, v := range embedded.Views() {
+	for _, v := range catalog.Views(render.Opening, render.Said) {
 		if err == nil {
 			err = st.Wait(t.Context(), v.Name, at)
 		}

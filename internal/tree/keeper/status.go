@@ -1,4 +1,4 @@
-package embedded
+package keeper
 
 import (
 	"context"
@@ -19,34 +19,34 @@ import (
 	"github.com/tallylog/tally/internal/tree"
 )
 
-// TreeStatus is what is known of a tree.
-type TreeStatus struct {
+// Status describes a tree.
+type Status struct {
 	Name      string            `json:"tree"`
 	Place     string            `json:"place"`
 	Layout    string            `json:"layout"`
 	Namespace string            `json:"namespace"`
 	Sync      bool              `json:"sync"`
 	Way       string            `json:"way"`
-	PID       int               `json:"pid,omitempty"` // that keeps it; 0: none
+	PID       int               `json:"pid,omitempty"` // process that keeps the tree; 0: none
 	Shown     events.Offset     `json:"offset"`
 	Units     int               `json:"units"` // sessions and documents
 	Files     int               `json:"files"`
 	Conflicts int               `json:"conflicts"`
 	Skipped   []layouts.Problem `json:"skipped,omitempty"`
-	Stuck     []layouts.Problem `json:"stuck,omitempty"`   // that could not be written
+	Stuck     []layouts.Problem `json:"stuck,omitempty"`   // files that could not be written
 	LeftOut   []tree.LeftOut    `json:"leftOut,omitempty"` // sessions that the layout has no files for
-	Asking    string            `json:"asking,omitempty"`  // about a mass change
+	Asking    string            `json:"asking,omitempty"`  // the question about a mass change
 	Watching  string            `json:"watching,omitempty"`
-	Error     string            `json:"error,omitempty"` // why nothing is taken in
+	Error     string            `json:"error,omitempty"` // why edits are not imported
 }
 
-func statusOfTree(t config.Tree) TreeStatus {
-	return TreeStatus{Name: t.Name, Place: strings.ReplaceAll(t.Location(), "\n", " "), Layout: t.Layout, Namespace: t.Namespace, Sync: t.Sync, Way: t.Way}
+func statusOf(t config.Tree) Status {
+	return Status{Name: t.Name, Place: strings.ReplaceAll(t.Location(), "\n", " "), Layout: t.Layout, Namespace: t.Namespace, Sync: t.Sync, Way: t.Way}
 }
 
-// status says how the tree is now.
-func (k *treeKept) status(ctx context.Context) TreeStatus {
-	s, now := statusOfTree(k.Tree), k.tree.Status()
+// status returns the tree's current status.
+func (k *keptTree) status(ctx context.Context) Status {
+	s, now := statusOf(k.Tree), k.tree.Status()
 	s.LeftOut = now.LeftOut
 	s.PID, s.Shown, s.Units, s.Files, s.Skipped, s.Watching = os.Getpid(), now.Shown, now.Entries, now.Files, now.Skipped, now.Watching
 	if list, err := k.tree.Conflicts(ctx); err == nil {
@@ -68,54 +68,54 @@ func (k *treeKept) status(ctx context.Context) TreeStatus {
 	return s
 }
 
-const treeVersion = 2 // of the format of these files
+const stateVersion = 2 // of the format of these files
 
-// leftTree says how a tree was when it was last kept.
+// leftTree stores the status of a tree when its last keeper stopped.
 type leftTree struct {
-	Version int        `json:"version"`
-	Tree    TreeStatus `json:"tree"`
+	Version int    `json:"version"`
+	Tree    Status `json:"tree"`
 }
 
-// namedTree has the settings of a tree that another process than the owner named.
+// namedTree stores the settings of a tree that an attached process named.
 type namedTree struct {
 	Version int         `json:"version"`
 	Tree    config.Tree `json:"tree"`
 }
 
-// makeTrees makes the folder of a store for its trees, "" if the store has none.
-func makeTrees(dir string) error {
+// makeFolder creates the store's folder for its trees. A store in memory has none, and dir is "".
+func makeFolder(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	return os.MkdirAll(dir, 0o700)
 }
 
-func writeLeft(dir, name string, s TreeStatus) error {
+func writeLeft(dir, name string, s Status) error {
 	if dir == "" {
 		return nil
 	}
-	return statefile.Write(filepath.Join(dir, name+".json"), leftTree{treeVersion, s}, durable.NoSync)
+	return statefile.Write(filepath.Join(dir, name+".json"), leftTree{stateVersion, s}, durable.NoSync)
 }
 
-// readLeft returns how a tree was left, by the directory of trees.
-func readLeft(dir string, t config.Tree) TreeStatus {
+// readLeft returns the status that a tree's last keeper left.
+func readLeft(dir string, t config.Tree) Status {
 	var f leftTree
-	if dir == "" || statefile.Read(filepath.Join(dir, t.FileName()+".json"), treeVersion, &f) != nil {
-		return statusOfTree(t)
+	if dir == "" || statefile.Read(filepath.Join(dir, t.FileName()+".json"), stateVersion, &f) != nil {
+		return statusOf(t)
 	}
 	return f.Tree
 }
 
 func writeNamed(dir string, t config.Tree) error {
-	if err := makeTrees(dir); err != nil {
+	if err := makeFolder(dir); err != nil {
 		return err
 	}
-	return statefile.Write(filepath.Join(dir, t.FileName()+namedSuffix), namedTree{treeVersion, t}, durable.NoSync)
+	return statefile.Write(filepath.Join(dir, t.FileName()+namedSuffix), namedTree{stateVersion, t}, durable.NoSync)
 }
 
-// makeKey makes a file with a text that nobody guesses, unless the file is there.
+// makeKey creates a file with a random text, unless the file exists.
 func makeKey(path string) error {
-	if err := makeTrees(filepath.Dir(path)); err != nil {
+	if err := makeFolder(filepath.Dir(path)); err != nil {
 		return err
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -126,13 +126,14 @@ func makeKey(path string) error {
 
 const namedSuffix = ".named.json"
 
-// readNamed returns the tree in a folder whose settings a process wrote into the directory of trees.
+// readNamed returns the settings of a tree that an attached process wrote with writeNamed. If there are none, the error
+// matches tally.ErrNotFound.
 func readNamed(dir, name string) (t config.Tree, err error) {
 	if dir == "" || name == "" || name != filepath.Base(name) {
 		return t, fmt.Errorf("tree %q: %w", name, tally.ErrNotFound)
 	}
 	var f namedTree
-	err = statefile.Read(filepath.Join(dir, name+namedSuffix), treeVersion, &f)
+	err = statefile.Read(filepath.Join(dir, name+namedSuffix), stateVersion, &f)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return t, fmt.Errorf("tree %q: %w", name, tally.ErrNotFound)

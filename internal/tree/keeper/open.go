@@ -1,4 +1,4 @@
-package embedded
+package keeper
 
 import (
 	"context"
@@ -18,13 +18,14 @@ import (
 	"github.com/tallylog/tally/internal/layouts/bucket"
 	"github.com/tallylog/tally/internal/layouts/redis"
 	"github.com/tallylog/tally/internal/layouts/s2"
+	"github.com/tallylog/tally/internal/nats/natsdial"
 	"github.com/tallylog/tally/internal/tree"
 	"github.com/tallylog/tally/projector"
 )
 
-// open opens a tree.
-func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
-	if err := makeTrees(ts.dir); err != nil {
+// open claims the tree's folder and opens the tree.
+func (ts *Trees) open(ctx context.Context, st *tally.Store, k *keptTree) error {
+	if err := makeFolder(ts.dir); err != nil {
 		return err
 	}
 	if err := k.claim(config.StateFolder(os.Getenv), ts.store); err != nil {
@@ -49,7 +50,7 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 		root.Name = r.Root()
 	}
 	c := tree.Config{Name: k.Name, Layout: layout, Root: root, Storage: storage, Target: of, Head: st.Log.Durable,
-		Part: strings.Join(append(slices.Clone(k.Kinds), "layer="+k.Layer, "imported"), " "), Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.logger}
+		Part: strings.Join(append(slices.Clone(k.Kinds), "layer="+k.Layer, "imported"), " "), Way: tree.Way(k.Way), BulkLimit: k.BulkLimit, Ignore: k.Ignore, MaxFile: k.MaxFile, Logger: ts.Logger}
 	if ts.dir != "" {
 		c.Manifest = filepath.Join(ts.dir, k.FileName()+".db")
 	}
@@ -58,11 +59,11 @@ func (ts *trees) open(ctx context.Context, st *tally.Store, k *treeKept) error {
 		return err
 	}
 	k.tree, k.ends = t, append(k.ends, t.Close)
-	k.runner = &projector.Runner{Log: st.Log, View: t, Room: t.Room, Costly: !k.Sync, Logger: ts.logger, MaxValue: st.MaxValue()}
+	k.runner = &projector.Runner{Log: st.Log, View: t, Room: t.Room, Costly: !k.Sync, Logger: ts.Logger, MaxValue: st.MaxValue()}
 	return nil
 }
 
-// openStorage opens where the files of a tree are.
+// openStorage opens the storage for a tree's files. The caller calls the returned function to close it.
 func openStorage(ctx context.Context, t config.Tree) (layouts.Storage, func() error, error) {
 	switch t.Target {
 	case config.TreeDir:
@@ -70,7 +71,7 @@ func openStorage(ctx context.Context, t config.Tree) (layouts.Storage, func() er
 		if err != nil {
 			return nil, nil, err
 		}
-		d.Durable = t.Sync // what is acknowledged is in the files after a power cut, too
+		d.Durable = t.Sync // in mode sync, acknowledged events are in the files even after a power cut
 		return d, d.Close, nil
 	case config.TreeRedis:
 		r, err := redis.Open(ctx, redis.Config{URL: t.Redis.URL, Prefix: t.Redis.Prefix})
@@ -79,7 +80,7 @@ func openStorage(ctx context.Context, t config.Tree) (layouts.Storage, func() er
 		}
 		return r, r.Close, nil
 	case config.TreeBucket:
-		nc, err := connect(config.Server{URL: t.Bucket.URL}, "tally tree")
+		nc, err := natsdial.Connect(config.Server{URL: t.Bucket.URL}, "tally tree")
 		if err != nil {
 			return nil, nil, err
 		}

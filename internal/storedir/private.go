@@ -1,4 +1,4 @@
-package embedded
+package storedir
 
 import (
 	"errors"
@@ -10,12 +10,11 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// OwnershipError says that a store directory, or something in it, is not this user's
-// alone: whoever else it belongs to can read it, and change what is believed of it.
-// Nothing was changed.
+// OwnershipError reports that a store's directory, or an entry in it, belongs to another user or is a symbolic link.
+// Another user could read the store or change it. Nothing was changed.
 type OwnershipError struct {
 	Path string
-	User int // to whom it belongs; -1: it is a symbolic link, to wherever
+	User int // the owner's id; -1: Path is a symbolic link
 }
 
 func (e *OwnershipError) Error() string {
@@ -28,8 +27,7 @@ func (e *OwnershipError) Error() string {
 // Unwrap returns log.ErrUnavailable.
 func (e *OwnershipError) Unwrap() error { return log.ErrUnavailable }
 
-// ReadOnlyError says that the store is where nothing can be written: it can be read, and appended
-// to it is nothing.
+// ReadOnlyError reports that the store lies on a read-only file system. The store can be read and takes no appends.
 type ReadOnlyError struct{ Dir string }
 
 func (e *ReadOnlyError) Error() string {
@@ -39,10 +37,13 @@ func (e *ReadOnlyError) Error() string {
 // Unwrap returns log.ErrUnavailable.
 func (e *ReadOnlyError) Unwrap() error { return log.ErrUnavailable }
 
-// MakePrivate makes a directory as a store's is: this user's, for this user alone. From then on
-// nobody else puts anything there; what somebody put there before is looked for once: each thing
-// in it must be this user's, and none a link to elsewhere. (What is deeper is in folders
-// that were made for this user alone.) Errors: *OwnershipError, *ReadOnlyError, or the system's.
+// Writable returns nil if this process may write to a directory. Otherwise it returns a *ReadOnlyError or the system's
+// error.
+func Writable(dir string) error { return orReadOnly(dir, mayWrite(dir)) }
+
+// MakePrivate creates a directory for this user alone, or restricts an existing one to this user. Each entry must belong
+// to this user and may not be a symbolic link. Deeper entries are not checked: the folders above them have always been
+// private. Errors: *OwnershipError, *ReadOnlyError, or the system's.
 func MakePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return orReadOnly(dir, err)
@@ -68,7 +69,7 @@ func MakePrivate(dir string) error {
 	return checkEntries(dir)
 }
 
-// checkEntries refuses what is somebody else's in a directory, or a link.
+// checkEntries refuses a directory with an entry that belongs to another user or is a link.
 func checkEntries(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -89,16 +90,16 @@ func checkEntries(dir string) error {
 	return nil
 }
 
-// checkOwner refuses a directory that is there and somebody else's.
-func checkOwner(dir string) error {
+// CheckOwner returns an *OwnershipError if another user owns the directory. A missing directory passes.
+func CheckOwner(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return nil // whoever needs it says so
+		return nil // the caller's own access reports it
 	}
 	return checkMine(dir, info)
 }
 
-// checkMine refuses what is somebody else's, or a link.
+// checkMine refuses a link, and a file that belongs to another user.
 func checkMine(path string, info fs.FileInfo) error {
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return &OwnershipError{Path: path, User: -1}

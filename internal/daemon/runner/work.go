@@ -1,4 +1,4 @@
-package embedded
+package runner
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// workOf returns where daemons of a store look: in its view, or, if nobody keeps one, as on a
-// server of others, in the log itself. shown waits until it shows what is recorded by now.
+// workOf returns the source of due work: the store's view, or the log itself if no process keeps the view, as on a server
+// that others run. shown waits until the source includes the records that are durable at its call.
 func workOf(ctx context.Context, st *tally.Store) (work daemon.Work, shown func(context.Context) error, end func(), err error) {
 	wait := func(ctx context.Context) error {
 		head, err := st.Log.Durable(ctx)
@@ -31,7 +31,7 @@ func workOf(ctx context.Context, st *tally.Store) (work daemon.Work, shown func(
 		return daemon.NewScan(st.Log, st.Loader()), nil, func() {}, nil
 	}
 	if err == nil {
-		err = catalog.Wait(ctx, st.ViewsDir(), "work", 0) // of a store without records it may be to come
+		err = catalog.Wait(ctx, st.ViewsDir(), "work", 0) // the view of a new store may not exist yet
 	}
 	if err != nil {
 		return nil, nil, nil, err
@@ -40,17 +40,16 @@ func workOf(ctx context.Context, st *tally.Store) (work daemon.Work, shown func(
 	return v, wait, v.close, nil
 }
 
-// workView reads the view of what is to be done, for as long as daemons run. Its file may be
-// made anew at any time.
+// workView reads the view of due work while daemons run. The view's file may be replaced at any time.
 type workView struct {
 	dir string
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	r    catalog.WorkReader
-	file os.FileInfo // that r reads; nil: none
+	file os.FileInfo // open in r; nil: r is closed
 }
 
-// read has a function read the view, as it is in the directory.
+// read calls a function with a reader of the view's current file.
 func (v *workView) read(ctx context.Context, do func(catalog.WorkReader) error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -64,15 +63,15 @@ func (v *workView) read(ctx context.Context, do func(catalog.WorkReader) error) 
 		if v.r, err = catalog.OpenWork(ctx, v.dir); err != nil {
 			return err
 		}
-		v.file = file // if that is another one by now, it is noticed the next time
+		v.file = file // if the file was replaced meanwhile, the next read notices
 	}
 	if err = do(v.r); err != nil {
-		v.shut() // it may be damaged, and mended by whoever keeps it
+		v.shut() // a damaged view is repaired by the process that keeps it
 	}
 	return err
 }
 
-// shut closes what is read. The caller holds mu.
+// shut closes the reader. The caller holds mu.
 func (v *workView) shut() {
 	if v.file != nil {
 		v.r.Close()

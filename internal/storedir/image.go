@@ -1,4 +1,4 @@
-package embedded
+package storedir
 
 import (
 	"encoding/json"
@@ -19,52 +19,48 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// An Image is what a copy of a store must have: its log up to an offset, and what is
-// known to be lost of it. Snapshots and views are not part of it, as they are made again.
-// So are indexes, but those of full streams are part of it: without its index the server
-// reads a stream again, and throws away what follows a damaged record in its block.
+// An Image lists the content of a consistent copy of a store: its log up to an offset, and the list of lost records.
+// Snapshots and views are left out, as every store rebuilds them. Most indexes are left out too. An index of a full stream
+// is included: without it the server reads the stream again and discards the records behind a damaged one in its block.
 //
-// What is durable is never written to again, whoever appends meanwhile. So an image of a
-// store in use ends with the last durable record, in the middle of a block if need be,
-// and has nothing that anybody may still change. What is mended while it is copied has
-// the same length.
+// Durable records never change, even while processes append. So the image of a store in use ends with the last durable
+// record, if need be in the middle of a block. Repairs of damaged blocks keep their length.
 type Image struct {
-	Log     string        // which log it is: the same for a store and all its copies
-	Durable events.Offset // the image has everything up to here
-	Lost    int           // records of it that are known to be lost
+	Log     string        // identifies the log; a store and all its copies share it
+	Durable events.Offset // offset of the last record in the image
+	Lost    int           // number of records that are known to be lost
 	Servers []string      // versions of nats-server that wrote to the store
 	Files   []ImageFile
 }
 
 // ImageFile is a file of an Image.
 type ImageFile struct {
-	Name string // below the directory of the store, with slashes
-	Path string // where it is: its first Size bytes are part of the image; "": Text is all of it
+	Name string // relative to the store's directory, with slashes
+	Path string // its first Size bytes are part of the image; "": Text is the whole content
 	Size int64
 	Text []byte
 
-	// Optional says that the file may be replaced while it is copied, and can do without.
+	// Optional files may be replaced while they are copied. The copy works without them.
 	Optional bool
 }
 
-// ImageOf lists the files of a store that this process or another one owns. upto
-// returns up to where the log is durable, as (*log.Log).Durable does, and is called when
-// what was acknowledged before must be part of the image.
+// ImageOf lists the files of a store that this process or another one owns. ImageOf calls upto once for each attempt. upto
+// returns the last durable offset, as (*log.Log).Durable does; all records acknowledged before the call are in the image.
 //
-// A *UnknownServerError says that its files are not known to this program.
+// If an unknown version of nats-server wrote to the store, the error is an *UnknownServerError.
 func ImageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
-	for try := 0; ; try++ {
+	for attempt := 0; ; attempt++ {
 		i, err := imageOf(dir, upto)
-		if err == nil || !errors.Is(err, fs.ErrNotExist) || try == imageTries {
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || attempt == maxImageAttempts {
 			return i, err
 		}
-		time.Sleep(imagePause) // the owner put something aside
+		time.Sleep(imagePause) // the owner moved a file aside
 	}
 }
 
 const (
-	imageTries = 20
-	imagePause = 10 * time.Millisecond
+	maxImageAttempts = 20
+	imagePause       = 10 * time.Millisecond
 )
 
 func imageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
@@ -72,9 +68,9 @@ func imageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	// What is known to be lost is read before the offset: all that was ever noted of what is
-	// not durable then was noted when the store was opened, and no record gets such an offset.
-	lost, err := readHoles(dir)
+	// The list of lost records is read before the offset. Entries above the durable offset date from the opening of the
+	// store, and no new record gets such an offset.
+	lost, err := ReadHoles(dir)
 	if err != nil {
 		return Image{}, fmt.Errorf("embedded: image of %s: %w", dir, err)
 	}
@@ -89,7 +85,7 @@ func imageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
 	x.given = x.Durable
 	if n := len(lost); n > 0 {
 		x.given = max(x.given, lost[n-1].Offset)
-		if err := x.json(filepath.Join(damagedDir(x.dir), holesFile), holes{Version: holesVersion, Lost: lost}); err != nil {
+		if err := x.json(filepath.Join(DamagedDir(x.dir), holesFile), holes{Version: holesVersion, Lost: lost}); err != nil {
 			return Image{}, err
 		}
 	}
@@ -99,15 +95,15 @@ func imageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
 	if err := x.limits(); err != nil {
 		return Image{}, err
 	}
-	x.text(filepath.Join(x.dir, watermarkFile), watermarkText(x.given))
-	// Not Clean: the next owner is to look at all blocks, as they come without an index.
-	err = x.json(filepath.Join(x.dir, markFile), mark{Version: markVersion, Streams: streams, Durable: x.given, Servers: servers})
+	x.text(filepath.Join(x.dir, WatermarkFile), WatermarkText(x.given))
+	// Clean stays false: the blocks have no index, so the next owner has to check them all.
+	err = x.json(filepath.Join(x.dir, markFile), Mark{Version: markVersion, Streams: streams, Durable: x.given, Servers: servers})
 	return x.Image, err
 }
 
-// wroteTo returns the versions of the servers that wrote to a store, all of them known.
+// wroteTo returns the versions of the servers that wrote to a store. If a version is unknown, it returns an error.
 func wroteTo(dir string) ([]string, error) {
-	m, err := loadMark(dir)
+	m, err := LoadMark(dir)
 	if err != nil {
 		return nil, fmt.Errorf("embedded: image of %s: %w", dir, err)
 	}
@@ -119,8 +115,8 @@ func wroteTo(dir string) ([]string, error) {
 	return m.Servers, nil
 }
 
-// UnknownServerError says that a version of nats-server wrote to a store of which this
-// program does not know the files, so that it cannot tell what of them is durable.
+// UnknownServerError reports that a version of nats-server wrote to the store whose files this program does not know. The
+// program cannot tell which parts of them are durable.
 type UnknownServerError struct {
 	Dir     string
 	Version string
@@ -134,11 +130,11 @@ func (e *UnknownServerError) Error() string {
 // Unwrap returns log.ErrUnavailable.
 func (e *UnknownServerError) Unwrap() error { return log.ErrUnavailable }
 
-// imaging is an Image that is being made.
+// imaging builds an Image.
 type imaging struct {
 	Image
 	dir   string
-	given events.Offset // the highest offset that was ever given
+	given events.Offset // the highest offset ever assigned
 }
 
 // file adds the first bytes of a file.
@@ -146,7 +142,7 @@ func (x *imaging) file(path string, size int64) {
 	x.Files = append(x.Files, ImageFile{Name: x.name(path), Path: path, Size: size})
 }
 
-// text adds a file that is to have that text.
+// text adds a file with a content of its own.
 func (x *imaging) text(path string, text []byte) {
 	x.Files = append(x.Files, ImageFile{Name: x.name(path), Text: text, Size: int64(len(text))})
 }
@@ -157,12 +153,12 @@ func (x *imaging) json(path string, v any) error {
 	return err
 }
 
-// name returns the name that a file of the store has in an image.
+// name returns a path relative to the store's directory, with slashes.
 func (x *imaging) name(path string) string {
 	return filepath.ToSlash(strings.TrimPrefix(path, x.dir+string(filepath.Separator)))
 }
 
-// limits adds the file of the limits, if there is one.
+// limits adds the file of quotas, if it exists.
 func (x *imaging) limits() error {
 	path := filepath.Join(x.dir, quota.FileName)
 	text, err := os.ReadFile(path)
@@ -170,17 +166,16 @@ func (x *imaging) limits() error {
 		return nil
 	}
 	if err == nil {
-		_, err = quota.Load(x.dir) // limits that cannot be believed are not to be restored
+		_, err = quota.Load(x.dir) // damaged limits do not enter a backup
 	}
 	x.text(path, text)
 	return err
 }
 
-// streams adds the streams that hold what is durable. One that begins behind it was begun
-// meanwhile, or is empty; the next owner begins another after the last one here, which may
-// be full.
+// streams adds the streams that hold durable records. It leaves out a stream that begins behind the durable offset: the
+// stream is empty, or was created meanwhile. If the last stream added is full, the next owner creates another.
 func (x *imaging) streams() (names []string, err error) {
-	all, err := streamFolders(x.dir)
+	all, err := StreamFolders(x.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +202,7 @@ func (x *imaging) streams() (names []string, err error) {
 	return names, nil
 }
 
-// description adds what describes a stream, and its checksum.
+// description adds a stream's description and its checksum.
 func (x *imaging) description(name string, oldest bool) error {
 	meta, err := x.meta(name)
 	if err != nil {
@@ -226,12 +221,12 @@ func (x *imaging) description(name string, oldest bool) error {
 	return nil
 }
 
-// meta reads what describes a stream. The server replaces that and its checksum one after
-// the other, so they may not fit for a moment. If that lasts, they are damaged, and the
-// copy is taken that a start would put back.
+// meta reads a stream's description. The server replaces the description and its checksum one after the other, so they may
+// disagree for a moment. If they still disagree after several attempts, they are damaged, and meta returns the copy that
+// the next start would restore.
 func (x *imaging) meta(name string) ([]byte, error) {
 	path := filepath.Join(natsfile.Streams(x.dir), name, natsfile.MetaFile)
-	for range imageTries {
+	for range maxImageAttempts {
 		meta, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
@@ -245,14 +240,14 @@ func (x *imaging) meta(name string) ([]byte, error) {
 		}
 		time.Sleep(imagePause)
 	}
-	meta, err := os.ReadFile(metaCopy(x.dir, name))
+	meta, err := os.ReadFile(MetaCopy(x.dir, name))
 	if err != nil || !json.Valid(meta) {
 		return nil, fmt.Errorf("embedded: image of %s: %s is damaged: it does not have the checksum in %s, and there is no copy of it", x.dir, path, natsfile.SumFile)
 	}
 	return meta, nil
 }
 
-// blocks adds the blocks of a stream: of the last one, up to the last durable record.
+// blocks adds the blocks of a stream. The last stream ends with the last durable record.
 func (x *imaging) blocks(name string, last bool) error {
 	msgs := natsfile.Messages(x.dir, name)
 	numbers, err := natsfile.Numbers(msgs)
@@ -285,8 +280,8 @@ func (x *imaging) blocks(name string, last bool) error {
 	return err
 }
 
-// indexes adds those of a stream that is whole in the image, behind its blocks: the server
-// takes an index that is not older than they are.
+// indexes adds the indexes of a stream that is complete in the image. They follow the blocks: the server uses an index
+// only if it is not older than the blocks.
 func (x *imaging) indexes(name string, last bool) error {
 	unindexed, err := natsfile.Unindexed(x.dir, name)
 	if err != nil {
@@ -297,7 +292,7 @@ func (x *imaging) indexes(name string, last bool) error {
 		paths = append(paths, filepath.Join(natsfile.Messages(x.dir, name), natsfile.IndexFile))
 	}
 	if !last {
-		paths = append(paths, filepath.Join(segmentsDir(x.dir), name+".index"))
+		paths = append(paths, filepath.Join(SegmentsDir(x.dir), name+".index"))
 	}
 	for _, path := range paths {
 		info, err := os.Lstat(path)
@@ -312,9 +307,8 @@ func (x *imaging) indexes(name string, last bool) error {
 	return nil
 }
 
-// cut finds the last durable record: it returns how many of the blocks are part of the
-// image, and where in the last of them it ends. If the record is damaged, all there is is
-// part of it (-1), and the next start deals with that.
+// cut finds the last durable record. It returns the number of blocks in the image and the size of the last one. If the
+// record is damaged, cut returns all blocks and the size -1, for the whole block; the next start repairs the damage.
 func (x *imaging) cut(name string, numbers []int) (blocks int, upto int64, err error) {
 	if x.Durable == 0 {
 		return 0, -1, nil
@@ -338,9 +332,9 @@ func (x *imaging) cut(name string, numbers []int) (blocks int, upto int64, err e
 	return len(numbers), -1, nil
 }
 
-// kept adds the damaged blocks that were kept aside.
+// kept adds the copies of damaged blocks.
 func (x *imaging) kept() error {
-	entries, err := os.ReadDir(damagedDir(x.dir))
+	entries, err := os.ReadDir(DamagedDir(x.dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -352,7 +346,7 @@ func (x *imaging) kept() error {
 		if err != nil {
 			return err
 		}
-		x.file(filepath.Join(damagedDir(x.dir), e.Name()), info.Size())
+		x.file(filepath.Join(DamagedDir(x.dir), e.Name()), info.Size())
 	}
 	return nil
 }
