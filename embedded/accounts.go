@@ -15,41 +15,38 @@ import (
 	"github.com/tallylog/tally/internal/tree/keeper"
 )
 
-// The log and JetStream are in an account that only this process is in. Each user that
-// connects is in an account of their own, and so are the processes that attach. Such
-// an account reaches nothing but the services below, and the server gives each request
-// a reply subject that means nothing but "back to who asked". So neither the subject
-// of a request, nor its reply subject, nor an inbox of somebody else's leads to the log.
+// Only this process is in the account of the log and of JetStream. Each user has an account of their own, and the
+// attached processes share one. From such an account only the services below can be reached. The server replaces the
+// reply subject of each request by one that leads back to the requester. So no request subject, reply subject or
+// foreign inbox leads to the log.
 //
-// A list of what is forbidden in one common account is not enough: the server asks
-// nobody for leave when it answers to the reply subject of a request, or delivers to a
-// consumer's deliver subject.
+// Deny rules in one common account would not be enough. The server asks for no permission when it answers to a
+// request's reply subject, or delivers to a consumer's deliver subject.
 
-// ownAccount is the account of this process: the server's global one, by whose name it
-// keeps its files.
+// ownAccount is the account of this process: the server's global account, which also names the folder of its files.
 const ownAccount = "$G"
 
 const (
 	userOwner    = "owner"    // this process
-	userAttached = "attached" // every other one that can read owner.json
+	userAttached = "attached" // any other process that can read owner.json
 )
 
-// service is a subject of the owner's account at which others may ask.
+// service is a subject of the owner's account to which other accounts may send requests.
 type service struct {
 	subject  string
-	streamed bool // more than one message answers
-	ownUser  bool // processes of this user alone may ask
-	byDesk   bool // the desk looks through what is asked, and asks the server
+	streamed bool // an answer may have several messages
+	ownUser  bool // only for processes of this user
+	filtered bool // the consumer filter checks the request and passes it to the server
 }
 
-// services is all that others may publish.
+// services lists all subjects to which other accounts may publish.
 var services = []service{
 	{subject: "$JS.API.INFO"},
 	{subject: "$JS.API.STREAM.NAMES"},
 	{subject: "$JS.API.STREAM.INFO.*"},
 	{subject: "$JS.API.STREAM.MSG.GET.*"},
 	{subject: "$JS.API.DIRECT.GET.>", streamed: true},
-	{subject: apiCreate + ">", byDesk: true},
+	{subject: apiCreate + ">", filtered: true},
 	{subject: "$JS.API.CONSUMER.DELETE.*.*"},
 	{subject: "$JS.API.CONSUMER.INFO.*.*"},
 	{subject: "$JS.API.CONSUMER.MSG.NEXT.*.*", streamed: true},
@@ -62,14 +59,14 @@ var services = []service{
 	{subject: "$SRV.*.tally.*"},
 }
 
-// notices are the subjects of the owner's account that others may listen to.
+// notices lists the subjects of the owner's account to which other accounts may subscribe.
 var notices = []string{"tally.api.v1.watermark.moved", "tally.api.v1.segments"}
 
-// inboxes are where others may have answers sent to. They are those of their account.
+// inboxes are the subjects for answers, in an account of their own for each user.
 const inboxes = "_INBOX.>"
 
-// servicesFor are the services at which an account of others may ask. The trees of the store are
-// files of this machine: users have no part in them.
+// servicesFor returns the services for a user's account. Users other than userAttached may not ask about trees, which
+// are files of this machine.
 func servicesFor(user string) []service {
 	if user == userAttached {
 		return services
@@ -77,8 +74,8 @@ func servicesFor(user string) []service {
 	return slices.DeleteFunc(slices.Clone(services), func(v service) bool { return v.ownUser })
 }
 
-// rights are those of an account of others. Beside the services, a user has a subject that leads
-// out of no account: there the keeper of a tree on the user's machine is asked.
+// rights returns the permissions of a user's account. A user may also use the subjects below keeper.BesideSubject,
+// which stay inside the account: they reach the keeper of trees on the user's own machine.
 func rights(user string) *server.Permissions {
 	p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{Allow: append([]string{inboxes}, notices...)}}
 	for _, s := range servicesFor(user) {
@@ -91,15 +88,15 @@ func rights(user string) *server.Permissions {
 	return p
 }
 
-// accounts are those of others, and who is in which. The server asks them about everybody
-// who connects, which only the doors and this process do.
+// accounts holds the accounts and their users. The server calls Check for each connection; only the listeners and this
+// process connect.
 type accounts struct {
 	own    *server.Account
-	secret string // of this process: every name in the server has it
+	secret string // of this process: the password of every user inside the server
 
-	mu     sync.RWMutex // guards what follows
+	mu     sync.RWMutex // guards the fields below
 	users  map[string]*server.User
-	number map[string]int // of the accounts that were made, by the user
+	number map[string]int // of each account, by user
 }
 
 func newAccounts(secret string) (*accounts, error) {
@@ -109,8 +106,8 @@ func newAccounts(secret string) (*accounts, error) {
 		if v.streamed {
 			kind = server.Streamed
 		}
-		if v.byDesk {
-			subject = deskSubject + ">"
+		if v.filtered {
+			subject = filterSubject + ">"
 		}
 		if err := a.own.AddServiceExportWithResponse(subject, kind, nil); err != nil {
 			return nil, fmt.Errorf("export %s: %w", subject, err)
@@ -124,8 +121,7 @@ func newAccounts(secret string) (*accounts, error) {
 	return a, nil
 }
 
-// serve has the server's accounts be those that clients are let into: it makes its own of
-// those in its options.
+// serve takes over the server's global account, as the server copies the accounts in its options.
 func (a *accounts) serve(s *server.Server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,8 +129,8 @@ func (a *accounts) serve(s *server.Server) {
 	a.users[userOwner] = &server.User{Username: userOwner, Account: a.own}
 }
 
-// Check lets a client in by the name that the server has for it. A client has no way to
-// learn the secret.
+// Check implements server.Authentication. It admits clients by their name inside the server and the secret, which no
+// client can learn.
 func (a *accounts) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	a.mu.RLock()
@@ -147,7 +143,7 @@ func (a *accounts) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// guest returns a client as the server knows it, and makes its account if it has none.
+// guest returns a user's name and password inside the server. It creates the user's account if there is none.
 func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +151,7 @@ func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
 	if !made {
 		n = len(a.number)
 	}
-	// The name of an account is part of subjects, and a user's may be anything.
+	// The account's name becomes part of subjects, and a user's name may have any characters.
 	g := guest{Account: of, name: fmt.Sprintf("tally-%d", n), secret: a.secret}
 	if made {
 		return g, nil
@@ -172,12 +168,12 @@ func (a *accounts) guest(s *server.Server, of Account) (guest, error) {
 	return g, nil
 }
 
-// importAll has the n-th account of others reach services of the owner's.
+// importAll gives account number n access to services of the owner's account.
 func importAll(to, own *server.Account, n int, services []service) error {
 	for _, v := range services {
 		at := v.subject
-		if v.byDesk {
-			at = fmt.Sprintf("%s%d.>", deskSubject, n)
+		if v.filtered {
+			at = fmt.Sprintf("%s%d.>", filterSubject, n)
 		}
 		if err := to.AddServiceImport(own, v.subject, at); err != nil {
 			return fmt.Errorf("import %s: %w", v.subject, err)
@@ -191,18 +187,18 @@ func importAll(to, own *server.Account, n int, services []service) error {
 	return nil
 }
 
-// roll says who may come in by a door.
+// roll is the list of users that a listener admits.
 type roll struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	guests map[string]guest
-	proven map[string][sha256.Size]byte // by user: a password that fits the hash
+	proven map[string][sha256.Size]byte // by user: digest of a password that matched the hash
 
-	hashing sync.Mutex // bcrypt takes a tenth of a second: strangers get no more than one processor
+	hashing sync.Mutex // bcrypt takes 0.1 s: logins may keep only one processor busy
 }
 
 var errNotLetIn = errors.New("no such user, or another password")
 
-// set replaces the list.
+// set replaces the list of users.
 func (r *roll) set(list []guest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +208,7 @@ func (r *roll) set(list []guest) {
 	}
 }
 
-// has reports whether a guest may still be there, with the password that it had.
+// has reports whether a guest is still on the list, with the same password.
 func (r *roll) has(g guest) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +240,7 @@ func (r *roll) admit(name, password string) (guest, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.guests[name] != g {
-		return guest{}, errNotLetIn // as of now
+		return guest{}, errNotLetIn // the list changed meanwhile
 	}
 	r.proven[name] = sent
 	return g, nil

@@ -377,7 +377,7 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 			t.Errorf("%.80s: answered %s, %v", body, m.Data, err)
 		}
 	}
-	for i := range embedded.MostConsumers { // what the server did not make does not count
+	for i := range embedded.MaxConsumers { // what the server did not make does not count
 		stream := fmt.Sprintf("NONE_%d", i)
 		body := fmt.Sprintf(`{"stream_name":%q,"config":{"name":"x","ack_policy":"none","num_replicas":1}}`, stream)
 		m, err := nc.Request("$JS.API.CONSUMER.CREATE."+stream+".x", []byte(body), 5*time.Second)
@@ -386,7 +386,7 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 		}
 	}
 	refused, made := "", 0
-	for i := 0; i < embedded.MostConsumers+3 && refused == ""; i++ {
+	for i := 0; i < embedded.MaxConsumers+3 && refused == ""; i++ {
 		answer, err := create(nc, fmt.Sprintf("c%d", i), "")
 		if err != nil {
 			t.Fatal(err)
@@ -397,7 +397,7 @@ func TestConsumersOfOthersAreBounded(t *testing.T) {
 			made++
 		}
 	}
-	if !strings.Contains(refused, "consumers already") || made < embedded.MostConsumers-3 {
+	if !strings.Contains(refused, "consumers already") || made < embedded.MaxConsumers-3 {
 		t.Errorf("after %d consumers: %q", made, refused)
 	}
 	if answer, err := create(bob, "b", ""); err != nil || strings.Contains(answer, `"error"`) {

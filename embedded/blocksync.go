@@ -28,24 +28,21 @@ func syncTree(dir string) error {
 	return nil
 }
 
-// blockSync makes a log durable whose server acknowledges as soon as a message is
-// in the system's memory. The server appends to the newest block file of a stream,
-// <stream>/msgs/<n>.blk, and begins the next when it is full; it never goes back
-// to an older one, as nothing is deleted. So what was acknowledged since the last
-// sync is in the block that was the newest then, or in later ones.
+// blockSync makes a log durable whose server acknowledges messages that are only in the system's memory. The server
+// appends to the newest block file of a stream, <stream>/msgs/<n>.blk, and starts the next when the block is full.
+// Nothing is deleted, so the server never writes to an older block again. So the messages acknowledged since the last
+// sync are in the block that was the newest then, or in later blocks.
 //
-// What is written once (the directories, the stream's meta files) is covered by the
-// first sync of each stream, which is of the whole file system, and so is the end of
-// the stream before. The server's index is not synced: it is made anew from the
-// blocks.
+// The first sync of each stream covers the whole file system. It includes the directories, the stream's meta files and
+// the end of the previous stream. The server's index is not synced, as the server can rebuild it from the blocks.
 type blockSync struct {
 	dir    string
-	stream string   // whose blocks these are; "": none yet
+	stream string   // the stream of the blocks; "": not known yet
 	blk    *os.File // the newest block
 	n      int      // its number
-	owes   bool     // the last sync did not cover what it was asked to
+	owes   bool     // the last sync failed
 
-	// The system's, but for tests: of a file, of a directory, and of all below one.
+	// Syncs of a file, of a directory, and of a whole tree. Tests replace them.
 	fdatasync func(*os.File) error
 	fsync     func(*os.File) error
 	tree      func(dir string) error
@@ -55,14 +52,13 @@ func newBlockSync(dir string, tree func(string) error) *blockSync {
 	return &blockSync{dir: dir, tree: tree, fsync: (*os.File).Sync, fdatasync: func(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }}
 }
 
-// sync is a log.Sync. One goroutine calls it. Something was stored in the stream since it
-// was called last: if there is no block to sync, the server keeps it elsewhere, and what
-// was stored is not known to be on disk.
+// sync implements log.Sync. Only one goroutine calls it, and only after a message was stored since the last call. So if
+// there is no block to sync, the server keeps its files elsewhere, and sync returns an error.
 func (b *blockSync) sync(stream string) error {
 	if stream != b.stream {
 		b.close()
 		b.stream = stream
-		// Which block is the newest is asked before the sync, for the same reason as below.
+		// The newest block is determined before the sync, for the same reason as in syncBlocks.
 		if err := b.newest(); err != nil {
 			return err
 		}
@@ -112,7 +108,7 @@ func (b *blockSync) errNothing(verb string) error {
 	return fmt.Errorf("%s %s: there is no block of what was stored: this nats-server does not name its files as this program knows them", verb, b.msgs())
 }
 
-// lookAhead gives the number of the newest block that there is now.
+// lookAhead returns the number of the newest block.
 func (b *blockSync) lookAhead() (int, error) {
 	for n := b.n; ; n++ {
 		_, err := os.Stat(natsfile.Path(b.msgs(), n+1))
@@ -125,8 +121,8 @@ func (b *blockSync) lookAhead() (int, error) {
 	}
 }
 
-// syncNew makes a block durable that has none of its bytes on disk, nor its name.
-// (A file's first fdatasync writes its size and where its bytes are, too.)
+// syncNew makes a new block and its name durable. A file's first fdatasync also writes its size and the location of its
+// data.
 func (b *blockSync) syncNew(blk *os.File) error {
 	if err := b.fdatasync(blk); err != nil {
 		return fmt.Errorf("sync %s: %v", blk.Name(), err)
@@ -144,7 +140,7 @@ func (b *blockSync) syncNew(blk *os.File) error {
 
 func (b *blockSync) advance(blk *os.File, n int) {
 	if b.blk != nil {
-		b.blk.Close() // it was synced: closing cannot lose anything
+		b.blk.Close() // the block was synced, so an error of Close loses nothing
 	}
 	b.blk, b.n = blk, n
 }
@@ -163,8 +159,7 @@ func (b *blockSync) newest() error {
 	return err
 }
 
-// findFirst puts a sync that knows no block before the first that there is. It need
-// not be block 1.
+// findFirst positions the sync before the stream's first block, which need not be block 1.
 func (b *blockSync) findFirst() error {
 	list, err := natsfile.Numbers(b.msgs())
 	if err == nil && len(list) > 0 {
@@ -173,9 +168,8 @@ func (b *blockSync) findFirst() error {
 	return err
 }
 
-// rewrite writes the blocks anew that no sync is known to have covered, after one that
-// failed: what the system could not write it may take for written. The server has
-// closed them. The next sync is of the whole file system again.
+// rewrite replaces the blocks that no successful sync has covered. After a failed sync, the system may treat the lost
+// data as written. The caller has closed the server's streams. The next sync covers the whole file system again.
 func (b *blockSync) rewrite() error {
 	if b.stream == "" {
 		return nil
@@ -202,7 +196,7 @@ func (b *blockSync) rewrite() error {
 	return nil
 }
 
-// close gives the block up: it was synced, and gets nothing more.
+// close closes the newest block, which was synced and receives no more data.
 func (b *blockSync) close() { b.advance(nil, 0) }
 
 func (b *blockSync) open(n int) (*os.File, error) {

@@ -19,39 +19,38 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// After an unclean stop the server reads blocks again. From the first damaged record
-// of a block on it throws the rest away; if that was the end of the log, it hands the
-// numbers out a second time. So the blocks are looked through before the server opens
-// them: a damaged one is kept aside, what the server will lose of it is written down
-// for ever after, and the log goes on above every number that was ever seen.
+// After an unclean stop the server reads blocks again. It discards a block from its first damaged record on. If the
+// block was the end of the log, the server assigns the discarded sequence numbers again. So tally checks the blocks
+// before the server opens them: it copies a damaged block to another folder, adds the records that the server will
+// discard to the list of lost records, and continues the log above the highest sequence ever seen.
 
-// examination is a look at the blocks of a store that nobody serves.
+// examination checks the blocks of a store that no process serves.
 type examination struct {
 	dir      string
-	durable  events.Offset // up to which everything was acknowledged as durable
-	sameBoot bool          // nothing can be torn but by the process's own death
+	durable  events.Offset // the highest offset acknowledged as durable
+	sameBoot bool          // the machine has not restarted since, so only the process's death can have torn a record
 
-	known   []log.Hole      // what was lost before, by offset
-	seen    events.Offset   // the highest offset that was ever given, as far as is known
-	prove   func() error    // that the layout is the known one, or errOtherLayout
-	vouched map[string]bool // streams that have a sound record
+	known   []log.Hole      // records lost earlier, by offset
+	seen    events.Offset   // the highest known offset
+	prove   func() error    // verifies the file layout; may return errOtherLayout
+	vouched map[string]bool // streams with an intact record
 
 	lost   []log.Hole
-	kept   []string        // blocks kept aside
-	mended int             // bits
-	later  []examined      // blocks for which there was no time: the newest first
+	kept   []string        // paths of the copies of damaged blocks
+	mended int             // number of flipped bits
+	later  []examined      // blocks to check later, newest first
 	left   []events.Offset // records that the server keeps and cannot read
 
-	buffer []byte // for one block after the other
+	buffer []byte // reused for each block
 }
 
-// examination begins one of this store.
+// examination returns a new examination of this store.
 func (s *Server) examination() *examination {
 	return &examination{dir: s.dir, durable: s.durable.get(), seen: s.durable.get(), prove: s.prove, vouched: make(map[string]bool)}
 }
 
-// mendFiles mends what a crash or a disk left of the server's files, keeps what the server
-// would destroy, and writes down what it will lose.
+// mendFiles repairs the server's files after a crash or disk damage. It copies blocks that the server would damage
+// further, and adds the records that the server will discard to the list of lost records.
 func (s *Server) mendFiles(m storedir.Mark, vet uint64) error {
 	x := s.examination()
 	x.sameBoot = m.Boot != "" && m.Boot == bootID()
@@ -80,9 +79,8 @@ func (s *Server) mendFiles(m storedir.Mark, vet uint64) error {
 	return s.reportDamage(x)
 }
 
-// examine looks at what the server will read after an unclean stop: the streams that
-// are younger than their index. And at so many bytes of the other blocks, the newest
-// first; the rest is left to scrub.
+// examine checks the streams that are newer than their index, which the server reads after an unclean stop. It checks
+// up to budget bytes of the other blocks, newest first, and leaves the rest to scrub.
 func (x *examination) examine(clean bool, budget int64) error {
 	names, err := storedir.StreamFolders(x.dir)
 	if err == nil {
@@ -100,8 +98,8 @@ func (x *examination) examine(clean bool, budget int64) error {
 	return nil
 }
 
-// stream looks at the blocks of one stream: at all of them if the server will read
-// them.
+// stream checks the blocks of one stream. If the server will read the stream, it checks all blocks regardless of the
+// budget.
 func (x *examination) stream(name string, last, clean bool, budget *int64) error {
 	msgs := natsfile.Messages(x.dir, name)
 	n, err := natsfile.Unindexed(x.dir, name)
@@ -118,17 +116,15 @@ func (x *examination) stream(name string, last, clean bool, budget *int64) error
 	reread, left := !clean && n > 0, len(x.later)
 	again, err := x.blocks(name, msgs, blocks, last, reread, budget)
 	if again && err == nil {
-		// A server that does not like the last record reads everything, whatever its index
-		// says.
+		// If the server rejects the last record, it ignores its index and reads the whole stream.
 		x.later = x.later[:left]
 		_, err = x.blocks(name, msgs, blocks, last, true, budget)
 	}
 	return err
 }
 
-// blocks looks at the blocks of a stream, the newest first. If the server is not known
-// to read them all, it looks at as many as the budget has room for, and stops to report
-// that it will.
+// blocks checks the blocks of a stream, newest first. Without reread it checks as many as fit in the budget. If it then
+// finds that the server will read the whole stream, it stops and returns again.
 func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool, budget *int64) (again bool, err error) {
 	for i, number := range slices.Backward(blocks) {
 		b := examined{name: name, msgs: msgs, number: number, end: last && i == len(blocks)-1}
@@ -159,7 +155,7 @@ func (x *examination) blocks(name, msgs string, blocks []int, last, reread bool,
 	return false, nil
 }
 
-// sound reports whether a block is not damaged, as nearly all are.
+// sound reports whether a block is intact.
 func (x *examination) sound(b *examined) (bool, error) {
 	var err error
 	if b.data, err = natsfile.Load(natsfile.Path(b.msgs, b.number), x.buffer); err != nil {
@@ -175,9 +171,9 @@ func (x *examination) sound(b *examined) (bool, error) {
 	return true, x.between(b, events.Offset(last))
 }
 
-// vouch makes sure that a block of which something is damaged is one of the known layout:
-// a record of its stream is sound, by a hash whose key has the names of both. Else
-// nothing may be changed in it, or written down as lost of it.
+// vouch verifies that a damaged block has the known layout: a record of its stream matches its hash, whose key includes
+// the names of stream and subject. If vouch returns an error, the block may not be changed, nor its records reported as
+// lost.
 func (x *examination) vouch(b *examined) error {
 	if x.vouched[b.name] || b.vouches() {
 		x.vouched[b.name] = true
@@ -203,35 +199,34 @@ func (x *examination) vouch(b *examined) error {
 	return &LayoutError{Dir: x.dir, File: natsfile.Path(b.msgs, b.number)}
 }
 
-// vouches reports whether a record of the block has the hash that it should have.
+// vouches reports whether a record of the block matches its hash.
 func (b *examined) vouches() bool {
 	return len(b.records) > 0 || slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { return g.Taken })
 }
 
-// between looks for records that are missing between a sound block, of which the last is
-// given, and the next: a server that reads a damaged block throws the rest of it away,
-// and does not say so the next time.
+// between finds the records that are missing between an intact block, whose last offset is last, and the next block. A
+// server discards the end of a damaged block and does not report it at later starts.
 func (x *examination) between(b *examined, last events.Offset) error {
 	if b.next == 0 || last == 0 {
 		return nil
 	}
 	seq, err := natsfile.Begin(natsfile.Path(b.msgs, b.next))
 	first := events.Offset(seq)
-	if err != nil || first > last+mostBetween {
-		return err // the next one begins with a damaged record
+	if err != nil || first > last+maxBlockRecords {
+		return err // the next block begins with a damaged record
 	}
 	x.lost = append(x.lost, unknown(x.known, last+1, first)...)
 	return nil
 }
 
-// mostBetween is more records than a block can have.
-const mostBetween = 1 << 20
+// maxBlockRecords exceeds the number of records in any block.
+const maxBlockRecords = 1 << 20
 
-// examined is a block under examination.
+// examined is a block that is being checked.
 type examined struct {
 	name, msgs   string
-	number, next int  // next is 0 for the last one of the stream
-	end          bool // it is the end of the log
+	number, next int  // next is 0 for the last block of the stream
+	end          bool // the block is the end of the log
 	data         []byte
 	records      []natsfile.Record
 	gaps         []natsfile.Gap
@@ -251,8 +246,7 @@ func (b *examined) beside(number int) (examined, error) {
 	return other, err
 }
 
-// behind gives the first offset behind a gap that is there for sure, in the block or else
-// in the next one.
+// behind returns the offset of the first intact record behind a gap, in the block or the next one.
 func (b *examined) behind(gap natsfile.Gap) (at events.Offset, known bool) {
 	records := b.records
 	i := slices.IndexFunc(records, func(r natsfile.Record) bool { return r.Begin >= gap.End })
@@ -268,9 +262,8 @@ func (b *examined) behind(gap natsfile.Gap) (at events.Offset, known bool) {
 	return events.Offset(records[i].Seq), true
 }
 
-// block mends what can be mended in a block, keeps one aside of which the server will
-// throw something away, and notes what that is. It reports whether the server will
-// want to read the stream again, if the block is its last one.
+// block repairs a block as far as possible. If the server will discard records of the block, block copies it and notes
+// them as lost. It reports whether the server will read the stream again, if the block is the stream's last.
 func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 	if n := len(b.records); n > 0 {
 		x.seen = max(x.seen, events.Offset(b.records[n-1].Seq))
@@ -281,7 +274,7 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 		}
 	}
 	for _, g := range b.gaps {
-		if g.Taken { // the server keeps it, as somebody else's
+		if g.Taken { // the server keeps it, under another subject
 			x.note(b, nil, g, events.Offset(g.Seq), events.Offset(g.Seq))
 		}
 	}
@@ -291,7 +284,7 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 		}
 	}
 	i := slices.IndexFunc(b.gaps, func(g natsfile.Gap) bool {
-		_, _, clear := x.place(b, g)
+		_, _, clear := x.span(b, g)
 		return !g.Taken && (reread || g.Misleading || !clear)
 	})
 	if i < 0 {
@@ -314,8 +307,8 @@ func (x *examination) block(b *examined, reread bool) (again bool, err error) {
 	return false, nil
 }
 
-// extent gives the offsets that a damaged record takes with it: all behind it in its
-// block. Or it is torn: what was being written when the process or the power went.
+// extent returns the offsets that are lost with a damaged record: its own and all behind it in the block. torn reports
+// that the record was incomplete when the process died or the power failed, and was never acknowledged.
 func (x *examination) extent(b *examined, gap natsfile.Gap) (from, upto events.Offset, torn bool) {
 	from = x.firstLost(b, gap)
 	upto = from
@@ -331,7 +324,7 @@ func (x *examination) extent(b *examined, gap natsfile.Gap) (from, upto events.O
 	return from, upto, torn
 }
 
-// firstLost gives the offset of the damaged record: the one behind the last sound one.
+// firstLost returns the offset of the damaged record, which follows the last intact one.
 func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
 	for _, r := range slices.Backward(b.records) {
 		if r.Begin < gap.Begin {
@@ -344,7 +337,7 @@ func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
 		}
 	}
 	if first, err := natsfile.FirstSequence(x.dir, b.name); err == nil {
-		return events.Offset(first) // nothing is before it in this stream
+		return events.Offset(first) // the stream begins here
 	}
 	if len(b.records) > 0 {
 		return events.Offset(b.records[0].Seq) - 1
@@ -352,8 +345,7 @@ func (x *examination) firstLost(b *examined, gap natsfile.Gap) events.Offset {
 	return x.durable
 }
 
-// note adds to what is lost the offsets from one to another, with the subjects of
-// those that can still be read.
+// note adds the offsets from..upto to the lost records, with the subjects that can still be read.
 func (x *examination) note(b *examined, records []natsfile.Record, gap natsfile.Gap, from, upto events.Offset) {
 	subjects := make(map[events.Offset]string)
 	subjects[from] = b.subjectOf(gap)
@@ -366,8 +358,8 @@ func (x *examination) note(b *examined, records []natsfile.Record, gap natsfile.
 	x.seen = max(x.seen, upto)
 }
 
-// leave notes the records of a damaged block that the server keeps and cannot read: with an
-// index of before the damage it still counts them.
+// leave notes the records that the server keeps and cannot read. With an index from before the damage, the server still
+// counts them.
 func (x *examination) leave(b *examined) {
 	for _, g := range b.gaps {
 		from, upto, torn := x.extent(b, g)
@@ -383,18 +375,18 @@ func (x *examination) leave(b *examined) {
 	}
 }
 
-// subjectOf returns the subject of a damaged record, "" if the rest of the record does not
-// confirm it: flipped bits may have made the name of another subject.
+// subjectOf returns the subject of a damaged record. Flipped bits may have turned it into the name of another subject,
+// so without confirmation by the rest of the record the result is "".
 func (b *examined) subjectOf(gap natsfile.Gap) string {
 	sub, err := events.ParseNATS(gap.Subject)
-	isSure := gap.Bit >= 0 || gap.Taken // the hash of the record is right
+	isSure := gap.Bit >= 0 || gap.Taken // the record matches its hash
 	if err != nil || !isSure && !bytes.Contains(b.data[gap.Begin:gap.End], []byte("ce-subject: "+sub.String()+"\r\n")) {
 		return ""
 	}
 	return gap.Subject
 }
 
-// keep copies a block to where the server does not touch it.
+// keep copies a block to the folder for damaged blocks, which the server does not use.
 func (x *examination) keep(b *examined) error {
 	for n := 0; ; n++ {
 		kept := filepath.Join(storedir.DamagedDir(x.dir), fmt.Sprintf("%s-%d.blk", b.name, b.number))
@@ -403,7 +395,7 @@ func (x *examination) keep(b *examined) error {
 		}
 		before, err := os.ReadFile(kept)
 		if err == nil && !bytes.Equal(before, b.data) {
-			continue // of another time
+			continue // a copy from another time
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -413,7 +405,7 @@ func (x *examination) keep(b *examined) error {
 	}
 }
 
-// reportDamage says what was found, and writes down what is lost.
+// reportDamage logs the findings, and adds the lost records to the list.
 func (s *Server) reportDamage(x *examination) error {
 	if x.mended > 0 {
 		s.logger.Error("flipped bits were found in the store, and flipped back: the disk or the memory is not to be trusted",

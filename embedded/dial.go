@@ -18,14 +18,13 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// answer bounds the wait for what a server may not want to say.
+// answer bounds the wait for an answer that a server may not give.
 const answer = 2 * time.Second
 
-// ownerServer is how the names of the servers begin that a store's owner runs.
+// ownerServer begins the names of the servers that owners of stores run.
 const ownerServer = "tally-owner-"
 
-// dial opens a store on a server that somebody else runs: on its own streams, or
-// through the process that owns a store and listens there.
+// dial opens a store on a server that others run: on that server's streams, or through a listening owner.
 func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	writes, err := natsdial.Connect(c.Server, "tally")
 	if err != nil {
@@ -46,7 +45,7 @@ func dial(ctx context.Context, o Options, c config.Config) (*tally.Store, error)
 		return nil, errors.Join(err, l.Close(), hangUp())
 	}
 	st.Host.OnClose = hangUp
-	uses(&st, l, noLimits, nil) // those of an owner, if there is one, are not known here
+	uses(&st, l, noLimits, nil) // the limits of an owner are not known here
 	return tally.Open(ctx, l, st)
 }
 
@@ -73,8 +72,8 @@ func openRemote(ctx context.Context, writes, reads *nats.Conn, o Options, c conf
 	return l, err
 }
 
-// ownerAt asks who owns the store on a server, nil if nobody does. The server of an
-// owner that starts is there a moment before its service.
+// ownerAt returns the owner of the store on a server, or nil if the server has its own streams. A starting owner's
+// server is reachable before its service, so ownerAt waits for the service.
 func ownerAt(ctx context.Context, nc *nats.Conn, patience time.Duration) (*log.OwnerInfo, error) {
 	for giveUp := time.Now().Add(patience); ; {
 		owner, err := log.OwnerAt(ctx, nc, answer)
@@ -92,9 +91,8 @@ func ownerAt(ctx context.Context, nc *nats.Conn, patience time.Duration) (*log.O
 	}
 }
 
-// syncsAlways returns nil if a server says of itself that it syncs before it
-// acknowledges. Only its system account is told: through credentials of that, or
-// where the operator lets this account ask, too.
+// syncsAlways returns nil if a server reports that it syncs before it acknowledges. Servers report this to their system
+// account only: syncsAlways uses the account's credentials, or the permission that the operator gave to this account.
 func syncsAlways(ctx context.Context, nc *nats.Conn, system *config.Server, name string) error {
 	if system != nil {
 		at := *system

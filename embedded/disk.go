@@ -13,32 +13,30 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// Reserve is the room on disk that a store leaves free: an append is refused before
-// the system refuses a write, since from a failed write the server does not
-// recover, and closing, reading and recovering need some room too.
+// Reserve is the default space in bytes that a store leaves free on the disk. Appends are refused before the system
+// refuses a write, because the server does not recover from a failed write. Closing, reading and recovering also need
+// some space.
 const Reserve = 64 << 20
 
-// unlimited is how much the server may store by its own account. It counts what it
-// wrote, not what the disk has left; room looks at the disk.
+// unlimited is the server's own limit of stored bytes. The server does not check the free space of the disk; room does.
 const unlimited = math.MaxInt64 / 4
 
-// room watches how much is free on the disk of a directory.
+// room watches the free space on the disk of a directory.
 type room struct {
 	dir     string
 	reserve uint64
-	refused error // whatever is free; nil: the disk decides
+	refused error // returned regardless of the disk; nil: the disk decides
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	asked time.Time
 	full  error
 }
 
-// fresh is how long an answer of the system is good for: at the speed of a disk,
-// much less than the reserve is written in it.
+// fresh is how long the last measurement is used. A disk writes much less than the reserve in this time.
 const fresh = 20 * time.Millisecond
 
-// check is the Room of a log. It asks the disk each time anew, so that appends work
-// again as soon as there is room. A disk that cannot be asked has room.
+// check implements log.Host.Room. It measures again when the last measurement is too old, so appends work again as soon
+// as there is room. If the system cannot report the free space, check returns nil.
 func (r *room) check() error {
 	if r.refused != nil {
 		return r.refused
@@ -54,14 +52,14 @@ func (r *room) check() error {
 	return r.full
 }
 
-// cacheRoom is the Room of what can be made again. It leaves half of the reserve alone,
-// so that a store whose appends are refused can still be opened, read and closed.
-func cacheRoom(dir string, most uint64) func() error {
-	r := &room{dir: dir, reserve: most / 2}
+// cacheRoom returns the check of the free space for snapshots and views. They may use half of the reserve, so a store
+// that refuses appends can still be opened, read and closed.
+func cacheRoom(dir string, reserve uint64) func() error {
+	r := &room{dir: dir, reserve: reserve / 2}
 	return r.check
 }
 
-// roomySnapshots writes no snapshot where there is no room for one.
+// roomySnapshots writes no snapshots while the disk has no room.
 type roomySnapshots struct {
 	snapshot.Store
 	room func() error
@@ -74,7 +72,7 @@ func (s roomySnapshots) Put(ctx context.Context, snap snapshot.Snapshot) error {
 	return s.Store.Put(ctx, snap)
 }
 
-// isFull reports whether the system had no room for a write.
+// isFull reports whether a write failed for lack of space or quota.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

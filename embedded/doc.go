@@ -1,19 +1,16 @@
-// Package embedded opens stores. [Open] is what programs call: it finds out which store
-// is meant, and returns it.
+// Package embedded opens stores. Programs call [Open], which finds the store by its options and the configuration.
 //
 //	st, err := embedded.Open(ctx, embedded.Options{})           // as the configuration says
 //	st, err := embedded.Open(ctx, embedded.Options{Store: dir}) // that directory
 //
-// A store in a directory of this machine has its server inside a process: one process
-// owns the directory for as long as it lives ([Start]), others use the owner's server
-// ([Attach]). Open does whichever fits, and dials where the configuration names a
-// server that others run. What is acknowledged as durable is on disk.
+// A store in a directory of this machine has its server inside a process. One process owns the directory as long as it
+// lives ([Start]), and other processes use the owner's server ([Attach]). Open chooses between them. If the
+// configuration names a server that others run, Open connects to that server. Events acknowledged as durable are on
+// disk.
 //
-// A directory that another process holds, while it starts, stops or does not answer, is a
-// [*OwnedError] in the end. When the disk is full, appends are
-// refused with a *log.FullError and reads go on; appends work again when there is room.
+// If another process holds the directory but does not answer, Open returns a [*OwnedError] after a while. When the disk
+// is full, appends are refused with a *log.FullError and reads go on; appends work again when there is room.
 //
-// A program that imports this package links nats-server. One that is only a client need
-// not: it opens a log by its connection with log.Open, and a store of it with
-// tally.Open.
+// A program that imports this package links nats-server. A client does not need it: it opens a log on its own
+// connection with log.Open, and a store on that log with tally.Open.
 package embedded

@@ -22,8 +22,8 @@ func Scrub(ctx context.Context, t *testing.T, s *Server) {
 	s.scrub(ctx, x.later)
 }
 
-// MostConsumers is how many consumers a user may have.
-const MostConsumers = mostConsumers
+// MaxConsumers is how many consumers a user may have.
+const MaxConsumers = maxConsumers
 
 // SetServerVersion plays a server of another version until a test is over.
 func SetServerVersion(t *testing.T, version string) {

@@ -11,24 +11,23 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// A write that the system refuses, for lack of room or because the disk is bad, leaves
-// the server's stream answering nothing until it is opened anew; a sync that the
-// system refuses leaves nobody knowing what is on the disk. Then appends are refused at
-// once, reads go on, and when there is room again the streams are closed, what no sync
-// is known to have covered is written anew, and the streams are opened.
+// After a failed write, on a full or broken disk, the server's stream answers no requests until it is opened again.
+// After a failed sync, the content of the disk is unknown. In both cases tally refuses appends at once and reads
+// continue. When there is room again, tally closes the streams, writes the blocks again that no sync covered, and opens
+// the streams.
 
-// health says whether the store takes appends.
+// health tracks whether the store takes appends.
 type health struct {
 	room *room
 
-	mu   sync.Mutex // guards what follows
-	sick error      // why it takes none
+	mu   sync.Mutex // guards the field below
+	sick error      // why the store refuses appends; nil: it takes them
 	kick chan struct{}
 }
 
 func newHealth(r *room) *health { return &health{room: r, kick: make(chan struct{}, 1)} }
 
-// check is the Room of a log.
+// check implements log.Host.Room.
 func (h *health) check() error {
 	h.mu.Lock()
 	sick := h.sick
@@ -39,7 +38,7 @@ func (h *health) check() error {
 	return fmt.Errorf("%w: %v: the store mends itself when it can write again", log.ErrUnavailable, sick)
 }
 
-// fail says that something could not be written.
+// fail reports a failed write. Appends are refused until mended is called.
 func (h *health) fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,21 +55,21 @@ func (h *health) mended() {
 	h.sick = nil
 }
 
-// off is what the server says when it has closed all streams by itself, after an error of
-// the system: it would open them at its next start.
+// off is the server's message after it closed all streams by itself, because of a system error. It would open them only
+// at its next start.
 const off = "JetStream Shutdown"
 
-// heard looks for the server's word that it could not write. It says it nowhere else.
+// heard detects failed writes in the server's log, the only place where the server reports them.
 func (h *health) heard(text string) {
 	if strings.HasPrefix(text, "JetStream failed to store a msg on stream") || text == off {
 		h.fail(errors.New(text))
 	}
 }
 
-// mendEvery is the time between tries to mend a store.
-const mendEvery = 250 * time.Millisecond
+// mendPause is the time between attempts to mend a store.
+const mendPause = 250 * time.Millisecond
 
-// watch mends the store whenever something could not be written, until ctx is done.
+// watch mends the store after each failed write, until ctx is done.
 func (s *Server) watch(ctx context.Context) {
 	for {
 		select {
@@ -88,7 +87,7 @@ func (s *Server) watch(ctx context.Context) {
 				s.logger.Warn("the store takes no appends", "dir", s.dir, "error", err)
 			}
 			select {
-			case <-time.After(mendEvery):
+			case <-time.After(mendPause):
 			case <-ctx.Done():
 				return
 			}
@@ -118,7 +117,7 @@ func (s *Server) mend(ctx context.Context) error {
 		if err == nil && s.sync {
 			err = wholeTree(s.dir)
 		}
-		return errors.Join(err, s.openStreams()) // also if nothing was mended: reads go on
+		return errors.Join(err, s.openStreams()) // even if the rewrite failed, as reads go on
 	})
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// unknown gives the offsets from one on and before another that are not known to be lost.
+// unknown returns the offsets from..before-1 that are not in the list of lost records.
 func unknown(known []log.Hole, from, before events.Offset) (news []log.Hole) {
 	for at := from; at < before; at++ {
 		_, old := slices.BinarySearchFunc(known, at, func(h log.Hole, at events.Offset) int { return cmp.Compare(h.Offset, at) })
@@ -23,21 +23,20 @@ func unknown(known []log.Hole, from, before events.Offset) (news []log.Hole) {
 	return news
 }
 
-// findings collects what reads find to be lost while the store is open. Whose it was is
-// looked up and told soon, and it is written down: the server may forget at its next
-// start that it ever had it.
+// findings collects lost records that reads find while the store is open. It soon looks up their subjects, tells the
+// log, and adds the records to the stored list: after its next start the server may no longer know of them.
 type findings struct {
 	dir   string
-	known bool             // the layout of the server's files is
-	tell  func([]log.Hole) // of a log
+	known bool             // the layout of the server's files is known
+	tell  func([]log.Hole) // adds holes to the log
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	fresh []events.Offset
-	later *time.Timer // nil: nothing is to be written
+	later *time.Timer // nil: no write is pending
 	err   error
 }
 
-// soon is how long what was found waits for more.
+// soon is how long a finding waits for more, so that they are written together.
 const soon = 50 * time.Millisecond
 
 func (f *findings) add(at events.Offset) {
@@ -53,7 +52,7 @@ func (f *findings) add(at events.Offset) {
 	}
 }
 
-// now is add without the wait for more: when it returns, reads know whose the records were.
+// now settles the pending findings at once. When it returns, reads know the subjects of the lost records.
 func (f *findings) now() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,8 +62,8 @@ func (f *findings) now() {
 	}
 }
 
-// settle says whose the records were, and writes it down. What cannot be written is
-// tried again with what is found next, and at the end. The caller holds mu.
+// settle tells the log about the findings and stores them. If they cannot be stored, it tries again with the next
+// finding and in close. The caller holds mu.
 func (f *findings) settle() {
 	f.later = nil
 	if len(f.fresh) == 0 {
@@ -84,7 +83,7 @@ func (f *findings) settle() {
 	}
 }
 
-// close writes down the rest.
+// close stores the remaining findings.
 func (f *findings) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +94,7 @@ func (f *findings) close() error {
 	return f.err
 }
 
-// subjectsAt looks into the blocks for the subjects of records that the server cannot
-// read: what it has not thrown away still says whose they were.
+// subjectsAt reads the subjects of damaged records from the blocks, unless the server has discarded them.
 func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 	found := make(map[events.Offset]string)
 	names, err := storedir.StreamFolders(dir)
@@ -109,7 +107,7 @@ func subjectsAt(dir string, offsets []events.Offset) map[events.Offset]string {
 			continue
 		}
 		x, stream := &examination{dir: dir}, examined{name: name, msgs: natsfile.Messages(dir, name)}
-		blocks, _ := natsfile.Numbers(stream.msgs) // what cannot be read says nothing
+		blocks, _ := natsfile.Numbers(stream.msgs) // unreadable blocks yield no subjects
 		for _, number := range blocks {
 			b, _ := stream.beside(number)
 			for _, g := range b.gaps {

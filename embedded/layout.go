@@ -19,18 +19,16 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// A program that uses this package is built with the nats-server that its author chose,
-// and a store may have been written to by another one. What looks damaged may be a layout
-// that this program does not know. So nothing is read into the server's files, or changed
-// in them, unless all versions that wrote there are known; and before something is taken
-// for damage of which nothing sound in its stream tells that the layout is the known one,
-// the server of this build writes a stream of its own to be looked at.
+// A program chooses the version of nats-server that it links, and another version may have written to the store.
+// Apparent damage may be a file layout that this program does not know. So tally interprets or changes the server's
+// files only if all versions that wrote there are known. If a stream with apparent damage has no intact record, tally
+// first lets the server of this build write a stream of its own, and compares the layout.
 
-// serverVersion is that of the server in this build; a variable for tests.
+// serverVersion is the version of the server in this build. It is a variable for tests.
 var serverVersion = server.VERSION
 
-// LayoutError says that a file of the server's has nothing in it that this program can
-// read, nor has any other block of its stream. It was not changed.
+// LayoutError reports that this program can read no record in a file of the server's, nor in any other block of the
+// stream. The file was not changed.
 type LayoutError struct {
 	Dir  string
 	File string
@@ -43,13 +41,12 @@ func (e *LayoutError) Error() string {
 // Unwrap returns log.ErrUnavailable.
 func (e *LayoutError) Unwrap() error { return log.ErrUnavailable }
 
-// errOtherLayout says that the server of this build does not write as natsfile reads.
+// errOtherLayout reports that package natsfile cannot read the files that the server of this build writes.
 var errOtherLayout = errors.New("nats-server " + serverVersion + " does not keep its files as this program knows them")
 
-// recognise notes that the server of this build is about to write to the store, and
-// reports whether the files of all that did are known. The mark has their versions before
-// the server runs: whatever it leaves, the next start knows whose it may be. Stores of
-// before they were noted were written to by known ones.
+// recognise adds the version of this build's server to the mark, and reports whether all versions in the mark are
+// known. The mark is written before the server runs, so the next start knows every version that may have left files.
+// Marks of older stores have no versions; known versions wrote to them.
 func (s *Server) recognise(m storedir.Mark) (known bool, err error) {
 	s.servers = m.Servers
 	if !slices.Contains(s.servers, serverVersion) {
@@ -64,14 +61,13 @@ func areKnown(servers []string) bool {
 	return !slices.ContainsFunc(servers, func(v string) bool { return !natsfile.Known(v) })
 }
 
-// knownTo reports whether the files are known of a store that a server of some version
-// serves. Its owner wrote the mark before.
+// knownTo reports whether all server versions of a store are known: those in the mark, and the version that serves it.
 func knownTo(dir, version string) bool {
 	m, err := storedir.LoadMark(dir)
 	return err == nil && areKnown(append(m.Servers, version))
 }
 
-// blocksOf is where a log finds the blocks to read from; "": it asks the server.
+// blocksOf returns the folder from which a log reads blocks itself. "" means that it asks the server.
 func blocksOf(dir string, known bool) string {
 	if !known {
 		return ""
@@ -79,15 +75,15 @@ func blocksOf(dir string, known bool) string {
 	return natsfile.Streams(dir)
 }
 
-// unfamiliar has the server alone look after its files.
+// unfamiliar leaves the files to the server alone, and logs the reason.
 func (s *Server) unfamiliar(why string) {
 	s.logger.Warn("the server's files are not known to this program: they are neither looked through nor mended nor read from, and each message is synced by itself",
 		"dir", s.dir, "why", why)
 	s.known, s.unvetted, s.seen = false, nil, s.durable.get()
 }
 
-// prove has a server of this build write a stream in a folder of its own, and looks whether
-// natsfile reads from the files what was written: errOtherLayout if it does not.
+// prove lets a server of this build write a stream in a temporary folder. If natsfile cannot read it back, prove
+// returns errOtherLayout.
 func prove() (err error) {
 	dir, err := os.MkdirTemp("", "tally-proof-")
 	if err != nil {

@@ -11,13 +11,11 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// Limits are those of whoever owns the store. They stand in a file of its directory, so that
-// only who can write there sets them: users of a store that listens append what they like
-// and read everything, but have no part in them.
+// The limits of a store are in a file of its directory, so only processes that can write there set them. Remote users
+// of a listening owner cannot.
 
-// uses has a store say what is used, in a process that counts by a meter, or in one that
-// reads the limits of whoever owns it: the meter knows if it counts, the catalog if it shows
-// all that is durable, as it soon does where somebody keeps it, and else the log is read.
+// uses makes a store report its usage. The figures come from the meter if this process counts with one; from the
+// catalog if it includes all durable records; and otherwise from the log.
 func uses(st *tally.Config, l *log.Log, limits func() (quota.Limits, error), m *quota.Meter) {
 	dir, kept := st.Host.ViewsDir, st.Host.Keep || st.Host.Shown != nil
 	st.Host.Usage = func(ctx context.Context) ([]projector.Usage, error) {
@@ -38,13 +36,13 @@ func uses(st *tally.Config, l *log.Log, limits func() (quota.Limits, error), m *
 	}
 }
 
-// noLimits are those of a store of which nobody here is the owner.
+// noLimits returns no limits, for a store whose owner is not on this machine.
 func noLimits() (quota.Limits, error) { return nil, nil }
 
-// viewSoon is how long the catalog is waited for.
+// viewSoon bounds the wait for the catalog.
 const viewSoon = 2 * time.Second
 
-// liveIn returns what the catalog in a directory has, if that is all that is durable now.
+// liveIn returns the usage from the catalog in a directory, if the catalog includes all durable records.
 func liveIn(ctx context.Context, dir string, l *log.Log, kept bool) ([]projector.Live, bool) {
 	durable, err := l.Durable(ctx)
 	if err != nil || dir == "" {
@@ -52,7 +50,7 @@ func liveIn(ctx context.Context, dir string, l *log.Log, kept bool) ([]projector
 	}
 	if kept {
 		waiting, stop := context.WithTimeout(ctx, viewSoon)
-		_ = catalog.Wait(waiting, dir, "catalog", durable) // whether it got there, is looked at
+		_ = catalog.Wait(waiting, dir, "catalog", durable) // Standing below shows whether the catalog caught up
 		stop()
 	}
 	list, err := catalog.Open(ctx, dir)

@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/events"
 )
 
-// Listen says where the server of an owner listens for clients that do not read its
-// directory, and who they are. They append through the owner like everybody else.
+// Listen configures the address and the users for remote clients, which cannot read the store's directory. They append
+// through the owner, as local processes do.
 type Listen struct {
 	Address string // host:port
 	TLS     *tls.Config
@@ -26,16 +26,14 @@ type Listen struct {
 	// Ready, if not nil, is called with the URL for clients when the store is served.
 	Ready func(url string)
 
-	renew func(next Listen) error // of the owner that listens
+	renew func(next Listen) error // set by the listening owner
 }
 
-// Account is a client that may connect. Its password is what it sends, or the bcrypt
-// hash of that.
+// Account is a user who may connect. Password is the password itself or its bcrypt hash.
 type Account struct{ Name, Password string }
 
-// refusePersonal returns an *events.PersonalError for an owner that listens and whose store
-// has something personal: every user may read all of it. Nothing of it comes later, as the
-// log refuses it.
+// refusePersonal returns an *events.PersonalError if the owner listens and the store has personal subjects: every user
+// could read them. Later appends of personal events are refused by the log.
 func (s *Server) refusePersonal(ctx context.Context) error {
 	if !s.events.Shared() {
 		return nil
@@ -53,15 +51,15 @@ func (s *Server) refusePersonal(ctx context.Context) error {
 	return nil
 }
 
-// ListenError says why an owner does not listen at an address: beyond this machine
-// nobody may read what goes over the wire, or connect without a password.
+// ListenError reports that an owner refuses to listen at an address. Other machines may connect only with TLS and a
+// password.
 type ListenError struct{ Address, Reason string }
 
 func (e *ListenError) Error() string {
 	return fmt.Sprintf("embedded: listen at %s: %s", e.Address, e.Reason)
 }
 
-// Check returns a *ListenError if no owner would listen like this.
+// Check returns a *ListenError if the settings are not allowed.
 func (l *Listen) Check() error {
 	fail := func(reason string) error { return &ListenError{l.Address, reason} }
 	host, name, err := net.SplitHostPort(l.Address)
@@ -92,8 +90,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// LoadTLS reads a server's certificate and key, and with the name of a file of
-// authorities asks every client for a certificate of one of them.
+// LoadTLS reads a server's certificate and key. If authorities names a file of certificate authorities, every client
+// needs a certificate of one of them; "" asks for no client certificates.
 func LoadTLS(cert, key, authorities string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -114,9 +112,8 @@ func LoadTLS(cert, key, authorities string) (*tls.Config, error) {
 	return c, nil
 }
 
-// ReadUsers reads a file of users: a line name:password for each, where the password
-// may be its bcrypt hash; empty lines and those that begin with # do not count. Nobody
-// but its owner may be able to read it.
+// ReadUsers reads a file of users, with a line name:password for each. The password may be a bcrypt hash. Empty lines
+// and lines that begin with # are skipped. If other users can read the file, ReadUsers returns an error.
 func ReadUsers(path string) ([]Account, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -139,7 +136,7 @@ func ReadUsers(path string) ([]Account, error) {
 		}
 		name, password, _ := strings.Cut(line, ":")
 		if name == "" || password == "" {
-			return nil, fmt.Errorf("%s:%d: want name:password", path, n) // and not the line, which may be a password
+			return nil, fmt.Errorf("%s:%d: want name:password", path, n) // the line is left out: it may be a password
 		}
 		if slices.ContainsFunc(users, func(u Account) bool { return u.Name == name }) {
 			return nil, fmt.Errorf("%s:%d: %s is there twice", path, n, name)
@@ -149,10 +146,10 @@ func ReadUsers(path string) ([]Account, error) {
 	return users, lines.Err()
 }
 
-// outside is the door for clients that do not read the directory.
+// outside is the proxy for clients that cannot read the directory.
 type outside struct {
-	*door
-	tls atomic.Pointer[tls.Config] // nil: it has none
+	*proxy
+	tls atomic.Pointer[tls.Config] // nil: no TLS
 }
 
 func (o *outside) url() string {
@@ -163,14 +160,14 @@ func (o *outside) url() string {
 	return scheme + o.listener.Addr().String()
 }
 
-// openDoors opens the one for processes of this user, and the one for everybody else if
-// there is to be one. What is said of the one opens nothing at the other.
-func (s *Server) openDoors(l *Listen) error {
-	doors := 1
+// openProxies opens the proxy for processes of this user, and with l the proxy for remote users. Credentials for one
+// proxy are not valid at the other.
+func (s *Server) openProxies(l *Listen) error {
+	proxies := 1
 	if l != nil {
-		doors = 2
+		proxies = 2
 	}
-	share := boundsOf(descriptors(), doors)
+	share := boundsOf(descriptors(), proxies)
 	s.strays = newStrays(s.dir, s.logger)
 	s.atEnd(s.strays.close)
 	attached, err := s.accounts.guest(s.nats, Account{userAttached, s.token})
@@ -179,7 +176,7 @@ func (s *Server) openDoors(l *Listen) error {
 	}
 	mine := &roll{}
 	mine.set([]guest{attached})
-	if s.local, err = openDoor(doorSettings{address: "127.0.0.1:0", roll: mine, bounds: share}, s.nats.InProcessConn, s.strays); err != nil {
+	if s.local, err = openProxy(proxySettings{address: "127.0.0.1:0", roll: mine, bounds: share}, s.nats.InProcessConn, s.strays); err != nil {
 		return err
 	}
 	s.atEnd(s.local.close)
@@ -193,7 +190,7 @@ func (s *Server) openDoors(l *Listen) error {
 }
 
 func (s *Server) openOutside(l *Listen, share bounds) (*outside, error) {
-	o, settings := &outside{}, doorSettings{address: l.Address, roll: &roll{}, bounds: share}
+	o, settings := &outside{}, proxySettings{address: l.Address, roll: &roll{}, bounds: share}
 	users, err := s.guests(l.Users)
 	if err != nil {
 		return nil, err
@@ -203,16 +200,16 @@ func (s *Server) openOutside(l *Listen, share bounds) (*outside, error) {
 		o.tls.Store(l.TLS)
 		settings.secure = o.tls.Load
 	}
-	if o.door, err = openDoor(settings, s.nats.InProcessConn, s.strays); err != nil {
+	if o.proxy, err = openProxy(settings, s.nats.InProcessConn, s.strays); err != nil {
 		return nil, err
 	}
 	l.renew = func(next Listen) error { return s.renew(o, next) }
 	return o, nil
 }
 
-// Renew has the owner that listens let in the users of next and serve its certificate, from
-// when it returns. Users that are gone, or have another password, are cut off; so is everybody
-// if other authorities are asked for. An error changes nothing.
+// Renew replaces the users and the certificate of a listening owner by those of next. Renew disconnects users who are
+// gone or have another password. If next requires other certificate authorities, Renew disconnects all users. After an
+// error nothing has changed.
 func (l *Listen) Renew(next Listen) error {
 	if err := next.Check(); err != nil {
 		return err
@@ -245,7 +242,7 @@ func sameAuthorities(a, b *x509.CertPool) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Equal(b)
 }
 
-// guests returns users as the server knows them.
+// guests returns the users with their names and passwords inside the server.
 func (s *Server) guests(users []Account) (list []guest, err error) {
 	for _, u := range users {
 		g, err := s.accounts.guest(s.nats, u)

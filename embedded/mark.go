@@ -11,14 +11,14 @@ import (
 	"github.com/tallylog/tally/internal/storedir"
 )
 
-// bootID names the time for which the machine has been running. Where the system does not
-// say it, every start counts as one after a power cut.
+// bootID identifies the current boot of the machine. If the system has no such id, bootID returns "", and every start
+// counts as one after a power cut.
 func bootID() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(text))
 }
 
-// readMark gives the mark. One that cannot be read says nothing, and is said.
+// readMark returns the mark. If the file is damaged, readMark logs a warning and returns the zero Mark.
 func (s *Server) readMark() (storedir.Mark, error) {
 	m, err := storedir.LoadMark(s.dir)
 	if storedir.IsDamaged(err) {
@@ -28,8 +28,8 @@ func (s *Server) readMark() (storedir.Mark, error) {
 	return m, err
 }
 
-// writeMark writes down which streams there are, and that this process is at work or
-// done.
+// writeMark writes the mark with the current streams. clean says that this process has stopped; otherwise it is at
+// work.
 func (s *Server) writeMark(clean bool) error {
 	names, err := storedir.StreamFolders(s.dir)
 	if err != nil {
@@ -38,8 +38,7 @@ func (s *Server) writeMark(clean bool) error {
 	return storedir.WriteMark(s.dir, storedir.Mark{Streams: names, Boot: bootID(), Clean: clean, Durable: s.durable.get(), Servers: s.servers})
 }
 
-// expectedStreams lists the streams that a directory says it has: by its mark, and by
-// the server's own folders.
+// expectedStreams lists the streams that the mark or the server's folders name.
 func expectedStreams(dir string, m storedir.Mark) ([]string, error) {
 	folders, err := storedir.StreamFolders(dir)
 	if err != nil {
@@ -48,16 +47,15 @@ func expectedStreams(dir string, m storedir.Mark) ([]string, error) {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Streams, folders)))), nil
 }
 
-// watermark keeps the highest durable offset in a file of its own, written in place
-// before anybody is told of it. It is not synced: it survives the process, and after
-// a power cut it may be an older one.
+// watermark keeps the highest durable offset in a file, which is written in place before the offset is published. The
+// file is not synced: it survives the process, but after a power cut it may have an older offset.
 type watermark struct {
 	file *os.File
 	mu   sync.Mutex // guards at
 	at   events.Offset
 }
 
-// openWatermark reads what was written last; nothing, or something damaged, is 0.
+// openWatermark opens the file, and creates it if it is missing. A missing or damaged watermark counts as 0.
 func openWatermark(dir string) (*watermark, error) {
 	f, err := os.OpenFile(filepath.Join(dir, storedir.WatermarkFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -66,8 +64,8 @@ func openWatermark(dir string) (*watermark, error) {
 	return &watermark{file: f, at: storedir.LoadWatermark(dir)}, nil
 }
 
-// set moves the watermark on. An error is no reason to stop: the mark is a second
-// look at the log, which is safe without.
+// set raises the watermark; a lower offset has no effect. Write errors are ignored: the watermark is an additional
+// check, and the log is safe without it.
 func (w *watermark) set(at events.Offset) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +75,7 @@ func (w *watermark) set(at events.Offset) {
 	}
 }
 
-// get gives the highest offset that was set, also before.
+// get returns the highest offset, including those set by earlier processes.
 func (w *watermark) get() events.Offset {
 	w.mu.Lock()
 	defer w.mu.Unlock()

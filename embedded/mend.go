@@ -12,7 +12,7 @@ import (
 	"github.com/tallylog/tally/internal/nats/natsfile"
 )
 
-// mend flips back the bits that explain the damage.
+// mend flips back the bits of damaged records whose hash shows which bit was flipped.
 func (x *examination) mend(b *examined) error {
 	flipped := slices.DeleteFunc(slices.Clone(b.gaps), func(g natsfile.Gap) bool { return g.Bit < 0 })
 	if len(flipped) == 0 {
@@ -28,14 +28,13 @@ func (x *examination) mend(b *examined) error {
 	return b.write()
 }
 
-// straighten makes each damaged stretch of a block look like records of the sequences
-// that belong to its place. The server then takes them for damaged records and reads
-// those around them; else it would throw away what is behind, or take memory without
-// bound for a sequence far ahead.
+// straighten rewrites each damaged stretch of a block as records with the sequences that belong there. The server then
+// treats them as damaged records and reads the records around them. Otherwise it would discard the rest of the block,
+// or allocate memory without bound for a sequence far ahead.
 func (x *examination) straighten(b *examined) error {
 	changed := false
 	for _, g := range b.gaps {
-		from, upto, clear := x.place(b, g)
+		from, upto, clear := x.span(b, g)
 		if clear {
 			continue
 		}
@@ -58,10 +57,9 @@ func (x *examination) straighten(b *examined) error {
 	return b.write()
 }
 
-// place gives the offsets that a damaged stretch takes, and reports whether the server
-// can tell by what is left of it. At the end of the log that is not asked: what stands
-// there may never have been whole.
-func (x *examination) place(b *examined, g natsfile.Gap) (from, upto events.Offset, clear bool) {
+// span returns the offsets that a damaged stretch occupies. clear reports that the server can derive them from the
+// stretch itself. At the end of the log clear is always true, as the record there may be incomplete.
+func (x *examination) span(b *examined, g natsfile.Gap) (from, upto events.Offset, clear bool) {
 	if g.Taken || b.end && g.End == len(b.data) {
 		return 0, 0, true
 	}
@@ -73,7 +71,7 @@ func (x *examination) place(b *examined, g natsfile.Gap) (from, upto events.Offs
 	return from, upto, natsfile.Framed(b.data[g.Begin:g.End], uint64(from), uint64(upto))
 }
 
-// write puts a block back that was changed in memory.
+// write replaces a block's file by its changed data.
 func (b *examined) write() error {
 	path := natsfile.Path(b.msgs, b.number)
 	info, err := os.Stat(path)
@@ -83,7 +81,7 @@ func (b *examined) write() error {
 	if err := durable.Replace(path, b.data, info.Mode().Perm(), durable.WithSync); err != nil {
 		return err
 	}
-	// Whether the server's index is older than the block is asked by these times.
+	// The server compares the modification times of the index and the block, so the block keeps its time.
 	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		return err
 	}
@@ -91,8 +89,8 @@ func (b *examined) write() error {
 	return nil
 }
 
-// cut does what the server would do if it read the block as it should: it throws the
-// rest away, from a place on. Without its index it reads the stream anew.
+// cut truncates a block, as the server would do on reading the damaged record. It also removes the index, so that the
+// server reads the stream again.
 func (b *examined) cut(at int) error {
 	if err := os.Truncate(natsfile.Path(b.msgs, b.number), int64(at)); err != nil {
 		return err
@@ -100,7 +98,7 @@ func (b *examined) cut(at int) error {
 	return b.forgetIndex()
 }
 
-// forgetIndex has the server read the block's stream anew.
+// forgetIndex removes the index of the block's stream, so that the server reads the stream again.
 func (b *examined) forgetIndex() error {
 	if err := os.Remove(filepath.Join(b.msgs, natsfile.IndexFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err

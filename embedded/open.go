@@ -31,73 +31,69 @@ import (
 	"github.com/tallylog/tally/snapshot"
 )
 
-// ServerVersion is what a version command prints.
+// ServerVersion is the version of nats-server in this build.
 const ServerVersion = server.VERSION
 
-// Options say which store is opened. The zero value opens the one that the
-// configuration names, as the working directory sees it.
+// Options select a store and configure its use. The zero value opens the store of the configuration that applies to the
+// working directory.
 type Options struct {
-	ConfigDir string // where the configuration is looked for, upwards; default: the working directory
-	Backend   string // local, memory or nats; default: what the configuration says
-	Store     string // directory of a local store; likewise
-	Namespace string // of sessions and documents; likewise
-	URL       string // of the server of backend nats; likewise
-	Context   string // of the nats command, that says how to get at that server; likewise
+	ConfigDir string // where the search for the configuration starts, upwards; default: the working directory
+	Backend   string // local, memory or nats; default: the configuration's
+	Store     string // directory of a local store; default: the configuration's
+	Namespace string // of sessions and documents; default: the configuration's
+	URL       string // of the server of backend nats; default: the configuration's
+	Context   string // name of a context of the nats command, which describes that server; default: the configuration's
 
-	// MinDurability (buffered, durable or replicated) refuses to open, with a
-	// *log.DurabilityError, a store whose acknowledgements are worth less; likewise.
+	// MinDurability is buffered, durable or replicated. If the store's acknowledgements guarantee less, Open returns a
+	// *log.DurabilityError. Default: the configuration's.
 	MinDurability string
 
-	Source string           // CloudEvents source of the events that this program makes; default: tally.Config's
-	Actor  string           // who appends; default: not said
+	Source string           // CloudEvents source of this program's events; default: tally.Config's
+	Actor  string           // the author of this program's events; default: none
 	Logger *slog.Logger     // default: discard
-	Policy projector.Policy // of snapshots, if this process comes to own the store
+	Policy projector.Policy // of snapshots, used if this process owns the store
 
-	Kinds map[string]tally.Kind // what documents of a kind are like; default: anything goes
+	Kinds map[string]tally.Kind // checks documents by their kind; default: no checks
 
-	Observer log.Observer // of the log of a store that this process owns; default: nobody
+	Observer log.Observer // observes the log if this process owns the store; default: none
 
-	// Wait bounds how long a store that another process is about to open or close is
-	// waited for. Default 10 s.
+	// Wait bounds how long Open waits for another process that is opening or closing the store. Default: 10 s.
 	Wait time.Duration
 
-	// Own waits until this process can own a local store, instead of attaching to
-	// the one that does.
+	// Own makes Open wait until this process can own a local store, instead of attaching to its owner.
 	Own bool
 
-	// Listen has the server listen for other machines, if this process comes to own the
-	// store. Ask for Own with it.
+	// Listen makes the server listen for other machines if this process owns the store. Set Own, too.
 	Listen *Listen
 
-	// Existing makes no local store: one that is not there is empty, and nothing is
-	// written anywhere. For whoever only reads, perhaps with a slip in a name.
+	// Existing creates no local store. If the store is missing, Open returns an empty store and writes nothing. It is
+	// for programs that only read, and whose user may have misspelled a name.
 	Existing bool
 
-	// Still leaves snapshots and views as they are, if this process comes to own the
-	// store: for a program that only wants to look at them.
+	// Still keeps this process from updating snapshots and views if it owns the store. It is for programs that inspect
+	// them.
 	Still bool
 
-	// Daemons returns what looks after what is due, such as tavern.Daemons: it runs from open
-	// to close if this process comes to own the store. One that is attached runs none: see
-	// RunDaemons. nil: nobody does.
+	// Daemons returns the background workers of a store, such as tavern.Daemons. They run from open to close if this
+	// process owns the store. An attached process runs none: see RunDaemons. nil: no daemons. Callers need not name the
+	// result's type.
 	Daemons func(st *tally.Store) ([]daemon.Daemon, error)
 
-	// Trees returns a layout by its name, such as taverndir.Layout{} for tavern. If this process
-	// comes to own the store, it keeps the trees of the configuration from open to close, and
-	// those that attached processes name; with Existing, from when they are needed. An attached
-	// process asks the owner to keep those of its own configuration. nil: no trees are kept here.
+	// Trees returns a layout by its name, such as taverndir.Layout{} for tavern. If this process owns the store, it
+	// keeps the trees of the configuration and the trees that attached processes name, from open to close. With
+	// Existing, it opens a tree when it is first needed. An attached process asks the owner to keep the trees of its
+	// own configuration. nil: this process keeps no trees.
 	Trees func(layout string) (layouts.Layout, bool)
 
-	// Progress is called about once a second while a start takes long.
+	// Progress is called about once a second during a long start.
 	Progress func(elapsed time.Duration)
 
-	refused error // why a store that this process comes to own takes no appends; nil: it does
+	refused error // the error of appends if this process owns the store; nil: appends are allowed
 }
 
-// Open opens a store. This is the one call in which a backend is decided, by
-// configuration alone: a local store is owned if nobody else does and attached to
-// otherwise, memory lasts as long as the process, nats is somebody else's server.
-// A wrong configuration is a *config.Error that names file, line and field.
+// Open opens a store. The configuration alone decides the backend. For a local store, this process becomes the owner or
+// attaches to the owner. A store in memory lasts as long as the process. The backend nats is a server that others run.
+// If the configuration is wrong, the error is a *config.Error that names file, line and field.
 func Open(ctx context.Context, o Options) (*tally.Store, error) {
 	c, err := o.resolve()
 	if err != nil {
@@ -123,8 +119,7 @@ func Open(ctx context.Context, o Options) (*tally.Store, error) {
 	return openLocal(ctx, o, c)
 }
 
-// Check returns the error that Open would return because of the configuration, and opens
-// nothing.
+// Check checks the configuration without opening the store, and returns the error that Open would return.
 func (o Options) Check() error {
 	c, err := o.resolve()
 	if err == nil {
@@ -138,8 +133,8 @@ func (o Options) trees(c config.Config, dir string) (*keeper.Trees, error) {
 	return keeper.New(keeper.Config{Store: c, Layout: o.Trees, Lazy: o.Existing, Logger: o.Logger}, dir)
 }
 
-// beside returns the function that works beside a store as long as this process has it open: it keeps the trees and runs
-// the daemons.
+// beside returns the function that works beside a store as long as this process has it open: it keeps the trees and
+// runs the daemons.
 func (o Options) beside(dir string, ts *keeper.Trees) func(context.Context, *tally.Store) {
 	return func(ctx context.Context, st *tally.Store) {
 		var all sync.WaitGroup
@@ -180,7 +175,7 @@ func (o Options) resolve() (config.Config, error) {
 	return c, nil
 }
 
-// openNothing opens what a store is before it is made. It takes no appends.
+// openNothing returns an empty store for a directory without a store. It refuses appends.
 func openNothing(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	none := func() error { return fmt.Errorf("%w: there is no store in %s", log.ErrUnavailable, c.Store) }
 	l, err := log.OpenOn(ctx, memlog.New(memlog.Config{}), log.Config{Logger: o.Logger, Host: log.Host{Room: none}})
@@ -197,7 +192,7 @@ func (o Options) store(c config.Config) tally.Config {
 	return tally.Config{Namespace: c.Namespace, Base: c.Base, Source: o.Source, Actor: o.Actor, Logger: o.Logger, Host: tally.Host{Policy: o.Policy}, Kinds: o.Kinds}
 }
 
-// openMemory opens a store that ends with the process.
+// openMemory opens a store in memory.
 func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	ts, err := o.trees(c, "")
 	if err != nil {
@@ -223,7 +218,7 @@ func openMemory(ctx context.Context, o Options, c config.Config) (*tally.Store, 
 	return tally.Open(ctx, l, st)
 }
 
-// views has the store keep its views in a directory.
+// views makes the store keep its views in a directory. The caller calls close after closing the store.
 func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	var closes []func() error
 	for _, v := range catalog.Views(render.Opening, render.Said) {
@@ -244,16 +239,16 @@ func (o Options) views(st *tally.Config, dir string) (close func() error) {
 	}
 }
 
-// reads has a store list what the catalog in a directory has.
+// reads makes a store answer queries from the catalog in a directory.
 func reads(st *tally.Config, dir string) {
 	st.Host.ViewsDir, st.Host.Lister = dir, documents(dir)
 	st.Host.Lacks = func(ctx context.Context, view string, lost []log.Hole) ([]log.Hole, error) {
-		known, err := storedir.ReadHoles(dir) // of the owner, which this process need not be
+		known, err := storedir.ReadHoles(dir) // the owner writes the list; this process may be attached
 		if err != nil || len(known)+len(lost) == 0 {
 			return nil, err
 		}
 		s, err := catalog.StandingOf(ctx, dir, view)
-		if errors.Is(err, catalog.ErrNoView) { // the log was read instead
+		if errors.Is(err, catalog.ErrNoView) { // the answer came from the log
 			s, err = catalog.Standing{Lacks: true}, nil
 		}
 		return storedir.MissingFrom(s, append(known, lost...)), err
@@ -274,7 +269,7 @@ func reads(st *tally.Config, dir string) {
 	}
 }
 
-// documents lists the documents of the catalog in a directory.
+// documents returns a function that lists the documents of the catalog in a directory.
 func documents(dir string) func(context.Context, projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
 	return func(ctx context.Context, q projector.DocumentQuery) ([]projector.DocumentListed, string, error) {
 		r, err := catalog.Open(ctx, dir)
@@ -286,8 +281,8 @@ func documents(dir string) func(context.Context, projector.DocumentQuery) ([]pro
 	}
 }
 
-// openLocal owns the directory, or attaches to the process that does. Between the two states
-// of another process (it starts, it stops) it tries again.
+// openLocal becomes the owner of the directory or attaches to the owner. While another process is starting or stopping,
+// openLocal tries again.
 func openLocal(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	if readOnly, is := errors.AsType[*ReadOnlyError](storedir.Writable(c.Store)); is {
 		return openReadOnly(ctx, o, c, readOnly)
@@ -351,8 +346,7 @@ func own(ctx context.Context, o Options, c config.Config) (*tally.Store, error) 
 	return s, nil
 }
 
-// attach opens a store that another process owns. That one keeps the snapshots and
-// the views.
+// attach opens a store that another process owns. The owner keeps the snapshots and the views.
 func attach(ctx context.Context, o Options, c config.Config) (*tally.Store, error) {
 	ts, err := o.trees(c, c.Store)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// OwnedError says that another process owns the directory. PID and URL are zero
-// while it starts or stops, or if what it wrote of itself cannot be read, which Err says.
+// OwnedError reports that another process owns the directory. PID and URL are zero while that process starts or stops,
+// and if its owner file cannot be read; then Err is set.
 type OwnedError struct {
 	Dir string
 	PID int
 	URL string
 	Err error
 
-	Crowded bool // it answers, and has as many connections as it may have
+	Crowded bool // the process answers, but has no connection left
 }
 
 func (e *OwnedError) Error() string {
@@ -62,37 +62,36 @@ func takeLock(dir string) (*os.File, error) {
 
 // Errors of a store's directory.
 type (
-	// ForeignError reports that a path is not a store and may not become one, as it has other content. Nothing was changed.
-	// It unwraps to log.ErrUnavailable.
+	// ForeignError reports that a path is not a store and may not become one, as it has other content. Nothing was
+	// changed. It unwraps to log.ErrUnavailable.
 	ForeignError = storedir.ForeignError
 
 	// NewerError reports that a newer version of tally wrote the store, in a format that this version does not know.
 	// Nothing was changed. It unwraps to log.ErrNewer.
 	NewerError = storedir.NewerError
 
-	// OwnershipError reports that a store's directory, or an entry in it, belongs to another user or is a symbolic link.
-	// Nothing was changed. It unwraps to log.ErrUnavailable.
+	// OwnershipError reports that a store's directory, or an entry in it, belongs to another user or is a symbolic
+	// link. Nothing was changed. It unwraps to log.ErrUnavailable.
 	OwnershipError = storedir.OwnershipError
 
-	// ReadOnlyError reports that the store lies on a read-only file system. The store can be read and takes no appends. It
-	// unwraps to log.ErrUnavailable.
+	// ReadOnlyError reports that the store lies on a read-only file system. The store can be read and takes no appends.
+	// It unwraps to log.ErrUnavailable.
 	ReadOnlyError = storedir.ReadOnlyError
 
 	// NoOwnerError reports that no process serves the directory. The caller may start one.
 	NoOwnerError = storedir.NoOwnerError
 )
 
-// Attached is the log of a directory that another process owns.
+// Attached accesses the log of a directory that another process owns.
 type Attached struct {
 	events *log.Log
 	conns  []*nats.Conn
 	owner  storedir.Owner
 }
 
-// Attach opens the log of a directory through the process that owns it. Of the
-// options Dir, Logger and MinDurability matter. It returns *NoOwnerError if there is no such
-// process, or none any more; when the owner ends, calls return log.ErrUnavailable or
-// log.ErrUnknown.
+// Attach opens the log of a directory through the process that owns it. It uses the options Dir, Logger and
+// MinDurability. If no process owns the directory, the error is a *NoOwnerError. After the owner has ended, calls
+// return log.ErrUnavailable or log.ErrUnknown.
 func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	o = o.withDefaults()
 	dir, err := filepath.Abs(o.Dir)
@@ -100,7 +99,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		return nil, fmt.Errorf("embedded: attach %s: %v", o.Dir, err)
 	}
 	if err := storedir.CheckOwner(dir); err != nil {
-		return nil, err // somebody else says there where the owner is
+		return nil, err // another user could redirect this process
 	}
 	a := &Attached{}
 	a.owner, err = storedir.ReadOwner(dir)
@@ -132,7 +131,7 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 		c.Host.Durability = log.Durable
 	}
 	if a.events, err = log.Open(ctx, a.conns[0], c); err != nil {
-		// The owner may have been killed meanwhile: another process will own the directory.
+		// The owner may have been killed meanwhile, and another process will own the directory.
 		gone := slices.ContainsFunc(a.conns, func(nc *nats.Conn) bool { return !nc.IsConnected() })
 		a.Close()
 		if gone && ctx.Err() == nil {
@@ -143,16 +142,16 @@ func Attach(ctx context.Context, o ServerOptions) (*Attached, error) {
 	return a, nil
 }
 
-// Log is the log of the directory. It is closed with a.
+// Log returns the log of the directory. Close closes it.
 func (a *Attached) Log() *log.Log { return a.events }
 
-// URL is where the owner serves.
+// URL returns the URL of the owner's server.
 func (a *Attached) URL() string { return a.owner.URL }
 
-// OwnerPID is the process id of the owner.
+// OwnerPID returns the process id of the owner.
 func (a *Attached) OwnerPID() int { return a.owner.PID }
 
-// Close waits for the appends under way and leaves the owner.
+// Close waits for the appends under way and closes the connections.
 func (a *Attached) Close() error {
 	var err error
 	if a.events != nil {

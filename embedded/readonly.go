@@ -15,13 +15,12 @@ import (
 	"github.com/tallylog/tally/internal/storedir"
 )
 
-// openReadOnly opens a store that is where nothing can be written: on a medium, or in a snapshot of
-// a file system. Nothing is written there and no lock is taken. The server works in a folder of
-// its own, in which the blocks that it only reads are links to those of the store, and all else
-// is a copy. The folder is removed when the store is closed. Appends are refused.
+// openReadOnly opens a store on a read-only file system, such as a medium or a snapshot. It writes nothing there and
+// takes no lock. The server works in a temporary folder, which has links to the blocks that the server only reads and
+// copies of the other files. Closing the store removes the folder. Appends are refused.
 func openReadOnly(ctx context.Context, o Options, c config.Config, why *ReadOnlyError) (*tally.Store, error) {
 	if o.Own || o.Listen != nil {
-		return nil, why // to serve others takes owning it
+		return nil, why // serving other processes needs ownership
 	}
 	dir, err := os.MkdirTemp("", "tally-read-only-")
 	if err != nil {
@@ -39,13 +38,13 @@ func openReadOnly(ctx context.Context, o Options, c config.Config, why *ReadOnly
 	return st, nil
 }
 
-// shadow fills a folder with what a store has. Links are made for what is only read.
+// shadow fills a folder with the files of a store: links for files that are only read, copies for the others.
 func shadow(to, from string) error {
 	from, err := filepath.Abs(from)
 	if err != nil {
 		return err
 	}
-	newest := make(map[string]int) // block of a stream, by folder
+	newest := make(map[string]int) // number of a stream's newest block, by folder
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -67,8 +66,8 @@ func shadow(to, from string) error {
 	})
 }
 
-// isOnlyRead reports whether nobody writes to a file in place: it is a snapshot, or a block with
-// a newer one behind it.
+// isOnlyRead reports whether a file is never written in place: it is a snapshot, or a block that is not the newest of
+// its stream.
 func isOnlyRead(path, name string, newest map[string]int) bool {
 	if strings.HasPrefix(name, string(filepath.Separator)+"snapshots"+string(filepath.Separator)) {
 		return true
@@ -78,7 +77,7 @@ func isOnlyRead(path, name string, newest map[string]int) bool {
 	return has && filepath.Ext(path) == filepath.Ext(natsfile.Path(dir, last)) && path != natsfile.Path(dir, last)
 }
 
-// copyFile copies a file with its time, by which the server believes its index.
+// copyFile copies a file with its modification time, by which the server judges whether an index is current.
 func copyFile(to, from string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -12,14 +12,12 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// scrubRate is how many bytes of the store are looked through in a second, while it is
-// in use.
+// scrubRate bounds how many bytes per second are checked while the store is in use.
 const scrubRate = 128 << 20
 
-// scrub looks through blocks, such as those for which there was no time before the server
-// opened them. What the server reads in a block it checks record by record, but for the
-// sequence: for one that seems far ahead it takes memory without bound. So a block in
-// which there is such a one is put right as soon as it is known.
+// scrub checks blocks that were not checked before the server opened them. The server verifies each record that it
+// reads, except for the sequence. A sequence far ahead makes it allocate memory without bound. So scrub repairs such a
+// block at once.
 func (s *Server) scrub(ctx context.Context, blocks []examined) {
 	var buffer []byte
 	for _, b := range blocks {
@@ -53,18 +51,18 @@ func (s *Server) scrub(ctx context.Context, blocks []examined) {
 	}
 }
 
-// meet reads records that the server cannot read, so that the log knows that they are lost
-// before it answers for their subjects: Last and a count of the server pass over them.
+// meet reads records that the server cannot read. So the log knows them as lost before it answers questions about their
+// subjects; the server's last sequence and counts skip them.
 func (s *Server) meet(ctx context.Context, records []events.Offset) {
-	ctx = log.NoteDamage(ctx, nil) // no answer rests on them yet
+	ctx = log.NoteDamage(ctx, nil) // no caller depends on them yet
 	for _, at := range records {
-		_, _ = s.events.Record(ctx, at) // the error is what the log notes
+		_, _ = s.events.Record(ctx, at) // the log notes the error
 	}
 	s.found.now()
 }
 
-// misled reports whether the server takes records of a stream for deleted that nobody
-// knows to be lost: it read a block with a sequence far ahead.
+// misled reports whether the server counts records of a stream as deleted that are not known to be lost. This happens
+// after it read a block with a sequence far ahead.
 func (s *Server) misled(name string, known []log.Hole) (bool, error) {
 	open, err := s.streams()
 	for _, stream := range open {
@@ -82,13 +80,13 @@ func (s *Server) misled(name string, known []log.Hole) (bool, error) {
 	return false, err
 }
 
-// repair puts a damaged block right, as far as that is possible, while the server has
-// closed it. Other damage is left for reads to find: they report it.
+// repair repairs a damaged block as far as possible, while the server has its streams closed. Reads report the
+// remaining damage.
 func (s *Server) repair(ctx context.Context, x *examination, b examined) error {
 	if err := b.read(); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { _, _, clear := x.place(&b, g); return g.Bit >= 0 || !clear }) {
+	if !slices.ContainsFunc(b.gaps, func(g natsfile.Gap) bool { _, _, clear := x.span(&b, g); return g.Bit >= 0 || !clear }) {
 		s.logger.Error("a block is damaged: verify says what is missing", "dir", s.dir, "stream", b.name, "block", b.number)
 		return nil
 	}
@@ -101,7 +99,7 @@ func (s *Server) repair(ctx context.Context, x *examination, b examined) error {
 			return err
 		}
 		if _, err = x.block(&b, false); err == nil && misled {
-			err = b.forgetIndex() // it was written just now
+			err = b.forgetIndex() // the server has just written it
 		}
 		return errors.Join(err, s.openStreams())
 	})

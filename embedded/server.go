@@ -24,60 +24,56 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// DefaultSegment is how many bytes of the log are in one piece if nobody says it.
+// DefaultSegment is the default size in bytes of a segment of the log.
 const DefaultSegment = 256 << 20
 
-// ServerOptions of Start and Attach. Dir is required; the rest may be zero.
+// ServerOptions are the options of Start and Attach. Dir is required; the other fields may be zero.
 type ServerOptions struct {
-	Dir    string       // of the store; made if need be, for this user alone
+	Dir    string       // of the store; created for this user alone if it is missing
 	Logger *slog.Logger // default: discard
 
-	// NoSync acknowledges what a power cut may take away (log.Buffered): for tests.
+	// NoSync acknowledges events that a power cut may destroy (log.Buffered). It is for tests.
 	NoSync bool
 
-	// SyncEach syncs each message by itself, also where one sync for many is known
-	// to be enough: to compare, or for a disk that lies about one and not the other.
+	// SyncEach syncs each message by itself, even on file systems where one sync for many messages is enough. It is for
+	// comparisons, and for disks that handle only one kind of sync correctly.
 	SyncEach bool
 
-	// SegmentBytes and SegmentSubjects bound a stream of the log: behind them the next
-	// is begun, so that a start after a crash reads a bounded part of the log.
-	// Default: 256 MiB and 500,000.
+	// SegmentBytes and SegmentSubjects bound a stream of the log. At a bound the next stream begins, so a start after a
+	// crash reads a bounded part of the log. Default: 256 MiB and 500,000.
 	SegmentBytes    uint64
 	SegmentSubjects uint64
 
-	// RereadBytes bounds what a crash makes the server read again of full segments. It
-	// costs a pause of the appends, now and then while much is written. Default: two
-	// segments.
+	// RereadBytes bounds how many bytes of full segments the server reads again after a crash. For that, appends pause
+	// now and then while much is written. Default: two segments.
 	RereadBytes uint64
 
-	// VetBytes is how much of what the server does not read when it starts is looked
-	// through for damage before; the rest is afterwards, while the store is in use.
-	// Default: 32 MiB, which takes a fraction of a second.
+	// VetBytes bounds how many bytes are checked for damage before the server starts, beyond the parts that the server
+	// reads. The rest is checked while the store is in use. Default: 32 MiB, which takes a fraction of a second.
 	VetBytes uint64
 
-	Observer log.Observer // of the log; default: nobody
+	Observer log.Observer // of the log; default: none
 
-	// MinDurability refuses, with a *log.DurabilityError, a store whose acknowledgements
-	// are worth less.
+	// MinDurability is the least guarantee of acknowledgements. If the store guarantees less, the error is a
+	// *log.DurabilityError.
 	MinDurability log.Durability
 
-	// Reserve is the room in bytes that is left free on the disk: below it appends are
-	// refused with *log.FullError. Default: 64 MiB.
+	// Reserve is the space in bytes to leave free on the disk. With less free space, appends return a *log.FullError.
+	// Default: 64 MiB.
 	Reserve uint64
 
-	// Listen has the server listen there, too. Default: on this machine only, for those
-	// who can read the directory.
+	// Listen is an additional address for remote users. Default: the server serves only processes of this machine that
+	// can read the directory.
 	Listen *Listen
 
-	// Private keeps the server inside this process: nothing listens, and Attach
-	// finds no owner.
+	// Private keeps the server inside this process. It does not listen, and Attach finds no owner.
 	Private bool
 
-	// Progress is called about once a second while a start takes long, as it does
-	// for a large log after a crash, and for one of a million subjects. Default: nothing.
+	// Progress is called about once a second during a long start, such as that of a large log after a crash or of a log
+	// with a million subjects. Default: no calls.
 	Progress func(elapsed time.Duration)
 
-	refused error         // why nothing is appended; nil: it is
+	refused error         // the error of appends; nil: appends are allowed
 	trees   *keeper.Trees // of the store; nil: this process keeps no trees
 }
 
@@ -95,33 +91,33 @@ func (o ServerOptions) withDefaults() ServerOptions {
 
 // Server owns a store directory and runs its server in this process.
 type Server struct {
-	dir      string
-	logger   *slog.Logger
-	secret   string // of this process
-	token    string // of those who attach
-	nats     *server.Server
-	stored   server.JetStreamConfig // how the server keeps streams
-	bridge   *bridge
-	accounts *accounts      // of those who connect
-	strays   *strays        // that the doors did not let in
-	local    *door          // for processes of this user; nil: the server is private
-	outside  *outside       // for everybody else; nil: nobody else reaches it
-	opening  sync.WaitGroup // held while the server opens its streams
-	unmarked atomic.Bool    // the mark does not say yet that this process is at work
-	conns    []*nats.Conn
-	events   *log.Log
-	blocks   *blockSync // nil: the server syncs for itself
-	durable  *watermark
-	seen     events.Offset   // the highest offset that was ever given
-	holes    []log.Hole      // what the store had lost when it was opened
-	found    *findings       // and since
-	unvetted []examined      // blocks that nobody has looked at yet
-	unread   []events.Offset // records of the others that the server cannot read
-	sync     bool            // what is acknowledged is on disk
-	group    bool            // because one sync covers many appends; else the server syncs each message
-	known    bool            // the layout of the server's files is
-	servers  []string        // versions of those that wrote to the store
-	prove    func() error    // that the server of this build keeps its files as this program knows them, or errOtherLayout
+	dir       string
+	logger    *slog.Logger
+	secret    string // of this process
+	token     string // of those who attach
+	nats      *server.Server
+	stored    server.JetStreamConfig // how the server keeps streams
+	serverLog *serverLog
+	accounts  *accounts      // of the clients
+	strays    *strays        // connections that the proxies rejected
+	local     *proxy         // for processes of this user; nil: the server is private
+	outside   *outside       // for remote users; nil: there are none
+	opening   sync.WaitGroup // held while the server opens its streams
+	unmarked  atomic.Bool    // the mark does not yet say that this process is at work
+	conns     []*nats.Conn
+	events    *log.Log
+	blocks    *blockSync // nil: the server syncs by itself
+	durable   *watermark
+	seen      events.Offset   // the highest offset ever assigned
+	holes     []log.Hole      // records lost before the store was opened
+	found     *findings       // records found lost since
+	unvetted  []examined      // blocks that are not checked yet
+	unread    []events.Offset // unreadable records in the checked blocks
+	sync      bool            // acknowledged events are on disk
+	group     bool            // one sync covers many appends; otherwise the server syncs each message
+	known     bool            // the layout of the server's files is known
+	servers   []string        // versions of the servers that wrote to the store
+	prove     func() error    // verifies the file layout of this build's server; may return errOtherLayout
 
 	health   *health
 	meter    *quota.Meter
@@ -136,12 +132,11 @@ type Server struct {
 // Start takes the directory's lock and starts its server. It waits for what a
 // crash left to be read again, bounded by ctx alone.
 //
-// Errors: *OwnedError if another process owns the directory (attach to it);
-// *LostStreamError if a part of the log that should be there is not; *LayoutError if
-// nothing of a part of it can be read; *OwnershipError if the directory is not this user's
-// alone; *events.PersonalError if it is to listen and has something personal; *ReadOnlyError if nothing can be written there; *ForeignError if it holds other
-// things than a store; *NewerError if a newer version of tally wrote it; anything else is
-// the system's or the server's. Nothing is left running after an error.
+// Errors: *OwnedError if another process owns the directory (attach to it); *LostStreamError if a part of the log that
+// should be there is not; *LayoutError if nothing of a part of it can be read; *OwnershipError if the directory is not
+// this user's alone; *events.PersonalError if it is to listen and has something personal; *ReadOnlyError if nothing can
+// be written there; *ForeignError if it holds other things than a store; *NewerError if a newer version of tally wrote
+// it; anything else is the system's or the server's. Nothing is left running after an error.
 func Start(ctx context.Context, o ServerOptions) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{dir: o.Dir, logger: o.Logger, sync: !o.NoSync}
@@ -169,8 +164,8 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if err := s.openLog(ctx, o); err != nil {
 		return err
 	}
-	// The mark names streams that are on disk only: the log began with a sync of all there was,
-	// and none is being begun meanwhile.
+	// The mark may name only streams that are on disk. The log began with a sync of the whole directory, and no stream
+	// is created meanwhile.
 	if err := s.events.AtRest(ctx, s.markDirty); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
@@ -180,11 +175,11 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	if err := s.removeConsumers(ctx, expected); err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
-	desk, err := openDesk(s.conns[1])
+	filter, err := openConsumerFilter(s.conns[1])
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
 	}
-	s.atEnd(desk.close)
+	s.atEnd(filter.close)
 	serves, err := log.Serve(s.conns[1], s.events)
 	if err != nil {
 		return fmt.Errorf("embedded: start %s: %w", s.dir, err)
@@ -204,14 +199,14 @@ func (s *Server) start(ctx context.Context, o ServerOptions) error {
 	s.atEnd(func() error { return storedir.RemoveOwner(s.dir) })
 	err = storedir.WriteOwner(s.dir, storedir.Owner{PID: os.Getpid(), URL: s.URL(), User: userAttached, Token: s.token, Durability: s.events.Durability().String()})
 	if isFull(err) {
-		// Who attaches does so through this file: until this process ends, nobody does.
+		// Other processes attach through this file. Without it they cannot until this process ends.
 		s.logger.Warn("the disk is full: other processes cannot use the store", "dir", s.dir, "error", err)
 		return nil
 	}
 	return err
 }
 
-// wholeTree is syncTree; a variable for tests.
+// wholeTree is a variable for tests.
 var wholeTree = syncTree
 
 // run starts the server and waits until it serves.
@@ -227,7 +222,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	}
 	opts := &server.Options{
 		ServerName:             ownerServer + rand.Text()[:8],
-		DontListen:             true, // see door
+		DontListen:             true, // see proxy
 		NoSigs:                 true,
 		NoLog:                  true,
 		JetStream:              true,
@@ -240,7 +235,7 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 		SyncInterval:           time.Second,
 		MaxPayload:             16 << 20,
 		MaxPending:             128 << 20,
-		MaxClosedClients:       1, // that it remembers, which nobody asks for; 10,000 take 80 KB
+		MaxClosedClients:       1, // remembered connections, which tally never queries; the default of 10,000 takes 80 KB
 	}
 	opts.Accounts, opts.CustomClientAuthentication = []*server.Account{s.accounts.own}, s.accounts
 	ns, err := server.NewServer(opts)
@@ -249,9 +244,9 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	}
 	s.accounts.serve(ns)
 	s.stored = server.JetStreamConfig{StoreDir: opts.StoreDir, SyncInterval: opts.SyncInterval, SyncAlways: opts.SyncAlways, MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore, Strict: true}
-	s.nats, s.bridge = ns, newBridge(s.logger, s.health.heard)
+	s.nats, s.serverLog = ns, newServerLog(s.logger, s.health.heard)
 	s.atEnd(s.stopServer)
-	ns.SetLoggerV2(s.bridge, false, false, false)
+	ns.SetLoggerV2(s.serverLog, false, false, false)
 	go ns.Start()
 	if err := s.await(ctx, func(d time.Duration) bool { return listens(ns, d) }, nil); err != nil {
 		return err
@@ -259,30 +254,29 @@ func (s *Server) run(ctx context.Context, o ServerOptions) error {
 	if !ns.JetStreamEnabled() {
 		return errors.New("the server runs without JetStream")
 	}
-	_ = ns.SystemAccount().SetServiceExportResponseThreshold(serverAPI, forgetAnswers) // an error: it is remembered for longer
+	_ = ns.SystemAccount().SetServiceExportResponseThreshold(serverAPI, forgetAnswers) // after an error, requests are only remembered for longer
 	if err := s.openAccount(ctx, o.Progress); err != nil {
 		return err
 	}
 	if o.Private {
 		return nil
 	}
-	return s.openDoors(o.Listen)
+	return s.openProxies(o.Listen)
 }
 
-// serverAPI is the service by which the server's own interface answers to other accounts.
-// A timer of it, which nobody can stop, keeps a server that was stopped in memory until
-// forgetAnswers after the last request: by then nobody waits for the answer. A variable
-// for tests.
+// serverAPI is the service through which the server's API answers to other accounts. Its timer, which cannot be
+// stopped, keeps a stopped server in memory until forgetAnswers after the last request. No client waits longer for an
+// answer. forgetAnswers is a variable for tests.
 const serverAPI = "$JS.API.>"
 
-var forgetAnswers = mostWait
+var forgetAnswers = maxWait
 
-// openAccount has the server open the streams of this process's account, which it reads
-// after an unclean stop. With several accounts it does so only when it is told.
+// openAccount makes the server open the streams of this process's account, which it reads after an unclean stop. With
+// several accounts the server does so only on request.
 func (s *Server) openAccount(ctx context.Context, progress func(elapsed time.Duration)) error {
 	opened := make(chan error, 1)
 	s.opening.Go(func() {
-		tasks := make(chan func()) // of several streams at a time
+		tasks := make(chan func()) // opens several streams concurrently
 		defer close(tasks)
 		for range runtime.GOMAXPROCS(0) {
 			go func() {
@@ -308,9 +302,9 @@ func (s *Server) openAccount(ctx context.Context, progress func(elapsed time.Dur
 	return err
 }
 
-// listens reports whether a server takes connections, and waits for that for so long. The
-// server's own wait looks every 25 ms; it is ready within one. A short one looks without a
-// pause, and keeps the server from starting by its lock.
+// listens waits up to a duration for a server to accept connections, and reports whether it does. The server's own wait
+// polls every 25 ms, although the server is ready within 1 ms. A very short wait polls without a pause, and its lock
+// delays the server's start.
 func listens(ns *server.Server, wait time.Duration) bool {
 	const look, pause = 20 * time.Microsecond, time.Millisecond / 2
 	for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(pause) {
@@ -321,14 +315,14 @@ func listens(ns *server.Server, wait time.Duration) bool {
 	return false
 }
 
-// await waits until the server is ready, and tells about once a second that it is not.
+// await waits until the server is ready. Meanwhile it logs and reports progress about once a second.
 func (s *Server) await(ctx context.Context, ready func(time.Duration) bool, progress func(elapsed time.Duration)) error {
 	began, told := time.Now(), 0
 	for !ready(50 * time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case fatal := <-s.bridge.fatal:
+		case fatal := <-s.serverLog.fatal:
 			return fatal
 		default:
 		}
@@ -341,21 +335,21 @@ func (s *Server) await(ctx context.Context, ready func(time.Duration) bool, prog
 		}
 	}
 	select {
-	case fatal := <-s.bridge.fatal:
+	case fatal := <-s.serverLog.fatal:
 		return fatal
 	default:
 		return nil
 	}
 }
 
-// login makes a connection of the owner's to the server.
+// login connects to the server as the owner.
 func (s *Server) login() (log.Login, error) {
 	conn, err := s.nats.InProcessConn()
 	return log.Login{Conn: conn, User: userOwner, Password: s.secret}, err
 }
 
 func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
-	for range 2 { // one for appends, one for the rest
+	for range 2 { // one for appends, one for all other requests
 		nc, err := nats.Connect("", nats.InProcessServer(s.nats), nats.UserInfo(userOwner, s.secret), nats.Name("tally owner"), nats.ReconnectBufSize(-1))
 		if err != nil {
 			return fmt.Errorf("embedded: start %s: %w", s.dir, err)
@@ -376,9 +370,8 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 			AtRest: func() error { return s.atRest(o.RereadBytes) }, Above: s.seen},
 		Holes: s.holes, Found: s.found.add, Settled: s.durable.get(), Mark: s.durable.set,
 	}}
-	// What an earlier owner wrote may still be in memory only. The log begins with a sync,
-	// which is of the whole directory either way: from then on nothing that was there can be
-	// lost, and every ack covers its own event.
+	// The data of an earlier owner may be in the system's memory only. The log begins with a sync of the whole
+	// directory. After that, no existing data can be lost, and every acknowledgement covers its own event.
 	switch {
 	case s.group:
 		s.blocks = newBlockSync(s.dir, wholeTree)
@@ -411,11 +404,10 @@ func (s *Server) openLog(ctx context.Context, o ServerOptions) error {
 	return nil
 }
 
-// Log is the log of the directory. It is closed with the server.
+// Log returns the log of the directory. Close closes it.
 func (s *Server) Log() *log.Log { return s.events }
 
-// URL is where the server listens for other processes of this user, on this machine
-// only; "" if it is private.
+// URL returns the URL for other processes of this user on this machine. If the server is private, it returns "".
 func (s *Server) URL() string {
 	if s.local == nil {
 		return ""
@@ -423,24 +415,23 @@ func (s *Server) URL() string {
 	return "nats://" + s.local.listener.Addr().String()
 }
 
-// Dir is the store directory, as an absolute path.
+// Dir returns the store directory, as an absolute path.
 func (s *Server) Dir() string { return s.dir }
 
-// Lost lists the records that were known to be lost when the store was opened, since
-// whenever that was.
+// Lost lists the records that were known to be lost when the store was opened.
 func (s *Server) Lost() []log.Hole { return s.holes }
 
-// Close waits for the appends under way, stops the server, makes everything
-// durable and gives the directory up. Nothing is left running.
+// Close waits for the appends under way, stops the server, makes all data durable and releases the directory. It leaves
+// no goroutines behind.
 func (s *Server) Close() error {
 	s.closing.Do(s.stop)
 	return s.err
 }
 
-// atEnd has stop call a function, before those that it was to call so far.
+// atEnd registers a function for stop, which calls the functions in reverse order.
 func (s *Server) atEnd(f func() error) { s.ends = append(s.ends, f) }
 
-// stop undoes as much of start as was done.
+// stop undoes the completed steps of start.
 func (s *Server) stop() {
 	for _, end := range slices.Backward(s.ends) {
 		s.err = errors.Join(s.err, end())
@@ -450,13 +441,13 @@ func (s *Server) stop() {
 	}
 }
 
-// stopServer stops the server, and marks the store as closed if nothing went wrong so far.
+// stopServer stops the server. If no error occurred so far, it marks the store as closed.
 func (s *Server) stopServer() error {
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()
-	s.opening.Wait()                             // a start that was given up
-	s.nats.SetLoggerV2(nil, false, false, false) // it stays in memory for a while: see serverAPI
-	// A clean stop of the server leaves its last writes in memory.
+	s.opening.Wait()                             // a canceled start may still be opening streams
+	s.nats.SetLoggerV2(nil, false, false, false) // the server stays in memory for a while: see serverAPI
+	// After a clean stop of the server, its last writes may be in the system's memory only.
 	if s.sync {
 		if err := wholeTree(s.dir); err != nil {
 			return err
@@ -466,7 +457,7 @@ func (s *Server) stopServer() error {
 		return nil
 	}
 	err := s.writeMark(true)
-	if isFull(err) { // the next start looks through more than it would have to
+	if isFull(err) { // the next start only checks more than necessary
 		s.logger.Warn("the disk is full: the store is not marked as closed", "dir", s.dir, "error", err)
 		return nil
 	}

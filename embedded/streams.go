@@ -18,11 +18,10 @@ import (
 	"github.com/tallylog/tally/internal/storedir"
 )
 
-// mendMeta makes up for a crash in the middle of a change of a stream, and for damage
-// to what describes it. The server writes meta.inf and then meta.sum, each whole, and
-// does not take a stream back for which they do not agree. Then what stood there
-// before is put back: whatever the change was, it is made again. Nothing was ever
-// stored in a stream whose creation was cut off.
+// mendMeta repairs a stream's description after damage, or after a crash during a change of the stream. The server
+// writes meta.inf and then meta.sum, each atomically, and rejects a stream whose files disagree. mendMeta restores the
+// previous description; the log makes the interrupted change again. A stream whose creation was cut off has no
+// messages.
 func (x *examination) mendMeta(name string) error {
 	dir := x.dir
 	stream := filepath.Join(natsfile.Streams(dir), name)
@@ -41,8 +40,8 @@ func (x *examination) mendMeta(name string) error {
 	switch {
 	case keptErr == nil && json.Valid(kept):
 		meta = kept
-	case err == nil: // they do not agree, and there is no copy
-		return nil // the server will say so
+	case err == nil: // they disagree, and there is no copy
+		return nil // the server reports it
 	}
 	if err := x.prove(); err != nil {
 		return err
@@ -53,9 +52,9 @@ func (x *examination) mendMeta(name string) error {
 	return durable.Replace(filepath.Join(stream, natsfile.SumFile), []byte(natsfile.Checksum(name, meta)), 0o600, durable.WithSync)
 }
 
-// setUnbornAside takes a stream out of the server's way whose creation a power cut ended:
-// its description is there by name only. Nothing was ever acknowledged in it, or the
-// mark, which is written after a sync, would name it.
+// setUnbornAside moves a stream out of the server's way if a power cut interrupted its creation: the file of its
+// description exists without its content. Nothing was acknowledged in the stream: otherwise the mark, which is written
+// after a sync, would name it.
 func (x *examination) setUnbornAside(name string, m storedir.Mark) error {
 	dir := x.dir
 	if slices.Contains(m.Streams, name) {
@@ -66,7 +65,7 @@ func (x *examination) setUnbornAside(name string, m storedir.Mark) error {
 		return err
 	}
 	if _, err := os.Stat(storedir.MetaCopy(dir, name)); err == nil {
-		return nil // it was described once
+		return nil // the stream had a description
 	}
 	if err := x.prove(); err != nil {
 		return err
@@ -79,7 +78,7 @@ func (x *examination) setUnbornAside(name string, m storedir.Mark) error {
 	}
 }
 
-// copyMeta keeps a copy of what describes each stream.
+// copyMeta keeps a copy of each stream's description.
 func copyMeta(dir string) error {
 	names, err := storedir.StreamFolders(dir)
 	if err != nil {
@@ -103,8 +102,7 @@ func copyMeta(dir string) error {
 	return nil
 }
 
-// unindexed gives the bytes of the full streams that the server would read again
-// after a crash.
+// unindexed returns how many bytes of the full streams the server would read again after a crash.
 func unindexed(dir string) (total int64, err error) {
 	names, err := storedir.StreamFolders(dir)
 	if err != nil {
@@ -120,10 +118,9 @@ func unindexed(dir string) (total int64, err error) {
 	return total, nil
 }
 
-// atRest is called while nothing is being appended. If a crash now would make the
-// server read more than so many bytes of full segments again, it closes its streams,
-// which writes their indexes, and opens them.
-func (s *Server) atRest(most uint64) error {
+// atRest is called while no append is running. If a crash now would make the server read more than maxReread bytes of
+// full segments again, atRest closes the server's streams, which writes their indexes, and opens them again.
+func (s *Server) atRest(maxReread uint64) error {
 	// The mark names a stream only when it is on disk: from then on it must come back.
 	if s.sync {
 		if err := wholeTree(s.dir); err != nil {
@@ -134,14 +131,14 @@ func (s *Server) atRest(most uint64) error {
 		return err
 	}
 	n, err := unindexed(s.dir)
-	if err != nil || n <= int64(most) {
+	if err != nil || n <= int64(maxReread) {
 		return err
 	}
 	return s.reopenStreams()
 }
 
-// reopenStreams closes all streams and opens them again. Connections stay; what is
-// asked meanwhile is told that there is no stream, and asks again.
+// reopenStreams closes all streams and opens them again. Connections stay open. Requests meanwhile get the error that
+// there is no stream, and the clients repeat them.
 func (s *Server) reopenStreams() error {
 	began := time.Now()
 	if err := s.closeStreams(); err != nil {
@@ -154,10 +151,10 @@ func (s *Server) reopenStreams() error {
 	return nil
 }
 
-// closeStreams has the server close all streams, which writes their indexes.
+// closeStreams closes all streams of the server, which writes their indexes.
 func (s *Server) closeStreams() error {
 	if !s.nats.JetStreamEnabled() {
-		return nil // it has closed them: see off
+		return nil // the server has closed them itself: see off
 	}
 	if err := s.nats.GlobalAccount().DisableJetStream(); err != nil {
 		return fmt.Errorf("embedded: close streams: %v", err)
@@ -165,11 +162,11 @@ func (s *Server) closeStreams() error {
 	return nil
 }
 
-// openTries bounds how often streams are opened that did not all come back.
-const openTries = 5
+// maxOpenAttempts bounds the attempts to open the streams, if not all of them come back.
+const maxOpenAttempts = 5
 
-// openStreams has it open those that it finds. It is no error for the server if one
-// cannot be opened: so they are counted.
+// openStreams opens all streams of the server. The server reports no error for a stream that it cannot open, so
+// openStreams compares the open streams with the folders.
 func (s *Server) openStreams() error {
 	want, err := storedir.StreamFolders(s.dir)
 	if err == nil {
@@ -178,7 +175,7 @@ func (s *Server) openStreams() error {
 	if err != nil {
 		return err
 	}
-	for try := 0; ; try++ {
+	for attempt := 0; ; attempt++ {
 		if err := s.nats.GlobalAccount().EnableJetStream(nil, nil); err != nil {
 			return fmt.Errorf("embedded: open streams: %v", err)
 		}
@@ -190,18 +187,18 @@ func (s *Server) openStreams() error {
 		if len(missing) == 0 {
 			return nil
 		}
-		if try == openTries {
+		if attempt == maxOpenAttempts {
 			return fmt.Errorf("embedded: open streams: %v did not come back", missing)
 		}
 		s.logger.Warn("streams did not come back at once", "streams", missing)
-		time.Sleep(10 * time.Millisecond << try)
+		time.Sleep(10 * time.Millisecond << attempt)
 		if err := s.closeStreams(); err != nil {
 			return err
 		}
 	}
 }
 
-// enableStreams has the server keep streams again after it has given that up.
+// enableStreams enables JetStream again after the server has shut it down.
 func (s *Server) enableStreams() error {
 	if s.nats.JetStreamEnabled() {
 		return nil
@@ -214,7 +211,7 @@ func (s *Server) enableStreams() error {
 	return nil
 }
 
-// streams gives the streams that are open.
+// streams returns the open streams.
 func (s *Server) streams() (open []server.StreamDetail, err error) {
 	js, err := s.nats.Jsz(&server.JSzOptions{Accounts: true, Streams: true})
 	if err != nil {
@@ -226,7 +223,7 @@ func (s *Server) streams() (open []server.StreamDetail, err error) {
 	return open, nil
 }
 
-// without gives those of some names that are not open.
+// without returns the names of streams that are not open.
 func without(names []string, open []server.StreamDetail) (missing []string) {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(open, func(s server.StreamDetail) bool { return s.Name == name })

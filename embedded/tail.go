@@ -14,11 +14,10 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// nameLost compares what the server has, now that it opened its streams, with what was
-// acknowledged as durable: whatever became of the files, it says where each stream begins
-// and ends. What lies before, between and behind is written down as lost before anybody
-// reads. (What is missing inside a stream is found by reads, which count.) A crash before
-// that changes nothing: the next start finds the same.
+// nameLost compares the first and last records of the opened streams with the durable offset. It adds the durable
+// records before, between and behind the streams to the list of lost records, before any process reads. Records missing
+// inside a stream are found by reads, which check the numbers. After a crash in nameLost, the next start finds the same
+// records.
 func (s *Server) nameLost(ctx context.Context) error {
 	open, err := s.streams()
 	if err != nil {
@@ -28,7 +27,7 @@ func (s *Server) nameLost(ctx context.Context) error {
 		return cmp.Compare(storedir.StreamNumber(a.Name), storedir.StreamNumber(b.Name))
 	})
 	var lost []log.Hole
-	at := events.Offset(1) // that is to come next
+	at := events.Offset(1) // the next expected offset
 	for _, stream := range open {
 		if storedir.StreamNumber(stream.Name) == 0 || stream.State.Msgs == 0 {
 			continue
@@ -53,11 +52,11 @@ func (s *Server) nameLost(ctx context.Context) error {
 	return err
 }
 
-// lastThere gives the last record that a stream has: by an index that it had, the server
-// may know of later ones that are gone.
+// lastThere returns the offset of the last record in a stream. With an older index, the server may still count later
+// records that are lost.
 func (s *Server) lastThere(ctx context.Context, stream server.StreamDetail) (events.Offset, error) {
 	last := stream.State.LastSeq
-	if n := stream.State.NumDeleted; n == 0 || n > mostBetween { // so many are no loss: see misled
+	if n := stream.State.NumDeleted; n == 0 || n > maxBlockRecords { // such a number means a wrong sequence: see misled
 		return events.Offset(last), nil
 	}
 	js, err := jetstream.New(s.conns[1])

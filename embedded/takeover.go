@@ -13,9 +13,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// markDirty writes down that this process is at work. Without room for that, the store
-// takes no appends, so that a mark of a clean stop stays true: it is read, and mended as
-// soon as there is room.
+// markDirty records in the mark that this process is at work. If the disk is full, the store refuses appends, so that
+// the old mark of a clean stop stays true. Reads work, and the store takes appends as soon as there is room.
 func (s *Server) markDirty() error {
 	err := s.writeMark(false)
 	if !isFull(err) {
@@ -26,8 +25,7 @@ func (s *Server) markDirty() error {
 	return nil
 }
 
-// takeOver takes the directory's lock and prepares what the server will find there. It
-// gives the streams that must come back.
+// takeOver takes the directory's lock and prepares the server's files. It returns the streams that must come back.
 func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	if o.Dir == "" {
 		return nil, errors.New("embedded: start: ServerOptions.Dir is missing")
@@ -45,8 +43,8 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.atEnd(lock.Close)               // which gives the lock up
-	err = storedir.RemoveOwner(s.dir) // of a process that was killed
+	s.atEnd(lock.Close)               // releases the lock
+	err = storedir.RemoveOwner(s.dir) // left by a killed process
 	if err == nil {
 		s.durable, err = openWatermark(s.dir)
 	}
@@ -61,7 +59,7 @@ func (s *Server) takeOver(o ServerOptions) (expected []string, err error) {
 	return expected, nil
 }
 
-// startError gives an error of Start. Those that a caller acts on say all themselves.
+// startError adds context to an error of Start. Typed errors that callers act on are returned unchanged.
 func startError(dir string, err error) error {
 	_, layout := errors.AsType[*LayoutError](err)
 	_, ownership := errors.AsType[*OwnershipError](err)
@@ -76,7 +74,7 @@ func startError(dir string, err error) error {
 	return fmt.Errorf("embedded: start %s: %w", dir, err)
 }
 
-// restore makes the server's files such as it takes them, if they are known.
+// restore repairs the server's files so that the server accepts them. Files of unknown versions are left alone.
 func (s *Server) restore(vet uint64) (expected []string, err error) {
 	m, err := s.readMark()
 	if err == nil {
@@ -110,8 +108,8 @@ func (s *Server) restore(vet uint64) (expected []string, err error) {
 	return expectedStreams(s.dir, m)
 }
 
-// inspect compares the streams that came back with those that should have, and
-// collects what the server says it lost.
+// inspect logs the losses that the server reports. If an expected stream did not come back, inspect returns a
+// *LostStreamError.
 func (s *Server) inspect(expected []string) error {
 	open, err := s.streams()
 	if err != nil {
@@ -125,17 +123,16 @@ func (s *Server) inspect(expected []string) error {
 	}
 	missing := without(expected, open)
 	if len(missing) > 0 {
-		return &LostStreamError{Dir: s.dir, Streams: missing, Said: s.bridge.complaints()}
+		return &LostStreamError{Dir: s.dir, Streams: missing, Said: s.serverLog.complaints()}
 	}
 	return nil
 }
 
-// LostStreamError says that parts of the log did not come back at a start. Nothing
-// was changed.
+// LostStreamError reports that streams of the log did not come back at a start. Nothing was changed.
 type LostStreamError struct {
 	Dir     string
 	Streams []string
-	Said    []string // by the server, while it started
+	Said    []string // warnings and errors of the server during the start
 }
 
 func (e *LostStreamError) Error() string {

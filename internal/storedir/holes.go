@@ -65,8 +65,8 @@ func AddHoles(dir string, lost []log.Hole) error {
 	return nil
 }
 
-// MissingFrom returns the lost records that a view never folded: all of them if the view has gaps, otherwise those after
-// its cursor.
+// MissingFrom returns the lost records that a view never folded: all of them if the view has gaps, otherwise those
+// after its cursor.
 func MissingFrom(s catalog.Standing, lost []log.Hole) []log.Hole {
 	return slices.DeleteFunc(slices.Clone(lost), func(h log.Hole) bool { return !s.Lacks && h.Offset <= s.Cursor.Offset })
 }

@@ -20,8 +20,9 @@ import (
 )
 
 // An Image lists the content of a consistent copy of a store: its log up to an offset, and the list of lost records.
-// Snapshots and views are left out, as every store rebuilds them. Most indexes are left out too. An index of a full stream
-// is included: without it the server reads the stream again and discards the records behind a damaged one in its block.
+// Snapshots and views are left out, as every store rebuilds them. Most indexes are left out too. An index of a full
+// stream is included: without it the server reads the stream again and discards the records behind a damaged one in its
+// block.
 //
 // Durable records never change, even while processes append. So the image of a store in use ends with the last durable
 // record, if need be in the middle of a block. Repairs of damaged blocks keep their length.
@@ -44,8 +45,9 @@ type ImageFile struct {
 	Optional bool
 }
 
-// ImageOf lists the files of a store that this process or another one owns. ImageOf calls upto once for each attempt. upto
-// returns the last durable offset, as (*log.Log).Durable does; all records acknowledged before the call are in the image.
+// ImageOf lists the files of a store that this process or another one owns. ImageOf calls upto once for each attempt.
+// upto returns the last durable offset, as (*log.Log).Durable does; all records acknowledged before the call are in the
+// image.
 //
 // If an unknown version of nats-server wrote to the store, the error is an *UnknownServerError.
 func ImageOf(dir string, upto func() (events.Offset, error)) (Image, error) {
@@ -115,8 +117,8 @@ func wroteTo(dir string) ([]string, error) {
 	return m.Servers, nil
 }
 
-// UnknownServerError reports that a version of nats-server wrote to the store whose files this program does not know. The
-// program cannot tell which parts of them are durable.
+// UnknownServerError reports that a version of nats-server wrote to the store whose files this program does not know.
+// The program cannot tell which parts of them are durable.
 type UnknownServerError struct {
 	Dir     string
 	Version string
@@ -221,9 +223,9 @@ func (x *imaging) description(name string, oldest bool) error {
 	return nil
 }
 
-// meta reads a stream's description. The server replaces the description and its checksum one after the other, so they may
-// disagree for a moment. If they still disagree after several attempts, they are damaged, and meta returns the copy that
-// the next start would restore.
+// meta reads a stream's description. The server replaces the description and its checksum one after the other, so they
+// may disagree for a moment. If they still disagree after several attempts, they are damaged, and meta returns the copy
+// that the next start would restore.
 func (x *imaging) meta(name string) ([]byte, error) {
 	path := filepath.Join(natsfile.Streams(x.dir), name, natsfile.MetaFile)
 	for range maxImageAttempts {

@@ -14,7 +14,8 @@ func SegmentsDir(dir string) string { return filepath.Join(dir, "segments") }
 // MetaCopy returns the path of the copy of a stream's description.
 func MetaCopy(dir, stream string) string { return filepath.Join(SegmentsDir(dir), stream+".meta") }
 
-// StreamFolders lists the streams in a store's directory, oldest first. Streams whose creation was cut off are left out.
+// StreamFolders lists the streams in a store's directory, oldest first. Streams whose creation was cut off are left
+// out.
 func StreamFolders(dir string) ([]string, error) {
 	names, err := natsfile.Folders(dir)
 	slices.SortFunc(names, func(a, b string) int { return StreamNumber(a) - StreamNumber(b) })

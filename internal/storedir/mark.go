@@ -32,8 +32,8 @@ type Mark struct {
 	Servers []string      `json:"servers"` // versions of the servers that wrote to the store, each once
 }
 
-// LoadMark reads the mark. If the file is missing, LoadMark returns the zero Mark. If the file is damaged, the error is a
-// *statefile.DamageError; if a newer tally wrote it, a *NewerError.
+// LoadMark reads the mark. If the file is missing, LoadMark returns the zero Mark. If the file is damaged, the error is
+// a *statefile.DamageError; if a newer tally wrote it, a *NewerError.
 func LoadMark(dir string) (m Mark, err error) {
 	if err := readState(filepath.Join(dir, markFile), markVersion, &m); !errors.Is(err, fs.ErrNotExist) {
 		return m, err
@@ -68,7 +68,8 @@ func WatermarkText(at events.Offset) []byte {
 	return fmt.Appendf(number, " %08x\n", crc32.ChecksumIEEE(number))
 }
 
-// LoadWatermark returns the highest durable offset in the watermark's file. If the file is missing or damaged, it returns 0.
+// LoadWatermark returns the highest durable offset in the watermark's file. If the file is missing or damaged, it
+// returns 0.
 func LoadWatermark(dir string) (at events.Offset) {
 	text, _ := os.ReadFile(filepath.Join(dir, WatermarkFile))
 	_, _ = fmt.Sscanf(string(text), "%016x", &at)

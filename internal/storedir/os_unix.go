@@ -20,8 +20,8 @@ func FreeBytes(dir string) (uint64, error) {
 	return uint64(st.Bavail) * uint64(st.Bsize), nil
 }
 
-// ownerOf returns the id of a file's owner, and whether the file counts as this user's own. Files of root do, as root can
-// read and change all files anyway.
+// ownerOf returns the id of a file's owner, and whether the file counts as this user's own. Files of root do, as root
+// can read and change all files anyway.
 func ownerOf(info fs.FileInfo) (user int, mine bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -41,9 +41,9 @@ func (e *ReadOnlyError) Unwrap() error { return log.ErrUnavailable }
 // error.
 func Writable(dir string) error { return orReadOnly(dir, mayWrite(dir)) }
 
-// MakePrivate creates a directory for this user alone, or restricts an existing one to this user. Each entry must belong
-// to this user and may not be a symbolic link. Deeper entries are not checked: the folders above them have always been
-// private. Errors: *OwnershipError, *ReadOnlyError, or the system's.
+// MakePrivate creates a directory for this user alone, or restricts an existing one to this user. Each entry must
+// belong to this user and may not be a symbolic link. Deeper entries are not checked: the folders above them have
+// always been private. Errors: *OwnershipError, *ReadOnlyError, or the system's.
 func MakePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return orReadOnly(dir, err)

@@ -22,8 +22,8 @@ import (
 	"github.com/tallylog/tally/internal/disk/statefile"
 )
 
-// reportsDir is the folder of a store for reports. Each process writes the file <pid>.json, and removes it when its daemons
-// end.
+// reportsDir is the folder of a store for reports. Each process writes the file <pid>.json, and removes it when its
+// daemons end.
 const reportsDir = "daemons"
 
 const reportVersion = 1 // of the format of these files
@@ -99,8 +99,8 @@ func loopOptions(ctx context.Context, st *tally.Store, daemons []daemon.Daemon, 
 // reportPause is the shortest time between two writes of a report.
 const reportPause = time.Second
 
-// keepReport keeps this process's report up to date, from the time when each daemon has checked for work once. done removes
-// the report.
+// keepReport keeps this process's report up to date, from the time when each daemon has checked for work once. done
+// removes the report.
 func keepReport(dir string, l *daemon.Loop, changed <-chan struct{}) (done func()) {
 	path := filepath.Join(dir, reportsDir, strconv.Itoa(os.Getpid())+".json")
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -147,8 +147,8 @@ func statusOf(list []daemon.Status) []Status {
 	return reported
 }
 
-// StatusOf returns the reports in a store's directory, ordered by process id. Killed processes leave their reports behind:
-// the caller checks whether a process lives.
+// StatusOf returns the reports in a store's directory, ordered by process id. Killed processes leave their reports
+// behind: the caller checks whether a process lives.
 func StatusOf(dir string) (list []Status, err error) {
 	entries, err := os.ReadDir(filepath.Join(dir, reportsDir))
 	if errors.Is(err, fs.ErrNotExist) {

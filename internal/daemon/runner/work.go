@@ -16,8 +16,8 @@ import (
 	"github.com/tallylog/tally/projector"
 )
 
-// workOf returns the source of due work: the store's view, or the log itself if no process keeps the view, as on a server
-// that others run. shown waits until the source includes the records that are durable at its call.
+// workOf returns the source of due work: the store's view, or the log itself if no process keeps the view, as on a
+// server that others run. shown waits until the source includes the records that are durable at its call.
 func workOf(ctx context.Context, st *tally.Store) (work daemon.Work, shown func(context.Context) error, end func(), err error) {
 	wait := func(ctx context.Context) error {
 		head, err := st.Log.Durable(ctx)

@@ -17,8 +17,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// ViewsOf returns this machine's directory for the views of a server's log, without asking the server. [ViewsOfLog] wrote
-// down which log the server at a URL has. If no store was opened there yet, the directory does not exist.
+// ViewsOf returns this machine's directory for the views of a server's log, without asking the server. [ViewsOfLog]
+// wrote down which log the server at a URL has. If no store was opened there yet, the directory does not exist.
 func ViewsOf(server string) (string, error) {
 	dir, at, err := viewsAt(server)
 	if err != nil {
@@ -54,9 +54,9 @@ func isHex(name string) bool {
 	return err == nil && name != ""
 }
 
-// ViewsOfLog returns this machine's directory for the views of a server's log, and writes down that the log is at this URL.
-// The log is identified by the name and the creation time of its first stream. So URLs with another order of hosts or
-// another password share a directory.
+// ViewsOfLog returns this machine's directory for the views of a server's log, and writes down that the log is at this
+// URL. The log is identified by the name and the creation time of its first stream. So URLs with another order of hosts
+// or another password share a directory.
 func ViewsOfLog(ctx context.Context, nc *nats.Conn, server string) (string, error) {
 	dir, at, err := viewsAt(server)
 	if err != nil {

@@ -91,9 +91,9 @@ func (a asker) part(ctx context.Context, sub *nats.Subscription) (part []byte, m
 	return m.Data[1:], m.Data[0] == partFollows, nil
 }
 
-// Ask asks the process that keeps a tree: the owner of a local store, or [Keep] on this machine beside a server that others
-// run. If no process keeps the tree, the error matches log.ErrUnavailable, and the answer has the status that the last
-// keeper left.
+// Ask asks the process that keeps a tree: the owner of a local store, or [Keep] on this machine beside a server that
+// others run. If no process keeps the tree, the error matches log.ErrUnavailable, and the answer has the status that
+// the last keeper left.
 func Ask(ctx context.Context, c config.Config, t config.Tree, verb string, q Question) (said Answer, err error) {
 	q.Tree = t.FileName()
 	a, err := askerOf(c, t)
@@ -136,8 +136,8 @@ func askerOf(c config.Config, t config.Tree) (a asker, err error) {
 	return a, fmt.Errorf("%w: a store in memory ends with its process", errUnkept)
 }
 
-// Attached has the trees of a store that another process owns. That process keeps the trees, and its acknowledgements wait
-// for them.
+// Attached has the trees of a store that another process owns. That process keeps the trees, and its acknowledgements
+// wait for them.
 type Attached struct {
 	*Trees // as this process knows them; it keeps none
 	asker  asker
@@ -176,8 +176,8 @@ func (o Attached) Join(ctx context.Context) {
 	}
 }
 
-// named asks the owner about a tree in a folder. If the owner does not know the tree, named writes the tree's settings into
-// the store's directory and asks again. Questions never carry a path.
+// named asks the owner about a tree in a folder. If the owner does not know the tree, named writes the tree's settings
+// into the store's directory and asks again. Questions never carry a path.
 func (o Attached) named(ctx context.Context, t config.Tree, verb string) error {
 	q := Question{Tree: t.FileName()}
 	_, err := o.asker.ask(ctx, verb, q)

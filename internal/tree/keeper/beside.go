@@ -18,8 +18,8 @@ import (
 	"github.com/tallylog/tally/internal/nats/natsdial"
 )
 
-// BesideSubject begins the subject for questions about a tree that is kept beside a server that others run. The names of
-// the store's log, of this machine's key and of the tree follow, then the verb.
+// BesideSubject begins the subject for questions about a tree that is kept beside a server that others run. The names
+// of the store's log, of this machine's key and of the tree follow, then the verb.
 const BesideSubject = "tally.keep.v1."
 
 // keyFile contains a random part of the subject, shared by this user's processes on this machine. Other users who may
@@ -35,8 +35,8 @@ func subjectBeside(dir string, t config.Tree) (string, error) {
 	return BesideSubject + filepath.Base(dir) + "." + string(key) + "." + natsdial.HashName(t.FileName()) + ".", err
 }
 
-// Keep keeps the trees of a configuration beside a server that others run, until ctx is done. If another process of this
-// machine keeps one of the trees, the error matches *KeptError.
+// Keep keeps the trees of a configuration beside a server that others run, until ctx is done. If another process of
+// this machine keeps one of the trees, the error matches *KeptError.
 func Keep(ctx context.Context, st *tally.Store, c config.Config, layout func(string) (layouts.Layout, bool), lg *slog.Logger) error {
 	dir, err := natsdial.ViewsOf(c.Server.URL)
 	if err != nil {

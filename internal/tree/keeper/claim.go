@@ -31,9 +31,9 @@ type claim struct {
 	Store string `json:"store"` // the store's directory; "": a store in memory
 }
 
-// claim claims the tree's folder for a store, as long as the store exists: if two stores shared a folder, each would take
-// the other's files for a user's edits. If another store has the folder, the error is a *HeldError. state is the folder for
-// claims; if it is "", nothing is claimed.
+// claim claims the tree's folder for a store, as long as the store exists: if two stores shared a folder, each would
+// take the other's files for a user's edits. If another store has the folder, the error is a *HeldError. state is the
+// folder for claims; if it is "", nothing is claimed.
 func (k *keptTree) claim(state, store string) error {
 	if state == "" {
 		return nil

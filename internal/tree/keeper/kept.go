@@ -88,8 +88,8 @@ func (k *keptTree) close() (err error) {
 	return err
 }
 
-// run keeps the tree until ctx is done. The records appended until then still reach the files, if the runner catches up in
-// the time that a view has.
+// run keeps the tree until ctx is done. The records appended until then still reach the files, if the runner catches up
+// in the time that a view has.
 func (k *keptTree) run(ctx context.Context) {
 	defer close(k.ended)
 	var back sync.WaitGroup

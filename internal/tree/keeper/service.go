@@ -20,8 +20,8 @@ import (
 )
 
 // OwnerSubject begins the subject on which the owner of a store answers questions about its trees. The verb follows.
-// Attached processes may publish there. Remote users of a listening owner may not: they have no access to this machine's
-// files.
+// Attached processes may publish there. Remote users of a listening owner may not: they have no access to this
+// machine's files.
 const OwnerSubject = "tally.api.v1.tree."
 
 const (
@@ -119,14 +119,14 @@ type service struct {
 	running sync.WaitGroup
 }
 
-// Serve answers questions of attached processes until close is called. The connection is the owner's own. The server maps
-// the inboxes of attached processes to subjects that begin with "_R_".
+// Serve answers questions of attached processes until close is called. The connection is the owner's own. The server
+// maps the inboxes of attached processes to subjects that begin with "_R_".
 func (ts *Trees) Serve(nc *nats.Conn) (close func() error, err error) {
 	return serve(ts, nc, OwnerSubject, "_R_.")
 }
 
-// serve answers questions on a subject until close is called. It answers to inboxes only: a client could otherwise name a
-// subject of the log for the answer, and this process may publish there.
+// serve answers questions on a subject until close is called. It answers to inboxes only: a client could otherwise name
+// a subject of the log for the answer, and this process may publish there.
 func serve(ts *Trees, nc *nats.Conn, subject, inboxes string) (close func() error, err error) {
 	s := &service{ts: ts, nc: nc, subject: subject, inboxes: inboxes, busy: make(chan struct{}, maxQuestions)}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -166,8 +166,8 @@ func (s *service) take(m *nats.Msg) {
 	})
 }
 
-// beat sends empty parts until ctx is done. Each has its first byte: after a message without data, the server would pass no
-// further message on to another account.
+// beat sends empty parts until ctx is done. Each has its first byte: after a message without data, the server would
+// pass no further message on to another account.
 func (s *service) beat(ctx context.Context, to string) {
 	for {
 		select {
@@ -218,8 +218,8 @@ func (s *service) answer(ctx context.Context, verb string, question []byte) (sai
 	return k.answer(ctx, verb, q)
 }
 
-// asked returns the tree that a question names. The tree is in the configuration, or an attached process wrote its settings
-// into the store's directory.
+// asked returns the tree that a question names. The tree is in the configuration, or an attached process wrote its
+// settings into the store's directory.
 func (ts *Trees) asked(q Question) (config.Tree, error) {
 	for _, t := range ts.all() {
 		if t.FileName() == q.Tree || q.Tree == "" && t.Name == q.Name {
@@ -310,8 +310,8 @@ func (k *keptTree) resolve(ctx context.Context, prefix string) error {
 	return &events.InvalidError{Field: "conflict", Reason: fmt.Sprintf("%q names %d of them", prefix, len(ids))}
 }
 
-// decide answers the tree's question about a mass change. If the tree does not ask, decide first lets it read the files, as
-// the change may not have been noticed yet.
+// decide answers the tree's question about a mass change. If the tree does not ask, decide first lets it read the
+// files, as the change may not have been noticed yet.
 func (k *keptTree) decide(ctx context.Context, accept bool) error {
 	if k.tree.Room() == nil {
 		err := k.tree.Pull(ctx)

@@ -21,8 +21,8 @@ import (
 	"github.com/tallylog/tally/log"
 )
 
-// folderName names the store's folder for its trees. The folder has three files for a tree: the manifest, the last status,
-// and the settings if another process named the tree.
+// folderName names the store's folder for its trees. The folder has three files for a tree: the manifest, the last
+// status, and the settings if another process named the tree.
 const folderName = "trees"
 
 // maxShow bounds how long an append waits for the trees, and how long one question waits for an offset.
@@ -55,8 +55,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// New returns the trees of the store in a directory. "" means a store in memory, whose trees remember nothing. If a layout
-// is unknown, the error is a *config.Error. No tree is kept before [Trees.Run].
+// New returns the trees of the store in a directory. "" means a store in memory, whose trees remember nothing. If a
+// layout is unknown, the error is a *config.Error. No tree is kept before [Trees.Run].
 func New(c Config, dir string) (*Trees, error) {
 	ts := &Trees{Config: c, store: dir, list: c.Store.Trees, begun: make(chan struct{}), kept: make(map[string]*keptTree)}
 	if dir != "" {
@@ -288,8 +288,8 @@ func (ts *Trees) keepFiles(ctx context.Context, namespace, layout, dir string) e
 	return nil
 }
 
-// matches reports whether a tree of a namespace may show one of the subjects. Blobs are left out: an event that refers to
-// the blob follows, and the tree shows that event.
+// matches reports whether a tree of a namespace may show one of the subjects. Blobs are left out: an event that refers
+// to the blob follows, and the tree shows that event.
 func matches(namespace string, subs []events.Subject) bool {
 	return slices.ContainsFunc(subs, func(sub events.Subject) bool {
 		return sub.Namespace == namespace && sub.Kind != events.KindBlob && sub.Kind != events.KindUnit

@@ -25,11 +25,11 @@ func (p *peer) Close() error         { p.closed = true; return nil }
 
 func peerAt(ip string) *peer { return &peer{from: net.ParseIP(ip)} }
 
-// A crowd pushes out its own; who came alone stays, and everybody has atLeast to log in.
+// A crowd pushes out its own; who came alone stays, and everybody has minLogin to log in.
 func TestLobby(t *testing.T) {
 	t.Run("B-03 a crowd pushes out its own", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l, never := newLobby(3), make(chan struct{})
+			l, never := newPendingLogins(3), make(chan struct{})
 			alone, first, second := peerAt("192.0.2.1"), peerAt("2001:db8::1"), peerAt("2001:db8::2:1") // of one network
 			for _, p := range []*peer{alone, first, second} {
 				l.enter(p, never)
@@ -37,7 +37,7 @@ func TestLobby(t *testing.T) {
 			began := time.Now()
 			third := peerAt("2001:db8::3")
 			l.enter(third, never)
-			if took := time.Since(began); took != atLeast {
+			if took := time.Since(began); took != minLogin {
 				t.Errorf("the first had %v", took)
 			}
 			if !first.closed || second.closed || alone.closed {
@@ -62,7 +62,7 @@ func TestLobby(t *testing.T) {
 				t.Errorf("there was room after %v", took)
 			}
 			close(over)
-			l.enter(peerAt("2001:db8::7"), over) // a door that is closed waits for nobody
+			l.enter(peerAt("2001:db8::7"), over) // a closed proxy does not wait
 		})
 	})
 }
@@ -81,19 +81,19 @@ func (c *crowded) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// A door goes on after the system had no descriptor, with pauses.
+// A proxy continues, with pauses, after the system had no file descriptor left.
 func TestDoorWithoutDescriptors(t *testing.T) {
 	t.Run("B-03 no descriptor is left", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			said := new(bytes.Buffer)
 			l := &crowded{errors: 10}
-			d := &door{listener: l, strays: newStrays("d", slog.New(slog.NewTextHandler(said, nil))), lobby: newLobby(1), open: t.Context()}
+			d := &proxy{listener: l, strays: newStrays("d", slog.New(slog.NewTextHandler(said, nil))), pending: newPendingLogins(1), open: t.Context()}
 			began := time.Now()
 			d.run()
 			if l.errors != 0 {
 				t.Fatalf("it ended with %d errors to come", l.errors)
 			}
-			if took := time.Since(began); took < time.Second || took > 10*mostPause {
+			if took := time.Since(began); took < time.Second || took > 10*maxPause {
 				t.Errorf("ten errors took %v", took)
 			}
 			_ = d.strays.close()
@@ -134,9 +134,9 @@ func TestStrays(t *testing.T) {
 
 // Connections leave the store the descriptors that it needs.
 func TestBounds(t *testing.T) {
-	for _, c := range []struct{ descriptors, doors, least, most int }{{64, 1, 12, 24}, {64, 2, 12, 24}, {128, 2, 32, 64}, {256, 2, 64, 128}, {1024, 1, 256, 512}, {1 << 20, 2, 8192, mostOpen}} {
-		b := boundsOf(c.descriptors, c.doors)
-		if all := c.doors * (b.within + b.before); all < c.least || all > c.most || b.before < 2 || b.before > b.within {
+	for _, c := range []struct{ descriptors, proxies, least, most int }{{64, 1, 12, 24}, {64, 2, 12, 24}, {128, 2, 32, 64}, {256, 2, 64, 128}, {1024, 1, 256, 512}, {1 << 20, 2, 8192, maxOpen}} {
+		b := boundsOf(c.descriptors, c.proxies)
+		if all := c.proxies * (b.within + b.before); all < c.least || all > c.most || b.before < 2 || b.before > b.within {
 			t.Errorf("%+v: %+v, %d in all", c, b, all)
 		}
 	}

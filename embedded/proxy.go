@@ -14,59 +14,58 @@ import (
 	"time"
 )
 
-// The server itself does not listen: it has no bound on connections that spares those of
-// this process, and strangers would hold descriptors that the log needs. A door accepts
-// connections, and the server hears only of those that have logged in.
+// The server itself does not listen. Its limit on connections would also count those of this process, and unknown
+// clients could use up file descriptors that the log needs. A proxy accepts connections instead, and connects to the
+// server only after the client has logged in.
 
 const (
-	loginWithin = 5 * time.Second // for TLS, user and password together
-	mostConnect = 64 << 10        // bytes of a CONNECT line
-	mostPause   = time.Second     // after an error of Accept
+	loginWithin    = 5 * time.Second // bounds the TLS handshake and the login together
+	maxConnectLine = 64 << 10        // bytes of a CONNECT line
+	maxPause       = time.Second     // after an error of Accept
 
-	wrongLogin = "Authorization Violation" // the server's words for a wrong user or password
+	wrongLogin = "Authorization Violation" // the server's message for a wrong user or password
 )
 
-// door is a listener by which clients reach the server.
-type door struct {
+// proxy is a listener through which clients reach the server.
+type proxy struct {
 	listener net.Listener
 	inside   func() (net.Conn, error) // connects to the server
-	info     []byte                   // the server's first line, without what is about one connection
-	secure   func() *tls.Config       // nil: the door has no TLS
+	info     []byte                   // the server's first line, without the members about one connection
+	secure   func() *tls.Config       // nil: no TLS
 	roll     *roll
-	most     int // connections that have logged in
+	most     int // limit of connections that have logged in
 	strays   *strays
 
-	lobby   *lobby // of those that have not logged in
+	pending *pendingLogins // connections that have not logged in
 	running sync.WaitGroup
-	open    context.Context // until close
+	open    context.Context // canceled by close
 	shut    context.CancelFunc
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the field below
 	within map[net.Conn]guest
 }
 
-// guest is a client that may be in the server, by a name and a password that only this
-// process knows.
+// guest is a user whom the server admits, under a name and a password that only this process knows.
 type guest struct {
-	Account             // as the client has it
-	name, secret string // as the server does
+	Account             // as the client sends it
+	name, secret string // as the server knows it
 }
 
-// doorSettings are what doors differ in.
-type doorSettings struct {
+// proxySettings are the settings of one proxy.
+type proxySettings struct {
 	address string
 	secure  func() *tls.Config
 	roll    *roll
 	bounds  bounds
 }
 
-func openDoor(o doorSettings, inside func() (net.Conn, error), st *strays) (*door, error) {
+func openProxy(o proxySettings, inside func() (net.Conn, error), st *strays) (*proxy, error) {
 	l, err := net.Listen("tcp", o.address)
 	if err != nil {
 		return nil, err
 	}
-	d := &door{listener: l, inside: inside, secure: o.secure, roll: o.roll, most: o.bounds.within, strays: st,
-		lobby: newLobby(o.bounds.before), within: make(map[net.Conn]guest)}
+	d := &proxy{listener: l, inside: inside, secure: o.secure, roll: o.roll, most: o.bounds.within, strays: st,
+		pending: newPendingLogins(o.bounds.before), within: make(map[net.Conn]guest)}
 	if d.info, err = d.greeting(); err != nil {
 		l.Close()
 		return nil, err
@@ -76,15 +75,15 @@ func openDoor(o doorSettings, inside func() (net.Conn, error), st *strays) (*doo
 	return d, nil
 }
 
-// greeting returns the INFO line for clients of the door.
-func (d *door) greeting() ([]byte, error) {
+// greeting returns the INFO line for clients of the proxy.
+func (d *proxy) greeting() ([]byte, error) {
 	in, err := d.inside()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
 	_ = in.SetDeadline(time.Now().Add(loginWithin))
-	line, err := bufio.NewReaderSize(in, mostConnect).ReadSlice('\n')
+	line, err := bufio.NewReaderSize(in, maxConnectLine).ReadSlice('\n')
 	if err != nil {
 		return nil, fmt.Errorf("the server's first line: %w", err)
 	}
@@ -108,15 +107,15 @@ func (d *door) greeting() ([]byte, error) {
 	return fmt.Appendf(nil, "INFO %s \r\n", text), err
 }
 
-// run accepts until the door is closed. An error of Accept is the system's, as when it has
-// no descriptor left: it passes.
-func (d *door) run() {
+// run accepts connections until the proxy is closed. Errors of Accept, such as a lack of file descriptors, are
+// temporary, so run tries again.
+func (d *proxy) run() {
 	pause := time.Duration(0)
 	for {
 		out, err := d.listener.Accept()
 		if err == nil {
 			pause = 0
-			d.lobby.enter(out, d.open.Done()) // here, so that no more are accepted than may wait
+			d.pending.enter(out, d.open.Done()) // before the next Accept, which bounds the waiting connections
 			d.running.Go(func() { d.enter(out) })
 			continue
 		}
@@ -124,7 +123,7 @@ func (d *door) run() {
 			return
 		}
 		d.strays.count("no descriptor was free")
-		pause = min(max(2*pause, 10*time.Millisecond), mostPause)
+		pause = min(max(2*pause, 10*time.Millisecond), maxPause)
 		select {
 		case <-time.After(pause):
 		case <-d.open.Done():
@@ -133,12 +132,12 @@ func (d *door) run() {
 	}
 }
 
-// enter has a client log in, and then carries what it and the server say.
-func (d *door) enter(raw net.Conn) {
+// enter waits for a client's login, and then copies data between the client and the server.
+func (d *proxy) enter(raw net.Conn) {
 	defer raw.Close()
 	defer context.AfterFunc(d.open, func() { raw.Close() })()
 	out, in, why := d.login(raw)
-	crowded := d.lobby.leave(raw)
+	crowded := d.pending.leave(raw)
 	switch {
 	case crowded:
 		why = "too many had not logged in"
@@ -158,8 +157,8 @@ func (d *door) enter(raw net.Conn) {
 	in.Close()
 }
 
-// login returns both ends of a connection of a client that may enter, or why it may not.
-func (d *door) login(raw net.Conn) (out *client, in net.Conn, why string) {
+// login returns both ends of a connection, or the reason why the client is rejected.
+func (d *proxy) login(raw net.Conn) (out *client, in net.Conn, why string) {
 	_ = raw.SetDeadline(time.Now().Add(loginWithin))
 	if _, err := raw.Write(d.info); err != nil {
 		return nil, nil, "they left"
@@ -194,14 +193,14 @@ func (d *door) login(raw net.Conn) (out *client, in net.Conn, why string) {
 	return out, in, ""
 }
 
-// present connects to the server in the name of a guest.
-func (d *door) present(connect hello, g guest) (net.Conn, error) {
+// present connects to the server as a guest.
+func (d *proxy) present(connect hello, g guest) (net.Conn, error) {
 	in, err := d.inside()
 	if err != nil {
 		return nil, err
 	}
 	_ = in.SetDeadline(time.Now().Add(loginWithin))
-	err = skipLine(in) // INFO, which the client has
+	err = skipLine(in) // the INFO line: the client has received it
 	if err == nil {
 		_, err = in.Write(connect.as(g))
 	}
@@ -213,7 +212,7 @@ func (d *door) present(connect hello, g guest) (net.Conn, error) {
 	return in, nil
 }
 
-// skipLine reads a line, and nothing of what follows.
+// skipLine reads one line, byte by byte, and nothing behind it.
 func skipLine(r io.Reader) error {
 	for b := make([]byte, 1); b[0] != '\n'; {
 		if _, err := io.ReadFull(r, b); err != nil {
@@ -223,8 +222,8 @@ func skipLine(r io.Reader) error {
 	return nil
 }
 
-// carry copies both ways until either end is closed, or the door.
-func (d *door) carry(out *client, in net.Conn) {
+// carry copies both ways until either end or the proxy is closed.
+func (d *proxy) carry(out *client, in net.Conn) {
 	d.running.Go(func() {
 		_, _ = io.Copy(out.Conn, in)
 		out.Close()
@@ -236,9 +235,9 @@ func (d *door) carry(out *client, in net.Conn) {
 	in.Close()
 }
 
-// take notes a guest. It refuses, in the server's words, a guest whose account has just ended,
-// and any guest of a full door.
-func (d *door) take(c net.Conn, g guest) (refusal string) {
+// take registers a guest's connection. If the guest's account has just ended or the proxy is full, take returns the
+// server's error message.
+func (d *proxy) take(c net.Conn, g guest) (refusal string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -251,14 +250,14 @@ func (d *door) take(c net.Conn, g guest) (refusal string) {
 	return ""
 }
 
-func (d *door) leave(c net.Conn) {
+func (d *proxy) leave(c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.within, c)
 }
 
-// expel closes the connections of all guests, or of those that may not be there any more.
-func (d *door) expel(all bool) {
+// expel closes the connections of all guests, or only of those who are no longer on the list.
+func (d *proxy) expel(all bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for c, g := range d.within {
@@ -268,24 +267,24 @@ func (d *door) expel(all bool) {
 	}
 }
 
-// close returns when nobody is in the door any more.
-func (d *door) close() error {
+// close closes all connections and returns when they have ended.
+func (d *proxy) close() error {
 	d.shut()
 	err := d.listener.Close()
 	d.running.Wait()
 	return err
 }
 
-// client is the end of a connection that is outside.
+// client is the client's end of a connection.
 type client struct {
 	net.Conn
 	read *bufio.Reader
 }
 
-// refuse says why a client is not let in, in the words of the server.
+// refuse sends an error in the server's format.
 func (c *client) refuse(why string) { fmt.Fprintf(c.Conn, "-ERR '%s'\r\n", why) }
 
-// connect reads the line by which a client logs in.
+// connect reads the client's CONNECT line.
 func (c *client) connect() (hello, error) {
 	var line []byte
 	for {
@@ -294,7 +293,7 @@ func (c *client) connect() (hello, error) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > mostConnect {
+		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxConnectLine {
 			return nil, err
 		}
 	}
@@ -315,8 +314,7 @@ func (c hello) text(member string) (s string) {
 	return s
 }
 
-// as returns the line with the name and the password of a guest, and nothing else by which
-// the server would know a client.
+// as returns a CONNECT line with a guest's name and password. Other members that identify the client are left out.
 func (c hello) as(g guest) []byte {
 	passed := make(map[string]any)
 	for _, member := range []string{"verbose", "pedantic", "name", "lang", "version", "protocol", "echo", "headers", "no_responders"} {
@@ -325,6 +323,6 @@ func (c hello) as(g guest) []byte {
 		}
 	}
 	passed["user"], passed["pass"] = g.name, g.secret
-	text, _ := json.Marshal(passed) // JSON and strings
+	text, _ := json.Marshal(passed) // JSON and strings always encode
 	return fmt.Appendf(nil, "CONNECT %s\r\n", text)
 }

@@ -22,44 +22,44 @@ import (
 )
 
 const (
-	apiCreate   = "$JS.API.CONSUMER.CREATE."
-	deskSubject = "tally.desk.v1.consumer." // then the account's number, and what came behind apiCreate
+	apiCreate     = "$JS.API.CONSUMER.CREATE."
+	filterSubject = "tally.desk.v1.consumer." // the account's number and the rest of the request's subject follow
 
-	mostConsumers = 2048             // of one account, at a time
-	mostWait      = 30 * time.Second // for the server's answer: it may have much to count, on a slow disk
-	mostAsked     = 64               // requests that the server has not answered yet
+	maxConsumers = 2048             // of one account, at the same time
+	maxWait      = 30 * time.Second // for the server's answer: on a slow disk it may count for long
+	maxRequests  = 64               // requests that wait for the server
 )
 
-// desk looks through the consumers that others ask for. A consumer delivers with the
-// server's own rights wherever its configuration says; so those of others deliver
-// nowhere: they are asked, forget themselves, and are bounded in number.
-type desk struct {
+// consumerFilter checks the consumers that other accounts create. A consumer delivers with the server's own rights to
+// any subject in its configuration. So the filter admits only pull consumers that expire when unused, and bounds their
+// number.
+type consumerFilter struct {
 	nc  *nats.Conn
 	js  jetstream.JetStream
 	sub *nats.Subscription
 
-	life context.Context // of what is asked of the server
+	life context.Context // of requests to the server
 	end  context.CancelFunc
-	busy chan struct{} // holds a place for each request under way
+	busy chan struct{} // has an element for each request under way
 
-	mu     sync.Mutex                 // guards what follows
-	made   map[string]map[string]bool // by account: stream and name of each consumer that was asked for, and whether the server made it
-	looked map[string]time.Time       // by account: when the server was asked which are left
+	mu     sync.Mutex                 // guards the fields below
+	made   map[string]map[string]bool // by account: stream and name of each requested consumer, and whether the server created it
+	looked map[string]time.Time       // by account: the last time that the server listed its consumers
 }
 
-func openDesk(nc *nats.Conn) (*desk, error) {
-	d := &desk{nc: nc, made: make(map[string]map[string]bool), looked: make(map[string]time.Time), busy: make(chan struct{}, mostAsked)}
+func openConsumerFilter(nc *nats.Conn) (*consumerFilter, error) {
+	d := &consumerFilter{nc: nc, made: make(map[string]map[string]bool), looked: make(map[string]time.Time), busy: make(chan struct{}, maxRequests)}
 	d.life, d.end = context.WithCancel(context.Background())
 	var err error
 	if d.js, err = jetstream.New(nc); err != nil {
 		return nil, err
 	}
-	d.sub, err = nc.Subscribe(deskSubject+">", d.take)
+	d.sub, err = nc.Subscribe(filterSubject+">", d.take)
 	return d, err
 }
 
-// close takes no more requests, and gives up those that the server has not answered.
-func (d *desk) close() error {
+// close stops taking requests, cancels those that wait for the server, and returns when none is left.
+func (d *consumerFilter) close() error {
 	err := d.sub.Unsubscribe()
 	d.end()
 	for range cap(d.busy) {
@@ -68,14 +68,14 @@ func (d *desk) close() error {
 	return err
 }
 
-// take passes a request on to the server, and its answer back, or refuses it.
-func (d *desk) take(m *nats.Msg) {
-	// The server gives a request from another account a reply subject of this form. With
-	// any other, the answer would be published in this account, by this process.
+// take refuses a request, or passes it to the server and the answer back.
+func (d *consumerFilter) take(m *nats.Msg) {
+	// Requests from other accounts have a reply subject of this form. An answer to any other subject would be published
+	// by this process, in its own account.
 	if !strings.HasPrefix(m.Reply, "_R_.") {
 		return
 	}
-	account, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, deskSubject), ".")
+	account, rest, _ := strings.Cut(strings.TrimPrefix(m.Subject, filterSubject), ".")
 	request, err := natspull.Check(rest, m.Data)
 	if err == nil {
 		err = d.admit(account, key(request))
@@ -95,11 +95,11 @@ func (d *desk) take(m *nats.Msg) {
 	}
 	go func() {
 		defer func() { <-d.busy }()
-		ctx, cancel := context.WithTimeout(d.life, mostWait)
+		ctx, cancel := context.WithTimeout(d.life, maxWait)
 		defer cancel()
 		made, err := d.nc.RequestWithContext(ctx, apiCreate+rest, body)
 		if err != nil {
-			return // whoever hears nothing asks again
+			return // without an answer, the client asks again
 		}
 		d.settle(account, key(request), made.Data)
 		_ = d.nc.Publish(m.Reply, made.Data)
@@ -108,8 +108,8 @@ func (d *desk) take(m *nats.Msg) {
 
 func key(r natspull.Request) string { return r.Stream + "." + r.Config.Name }
 
-// admit counts a consumer among those of an account.
-func (d *desk) admit(account, key string) error {
+// admit counts a consumer of an account. If the account has too many, admit returns an error.
+func (d *consumerFilter) admit(account, key string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	made := d.made[account]
@@ -117,24 +117,24 @@ func (d *desk) admit(account, key string) error {
 		made = make(map[string]bool)
 		d.made[account] = made
 	}
-	if len(made) >= mostConsumers && time.Since(d.looked[account]) > time.Second {
+	if len(made) >= maxConsumers && time.Since(d.looked[account]) > time.Second {
 		d.looked[account] = time.Now()
 		if err := d.forget(made); err != nil {
 			return err
 		}
 	}
-	if len(made) >= mostConsumers {
+	if len(made) >= maxConsumers {
 		return fmt.Errorf("this user has %d consumers already", len(made))
 	}
 	if !made[key] {
-		made[key] = false // until it is answered
+		made[key] = false // until the server answers
 	}
 	return nil
 }
 
-// settle takes a consumer out of the count that the server did not make. Names of streams
-// that do not exist would otherwise fill an account, and [desk.forget] ask for each.
-func (d *desk) settle(account, key string, answer []byte) {
+// settle removes a consumer from the count if the server did not create it. Otherwise requests with names of missing
+// streams would fill an account, and [consumerFilter.forget] would ask the server about each.
+func (d *consumerFilter) settle(account, key string, answer []byte) {
 	var said struct {
 		Error json.RawMessage `json:"error"`
 	}
@@ -144,13 +144,13 @@ func (d *desk) settle(account, key string, answer []byte) {
 	switch {
 	case made:
 		d.made[account][key] = true
-	case !d.made[account][key]: // nor did it when it was asked otherwise
+	case !d.made[account][key]: // nor created by another request
 		delete(d.made[account], key)
 	}
 }
 
-// forget takes the consumers out of a list that the server no longer has.
-func (d *desk) forget(made map[string]bool) error {
+// forget removes the consumers that the server no longer has from an account's list.
+func (d *consumerFilter) forget(made map[string]bool) error {
 	ctx, cancel := context.WithTimeout(d.life, answer)
 	defer cancel()
 	left := make(map[string][]string) // by stream
@@ -173,7 +173,7 @@ func (d *desk) forget(made map[string]bool) error {
 	return nil
 }
 
-// consumersOf lists the consumers of a stream, in the order of their names.
+// consumersOf lists the names of a stream's consumers, sorted.
 func consumersOf(ctx context.Context, js jetstream.JetStream, stream string) (names []string, err error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
@@ -187,8 +187,8 @@ func consumersOf(ctx context.Context, js jetstream.JetStream, stream string) (na
 	return names, list.Err()
 }
 
-// removeConsumers removes the durable consumers that a store has. None is tally's: whoever
-// made them could once do so, and they would stay for ever.
+// removeConsumers removes all durable consumers. tally creates none. Clients of earlier versions could, and such
+// consumers would stay forever.
 func (s *Server) removeConsumers(ctx context.Context, streams []string) error {
 	for _, name := range streams {
 		entries, err := os.ReadDir(filepath.Join(natsfile.Streams(s.dir), name, "obs"))
@@ -216,17 +216,16 @@ func (s *Server) removeConsumers(ctx context.Context, streams []string) error {
 	return nil
 }
 
-// refuse answers as the server would.
-func (d *desk) refuse(to string, reason error) {
+// refuse answers a request with an error in the server's format.
+func (d *consumerFilter) refuse(to string, reason error) {
 	body, err := json.Marshal(map[string]any{
 		"type":  "io.nats.jetstream.api.v1.consumer_create_response",
 		"error": jetstream.APIError{Code: 403, ErrorCode: codeConsumerCreate, Description: "refused by the owner of the store: " + reason.Error()},
 	})
 	if err == nil {
-		_ = d.nc.Publish(to, body) // whoever asked may be gone
+		_ = d.nc.Publish(to, body) // the client may be gone
 	}
 }
 
-// codeConsumerCreate is the server's code for a consumer that cannot be made as it was
-// asked for.
+// codeConsumerCreate is the server's error code for a consumer that it cannot create.
 const codeConsumerCreate = 10012

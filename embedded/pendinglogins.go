@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// lobby has the connections that have not logged in, the oldest first, up to a number. For
-// one more, the oldest of the peer that has most of them is closed: a stranger with many
-// pushes out its own. Until that one had atLeast to log in, the next waits for its turn.
-type lobby struct {
+// pendingLogins holds a limited number of connections that have not logged in, oldest first. When it is full and
+// another client connects, it closes the oldest connection of the peer with the most connections. So a peer with many
+// connections displaces its own. Each connection has at least minLogin to log in; until then the new client waits.
+type pendingLogins struct {
 	most int
-	left chan struct{} // has a token when a connection has left
+	left chan struct{} // receives a token when a connection leaves
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting []waiting
 	pushed  map[net.Conn]bool // closed to make room
 }
@@ -26,14 +26,14 @@ type waiting struct {
 	since time.Time
 }
 
-const atLeast = 100 * time.Millisecond
+const minLogin = 100 * time.Millisecond
 
-func newLobby(most int) *lobby {
-	return &lobby{most: most, left: make(chan struct{}, 1), pushed: make(map[net.Conn]bool)}
+func newPendingLogins(most int) *pendingLogins {
+	return &pendingLogins{most: most, left: make(chan struct{}, 1), pushed: make(map[net.Conn]bool)}
 }
 
-// enter waits until there is room for a connection, or done is closed.
-func (l *lobby) enter(c net.Conn, done <-chan struct{}) {
+// enter adds a connection. It waits until there is room or done is closed.
+func (l *pendingLogins) enter(c net.Conn, done <-chan struct{}) {
 	for {
 		wait := l.admit(c)
 		if wait <= 0 {
@@ -48,14 +48,14 @@ func (l *lobby) enter(c net.Conn, done <-chan struct{}) {
 	}
 }
 
-// admit takes a connection in, or returns after which time there may be room.
-func (l *lobby) admit(c net.Conn) (wait time.Duration) {
+// admit adds a connection and returns 0, or returns the time until there may be room.
+func (l *pendingLogins) admit(c net.Conn) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) >= l.most {
 		at := l.crowding()
 		out := l.waiting[at]
-		if wait := atLeast - time.Since(out.since); wait > 0 {
+		if wait := minLogin - time.Since(out.since); wait > 0 {
 			return wait
 		}
 		l.waiting = slices.Delete(l.waiting, at, at+1)
@@ -66,8 +66,8 @@ func (l *lobby) admit(c net.Conn) (wait time.Duration) {
 	return 0
 }
 
-// crowding returns the oldest connection of the peer that has most of them.
-func (l *lobby) crowding() (at int) {
+// crowding returns the index of the oldest connection of the peer with the most connections.
+func (l *pendingLogins) crowding() (at int) {
 	counts, first := make(map[string]int), make(map[string]int)
 	for i, c := range l.waiting {
 		p := peerOf(c.Conn)
@@ -84,8 +84,8 @@ func (l *lobby) crowding() (at int) {
 	return at
 }
 
-// leave takes a connection out, and reports whether it was closed to make room.
-func (l *lobby) leave(c net.Conn) (pushed bool) {
+// leave removes a connection, and reports whether it was closed to make room.
+func (l *pendingLogins) leave(c net.Conn) (pushed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pushed[c] {
@@ -100,8 +100,7 @@ func (l *lobby) leave(c net.Conn) (pushed bool) {
 	return false
 }
 
-// peerOf names the machine at the other end, or its network: of IPv6 anybody has 2^64
-// addresses.
+// peerOf returns the peer's IPv4 address, or its IPv6 /64 network, as one machine may use 2^64 addresses there.
 func peerOf(c net.Conn) string {
 	a, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -113,13 +112,13 @@ func peerOf(c net.Conn) string {
 	return a.IP.Mask(net.CIDRMask(64, 128)).String()
 }
 
-// strays counts connections that did not come in, and says so once a minute at most: how
-// many lines of a log strangers fill is not up to them.
+// strays counts rejected connections by reason and logs the counts, at most once a minute. So unknown clients cannot
+// flood the log.
 type strays struct {
 	logger *slog.Logger
 	dir    string
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	seen  map[string]int
 	said  time.Time
 	timer *time.Timer
@@ -159,7 +158,7 @@ func (s *strays) tellLocked() {
 	s.seen, s.said, s.timer = make(map[string]int), time.Now(), nil
 }
 
-// close says what was not said yet.
+// close logs the remaining counts.
 func (s *strays) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,19 +170,19 @@ func (s *strays) close() error {
 	return nil
 }
 
-// bounds say how many connections a door has.
-type bounds struct{ within, before int } // that have logged in, and that have not
+// bounds limit the connections of a proxy: within counts those that have logged in, before counts the others.
+type bounds struct{ within, before int }
 
 const (
-	leastAside = 40     // descriptors of a store at rest are 25
-	mostAside  = 512    // descriptors for the log, its readers, views and trees
-	mostOpen   = 16_384 // connections
+	minAside = 40     // an idle store has 25 descriptors
+	maxAside = 512    // descriptors for the log, its readers, views and trees
+	maxOpen  = 16_384 // connections
 )
 
-// boundsOf shares the descriptors that a process may have among its doors: as many as are
-// used for connections, or leastAside, are left for the store itself.
-func boundsOf(descriptors, doors int) bounds {
-	aside := min(max(leastAside, descriptors/2), mostAside)
-	each := min(max(descriptors-aside, 8), mostOpen) / doors
+// boundsOf divides a process's file descriptors among its proxies. Half of them, but between minAside and maxAside, are
+// kept for the store itself.
+func boundsOf(descriptors, proxies int) bounds {
+	aside := min(max(minAside, descriptors/2), maxAside)
+	each := min(max(descriptors-aside, 8), maxOpen) / proxies
 	return bounds{within: each - each/3, before: each / 3}
 }
